@@ -32,7 +32,10 @@ export interface Memory {
   forget(secretHash: string, keyId: string): readonly string[];
   /** Remembers that no record with this id exists. */
   putAbsent?(keyId: string, epoch: Epoch): void;
-  /** Called when an epoch begins. @param identities number of identities at that position of the log */
+  /**
+   * Called when an epoch begins.
+   * @param identities number of identities at that position of the log
+   */
   beginEpoch?(epoch: Epoch, identities: number): void;
 }
 

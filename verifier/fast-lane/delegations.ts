@@ -27,7 +27,7 @@ export class Delegations {
     return this.inARow < IN_A_ROW_MAX ? plainLength(bytes, head) : 0;
   }
 
-  /** Gives Node a request of the given `length`. @returns the bytes behind the request */
+  /** Gives Node a request of the given `length`, and returns the bytes behind the request. */
   delegate(delegator: Delegator, bytes: Buffer, length: number): Buffer {
     const request = new DelegatedRequest(delegator, length);
     this.present = request;

@@ -6,43 +6,44 @@ import { type Limit, limitPool } from './limits.ts';
 import type { Pool } from './pool.ts';
 import type { Waiter } from './waiters.ts';
 
-/** Need of a request in one pool. */
+/** The need of a request in one pool. */
 export interface Need {
   readonly pool: Pool;
   readonly cost: number;
-  /** undefined = it is about credits. */
+  /** undefined = the need is for credits. */
   readonly limit: Limit | undefined;
 }
 
-/** State of a rate limit after a verification. */
+/** The state of a rate limit after a verification. */
 export interface LimitOutcome {
   readonly limit: Limit;
   readonly remaining: number;
-  /** When the present window ends, Unix milliseconds. */
+  /** End of the current window, in Unix milliseconds. */
   readonly reset: number;
-  /** True if this limit is why the key was refused. */
+  /** True if this limit is the reason why the key was refused. */
   readonly exceeded: boolean;
 }
 
-/** Outcome of a request that was paid for, or refused. */
+/** The outcome of a request that paid, or was refused. */
 export interface Spending {
   readonly code: 'VALID' | 'RATE_LIMITED' | 'USAGE_EXCEEDED';
-  /** Credits left; undefined = there are none to count. */
+  /** Credits left; undefined = unlimited. */
   readonly remaining?: number | undefined;
-  /** Limits that were looked at. */
+  /** Limits that applied to the request. */
   readonly limits?: readonly LimitOutcome[] | undefined;
-  /** Time until a refused request may be made again; undefined = nobody knows, or it was not refused. */
+  /** Milliseconds until a refused request may be repeated; undefined = unknown, or not refused. */
   readonly retryMs?: number | undefined;
 }
 
-/** True if a request about this key may be refused for how much the key is used. */
+/** Returns true if a request about this key may be refused because of credits or rate limits. */
 export const isMetered = ({ pool, limits }: Entry, requirements: Requirements): boolean =>
   pool !== '' || limits !== undefined || requirements.limits.length > 0;
 
 /**
- * All that a request needs, rate limits first: they refuse before credits do.
- * @param effectivePermissions whose identity has the limits that all keys of an owner share; the key's own come first
- * @returns the name of a limit that neither has, where the request names one
+ * Returns all needs of a request. Rate limits come first, because they refuse before credits do.
+ * @param effectivePermissions their identity has the limits that its keys share; a limit of the key itself
+ * takes precedence
+ * @returns the name of a limit in the question that neither key nor identity has
  */
 export function needsOf(
   entry: Entry,
@@ -75,8 +76,8 @@ const names = ({ limits }: Requirements, limitName: string): boolean =>
   limits.length > 0 && limits.some(({ name }) => name === limitName);
 
 /**
- * Takes everything, or nothing where anything is too little; undefined = Redis must be asked first.
- * @param nowMs of the monotonic clock
+ * Takes all needs, or nothing if any pool has too little; undefined = the caller must ask Redis first.
+ * @param nowMs time of the monotonic clock
  */
 export function spend(needs: readonly Need[], nowMs: number): Spending | undefined {
   let refusedNeed: Need | undefined;
@@ -107,7 +108,7 @@ export function spend(needs: readonly Need[], nowMs: number): Spending | undefin
   return { code, remaining, limits, retryMs: refusedNeed.pool.retryMs };
 }
 
-/** Has Redis asked for all that is not here, and the rest kept until that comes. */
+/** Requests from Redis everything that is not held locally, and reserves the rest until the reply comes. */
 export function ask(needs: readonly Need[], waiter: Waiter, nowMs: number): void {
   for (const { pool, cost } of needs) {
     if (pool.look(cost, nowMs) === undefined) pool.ask(waiter, cost);
@@ -115,7 +116,7 @@ export function ask(needs: readonly Need[], waiter: Waiter, nowMs: number): void
   }
 }
 
-/** Gives back what came for a request that was refused for something else. */
+/** Gives back what was granted to a request that was then refused for another reason. */
 export function giveBack(needs: readonly Need[]): void {
   for (const { pool } of needs) if (pool.available > 0) pool.giveBack();
 }

@@ -4,12 +4,12 @@ import type { KeyState } from '#shared/contract/key-record.ts';
 import { flattenString } from '#shared/lang/flatten-string.ts';
 import type { Window } from './pool.ts';
 
-/** A rate limit of a key. Keys with the same limits share one list of them. */
+/** A rate limit of a key. Keys with equal limits share one list. */
 export interface Limit extends Window {
   readonly name: string;
-  /** Behind the key's id and a point: the name of its pool. */
+  /** The part of its pool's name after the key's id and a point. */
   readonly suffix: string;
-  /** Beginning of what an answer tells of it, up to the number that remains. */
+  /** The beginning of its JSON in answers, up to the number that remains. */
   readonly label: string;
 }
 
@@ -22,25 +22,25 @@ const limitOf = (
 ): Limit => ({
   ...{ name, limit, durationMs, isExact, isBrought },
   suffix: `${durationMs}.${name}${isBrought ? `.${limit}` : ''}`,
-  // Names of limits hold nothing that JSON would escape.
+  // A limit's name contains nothing that JSON would escape.
   label: flattenString(`{"name":"${name}","limit":${limit},"duration":${durationMs},"remaining":`),
 });
 
-/** A rate limit that a request names. */
+/** A rate limit that a question names. */
 export interface LimitRequirement {
   readonly name: string;
   readonly cost: number;
-  /** The limit itself, where the request brings it. */
+  /** The limit itself, if the question defines it. */
   readonly own?: Limit;
 }
 
-/** Name of the pool of a key's limit. */
+/** Returns the name of the pool of a key's limit. */
 export const limitPool = (keyId: string, { suffix }: Limit): string => `${keyId}.${suffix}`;
 
-/** Lists by the text that they were read from. */
+/** Lists of limits by their text in Redis. */
 const limitsByText = new LRUCache<string, readonly Limit[]>({ max: 1000 });
 
-/** Limits of a key, the default one first; undefined = it has none. */
+/** Returns the limits of a key, the default limit first; undefined = none. */
 export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] | undefined {
   const text = `${ratelimit} ${ratelimits}`;
   if (text === ' ') return undefined;
@@ -55,6 +55,9 @@ export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] 
   return limits;
 }
 
-/** A limit that a request brings. It is part of its pool's name: others of the same name are none of it. */
+/**
+ * Returns a limit that a question defines. Its amount is part of its pool's name, so that limits of the same
+ * name but with different amounts have separate pools.
+ */
 export const ownLimit = (name: string, limit: number, durationMs: number): Limit =>
   limitOf(name, limit, durationMs, false, true);

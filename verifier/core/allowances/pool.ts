@@ -5,13 +5,13 @@ import type { PoolReply, PoolTurn } from '../redis-port.ts';
 import { SpendingRate } from './spending-rate.ts';
 import { type Waiter, Waiters } from './waiters.ts';
 
-/** A rate limit: so much in each window of some length. */
+/** A rate limit: an amount in each window of some length. */
 export interface Window {
   readonly limit: number;
   readonly durationMs: number;
-  /** True if there are no slices: Redis is asked at each request. */
+  /** True = no slices: each request asks Redis. */
   readonly isExact: boolean;
-  /** True if a request brings it, of which there may be only so many for a key. */
+  /** True = a question defines the limit. The number of such limits per key is bounded. */
   readonly isBrought?: boolean | undefined;
 }
 
@@ -21,71 +21,71 @@ const tooMany = () =>
     'ratelimits: requests brought so many different limits for this key that no more can be counted at present',
   );
 
-/** Time without a request after which everything is given back, milliseconds. */
+/** Time without a request after which everything is given back, in milliseconds. */
 export const IDLE_MS = 2000;
-/** Time for which a pool that was recalled takes no more than its requests need, milliseconds. */
+/** Time after a recall in which the pool takes no more than its requests need, in milliseconds. */
 const RECALLED_MS = 5000;
-/** Longest time for which a refusal is remembered, and for which what remains is told without asking, milliseconds. */
+/** Longest time for which a refusal, or the remaining amount, is remembered, in milliseconds. */
 const KNOWN_MS = 1000;
-/** The same for a refusal by a rate limit of which nothing can come back, so that Redis says how long that is. */
+/** The same for a refused rate limit to which nobody can give back: Redis then says when more fits. */
 const REFUSED_WINDOW_MS = 60_000;
-/** Rest before Redis is asked once more for what others are to give back, milliseconds. */
+/** Pause before asking Redis again for credits that others are giving back, in milliseconds. */
 const RETRY_MS = 5;
-/** Longest time for which what was granted in a window is used without asking again, milliseconds. */
+/** Longest time for which a grant in a window is used without asking again, in milliseconds. */
 const GRANTED_MS = 4000;
-/** Clocks of two machines differ by less than this in speed. */
+/** Clocks of two machines differ by less than this factor in speed. */
 const DRIFT = 1.03;
 /** A slice lasts for at most this part of a window. */
 const SLICE_PART = 1 / 8;
 
 /**
- * Credits of one pool in the hands of one follower, under one of its names: `granted` to it and `spent` by it since the name
- * began. Redis counts all that was granted as gone. Whatever fails, both numbers are said whole again, so that nothing is
- * counted twice and nothing that was spent can be granted to others. A rate limit is the same, but begins anew with each of
- * its windows; what was granted in one is nothing in the next.
+ * The credits of one pool that one follower holds, under one of its names: `granted` and `spent` are totals
+ * since the name began. Redis counts everything granted as gone. After any failure both totals are reported
+ * again, so that nothing is counted twice and no spent credit is granted to others. A rate limit works the
+ * same, but starts anew with each window; a grant is worth nothing in the next.
  */
 export class Pool {
   readonly id: string;
-  /** undefined = credits. Changes where the limit does. */
+  /** undefined = credits. Changes with the limit. */
   window: Window | undefined;
   readonly #clock: Clock;
   readonly #sliceMs: number;
   readonly #request: (pool: Pool) => void;
   readonly #waiters = new Waiters();
-  /** The window that the numbers are of; undefined = none. */
+  /** The window of the numbers below; undefined = none. */
   #number: number | undefined;
   /**
-   * The end of what was granted, on both clocks as a lease has it: the monotonic one stands while a machine is suspended, which
+   * End of the grant, on both clocks like a lease: the monotonic clock stops while a machine is suspended,
    * the window does not.
    */
   #until: Instant = { monotonicMs: Number.POSITIVE_INFINITY, wallMs: Number.POSITIVE_INFINITY };
-  /** The end of the window itself, on the monotonic clock. */
+  /** End of the window itself, on the monotonic clock. */
   #endsMs = Number.POSITIVE_INFINITY;
   #resetMs = 0;
   #sentAt: Instant = { monotonicMs: 0, wallMs: 0 };
   #granted = 0;
-  /** undefined = as Redis knows it: nothing was spent here yet. */
+  /** undefined = as in Redis: nothing was spent here yet. */
   #spent: number | undefined;
   #remaining: number | undefined;
   /** The turn whose reply counts; 0 = none. */
   #turn = 0;
   #reportedSpent = 0;
-  /** Until when `#remaining` is told without asking. */
+  /** The time until which `#remaining` is used without asking. */
   #knownUntilMs = 0;
-  /** True while Redis is known to count nothing as being here. */
+  /** True while Redis counts nothing as held here. */
   #settled = true;
-  /** True if all is to be given back at the next turn. */
+  /** True = the next turn gives everything back. */
   #returns = false;
   #slice = 0;
   #refusedBelow = 0;
   #refusedUntilMs = 0;
-  /** When there is more without anybody giving it, as far as is known. */
+  /** Expected time of the next refill or window; infinity = unknown. */
   #refillAtMs = Number.POSITIVE_INFINITY;
   #recalledUntilMs = 0;
   readonly #rate = new SpendingRate();
   #usedAtMs: number;
 
-  /** @param request has a turn of this pool taken soon */
+  /** @param request schedules a turn of this pool */
   constructor(
     id: string,
     clock: Clock,
@@ -101,13 +101,13 @@ export class Pool {
     this.#usedAtMs = clock.monotonicMs();
   }
 
-  /** Number that can be spent without asking. */
+  /** Number that can be spent without asking Redis. */
   get available(): number {
     if (this.#spent === undefined || this.#isOver(this.#clock.monotonicMs())) return 0;
     return this.#granted - this.#spent;
   }
 
-  /** True while nothing is here or on its way that Redis should know of, so that it can be forgotten. */
+  /** True while Redis needs to hear nothing more from this pool, so that it may be forgotten. */
   get isSettled(): boolean {
     if (this.#turn !== 0 || this.#waiters.size > 0) return false;
     return this.window ? this.available === 0 : this.#settled;
@@ -117,41 +117,41 @@ export class Pool {
     return this.#waiters.size === 0 && this.#clock.monotonicMs() - this.#usedAtMs >= IDLE_MS;
   }
 
-  /** True if something is here for so long that others, and what remains, should be told of anew. */
+  /** True if this pool has held something so long that a new report to Redis is due. */
   get isStale(): boolean {
     const nowMs = this.#clock.monotonicMs();
     return this.available > 0 && nowMs >= this.#knownUntilMs - KNOWN_MS + Math.max(this.#sliceMs, KNOWN_MS);
   }
 
-  /** Time until a refused request may be made again; undefined = nobody knows. */
+  /** Milliseconds until a refused request may be repeated; undefined = unknown. */
   get retryMs(): number | undefined {
     if (this.#refillAtMs === Number.POSITIVE_INFINITY) return undefined;
     return Math.max(0, this.#refillAtMs - this.#clock.monotonicMs());
   }
 
-  /** When the present window ends, Unix milliseconds of the clock of Redis. */
+  /** Returns the end of the current window, in Unix milliseconds of Redis' clock. */
   resetMs(nowMs: number): number {
     const { durationMs = 0 } = this.window ?? {};
     if (nowMs < this.#endsMs || durationMs === 0) return this.#resetMs;
     return this.#resetMs + durationMs * Math.floor(1 + (nowMs - this.#endsMs) / durationMs);
   }
 
-  /** Number of those that are left, as far as is known here. */
+  /** The number left, as far as is known here. */
   get remaining(): number {
     return Math.max(0, this.#remaining ?? 0);
   }
 
-  /** Looks what a request of this cost would be told; undefined = Redis must be asked (`ask`). Spends nothing. */
+  /** Returns the outlook for this cost, without spending; undefined = the caller must ask Redis (`ask`). */
   look(cost: number, nowMs: number): 'enough' | 'too little' | undefined {
     this.#usedAtMs = nowMs;
     if (this.#remaining === undefined) return undefined;
     if (this.#spent !== undefined && this.#granted - this.#spent >= cost && !this.#isOver(nowMs))
-      // Who takes nothing would never ask, and be told for ever what remained once.
+      // A request that takes nothing would otherwise get the same old remaining number for ever.
       return cost === 0 && nowMs >= this.#knownUntilMs ? undefined : 'enough';
     return cost > 0 && nowMs < this.#refusedUntilMs && cost >= this.#refusedBelow ? 'too little' : undefined;
   }
 
-  /** Spends what `look` said to be enough, in the same block. */
+  /** Spends the cost for which `look` returned `enough`, in the same synchronous block. */
   take(cost: number, nowMs: number): void {
     if (cost === 0 || this.#spent === undefined || this.#remaining === undefined) return;
     this.#rate.spent(cost, nowMs);
@@ -161,18 +161,18 @@ export class Pool {
     if (this.#turn === 0 && 2 * (this.#granted - this.#spent) < this.#slice) this.#request(this);
   }
 
-  /** Waits for what is not here; once, however often it is said. */
+  /** Adds a waiter (only once), and asks Redis. */
   ask(waiter: Waiter, cost: number): void {
     this.#waiters.add(waiter, cost);
     if (this.#turn === 0) this.#request(this);
   }
 
-  /** Keeps what is here for one who waits for another pool: recalled, either would give back what came while the other is asked. */
+  /** Reserves for a waiter at another pool: a recall would otherwise give it back during the wait. */
   keep(waiter: Waiter, cost: number): void {
     if (cost > 0) this.#waiters.add(waiter, cost);
   }
 
-  /** Begins a turn: what is not kept is gone from here before anybody is told. undefined = there is nothing to say. */
+  /** Begins a turn and stops using what is not kept. undefined = nothing to report. */
   begin(turn: number): PoolTurn | undefined {
     if (this.#turn !== 0) return undefined;
     const nowMs = this.#clock.monotonicMs();
@@ -193,7 +193,7 @@ export class Pool {
     return { ...report, window: { limit, durationMs, isBrought, number: this.#number } };
   }
 
-  /** Takes a reply, unless it is of a turn that counts no more. */
+  /** Applies a reply, unless its turn no longer counts. */
   takeReply(reply: PoolReply): void {
     if (reply.turn !== this.#turn) return;
     this.#turn = 0;
@@ -230,7 +230,7 @@ export class Pool {
     this.#refusedUntilMs = Math.min(nowMs + longestMs, this.#refillAtMs);
   }
 
-  /** Begins anew where the window is another, and notes how long what is granted now is good for. */
+  /** Enters the window of a reply, and notes how long its grant is valid. */
   #enter({ number, leftMs }: { number: number; leftMs: number }): void {
     if (number !== this.#number) {
       if (this.#spent !== undefined) this.#reportedSpent = 0;
@@ -240,12 +240,12 @@ export class Pool {
     const { monotonicMs, wallMs } = this.#sentAt;
     this.#endsMs = monotonicMs + leftMs;
     this.#resetMs = (number + 1) * (this.window?.durationMs ?? 0);
-    // From the sending, so that it ends before the window does, whatever time the reply took.
+    // Counts from the sending, so that the grant ends before the window, however late the reply is.
     const goodMs = Math.min(leftMs, GRANTED_MS) / DRIFT;
     this.#until = { monotonicMs: monotonicMs + goodMs, wallMs: wallMs + goodMs };
   }
 
-  /** A turn's call failed: what it granted is given back by the next. */
+  /** Handles a failed call: the next turn gives back what this one may have granted. */
   failTurn(turn: number, error: unknown): void {
     if (turn !== this.#turn) return;
     this.#turn = 0;
@@ -260,7 +260,7 @@ export class Pool {
     if (this.#turn === 0 && this.#waiters.size > 0) this.#request(this);
   }
 
-  /** True if what was granted is good no more. Credits are until they are spent. */
+  /** Returns true if the grant is no longer valid. Credits are valid until they are spent. */
   #isOver(nowMs: number): boolean {
     const { window } = this;
     return (
@@ -268,7 +268,7 @@ export class Pool {
     );
   }
 
-  /** A change of a key with this pool was applied: nothing from before it counts, and everything is given back. */
+  /** Voids everything from before a change of a key with this pool, and gives everything back. */
   applyChange(): void {
     const isOut = this.#turn !== 0 || !this.#settled;
     this.void();
@@ -276,7 +276,7 @@ export class Pool {
     if (isOut) this.giveBack();
   }
 
-  /** Others need what is here. */
+  /** Gives everything back, because others need it. */
   recall(): void {
     this.#recalledUntilMs = this.#clock.monotonicMs() + RECALLED_MS;
     if (!this.#settled) this.giveBack();
@@ -287,7 +287,7 @@ export class Pool {
     if (this.#turn === 0) this.#request(this);
   }
 
-  /** Forgets all that was granted and is not spent, the turn in flight, and what was refused. */
+  /** Forgets the unspent grant, the turn in flight and the refusal. */
   void(): void {
     if (this.#turn !== 0) this.#settled = false;
     this.#turn = 0;

@@ -3,26 +3,29 @@ import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
 import type { PoolReply, PoolTurn } from '../redis-port.ts';
 import { IDLE_MS, Pool, type Window } from './pool.ts';
 
-/** Pools in one call: Redis serves nobody else meanwhile. */
+/** Maximum number of pools in one call, because Redis serves nobody else during a call. */
 const BATCH_MAX = 50;
-/** Pools that are remembered, 1.3 KB each. Above that only those are of which Redis does not know all, and they are soon idle. */
+/**
+ * Maximum number of pools in memory, 1.3 KB each. Only pools that Redis does not know completely may exceed
+ * it, and they are soon idle.
+ */
 const POOLS_MAX = 10_000;
 const SETTLE_FIRST_MS = 100;
 const SETTLE_MAX_MS = 10_000;
 /** Redis forgets a name one day after its latest exchange. */
 const SETTLE_ATTEMPTS_MAX = 8640;
 
-/** Has turns of pools taken, under a name; resolves once all replicas have what they wrote. */
+/** Takes turns at pools under a name. Resolves once all required replicas have the result. */
 export type Exchange = (member: string, turns: readonly PoolTurn[]) => Promise<readonly PoolReply[]>;
 
-/** Monotone counts for metrics, of all pools of a verifier. */
+/** Counts since the start, of all pools of a verifier, for metrics. */
 export interface CreditCounts {
   /** Calls to Redis. */
   exchanges: number;
   failed: number;
-  /** Turns about credits that got nothing because others did not give back in time. */
+  /** Turns about credits that got nothing because other verifiers did not give back in time. */
   withheld: number;
-  /** The same about rate limits. */
+  /** Turns about rate limits that got nothing for the same reason. */
   limitsWithheld: number;
   recalls: number;
 }
@@ -38,17 +41,17 @@ export const creditCounts = (): CreditCounts => ({
 interface Options {
   readonly member: string;
   readonly clock: Clock;
-  /** Time for which a slice lasts, milliseconds; 0 = no slices. */
+  /** Time for which a slice should last, in milliseconds; 0 = no slices. */
   readonly sliceMs: number;
   readonly exchange: Exchange;
   readonly counts: CreditCounts;
-  /** Called where Redis and this follower do not know the same. */
+  /** Called when Redis and this follower disagree about a pool. */
   readonly onBehind: () => void;
 }
 
 /**
- * The pools of credits and the rate limits that were asked for lately under one name of a follower. One call to Redis at once; it
- * serves all that wait.
+ * The recently used pools of credits and rate limits under one name of a follower. There is one call to Redis
+ * at a time, which serves all waiting requests.
  */
 export class Pools {
   readonly #options: Options;
@@ -63,24 +66,27 @@ export class Pools {
     this.#options = options;
   }
 
-  /** Number of those that are rate limits, for metrics. */
+  /** Number of the pools that are rate limits, for metrics. */
   get limits(): number {
     let limits = 0;
     for (const { window } of this.#pools.values()) if (window) limits++;
     return limits;
   }
 
-  /** The same of credits. */
+  /** Number of the pools that are credits, for metrics. */
   get credits(): number {
     return this.#pools.size - this.limits;
   }
 
-  /** Credits that can be spent without asking. */
+  /** Credits that can be spent without asking Redis. */
   get held(): number {
     return [...this.#pools.values()].reduce((sum, pool) => (pool.window ? sum : sum + pool.available), 0);
   }
 
-  /** @param window of a rate limit, as it is now */
+  /**
+   * Returns a pool; creates it if necessary.
+   * @param window current window of a rate limit; undefined = credits
+   */
   get(id: string, window?: Window): Pool {
     const present = this.#pools.get(id);
     if (present) {
@@ -93,7 +99,7 @@ export class Pools {
     return pool;
   }
 
-  /** A change of a key with this pool or limit was applied. */
+  /** Tells a pool that a change of a key with this pool was applied. */
   applyChange(id: string): void {
     this.#pools.get(id)?.applyChange();
   }
@@ -106,8 +112,9 @@ export class Pools {
   }
 
   /**
-   * The name is no longer ours. Nobody gets any more, and what was spent is settled, as often as it takes.
-   * @returns when that is done, or given up because of `signal`
+   * Ends the use of this name. Rejects all waiting requests, and reports to Redis what was spent, as often as
+   * necessary.
+   * @returns resolves when that is done, or given up because of `signal`
    */
   async close(signal: AbortSignal): Promise<void> {
     if (this.#isClosed) return;
@@ -115,7 +122,7 @@ export class Pools {
     const open = [...this.#pools.values()].filter((pool) => {
       pool.void();
       pool.failAll(unavailable('not in sync with Redis'));
-      // What is left of a window ends with it.
+      // The rest of a window is lost when the window ends.
       return !pool.window && !pool.isSettled;
     });
     for (let attempt = 0; open.length > 0 && attempt < SETTLE_ATTEMPTS_MAX; ) {
@@ -123,7 +130,7 @@ export class Pools {
         await this.#exchange(open.slice(0, BATCH_MAX));
         open.splice(0, BATCH_MAX);
       } catch {
-        if (signal.aborted) return; // what is out is lost with this process
+        if (signal.aborted) return; // the rest is lost with this process
         const waitMs = backoffMs(attempt++, SETTLE_FIRST_MS, SETTLE_MAX_MS, () => 0.5);
         await pause(this.#options.clock, waitMs, signal);
       }
@@ -141,7 +148,7 @@ export class Pools {
     while (this.#queue.size > 0 && !this.#isClosed) {
       const batch = [...this.#queue].slice(0, BATCH_MAX);
       for (const pool of batch) this.#queue.delete(pool);
-      await this.#exchange(batch).catch(() => undefined); // who waited was told
+      await this.#exchange(batch).catch(() => undefined); // the waiting requests got the error
     }
     this.#isBusy = false;
   }
@@ -177,8 +184,9 @@ export class Pools {
   }
 
   /**
-   * Forgets the oldest where there are too many, of twice as many as were added. Not while somebody has one at hand: a second one of the same name would
-   * not know what the first spent.
+   * If there are too many pools, drops the oldest, but examines at most twice as many as were added. Call it
+   * only while no caller has a pool at hand: a second pool of the same name would not know what the first one
+   * spent.
    */
   #makeRoom(addedCount: number): void {
     let looks = 0;
@@ -189,7 +197,7 @@ export class Pools {
     }
   }
 
-  /** Gives back what nobody asks for any more, and forgets it once Redis has it. */
+  /** Gives back idle pools, and forgets them once Redis has everything. */
   #watch(): void {
     if (this.#isWatched || this.#isClosed) return;
     this.#isWatched = true;

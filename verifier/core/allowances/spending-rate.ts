@@ -1,12 +1,12 @@
-/** Time in which a rate follows a change, milliseconds. */
+/** Time constant with which the rate follows a change, in milliseconds. */
 const RATE_MS = 1000;
 
 /**
- * Credits spent a second, by which a pool chooses its slice. The latest spending does not count yet: a key with less than
- * one request in two seconds never has a slice.
+ * Credits spent per second, from which a pool derives its slice. The latest spending does not count yet, so a
+ * key with less than one request in two seconds never gets a slice.
  */
 export class SpendingRate {
-  /** Up to the latest spending, as of then. */
+  /** The rate at the latest spending, without it. */
   #rate = 0;
   #latestCost = 0;
   #latestAtMs = 0;
@@ -21,7 +21,7 @@ export class SpendingRate {
     return this.#rate * this.#decay(nowMs);
   }
 
-  /** Share of the rate that is left since the latest spending. */
+  /** Returns the part of the rate that is left since the latest spending. */
   #decay(nowMs: number): number {
     return Math.exp((this.#latestAtMs - nowMs) / RATE_MS);
   }

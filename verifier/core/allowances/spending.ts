@@ -13,10 +13,13 @@ export interface Lookup {
   readonly question: Question;
 }
 
-/** Longest time in which holders of credits give back what others need, milliseconds; after that it is done without. */
+/**
+ * Longest time that holders get to give back recalled credits, in milliseconds. After that, the verdict does
+ * without them.
+ */
 export const RECALL_MS = 50;
 
-/** Verdicts on keys whose credits, or what their rate limits still allow, are not in memory. */
+/** Decides on keys whose credits or limits are not in memory. */
 export class Spender {
   readonly #cache: Pick<KeyCache, 'get'>;
   readonly #verdicts: Verdicts;
@@ -28,9 +31,9 @@ export class Spender {
     cache: Pick<KeyCache, 'get'>;
     verdicts: Verdicts;
     clock: Clock;
-    /** Looks up a key that memory lost meanwhile. */
+    /** Looks up a key that has left memory meanwhile. */
     lookUp: (lookup: Lookup) => Promise<Verdict>;
-    /** Longest wait for Redis; that for those who hold what is needed comes on top, milliseconds. */
+    /** Longest wait for Redis, in milliseconds. RECALL_MS is added to it. */
     waitMs: number;
     tooSlow: () => Error;
   }) {
@@ -43,8 +46,9 @@ export class Spender {
   }
 
   /**
-   * Resolves with the verdict once Redis has said how much the key may still be used. Everything is judged anew in the very block
-   * in which that comes, so that nobody else has it first and nothing older than memory counts.
+   * Resolves with the verdict once Redis has replied about the credits and limits. Decides everything anew in
+   * the same synchronous block as the reply, so that no other request takes the credits first, and no state
+   * older than memory's counts.
    */
   verdict(lookup: Lookup): Promise<Verdict> {
     const { digest, question } = lookup;

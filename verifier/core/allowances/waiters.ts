@@ -1,18 +1,18 @@
 import type { PoolTurn } from '../redis-port.ts';
 
-/** Somebody who needs what is not here. */
+/** A request that needs more than is held locally. */
 export interface Waiter {
-  /** True once nobody waits any more. */
+  /** True once the request no longer waits. */
   readonly over: boolean;
-  /** Called when there is news: judges all anew and, where it still has to wait, asks again. */
+  /** Called when there is news. Decides everything anew, and asks again if the request still has to wait. */
   again(): void;
   fail(error: unknown): void;
 }
 
-/** Runs of equal needs that one turn names; who waits behind them comes next. */
+/** Maximum number of runs of equal needs in one turn. Further needs wait for the next turn. */
 const NEEDS_MAX = 50;
 
-/** Those that wait for one pool, in the order in which they came, with what each needs. */
+/** The requests that wait for one pool, in their order, each with its need. */
 export class Waiters {
   readonly #waiters = new Map<Waiter, number>();
 
@@ -21,7 +21,7 @@ export class Waiters {
     return this.#waiters.size;
   }
 
-  /** Sum of what they need. */
+  /** Sum of their needs. */
   get cost(): number {
     this.#forgetOver();
     return [...this.#waiters.values()].reduce((sum, cost) => sum + cost, 0);
@@ -31,7 +31,7 @@ export class Waiters {
     this.#waiters.set(waiter, cost);
   }
 
-  /** Needs of those that wait, as a turn says them. Forgets the others. */
+  /** Returns the needs in the form of a turn. Forgets requests that no longer wait. */
   needs(): PoolTurn['needs'] {
     const needs: { cost: number; times: number }[] = [];
     for (const [waiter, cost] of this.#waiters) {
@@ -43,9 +43,9 @@ export class Waiters {
     return needs;
   }
 
-  /** Wakes each that needs no more than there is when its turn comes; the others go on waiting. */
+  /** Wakes each request that needs no more than is available at its turn. The others go on waiting. */
   wakeServed(available: () => number): void {
-    // Those that ask again meanwhile wait for the next turn.
+    // Iterates over a copy: requests that ask again meanwhile wait for the next turn.
     for (const [waiter, cost] of [...this.#waiters]) {
       if (cost > available()) continue;
       this.#waiters.delete(waiter);
