@@ -3,11 +3,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { cpus, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 
-/** One number, and what it should be where there is a target. */
+/** One number, and its target if it has one. */
 export interface Row {
   readonly name: string;
   readonly value: string;
-  /** As a reader would say it: `≥ 2.0`. */
+  /** The target in words, such as `≥ 2.0`. */
   readonly target?: string;
   readonly met?: boolean;
 }
@@ -15,25 +15,25 @@ export interface Row {
 /** Results of one file of this folder. */
 export interface Section {
   readonly title: string;
-  /** Description of what is measured, on what load, how pinned. */
+  /** Describes what is measured, under what load, and the pinning. */
   readonly about: string;
   readonly rows: readonly Row[];
-  /** Rows that are drawn. */
+  /** Values that are drawn as a chart. */
   readonly panels?: readonly Panel[];
 }
 
 /** A group of bars; the first is ours. */
 export interface Panel {
   readonly unit: string;
-  /** Digits after the point. */
+  /** Digits after the decimal point. */
   readonly digits: number;
   readonly values: readonly { readonly name: string; readonly value: number }[];
 }
 
-/** One benchmark. `quick` asks for the shortest run that still says something. */
+/** One benchmark. `quick` asks for the shortest run that is still meaningful. */
 export type Benchmark = (options: { quick: boolean }) => Promise<Section>;
 
-/** The value in the middle; of an even number the higher of the two. */
+/** The median; of an even number of values, the higher of the middle two. */
 export function median(values: readonly number[]): number {
   return percentile(values, 0.5);
 }
@@ -44,7 +44,7 @@ export function percentile(values: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
 }
 
-/** Runs `work` in a directory of its own that is gone afterwards. */
+/** Runs `work` in a temporary directory, which is removed afterwards. */
 export async function inDirectory<T>(work: (directory: string) => Promise<T>): Promise<T> {
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-bench-'));
   try {
@@ -54,7 +54,7 @@ export async function inDirectory<T>(work: (directory: string) => Promise<T>): P
   }
 }
 
-/** Names the machine that the numbers were measured on. */
+/** Describes the machine on which the numbers were measured. */
 export function machine(): string {
   const [cpu] = cpus();
   const version = (command: string, ...args: string[]) =>
@@ -74,21 +74,21 @@ export function machine(): string {
 
 const canPin = process.platform === 'linux' && spawnSync('taskset', ['--version']).status === 0;
 
-/** Pins a command to one core, where the system can. */
+/** Pins a command to one core, if the system can. */
 export function pinned(core: number, command: readonly string[]): string[] {
   return canPin ? ['taskset', '-c', String(core), ...command] : [...command];
 }
 
-/** Pins a process that runs, with all its threads, likewise. */
+/** Pins a running process with all its threads to one core, if the system can. */
 export function pin(pid: number | undefined, core: number): void {
   if (canPin) execFileSync('taskset', ['-acp', String(core), String(pid)], { stdio: 'ignore' });
 }
 
-/** A process of a benchmark, which says a line of JSON when it is ready. */
+/** A process of a benchmark, which prints a line of JSON when it is ready. */
 export interface Running<T> {
   readonly pid: number;
   readonly ready: T;
-  /** Calls back with every later line of JSON. */
+  /** Calls `listener` for every later line of JSON. */
   onLine(listener: (line: unknown) => void): void;
   stop(): Promise<void>;
 }

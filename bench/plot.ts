@@ -5,7 +5,10 @@ const LABEL = 330;
 const BAR = 22;
 const TITLE = 40;
 
-/** One panel of horizontal bars for each section that has any, as an SVG that reads on light and dark pages. */
+/**
+ * Draws a panel of horizontal bars for each panel of the sections, as an SVG that is legible on light and
+ * dark pages.
+ */
 export function plot(sections: readonly Section[]): string {
   const drawn = sections.flatMap(({ title, panels = [] }) => panels.map((panel) => ({ title, ...panel })));
   let y = 0;

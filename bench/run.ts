@@ -1,11 +1,11 @@
-// `npm run bench`: every number of the README.
+// `npm run bench`: measures every number of the README.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { scriptArguments, wrongArguments } from '../deploy/dev/arguments.ts';
 import { type Benchmark, machine, type Section } from './harness.ts';
 import { plot } from './plot.ts';
 
-/** Folder of each benchmark, in the order of results.md. */
+/** The folder of each benchmark, in the order of results.md. */
 const folders: Readonly<Record<string, string>> = {
   'verify-hit': 'requests',
   'authz-hit': 'requests',
@@ -38,7 +38,7 @@ const RATIOS =
   'A ratio A ÷ B is the median of the ratios of single rounds, in each of which A and B ran one after the other. So it is not ' +
   'always the quotient of the two medians beside it: the machine may be slower for a whole round, which a ratio does not feel.';
 
-/** Section of results, and the machine that it was measured on. */
+/** A section of results, and the machine on which it was measured. */
 interface Measured extends Section {
   readonly name: string;
   readonly on: string;
@@ -70,7 +70,7 @@ for (const name of asked.length > 0 ? asked : names) {
     fresh.push(section);
     console.log(markdown(section));
   } catch (error) {
-    // The others still have something to say.
+    // Go on with the other benchmarks.
     console.error(`${name}:`, error);
     process.exitCode = 1;
   }
@@ -80,7 +80,7 @@ if (values.write) {
   const earlier = existsSync(file('results.json'))
     ? (JSON.parse(readFileSync(file('results.json'), 'utf8')) as Measured[])
     : [];
-  // What was not measured now stays.
+  // Keep earlier results of benchmarks that did not run now.
   const all = names.flatMap((name) => [...fresh, ...earlier].find((section) => section.name === name) ?? []);
   writeFileSync(file('results.json'), `${JSON.stringify(all, null, 2)}\n`);
   writeFileSync(

@@ -9,7 +9,7 @@ import { SERVER_CORE } from './load/load.ts';
 const ROOT = join(import.meta.dirname, '..');
 export const ROOT_KEY = 'bench-root-key-0123456789abcdef0123456789';
 
-/** A server under load, and what it is called in the table. */
+/** A server under load, and its name in the table. */
 export interface Server {
   readonly name: string;
   readonly port: number;
@@ -19,33 +19,33 @@ export interface Server {
 /** A server of one process, which may have children. */
 export interface ServerProcess extends Server {
   readonly pid: number;
-  /** How long it took from the start of the process until it answered, milliseconds. */
+  /** Time from the start of the process until it answered, milliseconds. */
   readonly readyMs: number;
 }
 
-/** Keys of one importKeys. */
+/** Number of keys per importKeys call. */
 const IMPORT_KEYS = 500;
 
-/** Redis, control plane and `count` keys of the API `bench`. */
+/** Redis, a control plane and `count` keys of the API `bench`. */
 export interface Backend {
   readonly keys: readonly string[];
   /** Their ids, in the same order. */
   readonly keyIds: readonly string[];
-  /** The keys, one a line. */
+  /** A file with the keys, one per line. */
   readonly keysFile: string;
-  /** A unix socket. */
+  /** The path of a unix socket. */
   readonly redisPath: string;
   readonly redisPid: number;
-  /** The environment of a verifier that belongs to it. */
+  /** The environment of a verifier on this Redis. */
   readonly env: Readonly<Record<string, string>>;
-  /** The control plane's. */
+  /** Address of the control plane. */
   readonly address: string;
-  /** A call to the control plane. */
+  /** Calls the control plane. */
   call(operation: string, body: object): Promise<Answer>;
   stop(): Promise<void>;
 }
 
-/** Fields of an answer that a benchmark reads. */
+/** Fields of a response that benchmarks read. */
 export interface Answer {
   readonly code?: string;
   readonly key?: string;
@@ -55,7 +55,7 @@ export interface Answer {
   readonly propagation?: { readonly sequence: number; readonly by?: string; readonly verifiers?: number };
 }
 
-/** A control plane over a Redis. */
+/** A control plane on a Redis. */
 export interface ControlPlane {
   readonly pid: number;
   readonly address: string;
@@ -64,8 +64,8 @@ export interface ControlPlane {
 }
 
 /**
- * With V8's limits as in the image, in a container of 256 MiB.
- * @param env its settings, REDIS_URL among them
+ * Starts a control plane with V8's limits as in the image, in a container of 256 MiB.
+ * @param env its settings, including REDIS_URL
  */
 export async function startControlPlane(env: Readonly<Record<string, string>>): Promise<ControlPlane> {
   const child = await startProcess<{ address: string }>(
@@ -91,7 +91,11 @@ export async function startControlPlane(env: Readonly<Record<string, string>>): 
   };
 }
 
-/** @param redisOptions of redis-server; without any, writes are not synced, since most benchmarks only read */
+/**
+ * Starts Redis and a control plane and imports keys.
+ * @param redisOptions options of redis-server; by default writes are not synced, because most benchmarks only
+ * read
+ */
 export async function startBackend(
   directory: string,
   count: number,
@@ -99,14 +103,16 @@ export async function startBackend(
 ): Promise<Backend> {
   const redis = await startRedis(join(directory, 'redis'), redisOptions);
   const env = { REDIS_URL: redis.url, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', LEASE_MS: '60000' };
-  // Imports of many keys at once, each synced to disk, may keep Redis busy for longer than calls otherwise wait.
+  // Concurrent imports of many keys, each synced to disk, may keep Redis busy for longer than a call usually
+  // waits.
   const { address, call, stop } = await startControlPlane({ ...env, REDIS_COMMAND_TIMEOUT_MS: '20000' });
   const keys = Array.from({ length: count }, () => generateKey(16));
   const imports = await inParallel(Math.ceil(count / IMPORT_KEYS), async (i) => {
     const batch = keys.slice(i * IMPORT_KEYS, (i + 1) * IMPORT_KEYS);
     const imported = batch.map((key) => ({ sha256: hashSecret(key), foreign: false }));
     let results: Answer['results'];
-    // Where every write is synced, so many at once may take longer than Redis is waited for; sent again, they are there.
+    // If every write is synced, the imports may exceed the command time-out; when they are repeated, the keys
+    // exist.
     for (let attempt = 0; results === undefined && attempt < 10; attempt++) {
       ({ results } = await call('keys.importKeys', { apiId: 'bench', keys: imported }));
     }
@@ -136,16 +142,16 @@ export async function startBackend(
   };
 }
 
-/** A verifier as it is run in production, pinned to the server core. */
+/** A verifier as in production, pinned to the server core. */
 export interface BenchVerifier extends ServerProcess {
   readonly adminAddress: string;
   verify(key: string): Promise<Answer>;
 }
 
 /**
- * With V8's semi-spaces as the image sets them; peers run as Node comes.
- * @param main what to run as the verifier; relative to the project's root
- * @param isPinned whether it shares the server core, where it is not one of several
+ * Starts a verifier with V8's semi-spaces as in the image; peers run with Node's defaults.
+ * @param main the program, relative to the project's root
+ * @param isPinned whether to pin it to the server core; false for one of several verifiers
  */
 export async function startVerifier(
   backend: Pick<Backend, 'env'>,
@@ -175,7 +181,7 @@ export async function startVerifier(
   };
 }
 
-/** Has the verifier look up every key, so that it answers from memory from here on. */
+/** Makes the verifier look up every key, so that it answers from memory from then on. */
 export async function warm(verifier: BenchVerifier, keys: readonly string[]): Promise<void> {
   await inParallel(keys.length, async (i) => {
     while ((await verifier.verify(keys[i] ?? '')).code !== 'VALID');
@@ -192,7 +198,7 @@ export async function post(agent: Agent, url: string, body: object): Promise<Ans
   return (await answer.body.json()) as Answer;
 }
 
-/** Does `work` for 0 … count − 1, 64 at a time. */
+/** Runs `work` for 0 … count − 1, 64 at a time. */
 export async function inParallel<T>(count: number, work: (i: number) => Promise<T>): Promise<T[]> {
   const results: T[] = new Array(count);
   let next = 0;
@@ -206,7 +212,7 @@ export async function inParallel<T>(count: number, work: (i: number) => Promise<
   return results;
 }
 
-/** Throws where a change is not complete because so many verifiers confirmed it. */
+/** Throws unless a change is complete because `verifiers` verifiers confirmed it. */
 export function complete({ propagation, ...answer }: Answer, verifiers: number): void {
   if (propagation?.by !== 'acks' || propagation.verifiers !== verifiers)
     throw new Error(JSON.stringify(propagation ?? answer));

@@ -8,11 +8,11 @@ import type { ServerProcess } from './servers.ts';
 const ROOT = join(import.meta.dirname, '..');
 
 interface PeerReady {
-  /** The Authorization headers that it knows, of a peer that makes its keys itself. */
+  /** The Authorization headers of a peer that makes its keys itself. */
   readonly headers?: readonly string[];
 }
 
-/** A peer of one file for Go; undefined, and says so, where it cannot be built. */
+/** Builds a peer that is one Go file; if it cannot, reports that and returns undefined. */
 export function buildGo(file: string, directory: string): string | undefined {
   const built = join(directory, 'go-peer');
   const { status } = spawnSync('go', ['build', '-o', built, peer(file)], { stdio: 'inherit' });
@@ -21,7 +21,10 @@ export function buildGo(file: string, directory: string): string | undefined {
   return undefined;
 }
 
-/** A peer that is a package for Rust; undefined, and says so, where it cannot be built. The first time takes a minute. */
+/**
+ * Builds a peer that is a Rust package; if it cannot, reports that and returns undefined. The first build
+ * takes a minute.
+ */
 export function buildRust(name: string): string | undefined {
   const target = join(ROOT, 'node_modules/.cache', `${name}-peer`);
   const manifest = join(peer(name), 'Cargo.toml');
@@ -32,13 +35,16 @@ export function buildRust(name: string): string | undefined {
   return undefined;
 }
 
-/** A peer that is a program of its own, over the keys of `keysFile`; pinned to the server core. */
+/** Starts a peer that is a separate program, with the keys of `keysFile`, pinned to the server core. */
 export function startProgram(name: string, program: string, keysFile: string): Promise<ServerProcess> {
   const port = freePort();
   return startOther(name, port, [program, String(port), keysFile]);
 }
 
-/** A peer written for Node.js, pinned to the server core; `file` says on a line of JSON that it is ready. */
+/**
+ * Starts a peer written for Node.js, pinned to the server core; `file` prints a line of JSON when it is
+ * ready.
+ */
 export async function startPeer(
   name: string,
   file: string,
@@ -51,20 +57,20 @@ export async function startPeer(
   return { name, port, pid, readyMs: performance.now() - startedAt, stop, headers: ready.headers ?? [] };
 }
 
-/** nginx with the Lua LRU over the keys of `keysFile`, one worker, pinned to the server core. */
+/** Starts nginx with the Lua LRU and the keys of `keysFile`, with one worker, pinned to the server core. */
 export function startNginx(nginx: string, directory: string, keysFile: string): Promise<ServerProcess> {
   const port = freePort();
   const conf = configured('nginx-lua.conf', directory, {
     PORT: String(port),
     KEYS: keysFile,
     DIRECTORY: directory,
-    // A worker of root's would otherwise be somebody who cannot read the keys.
+    // A worker that root starts would otherwise run as a user who cannot read the keys.
     USER: process.getuid?.() === 0 ? 'user root;' : '',
   });
   return startOther('nginx + Lua LRU', port, [nginx, '-c', conf, '-p', directory]);
 }
 
-/** HAProxy with the keys of `keysFile` in a map file, one thread, pinned to the server core. */
+/** Starts HAProxy with the keys in a map file, with one thread, pinned to the server core. */
 export function startHaproxy(directory: string, keys: readonly string[]): Promise<ServerProcess> {
   const port = freePort();
   const map = join(directory, 'keys.map');
@@ -73,7 +79,7 @@ export function startHaproxy(directory: string, keys: readonly string[]): Promis
   return startOther('HAProxy, key of a header in a map file', port, ['haproxy', '-db', '-f', conf]);
 }
 
-/** A peer's configuration with its placeholders filled in; where it was written. */
+/** Fills in the placeholders of a peer's configuration; returns the path of the result. */
 function configured(name: string, directory: string, values: Readonly<Record<string, string>>): string {
   let text = readFileSync(peer(name), 'utf8');
   for (const [placeholder, value] of Object.entries(values)) text = text.replaceAll(placeholder, value);
@@ -82,7 +88,7 @@ function configured(name: string, directory: string, values: Readonly<Record<str
   return file;
 }
 
-/** A server that does not say when it is ready, pinned to the server core. */
+/** Starts a server that does not report when it is ready, pinned to the server core. */
 async function startOther(name: string, port: number, command: readonly string[]): Promise<ServerProcess> {
   const [file = '', ...args] = pinned(SERVER_CORE, command);
   const startedAt = performance.now();

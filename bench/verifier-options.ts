@@ -1,6 +1,8 @@
 import type { VerifierLimits } from '../verifier/core/verifier.ts';
 
-/** Limits of verifiers without HTTP: those of the settings, apart from waits that no benchmark wants cut short. */
+/**
+ * Limits of verifiers without HTTP: the defaults of the settings, but with waits too long to be cut short.
+ */
 export const verifierLimits: VerifierLimits = {
   syncPeriodMs: 1000,
   syncDeadlineMs: 800,
@@ -17,7 +19,7 @@ export const verifierLimits: VerifierLimits = {
 
 const nothing = () => undefined;
 
-/** Nobody listens to what the followers say. */
+/** Returns event handlers that ignore everything. */
 export const silent = () => ({
   live: nothing,
   dropped: nothing,

@@ -1,10 +1,11 @@
-// After a restore: `npm run --silent refused-since -- 2026-11-21T08:00:00Z < control-planes.log` lists what was disabled,
-// deleted or given an expiry after that moment, by the audit lines of all control planes' logs in any order. One call a
-// line, to be made again: `<operation> <body>`. What was certainly allowed again since is left out.
+// After a restore: `npm run --silent refused-since -- 2026-11-21T08:00:00Z < control-planes.log` lists what
+// was disabled, deleted or given an expiry after that time, according to the audit lines in the logs of all
+// control planes, in any order. It prints one call per line, to be made again: `<operation> <body>`. It
+// leaves out refusals that were certainly reverted since.
 import { createInterface } from 'node:readline';
 import { scriptArguments, wrongArguments } from './dev/arguments.ts';
 
-/** As far as it matters here, what a line of the log tells. */
+/** The fields of a log line that matter here. */
 interface Audit {
   /** When the call arrived, Unix milliseconds. */
   readonly time: number;
@@ -12,28 +13,31 @@ interface Audit {
   readonly outcome: string;
   readonly on: { readonly apiId?: string; readonly keyId?: string; readonly rootKeyId?: string };
   readonly after?: { readonly enabled?: boolean; readonly expires?: number | null };
-  /** Of the change in the log of its API: the order in which changes were written. */
+  /** Sequence of the change in its API's log, which orders the writes. */
   readonly sequence?: number;
 }
 
-/** OK was done; SERVICE_UNAVAILABLE may have been, and refusing again is harmless. */
+/** OK was done; SERVICE_UNAVAILABLE may have been done, and refusing again is harmless. */
 const OUTCOMES = new Set(['OK', 'SERVICE_UNAVAILABLE']);
-/** Calls arrive before they are written, and clocks differ: those from so long before a backup may not be in it. */
+/**
+ * Calls arrive before they are written, and clocks differ: calls that arrived this long before a backup may
+ * be missing from it.
+ */
 const EARLIER_MS = 300_000;
 
 /**
- * The calls that refuse again what was refused at the end of the log.
- * @param since Unix milliseconds; what is well before it is in the backup
+ * Returns the calls that restore the refusals at the end of the log.
+ * @param since Unix milliseconds; the backup has what was written well before
  */
 export async function refusedSince(lines: AsyncIterable<string>, since: number): Promise<string[]> {
-  /** The calls on each key, API or root key that refuse or allow it. */
+  /** The calls that refuse or allow each key, API or root key. */
   const calls = new Map<string, Audit[]>();
   for await (const text of lines) {
     const { audit } = parse(text);
     if (!audit || audit.time < since - EARLIER_MS || !OUTCOMES.has(audit.outcome)) continue;
     const { keyId, rootKeyId, apiId } = audit.on;
     const id = keyId ?? rootKeyId ?? apiId;
-    // Of a call that changed many keys, each has an event of its own, and is refused again by itself.
+    // A call that changed many keys has an event for each key, and each is refused again separately.
     const operation =
       keyId === undefined ? audit.operation : `keys.${audit.operation.replace(/^\w+\.|s$/g, '')}`;
     const call = { ...audit, operation };
@@ -49,7 +53,7 @@ const isDelete = ({ operation }: Audit) => /\.delete(Key|Api)$/.test(operation);
 const isUpdate = ({ operation, after }: Audit) =>
   /\.update(Key|RootKey)$/.test(operation) && (after?.enabled ?? after?.expires) !== undefined;
 
-/** The call that refuses one thing again; none where all that refused it was taken back. */
+/** Returns the call that refuses one thing again; none if every refusal was reverted. */
 function refusalOf(calls: readonly Audit[]): string[] {
   const [{ operation, on } = { operation: '', on: {} }] = calls;
   const { keyId, rootKeyId, apiId } = on;
@@ -76,8 +80,9 @@ function refusalOf(calls: readonly Audit[]): string[] {
 }
 
 /**
- * Tells whether another call of those that `allows` picks was certainly done, and certainly later. Of two that were under way
- * at once only their sequence tells; where that and the time do not agree, as after a failover, the refusal stands.
+ * Tells whether another call that `allows` accepts was certainly done, and certainly later. Two concurrent
+ * calls are ordered only by their sequences; if sequence and time disagree, as after a failover, the refusal
+ * stands.
  */
 function isTakenBack(refusal: Audit, calls: readonly Audit[], allows: (call: Audit) => boolean): boolean {
   return calls.some((call) => {

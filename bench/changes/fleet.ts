@@ -9,7 +9,10 @@ const ROOT = join(import.meta.dirname, '../..');
 const PROCESSES = 4;
 const API = 'fleet';
 
-/** Two thousand real followers of one API: what a disable, an idle second and a restart of all of them at once cost. */
+/**
+ * Two thousand real followers of one API: the cost of a disable, of an idle second, and of restarting all at
+ * once.
+ */
 const fleet: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const count = quick ? 400 : 2000;
@@ -59,7 +62,10 @@ const startFollowers = (url: string, count: number, pace: Pace): Promise<Followe
     ),
   );
 
-/** Changes a key so many times, and returns how long each change took until all verifiers had confirmed it, milliseconds. */
+/**
+ * Changes a key `times` times, and returns how long each change took until all verifiers had confirmed it,
+ * milliseconds.
+ */
 async function timesOfChanges(
   { call }: ControlPlane,
   keyId: string,
@@ -77,7 +83,10 @@ async function timesOfChanges(
   return ms;
 }
 
-/** Measures a start of all followers at once, and what another caller of the control plane waits meanwhile. */
+/**
+ * Measures a simultaneous start of all followers, and how long another caller of the control plane waits
+ * meanwhile.
+ */
 async function restartAll(redis: Redis, { call }: ControlPlane, start: () => Promise<void>) {
   const waits: number[] = [];
   let isOver = false;

@@ -1,6 +1,6 @@
-// A process with many verifiers in it, without HTTP: `followers.ts <count> <apiId> [at-once]`. Each has a connection of its
-// own; they join one after the other, or all at once.
-// Says when the last of them has applied a change, by the clock that all processes of a machine share.
+// A process with many verifiers without HTTP: `followers.ts <count> <apiId> [at-once]`. Each has its own
+// connection. They join one after the other, or all at once. Reports when the last of them has applied a
+// change, by the clock that all processes of a machine share.
 
 import { uniqueTexts } from '../../shared/contract/request-id.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
@@ -15,7 +15,7 @@ import { silent, verifierLimits } from '../verifier-options.ts';
 const [count = '1', apiId = 'bench', pace] = process.argv.slice(2);
 const config = loadConfig(redisSettings, process.env);
 const log = createLogger('verifier', 'silent');
-/** By how many verifiers, for each change. */
+/** Number of verifiers that have applied each change. */
 const appliedBy = new Map<number, number>();
 const verifiers = Array.from({ length: Number(count) }, () => {
   const nodes = new RedisNodes(config, systemClock, log);

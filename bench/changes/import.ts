@@ -12,7 +12,7 @@ const CLI = join(import.meta.dirname, '../../control-plane/cli/keyfence.js');
 const MIB = 2 ** 20;
 const MEMORY_MAX = 200 * MIB;
 
-/** A million keys taken in by the command line, what that takes of memory, and what it does to other calls. */
+/** An import of a million keys by the command line: its memory, and its effect on other calls. */
 const importing: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const count = quick ? 50_000 : 1_000_000;
@@ -66,7 +66,7 @@ function* lines(count: number): Generator<string> {
   }
 }
 
-/** How long each change of a key took, milliseconds, one after the other until `isEnough`. */
+/** Changes a key again and again until `isEnough`; returns how long each change took, milliseconds. */
 async function callsUntil({ call }: ControlPlane, keyId: string, isEnough: (made: number) => boolean) {
   const times: number[] = [];
   while (!isEnough(times.length)) {
@@ -78,7 +78,7 @@ async function callsUntil({ call }: ControlPlane, keyId: string, isEnough: (made
   return times;
 }
 
-/** Imports a file. @returns the most memory that the command had, bytes */
+/** Imports a file. @returns the peak memory of the command, bytes */
 async function importWith({ address }: ControlPlane, file: string): Promise<number> {
   const env = { ...process.env, KEYFENCE_URL: address, KEYFENCE_ROOT_KEY: ROOT_KEY };
   const child = spawn(process.execPath, [CLI, 'keys', 'import', 'bench', file], {
@@ -95,7 +95,7 @@ async function importWith({ address }: ControlPlane, file: string): Promise<numb
   return peak;
 }
 
-/** The most resident memory that a process had up to now, bytes; 0 where it has ended. */
+/** The peak resident memory of a process, bytes; 0 if it has ended. */
 function peakBytes(pid: number): number {
   try {
     return Number(/^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024;

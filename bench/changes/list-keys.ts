@@ -11,7 +11,7 @@ const FLAT = 1.5;
 /** Measures a page of listKeys by the number of keys in the API. */
 const listKeys: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
-    // The keys are written straight into Redis: a million createKey calls would measure something else.
+    // Write the keys straight into Redis: a million createKey calls would measure something else.
     const redisServer = await startRedis(join(directory, 'redis'), ['--appendonly', 'no']);
     const redis = new Redis({ path: redisServer.url.replace('unix://', '') });
     const controlPlane = await startControlPlane({ REDIS_URL: redisServer.url });
@@ -55,7 +55,10 @@ async function addKeys(redis: Redis, from: number, to: number): Promise<void> {
   await pipeline.exec();
 }
 
-/** Reads the first, a middle, the last and a filtered page by turns; returns what each took, milliseconds, after the first turns. */
+/**
+ * Reads the first, a middle, the last and a filtered page in turn; returns how long each took, milliseconds,
+ * leaving out the first turns.
+ */
 async function timesOfPages(address: string, count: number, turns: number): Promise<number[]> {
   const middle = Buffer.from(`asc:${Math.floor(count / 2)}`).toString('base64url');
   const queries = ['', `cursor=${middle}`, 'sort=-createdAt', 'enabled=false'];

@@ -14,13 +14,13 @@ import { SingleDisables } from './single-disables.ts';
 
 const KEYS = 10_000;
 const KEYS_PER_CALL = 1000;
-/** Calls of 1,000 keys at once, as the command line makes them. */
+/** Concurrent calls of 1,000 keys, as many as the command line makes. */
 const CALLS_AT_ONCE = 4;
 const VERIFIERS = 3;
-/** The API whose keys are disabled, and another one. */
+/** The API whose keys are disabled, and another API. */
 const APIS = ['bench', 'elsewhere'];
 
-/** Many keys of one API disabled at once, and what that does to a disable by somebody else. */
+/** Disables many keys of one API, and measures the effect on other callers' disables. */
 const many: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const backend = await startBackend(directory, KEYS, []);
@@ -70,7 +70,10 @@ const many: Benchmark = ({ quick }) =>
 
 const ABOUT = `${KEYS.toLocaleString('en')} keys of one API disabled by ${KEYS / KEYS_PER_CALL} calls of keys.updateKeys, ${CALLS_AT_ONCE} at once, through one control plane; one Redis (AOF, fsync always), ${VERIFIERS} verifiers that have every key in memory and are asked for each afterwards. Meanwhile one caller each, in a thread of their own, changes another key, again and again. Nothing pinned.`;
 
-/** What was measured: of each round, and of single disables as usual and meanwhile, for each of APIS, milliseconds. */
+/**
+ * Measurements of each round, and the times of single disables, usually and meanwhile, for each of APIS,
+ * milliseconds.
+ */
 interface Measured {
   readonly seconds: number[];
   readonly scriptUs: number[];
@@ -79,7 +82,7 @@ interface Measured {
   readonly meanwhile: readonly (readonly number[])[];
 }
 
-/** Asks every verifier for every key, which was disabled before. */
+/** Asks every verifier for every key after it was disabled. */
 async function checkRefused(verifiers: readonly BenchVerifier[], keys: readonly string[]): Promise<void> {
   for (const verifier of verifiers) {
     await inParallel(KEYS, async (i) => {

@@ -7,7 +7,9 @@ import { type ControlPlane, startControlPlane } from '../servers.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
-/** From updateKey being sent until it answered `complete` by acks, over fleets of verifiers. */
+/**
+ * Measures the time from sending updateKey until it returns `complete` by acks, for fleets of several sizes.
+ */
 const propagation: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const redisServer = await startRedis(join(directory, 'redis'));
@@ -43,7 +45,7 @@ const propagation: Benchmark = ({ quick }) =>
     };
   });
 
-/** Medians that are wanted, milliseconds, by the number of verifiers. */
+/** Target medians, milliseconds, by the number of verifiers. */
 const TARGETS: Readonly<Record<number, number>> = { 1: 4, 100: 20 };
 
 const startFollowers = (url: string, count: number, apiId: string) =>
@@ -53,7 +55,7 @@ const startFollowers = (url: string, count: number, apiId: string) =>
     'live',
   );
 
-/** Measures changes of a key that so many verifiers follow. */
+/** Measures changes of a key that `count` verifiers follow. */
 async function rowsOfFleet(
   { redis, url, call }: { redis: Redis; url: string; call: ControlPlane['call'] },
   count: number,

@@ -2,7 +2,7 @@ import { parentPort, Worker, workerData } from 'node:worker_threads';
 import { Agent } from 'undici';
 import { complete, post } from '../servers.ts';
 
-/** How to reach a control plane, and a key for each caller. */
+/** The address of a control plane, and a key for each caller. */
 interface Plan {
   readonly address: string;
   readonly keyIds: readonly string[];
@@ -10,8 +10,8 @@ interface Plan {
 }
 
 /**
- * Callers that disable and enable a key each, again and again, in a thread of their own: what else the benchmark does, and its
- * collection of garbage, keeps them waiting no more than any other client.
+ * Callers that each disable and enable a key repeatedly, in their own thread, so that the benchmark's other
+ * work and its garbage collection delay them no more than any other client.
  */
 export class SingleDisables {
   readonly #worker: Worker;
@@ -23,18 +23,18 @@ export class SingleDisables {
     this.#failed.catch(() => undefined);
   }
 
-  /** @param count of each caller; without one they go on until `end` */
+  /** @param count changes of each caller; without it, callers go on until `end` */
   begin(count = Number.POSITIVE_INFINITY): void {
     this.#worker.postMessage(count);
   }
 
-  /** Waits until they are done; how long each change took, milliseconds, by caller. */
+  /** Waits until the callers are done; returns how long each change took, milliseconds, by caller. */
   taken(): Promise<number[][]> {
     const taken = new Promise<number[][]>((resolve) => this.#worker.once('message', resolve));
     return Promise.race([taken, this.#failed]);
   }
 
-  /** Has them stop, and returns as `taken`. */
+  /** Stops the callers, and returns the same as `taken`. */
   end(): Promise<number[][]> {
     const taken = this.taken();
     this.#worker.postMessage(0);

@@ -3,7 +3,7 @@ import { createScript, recordCall } from '../../control-plane/redis/keys/new-key
 import { type Benchmark, inDirectory, median } from '../harness.ts';
 import { inParallel, startBackend } from '../servers.ts';
 
-/** Changes a second with every write synced to disk, beside the bare script that makes one. */
+/** Measures changes per second with every write synced to disk, beside the bare script of a change. */
 const writes: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const backend = await startBackend(directory, 1, []);
@@ -16,7 +16,7 @@ const writes: Benchmark = ({ quick }) =>
       return (count * 1000) / (performance.now() - startedAt);
     };
     try {
-      // The bare script: createKey's own, called as the control plane calls it, and nothing around it.
+      // The bare script: that of createKey, called as the control plane calls it, with nothing around it.
       for (let round = 0; round < (quick ? 1 : 5); round++) {
         rates.script.push(await rate((i) => createWithScript(redis, `key_${round}_${i}`)));
         const ids: string[] = [];

@@ -4,39 +4,39 @@ import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Program } from '../../test/harness/programs.ts';
 
-/** Both ways of asking that the fast lane answers. */
+/** The two kinds of requests that the fast lane answers. */
 export type Endpoint = 'verifyKey' | 'authz';
 export const ENDPOINTS: readonly Endpoint[] = ['verifyKey', 'authz'];
 
-/** Some requests that a client shall make, one after the other. */
+/** Requests that a client makes, one after the other. */
 interface Task {
   readonly endpoint: Endpoint;
-  /** Of a verifier, as `http://host:port`. */
+  /** Address of a verifier, as `http://host:port`. */
   readonly base: string;
   readonly key: string;
   readonly count: number;
-  /** For files that it needs, and its own. */
+  /** A temporary folder for the client's files. */
   readonly directory: string;
 }
 
-/** A client as people use it, in a program of its own. */
+/** A client library as people use it, in a separate program. */
 export interface Client {
   readonly name: string;
-  /** Program or library that this machine lacks for it; undefined = nothing. */
+  /** The program or library that this machine lacks for the client; undefined = none. */
   missing(): Program | undefined;
   command(task: Task): readonly string[];
 }
 
-/** Has a client make its requests; rejects where one was not answered 200. */
+/** Makes a client send its requests; rejects if one was not answered 200. */
 export async function run(client: Client, task: Task): Promise<void> {
   const [file = '', ...args] = client.command(task);
   await promisify(execFile)(file, args, { env: ENVIRONMENT, maxBuffer: 16_777_216 });
 }
 
 const source = (name: string) => join(import.meta.dirname, name);
-/** Folder where `.ci/run` puts what is not in Python itself; other places that Python knows will do, too. */
+/** The folder where `.ci/run` installs Python packages; other places on Python's path work too. */
 const PYTHON_PACKAGES = join(import.meta.dirname, '..', '..', 'node_modules', '.python');
-// A proxy of this machine's is not for these.
+// A proxy that this machine has configured must not be used.
 const ENVIRONMENT = {
   ...process.env,
   NO_PROXY: '*',
@@ -47,7 +47,10 @@ const ENVIRONMENT = {
 
 const tried = new Map<string, boolean>();
 
-/** Names what is missing where a command cannot be run or fails. Several clients are of one language: each is tried once. */
+/**
+ * Returns `what` if a command cannot be run or fails. Several clients share a language, so each command is
+ * tried once.
+ */
 function unlessRuns(what: Program, file: string, ...args: string[]): Program | undefined {
   const command = [file, ...args].join(' ');
   const runs =
@@ -59,7 +62,7 @@ function unlessRuns(what: Program, file: string, ...args: string[]): Program | u
 const PYTHON_LIBRARIES = ['requests', 'httpx', 'urllib3', 'http.client', 'aiohttp', 'pycurl'] as const;
 type PythonLibrary = (typeof PYTHON_LIBRARIES)[number];
 let importable: readonly string[] | undefined;
-/** Those of the libraries that Python has here. */
+/** Returns those libraries that are installed here. */
 function pythonLibraries(): readonly string[] {
   const lines = ['import importlib', `for name in '${PYTHON_LIBRARIES.join(' ')}'.split():`];
   const each = ['try: importlib.import_module(name); print(name)', 'except ImportError: pass'];
@@ -80,7 +83,9 @@ const python = (library: PythonLibrary): Client => ({
   ],
 });
 
-/** Folders where `.ci/run` puts the libraries of bench/clients/java/pom.xml, and what it builds of bench/clients/rust. */
+/**
+ * Folders where `.ci/run` installs the libraries of bench/clients/java/pom.xml and builds bench/clients/rust.
+ */
 const JAVA_LIBRARIES = join(import.meta.dirname, '..', '..', 'node_modules', '.java');
 const RUST_CLIENTS = join(
   import.meta.dirname,
@@ -101,7 +106,7 @@ const java = (client: string, program = 'JavaClients'): Client => ({
   command: ({ endpoint, base, key, count, directory }) => {
     const classes = ['-cp', [directory, join(JAVA_LIBRARIES, '*')].join(delimiter)];
     if (!existsSync(join(directory, `${program}.class`))) {
-      // Both at once, where both can be: the compiler's own start takes the longest.
+      // Compile both together, if both can be: starting the compiler takes the longest.
       const programs = existsSync(JAVA_LIBRARIES) ? ['JavaClients', 'JavaLibraries'] : ['JavaClients'];
       must('javac', ...classes, '-d', directory, ...programs.map((name) => source(`java/${name}.java`)));
     }
@@ -166,7 +171,7 @@ const node = (client: 'fetch' | 'http'): Client => ({
   ],
 });
 
-/** Request to send: path, header line and body. */
+/** Returns the request to send: URL, header line and body. */
 function question({ endpoint, base, key }: Task): { url: string; header: string; body: string | undefined } {
   return endpoint === 'verifyKey'
     ? {

@@ -14,12 +14,15 @@ const ASKING = {
   caddy: 'Caddy + forward_auth',
 };
 
-/** Added to a name: the same configuration asks an nginx that says constant bytes, those of the verifier's answer. */
+/**
+ * Suffix of a name: the same configuration asks an nginx that returns constant bytes, those of the verifier's
+ * answer.
+ */
 const FLOOR = ', floor';
-/** A gateway that asks the verifier has at least this share of the throughput of its floor. */
+/** The share of its floor's throughput that a gateway with the verifier must reach. */
 const SHARE_MIN = 0.9;
 
-/** Measures what asking the verifier adds to a request through a gateway. */
+/** Measures how much asking the verifier adds to a request through a gateway. */
 const gateways: Benchmark = async ({ quick }) => {
   const title = 'Behind a gateway';
   if (!isHere('nginx')) return { title, about: 'Not measured: needs nginx.', rows: [] };
@@ -80,7 +83,10 @@ const gateways: Benchmark = async ({ quick }) => {
   });
 };
 
-/** An nginx that says constant bytes, what the verifier says of a good key, over TCP and over a Unix socket. */
+/**
+ * Starts an nginx that returns constant bytes (the verifier's answer for a good key) over TCP and a Unix
+ * socket.
+ */
 async function startFloor(directory: string, verifier: Server, key: string) {
   const answer = await fetch(`http://${at(verifier)}/authz/api/bench/forward-auth`, {
     headers: { Authorization: `Bearer ${key}` },
@@ -127,12 +133,12 @@ function rowsOf(measured: ReadonlyMap<string, { one: Load[]; many: Load[] }>): R
 
 const at = ({ port }: Server) => `127.0.0.1:${port}`;
 
-/** True where a command is installed. */
+/** Tells whether a command is installed. */
 export function isHere(command: string): boolean {
   return spawnSync(command, ['--version'], { stdio: 'ignore' }).error === undefined;
 }
 
-/** nginx with one worker and a site of the template's text. */
+/** Starts nginx with one worker and the template's site. */
 export function startNginx(
   name: string,
   directory: string,
@@ -156,7 +162,7 @@ export function startNginx(
   return started(name, port, pinned(core, ['nginx', '-p', directory, '-c', `${home}.conf`]), {});
 }
 
-/** Caddy with one thread, as nginx has one worker. */
+/** Starts Caddy with one thread, because nginx has one worker. */
 function startCaddy(
   name: string,
   home: string,

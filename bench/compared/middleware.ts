@@ -5,7 +5,7 @@ import { type ServerProcess, startBackend } from '../servers.ts';
 import { startPeer } from '../start-peers.ts';
 
 const KEYS = 1000;
-/** What stands before the route, and what the rows say of it; all are compared with the first. */
+/** The variants of the route and their names in the rows; all are compared with the first. */
 const KINDS = {
   bare: 'a bare route',
   twin: 'a second process of the same',
@@ -17,10 +17,10 @@ const KINDS = {
 type Kind = keyof typeof KINDS;
 const KIND_NAMES = Object.keys(KINDS) as Kind[];
 
-/** Most of a bare route's time that the guard may add. */
+/** The share of a bare route's time that the guard may add. */
 const SHARE_MAX = 0.05;
 
-/** Measures what the package's middleware adds to a route that does nothing, answered in the process. */
+/** Measures how much the package's middleware adds to a route that does nothing. */
 const middleware: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const size = quick ? { warmUp: 20, blocks: 60, count: 1500 } : { warmUp: 40, blocks: 400, count: 1500 };

@@ -18,10 +18,10 @@ import { type Backend, type ServerProcess, startBackend, startVerifier, warm } f
 import { buildGo, buildRust, startHaproxy, startNginx, startPeer, startProgram } from '../start-peers.ts';
 
 const KEYS = 10_000;
-/** express-gateway makes its credentials itself, with bcrypt. */
+/** express-gateway makes its credentials itself, with bcrypt, so it gets few. */
 const CREDENTIALS = 100;
 
-/** Measures other projects at "is this key good?", each as near to the same work as it can come. */
+/** Measures other projects with the question "is this key good?", each doing work as similar as possible. */
 const peers: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     install();
@@ -54,7 +54,7 @@ const peers: Benchmark = ({ quick }) =>
 
 type Add = (server: ServerProcess, requests?: readonly LoadRequest[]) => void;
 
-/** Starts all that are here, one after the other. */
+/** Starts all available servers, one after the other. */
 async function startAll(
   add: Add,
   parts: { directory: string; backend: Backend; redisPort: string; redisUrl: string },
@@ -98,7 +98,7 @@ async function startAll(
   }
 }
 
-/** Says how soon a server answered, and what it has in memory, its children too, once it was loaded. */
+/** Reports how soon a server answered, and its memory after the load, including its children. */
 function startRow({ name, pid, readyMs }: ServerProcess): Row {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
     .trim()
@@ -114,7 +114,7 @@ function startRow({ name, pid, readyMs }: ServerProcess): Row {
   };
 }
 
-/** The peers' own dependencies, apart from the project's. */
+/** Installs the peers' dependencies, apart from the project's. */
 function install(): void {
   const cwd = join(import.meta.dirname, '../peers');
   const { status } = spawnSync(

@@ -18,11 +18,11 @@ import { isHere, startNginx } from './gateways.ts';
 
 const KEYS = 1000;
 const NGINX = 'nginx proxy_pass';
-/** Of nginx's work for a request, ours may be this many times as much, the check included. */
+/** The maximum ratio of our CPU time per request to nginx's, including the verification. */
 const CPU_MAX = 1 / 0.55;
 const MINIMAL = 'minimal node:http + undici proxy';
 
-/** Proxy mode against proxies that ask nobody. */
+/** Measures proxy mode against proxies that verify nothing. */
 const proxy: Benchmark = async ({ quick }) => {
   const title = 'In front of an API';
   if (!isHere('nginx')) return { title, about: 'Not measured: needs nginx.', rows: [] };
@@ -67,7 +67,7 @@ const proxy: Benchmark = async ({ quick }) => {
   });
 };
 
-/** Processor time of a request beside that of nginx. */
+/** Rows of the CPU time per request relative to nginx. */
 function cpuRows(loads: ReadonlyMap<string, Loads>): Row[] {
   const nginx = loads.get(NGINX)?.cpuUs;
   if (nginx === undefined) return [];
@@ -81,7 +81,7 @@ function cpuRows(loads: ReadonlyMap<string, Loads>): Row[] {
   });
 }
 
-/** Latency of one request after the other. */
+/** Measures the latency of requests that are sent one after the other. */
 async function latencies(
   servers: readonly Server[],
   requests: readonly LoadRequest[],

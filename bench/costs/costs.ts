@@ -1,5 +1,5 @@
-// What each part costs Redis. `npm run costs` renews costs.json, from which deploy/scaling.md is calculated;
-// `npm run costs -- simulate` only the simulation.
+// Measures what each part costs Redis. `npm run costs` updates costs.json, from which deploy/scaling.md is
+// calculated; `npm run costs -- simulate` updates only the simulation.
 import { writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
@@ -38,7 +38,7 @@ function measure(quick: boolean): Promise<Costs> {
   });
 }
 
-/** Measures what it takes to create a key, to keep it, and to look it up. */
+/** Measures what it takes to create a key, to store it, and to look it up. */
 async function costsOfKeys(backend: Backend, meter: Meter, count: number) {
   const before = await meter.memoryBytes();
   const created = await inParallel(count, () => backend.call('keys.createKey', { apiId: 'bench' }));
@@ -51,7 +51,7 @@ async function costsOfKeys(backend: Backend, meter: Meter, count: number) {
   return { keys, bytesPerKey, createUs, lookupUs };
 }
 
-/** Changes a key so many times, one after the other; returns how often. */
+/** Changes a key `times` times, one change after the other; returns `times`. */
 async function changeKey(backend: Backend, keyId: string, times: number): Promise<number> {
   for (let i = 0; i < times; i++) {
     const { propagation } = await backend.call('keys.updateKey', { keyId, enabled: i % 2 === 0 });
@@ -60,7 +60,7 @@ async function changeKey(backend: Backend, keyId: string, times: number): Promis
   return times;
 }
 
-/** Measures what a change takes, and what verifiers that follow the API add to it and take when idle. */
+/** Measures the cost of a change, and what verifiers that follow the API add to it and cost when idle. */
 async function costsOfFollowers(
   backend: Backend,
   meter: Meter,
@@ -97,7 +97,7 @@ function startFollowers(backend: Backend, count: number, apiId = 'bench') {
   );
 }
 
-/** Counters that Redis keeps of itself. */
+/** Reads the counters that Redis keeps about itself. */
 class Meter {
   readonly #redis: Redis;
 
@@ -105,7 +105,7 @@ class Meter {
     this.#redis = redis;
   }
 
-  /** CPU of the main thread for each of `count` items of `work`, microseconds. */
+  /** CPU time of the main thread per item, over `count` items of `work`, microseconds. */
   async perItem(count: number, work: () => Promise<unknown>): Promise<number> {
     const before = await this.#cpuUs();
     await work();

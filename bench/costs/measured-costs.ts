@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Costs, OneApi } from './simulated-redis.ts';
 
-/** Costs as `costs.ts` measured them. */
+/** The file with the costs that `costs.ts` measured. */
 export const FILE = join(import.meta.dirname, 'costs.json');
 
-/** The costs as last measured, on what, and what a simulation makes of them. */
+/** Returns the last measured costs, the machine, and the results of the simulation. */
 export function lastCosts(): {
   machine: readonly string[];
   costs: Costs;

@@ -1,23 +1,27 @@
-// The tables of deploy/scaling.md and of the sizing in deploy/README.md, calculated from costs.json; `npm run docs` writes them.
+// The tables of deploy/scaling.md and of the sizing in deploy/README.md, calculated from costs.json; `npm run
+// docs` writes them.
 
 import { lastCosts } from './measured-costs.ts';
 import type { Costs } from './simulated-redis.ts';
 
-/** Share of Redis' main thread that may be busy, so that a burst is not a queue. */
+/** Share of Redis' main thread that may be busy, so that a burst does not become a queue. */
 const BUSY_MAX = 0.5;
-/** Keys of one shard, so that a restart, a failover and an AOF rewrite stay short. */
+/** Maximum memory of one shard's keys, so that a restart, a failover and an AOF rewrite stay short. */
 const SHARD_BYTES_MAX = 25 * 2 ** 30;
-/** `maxclients` of Redis, as it comes. */
+/** The default `maxclients` of Redis. */
 const CONNECTIONS_MAX = 10_000;
-/** Fleets below: how many verifiers follow one API, changes a second over all, and pods that can share a node's verifier. */
+/**
+ * Assumptions for the fleets below: verifiers that follow one API, changes per second in total, and pods that
+ * share a node's verifier.
+ */
 const VERIFIERS_PER_API = 100;
 const CHANGES_PER_SECOND = 10;
 const PODS_PER_NODE = 30;
-/** Measured by bench/requests/memory.ts, and of an idle verifier. */
+/** Measured by bench/requests/memory.ts, and on an idle verifier. */
 const VERIFIER_BYTES_PER_KEY = 369;
 const VERIFIER_BYTES = 90 * 2 ** 20;
 
-/** Tables by the name of their place. */
+/** The tables, by the names of their places. */
 export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'fleets' | 'sizing', string>> {
   const { machine, costs, simulated } = lastCosts();
   const mostOfOneApi = Math.floor((BUSY_MAX * 1e6) / costs.idleSyncUs);
@@ -73,7 +77,7 @@ export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'fleets' 
   };
 }
 
-/** The most that the setting allows. */
+/** The maximum that the setting allows. */
 const CACHE_KEYS_MAX = 16_000_000;
 const FLEETS = [
   [1000, 1_000_000],
@@ -85,7 +89,7 @@ const FLEETS = [
   [100_000, 1_000_000_000],
 ] as const;
 
-/** Computes what this many verifiers, each of one API, and keys need of Redis. */
+/** Computes what verifiers (each following one API) and keys need of Redis. */
 function fleet(costs: Costs, verifiers: number, keys: number) {
   const bytes = keys * costs.bytesPerKey + verifiers * costs.bytesPerVerifier;
   const change = costs.updateUs + Math.min(verifiers, VERIFIERS_PER_API) * (costs.publishUs + costs.ackUs);

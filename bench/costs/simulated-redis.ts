@@ -1,55 +1,58 @@
-/** Microseconds of CPU of Redis' main thread, where nothing else is said. */
+/** Microseconds of CPU time of Redis' main thread, unless a field says otherwise. */
 export interface Costs {
   readonly createUs: number;
-  /** A change with its message and its fence's look, without any verifier. */
+  /** A change with its message and the check of its fence, without verifiers. */
   readonly updateUs: number;
-  /** Of a change, for each verifier: its message. */
+  /** The message of a change, per verifier. */
   readonly publishUs: number;
-  /** Of a change, for each verifier: the SYNC that acknowledges it. */
+  /** The SYNC that acknowledges a change, per verifier. */
   readonly ackUs: number;
-  /** A SYNC with nothing new; each verifier sends one a second for each API. */
+  /** A SYNC without news; each verifier sends one per second and API. */
   readonly idleSyncUs: number;
-  /** A key that a verifier asks for the first time: its pointer and its record. */
+  /** The look-up of a key that a verifier meets for the first time: its pointer and its record. */
   readonly lookupUs: number;
   /** Bytes of Redis' memory. */
   readonly bytesPerKey: number;
   readonly bytesPerVerifier: number;
-  /** CPU of the verifier for one verifyKey over HTTP, from memory. */
+  /** CPU time of the verifier for one verifyKey over HTTP, from memory. */
   readonly verifyUs: number;
 }
 
-/** One API at one Redis. Times in milliseconds. */
+/** One API on one Redis. Times in milliseconds. */
 export interface OneApi {
   readonly verifiers: number;
   readonly changesPerSecond: number;
-  /** Of Redis' main thread, 0..1. */
+  /** Busy share of Redis' main thread, 0..1. */
   readonly busy: number;
-  /** From a change reaching Redis until every verifier has acknowledged it. */
+  /** Time from a change reaching Redis until every verifier has acknowledged it. */
   readonly p50Ms: number;
   readonly p99Ms: number;
 }
 
-/** All times below in microseconds. */
+/** All times below are in microseconds. */
 const SIMULATED_MIN = 4_000_000;
 const CHANGES_MIN = 20;
 const SYNC_PERIOD = 1_000_000;
-/** One way between two machines of a data centre, and until a process reads what arrived: at random up to this. */
+/**
+ * The one-way delay between two machines of a data centre, and the maximum of a random delay until a process
+ * reads what arrived.
+ */
 const NETWORK = 250;
 const HANDLING_MAX = 1000;
 
 interface Verifier {
   applied: number;
-  /** Sequence that Redis knows it to have applied. */
+  /** The sequence that Redis knows the verifier to have applied. */
   acknowledged: number;
   syncing: boolean;
-  /** Another SYNC is due as soon as the present one is answered. */
+  /** True if another SYNC is due as soon as the present one is answered. */
   again: boolean;
 }
 
 /**
- * Plays the protocol against a Redis that does one thing at a time, each for as long as it costs: changes at random
- * moments with a message for each verifier, a SYNC after each message (those that arrive during a SYNC share the
- * next one), and everybody's idle SYNC once a second.
+ * Simulates the protocol on a Redis that does one thing at a time, each for its measured cost: changes at
+ * random times with a message for each verifier, a SYNC after each message (messages that arrive during a
+ * SYNC share the next), and each verifier's idle SYNC once a second.
  */
 export function simulate(costs: Costs, verifiers: number, changesPerSecond: number): OneApi {
   const length = Math.max(SIMULATED_MIN, (CHANGES_MIN * 1_000_000) / changesPerSecond);
@@ -72,17 +75,17 @@ export function simulate(costs: Costs, verifiers: number, changesPerSecond: numb
   };
 }
 
-/** One run: its agenda, Redis, and the changes that verifiers have not acknowledged yet. */
+/** One run: its agenda, Redis, and the unacknowledged changes. */
 class Simulation {
   readonly #costs: Costs;
   readonly #random: () => number;
   readonly #agenda = new Agenda();
-  /** When each change came, and how many verifiers have not acknowledged it. */
+  /** When each change arrived, and how many verifiers have not acknowledged it. */
   readonly #changes: { at: number; missing: number }[] = [];
   readonly #tookMs: number[] = [];
-  /** When Redis is done with all that it was sent. */
+  /** Time at which Redis will have finished its queue. */
   #freeAt = 0;
-  /** Time for which Redis worked. */
+  /** Total time for which Redis worked. */
   #worked = 0;
 
   constructor(costs: Costs, random: () => number) {
@@ -107,7 +110,7 @@ class Simulation {
     return all;
   }
 
-  /** Adds a change, of which each verifier gets a message. */
+  /** Adds a change, which sends a message to each verifier. */
   addChange(at: number, verifiers: readonly Verifier[]): void {
     const { updateUs, publishUs } = this.#costs;
     this.#agenda.add(at, (now) => {
@@ -122,7 +125,7 @@ class Simulation {
     });
   }
 
-  /** Plays until nothing is left to do. */
+  /** Runs until the agenda is empty. */
   run(): { readonly endedAt: number; readonly worked: number; readonly tookMs: readonly number[] } {
     const endedAt = this.#agenda.run();
     return { endedAt, worked: this.#worked, tookMs: this.#tookMs.sort((a, b) => a - b) };
@@ -132,7 +135,7 @@ class Simulation {
     return NETWORK + this.#random() * HANDLING_MAX;
   }
 
-  /** Has Redis work for this long as soon as it is free; returns when it is done. */
+  /** Occupies Redis for `duration` as soon as it is free; returns when it is done. */
   #serve(now: number, duration: number): number {
     this.#worked += duration;
     this.#freeAt = Math.max(this.#freeAt, now) + duration;
@@ -181,7 +184,7 @@ class Agenda {
     }
   }
 
-  /** Until nothing is left; returns when that was. */
+  /** Runs all events; returns the time of the last. */
   run(): number {
     for (let now = 0; ; ) {
       const next = this.#take();
@@ -211,7 +214,7 @@ class Agenda {
   }
 }
 
-/** Mulberry32: the same numbers for the same seed. */
+/** Mulberry32, which generates the same numbers for the same seed. */
 function generator(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

@@ -1,4 +1,4 @@
-// `block-load.ts <plan>`: asks servers in turns (`Blocks`) and prints the processor time of a request of each block.
+// `block-load.ts <plan>`: asks servers in turn (`Blocks`) and prints the CPU time per request of each block.
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
@@ -19,7 +19,8 @@ for (let block = -plan.warmUp; block < plan.blocks; block++) {
     const { pid, times } = server;
     const before = cpuUs(pid);
     await ask(server, plan.count, block >= 0);
-    // The answer is here before the process that sent it rests, and only then does Linux add its time up.
+    // The answer arrives before the process that sent it goes idle, and only then does Linux update its CPU
+    // time.
     await new Promise((resolve) => setTimeout(resolve, 1));
     if (block >= 0) times.push((cpuUs(pid) - before) / plan.count);
   }
@@ -33,7 +34,10 @@ async function opened(port: number): Promise<Socket> {
   return socket;
 }
 
-/** Sends so many requests, one at a time on each connection. Their answers are short: each comes in one piece. */
+/**
+ * Sends `count` requests, one at a time on each connection. Their answers are short: each arrives in one
+ * piece.
+ */
 function ask(
   { sockets, requests }: { readonly sockets: readonly Socket[]; readonly requests: readonly Buffer[] },
   count: number,

@@ -5,7 +5,9 @@ import { promisify } from 'node:util';
 import { inDirectory, pinned } from '../harness.ts';
 import { type Contender, LOAD_CORE, wire } from './load.ts';
 
-/** Work of `block-load.ts`: servers that are asked in turns, each with its requests as they are on the wire. */
+/**
+ * A plan for `block-load.ts`: servers that are asked in turn, each with its requests as bytes on the wire.
+ */
 export interface Blocks {
   readonly targets: readonly {
     readonly port: number;
@@ -13,17 +15,18 @@ export interface Blocks {
     readonly requests: readonly string[];
   }[];
   readonly connections: number;
-  /** Blocks of each server that are not counted: in them V8 compiles, and caches are filled. */
+  /** Blocks of each server that are not counted, in which V8 compiles and caches fill. */
   readonly warmUp: number;
   readonly blocks: number;
-  /** Requests of a block. */
+  /** Number of requests per block. */
   readonly count: number;
 }
 
 /**
- * Processor time of a request, user and system, microseconds: of each contender one for each block. All are asked
- * over connections that stay open, in blocks of some hundredths of a second and in random order, so that whatever else the
- * machine does hits all alike. Unlike throughput, it does not count what the machine does for others.
+ * Measures the CPU time of a request, user and system, microseconds: a value per block for each contender.
+ * All are asked over persistent connections, in blocks of some hundredths of a second and in random order, so
+ * that other work of the machine affects all alike. Unlike throughput, CPU time excludes what the machine
+ * does for others.
  */
 export function cpuOfBlocks(
   contenders: readonly (Contender & { readonly pid: number })[],
@@ -50,7 +53,7 @@ export function cpuOfBlocks(
   });
 }
 
-/** Processor time of all threads of a process up to now, microseconds; Linux counts it in nanoseconds. */
+/** CPU time of all threads of a process so far, microseconds; Linux counts it in nanoseconds. */
 export function cpuUs(pid: number): number {
   const threads = readdirSync(`/proc/${pid}/task`);
   const ran = threads.map((thread) =>

@@ -10,23 +10,23 @@ export interface Load {
   readonly requestsPerSecond: number;
   readonly p50: number;
   readonly p99: number;
-  /** Answers that were not 2xx, and connections that broke. */
+  /** Number of answers other than 2xx, and of broken connections. */
   readonly errors: number;
 }
 
-/** Medians of several runs of load, and the requests/s of each. */
+/** Medians of several runs of load, and the requests/s of each run. */
 export interface Loads extends Load {
   readonly each: readonly number[];
-  /** Processor time of a request, user and system, microseconds; where the server's process is known. */
+  /** CPU time of a request, user and system, microseconds; present if the server's process is known. */
   readonly cpuUs?: number;
 }
 
-/** The core that servers are pinned to, and the one for the load. */
+/** The core to which servers are pinned, and the core for the load. */
 export const SERVER_CORE = 0;
 export const LOAD_CORE = 1;
 
 let isThere: boolean | undefined;
-/** Tells whether wrk is installed; says once what its absence means. */
+/** Tells whether wrk is installed; if not, explains the consequence once. */
 function hasWrk(): boolean {
   if (isThere !== undefined) return isThere;
   isThere = spawnSync('wrk', ['--version']).error === undefined;
@@ -34,7 +34,7 @@ function hasWrk(): boolean {
   return isThere;
 }
 
-/** One request of a load, to be sent again and again. */
+/** One request of a load, to be sent repeatedly. */
 export interface LoadRequest {
   readonly method: 'GET' | 'POST';
   readonly path: string;
@@ -42,7 +42,7 @@ export interface LoadRequest {
   readonly body?: string;
 }
 
-/** verifyKey for one key. */
+/** Returns a verifyKey request for one key. */
 export const verifyRequest = (key: string): LoadRequest => ({
   method: 'POST',
   path: '/v1/keys.verifyKey',
@@ -51,8 +51,8 @@ export const verifyRequest = (key: string): LoadRequest => ({
 });
 
 /**
- * Sends `requests` in random order, as fast as answers come. With wrk where it is installed,
- * else with autocannon.
+ * Sends `requests` in random order, as fast as answers arrive; with wrk if it is installed, else with
+ * autocannon.
  */
 export async function fullLoad(
   port: number,
@@ -92,7 +92,7 @@ export async function fullLoad(
   });
 }
 
-/** A request as it goes over the wire. */
+/** Returns a request as text on the wire. */
 export function wire({ method, path, headers, body = '' }: LoadRequest, port: number): string {
   const all = {
     Host: `127.0.0.1:${port}`,
@@ -103,19 +103,20 @@ export function wire({ method, path, headers, body = '' }: LoadRequest, port: nu
   return `${method} ${path} HTTP/1.1\r\n${lines.join('')}\r\n${body}`;
 }
 
-/** A server under load, and what it is asked. */
+/** A server under load, and its requests. */
 export interface Contender {
   readonly name: string;
   readonly port: number;
-  /** The server's process. */
+  /** Id of the server's process. */
   readonly pid?: number;
   readonly requests: readonly LoadRequest[];
 }
 
 /**
- * Loads each in turn, round after round, so that what else the machine does hits all alike; medians by name. A first
- * round is not counted: in it V8 compiles.
- * @param rampSeconds load of the same kind right before each that is counted, for servers that follow what they are asked
+ * Loads each contender in turn, round after round, so that other work of the machine affects all alike;
+ * returns medians by name. A first round, in which V8 compiles, is not counted.
+ * @param rampSeconds uncounted load of the same kind right before each counted one, for servers that adapt to
+ * their load
  */
 export async function interleave(
   contenders: readonly Contender[],
@@ -146,26 +147,26 @@ export async function interleave(
   return new Map([...loads].map(([name, all]) => [name, middle(all)]));
 }
 
-/** Processor time that a process and its children took up to now, seconds. */
+/** CPU time of a process and its children so far, seconds. */
 function cpuSeconds(pid: number): number {
   const ids = [
     pid,
     ...readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean),
   ];
   const ticks = ids.map((id) => {
-    // Behind the name, which may have spaces, stand the state and eleven other fields.
+    // The name, which may contain spaces, is followed by the state and eleven other fields.
     const fields = readFileSync(`/proc/${id}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? [];
     return Number(fields[11]) + Number(fields[12]);
   });
   return ticks.reduce((sum, each) => sum + each, 0) / TICKS_PER_SECOND;
 }
 
-/** Linux counts processor time in hundredths for programs, whatever its own clock. */
+/** Linux reports CPU time to programs in hundredths of a second, whatever its own clock. */
 const TICKS_PER_SECOND = 100;
 
 /**
- * One row for each contender, and one for each ratio of the first to another that has a target: the median of the
- * ratios within each round, whose loads were near in time.
+ * Rows for each contender, and for each ratio of the first to another with a target: the median of the ratios
+ * within each round, whose loads ran close together.
  */
 export function throughputRows(
   loads: ReadonlyMap<string, Loads>,
@@ -193,7 +194,7 @@ export function throughputRows(
   return rows;
 }
 
-/** The same, to be drawn: how much, and how long the slowest hundredth waited. */
+/** The same as charts: the throughput, and the wait of the slowest hundredth. */
 export function loadPanels(loads: ReadonlyMap<string, Load>): Panel[] {
   const values = (field: 'requestsPerSecond' | 'p99') =>
     [...loads].map(([name, load]) => ({ name, value: load[field] }));
@@ -203,11 +204,11 @@ export function loadPanels(loads: ReadonlyMap<string, Load>): Panel[] {
   ];
 }
 
-/** Result of the generator of a fixed rate, milliseconds. */
+/** Result of the fixed-rate generator, milliseconds. */
 export interface OpenLoop {
   readonly p50: number;
   readonly p99: number;
-  /** Of each second. */
+  /** The 99th percentile of each second. */
   readonly p99s: readonly number[];
   readonly valid: number;
   readonly all: number;
@@ -216,14 +217,14 @@ export interface OpenLoop {
 /** Requests for random keys of a file. */
 export interface Stream {
   readonly keysFile: string;
-  /** Requests a second. */
+  /** Requests per second. */
   readonly rate: number;
 }
 
 /**
- * verifyKey at fixed rates, from one process; latencies count from when a request was due. The first stream always runs;
- * others take turns of a second: none of them, the first of them, the next, and again.
- * @returns what the first stream saw
+ * Sends verifyKey at fixed rates from one process; latencies count from the time when a request was due. The
+ * first stream always runs. The others take turns of a second: none, the first, the next, and so on.
+ * @returns the latencies of the first stream
  */
 export async function openLoop(
   port: number,
@@ -232,8 +233,8 @@ export async function openLoop(
 ): Promise<OpenLoop> {
   const [file = '', ...args] = pinned(LOAD_CORE, [
     process.execPath,
-    // A pause of the generator would be the server's: it spins, so that V8's helpers are in its way, and that its loop
-    // was compiled showed at the 99th percentile.
+    // A pause of the generator would count as the server's. The generator spins, so V8's helper threads
+    // compete with it, and compiling its loop was visible at the 99th percentile.
     '--no-opt',
     '--no-maglev',
     '--single-threaded-gc',
@@ -268,14 +269,14 @@ async function autocannonLoad(
   };
 }
 
-/** Modules that nginx needs for it, by Debian's package. */
+/** Modules that this nginx needs, by Debian's package. */
 const NGINX_LUA = {
   'libnginx-mod-http-lua': '/usr/lib/nginx/modules/ngx_http_lua_module.so',
   'lua-resty-lrucache': '/usr/share/lua/5.1/resty/lrucache.lua',
   'lua-cjson': '/usr/lib/x86_64-linux-gnu/lua/5.1/cjson.so',
 };
 
-/** Finds nginx with Lua; undefined, and says so, where it or something that it needs is missing. */
+/** Finds nginx with Lua; if anything is missing, reports it and returns undefined. */
 export function findNginxLua(): string | undefined {
   const nginx = ['/usr/sbin/nginx', 'nginx'].find(
     (command) => spawnSync(command, ['-v']).error === undefined,
@@ -286,10 +287,10 @@ export function findNginxLua(): string | undefined {
   return undefined;
 }
 
-/** The file of a peer. */
+/** The path of a peer's file. */
 export const peer = (name: string): string => join(import.meta.dirname, '../peers', name);
 
-/** A port that was free a moment ago. */
+/** Returns a port that was free a moment ago. */
 export function freePort(): number {
   const code = `const s=require('net').createServer().listen(0,()=>{console.log(s.address().port);s.close()})`;
   return Number(execFileSync(process.execPath, ['-e', code], { encoding: 'utf8' }));

@@ -1,9 +1,11 @@
-// Asks verifyKey at fixed rates: `open-loop.ts <port> <seconds> <keys file> <requests/s> [<keys file> <requests/s>]…`.
-// The first stream of requests always runs, the others take turns: a second without any, a second of each, and again.
-// What the first one saw is printed. Each has 32 connections. The latency counts from when a request was due, not from
-// when it could be sent (Tene, "How NOT to Measure Latency"), so a server that stalls is charged for everyone who had to
-// wait. The first turn of all warms up and is not counted. It spins on its core, for timers are too coarse, and makes
-// little garbage, for its own pauses would be the server's; all streams are one process, for two would spin by turns.
+// Sends verifyKey at fixed rates: `open-loop.ts <port> <seconds> <keys file> <requests/s> [<keys file>
+// <requests/s>]…`. The first stream of requests always runs; the others take turns: a second without any,
+// then a second of each, and so on. The latencies of the first stream are printed. Each stream has 32
+// connections. A latency counts from the time when the request was due, not from when it could be sent (Tene,
+// "How NOT to Measure Latency"), so a server that stalls is charged for every request that had to wait. The
+// first turn warms up and is not counted. The process spins on its core, because timers are too coarse, and
+// makes little garbage, because its own pauses would count as the server's. All streams share one process,
+// because two processes would alternate on the core.
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { percentile } from '../harness.ts';
@@ -16,7 +18,7 @@ const [BODY, VALID, LAST] = [Buffer.from('\r\n\r\n{'), Buffer.from('"valid":true
 
 interface Connection {
   readonly socket: Socket;
-  /** Number of the request that it carries. */
+  /** Number of the request in flight on this connection. */
   at: number;
 }
 
@@ -31,7 +33,7 @@ class Stream {
   #received = 0;
   #valid = 0;
 
-  /** @param place 0 = always runs, else in which second of each turn */
+  /** @param place 0 = always runs, else its second in each turn */
   constructor(keysFile: string, rate: number, place: number) {
     this.#requests = readFileSync(keysFile, 'utf8').split('\n').map(requestOf);
     this.#rate = rate;
@@ -64,7 +66,7 @@ class Stream {
     });
   }
 
-  /** When a request is due, milliseconds from the start. */
+  /** The time at which a request is due, milliseconds from the start. */
   #dueMs(at: number): number {
     const runsMs = (at * 1000) / this.#rate;
     if (this.#place === 0) return runsMs;
@@ -72,11 +74,11 @@ class Stream {
     return (turn * (turnS - 1) + this.#place) * 1000 + runsMs;
   }
 
-  /** Sends what is due. @returns whether anything is still to be sent or answered */
+  /** Sends the requests that are due. @returns whether any request is still to be sent or answered */
   send(startMs: number): boolean {
     const nowMs = performance.now() - startMs;
     for (; this.#sent < this.#total && this.#dueMs(this.#sent) <= nowMs; this.#sent++) {
-      // The one that rested longest, lest any rests until the server closes it.
+      // Use the connection that was idle longest, so that the server closes none.
       const connection = this.#idle.shift();
       if (!connection) break;
       connection.at = this.#sent;
@@ -86,7 +88,7 @@ class Stream {
     return this.#received < this.#total;
   }
 
-  /** An answer comes in one piece: it is short, and was written as one. */
+  /** Handles an answer, which arrives in one piece because it is short and was written as one. */
   #receive(connection: Connection, bytes: Buffer, length: number): void {
     const body = bytes.indexOf(BODY);
     if (body < 0 || body > length || bytes[length - 1] !== LAST) fail('half an answer');

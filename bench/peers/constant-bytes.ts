@@ -1,4 +1,5 @@
-// Answers every read with constant bytes: what is left is the load generator and the kernel. `constant-bytes.ts <port>`
+// A server that answers every read with constant bytes, so that only the load generator and the kernel are
+// measured. `constant-bytes.ts <port>`
 import { createServer } from 'node:net';
 
 const body = '{"valid":true,"code":"VALID","keyId":"key_0","apiId":"bench","enabled":true,"meta":{}}';

@@ -1,4 +1,5 @@
-// Fastify and one Redis GET of the key's record for each request, without a cache. `fastify-redis.ts <port> <keys file> <redis socket>`
+// Fastify with one Redis GET of the key's record per request, without a cache. `fastify-redis.ts <port> <keys
+// file> <redis socket>`
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import fastify from 'fastify';

@@ -1,4 +1,5 @@
-// Fastify and one script at Redis for each request, which counts it in a window of its key. `fastify-script.ts <port> <keys file> <redis socket>`
+// Fastify with one Redis script per request, which counts the request in a window of its key.
+// `fastify-script.ts <port> <keys file> <redis socket>`
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import fastify from 'fastify';

@@ -1,6 +1,6 @@
-// A route of a framework: `guarded.ts PORT FRAMEWORK GUARD [REDIS_URL]`. GUARD: bare or twin, empty (a middleware that does
-// nothing), digest (one that hashes the key and looks at nothing else), idle (a verifier that nobody asks) or keyfence; these
-// two need the Redis.
+// A route of a framework: `guarded.ts PORT FRAMEWORK GUARD [REDIS_URL]`. GUARD: bare or twin, empty (a
+// middleware that does nothing), digest (a middleware that only hashes the key), idle (a verifier that is
+// never asked) or keyfence; the last two need Redis.
 import type { IncomingMessage } from 'node:http';
 import { serve } from '@hono/node-server';
 import express from 'express';
@@ -19,7 +19,7 @@ const guard = verifier && kind === 'keyfence' && { verifier, apiId: 'bench' };
 const isOther = kind === 'empty' || kind === 'digest';
 const hostname = '127.0.0.1';
 
-/** What the other middleware does: of the load's header lines the fourth text is `Bearer` and the key. */
+/** The work of the other middleware; the fourth string of the load's headers is `Bearer` and the key. */
 function look({ rawHeaders }: IncomingMessage): void {
   if (kind === 'digest') digestOf((rawHeaders[3] ?? '').slice(7));
 }

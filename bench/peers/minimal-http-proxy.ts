@@ -1,4 +1,4 @@
-// The least that passes requests on with node:http alone, asking nobody. `minimal-http-proxy.ts <port> <upstream>`
+// A minimal proxy on node:http alone, which verifies nothing. `minimal-http-proxy.ts <port> <upstream>`
 import { Agent, createServer, request } from 'node:http';
 
 const [port = '0', upstream = ''] = process.argv.slice(2);

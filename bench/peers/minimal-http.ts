@@ -1,5 +1,5 @@
-// The least that does the job on node:http: JSON body (of GET: a header), SHA-256, LRU, JSON answer.
-// `minimal-http.ts <port> <keys file>`
+// A minimal verifier on node:http: JSON body (for GET: a header), SHA-256, LRU, JSON answer. `minimal-http.ts
+// <port> <keys file>`
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';

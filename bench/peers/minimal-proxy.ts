@@ -1,5 +1,5 @@
-// The least that passes requests on with node:http and undici, asking nobody. `minimal-proxy.ts <port> <upstream> [tuned]`;
-// `tuned` = with the option of node:http by which requests without a body cost less, as Keyfence has it.
+// A minimal proxy on node:http and undici, which verifies nothing. `minimal-proxy.ts <port> <upstream>
+// [tuned]`; `tuned` sets the node:http option that makes requests without a body cheaper, as Keyfence does.
 import { createServer } from 'node:http';
 import { Pool } from 'undici';
 

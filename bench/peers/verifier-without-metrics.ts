@@ -1,4 +1,4 @@
-// The verifier with nothing counted, for what counting costs.
+// The verifier without counting, to measure what counting costs.
 import { Metrics } from '../../verifier/metrics/metrics.ts';
 
 Metrics.prototype.count = (answers) => answers;

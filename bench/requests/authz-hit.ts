@@ -10,7 +10,7 @@ import {
 import { type Server, startBackend, startVerifier, warm } from '../servers.ts';
 import { startNginx, startPeer } from '../start-peers.ts';
 
-/** Measures the question of a gateway, answered from memory: no body to read, no JSON. */
+/** Measures a gateway's question answered from memory: no body to read, no JSON. */
 const authzHit: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const rounds = quick ? 3 : 5;

@@ -1,5 +1,5 @@
-// `cached-keys.ts <count>`: a verifier without HTTP and with a Redis that is a few functions, filled with keys of one
-// API by its own look-ups; says what each costs in memory and what a verification costs.
+// `cached-keys.ts <count>`: a verifier without HTTP, on a Redis replaced by a few functions, filled with keys
+// of one API by its own look-ups; prints the memory per key and the cost of a verification.
 
 import { generateKey, hashSecret } from '../../shared/contract/key-format.ts';
 import { systemClock } from '../../shared/lang/clock.ts';

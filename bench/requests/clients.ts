@@ -5,9 +5,9 @@ import { startBackend, startVerifier, warm } from '../servers.ts';
 
 const KEYS = 100;
 const STARTS = 3;
-/** Requests of one run. */
+/** Minimum and maximum number of requests of one run. */
 const [COUNT_MIN, COUNT_MAX] = [100, 20_000];
-/** The part of a client's requests that must not take the slow way. */
+/** The share of a client's requests that the fast lane must answer. */
 const SHARE_MIN = 0.99;
 
 /** Measures the share of real clients' requests that the fast lane answers, and the speed of each client. */
@@ -33,7 +33,7 @@ const clientFamilies: Benchmark = ({ quick }) =>
             await run(client, { endpoint, base, key, count: requests, directory });
             return (performance.now() - startMs) / 1000;
           };
-          // What a program takes to start, or to be compiled, is not the verifier's.
+          // Subtract the time for starting or compiling a program, which is not the verifier's.
           const starts = [];
           for (let i = 0; i < STARTS; i++) starts.push(await secondsFor(1));
           const startS = Math.min(...starts);
@@ -69,7 +69,7 @@ const clientFamilies: Benchmark = ({ quick }) =>
     };
   });
 
-/** Requests that the fast lane has answered. */
+/** Number of requests that the fast lane has answered. */
 async function answered(adminAddress: string): Promise<number> {
   const text = await (await fetch(`${adminAddress}/metrics`)).text();
   return Number(/^keyfence_fast_lane_requests_total (\S+)$/m.exec(text)?.[1]);

@@ -6,7 +6,9 @@ import { startPeer } from '../start-peers.ts';
 const RATE = 5000;
 const ROUNDS = 5;
 
-/** Measures the wait of a caller at a rate far from the limit, beside what the generator itself adds. */
+/**
+ * Measures a caller's latency at a rate far below the maximum, beside the latency of the generator itself.
+ */
 const fixedRate: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const backend = await startBackend(directory, 10_000);

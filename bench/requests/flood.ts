@@ -9,22 +9,22 @@ import { startBackend, startVerifier, warm } from '../servers.ts';
 
 const RATE = 2000;
 const FLOOD_RATE = 2000;
-/** Loads of a turn: good keys alone, beside unknown ones, beside malformed ones. */
+/** Number of loads in a turn: good keys alone, with unknown keys, with malformed keys. */
 const LOADS = 3;
-/** A turn: a second of good keys alone, one beside unknown keys, one beside malformed ones. */
+/** Number of turns per run; a turn has one second of each load. */
 const TURNS = 10;
 /**
- * Runs of so many turns. The first are not counted, until V8 has compiled all that is done now and then, the first usage
- * report after a minute included: its helpers run on the verifier's core.
+ * Number of runs. The first runs are not counted, so that V8 has compiled even rare work (including the usage
+ * report after a minute): its helper threads run on the verifier's core.
  */
 const RUNS = 10;
 const WARM_UPS = 3;
 
-/** Measures what callers with good keys notice of somebody who tries made-up ones. */
+/** Measures what callers with good keys notice of a flood of made-up keys. */
 const flood: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const backend = await startBackend(directory, 10_000);
-    // The generator spins on its core, and would be what a Redis beside it slows down.
+    // The generator spins on its core; it would be slowed down by a Redis on the same core.
     pin(backend.redisPid, SERVER_CORE);
     const verifier = await startVerifier(backend);
     await warm(verifier, backend.keys);
@@ -66,7 +66,7 @@ function rowsOf(seen: readonly OpenLoop[], lookupsEach: number): Row[] {
   const p99s = seen.flatMap(({ p99s }) => p99s);
   const of = (load: number) => p99s.filter((_, second) => second % LOADS === load);
   const alone = of(0);
-  // Within each turn, whose loads were near in time.
+  // Take ratios within each turn, whose loads ran close together.
   const ratio = (load: number) => median(of(load).map((p99, turn) => p99 / (alone[turn] ?? Number.NaN)));
   const row = (name: string, load: number) => ({
     name,

@@ -16,12 +16,12 @@ import { type Backend, inParallel, startBackend, startVerifier, warm } from '../
 import { startPeer } from '../start-peers.ts';
 import { verifierLimits } from '../verifier-options.ts';
 
-/** Of each kind. */
+/** Number of keys of each kind. */
 const KEYS = 100;
 const HOUR_MS = 3_600_000;
 const MANY = 1_000_000_000;
 const ratelimit = { limit: MANY, duration: HOUR_MS };
-/** What keys of each kind have, besides those that have nothing. */
+/** The limits of each kind of keys, besides plain keys. */
 const SLICED = 'with credits and a rate limit, from slices';
 const ASKED = 'with a rate limit that asks Redis each time';
 const KINDS = {
@@ -33,7 +33,7 @@ const PEER = 'Fastify + one Redis script';
 
 const FLEET = { verifiers: 10, keys: 1000, callsPerSecond: 20 };
 
-/** What credits and rate limits cost where they are answered from memory, where they are not, and at Redis. */
+/** Measures the cost of credits and rate limits when answered from memory, when not, and for Redis. */
 const limits: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const [rounds, seconds] = quick ? [3, 1] : [7, 2];
@@ -57,7 +57,7 @@ const limits: Benchmark = ({ quick }) =>
         contenders.map(({ keys, ...rest }) => ({ ...rest, requests: keys.map(verifyRequest) })),
         rounds,
         seconds,
-        1, // keys that nobody asked for in 2 s have no slices
+        1, // keys that were not verified for 2 s have no slices
       );
       return {
         title: 'Credits and rate limits',
@@ -100,14 +100,14 @@ function ratioRow(loads: ReadonlyMap<string, Loads>, ours: string, theirs: strin
   };
 }
 
-/** Measures what a fleet with many hot keys asks of Redis. */
+/** Measures the load that a fleet with many hot keys puts on Redis. */
 async function exchanges(backend: Backend, seconds: number): Promise<Row[]> {
   const config = loadConfig(redisSettings, { REDIS_URL: backend.env['REDIS_URL'] ?? '' });
   const nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
   const redis = new Redis({ path: backend.redisPath });
   try {
     const fleet = await HotFleet.start(new RedisDirectory(nodes, 0, systemClock));
-    await fleet.run(5000); // until each has its slice
+    await fleet.run(5000); // until each key has its slice
     const before = fleet.counts();
     const startedAtMs = performance.now();
     const { share } = await redisCpuOf(redis, () => fleet.run(seconds * 1000));
@@ -127,7 +127,7 @@ async function exchanges(backend: Backend, seconds: number): Promise<Row[]> {
   }
 }
 
-/** Verifiers without HTTP, each with the same hot keys. */
+/** Verifiers without HTTP, all with the same hot keys. */
 class HotFleet {
   readonly #credits = creditCounts();
   readonly #members: Pools[] = [];
@@ -155,7 +155,7 @@ class HotFleet {
     return fleet;
   }
 
-  /** Uses every key of every verifier as often as FLEET says, for so long. */
+  /** Uses every key of every verifier at the rate of FLEET, for `ms` milliseconds. */
   async run(ms: number): Promise<void> {
     const periodMs = 1000 / FLEET.callsPerSecond;
     const endsAtMs = performance.now() + ms;

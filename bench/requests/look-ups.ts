@@ -1,4 +1,4 @@
-// One verifier without HTTP that looks up each key of a file once, beside bare GETs: `look-ups.ts <keys file>`.
+// A verifier without HTTP that looks up each key of a file once, beside bare GETs: `look-ups.ts <keys file>`.
 import { readFileSync } from 'node:fs';
 import { uniqueTexts } from '../../shared/contract/request-id.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
@@ -41,7 +41,7 @@ for (const key of keys) {
   lookUps.push(performance.now() - startedAt);
   if (verdict.code !== 'VALID') throw new Error(verdict.code);
 }
-// The first tenth warms the just-in-time compiler up.
+// Leave out the first tenth, which warms up the just-in-time compiler.
 const settled = (all: number[]) => percentile(all.slice(all.length / 10), 0.5);
 console.log(JSON.stringify({ get: settled(gets), lookUp: settled(lookUps) }));
 process.exit(0);

@@ -17,7 +17,7 @@ const memory: Benchmark = async ({ quick }) => {
     const [file = '', ...args] = pinned(SERVER_CORE, [
       process.execPath,
       '--expose-gc',
-      // As in the image.
+      // The same as in the image.
       '--max-semi-space-size=8',
       join(import.meta.dirname, 'cached-keys.ts'),
       String(count),

@@ -4,10 +4,11 @@ import { startBackend, startVerifier, warm } from '../servers.ts';
 
 const SCRAPE_MS = 1000;
 
-/** Measures what metrics cost the hot path, scraped far more often than Prometheus does. */
+/** Measures what metrics cost the hot path when they are scraped far more often than Prometheus does. */
 const metricsCost: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
-    // Short ones: the two loads of a round are compared, and what else the machine does lasts for seconds.
+    // The rounds are short because their two loads are compared, and other work of the machine lasts for
+    // seconds.
     const rounds = quick ? 3 : 18;
     const backend = await startBackend(directory, 10_000);
     const counting = { ...(await startVerifier(backend)), name: 'metrics on, scraped every second' };

@@ -72,7 +72,7 @@ const misses: Benchmark = ({ quick }) =>
     };
   });
 
-/** Looks each key of a file up once, in a process of its own. */
+/** Looks up each key of a file once, in a separate process. */
 async function lookUps({ env }: Backend, keysFile: string): Promise<Measured> {
   const script = join(import.meta.dirname, 'look-ups.ts');
   const [file = '', ...args] = pinned(LOAD_CORE, [process.execPath, script, keysFile]);
@@ -80,7 +80,7 @@ async function lookUps({ env }: Backend, keysFile: string): Promise<Measured> {
   return JSON.parse(stdout) as Measured;
 }
 
-/** More keys, each of an owner of its own. */
+/** Imports more keys, each with a different owner. */
 async function ownedKeys({ call }: Backend, count: number): Promise<string[]> {
   const keys = Array.from({ length: count }, () => generateKey(16));
   for (let i = 0; i < count; i += IMPORTED_AT_ONCE) {

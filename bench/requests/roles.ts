@@ -2,7 +2,7 @@ import { type Benchmark, inDirectory, median, percentile, pin, type Row } from '
 import { interleave, type LoadRequest, SERVER_CORE, verifyRequest } from '../load/load.ts';
 import { type Backend, complete, inParallel, startBackend, startVerifier, warm } from '../servers.ts';
 
-/** Of each kind. */
+/** Number of keys of each kind. */
 const KEYS = 100;
 const ROLES = 3;
 const PERMISSIONS = 50;
@@ -11,7 +11,7 @@ const PLAIN = 'plain keys';
 const WITH_ROLES = `keys with ${ROLES} roles of ${PERMISSIONS} permissions each, asked with a query of 4`;
 const CHANGES = 500;
 
-/** What roles cost: a verification of a key that has some, and a change of a role that many keys have. */
+/** Measures the cost of roles: verifying a key that has roles, and changing a role that many keys have. */
 const roles: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const [rounds, seconds, holders] = quick ? [3, 1, 10_000] : [7, 2, 1_000_000];
@@ -85,7 +85,10 @@ async function made({ call }: Backend, roles: readonly string[]): Promise<string
 
 const PART = 500;
 
-/** Gives a role to many keys, then changes it, in turns with a disable; how long each took, milliseconds. */
+/**
+ * Gives a role to many keys, then changes it, alternating with a disable; returns how long each took,
+ * milliseconds.
+ */
 async function changesOf(backend: Backend, roleId: string, holders: number): Promise<[number[], number[]]> {
   const { call, keyIds } = backend;
   await inParallel(Math.ceil(holders / PART), async (part) => {

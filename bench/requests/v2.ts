@@ -11,7 +11,7 @@ const KINDS = [
   ['POST /v2/keys.verifyKey', '/v2/keys.verifyKey'],
 ] as const;
 
-/** Measures what verifyKey costs in the second generation of the interface, from memory. */
+/** Measures the cost of verifyKey in version 2 of the interface, from memory. */
 const v2: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const size = quick ? { warmUp: 20, blocks: 60, count: 3000 } : { warmUp: 40, blocks: 300, count: 3000 };

@@ -13,7 +13,7 @@ import {
 import { type Server, startBackend, startVerifier, warm } from '../servers.ts';
 import { startNginx, startPeer } from '../start-peers.ts';
 
-/** verifyKey from memory against the least that others would do, each alone on one core. */
+/** Compares verifyKey from memory with minimal alternatives, each alone on one core. */
 const verifyHit: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const rounds = quick ? 3 : 5;
@@ -26,8 +26,8 @@ const verifyHit: Benchmark = ({ quick }) =>
       servers.push(verifier);
       await warm(verifier, keys);
       servers.push(await startPeer('minimal node:http handler', 'minimal-http.ts', keysFile));
-      // A server that asks Redis each time has it beside it: on the same core as all else that serves here, and for
-      // comparison beside the load, where it costs that server nothing.
+      // A server that asks Redis each time is measured twice: with Redis on the core that serves, and for
+      // comparison with Redis on the core of the load, where it costs the server nothing.
       for (const [where, core] of [
         ['', SERVER_CORE],
         [', Redis on the other core', LOAD_CORE],

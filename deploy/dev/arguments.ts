@@ -1,8 +1,8 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 
 /**
- * Reads the arguments of a script that people run. With `--help` it prints `usage` and ends the process with status
- * 0; wrong arguments end it with the reason, `usage` and status 2.
+ * Parses the arguments of a script that people run. With `--help` it prints `usage` and ends the process with
+ * status 0; wrong arguments end the process with the reason, `usage` and status 2.
  */
 export function scriptArguments<const T extends ParseArgsConfig>(usage: string, config: T) {
   const options = { help: { type: 'boolean', short: 'h' }, ...config.options } as const;
@@ -19,13 +19,13 @@ export function scriptArguments<const T extends ParseArgsConfig>(usage: string, 
   return result;
 }
 
-/** Ends a script whose arguments cannot be used, with the reason, how it is used, and status 2. */
+/** Ends a script with wrong arguments: prints the reason and `usage`, and exits with status 2. */
 export function wrongArguments(reason: string, usage: string): never {
   console.error(`${reason}\n\n${usage}`);
   process.exit(2);
 }
 
-/** Reads a number of an option; ends the script where it is none, or below `min`. */
+/** Parses the number of an option; ends the script if it is not a number, or below `min`. */
 export function numberArgument(option: string, text: string, min: number, usage: string): number {
   const number = Number(text);
   if (text.trim() === '' || !Number.isFinite(number) || number < min)

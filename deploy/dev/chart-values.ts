@@ -1,6 +1,6 @@
 import { isMap, isNode, isScalar, type Pair, parseDocument, type YAMLMap } from 'yaml';
 
-/** A JSON schema, as far as the one of a chart's values goes. */
+/** The parts of JSON Schema that the schema of a chart's values uses. */
 interface Schema {
   readonly title?: string;
   readonly type?: string | string[];
@@ -14,7 +14,7 @@ interface Schema {
   readonly $ref?: string;
 }
 
-/** One value of a chart: where it is, what it may be, what it is by default, and its comment. */
+/** One value of a chart: its path, rule, default and comment. */
 export interface ChartValue {
   readonly path: string;
   readonly rule: string;
@@ -23,8 +23,8 @@ export interface ChartValue {
 }
 
 /**
- * Every value of a chart in the order of its values.yaml. Throws where the schema does not know one, or knows one that
- * is not there.
+ * Returns every value of a chart in the order of its values.yaml. Throws if the schema and the file do not
+ * have the same values.
  */
 export function chartValues(yaml: string, schemaText: string): ChartValue[] {
   const root = JSON.parse(schemaText) as Schema;
@@ -45,7 +45,7 @@ export function chartValues(yaml: string, schemaText: string): ChartValue[] {
       const help =
         commentOf(isScalar(key) ? key.commentBefore : '') ||
         (index === 0 ? commentOf(map.commentBefore) : '');
-      // A value that is an object by its definition, such as resources, is one row.
+      // A value that the schema defines as an object, such as resources, is one row.
       if (isMap(value) && property.properties) {
         const inner = ofMap(value, property, `${path}.`);
         return help ? [{ path, rule: '', byDefault: '', help }, ...inner] : inner;

@@ -1,5 +1,5 @@
-// `npm run docs`: writes the tables of settings, commands, error codes and metrics into their pages, from the code, the
-// verifier's OpenAPI document, the values of the Helm chart, and the alerts into Kubernetes' form.
+// `npm run docs`: generates the tables of settings, commands, error codes and metrics in their pages, the
+// verifier's OpenAPI document, the table of the Helm chart's values, and the Kubernetes form of the alerts.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
@@ -25,7 +25,7 @@ import { verifierDocument } from './verifier-openapi.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
-/** Every file that is generated, wholly or in part, as it should be. */
+/** Returns every file that is generated, in whole or in part, with its present and its correct content. */
 export async function documents(): Promise<{ file: string; present: string; content: string }[]> {
   const controlPlaneMetrics = new ControlPlaneMetrics();
   controlPlaneMetrics.watch({
@@ -85,13 +85,16 @@ export async function documents(): Promise<{ file: string; present: string; cont
   return [...withTables, document, verifyKey(), prometheusRule()];
 }
 
-/** Before the description of verifyKey, whose button to try it the page hides: a browser asks its own origin only. */
+/**
+ * Precedes the description of verifyKey, whose "try it" button the page hides: a browser calls only its own
+ * origin.
+ */
 const VERIFY_ELSEWHERE = `A verifier answers this, not the control plane, so it cannot be tried from this page, and it needs no root key.
 From a terminal, with the address of a verifier (that of \`npm start\` here) and a key:
 
     curl -s http://127.0.0.1:3001/v1/keys.verifyKey -H 'content-type: application/json' -d '{"key":"YOUR_KEY"}'`;
 
-/** Writes the verifier's operation for the reference of the control plane. */
+/** Writes the verifier's operation for the control plane's reference. */
 function verifyKey() {
   const file = 'control-plane/http/verify-key.json';
   const path = join(ROOT, file);
@@ -105,7 +108,7 @@ function verifyKey() {
   };
 }
 
-/** The alerts as the Prometheus Operator takes them. */
+/** The alerts in the form of the Prometheus Operator. */
 function prometheusRule() {
   const file = 'deploy/kubernetes/components/monitoring/prometheus-rule.yaml';
   const path = join(ROOT, file);
@@ -190,7 +193,7 @@ function errorsTable(): string {
   return ['| code | status | meaning, and what to do |', '|---|---|---|', ...rows].join('\n');
 }
 
-/** Five measured numbers, of the many in bench/results.md: what is asked, then the rows whose values answer it. */
+/** Five of the numbers in bench/results.md: each question, and the rows whose values answer it. */
 const HEADLINES: readonly (readonly [question: string, row: string])[] = [
   [
     'Throughput from memory, relative to an empty `node:http` handler',

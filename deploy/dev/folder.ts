@@ -8,18 +8,18 @@ export interface Running {
   readonly pid: number;
   readonly controlPlane: string;
   readonly verifier: string;
-  /** Of its private Redis. */
+  /** URL of its private Redis. */
   readonly redisUrl?: string;
 }
 
 const POLL_MS = 100;
-/** Time after which nothing of a killed `npm start` runs any more. */
+/** Time after which no process of a killed `npm start` runs any more. */
 const LEFTOVERS_END_MS_MAX = 20_000;
 
 /**
- * Takes the folder for this process. The lock is one of the operating system's on a file, held through SQLite because
- * Node itself has none: it ends with its process, however that ends. Throws where another process holds it.
- * @returns what the process before this one said of itself, where it was killed before it could clear that away
+ * Takes the folder for this process. It uses a file lock of the operating system, through SQLite because Node
+ * has none; the lock ends with the process, however that ends. Throws if another process has the lock.
+ * @returns the note of the previous process, if that was killed before it could remove the note
  */
 export function takeFolder(directory: string): Running | undefined {
   const lock = new DatabaseSync(join(directory, 'lock'));
@@ -37,10 +37,13 @@ export function takeFolder(directory: string): Running | undefined {
   return running(directory);
 }
 
-/** A lock ends when it is collected as garbage. */
+/** A lock ends when it is garbage-collected, so keep it. */
 const locks = new Set<DatabaseSync>();
 
-/** Says what runs in the folder, for a second `npm start` and for the doctor; undefined = nothing any more. */
+/**
+ * Writes what runs in the folder, for a second `npm start` and for the doctor; undefined = nothing runs any
+ * more.
+ */
 export function tell(directory: string, note: Running | undefined): void {
   if (note === undefined) rmSync(fileIn(directory), { force: true });
   else writeFileSync(fileIn(directory), `${JSON.stringify(note)}\n`, { mode: 0o600 });
@@ -50,16 +53,16 @@ function running(directory: string): Running | undefined {
   try {
     return JSON.parse(readFileSync(fileIn(directory), 'utf8')) as Running;
   } catch {
-    return undefined; // nobody said anything, or was killed while saying it
+    return undefined; // no note, or its writer was killed
   }
 }
 
 const fileIn = (directory: string) => join(directory, 'running.json');
 
 /**
- * Resolves when nothing uses these any more. What a killed `npm start` left behind is waited for; anything else is there
- * to stay, and rejects at once.
- * @param ports by the settings that chose them
+ * Resolves when the ports and the socket are free. Waits for processes that a killed `npm start` left behind;
+ * rejects immediately if anything else uses a port.
+ * @param ports the ports by the settings that chose them
  */
 export async function untilFree(
   ports: Readonly<Record<string, number>>,
@@ -108,7 +111,7 @@ function isFree(port: number): Promise<boolean> {
   });
 }
 
-/** True where a process listens on the Unix socket at `path`. */
+/** Tells whether a process listens on the Unix socket at `path`. */
 export function isAnswered(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = connect(path);

@@ -1,4 +1,4 @@
-// Makes sure that there is a redis-server on this machine, or says how to get one.
+// Ensures that this machine has a redis-server, or explains how to get one.
 import { spawnSync } from 'node:child_process';
 import { scriptArguments } from './arguments.ts';
 import { redisProgram } from './redis-server.ts';
@@ -13,7 +13,10 @@ const INSTALLERS = [
   { tool: 'brew', commands: ['brew install redis'] },
 ] as const;
 
-/** Installs redis-server with the system's package manager, where it is missing and that may be done. Exits if not. */
+/**
+ * Installs redis-server with the system's package manager, if it is missing and this user may install it.
+ * Exits otherwise.
+ */
 export function ensureRedis(): void {
   if (redisProgram()) return;
   const installer = INSTALLERS.find(({ tool }) => succeeds(`command -v ${tool}`));
@@ -23,7 +26,7 @@ export function ensureRedis(): void {
   const line = installer.commands.map((command) => sudo + command).join(' && ');
   if (!isRoot && !succeeds('sudo -n true')) giveUp(`Run: ${line.replaceAll('sudo -n', 'sudo')}`);
   console.error(`There is no redis-server on this machine. Installing it: ${line}`);
-  // A package that starts a service of its own would be none of our business: policy-rc.d's answer is no.
+  // The package must not start its own service: policy-rc.d refuses that in this runlevel.
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
   const result = spawnSync('sh', ['-c', line], { stdio: ['ignore', 2, 2], env });
   if (result.status !== 0 || !redisProgram()) giveUp('That failed. Run it yourself, or set REDIS_URL.');

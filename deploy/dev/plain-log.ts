@@ -1,12 +1,15 @@
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 
-/** Prints the log of a process for people: a line for each of its lines, without stacks. */
+/** Prints the log of a process for people: one line per log line, without stacks. */
 export function printPlainly(log: Readable, name: string, print: (line: string) => void): void {
   createInterface({ input: log }).on('line', (line) => print(plainLine(line, name)));
 }
 
-/** Of a JSON line of a log the message, its fields and the reason of its error; any other line as it is. */
+/**
+ * Formats a JSON log line as its message, its fields and the reason of its error; returns any other line
+ * unchanged.
+ */
 export function plainLine(line: string, name: string): string {
   const entry = parse(line);
   if (entry === undefined) return line;
@@ -32,7 +35,7 @@ function parse(line: string): LogLine | undefined {
   }
 }
 
-/** An error's message, which pino has joined with those of its causes. */
+/** Returns an error's message, which pino has joined with those of its causes. */
 function reasons(error: unknown): string[] {
   const { message } = (error ?? {}) as { message?: unknown };
   return typeof message === 'string' && message !== '' ? [message] : [];

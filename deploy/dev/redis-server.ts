@@ -6,10 +6,10 @@ import { Redis } from 'ioredis';
 import { isAnswered } from './folder.ts';
 
 export interface RedisServer {
-  /** For REDIS_URL. */
+  /** The value for REDIS_URL. */
   readonly url: string;
   readonly process: ChildProcess;
-  /** Resolves when it has written everything and is gone. */
+  /** Resolves when the server has written everything and has ended. */
   stop(): Promise<void>;
 }
 
@@ -17,14 +17,14 @@ const READY_MS_MAX = 60_000;
 const POLL_MS = 20;
 const STOP_MS_MAX = 10_000;
 
-/** Finds a Redis (or Valkey) server on PATH; undefined when there is none. */
+/** Finds a Redis (or Valkey) server on PATH; undefined if there is none. */
 export function redisProgram(): string | undefined {
   return ['redis-server', 'valkey-server'].find(isThere);
 }
 
 const programs = new Set<string>();
 
-/** Tells whether a program is on PATH. One that was found is not looked for again. */
+/** Tells whether a program is on PATH. A program that was found is not searched for again. */
 function isThere(command: string): boolean {
   if (!programs.has(command) && spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0)
     programs.add(command);
@@ -32,16 +32,16 @@ function isThere(command: string): boolean {
 }
 
 /**
- * Starts a private Redis on a unix socket in `directory`, which keeps every write it acknowledges, and waits
- * until it serves. It ends with this process, however this process ends.
- * @param options more of redis.conf, as command-line options; they override
+ * Starts a private, durable Redis on a unix socket in `directory`, and waits until it serves. It ends with
+ * this process, however this process ends.
+ * @param options further settings of redis.conf, as command-line options; they override
  */
 export async function startRedis(directory: string, options: readonly string[] = []): Promise<RedisServer> {
   const command = redisProgram();
   if (!command) throw new Error('no redis-server on PATH');
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const socket = socketIn(directory);
-  // Two on one append-only file would each lose what the other wrote.
+  // Two servers on one append-only file would each lose what the other wrote.
   if (await isAnswered(socket)) throw new Error(`another Redis keeps its data in ${directory}`);
   const persistent = ['--save', '', '--appendonly', 'yes', '--appendfsync', 'always'];
   const own = ['--port', '0', '--unixsocket', socket, '--unixsocketperm', '700', '--dir', directory];
@@ -68,7 +68,7 @@ export async function startRedis(directory: string, options: readonly string[] =
   };
 }
 
-/** Starts a process that, on Linux, gets SIGTERM when this one ends without having been asked to. */
+/** Starts a process that, on Linux, gets SIGTERM when this process ends unexpectedly. */
 export function spawnBound(
   command: string,
   args: readonly string[],
@@ -78,11 +78,12 @@ export function spawnBound(
   const [file, ...all] = isBound
     ? ['setpriv', '--pdeathsig', 'TERM', '--', command, ...args]
     : [command, ...args];
-  // A process group of its own: Ctrl-C reaches this process alone, which then stops the others in order.
+  // In a separate process group, so that Ctrl-C reaches only this process, which then stops the others in
+  // order.
   return spawn(file ?? command, all, { stdio: ['ignore', 'pipe', 'inherit'], detached: true, env });
 }
 
-/** A unix socket's path has room for 107 bytes on Linux and 103 on macOS (sys/un.h). */
+/** The path of a unix socket may have 107 bytes on Linux and 103 on macOS (sys/un.h). */
 function socketIn(directory: string): string {
   const path = join(directory, 'redis.sock');
   return Buffer.byteLength(path) < 100 ? path : join(mkdtempSync(join(tmpdir(), 'keyfence-')), 'redis.sock');
@@ -96,7 +97,7 @@ async function untilServing(path: string, hasEnded: () => boolean, output: () =>
     enableOfflineQueue: false,
     retryStrategy: () => null,
   });
-  redis.on('error', () => undefined); // not up yet; the loop below asks again
+  redis.on('error', () => undefined); // not up yet; the loop below tries again
   const giveUpAtMs = performance.now() + READY_MS_MAX;
   try {
     for (;;) {

@@ -1,4 +1,4 @@
-// `npm version 0.2.0` runs this when package.json has its new number, and commits and tags what it leaves.
+// `npm version 0.2.0` runs this after it has changed package.json, and then commits and tags the result.
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,11 +9,14 @@ const USAGE = `npm version NUMBER   (runs node deploy/dev/release.ts)
 Gives the changelog, the images of deploy/ and the chart the number that package.json has, and commits and tags it.`;
 
 const ROOT = join(import.meta.dirname, '..', '..');
-/** The number of a release where it stands for Keyfence: behind an image's name, or as the value of one of these. */
+/**
+ * The version number in places where it is Keyfence's: after an image's name, or as the value of one of these
+ * fields.
+ */
 const VERSION_LINE =
   /((?:keyfence:|VERSION: |newTag: |\/version: |^version: |^appVersion: ))\d+\.\d+\.\d+(?:-[\w.]+)?(?![\w.])/gm;
 
-/** The changelog with all that was unreleased below a heading of its own. */
+/** Returns the changelog with everything unreleased under a new heading. */
 function releaseSection(changelog: string, version: string, day: string): string {
   const [before, after, ...more] = changelog.split('## [Unreleased]\n');
   if (before === undefined || after === undefined || more.length > 0)

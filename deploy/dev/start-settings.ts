@@ -11,7 +11,7 @@ export const startSettings = {
 /** The values of `startSettings`. */
 export type StartPorts = ConfigOf<typeof startSettings>;
 
-/** Ports that two listeners would share. */
+/** Reports ports that two listeners would share. */
 export function portFaults(ports: StartPorts): string[] {
   const names = Object.keys(ports) as (keyof StartPorts)[];
   return names.flatMap((name, i) => {
@@ -20,7 +20,9 @@ export function portFaults(ports: StartPorts): string[] {
   });
 }
 
-/** Lists the variables that are meant for a single process. `npm start` starts two and ignores them; a line for each. */
+/**
+ * Lists variables for a single process, which `npm start` ignores because it starts two; one line for each.
+ */
 export function unusedSettings(env: NodeJS.ProcessEnv): string[] {
   return Object.entries(INSTEAD)
     .filter(([name]) => env[name])

@@ -1,4 +1,4 @@
-// `npm start`: everything on this machine, for a first look. Not for production: see deploy/README.md.
+// `npm start`: runs everything on this machine, for a first look. Not for production: see deploy/README.md.
 import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { type RedisServer, spawnBound, startRedis } from './redis-server.ts';
 import { portFaults, startSettings, unusedSettings } from './start-settings.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-/** Folder that keys are kept in; tests have one of their own. */
+/** Folder of the keys; tests use another. */
 const DATA = process.env['KEYFENCE_DATA'] || join(ROOT, '.keyfence');
 const READY_MS_MAX = 60_000;
 const POLL_MS = 100;
@@ -37,7 +37,7 @@ process.on('SIGINT', () => void stop(0));
 process.on('SIGTERM', () => void stop(0));
 process.on('SIGHUP', () => void stop(0));
 const parent = process.ppid;
-// When npm or the terminal is killed, nobody tells us.
+// Nobody notifies this process when npm or the terminal is killed.
 setInterval(() => process.ppid !== parent && void stop(0), PARENT_POLL_MS).unref();
 
 try {
@@ -70,7 +70,7 @@ async function start(): Promise<void> {
   }
   const rootKeyFile = env['ROOT_KEY'] ? '' : env['ROOT_KEY_FILE'] || ownRootKeyFile();
   const common: NodeJS.ProcessEnv = {
-    DRAIN_MS: '0', // nobody is to be turned away first
+    DRAIN_MS: '0', // there is no load balancer to wait for
     ...env,
     ...(redis ? { REDIS_URL: redis.url } : {}),
     LOG_LEVEL: env['LOG_LEVEL'] || 'warn',
@@ -82,7 +82,7 @@ async function start(): Promise<void> {
   });
   const { ROOT_KEY: _key, ROOT_KEY_FILE: _file, ...withoutRootKey } = common;
   const verifier = run('verifier', 'verifier/main.ts', {
-    LOOKUP_WAIT_MS: '1000', // a machine that is busy is not an outage here
+    LOOKUP_WAIT_MS: '1000', // a busy machine must not look like an outage here
     ...withoutRootKey,
     ...addresses.VERIFIER,
   });
@@ -134,7 +134,7 @@ async function untilReady({ name, readyUrl }: Running): Promise<void> {
   }
 }
 
-/** A root key made once and kept beside the data, readable by this user alone. */
+/** Returns a file with a root key that is made once and kept beside the data, readable only by this user. */
 function ownRootKeyFile(): string {
   const file = join(DATA, 'root-key');
   if (!existsSync(file)) writeFileSync(file, `${randomBytes(32).toString('base64url')}\n`, { mode: 0o600 });
@@ -176,7 +176,7 @@ async function fail(message: string): Promise<void> {
   await stop(1);
 }
 
-/** Verifier and control plane first, so that they can still leave at Redis. */
+/** The verifier and the control plane stop first, so that they can still deregister in Redis. */
 function stop(status: number): Promise<void> {
   stopping ??= (async () => {
     await Promise.all(children.map(({ child }) => untilExit(child)));

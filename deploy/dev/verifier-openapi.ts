@@ -81,7 +81,9 @@ const SCOPES = {
   'api/{apiId}/require/{query}/': 'OfApiRequiring',
 } as const;
 
-/** One for each dialect, with and without an API that the key must be of. Any method is answered alike. */
+/**
+ * One path per dialect, with and without an API that the key must belong to. All methods get the same answer.
+ */
 const gatewayPaths = Object.fromEntries(
   DIALECTS.flatMap(({ name, takesPath, operationId, gateways }) =>
     (['', 'api/{apiId}/', 'api/{apiId}/require/{query}/'] as const).map((scope) => {
@@ -131,7 +133,7 @@ const verdictV2 = {
   required: ['meta', 'data'],
 };
 
-/** Errors of the second generation, under names of their own in the one document. */
+/** The errors of version 2, under separate names in the same document. */
 const ofV2 = <T>(part: Readonly<Record<string, T>>) =>
   Object.fromEntries(Object.entries(part).map(([name, value]) => [`${name}V2`, value]));
 const componentsV2 = JSON.parse(
@@ -144,7 +146,10 @@ const responsesV2 = Object.fromEntries(
   ]),
 );
 
-/** Document that the verifier serves at `/openapi.json`. It is kept as a file, so that the sidecar need not build it. */
+/**
+ * The document that the verifier serves at `/openapi.json`. It is stored as a file, so that the sidecar need
+ * not build it.
+ */
 export const verifierDocument = {
   openapi: '3.1.0',
   info: {

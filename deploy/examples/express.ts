@@ -1,4 +1,4 @@
-// An API on Express 5 that answers who has a key. Its settings: REDIS_URL, and PORT (8080).
+// An API on Express 5 that answers only callers with a key. Its settings: REDIS_URL, and PORT (8080).
 import type { AddressInfo } from 'node:net';
 import express from 'express';
 import { keyfence } from 'keyfence/express';
@@ -7,7 +7,7 @@ import { createVerifier } from 'keyfence/verifier';
 const verifier = createVerifier({ redis: process.env['REDIS_URL'] ?? '', apiIds: ['shop'] });
 const app = express();
 app.get('/health', (_request, response) => void response.send('ok'));
-// What is mounted before it is open, all after it is not.
+// Routes before this line are open; routes after it need a key.
 app.use(keyfence({ verifier, apiId: 'shop' }));
 app.get('/orders', (request, response) => void response.json({ orders: [], of: request.apiKey?.keyId }));
 

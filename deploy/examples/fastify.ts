@@ -1,11 +1,12 @@
-// An API on Fastify that answers who has a key. Its settings: REDIS_URL, and PORT (8080).
+// An API on Fastify that answers only callers with a key. Its settings: REDIS_URL, and PORT (8080).
 import Fastify from 'fastify';
 import { keyfence } from 'keyfence/fastify';
 import { createVerifier } from 'keyfence/verifier';
 
 const verifier = createVerifier({ redis: process.env['REDIS_URL'] ?? '', apiIds: ['shop'] });
 const app = Fastify();
-// Before the plugins that have routes: each instance takes over the guards that it finds.
+// Register the guard before plugins with routes: each instance inherits the guards that exist when it is
+// created.
 await app.register(keyfence, { verifier, apiId: 'shop' });
 app.get('/health', { config: { apiKey: false } }, () => 'ok');
 app.get('/orders', ({ apiKey }) => ({ orders: [], of: apiKey?.keyId }));

@@ -1,4 +1,4 @@
-// An API on Hono that answers who has a key. Its settings: REDIS_URL, and PORT (8080).
+// An API on Hono that answers only callers with a key. Its settings: REDIS_URL, and PORT (8080).
 import { serve } from '@hono/node-server';
 import { Hono } from 'hono';
 import { type KeyfenceVariables, keyfence } from 'keyfence/hono';
@@ -7,7 +7,7 @@ import { createVerifier } from 'keyfence/verifier';
 const verifier = createVerifier({ redis: process.env['REDIS_URL'] ?? '', apiIds: ['shop'] });
 const app = new Hono<{ Variables: KeyfenceVariables }>();
 app.get('/health', (context) => context.text('ok'));
-// What is registered before it is open, all after it is not.
+// Routes before this line are open; routes after it need a key.
 app.use(keyfence({ verifier, apiId: 'shop' }));
 app.get('/orders', (context) => context.json({ orders: [], of: context.get('apiKey').keyId }));
 

@@ -1,6 +1,7 @@
 /**
- * `npm run build:release -- FOLDER`: everything of a release as files, made from the commit that is checked out. The same commit,
- * base image, Node and npm give the same bytes (https://reproducible-builds.org/docs/source-date-epoch/).
+ * `npm run build:release -- FOLDER`: writes all files of a release, made from the commit that is checked out.
+ * The same commit, base image, Node and npm give the same bytes
+ * (https://reproducible-builds.org/docs/source-date-epoch/).
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -57,13 +58,13 @@ if (base !== undefined) run('buildah', ['--version']);
 
 const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };
 const revision = git('rev-parse', 'HEAD');
-/** Time of the commit, in Unix seconds: that of every file. */
+/** Time of the commit, Unix seconds, which every file gets. */
 const epoch = git('log', '-1', '--format=%ct');
 
-process.umask(0o022); // the same modes for everybody
+process.umask(0o022); // the same modes for every user
 /**
- * What the commit has, and nothing that only lies in the checkout. Within it, so that bundles name the files of node_modules by the
- * same relative paths wherever the checkout is.
+ * Take only the files of the commit, not others in the checkout. The copy lies within the checkout, so that
+ * bundles name the files of node_modules by the same relative paths wherever the checkout is.
  */
 mkdirSync('build', { recursive: true });
 const work = resolve(mkdtempSync(join('build', 'release-')));
@@ -95,7 +96,7 @@ try {
   writeFileSync(join(output, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`);
   const sums = filesOf(output).map((name) => `${sha256(name)}  ${name}\n`);
   writeFileSync(join(output, 'SHA256SUMS'), sums.join(''));
-  // All of it or nothing.
+  // Copy everything at the end, so that a failed build leaves nothing.
   cpSync(output, folder, { recursive: true });
   process.stdout.write(sums.join(''));
 } finally {
@@ -103,7 +104,7 @@ try {
   if (readdirSync('build').length === 0) rmdirSync('build');
 }
 
-/** Paths of all files in a folder, in order. */
+/** Returns the paths of all files in a folder, sorted. */
 function filesOf(path: string): string[] {
   const entries = readdirSync(path, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile());
@@ -116,13 +117,15 @@ function sha256(name: string): string {
     .digest('hex');
 }
 
-/** Packs a folder so that nothing tells of this machine: names in order, one owner, one time. Needs GNU tar. */
+/** Packs a folder reproducibly: sorted names, one owner, one time. Needs GNU tar. */
 function tar(parent: string, name: string, target: string): void {
   const options = ['--sort=name', `--mtime=@${epoch}`, '--owner=0', '--group=0', '--numeric-owner'];
   run('tar', [...options, '--format=ustar', '--mode=u+rw,go=rX,a-s', '-cf', target, '-C', parent, name]);
 }
 
-/** Builds the image for every architecture that this machine can run, and returns what to pin it by. */
+/**
+ * Builds the image for every architecture that this machine can run; returns the digests by which to pin it.
+ */
 function buildImage(from: string): { platform: string; digest: string }[] {
   const list = `localhost/keyfence-release:${revision}`;
   const isEmulated = (name: string) => existsSync(`/proc/sys/fs/binfmt_misc/qemu-${name}`);
@@ -149,7 +152,7 @@ function buildImage(from: string): { platform: string; digest: string }[] {
   return digestsOf(layout);
 }
 
-/** The digests by which an OCI layout names its images, the index of all first. */
+/** Returns the digests by which an OCI layout names its images; that of the index comes first. */
 function digestsOf(layout: string): { platform: string; digest: string }[] {
   const read = (path: string) => JSON.parse(readFileSync(join(layout, path), 'utf8'));
   const [{ digest }] = read('index.json').manifests as [{ digest: string }];

@@ -1,10 +1,12 @@
 /**
- * Writes the two processes as JavaScript, so that a container does not strip types at every start.
- * `node deploy/image/build.ts <folder>` gives `<folder>/{control-plane,verifier,shared,package.json}`.
+ * `node deploy/image/build.ts <folder>` writes the two processes as JavaScript into
+ * `<folder>/{control-plane,verifier,shared,package.json}`, so that a container need not strip types at every
+ * start.
  *
- * The control plane's files stay as they are; types become blanks, so that line numbers are those of the source.
- * A verifier is a sidecar, started often and in great numbers: it becomes one file with the libraries that it loads
- * at its start, which then takes two thirds of the time; what it loads only where it is configured stays apart (lean.ts).
+ * The control plane's files stay separate, and types become blanks, so that line numbers are those of the
+ * source. A verifier is a sidecar, started often and in great numbers, so it becomes one file with the
+ * libraries that it loads at its start; that start takes two thirds of the time. Libraries that only some
+ * configurations need stay separate (lean.ts).
  */
 import { cpSync, globSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';
@@ -17,7 +19,7 @@ const USAGE = 'node deploy/image/build.ts FOLDER: writes both processes as JavaS
 const [target] = scriptArguments(USAGE, { allowPositionals: true }).positionals;
 if (!target) wrongArguments('FOLDER is missing.', USAGE);
 
-// Of the dashboard only what is served, of the verifier what is no module.
+// Copy only the served files of the dashboard, and of the verifier only files that are not modules.
 const isPackaged = (path: string) =>
   !/\.(d\.ts|md)$|control-plane\/dashboard\/(?!assets)|^verifier\/.*\.ts$/.test(path);
 for (const source of ['control-plane', 'verifier', 'shared', 'package.json']) {
@@ -40,7 +42,7 @@ await build({
   plugins: [lean()],
   // These packages look for their own files beside them.
   external: /^@grpc\//,
-  // Every chunk lies where the sources of its own do, so that they find theirs.
+  // Every chunk lies where its sources were, so that they find their files.
   output: {
     dir: join(target, 'verifier'),
     entryFileNames: 'main.js',

@@ -1,6 +1,6 @@
 /**
- * The image's HEALTHCHECK: exits 0 when the process of this container, whichever of the two it is, answers on
- * `/livez`. It must be reachable on loopback, so ADMIN_HOST is 0.0.0.0 (the image's default) or 127.0.0.1.
+ * The image's HEALTHCHECK: exits 0 if the process of this container (either of the two) answers on `/livez`.
+ * The process must be reachable on loopback, so ADMIN_HOST is 0.0.0.0 (the image's default) or 127.0.0.1.
  */
 const ADMIN_PORTS_BY_DEFAULT = '9300,9301';
 const TIMEOUT_MS = 2000;

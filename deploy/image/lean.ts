@@ -1,6 +1,6 @@
 import type { Plugin } from 'rolldown';
 
-/** Modules of Node that are loaded at their first use, and what of them is used. */
+/** Modules of Node that are loaded at their first use, with the exports that are used. */
 const AT_FIRST_USE: Readonly<Record<string, readonly string[]>> = {
   'node:https': ['createServer'],
   'node:tls': ['createServer', 'createSecureContext'],
@@ -8,7 +8,7 @@ const AT_FIRST_USE: Readonly<Record<string, readonly string[]>> = {
   'node:vm': ['runInNewContext'],
 };
 
-/** Packages that a verifier does not use in full: a file, what it says, and what it says in the bundle. */
+/** Packages that a verifier uses only in part: a file, its text, and the text in the bundle. */
 const PATCHES: readonly (readonly [file: RegExp, from: string, to: string])[] = [
   ...[
     /ioredis\/built\/connectors\/StandaloneConnector\.js$/,
@@ -21,25 +21,27 @@ const PATCHES: readonly (readonly [file: RegExp, from: string, to: string])[] = 
         'const tls_1 = { get connect() { return process.getBuiltinModule("tls").connect; } };',
       ] as const,
   ),
-  // A class that gets 600 methods one by one is copied for each of them, unless it is a dictionary (V8 13.6): a tenth of the start.
+  // V8 13.6 copies a class for each method added to it, here 600, unless the class is a dictionary; that took
+  // a tenth of the start.
   [
     /ioredis\/built\/utils\/Commander\.js$/,
     'commands.forEach(',
     'Commander.prototype.call = undefined; delete Commander.prototype.call; commands.forEach(',
   ],
-  // A client of a Cluster: shared/redis/redis.ts has its own.
+  // The Cluster client: shared/redis/redis.ts has its own.
   [/ioredis\/built\/(?:index|Redis)\.js$/, 'cluster_1 = require("./cluster");', 'cluster_1 = {};'],
-  // Colours for lines that nobody asked for.
+  // Colours for debug output, which is off.
   [
     /ioredis\/built\/utils\/debug\.js$/,
     'const debug_1 = require("debug");',
     'const debug_1 = { default: process.env.DEBUG ? require("debug") : () => Object.assign(() => {}, { enabled: false }) };',
   ],
-  // Exemplars and the sum over a cluster's workers.
+  // Exemplars, and the sum over a cluster's workers.
   [/prom-client\/lib\/metrics\/processCpuTotal\.js$/, "const OtelApi = require('@opentelemetry/api');", ''],
   [/prom-client\/index\.js$/, "exports.AggregatorRegistry = require('./lib/cluster');", ''],
   [/prom-client\/index\.js$/, "exports.Pushgateway = require('./lib/pushgateway');", ''],
-  // Two lists of CACHE_KEYS_MAX places, element by element: a tenth of the start, and 1.6 MB. They grow as places are taken.
+  // Two lists of CACHE_KEYS_MAX places, filled element by element, took a tenth of the start and 1.6 MB. They
+  // grow as places are taken.
   [/lru-cache\/dist\/esm\/node\/index\.min\.js$/, 'Array.from({length:t}).fill(void 0)', '[]'],
   // Transports in threads.
   [
@@ -50,17 +52,19 @@ const PATCHES: readonly (readonly [file: RegExp, from: string, to: string])[] = 
   [/pino\/lib\/transport\.js$/, "const ThreadStream = require('thread-stream')", ''],
 ];
 
-/** Leaves out of a verifier's start what it does not need: a third of the time until it is ready. */
+/**
+ * Leaves out of a verifier's start what it does not need, which saves a third of the time until it is ready.
+ */
 export function lean(): Plugin[] {
   return [leanNode(), leanPackages(PATCHES)];
 }
 
-/** Leaves out of the library what its own copies of small packages do not use. */
+/** Leaves out of the library's bundle the unused parts of small packages. */
 export function leanLibrary(): Plugin {
   return leanPackages(PATCHES.filter(([file]) => /prom-client/.test(file.source)));
 }
 
-/** Loads of Node what is used, at its first use. */
+/** Loads modules of Node at their first use, and only the parts that are used. */
 export function leanNode(): Plugin {
   return {
     name: 'lean-node',
@@ -72,7 +76,7 @@ export function leanNode(): Plugin {
       const [, source] = /^\0lean:(.*)$/.exec(id) ?? [];
       if (source === undefined) return null;
       const names = AT_FIRST_USE[source];
-      // `import` reads every export, and so loads a whole HTTP client for the one that is called WebSocket.
+      // An `import` reads every export; here that would load a whole HTTP client for the export WebSocket.
       if (names === undefined)
         return `export const { createServer, ServerResponse, STATUS_CODES } = process.getBuiltinModule('${source}');`;
       return names
@@ -96,7 +100,7 @@ function leanPackages(patches: typeof PATCHES): Plugin {
         text = text.replaceAll(from, to);
         modules.add(`${file}`);
       }
-      // Lines stay where they are, so the map of before holds.
+      // Lines stay in place, so the previous map still holds.
       return text === code ? null : { code: text, map: null };
     },
     buildEnd() {

@@ -1,8 +1,9 @@
 /**
  * Writes the npm packages: `node deploy/image/packages.ts FOLDER`.
  *
- * `FOLDER/keyfence` is the library, which applications install: JavaScript with source maps and type declarations. It brings
- * no Node, no server and no command. `FOLDER/keyfence-server` is both processes and the command `keyfence`.
+ * `FOLDER/keyfence` is the library, which applications install: JavaScript with source maps and type
+ * declarations. It contains no Node, no server and no command. `FOLDER/keyfence-server` contains both
+ * processes and the command `keyfence`.
  */
 import { execFileSync } from 'node:child_process';
 import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -27,7 +28,7 @@ const project = JSON.parse(readFileSync('package.json', 'utf8')) as {
 };
 const { version, license, description, engines, dependencies } = project;
 
-/** Sources of what applications import from `keyfence/<name>`. */
+/** Sources of the modules that applications import as `keyfence/<name>`. */
 const ENTRIES = {
   verifier: 'verifier/library/create-verifier.ts',
   client: 'verifier/library/client.ts',
@@ -35,9 +36,9 @@ const ENTRIES = {
   express: 'verifier/middleware/express.ts',
   hono: 'verifier/middleware/hono.ts',
 };
-/** Packages that the library asks npm for. The rest is small and lies in the bundle. */
+/** Packages that the library installs from npm. Other, small packages are bundled. */
 const LIBRARY_DEPENDENCIES = ['ioredis', 'undici'];
-/** Frameworks that an application brings along. */
+/** Frameworks that the application installs itself. */
 const PEERS = { express: '^5.0.0', fastify: '^5.0.0', hono: '^4.0.0' };
 
 execFileSync(process.execPath, ['--disable-warning=ExperimentalWarning', 'deploy/image/build.ts', server], {
@@ -57,7 +58,8 @@ await build({
   plugins: [leanLibrary()],
   external: (id) =>
     id.startsWith('node:') || external.some((name) => id === name || id.startsWith(`${name}/`)),
-  // In the verifier's own folder, as main.js is, so that every chunk finds what is read from disk.
+  // The output lies in the verifier's folder, like main.js, so that every chunk finds the files that it
+  // reads.
   output: {
     dir: join(library, 'verifier'),
     entryFileNames: '[name].js',
@@ -83,7 +85,10 @@ writePackage(library, 'verifier/library', {
   peerDependenciesMeta: Object.fromEntries(Object.keys(PEERS).map((name) => [name, { optional: true }])),
 });
 
-/** Writes `package.json`, the license and the pages of a folder of the project. Links that lead out of that folder become text. */
+/**
+ * Writes `package.json`, the license and the pages of a folder of the project. Links that lead out of that
+ * folder become plain text.
+ */
 function writePackage(target: string, pages: string, fields: Readonly<Record<string, unknown>>): void {
   const manifest = { version, description, license, type: 'module', engines, ...fields };
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
@@ -95,7 +100,10 @@ function writePackage(target: string, pages: string, fields: Readonly<Record<str
   cpSync('LICENSE', join(target, 'LICENSE'));
 }
 
-/** Writes the declarations of these sources and of all that they name. They are unchecked: `npm run types` checks the project. */
+/**
+ * Writes the declarations of these sources and of everything that they reference, without type checks: `npm
+ * run types` checks the project.
+ */
 function writeTypes(sources: readonly string[], target: string): void {
   const work = mkdtempSync(join(tmpdir(), 'keyfence-types-'));
   try {
@@ -112,7 +120,7 @@ function writeTypes(sources: readonly string[], target: string): void {
     const config = { extends: resolve('tsconfig.json'), compilerOptions, files, include: [] };
     writeFileSync(join(work, 'tsconfig.json'), JSON.stringify(config));
     execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', work], { stdio: 'inherit' });
-    // The loop reaches what it adds to the set.
+    // The loop also visits what it adds to the set.
     const declarations = new Set(sources.map((source) => source.replace(/\.ts$/, '.d.ts')));
     for (const file of declarations) {
       const text = readFileSync(join(work, file), 'utf8');

@@ -1,6 +1,7 @@
 /**
- * Prints the CycloneDX bill of materials of what production installs: `npm run --silent sbom > sbom.json`.
- * Not `npm sbom --omit=dev` alone: that leaves out what production and development both need (seen with npm 11.19).
+ * Prints the CycloneDX bill of materials of the production dependencies: `npm run --silent sbom > sbom.json`.
+ * `npm sbom --omit=dev` alone would leave out packages that both production and development need (seen with
+ * npm 11.19).
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -23,7 +24,7 @@ for (const [path, { dev, optional, devOptional }] of Object.entries<Record<strin
 
 const temporary = mkdtempSync(join(tmpdir(), 'keyfence-sbom-'));
 try {
-  // npm takes the folder's name for the program's.
+  // npm takes the folder's name as the program's name.
   const folder = join(temporary, manifest.name);
   mkdirSync(folder);
   writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest));
@@ -34,7 +35,8 @@ try {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const bill = JSON.parse(text);
-  // The same packages give the same bytes: no time, and a number made of what is in it.
+  // The same packages must give the same bytes: remove the time, and derive the serial number from the
+  // content.
   delete bill.metadata.timestamp;
   delete bill.serialNumber;
   const hash = createHash('sha256').update(JSON.stringify(bill)).digest('hex');

@@ -1,12 +1,12 @@
--- The action `lua.keyfence`: asks the verifier about a request, adds who the key belongs to, or answers in its place.
--- Arguments: the socket where HAProxy's own frontend for the verifier listens, and the id of the API, behind which may stand what
--- the key must be allowed to do: `shop/require/reports.read`.
-local TIMEOUT_MS = 1500 -- above all that the backend may take
+-- The action `lua.keyfence`: asks the verifier about a request, then adds headers about the key or answers in the
+-- API's place. Arguments: the socket of HAProxy's own frontend for the verifier, and the id of the API, optionally
+-- followed by the permissions that the key must have: `shop/require/reports.read`.
+local TIMEOUT_MS = 1500 -- longer than the backend may take
 local ASKED = { "authorization", "x-api-key", "x-request-id", "origin", "access-control-request-method" }
 local TOLD = { "x-key-id", "x-key-api-id", "x-key-name", "x-key-external-id", "x-key-meta" }
 local REFUSED = { "www-authenticate", "content-type", "cache-control", "x-request-id" }
 
--- Every line of a header; HAProxy counts them from 0.
+-- Returns every line of a header; HAProxy counts them from 0.
 local function lines(headers, name)
   local all = {}
   for i = 0, #(headers[name] or {}) do
@@ -43,11 +43,11 @@ core.register_action("keyfence", { "http-req" }, function(txn, socket, api_id)
     end
     return
   end
-  -- No verdict: the API is not asked.
+  -- There is no verdict, so the API is not called.
   local reply = { status = 503, headers = { ["retry-after"] = { "1" } } }
   if status == 401 or status == 403 then
     reply = { status = status, headers = {}, body = answer.body }
-    -- What nginx cannot be told otherwise.
+    -- The verifier answers 403 here because nginx understands no other status; turn it into 429.
     if #lines(answer.headers, "x-key-code") > 0 then
       reply.status = 429
       for _, name in ipairs({ "retry-after", "ratelimit", "ratelimit-policy" }) do reply.headers[name] = lines(answer.headers, name) end
