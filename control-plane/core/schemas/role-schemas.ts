@@ -6,9 +6,10 @@ export const RoleName = Type.String({
   pattern: SLUG.source,
   description: 'A name that no other role has: letters, digits and `_:.*-`.',
 });
+export const ROLE_ID = /^role_[A-Za-z0-9_-]{1,75}$/;
 /** Schema of a role's id. */
 export const RoleId = Type.String({
-  pattern: '^role_[A-Za-z0-9_-]{1,75}$',
+  pattern: ROLE_ID.source,
   description: "A role's id, as createRole returned it.",
 });
 

@@ -6,8 +6,11 @@ import type { App } from '../server.ts';
 
 /** Fields that may contain anything, a secret, or the hash of a secret. */
 const FREE = new Set(['meta', 'key', 'sha256']);
-/** Fields with ids that callers choose, which may become part of new records. */
-const CALLER_IDS = new Set(['apiId', 'externalId', 'ownerId', 'slug']);
+/** Fields with ids that callers choose, in either generation of the interface, which may become part of new records. */
+const CALLER_IDS = new Set([
+  ...['apiId', 'externalId', 'ownerId', 'slug'],
+  ...['identity', 'role', 'permission', 'namespace', 'identifier'],
+]);
 /** Minimum lengths of secrets: root keys of the configuration, and keys that were made elsewhere. */
 const LENGTH_MIN = { bootstrap: 32, foreign: 16 };
 

@@ -23,6 +23,9 @@ type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'operation'> 
 /** The writing half of the audit log. */
 type Recorder = Pick<Audit, 'record' | 'recordAll'>;
 
+/** Names of ids in requests of the second generation of the interface, where they have others. */
+const NAMES_V2: Readonly<Record<string, string>> = { roleId: 'role', identityId: 'identity' };
+
 /** One of many keys that a call changes. */
 export interface AuditedKey {
   readonly keyId: string;
@@ -156,7 +159,7 @@ export class Call<Request = unknown> {
    */
   #subject(isApi = true): Subject {
     const ids = (['apiId', 'keyId', 'rootKeyId', 'roleId', 'identityId'] as const).flatMap((name) => {
-      const id = this.#textOf(name);
+      const id = this.#textOf(name) ?? this.#textOf(NAMES_V2[name] ?? '');
       return id === undefined ? [] : [[name, name === 'apiId' && isApi ? id : idAsSent(id)]];
     });
     return { ...Object.fromEntries(ids), ...this.#subjectNotes };

@@ -38,6 +38,8 @@ export interface KeyFilter {
   readonly enabled?: boolean;
   readonly externalId?: string;
   readonly namePrefix?: string;
+  /** Part of the name or the id, A–Z in any case. */
+  readonly search?: string;
 }
 
 /** One page of a listing. */
@@ -90,7 +92,15 @@ export class KeyView {
     const source = filter.externalId === undefined ? index : identityIndexKey(apiId, filter.externalId);
     const enabled = filter.enabled === undefined ? '' : filter.enabled ? '1' : '0';
     const prefixes = [recordKey(apiId, ''), metaKey(apiId, '')];
-    const selection = [order, from ?? '', limit, EXAMINED_MAX, enabled, filter.namePrefix ?? ''];
+    const selection = [
+      order,
+      from ?? '',
+      limit,
+      EXAMINED_MAX,
+      enabled,
+      filter.namePrefix ?? '',
+      filter.search ?? '',
+    ];
     const reply = await this.#run(listScript, [head, index, source], [...prefixes, ...selection, ...LETTERS]);
     const [total, next, ...rows] = reply as [number, string, ...string[][]] | [];
     if (total === undefined) return undefined;

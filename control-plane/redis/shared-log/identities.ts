@@ -98,17 +98,21 @@ export class Identities {
     return version;
   }
 
-  /** One page of identities in order of creation, beginning at the sequence `from`. */
+  /**
+   * One page of identities in order of creation, beginning at the sequence `from`. With `search`, only those that have it in
+   * their external id or id; the page may then be short and still have a `next`.
+   */
   async list(
     limit: number,
     from?: number,
+    search = '',
   ): Promise<{
     readonly identities: readonly Identity[];
     readonly total: number;
     readonly next?: number;
   }> {
     const index = indexOf(SHARED_LOG, identityIdOf(''));
-    const page = await this.#options.view.list(SHARED_LOG, {}, limit, 'asc', from, index);
+    const page = await this.#options.view.list(SHARED_LOG, { search }, limit, 'asc', from, index);
     if (!page) return { identities: [], total: 0 };
     const { keys, ...rest } = page;
     return { identities: keys.map(identityOf), ...rest };

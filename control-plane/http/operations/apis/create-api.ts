@@ -20,6 +20,14 @@ export const createApi = operation({
   response: Type.Object({ apiId: Id('the API'), name: Type.String(), ...DEFAULTS_VIEW }),
   errors: ['CONFLICT'],
   example: { name: 'Shop', apiId: 'shop' },
+  v2: {
+    description: 'Keys belong to an API.',
+    request: Fields({ name: Name }),
+    data: Type.Object({ apiId: Id('the API') }),
+    example: { name: 'Shop' },
+    toRequest: (body) => body,
+    toAnswer: ({ apiId }) => ({ data: { apiId } }),
+  },
   async handle(call, { apis }) {
     const { apiId, ...about } = call.request;
     // Whether an API of this id exists need not be hidden here, so say which permission is missing.

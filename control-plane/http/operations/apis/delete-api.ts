@@ -2,6 +2,7 @@ import { apiNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
+import { EmptyData, nothingOnceDeleted } from '../v2/envelope.ts';
 
 export const deleteApi = operation({
   name: 'apis.deleteApi',
@@ -14,6 +15,13 @@ export const deleteApi = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop' },
   neverShed: true,
+  v2: {
+    request: Fields({ apiId: ApiId }),
+    data: EmptyData,
+    example: { apiId: 'shop' },
+    toRequest: (body) => body,
+    toAnswer: nothingOnceDeleted,
+  },
   async handle(call, { propagator }) {
     const { apiId, waitMs } = call.request;
     const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;

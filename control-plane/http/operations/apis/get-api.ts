@@ -1,3 +1,5 @@
+import { Type } from 'typebox';
+import { Id } from '../../../core/schemas/field-schemas.ts';
 import { apiNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields } from '../request-parts.ts';
@@ -11,6 +13,16 @@ export const getApi = operation({
   request: Fields({ apiId: ApiId }),
   response: ApiView,
   errors: ['NOT_FOUND'],
+  v2: {
+    request: Fields({ apiId: ApiId }),
+    data: Type.Object({
+      id: Id('the API'),
+      name: Type.String({ description: 'Its name; its id where it was given none.' }),
+    }),
+    example: { apiId: 'shop' },
+    toRequest: (body) => body,
+    toAnswer: ({ id, name = id }) => ({ data: { id, name } }),
+  },
   async handle({ request, caller }, { apis }) {
     const api = await apis.get(request.apiId);
     if (!api) throw apiNotFound(request.apiId);

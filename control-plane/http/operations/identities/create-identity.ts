@@ -7,6 +7,9 @@ import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ExternalId, Fields, WaitMs } from '../request-parts.ts';
 import { Propagation } from '../response-parts.ts';
+import { onceComplete } from '../v2/envelope.ts';
+import { NEW_FIELDS } from '../v2/identity-data.ts';
+import { identityLimits } from '../v2/limits-and-credits.ts';
 import { ApiIds, CHANGEABLE_FIELDS } from './identity.ts';
 
 export const createIdentity = operation({
@@ -28,6 +31,18 @@ export const createIdentity = operation({
   response: Type.Object({ identityId: Id('the identity'), propagation: Propagation }),
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { externalId: 'ada', meta: { plan: 'pro' } },
+  v2: {
+    request: Fields({ externalId: ExternalId, ...NEW_FIELDS }),
+    data: Type.Object({ identityId: Id('the identity') }),
+    example: { externalId: 'ada', meta: { plan: 'pro' } },
+    toRequest: ({ ratelimits = [], ...fields }) => ({
+      ...{ ...fields, enabled: true, ratelimits: identityLimits(ratelimits) },
+    }),
+    toAnswer({ identityId, propagation }) {
+      onceComplete(propagation, 'updateIdentity with the same fields waits for it');
+      return { data: { identityId } };
+    },
+  },
   async handle(call, { identities }) {
     const { externalId, waitMs, enabled, meta = {}, ratelimits = [], apiIds } = call.request;
     checkMeta(meta);

@@ -1,5 +1,6 @@
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
+import { IdentityData, IdentityName, identityData, identityIdIn } from '../v2/identity-data.ts';
 import { IdentityView, identityNotFound, idIn, REFERENCE } from './identity.ts';
 
 export const getIdentity = operation({
@@ -10,6 +11,15 @@ export const getIdentity = operation({
   request: Fields(REFERENCE),
   response: IdentityView,
   errors: ['NOT_FOUND'],
+  v2: {
+    request: Fields({ identity: IdentityName }),
+    data: IdentityData,
+    example: { identity: 'ada' },
+    toRequest: async ({ identity }, { identities }) => ({
+      identityId: await identityIdIn(identity, identities),
+    }),
+    toAnswer: (identity) => ({ data: identityData(identity) }),
+  },
   async handle({ request }, { identities }) {
     const identity = await identities.get(idIn(request));
     if (!identity) throw identityNotFound();

@@ -6,8 +6,9 @@ import { FIELDS, Id, List } from '../../../core/schemas/field-schemas.ts';
 import { Ratelimits } from '../../../core/schemas/limit-schemas.ts';
 import { ExternalId, type Fields } from '../request-parts.ts';
 
+export const IDENTITY_ID = /^identity_[A-Za-z0-9_-]{1,71}$/;
 export const IdentityId = Type.String({
-  pattern: '^identity_[A-Za-z0-9_-]{1,71}$',
+  pattern: IDENTITY_ID.source,
   description: "An identity's id, as createIdentity returned it.",
 });
 export const identityIdExample = 'identity_0mzc9k4q8r2wfXa1Bc2d';

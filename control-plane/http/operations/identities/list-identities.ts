@@ -4,24 +4,42 @@ import { makeCursor, openCursor } from '../cursor.ts';
 import { operation } from '../operation.ts';
 import { Fields, Limit, PageCursor } from '../request-parts.ts';
 import { Count } from '../response-parts.ts';
+import { PageCursor as PageCursorV2, PageLimit, pagination, Search } from '../v2/envelope.ts';
+import { IdentityData, identityData } from '../v2/identity-data.ts';
 import { IdentityView } from './identity.ts';
 
+const SEARCH = Search('the `externalId` or the id');
 /** The creation number at which the page begins. */
 const PLACE = /^identity:(\d{1,15})$/;
 
 export const listIdentities = operation({
   name: 'identities.listIdentities',
   summary: 'List all identities',
-  description: 'Shows them in order of creation.',
+  description: 'Shows them in order of creation. With `search`, a page may be short and still have a cursor.',
   permissions: ['root.*.read_identity'],
-  request: Fields({ limit: Limit('Identities'), cursor: PageCursor({ minLength: 1, maxLength: 64 }) }),
+  request: Fields({
+    limit: Limit('Identities'),
+    cursor: PageCursor({ minLength: 1, maxLength: 64 }),
+    search: SEARCH,
+  }),
   response: Type.Object({ identities: List(IdentityView), total: Count('All identities.'), cursor: Cursor }),
   errors: [],
-  async handle({ request: { limit, cursor } }, { identities }) {
+  v2: {
+    request: Fields({ limit: PageLimit, cursor: PageCursorV2, search: SEARCH }),
+    data: List(IdentityData),
+    paged: true,
+    example: { limit: 100, search: 'ada' },
+    toRequest: ({ limit, ...query }) => ({ ...query, limit: String(limit) }),
+    toAnswer: ({ identities, cursor }) => ({
+      ...{ data: identities.map(identityData), pagination: pagination(cursor) },
+    }),
+  },
+  async handle({ request: { limit, cursor, search } }, { identities }) {
     const [from] = cursor === undefined ? [] : openCursor(cursor, PLACE, 'listIdentities');
     const { next, ...page } = await identities.list(
       Number(limit),
       from === undefined ? undefined : Number(from),
+      search,
     );
     return { ...page, ...(next === undefined ? {} : { cursor: makeCursor(`identity:${next}`) }) };
   },

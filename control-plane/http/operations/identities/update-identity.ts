@@ -7,6 +7,9 @@ import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { Propagation } from '../response-parts.ts';
+import { onceComplete } from '../v2/envelope.ts';
+import { IdentityData, IdentityName, identityData, identityIdIn, NEW_FIELDS } from '../v2/identity-data.ts';
+import { identityLimits } from '../v2/limits-and-credits.ts';
 import { ApiIds, CHANGEABLE_FIELDS, IdentityView, identityNotFound, idIn, REFERENCE } from './identity.ts';
 
 export const updateIdentity = operation({
@@ -35,6 +38,22 @@ export const updateIdentity = operation({
   errors: ['NOT_FOUND'],
   example: { externalId: 'ada', enabled: false },
   neverShed: true,
+  v2: {
+    description:
+      'One change, however many keys the identity has. Answers when no verifier, anywhere, still answers by what it was. An absent field is kept; `{}` and `[]` clear. A caller that may not read identities gets the id, and as `externalId` what it sent.',
+    request: Fields({ identity: IdentityName, ...NEW_FIELDS }),
+    data: IdentityData,
+    example: { identity: 'ada', meta: { plan: 'pro' } },
+    toRequest: async ({ identity, ratelimits, ...fields }, { identities }) => ({
+      ...fields,
+      ...(ratelimits ? { ratelimits: identityLimits(ratelimits) } : {}),
+      identityId: await identityIdIn(identity, identities),
+    }),
+    toAnswer({ propagation, ...identity }, { body }) {
+      onceComplete(propagation);
+      return { data: identityData({ externalId: body.identity, ...identity }) };
+    },
+  },
   async handle(call, { identities, propagator }) {
     const { waitMs, identityId: _id, externalId: _externalId, ...patch } = call.request;
     checkMeta(patch.meta ?? {});

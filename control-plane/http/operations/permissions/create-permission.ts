@@ -6,6 +6,10 @@ import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
 import { Slug } from './permission.ts';
 
+const NAME = Type.String({ minLength: 1, maxLength: 256, description: 'For people.' });
+const SLUG_FIELD = Slug('The permission itself: letters, digits and `_:.*-`.');
+const DESCRIPTION = Type.String({ maxLength: 512, description: 'What it is for.' });
+
 export const createPermission = operation({
   name: 'permissions.createPermission',
   summary: 'Put a permission into the catalogue',
@@ -14,16 +18,22 @@ export const createPermission = operation({
   permissions: ['root.*.create_permission'],
   request: Fields({
     name: Type.String({
-      minLength: 1,
-      maxLength: 256,
+      ...{ minLength: 1, maxLength: 256 },
       description: 'For people. Where there is no `slug` it is that too, and must be of that form.',
     }),
-    slug: Type.Optional(Slug('The permission itself: letters, digits and `_:.*-`.')),
-    description: Type.Optional(Type.String({ maxLength: 512, description: 'What it is for.' })),
+    slug: Type.Optional(SLUG_FIELD),
+    description: Type.Optional(DESCRIPTION),
   }),
   response: Type.Object({ permissionId: Id('the permission: its slug') }),
   errors: ['CONFLICT'],
   example: { name: 'files.write', description: 'Writes files' },
+  v2: {
+    request: Fields({ name: NAME, slug: SLUG_FIELD, description: Type.Optional(DESCRIPTION) }),
+    data: Type.Object({ permissionId: Id('the permission: its slug') }),
+    example: { name: 'Write files', slug: 'files.write' },
+    toRequest: (body) => body,
+    toAnswer: (data) => ({ data }),
+  },
   async handle(call, { catalogue }) {
     const { name, slug = name, ...rest } = call.request;
     if (!SLUG.test(slug)) throw new ApiError('BAD_REQUEST', `name: without a slug must match ${SLUG.source}`);

@@ -6,7 +6,10 @@ import { RoleName } from '../../../core/schemas/role-schemas.ts';
 import { slugsIn } from '../../../core/schemas/slug-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
+import { GivenPermissions } from '../v2/key-data.ts';
 import { RolePermissions } from './role.ts';
+
+const DESCRIPTION = Type.String({ minLength: 1, maxLength: 512, description: 'What it is for.' });
 
 export const createRole = operation({
   name: 'permissions.createRole',
@@ -15,12 +18,23 @@ export const createRole = operation({
   permissions: ['root.*.create_role'],
   request: Fields({
     name: RoleName,
-    description: Type.Optional(Type.String({ minLength: 1, maxLength: 512, description: 'What it is for.' })),
+    description: Type.Optional(DESCRIPTION),
     permissions: Type.Optional(RolePermissions),
   }),
   response: Type.Object({ roleId: Id('the role') }),
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { name: 'editor', description: 'Writes articles', permissions: ['articles.write'] },
+  v2: {
+    request: Fields({
+      name: RoleName,
+      description: Type.Optional(DESCRIPTION),
+      permissions: Type.Optional(GivenPermissions),
+    }),
+    data: Type.Object({ roleId: Id('the role') }),
+    example: { name: 'editor', permissions: ['articles.write'] },
+    toRequest: (body) => body,
+    toAnswer: (data) => ({ data }),
+  },
   async handle(call, { roles }) {
     const { name, permissions: slugs = [], ...rest } = call.request;
     const permissions = slugsIn(slugs);

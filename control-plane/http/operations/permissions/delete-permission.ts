@@ -4,6 +4,7 @@ import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
 import type { Services } from '../services.ts';
+import { EmptyData, nothingOnceDeleted } from '../v2/envelope.ts';
 import { PermissionId, permissionNotFound } from './permission.ts';
 
 /** Maximum number of attempts to remove a permission from roles that change in between. */
@@ -20,6 +21,13 @@ export const deletePermission = operation({
   errors: ['NOT_FOUND'],
   example: { permissionId: 'files.write' },
   neverShed: true,
+  v2: {
+    request: Fields({ permission: PermissionId }),
+    data: EmptyData,
+    example: { permission: 'files.write' },
+    toRequest: ({ permission }) => ({ permissionId: permission }),
+    toAnswer: nothingOnceDeleted,
+  },
   async handle(call, services) {
     const { catalogue, propagator } = services;
     const { permissionId: slug, waitMs } = call.request;

@@ -3,6 +3,8 @@ import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
+import { EmptyData, nothingOnceDeleted } from '../v2/envelope.ts';
+import { RoleReference, roleIdIn } from '../v2/role-data.ts';
 import { roleIdExample, roleNotFound } from './role.ts';
 
 export const deleteRole = operation({
@@ -16,6 +18,13 @@ export const deleteRole = operation({
   errors: ['NOT_FOUND'],
   example: { roleId: roleIdExample },
   neverShed: true,
+  v2: {
+    request: Fields({ role: RoleReference }),
+    data: EmptyData,
+    example: { role: 'editor' },
+    toRequest: async ({ role }, { roles }) => ({ roleId: await roleIdIn(role, roles) }),
+    toAnswer: nothingOnceDeleted,
+  },
   async handle(call, { propagator }) {
     const { roleId, waitMs } = call.request;
     const write = { apiId: SHARED_LOG, operation: 'delete', keyId: roleId, fields: {} } as const;

@@ -10,6 +10,13 @@ export const getPermission = operation({
   request: Fields({ permissionId: PermissionId }),
   response: PermissionView,
   errors: ['NOT_FOUND'],
+  v2: {
+    request: Fields({ permission: PermissionId }),
+    data: PermissionView,
+    example: { permission: 'files.write' },
+    toRequest: ({ permission }) => ({ permissionId: permission }),
+    toAnswer: (data) => ({ data }),
+  },
   async handle({ request: { permissionId: slug } }, { catalogue }) {
     const permission = await catalogue.get(slug);
     if (!permission) throw permissionNotFound(slug);

@@ -1,6 +1,7 @@
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
+import { RoleData, RoleReference, roleIdIn, rolesData } from '../v2/role-data.ts';
 import { RoleView, roleNotFound } from './role.ts';
 
 export const getRole = operation({
@@ -11,6 +12,16 @@ export const getRole = operation({
   request: Fields({ roleId: RoleId }),
   response: RoleView,
   errors: ['NOT_FOUND'],
+  v2: {
+    request: Fields({ role: RoleReference }),
+    data: RoleData,
+    example: { role: 'editor' },
+    toRequest: async ({ role }, { roles }) => ({ roleId: await roleIdIn(role, roles) }),
+    async toAnswer(role, { services: { catalogue } }) {
+      const [data = { ...role, permissions: [] }] = await rolesData([role], catalogue);
+      return { data };
+    },
+  },
   async handle({ request: { roleId } }, { roles }) {
     const role = await roles.get(roleId);
     if (!role) throw roleNotFound(roleId);

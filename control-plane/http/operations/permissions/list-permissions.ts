@@ -1,6 +1,8 @@
 import { List } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
+import { PageCursor, PageLimit, pageOf, Search } from '../v2/envelope.ts';
+import { matching } from '../v2/role-data.ts';
 import { PermissionView, permissionView } from './permission.ts';
 
 export const listPermissions = operation({
@@ -11,5 +13,20 @@ export const listPermissions = operation({
   request: Fields({}),
   response: List(PermissionView),
   errors: [],
+  v2: {
+    request: Fields({
+      ...{ limit: PageLimit, cursor: PageCursor },
+      search: Search('the slug, the name or the description'),
+    }),
+    data: List(PermissionView),
+    paged: true,
+    example: { limit: 100 },
+    toRequest: () => ({}),
+    toAnswer(permissions, { body }) {
+      const matches = matching(permissions, ['slug', 'name', 'description'], body.search);
+      const { items: data, pagination } = pageOf(matches, body, 'listPermissions');
+      return { data, pagination };
+    },
+  },
   handle: async (_call, { catalogue }) => (await catalogue.list()).map(permissionView),
 });

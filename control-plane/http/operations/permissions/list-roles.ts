@@ -1,6 +1,8 @@
 import { List } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
+import { PageCursor, PageLimit, pageOf, Search } from '../v2/envelope.ts';
+import { matching, RoleData, rolesData } from '../v2/role-data.ts';
 import { RoleView } from './role.ts';
 
 export const listRoles = operation({
@@ -11,5 +13,20 @@ export const listRoles = operation({
   request: Fields({}),
   response: List(RoleView),
   errors: [],
+  v2: {
+    request: Fields({
+      ...{ limit: PageLimit, cursor: PageCursor },
+      search: Search('the id, the name or the description'),
+    }),
+    data: List(RoleData),
+    paged: true,
+    example: { limit: 100 },
+    toRequest: () => ({}),
+    async toAnswer(roles, { body, services: { catalogue } }) {
+      const matches = matching(roles, ['id', 'name', 'description'], body.search);
+      const { items, pagination } = pageOf(matches, body, 'listRoles');
+      return { data: await rolesData(items, catalogue), pagination };
+    },
+  },
   handle: (_call, { roles }) => roles.list(),
 });

@@ -5,6 +5,9 @@ import { slugsIn } from '../../../core/schemas/slug-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
+import { onceComplete } from '../v2/envelope.ts';
+import { GivenPermissions } from '../v2/key-data.ts';
+import { PermissionsData, permissionsData, RoleReference, roleIdIn } from '../v2/role-data.ts';
 import { RolePermissions, roleIdExample, roleNotFound } from './role.ts';
 
 export const setRolePermissions = operation({
@@ -18,6 +21,18 @@ export const setRolePermissions = operation({
   errors: ['NOT_FOUND', 'VERIFIERS_TOO_OLD'],
   example: { roleId: roleIdExample, permissions: ['articles.read', 'articles.write'] },
   neverShed: true,
+  v2: {
+    request: Fields({ roleId: RoleReference, permissions: GivenPermissions }),
+    data: PermissionsData,
+    example: { roleId: 'editor', permissions: ['articles.read', 'articles.write'] },
+    toRequest: async ({ roleId, permissions }, { roles }) => ({
+      ...{ roleId: await roleIdIn(roleId, roles), permissions },
+    }),
+    async toAnswer({ propagation }, { body, services: { catalogue } }) {
+      onceComplete(propagation);
+      return { data: await permissionsData([...new Set(body.permissions)].sort(), catalogue) };
+    },
+  },
   async handle(call, { propagator }) {
     const { roleId, permissions, waitMs } = call.request;
     const fields = storedFields({ permissions: slugsIn(permissions) });

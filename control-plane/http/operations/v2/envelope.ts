@@ -26,12 +26,19 @@ export function nothingOnceComplete({ propagation }: Static<typeof PropagationRe
   return { data: {} };
 }
 
+/** The same of a deletion. Sent again it finds nothing, so that the message tells who knows more. */
+export function nothingOnceDeleted({ propagation }: Static<typeof PropagationResponse>) {
+  onceComplete(propagation, 'it becomes so by itself, and the call sent again answers 404');
+  return { data: {} };
+}
+
 /** Throws SERVICE_UNAVAILABLE while a change is not complete. */
-export function onceComplete({ state, sequence }: Static<typeof Propagation>): void {
+export function onceComplete(
+  { state, sequence }: Static<typeof Propagation>,
+  advice = 'send it again to wait for it',
+): void {
   if (state !== 'complete')
-    throw unavailable(
-      `the change is written as ${sequence} and not complete yet; send it again to wait for it`,
-    );
+    throw unavailable(`the change is written as ${sequence} and not complete yet; ${advice}`);
 }
 
 /** Schema of a response. */
@@ -43,6 +50,11 @@ export const PageLimit = Type.Integer({
   ...{ minimum: 1, maximum: 100, default: 100 },
   description: 'Most items in the page.',
 });
+/** Schema of a text that a listing is searched for. */
+export const Search = (where: string) =>
+  Type.Optional(
+    Type.String({ maxLength: 256, description: `Part of ${where}, in any case. \`''\` finds all.` }),
+  );
 export const PageCursor = Type.Optional(
   Type.String({ minLength: 1, maxLength: 512, description: '`pagination.cursor` of the page before.' }),
 );

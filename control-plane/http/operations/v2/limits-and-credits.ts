@@ -62,6 +62,16 @@ export function limitFields(limits: GivenRatelimits) {
   return { ratelimit: first ? { limit, duration } : null, ratelimits };
 }
 
+/** Returns the limits of an identity by the names of the operations' fields. Throws BAD_REQUEST. */
+export function identityLimits(limits: GivenRatelimits) {
+  if (limits.some(({ name }) => name === DEFAULT_LIMIT))
+    throw new ApiError(
+      'BAD_REQUEST',
+      `ratelimits: ${DEFAULT_LIMIT} is a limit of one key; give the limit of an identity another name`,
+    );
+  return limits;
+}
+
 /** Returns limits as responses show them. */
 export function limitsView(
   ownerId: string,

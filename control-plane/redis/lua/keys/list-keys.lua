@@ -5,18 +5,19 @@
 -- KEYS 1 head  2 index  3 the index to read: the same, or an owner's
 -- ARGV 1 record prefix  2 long-meta prefix  3 'asc' | 'desc'  4 creation number to begin with, '' = the first
 --      5 maximum number of keys on the page  6 maximum number of keys examined  7 enabled: '1' | '0' | '' = either
---      8 prefix of the keys' names  9… letters of the fields to return besides meta
+--      8 prefix of the keys' names  9 part of the name or the id, A–Z in any case
+--      10… letters of the fields to return besides meta
 -- Returns {} if there is no such API | {number of keys of the API, creation number to continue from or '', and for each key
 --   {keyId, meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none}
 -- include ../../../../shared/redis/credits.lua
 local head, index, source = unpack(KEYS)
-local records, metas, order, from, limit, most, enabled, prefix = unpack(ARGV)
+local records, metas, order, from, limit, most, enabled, prefix, part = unpack(ARGV)
 
 local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
 if not created or deleted then return {} end
 local base, credits = string.sub(head, 1, -5), nil
-limit, most = tonumber(limit), tonumber(most)
-if enabled == '' and prefix == '' then most = limit end
+limit, most, part = tonumber(limit), tonumber(most), string.lower(part)
+if enabled == '' and prefix == '' and part == '' then most = limit end
 
 local range = order == 'asc' and {'ZRANGEBYSCORE', source, '-inf', '+inf'} or {'ZREVRANGEBYSCORE', source, '+inf', '-inf'}
 if from ~= '' then range[3] = from end
@@ -28,8 +29,13 @@ for i = 1, #found, 2 do
     break
   end
   local keyId = found[i]
-  local f = redis.call('HMGET', records .. keyId, 'e', 'n', 'M', 'm', unpack(ARGV, 9))
-  if (enabled == '' or f[1] == enabled) and string.sub(f[2] or '', 1, #prefix) == prefix then
+  local f = redis.call('HMGET', records .. keyId, 'e', 'n', 'M', 'm', unpack(ARGV, 10))
+  local name = f[2] or ''
+  if
+    (enabled == '' or f[1] == enabled)
+    and string.sub(name, 1, #prefix) == prefix
+    and string.find(string.lower(name .. '\n' .. keyId), part, 1, true)
+  then
     if f[3] then f[4] = redis.call('GET', metas .. keyId) end
     local key = {keyId}
     for n = 4, #f do key[n - 2] = f[n] or '' end

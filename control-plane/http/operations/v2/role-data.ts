@@ -1,0 +1,71 @@
+import { type Static, Type } from 'typebox';
+import { SLUG } from '#shared/contract/slugs.ts';
+import { Id, List } from '../../../core/schemas/field-schemas.ts';
+import { ROLE_ID } from '../../../core/schemas/role-schemas.ts';
+import type { Catalogue } from '../../../redis/shared-log/permissions.ts';
+import type { Role, Roles } from '../../../redis/shared-log/roles.ts';
+import { PermissionView, permissionView } from '../permissions/permission.ts';
+import { roleNotFound } from '../permissions/role.ts';
+
+/** Roles and permissions as the second generation of the interface has them. */
+
+export const PermissionsData = List(PermissionView);
+export const RoleData = Type.Object({
+  id: Id('the role'),
+  name: Type.String({ description: 'Its name.' }),
+  description: Type.Optional(Type.String({ description: 'What it is for.' })),
+  permissions: PermissionsData,
+});
+export const RoleReference = Type.String({
+  pattern: SLUG.source,
+  description: "A role's id, or its name. Where it is one role's id and the name of another, the id counts.",
+});
+
+/** Returns permissions in this form, with what the catalogue says of them; of one that it lacks the slug is the name too. */
+export async function permissionsData(
+  slugs: readonly string[],
+  catalogue: Catalogue,
+): Promise<Static<typeof PermissionsData>> {
+  if (slugs.length === 0) return [];
+  const entries = new Map((await catalogue.list()).map((entry) => [entry.slug, entry]));
+  return slugs.map((slug) => permissionView(entries.get(slug) ?? { slug, name: slug }));
+}
+
+/** Returns roles that an operation answered, in this form. */
+export async function rolesData(
+  roles: readonly Role[],
+  catalogue: Catalogue,
+): Promise<Static<typeof RoleData>[]> {
+  const slugs = [...new Set(roles.flatMap(({ permissions }) => permissions.map(({ id }) => id)))];
+  const data = new Map((await permissionsData(slugs, catalogue)).map((entry) => [entry.slug, entry]));
+  return roles.map((role) => ({
+    ...role,
+    permissions: role.permissions.map(({ id }) => data.get(id) ?? permissionView({ slug: id, name: id })),
+  }));
+}
+
+/** Returns the id of a role that a request names by it or by its name. Of an id there need not be a role; a name that none has rejects with NOT_FOUND. */
+export async function roleIdIn(reference: string, roles: Roles): Promise<string> {
+  const isId = ROLE_ID.test(reference);
+  if (isId && (await roles.existing([reference])).length > 0) return reference;
+  const id = await roles.idOf(reference);
+  if (id !== undefined) return id;
+  if (isId) return reference;
+  throw roleNotFound(reference);
+}
+
+/** Returns the items that have the text in one of these fields, in any case. */
+export function matching<Item extends object>(
+  items: readonly Item[],
+  fields: readonly (keyof Item)[],
+  search = '',
+): readonly Item[] {
+  const part = search.toLowerCase();
+  return items.filter((item) =>
+    fields.some((field) =>
+      String(item[field] ?? '')
+        .toLowerCase()
+        .includes(part),
+    ),
+  );
+}
