@@ -10,20 +10,20 @@ export const settings = {
   PORT: port(3000).help('Port of the API'),
   ...processSettings(9300),
   ROOT_KEY: secret(undefined, 'at least 32 characters each', parseRootKeys).help(
-    'Bootstrap root keys with all permissions, one a line; better from ROOT_KEY_FILE. List two during a rotation',
+    'Bootstrap root keys, which have all permissions, one per line; better in ROOT_KEY_FILE. List the old and the new one during a rotation',
   ),
   ...redisSettings,
   REDIS_MIN_REPLICAS_MAX_LAG_S: integer(1, 60, 's', 2).help(
-    'The `min-replicas-max-lag` of Redis: the time for which a cut-off primary goes on accepting. Used where REDIS_REPLICAS > 0',
+    'The `min-replicas-max-lag` of Redis: the time for which a primary that lost its replicas still accepts writes. Used if REDIS_REPLICAS > 0',
   ),
   API_AUTO_CREATE: flag(true).help(
     'true: the first key of an unknown apiId creates the API; false: createKey answers 404',
   ),
   LEASE_MS: integer(500, 600_000, 'ms', 10_000).help(
-    'Time for which a verifier may answer from memory after it last heard from Redis. It bounds how stale an answer may be, how long verifiers answer without Redis, and how long a disable waits for a verifier that is out of reach',
+    'Time for which a verifier may answer from memory after it last heard from Redis. This limits how stale an answer may be, how long verifiers answer without Redis, and how long a disable waits for a verifier that cannot be reached. Redis passes it on to the verifiers',
   ),
   FENCE_WAIT_MS: integer(0, 60_000, 'ms', 30_000).help(
-    'Longest time for which a call that changes something waits until the change is complete; then it answers `pending`, and the change goes on',
+    'Longest time for which a call that changes something waits until the change is complete. Then the call answers `pending`, and the control plane completes the change later',
   ),
   FENCES_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).deprecated(
     'Incomplete changes of one API at once; more are refused with 503',
@@ -41,7 +41,7 @@ export const settings = {
     'Audit events of changes that wait in memory while Redis does not take them, about 1 KiB each. More are only in the log of the process, and counted as lost',
   ),
   ROOT_KEY_CALLS_PER_MINUTE: integer(0, 100_000_000, 'calls', 60_000).help(
-    'Calls of one root key in a minute, reads and changes each; further ones get 429. 0 = no limit',
+    'Calls of one root key in a minute, counted separately for reads and for changes; further calls get 429. 0 = no limit',
   ),
   ROOT_KEY_CALLS_AT_ONCE: integer(1, 10_000, 'calls', 32).deprecated(
     'Calls of one root key that are worked on at once, each until it has written or is answered; others of it wait, and nobody waits for them',
@@ -50,7 +50,7 @@ export const settings = {
     'Calls of one root key that wait for one of those; more are refused with 429',
   ),
   FAILURES_PER_MINUTE: integer(0, 100_000_000, 'calls', 60).help(
-    'Calls without a valid root key from one address in a minute that get 401; further ones get 429 and leave no event in the audit log. 0 = no limit',
+    'Calls without a valid root key from one address in a minute that get 401; further calls get 429 and are not recorded in the audit log. 0 = no limit',
   ),
   EVENT_LOOP_DELAY_MS_MAX: integer(0, 60_000, 'ms', 500).deprecated(
     'Mean delay of the event loop above which calls are refused with 503, except updates and deletes. 0 = never',

@@ -23,58 +23,58 @@ export class Metrics {
   readonly #make = metricMakers(this.registry);
   readonly requests = new Histogram({
     name: 'keyfence_control_plane_request_duration_seconds',
-    help: 'Duration of requests, waits for the fence included. If updateKey is slow and keyfence_propagation_seconds has the outcome "fence", a verifier did not answer; the control plane itself is not slow.',
+    help: 'Duration of requests, including the wait until a change is complete. If updateKey is slow and keyfence_propagation_seconds has the outcome "fence", a verifier did not answer; the control plane itself is not slow.',
     labelNames: ['operation', 'status'],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     registers: [this.registry],
   });
   readonly #propagation = new Histogram({
     name: 'keyfence_propagation_seconds',
-    help: 'Time from the write of a change until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not, so the control plane waited until their leases were over, about LEASE_MS; a steady rate means that verifiers crash or are cut off. "lost": a failover of Redis took it.',
+    help: 'Time from the write of a change until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not, so the control plane waited until their leases were over, about LEASE_MS; a steady rate means that verifiers crash or are cut off. "lost": a failover of Redis lost the change. These are values of the label `outcome`.',
     labelNames: ['outcome'],
     buckets: [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
     registers: [this.registry],
   });
   readonly audit = new Counter({
     name: 'keyfence_audit_events_total',
-    help: 'Events of the audit log: calls that did something ("done"), and calls that were refused ("refused"). "late": waited in memory until Redis took it. "lost": only in the log of the process. An event "done" is lost only if Redis is away until the process stops, or if more than 10,000 events wait.',
+    help: 'Events of the audit log: calls that did something ("done"), and calls that were refused ("refused"). "late": the event waited in memory until Redis accepted it. "lost": the event is only in the log of the process. An event of kind "done" is lost only if Redis cannot be reached until the process stops, or if more than 10,000 events wait.',
     labelNames: ['kind', 'result'],
     registers: [this.registry],
   });
   readonly rates = this.#make
     .counter('keyfence_rate_limited_total', 'limit', ['calls', 'waiting', 'failures', 'unchecked'])
     .help(
-      'Calls that got 429. "calls": the root key was over its limit; "waiting": too many calls of the root key wait; "failures": no valid root key, from an address over its limit. "unchecked": let through, because Redis did not count the call.',
+      'Calls that got 429. "calls": the root key was over its limit; "waiting": too many calls of the root key were waiting; "failures": the call had no valid root key and came from an address over its limit. "unchecked" counts calls that were allowed because Redis could not count them.',
     );
   readonly connectionsClosed = this.#make
     .counter('keyfence_connections_closed_total', 'bound', ['address', 'strangers', 'all'])
     .help(
-      'Connections closed to let another in. "address": one address reached CONNECTIONS_PER_ADDRESS_MAX; "strangers": connections without a valid root key reached half of CONNECTIONS_MAX; "all": all together reached CONNECTIONS_MAX. A steady rate is a flood, or a proxy that TRUSTED_PROXIES lacks.',
+      'Connections that were closed to admit another. "address": one address reached CONNECTIONS_PER_ADDRESS_MAX; "strangers": connections without a valid root key reached half of CONNECTIONS_MAX; "all": all connections together reached CONNECTIONS_MAX. A steady rate means a flood, or a proxy that is missing in TRUSTED_PROXIES.',
     );
   readonly shed = this.#make
     .counter('keyfence_shed_total')
     .help(
-      'Calls refused with 503 because the event loop lagged. Add a control plane, or find the caller that sends so many.',
+      'Calls refused with 503 because the event loop lagged. Add a control plane, or find the caller that sends so many calls.',
     );
   readonly #killed = this.#make
     .counter('keyfence_laggards_killed_total')
     .help(
-      'Followers of verifiers that a fence killed or removed because they did not acknowledge a change in time. They register again by themselves once they reach Redis.',
+      'Followers that were cut off because they did not acknowledge a change in time. A follower is the part of a verifier that follows one API. It registers again by itself once it reaches Redis.',
     );
   readonly #reaped = this.#make
     .counter('keyfence_laggards_removed_total')
     .help(
-      'Followers counted in keyfence_laggards_killed_total that were removed from the members: with that fence, or one fence later if they may have got a lease meanwhile. Until then every change of their API completes by fence.',
+      'Followers counted in keyfence_laggards_killed_total for which changes no longer wait. A follower that may have obtained a lease meanwhile is removed only after a second wait of the same length. Until a follower is removed, every change of its API completes by fence.',
     );
   readonly #rewritten = this.#make
     .counter('keyfence_lost_refusals_total', 'outcome', ['written', 'conflict', 'given up'])
     .help(
-      'Disables and deletes that a failover of Redis took. "written": written again; "conflict", "given up": not written again, because of a later write or because Redis did not take it. Above zero means that Redis lost acknowledged data: check REDIS_REPLICAS.',
+      'Disables and deletions that a failover of Redis lost. "written": written again. "conflict": not written again, because of a later write. "given up": not written again, because Redis did not accept it. Above zero means that Redis lost acknowledged data: check REDIS_REPLICAS.',
     );
   readonly #writes = this.#make
     .counter('keyfence_writes_total', 'result', ['replicated', 'short', 'failed'])
     .help(
-      'Scripts that write to Redis. "replicated": REDIS_REPLICAS replicas hold the write; "short": written, but a replica is missing or slow, so changes stay pending and verifiers cannot register; "failed": not written, or outcome unknown; the call got 503.',
+      'Runs of scripts that write to Redis. "replicated": REDIS_REPLICAS replicas hold the write; "short": written, but a replica is missing or slow, so changes stay pending and verifiers cannot register; "failed": the write failed or its outcome is unknown; the call got 503.',
     );
 
   constructor() {
@@ -90,31 +90,31 @@ export class Metrics {
   watch({ fence, durability, audit, bootstrapWatch, connections }: MeasuredParts): void {
     const { gauge } = this.#make;
     gauge('keyfence_connections_strangers', () => connections.strangers).help(
-      'Connections to the API on which no call with a valid root key has come. At most half of CONNECTIONS_MAX.',
+      'Connections to the API that have not carried a call with a valid root key. At most half of CONNECTIONS_MAX.',
     );
     gauge('keyfence_connections_admitted', () => connections.admitted).help(
-      'Connections to the API on which the last call came with a valid root key, and those of TRUSTED_PROXIES.',
+      'Connections to the API whose latest call had a valid root key, and connections of TRUSTED_PROXIES.',
     );
     gauge('keyfence_fences_pending', () => fence.pending).help(
-      'Changes that are not complete. Stays above 0 while a verifier is out of reach (for about LEASE_MS), or while Redis is.',
+      'Changes that are not complete. Stays above 0 while a verifier cannot be reached (for about LEASE_MS), or while Redis cannot be reached.',
     );
     gauge('keyfence_fence_oldest_seconds', () => fence.oldestMs / 1000).help(
-      'Age of the oldest change that is not complete; 0 without any. Much more than LEASE_MS: Redis is out of reach, or a replica is missing.',
+      'Age of the oldest change that is not complete; 0 if there is none. Much more than LEASE_MS means that Redis cannot be reached, or that a replica is missing.',
     );
     gauge('keyfence_audit_events_waiting', () => audit.waiting).help(
-      'Audit events of changes that wait in memory because Redis did not take them. Events beyond 10,000 are only in the log of the process, and so are all that wait when the process is killed.',
+      'Audit events of changes that wait in memory because Redis did not accept them. Events beyond 10,000 are only in the log of the process. If the process is killed, that is also true of the events that wait.',
     );
     gauge('keyfence_bootstrap_root_keys_differing', () => bootstrapWatch.differing).help(
-      'Number of other sets of root keys that configurations of control planes of the same Redis had within the last 90 s; checked every 30 s. Above 0 when you rotate no root key: some control plane accepts a root key that you may have withdrawn.',
+      'Number of different sets of bootstrap root keys (ROOT_KEY) that other control planes of the same Redis had within the last 90 s; checked every 30 s. If it is above 0 outside a rotation, some control plane may accept a root key that you have withdrawn.',
     );
     gauge('keyfence_redis_reachable', () => (durability.answering ? 1 : 0)).help(
       '1 if Redis answered the last check (every 5 s; in a Cluster, every primary did); 0 otherwise.',
     );
     gauge('keyfence_durable', () => (durability.durable ? 1 : 0)).help(
-      '1 if every primary of Redis keeps what it acknowledges, by a check every 5 s: it has appendfsync always and no-appendfsync-on-rewrite no, or replicas; and it evicted nothing. 0: a crash or a full memory of Redis can lose a disable. For the `durable` of an answer the control plane checks anew.',
+      '1 if every primary of Redis keeps the writes that it acknowledged; checked every 5 s. For this a primary needs either replicas, or `appendfsync always` with `no-appendfsync-on-rewrite no`, and it must not have evicted anything. 0: a crash or a full memory of Redis can lose a disable. For the field `durable` of an answer, the control plane makes a new check.',
     );
     gauge('keyfence_redis_evicted_keys', () => durability.evictedKeys).help(
-      'Keys that Redis evicted because its memory was full, since it started. Above 0: Redis lost acknowledged keys, or data on which disables depend; set maxmemory-policy noeviction. All control planes report the same Redis: take the maximum.',
+      'Redis keys that Redis evicted since it started, because its memory was full. Above 0: Redis lost acknowledged API keys, or data on which disables depend; set `maxmemory-policy noeviction`. All control planes report the same Redis, so use the maximum.',
     );
   }
 

@@ -5,12 +5,12 @@ export const EXITS = {
   OK: [0, 'Done. `keys verify`: the key is valid. `doctor`: nothing to change.'],
   NO: [
     1,
-    'The answer is no: it does not exist, it exists already, the key is not valid, or `doctor` found something to change.',
+    'The answer is no: the object does not exist or already exists, the key is not valid, or `doctor` found something to change.',
   ],
   USAGE: [64, 'An argument, a value or a file is wrong. Nothing was done.'],
   DATA: [
     65,
-    '`keys import` refused some lines and reported each by its number; it imported the others. Or: some of many keys could not be changed, each reported by its id.',
+    '`keys import` refused some lines and reported each by its number; it imported the others. For a command on many keys: some keys could not be changed, and the command reported each by its id.',
   ],
   UNAVAILABLE: [
     69,
@@ -18,17 +18,20 @@ export const EXITS = {
   ],
   BUG: [
     70,
-    'A bug in the command line or in a server. The message has the request id, the log of the server the details.',
+    'A bug in the command line or in a server. The message has the request id; the log of the server has the details.',
   ],
   PENDING: [
     75,
-    'The change is written, but some verifiers may still answer by the state before it. `keys propagation` tells how it ended.',
+    'The change is written, but some verifiers may still answer from the earlier state. `keys propagation` shows whether the change is complete by now.',
   ],
   NOT_PERMITTED: [77, 'The root key is missing, unknown or disabled, or lacks the permission.'],
-  CONFIG: [78, 'An environment variable has a wrong value, or the address of another service.'],
+  CONFIG: [
+    78,
+    'An environment variable has an invalid value, or its URL points to a service that is not Keyfence.',
+  ],
   INTERRUPTED: [
     130,
-    'Ctrl-C. Run the command again: `keys import` and `keys export` go on where they stopped; a change of many keys starts over, which is harmless.',
+    'Ctrl-C. Run the command again: `keys import` and `keys export` continue where they stopped. A change of many keys starts over, which is harmless.',
   ],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 

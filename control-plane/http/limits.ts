@@ -2,7 +2,7 @@ import { type ConfigOf, integer, list } from '#shared/process/load-config.ts';
 
 export const httpSettings = {
   TRUSTED_PROXIES: list(/^[0-9A-Fa-f.:]+(\/[0-9]{1,3})?$/, 'comma-separated addresses and networks').help(
-    'Proxies that are believed when their X-Forwarded-For says whom they speak for, in limits and the audit log, and whose connections CONNECTIONS_PER_ADDRESS_MAX does not bound',
+    "Proxies whose X-Forwarded-For is trusted as the caller's address, for limits and for the audit log. CONNECTIONS_PER_ADDRESS_MAX does not apply to their connections",
   ),
   BODY_BYTES_MAX: integer(1024, 1_048_576, 'bytes', 65_536).deprecated('Largest request body'),
   HEADER_BYTES_MAX: integer(4096, 65_536, 'bytes', 16_384).deprecated('Largest request head'),
@@ -10,13 +10,13 @@ export const httpSettings = {
     'Longest time for receiving a whole request',
   ),
   KEEP_ALIVE_TIMEOUT_MS: integer(1000, 600_000, 'ms', 90_000).help(
-    "Time for which an idle connection stays open; set it above the balancer's own",
+    'Time for which an idle connection stays open. Set it longer than the idle time of your load balancer',
   ),
   CONNECTIONS_MAX: integer(1, 100_000, 'connections', 1000).help(
-    'Connections at once. Those on which no valid root key has come have at most half of them. For one more, the oldest of these is closed, or else one that is idle',
+    'Maximum of open connections. At most half may be connections without a valid root key. To admit another connection, the control plane closes the oldest connection without a valid root key, or if there is none, an idle connection',
   ),
   CONNECTIONS_PER_ADDRESS_MAX: integer(1, 100_000, 'connections', 250).help(
-    'Connections at once of one address, of which for IPv6 the first 64 bits count. For one more, one of them is closed, as CONNECTIONS_MAX has it',
+    'Maximum of open connections from one address (for IPv6, from one /64 network). To admit another connection, the control plane closes one from the same address, chosen as for CONNECTIONS_MAX',
   ),
 };
 

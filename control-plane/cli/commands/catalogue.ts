@@ -39,7 +39,7 @@ export function catalogueCommands(program: Command, session: Session): void {
   permissions
     .command('delete <slug>')
     .description(
-      'delete a permission from the catalogue and from all roles; keys that have it as their own keep it',
+      'delete a permission from the catalogue and from all roles; keys to which you gave it directly keep it',
     )
     .option('--yes', 'do not ask')
     .addOption(waitOption())

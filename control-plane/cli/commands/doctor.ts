@@ -12,7 +12,7 @@ export function doctorCommand(program: Command, session: Session): void {
   program
     .command('doctor')
     .description(
-      "check control plane, verifier, clocks and Redis (by the control plane's REDIS_… variables), and name what to change",
+      "check the control plane, the verifier, the clocks and Redis (reached through the control plane's REDIS_… variables), and say what to change",
     )
     .action(async () => {
       const { examine } = await import('../doctor/examine.ts');

@@ -10,7 +10,7 @@ import { count, table } from '../terminal/output.ts';
 export function fleetCommand(program: Command, session: Session): void {
   program
     .command('fleet')
-    .description('the verifiers that reported lately, and the APIs with which they are behind')
+    .description('show the verifiers that reported recently, and for which APIs each one is behind')
     .action(async () => {
       const client = await session.controlPlane();
       const limit = Number.POSITIVE_INFINITY;

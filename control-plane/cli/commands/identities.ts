@@ -94,7 +94,7 @@ function addDisable(identities: Command, session: Session): void {
   identities
     .command('disable <externalId>')
     .description(
-      'disable an identity, or create a disabled one if only keys exist; when this returns, no verifier accepts any of its keys',
+      'disable an identity, or create a disabled identity if there is none for these keys; when this returns, no verifier accepts any of its keys',
     )
     .addOption(waitOption())
     .action(async (externalId: string, { wait }) => {

@@ -24,7 +24,7 @@ export function roleCommands(program: Command, session: Session): void {
 
   roles
     .command('list')
-    .description('list all roles and what their keys may do')
+    .description('list all roles with their permissions')
     .action(async () => {
       const roles = await session.call<Role[]>('permissions.listRoles');
       session.print(roles, () =>
@@ -40,7 +40,7 @@ export function roleCommands(program: Command, session: Session): void {
   roles
     .command('set <roleId> <slugs>')
     .description(
-      'replace the permissions of a role; when this returns, no verifier uses the old ones any more',
+      'replace the permissions of a role; when this returns, no verifier uses the old permissions any more',
     )
     .addOption(waitOption())
     .action(async (roleId: string, slugs: string, { wait }) => {

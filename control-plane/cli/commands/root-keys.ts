@@ -9,7 +9,7 @@ export function rootKeyCommands(program: Command, session: Session): void {
 
   rootKeys
     .command('create <name>')
-    .description('create a root key and show its secret, only this once')
+    .description('create a root key and show its secret; the secret is never shown again')
     .requiredOption(
       '--permission <permission...>',
       'what it may do: *, api.<apiId|*>.<action>, root.*.<action>',
@@ -39,7 +39,7 @@ export function rootKeyCommands(program: Command, session: Session): void {
 
   for (const [name, enabled, help] of [
     ['enable', true, 'accept a root key again'],
-    ['disable', false, 'refuse a root key, at once'],
+    ['disable', false, 'refuse a root key from its next call on'],
   ] as const) {
     rootKeys
       .command(`${name} <rootKeyId>`)

@@ -35,8 +35,8 @@ function addUpdate(keys: Command, session: Session): void {
 
 function addEnableAndDisable(keys: Command, session: Session): void {
   for (const [name, enabled, help] of [
-    ['enable', true, 'accept a key again, or many'],
-    ['disable', false, 'refuse a key, or many; when this returns, no verifier accepts them any more'],
+    ['enable', true, 'accept a key or many keys again'],
+    ['disable', false, 'refuse a key or many keys; when this returns, no verifier accepts them any more'],
   ] as const) {
     manyOptions(keys.command(`${name} [keyId]`).description(help))
       .addOption(waitOption())
@@ -58,7 +58,7 @@ function addDelete(keys: Command, session: Session): void {
   manyOptions(
     keys
       .command('delete [keyId]')
-      .description('delete a key, or many; when this returns, no verifier accepts them any more'),
+      .description('delete a key or many keys; when this returns, no verifier accepts them any more'),
   )
     .option('--yes', 'do not ask')
     .addOption(waitOption())
@@ -79,7 +79,7 @@ function addRotation(keys: Command, session: Session): void {
   keys
     .command('reroll <keyId>')
     .description(
-      'rotate a key: create one that replaces it, and show the new secret, only this once; the old key ends',
+      'rotate a key: create a key that replaces it and show the new secret, which is never shown again; the old key stops working',
     )
     .requiredOption(
       '--expiration <time>',
@@ -92,7 +92,7 @@ function addRotation(keys: Command, session: Session): void {
   keys
     .command('credits <keyId> <operation> <credits>')
     .description(
-      'set, increment or decrement the credits of a key; when this returns, no verifier uses the old ones any more',
+      'set, increment or decrement the credits of a key; when this returns, no verifier uses the old credits any more',
     )
     .addOption(waitOption())
     .action((keyId: string, operation: string, amount: string, { wait }) =>
@@ -102,7 +102,7 @@ function addRotation(keys: Command, session: Session): void {
   keys
     .command('permissions <keyId> <operation> [slugs]')
     .description(
-      'add, set or remove permissions of a key, such as files.read,files.write; when this returns, no verifier uses the old ones any more',
+      'add, set or remove permissions of a key, such as files.read,files.write; when this returns, no verifier uses the old permissions any more',
     )
     .action((keyId: string, operation: string, slugs = '') =>
       changeList(session, 'permissions', keyId, operation, slugs),
@@ -111,7 +111,7 @@ function addRotation(keys: Command, session: Session): void {
   keys
     .command('roles <keyId> <operation> [names]')
     .description(
-      'add, set or remove roles of a key, such as editor,billing; when this returns, no verifier uses the old ones any more',
+      'add, set or remove roles of a key, such as editor,billing; when this returns, no verifier uses the old roles any more',
     )
     .action((keyId: string, operation: string, names = '') =>
       changeList(session, 'roles', keyId, operation, names),

@@ -32,7 +32,9 @@ export function keyCommands(program: Command, session: Session): void {
 
 function addCreate(keys: Command, session: Session): void {
   addFieldOptions(
-    keys.command('create <apiId>').description('create a key and show its secret, only this once'),
+    keys
+      .command('create <apiId>')
+      .description('create a key and show its secret; the secret is never shown again'),
   )
     .option('--prefix <prefix>', 'beginning of the key, before an underscore')
     .option('--byte-length <bytes>', 'random bytes in the key, 16 to 255', whole(16, 255))
@@ -103,7 +105,7 @@ function addInspection(keys: Command, session: Session): void {
 
   keys
     .command('propagation <keyId> <sequence>')
-    .description('how far an earlier change has come')
+    .description('show whether an earlier change is complete; the change printed its sequence')
     .action(async (keyId: string, sequence: string) => {
       const response = await session.call<Change>('keys.getPropagation', { keyId, sequence });
       printChange(session, keyId, response);
