@@ -36,8 +36,8 @@ export async function run(client: Client, task: Task): Promise<void> {
 const source = (name: string) => join(import.meta.dirname, name);
 /** The folder where `.ci/run` installs Python packages; other places on Python's path work too. */
 const PYTHON_PACKAGES = join(import.meta.dirname, '..', '..', 'node_modules', '.python');
-// A proxy that this machine has configured must not be used.
-const ENVIRONMENT = {
+/** The environment in which clients run. A proxy that this machine has configured must not be used. */
+export const ENVIRONMENT = {
   ...process.env,
   NO_PROXY: '*',
   no_proxy: '*',

@@ -256,6 +256,13 @@ describe('permissions and roles', () => {
   });
 });
 
+test('analytics by SQL are refused with the calls that tell counts', async () => {
+  const query = 'SELECT COUNT(*) FROM key_verifications_v1';
+  expect(await refusal(admin.analytics.getVerifications({ query }))).toMatchObject({
+    ...{ status: 404, detail: expect.stringContaining('keys.getVerifications') },
+  });
+});
+
 test('a secret where an id belongs is refused, and written down nowhere', async () => {
   const secrets = [
     (await admin.keys.createKey({ apiId: 'shop' })).data.key,
