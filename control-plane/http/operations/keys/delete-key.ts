@@ -1,7 +1,9 @@
+import { Type } from 'typebox';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
+import { EmptyData, nothingOnceDeleted } from '../v2/envelope.ts';
 import { keyIdExample } from './key.ts';
 
 export const deleteKey = operation({
@@ -14,6 +16,20 @@ export const deleteKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample },
   neverShed: true,
+  v2: {
+    request: Fields({
+      keyId: KeyId,
+      permanent: Type.Optional(
+        Type.Boolean({
+          description: 'Of no effect: every deletion is for good, and leaves only the audit log.',
+        }),
+      ),
+    }),
+    data: EmptyData,
+    example: { keyId: keyIdExample },
+    toRequest: ({ keyId }) => ({ keyId }),
+    toAnswer: nothingOnceDeleted,
+  },
   async handle(call, { keys, propagator }) {
     const { apiId } = call;
     const { keyId, waitMs } = call.request;

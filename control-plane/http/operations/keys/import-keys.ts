@@ -13,6 +13,7 @@ import { withoutAliases } from '../aliases.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields } from '../request-parts.ts';
+import { importOf, Migration, MigrationData, migrationData } from '../v2/migration.ts';
 
 /** A key that was made elsewhere; only its hash is sent. */
 const ImportedKey = Fields({
@@ -65,6 +66,20 @@ export const importKeys = operation({
   // 500 keys with 2 KiB each; callers with longer metas send fewer keys per call.
   bodyBytesMax: 1_048_576,
   checksStrings: true,
+  v2: {
+    name: 'keys.migrateKeys',
+    description:
+      'Keys are sent as hashes only. Safe to send again: a key that is there counts as migrated. Verifiers find such keys with FOREIGN_KEYS on.',
+    request: Migration,
+    data: MigrationData,
+    example: {
+      migrationId: 'hosted',
+      apiId: 'shop',
+      keys: [{ hash: 'n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=', name: 'Ada' }],
+    },
+    toRequest: importOf,
+    toAnswer: ({ results }, { body }) => ({ data: migrationData(body, results) }),
+  },
   async handle(call, { keyImport, roles }) {
     const { apiId, keys } = call.request;
     const results: Result[] = [];

@@ -59,6 +59,20 @@ export const rerollKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, expiration: 86_400_000 },
   neverShed: true,
+  v2: {
+    request: Fields({
+      keyId: KeyId,
+      expiration: Type.Integer({
+        ...{ minimum: 0, maximum: EXPIRATION_MAX },
+        description:
+          'For how long the old key is still accepted, ms. 0: it is refused when the call returns.',
+      }),
+    }),
+    data: Type.Object({ keyId: Id('the new key'), key: Secret }),
+    example: { keyId: keyIdExample, expiration: 86_400_000 },
+    toRequest: (body) => body,
+    toAnswer: ({ keyId, key }) => ({ data: { keyId, key } }),
+  },
   async handle(call, { keys, successors, propagator, clock }) {
     const { apiId } = call;
     const { keyId, expiration, operationId: name, waitMs } = call.request;

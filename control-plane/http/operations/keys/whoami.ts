@@ -3,7 +3,16 @@ import { hashSecret } from '#shared/contract/key-format.ts';
 import { absence, recordNotFound, requireApi } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
+import { KeyData, keyDataOf } from '../v2/key-data.ts';
 import { KeyView, withNames } from './key.ts';
+
+const Whose = Fields({
+  key: Type.String({
+    minLength: 1,
+    maxLength: 512,
+    description: 'The secret; only its hash is looked up.',
+  }),
+});
 
 export const whoami = operation({
   name: 'keys.whoami',
@@ -12,17 +21,18 @@ export const whoami = operation({
     'Shows all but its secret, of a disabled or expired key too. The secret is neither logged nor audited.',
   permissions: ['api.<apiId>.read_key'],
   authorizesItself: true,
-  request: Fields({
-    key: Type.String({
-      minLength: 1,
-      maxLength: 512,
-      description: 'The secret; only its hash is looked up.',
-    }),
-  }),
+  request: Whose,
   response: KeyView,
   errors: ['NOT_FOUND'],
   example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' },
   reads: true,
+  v2: {
+    request: Whose,
+    data: KeyData,
+    example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' },
+    toRequest: (body) => body,
+    toAnswer: (key) => ({ data: keyDataOf(key) }),
+  },
   async handle(call, services) {
     const { keys, view } = services;
     const place = await keys.lookUp(hashSecret(call.request.key));

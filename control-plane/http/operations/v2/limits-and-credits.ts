@@ -116,6 +116,16 @@ export const ChangedCredits = Type.Union([
   ),
   Type.Null(),
 ]);
+/** A change of credits, without the key. */
+export const CreditsOperation = {
+  operation: Type.Union([Type.Literal('set'), Type.Literal('increment'), Type.Literal('decrement')]),
+  value: Type.Optional(
+    Type.Union([Type.Integer({ minimum: 0, maximum: CREDITS_MAX }), Type.Null()], {
+      description:
+        'Credits; null or absent, for `set` only: as many as are asked for. A decrement ends at 0.',
+    }),
+  ),
+};
 export const CreditsSchema = Type.Object({
   remaining: Remaining,
   refill: Type.Optional(Type.Object(refill)),

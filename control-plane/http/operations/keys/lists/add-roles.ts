@@ -1,5 +1,8 @@
 import { operation } from '../../operation.ts';
-import { Fields } from '../../request-parts.ts';
+import { Fields, KeyId } from '../../request-parts.ts';
+import { GivenRoleNames } from '../../v2/key-data.ts';
+import { RoleList, roleData } from '../../v2/lists-of-key.ts';
+import { keyIdExample } from '../key.ts';
 import { withDefaults } from './list-change.ts';
 import { changeRoles, KeyRoles, listedRoles, rolesExample, rolesOfKey } from './role-list.ts';
 
@@ -14,6 +17,18 @@ export const addRoles = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: rolesExample,
   neverShed: true,
+  v2: {
+    request: Fields({ keyId: KeyId, roles: GivenRoleNames }),
+    data: RoleList,
+    example: { keyId: keyIdExample, roles: ['editor'] },
+    toRequest: (body) => body,
+    toAnswer: async (roles, { services }) => ({
+      data: await roleData(
+        services,
+        roles.map(({ id }) => id),
+      ),
+    }),
+  },
   async handle(call, services) {
     const change = await changeRoles(call, services, (present, additions) => [...present, ...additions]);
     return listedRoles(services, withDefaults(change));

@@ -1,7 +1,11 @@
 import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
 import { operation } from '../../operation.ts';
-import { Fields, WaitMs } from '../../request-parts.ts';
+import { Fields, KeyId, WaitMs } from '../../request-parts.ts';
 import { PropagationResponse } from '../../response-parts.ts';
+import { onceComplete } from '../../v2/envelope.ts';
+import { GivenPermissions } from '../../v2/key-data.ts';
+import { PermissionList, permissionData } from '../../v2/lists-of-key.ts';
+import { keyIdExample } from '../key.ts';
 import { changeList } from './list-change.ts';
 import { permissionsExample, permissionsOfKey } from './permission-list.ts';
 
@@ -16,6 +20,17 @@ export const removePermissions = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: permissionsExample,
   neverShed: true,
+  v2: {
+    request: Fields({ keyId: KeyId, permissions: GivenPermissions }),
+    data: PermissionList,
+    example: { keyId: keyIdExample, permissions: ['files.read'] },
+    toRequest: (body) => body,
+    async toAnswer({ propagation }, { body, call, services }) {
+      onceComplete(propagation);
+      const left = await services.keys.listOf(call.apiId, body.keyId, 'permissions');
+      return { data: await permissionData(services, left?.values ?? []) };
+    },
+  },
   async handle(call, services) {
     const removals = new Set(slugsIn(call.request.permissions));
     const change = (present: readonly string[]) => present.filter((slug) => !removals.has(slug));

@@ -1,6 +1,10 @@
 import { operation } from '../../operation.ts';
-import { Fields, WaitMs } from '../../request-parts.ts';
+import { Fields, KeyId, WaitMs } from '../../request-parts.ts';
 import { PropagationResponse } from '../../response-parts.ts';
+import { onceComplete } from '../../v2/envelope.ts';
+import { GivenRoleNames } from '../../v2/key-data.ts';
+import { RoleList, roleData } from '../../v2/lists-of-key.ts';
+import { keyIdExample } from '../key.ts';
 import { changeRoles, rolesExample, rolesOfKey } from './role-list.ts';
 
 export const removeRoles = operation({
@@ -14,6 +18,17 @@ export const removeRoles = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: rolesExample,
   neverShed: true,
+  v2: {
+    request: Fields({ keyId: KeyId, roles: GivenRoleNames }),
+    data: RoleList,
+    example: { keyId: keyIdExample, roles: ['editor'] },
+    toRequest: (body) => body,
+    async toAnswer({ propagation }, { body, call, services }) {
+      onceComplete(propagation);
+      const left = await services.keys.listOf(call.apiId, body.keyId, 'roles');
+      return { data: await roleData(services, left?.values ?? []) };
+    },
+  },
   async handle(call, services) {
     const rest = (present: readonly string[], removals: readonly string[]) =>
       present.filter((id) => !removals.includes(id));

@@ -1,0 +1,66 @@
+import { type Static, Type } from 'typebox';
+import { List } from '../../../core/schemas/field-schemas.ts';
+import { ApiId, Fields } from '../request-parts.ts';
+import { GIVEN_FIELDS } from './key-data.ts';
+import { GivenCredits, limitFields, newCreditFields } from './limits-and-credits.ts';
+
+/** Keys that come from elsewhere, as the second generation of the interface has them. */
+
+const MigratedKey = Fields({
+  hash: Type.String({
+    pattern: '^([0-9a-fA-F]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]|[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=?)$',
+    description: 'SHA-256 of the key: hex, base64 or base64url.',
+  }),
+  ...GIVEN_FIELDS,
+  credits: Type.Optional(GivenCredits),
+  enabled: Type.Optional(Type.Boolean({ description: 'false: the key is refused. true when absent.' })),
+});
+
+export const Migration = Fields({
+  migrationId: Type.String({
+    maxLength: 256,
+    description: 'Of no effect: hashes are SHA-256, whoever they come from.',
+  }),
+  apiId: ApiId,
+  keys: Type.Array(MigratedKey, { minItems: 1, maxItems: 500 }),
+});
+export const MigrationData = Type.Object({
+  migrated: List(
+    Type.Object({
+      hash: Type.String({ description: 'As it was sent.' }),
+      keyId: Type.String({ description: "The key's id." }),
+    }),
+    { description: 'Keys that are there now, those that were there already among them.' },
+  ),
+  failed: List(Type.String(), { description: 'Hashes of keys that were not taken over.' }),
+});
+
+/** Returns the keys by the names of the operation's fields. Throws BAD_REQUEST. */
+export function importOf({ apiId, keys }: Static<typeof Migration>) {
+  return {
+    apiId,
+    keys: keys.map(({ hash, credits, ratelimits, ...fields }) => {
+      const { ratelimit, ...limits } = ratelimits ? limitFields(ratelimits) : { ratelimit: null };
+      return {
+        ...{ ...fields, sha256: sha256Of(hash), ...newCreditFields(credits) },
+        ...{ ...(ratelimit ? { ratelimit } : {}), ...limits },
+      };
+    }),
+  };
+}
+
+/** A hash in hex or base64url, whatever base64 it came in. */
+const sha256Of = (hash: string) =>
+  hash.length === 64 ? hash : hash.replaceAll('+', '-').replaceAll('/', '_').replace('=', '');
+
+/** Returns what became of the keys, in the order in which they were sent. */
+export function migrationData(
+  { keys }: Static<typeof Migration>,
+  results: readonly { readonly result: string; readonly keyId?: string }[],
+): Static<typeof MigrationData> {
+  const outcomes = keys.map(({ hash }, i) => ({ hash, keyId: results[i]?.keyId }));
+  return {
+    migrated: outcomes.flatMap(({ hash, keyId }) => (keyId === undefined ? [] : [{ hash, keyId }])),
+    failed: outcomes.flatMap(({ hash, keyId }) => (keyId === undefined ? [hash] : [])),
+  };
+}
