@@ -37,13 +37,15 @@ export interface RateLimit {
   readonly duration: number;
   /** True = verifiers may answer from slices of the limit, without asking Redis at each call. */
   readonly async: boolean;
+  /** True = the limit applies to each verification; absent = to those that name it. The default limit always applies. */
+  readonly autoApply?: boolean;
 }
 
 /** A limit in the form in which users set it. */
-export type LimitInput = Omit<RateLimit, 'name' | 'async'> & { readonly async?: boolean };
+export type LimitInput = Omit<RateLimit, 'name' | 'async' | 'autoApply'> & { readonly async?: boolean };
 
 /** A limit with a name, in the form in which users set it. */
-export type NamedLimit = LimitInput & Pick<RateLimit, 'name'>;
+export type NamedLimit = LimitInput & Pick<RateLimit, 'name' | 'autoApply'>;
 
 /** Returns a limit with the defaults of its optional fields. */
 export const wholeLimit = <L extends LimitInput>(limit: L): L & { readonly async: boolean } => ({
@@ -51,7 +53,16 @@ export const wholeLimit = <L extends LimitInput>(limit: L): L & { readonly async
   async: limit.async ?? true,
 });
 
-/** The limit that applies to each verification. Other limits apply only if the question names them. */
+/** Returns a named limit with the defaults of its optional fields, without an `autoApply` of false. */
+export const wholeNamedLimit = ({ autoApply, ...limit }: NamedLimit): RateLimit => ({
+  ...wholeLimit(limit),
+  ...(autoApply ? { autoApply } : {}),
+});
+
+/** Returns the protocol that verifiers need for named limits in their form in Redis. Older verifiers ignore `autoApply`. */
+export const limitsProtocol = (text: string): number => (text.includes('"autoApply":true') ? 5 : 2);
+
+/** The limit that applies to each verification. Others apply if the question names them, or with `autoApply`. */
 export const DEFAULT_LIMIT = 'default';
 /** Matches a limit's name, which appears unescaped in names in Redis and in header fields. */
 export const LIMIT_NAME = /^[A-Za-z0-9_-]{1,64}$/;

@@ -1,4 +1,4 @@
-import { type LimitInput, type RateLimit, wholeLimit } from './credits.ts';
+import { type LimitInput, limitsProtocol, type NamedLimit, wholeLimit, wholeNamedLimit } from './credits.ts';
 import { PERMISSIONS_PROTOCOL, ROLES_PROTOCOL, slugsOf, slugsText } from './slugs.ts';
 
 /** The kinds of values of a key's fields. */
@@ -9,7 +9,7 @@ interface Values {
   text: string;
   object: object;
   limit: LimitInput;
-  limits: readonly (LimitInput & Pick<RateLimit, 'name'>)[];
+  limits: readonly NamedLimit[];
   slugs: readonly string[];
   /** Ids of APIs. Only identities have such a field. */
   apis: readonly string[];
@@ -28,10 +28,10 @@ interface Row {
   /** Argument and help of the command line's option for the field. */
   readonly option?: readonly [argument: string, help: string];
   /**
-   * The protocol that verifiers need for this field (protocol.ts); default 1. A write that sets the field is
+   * The protocol that verifiers need for this field (protocol.ts), or a function from its form in Redis to that; default 1. A write that sets the field is
    * refused while older verifiers follow the API.
    */
-  readonly needs?: number;
+  readonly needs?: number | ((text: string) => number);
 }
 
 /**
@@ -91,9 +91,9 @@ export const KEY_FIELDS = {
   ratelimits: {
     letter: 'L',
     kind: 'limits',
-    needs: 2,
+    needs: limitsProtocol,
     description:
-      'Further limits, each obeyed where a verification names it: `[{name, limit, duration, async}]`.',
+      'Further limits, each obeyed where a verification names it, or always with `autoApply`: `[{name, limit, duration, async, autoApply}]`.',
     option: ['<json>', 'further limits by name, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]'],
   },
   permissions: {
@@ -195,7 +195,12 @@ export const CLEARABLE = rows.flatMap(([name, { kind }]) =>
 /** Returns the protocol that verifiers need for these fields. A cleared field needs none. */
 export function neededFor(fields: StoredFields, table: Readonly<Record<string, Row>> = KEY_FIELDS): number {
   const texts: Readonly<Record<string, string>> = fields;
-  return Math.max(1, ...Object.values(table).map(({ letter, needs = 1 }) => (texts[letter] ? needs : 1)));
+  const needed = Object.values(table).map(({ letter, needs = 1 }) => {
+    const text = texts[letter];
+    if (!text) return 1;
+    return typeof needs === 'number' ? needs : needs(text);
+  });
+  return Math.max(1, ...needed);
 }
 
 /** Other fields of the record in Redis, by their letters. Only Keyfence sets them. */
@@ -228,7 +233,7 @@ function encodeValue(kind: Kind, value: unknown): string {
   if (kind === 'slugs' || kind === 'apis') return slugsText(value as readonly string[]);
   if (kind === 'limit') return JSON.stringify(wholeLimit(value as Values['limit']));
   if (kind !== 'object' && kind !== 'limits') return String(value);
-  const text = JSON.stringify(kind === 'limits' ? (value as Values['limits']).map(wholeLimit) : value);
+  const text = JSON.stringify(kind === 'limits' ? (value as Values['limits']).map(wholeNamedLimit) : value);
   return text === '{}' || text === '[]' ? '' : text; // empty values are not stored
 }
 

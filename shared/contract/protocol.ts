@@ -6,8 +6,9 @@
  * - 2: the check of the protocol; credits, rate limits.
  * - 3: permissions.
  * - 4: roles, identities.
+ * - 5: named limits that each verification obeys (`autoApply`).
  */
-export const PROTOCOL = 4;
+export const PROTOCOL = 5;
 
 /** Returns the name under which a verifier registers. The scripts read the protocol from it. */
 export const memberName = (text: string): string => `${PROTOCOL}.${text}`;

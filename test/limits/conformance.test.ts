@@ -134,6 +134,27 @@ describe('a limit', () => {
     expect(await verify(3, key, both)).toMatchObject({ code: 'RATE_LIMITED', ratelimit: { limit: 2 } });
   });
 
+  test('with autoApply is obeyed unnamed, with a cost of 1, and once where it is named', async () => {
+    const ratelimits = [
+      { name: 'rare', limit: 9, duration: HOUR_MS },
+      { name: 'tokens', limit: 10, duration: HOUR_MS, autoApply: true },
+    ];
+    const { key, keyId } = await create({ ratelimits });
+    expect(await verify(0, key)).toMatchObject({
+      code: 'VALID',
+      ratelimits: [{ name: 'tokens', remaining: 9 }],
+    });
+    const named = await verify(1, key, { ratelimits: [{ name: 'tokens', cost: 6 }] });
+    expect(named).toMatchObject({ code: 'VALID', ratelimits: [{ name: 'tokens', remaining: 3 }] });
+    const codes = await Promise.all(Array.from({ length: 12 }, async (_, i) => (await verify(i, key)).code));
+    expect(codes.filter((code) => code === 'VALID')).toHaveLength(3);
+    expect(await verify(2, key)).toMatchObject({ code: 'RATE_LIMITED', ratelimit: { limit: 10 } });
+    expect((await fleet.ok('keys.getKey', { keyId })).ratelimits).toMatchObject(ratelimits);
+    const [rare, tokens] = ratelimits;
+    await fleet.ok('keys.updateKey', { keyId, ratelimits: [rare, { ...tokens, autoApply: false }] });
+    expect((await verify(3, key)).code).toBe('VALID');
+  });
+
   test('of the request needs none at the key', async () => {
     const { key } = await create({});
     const own = { ratelimits: [{ name: 'mine', limit: 1, duration: HOUR_MS }] };

@@ -60,6 +60,20 @@ describe('a limit of an identity', () => {
     expect(validOf(await many(other.keys, 9))).toBe(4);
   });
 
+  test('with autoApply is obeyed by all keys unnamed, once by those that name it, and after one of the key itself', async () => {
+    const { externalId, keys, create, set } = await customer(tokens(30, { autoApply: true }));
+    expect(validOf(await many(keys, 20, {}))).toBe(20);
+    const taken = await fleet.verify(keys[0] ?? '', { ratelimits: [{ name: 'tokens', cost: 4 }] });
+    expect(taken.body).toMatchObject({ code: 'VALID', ratelimits: [{ name: 'tokens' }] });
+    expect(validOf(await many(keys, 20, {}))).toBe(6);
+    const own = await fleet.ok('keys.createKey', { apiId: 'shop', externalId, ...tokens(2) });
+    expect(validOf(await many([own.key], 6, {}))).toBe(6);
+    expect(validOf(await many([own.key], 6))).toBe(2);
+    expect((await fleet.ok('identities.getIdentity', { externalId })).ratelimits[0].autoApply).toBe(true);
+    await set(tokens(30));
+    expect(validOf(await many([...keys, (await create('shop')).key], 12, {}))).toBe(12);
+  });
+
   test('is obeyed as it is once its change is complete', async () => {
     const { keys, set } = await customer(tokens(1));
     expect(validOf(await many(keys, 6))).toBe(1);

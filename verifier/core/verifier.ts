@@ -164,8 +164,8 @@ export class Verifier implements VerdictSource {
     // Memory has the key, and lacks only its credits or the rest of its rate limits.
     if (
       entry?.epoch.lease.holds() &&
-      isMetered(entry, question.requirements) &&
-      this.#verdicts.isKnown(entry)
+      this.#verdicts.isKnown(entry) &&
+      isMetered(entry, question.requirements, this.#verdicts.effectivePermissionsOf(entry))
     )
       return this.#spender.verdict(lookup);
     return this.#lookups.lookUp(digest, lookup);

@@ -1,4 +1,4 @@
-import { DEFAULT_LIMIT } from '#shared/contract/credits.ts';
+import { LIMITS_MAX } from '#shared/contract/credits.ts';
 import type { KeyVerdict, QuestionOptions, ValidKey } from '../library/key-verifier.ts';
 import { fixedOptions } from '../library/questions.ts';
 
@@ -26,8 +26,9 @@ export class Payment {
    */
   question(options: QuestionOptions | undefined, cost: number): QuestionOptions {
     const rest = Math.max(0, cost - this.cost);
-    const isLimited = this.#verdict.ratelimits?.some(({ name }) => name === DEFAULT_LIMIT) === true;
-    const ratelimits = isLimited ? { ratelimits: [{ name: DEFAULT_LIMIT, cost: 0 }] } : {};
+    // Guards name no limits, so that these are the default limit and those with `autoApply`.
+    const paid = this.#verdict.ratelimits?.slice(0, LIMITS_MAX).map(({ name }) => ({ name, cost: 0 })) ?? [];
+    const ratelimits = paid.length > 0 ? { ratelimits: paid } : {};
     return fixedOptions({ ...options, remaining: { cost: rest }, ...ratelimits }, rest === 0);
   }
 

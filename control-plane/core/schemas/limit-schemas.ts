@@ -42,6 +42,12 @@ export const Ratelimits = (options: TSchemaOptions) =>
             description: `By which a verification asks for it. Not \`${DEFAULT_LIMIT}\`: that is \`ratelimit\`.`,
           }),
           ...limit,
+          autoApply: Type.Optional(
+            Type.Boolean({
+              description:
+                'true: each verification obeys it, and takes 1 of it unless it names the limit with another cost; needs verifiers of protocol 5. false, the default: those that name it.',
+            }),
+          ),
         },
         strict,
       ),

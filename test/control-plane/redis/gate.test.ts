@@ -9,6 +9,8 @@ import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { KeyImport } from '../../../control-plane/redis/keys/key-import.ts';
 import { Keys } from '../../../control-plane/redis/keys/keys.ts';
 import { RedisSweepStore } from '../../../control-plane/redis/sweep-store.ts';
+import type { NamedLimit } from '../../../shared/contract/credits.ts';
+import { storedFields } from '../../../shared/contract/key-record.ts';
 import { PROTOCOL } from '../../../shared/contract/protocol.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { loadConfig } from '../../../shared/process/load-config.ts';
@@ -110,6 +112,24 @@ describe('a write that needs a later protocol', () => {
     });
     const kinds = (await redis.xrange(logKey, '-', '+')).map(([, fields]) => JSON.parse(fields[5] ?? '')[0]);
     expect(kinds).toEqual(['set', 'set:2', 'set:2']);
+  });
+
+  test('is one of a limit that every verification obeys, and no other of limits', async () => {
+    const { keys, propagator, log } = parts();
+    const { keyId } = await keys.create(NEW_KEY);
+    await redis.zadd(members, 0, '4.old');
+    const limits = (more: object) => [{ name: 'tokens', limit: 5, duration: 60_000, ...more }];
+    const write = (ratelimits: NamedLimit[]) => ({ ...update(keyId), fields: storedFields({ ratelimits }) });
+    for (const more of [{}, { autoApply: false }])
+      expect(await log.write(write(limits(more)))).toMatchObject({ status: 'OK' });
+    expect(await redis.hget(head, 's')).toBe('2:2');
+    const always = limits({ autoApply: true });
+    await expect(propagator.apply(write(always))).rejects.toMatchObject({ code: 'VERIFIERS_TOO_OLD' });
+    const created = keys.create({ ...NEW_KEY, ratelimits: always });
+    await expect(created).rejects.toMatchObject({ code: 'VERIFIERS_TOO_OLD' });
+    await redis.del(members);
+    expect(await log.write(write(always))).toMatchObject({ status: 'OK' });
+    expect(await redis.hget(head, 's')).toBe('5:3');
   });
 
   test('is refused key by key where many are written at once', async () => {

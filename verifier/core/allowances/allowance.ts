@@ -1,4 +1,3 @@
-import { DEFAULT_LIMIT } from '#shared/contract/credits.ts';
 import type { EffectivePermissions } from '../effective-permissions.ts';
 import type { Entry } from '../key-cache.ts';
 import type { Requirements } from '../question/requirements.ts';
@@ -36,8 +35,15 @@ export interface Spending {
 }
 
 /** Returns true if a request about this key may be refused because of credits or rate limits. */
-export const isMetered = ({ pool, limits }: Entry, requirements: Requirements): boolean =>
-  pool !== '' || limits !== undefined || requirements.limits.length > 0;
+export const isMetered = (
+  { pool, limits }: Entry,
+  requirements: Requirements,
+  effectivePermissions: EffectivePermissions | undefined,
+): boolean =>
+  pool !== '' ||
+  limits !== undefined ||
+  requirements.limits.length > 0 ||
+  effectivePermissions?.identity?.limits?.[0]?.isAlways === true;
 
 /**
  * Returns all needs of a request. Rate limits come first, because they refuse before credits do.
@@ -52,9 +58,9 @@ export function needsOf(
 ): Need[] | string {
   const { epoch, keyId, pool, limits } = entry;
   const needs: Need[] = [];
-  const first = limits?.[0];
-  if (first?.name === DEFAULT_LIMIT && !names(requirements, DEFAULT_LIMIT))
-    needs.push({ pool: epoch.pools.get(entry.nameOfFirst(first), first), cost: 1, limit: first });
+  if (limits?.[0]?.isAlways) addAlways(needs, entry, limits, requirements);
+  if (effectivePermissions?.identity?.limits?.[0]?.isAlways)
+    addShared(needs, entry, requirements, effectivePermissions);
   for (const { name, cost, own } of requirements.limits) {
     const limit = own ?? limitNamed(limits, name);
     const shared = limit ?? limitNamed(effectivePermissions?.identity?.limits, name);
@@ -67,6 +73,32 @@ export function needsOf(
   }
   if (pool !== '') needs.push({ pool: epoch.pools.get(pool), cost: requirements.cost, limit: undefined });
   return needs;
+}
+
+/** Adds the limits of a key that apply to each verification, except those that the request names. */
+function addAlways(needs: Need[], entry: Entry, limits: readonly Limit[], requirements: Requirements): void {
+  const [first] = limits;
+  for (const limit of limits) {
+    if (!limit.isAlways) return;
+    if (names(requirements, limit.name)) continue;
+    const pool = limit === first ? entry.nameOfFirst(limit) : limitPool(entry.keyId, limit);
+    needs.push({ pool: entry.epoch.pools.get(pool, limit), cost: 1, limit });
+  }
+}
+
+/** Adds the same limits of the identity, except those that a limit of the key takes precedence over. */
+function addShared(
+  needs: Need[],
+  entry: Entry,
+  requirements: Requirements,
+  { pools, identity }: EffectivePermissions,
+): void {
+  const { id = '', limits = [] } = identity ?? {};
+  for (const limit of limits) {
+    if (!limit.isAlways) return;
+    if (names(requirements, limit.name) || limitNamed(entry.limits, limit.name)) continue;
+    needs.push({ pool: pools.get(limitPool(id, limit), limit), cost: 1, limit });
+  }
 }
 
 const limitNamed = (limits: readonly Limit[] | undefined, limitName: string): Limit | undefined =>

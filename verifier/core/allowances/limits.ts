@@ -9,6 +9,8 @@ export interface Limit extends Window {
   readonly name: string;
   /** The part of its pool's name after the key's id and a point. */
   readonly suffix: string;
+  /** True = the limit applies to each verification, false = to those that name it. Lists begin with those that are true. */
+  readonly isAlways: boolean;
   /** The beginning of its JSON in answers, up to the number that remains. */
   readonly label: string;
 }
@@ -18,9 +20,9 @@ const limitOf = (
   limit: number,
   durationMs: number,
   isExact: boolean,
-  isBrought = false,
+  { isBrought = false, isAlways = false } = {},
 ): Limit => ({
-  ...{ name, limit, durationMs, isExact, isBrought },
+  ...{ name, limit, durationMs, isExact, isBrought, isAlways },
   suffix: `${durationMs}.${name}${isBrought ? `.${limit}` : ''}`,
   // A limit's name contains nothing that JSON would escape.
   label: flattenString(`{"name":"${name}","limit":${limit},"duration":${durationMs},"remaining":`),
@@ -40,17 +42,20 @@ export const limitPool = (keyId: string, { suffix }: Limit): string => `${keyId}
 /** Lists of limits by their text in Redis. */
 const limitsByText = new LRUCache<string, readonly Limit[]>({ max: 1000 });
 
-/** Returns the limits of a key, the default limit first; undefined = none. */
+/** Returns the limits of a key, those with `isAlways` first, the default limit before all; undefined = none. */
 export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] | undefined {
   const text = `${ratelimit} ${ratelimits}`;
   if (text === ' ') return undefined;
   const present = limitsByText.get(text);
   if (present) return present;
   const rateLimits = [
-    ...(ratelimit ? [{ ...(JSON.parse(ratelimit) as Omit<RateLimit, 'name'>), name: DEFAULT_LIMIT }] : []),
+    ...(ratelimit ? [{ ...(JSON.parse(ratelimit) as RateLimit), name: DEFAULT_LIMIT, autoApply: true }] : []),
     ...(ratelimits ? (JSON.parse(ratelimits) as RateLimit[]) : []),
   ];
-  const limits = rateLimits.map(({ name, limit, duration, async }) => limitOf(name, limit, duration, !async));
+  const all = rateLimits.map(({ name, limit, duration, async, autoApply: isAlways = false }) =>
+    limitOf(name, limit, duration, !async, { isAlways }),
+  );
+  const limits = [...all.filter(({ isAlways }) => isAlways), ...all.filter(({ isAlways }) => !isAlways)];
   limitsByText.set(text, limits);
   return limits;
 }
@@ -60,4 +65,4 @@ export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] 
  * name but with different amounts have separate pools.
  */
 export const ownLimit = (name: string, limit: number, durationMs: number): Limit =>
-  limitOf(name, limit, durationMs, false, true);
+  limitOf(name, limit, durationMs, false, { isBrought: true });

@@ -1,4 +1,3 @@
-import { DEFAULT_LIMIT } from '#shared/contract/credits.ts';
 import { identityIdOf } from '#shared/contract/key-format.ts';
 import { perVerdict } from '#shared/contract/verdict-codes.ts';
 import { flattenString } from '#shared/lang/flatten-string.ts';
@@ -62,7 +61,7 @@ function limitsJson(
   for (const { limit, remaining, reset, exceeded } of limits) {
     const isShared = effectivePermissions?.identity?.limits?.includes(limit) === true;
     const ownerId = isShared ? effectivePermissions?.identity?.id : entry.keyId;
-    const id = `"id":"${ownerId}.${limit.name}","autoApply":${limit.name === DEFAULT_LIMIT}`;
+    const id = `"id":"${ownerId}.${limit.name}","autoApply":${limit.isAlways}`;
     all += `${all === '' ? '' : ','}${limit.label}${remaining},"reset":${reset},"exceeded":${exceeded},${id}}`;
   }
   return `[${all}]`;

@@ -54,7 +54,7 @@ export class Verdicts {
     let verdict = judge(entry, question, nowMs, effectivePermissions);
     if (question.isRecheck) return verdict;
     const { requirements, tags } = question;
-    if (verdict.code === 'VALID' && isMetered(entry, requirements)) {
+    if (verdict.code === 'VALID' && isMetered(entry, requirements, effectivePermissions)) {
       const needs = needsOf(entry, requirements, effectivePermissions);
       const spending = typeof needs === 'string' ? undefined : spend(needs, this.#clock.monotonicMs());
       if (spending === undefined) return undefined;
