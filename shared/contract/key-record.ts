@@ -195,12 +195,12 @@ export const CLEARABLE = rows.flatMap(([name, { kind }]) =>
 /** Returns the protocol that verifiers need for these fields. A cleared field needs none. */
 export function neededFor(fields: StoredFields, table: Readonly<Record<string, Row>> = KEY_FIELDS): number {
   const texts: Readonly<Record<string, string>> = fields;
-  const needed = Object.values(table).map(({ letter, needs = 1 }) => {
+  const protocols = Object.values(table).map(({ letter, needs = 1 }) => {
     const text = texts[letter];
     if (!text) return 1;
     return typeof needs === 'number' ? needs : needs(text);
   });
-  return Math.max(1, ...needed);
+  return Math.max(1, ...protocols);
 }
 
 /** Other fields of the record in Redis, by their letters. Only Keyfence sets them. */

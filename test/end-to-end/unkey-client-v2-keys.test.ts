@@ -120,15 +120,15 @@ describe('roles of a key', () => {
     const [writer, reader] = [`writer-${randomUUID()}`, `reader-${randomUUID()}`];
     const { roleId: id } = await fleet.ok('permissions.createRole', { name: writer, description: 'writes' });
     const { roleId } = await fleet.ok('permissions.createRole', { name: reader });
-    const role = { id, name: writer, description: 'writes' };
+    const role = { id, name: writer, description: 'writes', permissions: [] };
     expect((await admin.keys.addRoles({ keyId, roles: [writer] })).data).toEqual([role]);
     const both = (await admin.keys.addRoles({ keyId, roles: [reader, writer] })).data;
     expect(both).toHaveLength(2);
-    expect(both).toEqual(expect.arrayContaining([role, { id: roleId, name: reader }]));
+    expect(both).toEqual(expect.arrayContaining([role, { id: roleId, name: reader, permissions: [] }]));
     expect((await admin.keys.removeRoles({ keyId, roles: [reader] })).data).toEqual([role]);
     expect((await admin.keys.removeRoles({ keyId, roles: [reader] })).data).toEqual([role]);
     expect((await admin.keys.setRoles({ keyId, roles: [reader] })).data).toEqual([
-      { id: roleId, name: reader },
+      { id: roleId, name: reader, permissions: [] },
     ]);
     // One that is not there spoils the others: the client's docs say so.
     const unknown = { keyId, roles: [writer, 'nobody'] };

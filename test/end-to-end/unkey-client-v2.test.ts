@@ -12,7 +12,7 @@ let gateway: Unkey;
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0, env: { USAGE_PERIOD_MS: '100', LOOKUP_WAIT_MS: '5000' } });
   const controlPlane = fleet.controlPlanes[0]?.address ?? '';
-  await fleet.addVerifier({ CONTROL_PLANE_URL: controlPlane });
+  await fleet.addVerifier({ CONTROL_PLANE_URL: controlPlane, LOOKUP_WAIT_MS: '5000' });
   const client = (serverURL: string) =>
     new Unkey({ rootKey: ROOT_KEY, serverURL, retryConfig: { strategy: 'none' } });
   [admin, gateway] = [client(controlPlane), client(fleet.verifiers[0]?.address ?? '')];

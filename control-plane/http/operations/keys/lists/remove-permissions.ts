@@ -27,8 +27,8 @@ export const removePermissions = operation({
     toRequest: (body) => body,
     async toAnswer({ propagation }, { body, call, services }) {
       onceComplete(propagation);
-      const left = await services.keys.listOf(call.apiId, body.keyId, 'permissions');
-      return { data: await permissionData(services, left?.values ?? []) };
+      const list = await services.keys.listOf(call.apiId, body.keyId, 'permissions');
+      return { data: await permissionData(services, list?.values ?? []) };
     },
   },
   async handle(call, services) {

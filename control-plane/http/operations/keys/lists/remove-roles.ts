@@ -25,8 +25,8 @@ export const removeRoles = operation({
     toRequest: (body) => body,
     async toAnswer({ propagation }, { body, call, services }) {
       onceComplete(propagation);
-      const left = await services.keys.listOf(call.apiId, body.keyId, 'roles');
-      return { data: await roleData(services, left?.values ?? []) };
+      const list = await services.keys.listOf(call.apiId, body.keyId, 'roles');
+      return { data: await roleData(services, list?.values ?? []) };
     },
   },
   async handle(call, services) {
