@@ -85,7 +85,7 @@ function answerWithoutRequest({ server }: App, log: FastifyBaseLogger): void {
   server.on('checkExpectation', (_request, response) => {
     const requestId = newRequestId();
     const body = JSON.stringify(
-      errorBody('EXPECTATION_FAILED', 'Expect: only 100-continue is understood', requestId),
+      errorBody('EXPECTATION_FAILED', 'Expect: only 100-continue is supported', requestId),
     );
     const head = { 'content-type': JSON_TYPE, 'x-request-id': requestId, connection: 'close' };
     response.writeHead(ERRORS.EXPECTATION_FAILED[0], head).end(body);
@@ -123,7 +123,7 @@ function refuseOtherPaths(app: App): void {
     const methodNames = methods.get(request.url.split('?')[0] ?? '');
     if (methodNames === undefined) return new ApiError('NOT_FOUND', whyNoPath(request.url));
     reply.header('allow', methodNames);
-    return new ApiError('METHOD_NOT_ALLOWED', `this path takes ${methodNames} only`);
+    return new ApiError('METHOD_NOT_ALLOWED', `this path accepts only ${methodNames}`);
   };
   app.addHook('preParsing', (request, reply, payload, done) => {
     // The body of a request to an unknown path does not affect the answer.

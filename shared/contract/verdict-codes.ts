@@ -20,7 +20,7 @@ interface VerdictRow {
 export const VERDICTS = {
   VALID: {
     status: 200,
-    sentence: 'The API key is good.',
+    sentence: 'The API key is valid.',
     showsKey: true,
     usage: { letter: 'V', field: 'success' },
   },
@@ -38,7 +38,7 @@ export const VERDICTS = {
   },
   INSUFFICIENT_PERMISSIONS: {
     status: 403,
-    sentence: 'The API key lacks a permission that is needed.',
+    sentence: 'The API key lacks a required permission.',
     showsKey: true,
     usage: { letter: 'P', field: 'insufficientPermissions' },
   },
@@ -56,13 +56,13 @@ export const VERDICTS = {
   },
   FORBIDDEN: {
     status: 403,
-    sentence: 'The API key is of another API.',
+    sentence: 'The API key belongs to another API.',
     showsKey: false,
     usage: { letter: 'F', field: 'forbidden' },
   },
   NOT_FOUND: {
     status: 401,
-    sentence: 'The API key is not known.',
+    sentence: 'The API key is unknown.',
     showsKey: false,
     usage: undefined,
   },

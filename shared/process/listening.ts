@@ -8,8 +8,8 @@ class CannotListen extends Error {
   constructor(setting: string, place: string, { code = '', message }: NodeJS.ErrnoException) {
     const inUse = `${code} ${message}`.includes('EADDRINUSE');
     const reason = inUse
-      ? `is in use by another process: stop that one, or set ${setting} to another`
-      : `cannot be listened at (${code || message}): ${ADVICE[code] ?? `set ${setting} to another`}`;
+      ? `is in use by another process: stop that process, or set ${setting} to another value`
+      : `cannot be used (${code || message}): ${ADVICE[code] ?? `set ${setting} to another value`}`;
     super(`${setting}: ${place} ${reason}`);
     this.name = 'CannotListen';
     this.inUse = inUse;
@@ -17,9 +17,9 @@ class CannotListen extends Error {
 }
 
 const ADVICE: Readonly<Record<string, string>> = {
-  EACCES: 'this user may not; ports below 1024 are for root alone on many systems',
+  EACCES: 'this user may not listen there; on many systems only root may use ports below 1024',
   EADDRNOTAVAIL: 'this machine has no such address',
-  ENOTFOUND: 'there is no host of this name',
+  ENOTFOUND: 'no host has this name',
 };
 
 /**

@@ -137,7 +137,8 @@ export function httpUrl(): SettingWithoutHelp<URL | undefined> {
       const url = URL.canParse(value) ? new URL(value) : undefined;
       const fits = url !== undefined && /^https?:$/.test(url.protocol);
       // The message does not repeat the text, because it may contain a password.
-      if (!fits || url.username || url.password || url.search || url.hash) throw new Error('not such a URL');
+      if (!fits || url.username || url.password || url.search || url.hash)
+        throw new Error('is not a valid URL');
       return url;
     },
     default: '',
@@ -206,7 +207,7 @@ function readSecret(name: string, env: NodeJS.ProcessEnv): string | undefined {
   const value = env[name];
   const file = env[`${name}_FILE`];
   if (!file) return value;
-  if (value) throw new Error(`set either it or ${name}_FILE, not both`);
+  if (value) throw new Error(`must not be set together with ${name}_FILE`);
   try {
     return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
   } catch (error) {

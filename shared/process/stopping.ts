@@ -10,7 +10,7 @@ export function stopWithGrace(
   log: ReturnType<typeof createLogger>,
 ): void {
   closeWithGrace({ delay: DRAIN_MS + SHUTDOWN_GRACE_MS, logger: log }, async ({ signal, err }) => {
-    if (err) log.fatal({ err }, 'stopping after an error that nobody handled');
+    if (err) log.fatal({ err }, 'stopping after an unhandled error');
     else log.info({ signal }, 'stopping');
     await process.stop(err ? 0 : DRAIN_MS);
   });

@@ -16,33 +16,34 @@ export function infoLine(info: string, name: string): string | undefined {
 export function unusable(info: string): string | undefined {
   const version = infoLine(info, 'redis_version');
   if (version !== undefined && Number.parseInt(version, 10) < REDIS_MAJOR_MIN)
-    return `Redis ${version} is too old: use Redis ${REDIS_MAJOR_MIN} or newer, and say in REDIS_URL where it is`;
+    return `Redis ${version} is too old: use Redis ${REDIS_MAJOR_MIN} or newer, and set REDIS_URL to its address`;
   if (infoLine(info, 'loading') === '1') return 'Redis is still loading its data';
   return undefined;
 }
 
 const PASSWORD =
-  'set REDIS_USERNAME and REDIS_PASSWORD_FILE to a user that Redis knows and its password, or name them in REDIS_URL';
+  'set REDIS_USERNAME and REDIS_PASSWORD_FILE to a user of this Redis and its password, or put both into REDIS_URL';
 const AUTHORITY =
-  'set REDIS_TLS_CA_FILE to the authority that signed its certificate, and name in REDIS_URL the host that the certificate is for';
+  'set REDIS_TLS_CA_FILE to the authority that signed its certificate, and use the host name of the certificate in REDIS_URL';
 
 /**
  * Advice on a failed connection, by the error code of the system or of TLS, or by the first word of Redis'
  * reply.
  */
 const ADVICE: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'nothing listens there: start Redis, or say in REDIS_URL where it is',
-  ENOENT: 'there is no such socket: start Redis, or say in REDIS_URL where it is',
+  ECONNREFUSED: 'nothing listens there: start Redis, or set REDIS_URL to its address',
+  ENOENT: 'there is no such socket: start Redis, or set REDIS_URL to its address',
   EACCES: 'this user may not use the socket that REDIS_URL names',
-  ENOTFOUND: 'there is no host of this name: correct REDIS_URL',
-  EAI_AGAIN: 'the name cannot be resolved now: look at the DNS, or correct REDIS_URL',
+  ENOTFOUND: 'no host has this name: correct REDIS_URL',
+  EAI_AGAIN: 'the name cannot be resolved at present: check DNS, or correct REDIS_URL',
   ETIMEDOUT:
-    'it does not answer: look at host, port and redis:// or rediss:// in REDIS_URL, and at the network and firewalls in between',
-  EHOSTUNREACH: 'no way leads there: look at REDIS_URL, and at the network in between',
+    'it does not answer: check host, port and redis:// or rediss:// in REDIS_URL, and the network and firewalls in between',
+  EHOSTUNREACH: 'there is no route to it: check REDIS_URL, and the network in between',
   NOAUTH: PASSWORD,
   WRONGPASS: PASSWORD,
   NOPERM: 'its user lacks rights: `keyfence doctor` names them',
-  EPROTO: 'it speaks no TLS there: say redis:// rather than rediss:// in REDIS_URL, or another port',
+  EPROTO:
+    'it does not speak TLS at this port: use redis:// instead of rediss:// in REDIS_URL, or another port',
   DEPTH_ZERO_SELF_SIGNED_CERT: AUTHORITY,
   SELF_SIGNED_CERT_IN_CHAIN: AUTHORITY,
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: AUTHORITY,

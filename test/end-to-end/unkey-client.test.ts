@@ -280,7 +280,7 @@ describe.each([
       const wrong = await gateway.keys.verify({ apiId: 'e2e', key, ratelimit: { cost: 2 } });
       expect(wrong.error).toMatchObject({ code: 'BAD_REQUEST', message: 'ratelimit: unknown field' });
       const half = await gateway.keys.verify({ apiId: 'e2e', key, ratelimits: [{ name: 'a', limit: 2 }] });
-      expect(half.error?.message).toBe('ratelimits.0: limit and duration only together');
+      expect(half.error?.message).toBe('ratelimits.0: limit and duration must be set together');
     });
 
     test('for a field that we do not have, and for a role that there is not', async () => {

@@ -173,7 +173,9 @@ describe('a limit', () => {
     for (let i = 0; i < 100; i++) expect((await bring(key, i)).body.code).toBe('VALID');
     expect(await bring(key, 100)).toMatchObject({
       status: 429,
-      body: { error: { code: 'RATE_LIMITED', message: expect.stringContaining('so many different limits') } },
+      body: {
+        error: { code: 'RATE_LIMITED', message: expect.stringContaining('too many different limits') },
+      },
     });
     expect((await bring(key, 7)).body.code).toBe('RATE_LIMITED');
     expect((await bring(other, 100)).body.code).toBe('VALID');
@@ -185,7 +187,7 @@ describe('a limit', () => {
     const fields = { ratelimits: [{ name: 'nobody' }] };
     expect(await ask(0, key, fields)).toMatchObject({
       status: 400,
-      body: { error: { message: 'ratelimits: the key has no limit named nobody, nor has its owner' } },
+      body: { error: { message: 'ratelimits: neither the key nor its identity has a limit named nobody' } },
     });
     expect(await verify(0, key, { ...fields, apiId: 'other' })).toEqual({
       ...{ valid: false, code: 'FORBIDDEN', requestId: expect.any(String) },
@@ -250,7 +252,7 @@ describe('refuses, naming the field,', () => {
       { ratelimits: [{ ...limit, name: 'default' }] },
       'ratelimits: the limit named default is set as ratelimit',
     ],
-    [{ ratelimits: [1, 2].map(() => ({ ...limit, name: 'a' })) }, 'ratelimits: a is there twice'],
+    [{ ratelimits: [1, 2].map(() => ({ ...limit, name: 'a' })) }, 'ratelimits: must contain a only once'],
     [{ ratelimits: Array.from({ length: 9 }, (_, i) => ({ ...limit, name: `n${i}` })) }, 'ratelimits'],
   ])('createKey %j', async (fields, start) => {
     const { status, body } = await fleet.admin('keys.createKey', { apiId: 'shop', ...fields });
@@ -265,11 +267,11 @@ describe('refuses, naming the field,', () => {
     [{ ratelimits: [1] }, 'ratelimits.0: must be an object'],
     [{ ratelimits: [{}] }, 'ratelimits.0.name: must match'],
     [{ ratelimits: [{ name: 'a', cost: -1 }] }, 'ratelimits.0.cost: must be a whole number'],
-    [{ ratelimits: [{ name: 'a', limit: 1 }] }, 'ratelimits.0: limit and duration only together'],
+    [{ ratelimits: [{ name: 'a', limit: 1 }] }, 'ratelimits.0: limit and duration must be set together'],
     [{ ratelimits: [{ name: 'a', limit: 0, duration: 1000 }] }, 'ratelimits.0.limit: must be a whole number'],
     [{ ratelimits: [{ name: 'a', limit: 1, duration: 1 }] }, 'ratelimits.0.duration: must be a whole number'],
     [{ ratelimits: [{ name: 'a', costs: 1 }] }, 'ratelimits.0.costs: unknown field'],
-    [{ ratelimits: [{ name: 'a' }, { name: 'a' }] }, 'ratelimits: a is there twice'],
+    [{ ratelimits: [{ name: 'a' }, { name: 'a' }] }, 'ratelimits: must contain a only once'],
     [{ ratelimit: { cost: 1 } }, 'ratelimit: unknown field'],
   ])('verifyKey %j', async (fields, start) => {
     const { status, body } = await ask(0, 'k', fields);

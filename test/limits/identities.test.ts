@@ -84,7 +84,7 @@ describe('a limit of an identity', () => {
     const answer = await fleet.verify(keys[0] ?? '', NAMED);
     expect([answer.status, answer.body.error.message]).toEqual([
       400,
-      'ratelimits: the key has no limit named tokens, nor has its owner',
+      'ratelimits: neither the key nor its identity has a limit named tokens',
     ]);
     await set(tokens(6));
     expect(validOf(await many(keys, 6))).toBe(1);
@@ -119,7 +119,7 @@ describe('a limit of an identity', () => {
     });
     for (const [ratelimits, message] of [
       [[{ name: 'default', limit: 1, duration: 1000 }], 'ratelimits: the limit named default'],
-      [[...tokens(1).ratelimits, ...tokens(2).ratelimits], 'ratelimits: tokens is there twice'],
+      [[...tokens(1).ratelimits, ...tokens(2).ratelimits], 'ratelimits: must contain tokens only once'],
       [[{ name: 'a b', limit: 1, duration: 1000 }], 'ratelimits.0.name'],
       [[{ name: 'a', limit: 0, duration: 1000 }], 'ratelimits.0.limit'],
     ] as const) {

@@ -189,7 +189,9 @@ describe('an identity that holds in some APIs', () => {
     const theirs = await newKey({ externalId, apiId: 'books' });
     const asked = { ratelimits: [{ name: 'tokens' }] };
     expect(await fleet.verdict(mine.key, asked)).toBe('VALID');
-    expect((await fleet.verify(theirs.key, asked)).body.error.message).toContain('has no limit named tokens');
+    expect((await fleet.verify(theirs.key, asked)).body.error.message).toContain(
+      'neither the key nor its identity has a limit named tokens',
+    );
     for (const body of await verdicts(mine.key)) expect(body.identity.meta).toEqual({ plan: 'pro' });
     for (const body of await verdicts(theirs.key)) expect(body).not.toHaveProperty('identity');
     expect((await fleet.ok('keys.getKey', { keyId: mine.keyId })).identity.externalId).toBe(externalId);

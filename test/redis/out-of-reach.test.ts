@@ -63,7 +63,7 @@ test('Redis 6 is named as too old by both processes at once: they are not ready,
   const redis = await OldRedis.start();
   stops.push(() => redis.stop());
   const { controlPlane, verifier } = await startBoth(redis.url);
-  const tooOld = 'Redis 6.2.14 is too old: use Redis 7 or newer, and say in REDIS_URL where it is';
+  const tooOld = 'Redis 6.2.14 is too old: use Redis 7 or newer, and set REDIS_URL to its address';
   expect(await call(controlPlane, 'keys.createKey', { apiId: 'shop' })).toBe(503);
   expect(await call(verifier, 'keys.verifyKey', { key: 'key' })).toBe(200); // by its checksum alone
   for (const process of [controlPlane, verifier]) {

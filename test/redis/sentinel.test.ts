@@ -123,7 +123,7 @@ describe('with Sentinel and two replicas', () => {
     await away?.stop();
     const env = { REDIS_MODE: 'sentinel', REDIS_URL: group.url, REDIS_REPLICAS: '2', API_IDS: 'late' };
     const verifier = await fleet.addVerifier(env, false);
-    await fleet.until(() => fleet.logged.some((line) => line.includes('1 of 2 replicas confirmed')));
+    await fleet.until(() => fleet.logged.some((line) => line.includes('1 of 2 required replicas confirmed')));
     const ready = await fleet.get(`${verifier.adminAddress}/readyz`);
     expect(ready.status).toBe(503);
     expect(ready.body).toContain('not yet in sync: late');

@@ -43,7 +43,7 @@ test.each([
   async (file, setting, more) => {
     const { status, output } = await ends(file, { ...more, [setting]: port });
     expect(output).toBe(
-      `cannot listen:\n  ${setting}: 127.0.0.1:${port} is in use by another process: stop that one, or set ${setting} to another\n`,
+      `cannot listen:\n  ${setting}: 127.0.0.1:${port} is in use by another process: stop that process, or set ${setting} to another value\n`,
     );
     expect(status).toBe(1);
   },
@@ -52,7 +52,7 @@ test.each([
 test('an address that this machine does not have is a wrong configuration', async () => {
   const { status, output } = await ends('verifier/main.ts', { HOST: '192.0.2.1' });
   expect(output).toMatch(
-    /^cannot listen:\n {2}PORT: 192\.0\.2\.1:0 cannot be listened at \(EADDRNOTAVAIL\): this machine has no such address\n$/,
+    /^cannot listen:\n {2}PORT: 192\.0\.2\.1:0 cannot be used \(EADDRNOTAVAIL\): this machine has no such address\n$/,
   );
   expect(status).toBe(78);
 });

@@ -178,7 +178,10 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     file: PORTS,
     edits: [
       ["'register', this.#apiId, script, replicas);", "'register', this.#apiId, script, 0);"],
-      ["if (confirmed < replicas) throw unavailable('not all replicas confirmed the registration');", ''],
+      [
+        "if (confirmed < replicas) throw unavailable('not all required replicas confirmed the registration');",
+        '',
+      ],
     ],
   },
   'complete without WAIT on the write': {

@@ -107,7 +107,7 @@ export class SimulatedDirectory implements Directory {
       return state.exchange(apiId, member, turns, atMs);
     };
     const { reply, confirmed } = await connection.call('exchange', apiId, script, replicas);
-    if (confirmed < replicas) throw unavailable('not all replicas confirmed what was spent');
+    if (confirmed < replicas) throw unavailable('not all required replicas confirmed the exchange');
     return reply;
   }
 
@@ -180,7 +180,7 @@ class SimulatedSession implements Session {
     const connection = replicas === 0 ? this.#line : await this.#lanes.get('register');
     const script: Script<RegisterReply | undefined> = (state) => state.register(this.#apiId, member, nonce);
     const { reply, confirmed } = await connection.call('register', this.#apiId, script, replicas);
-    if (confirmed < replicas) throw unavailable('not all replicas confirmed the registration');
+    if (confirmed < replicas) throw unavailable('not all required replicas confirmed the registration');
     if (!reply) throw unavailable('this verifier is too old');
     this.#events.registered(this.#apiId, reply);
     this.#events.granted(this.#apiId, sentAtMs, reply.leaseMs);

@@ -109,7 +109,9 @@ function objectQuery(value: unknown): Query {
     if (depth > DEPTH_MAX) throw tooDeep();
     const [[name, parts] = [], ...rest] = Object.entries(Object(part) as object);
     if (rest.length > 0 || (name !== 'and' && name !== 'or') || !Array.isArray(parts) || parts.length === 0)
-      throw new QueryFault('must be a permission, or an object with a list that is not empty, `and` or `or`');
+      throw new QueryFault(
+        'must be a permission, or an object whose only field is `and` or `or`, a non-empty list',
+      );
     return combine(
       name === 'and',
       parts.map((child) => read(child, depth + 1)),
@@ -142,7 +144,7 @@ class QueryText {
     if (this.#tokens.length === 1 && token !== undefined && SLUG.test(token)) return token;
     const query = this.#disjunction(1);
     if (this.#at < this.#tokens.length)
-      throw new QueryFault('expected AND, OR or the end behind a permission');
+      throw new QueryFault('expected AND, OR or the end after a permission');
     return query;
   }
 

@@ -62,7 +62,7 @@ const PERMISSIONS_EXTENSION = 'permissions';
 export function checkQuestion({ attributes = {} }: CheckRequest, settings: AuthzSettings): ClientQuestion {
   const apiId = attributes.context_extensions?.[API_EXTENSION];
   if (apiId !== undefined && !API_ID.test(apiId))
-    throw new ApiError('BAD_REQUEST', `${API_EXTENSION}: wrong`);
+    throw new ApiError('BAD_REQUEST', `${API_EXTENSION}: must match ${API_ID.source}`);
   const query = attributes.context_extensions?.[PERMISSIONS_EXTENSION];
   const requirements =
     query === undefined ? DEFAULT_REQUIREMENTS : requiringEncoded(query, PERMISSIONS_EXTENSION);

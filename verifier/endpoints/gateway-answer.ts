@@ -139,6 +139,10 @@ const REFUSALS: Readonly<
   >
 > = {
   KEY_MISSING: [401, BEARER, 'An API key is required.'],
-  KEY_AMBIGUOUS: [401, `${BEARER}, error="invalid_request"`, 'Send one API key, in one place.'],
+  KEY_AMBIGUOUS: [
+    401,
+    `${BEARER}, error="invalid_request"`,
+    'The request contains more than one API key; send exactly one.',
+  ],
   ...perVerdict(({ status, sentence }) => [status, status === 401 ? INVALID : undefined, sentence] as const),
 };

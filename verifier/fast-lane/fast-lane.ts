@@ -25,7 +25,8 @@ export class FastLane implements Lane {
     this.options = options;
     this.reader = new QuestionReader(options.limits.BODY_BYTES_MAX, options.authz);
     const [listener, ...more] = server.listeners('connection');
-    if (listener === undefined || more.length > 0) throw new Error('the server is not as Node makes it');
+    if (listener === undefined || more.length > 0)
+      throw new Error('the server has connection listeners besides that of Node');
     server.removeAllListeners('connection');
     server.on('connection', (socket: Socket) => {
       const connection = new LaneConnection(socket, this, (duplex) => void listener.call(server, duplex));

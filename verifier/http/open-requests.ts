@@ -134,6 +134,6 @@ function judgeHead({ headers, httpVersion }: IncomingMessage): void {
   if (httpVersion !== '1.1') return;
   if (headers.host === undefined) throw new ApiError('BAD_REQUEST', 'Host: required');
   if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue') {
-    throw new ApiError('EXPECTATION_FAILED', 'Expect: only 100-continue is understood');
+    throw new ApiError('EXPECTATION_FAILED', 'Expect: only 100-continue is supported');
   }
 }

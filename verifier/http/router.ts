@@ -48,6 +48,6 @@ export function createRouter({ exact, below }: Routes): Handler {
     if (methods === undefined) throw new ApiError('NOT_FOUND', 'no such path');
     const names = Object.keys(methods).join(', ');
     response.setHeader('Allow', names);
-    throw new ApiError('METHOD_NOT_ALLOWED', `this path takes ${names} only`);
+    throw new ApiError('METHOD_NOT_ALLOWED', `this path accepts only ${names}`);
   };
 }

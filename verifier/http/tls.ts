@@ -78,7 +78,7 @@ export function followCertificate(
     } catch (err) {
       const { message } = err as Error;
       if (message !== fault)
-        log.warn({ files, err }, 'the new certificate cannot be used; the present one stays');
+        log.warn({ files, err }, 'the new certificate cannot be used; the previous one stays in use');
       fault = message;
     }
   };

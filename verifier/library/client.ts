@@ -57,7 +57,7 @@ const IDLE_MS = 4000;
 export function createClient(options: ClientOptions): KeyVerifier {
   const config = configFrom(settings, optionsObject(options, 'options'));
   if ((config.URL === undefined) === (config.UNIX_SOCKET === ''))
-    throw wrongOptions(['url, unixSocket: give one of them']);
+    throw wrongOptions(['url, unixSocket: set exactly one of them']);
   return new SidecarClient(config, systemClock);
 }
 
@@ -121,7 +121,7 @@ class SidecarClient implements KeyVerifier {
         tooLate,
       );
       if (apiId !== undefined && 'apiId' in verdict && verdict.apiId !== apiId)
-        throw outage('the sidecar gave a verdict on a key of another API than was asked for');
+        throw outage('the sidecar gave a verdict on a key of another API than the question named');
       this.#setLive(true, '');
       return verdict;
     } catch (error) {

@@ -52,6 +52,6 @@ function read(options: QuestionOptions): KeylessQuestion {
     throw new TypeError(`apiId: must match ${API_ID.source}; leave it out for any API`);
   for (const name of REQUIREMENT_OPTIONS)
     if (name in options && options[name] === undefined)
-      throw new TypeError(`${name}: is undefined; leave it out for none`);
+      throw new TypeError(`${name}: must not be undefined; leave it out for none`);
   return readOptions(options, (message) => new TypeError(message));
 }

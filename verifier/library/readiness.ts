@@ -26,7 +26,7 @@ export async function readyWithin(
   const timer = clock.after(timeoutMs, () => over.abort());
   const ends = AbortSignal.any([closing, over.signal]);
   try {
-    for (let reason: string | undefined = 'nothing was asked yet'; ; ) {
+    for (let reason: string | undefined = 'no question was sent yet'; ; ) {
       if (!ends.aborted) reason = await untilAborted(missing(), ends, reason);
       if (closing.aborted) throw new VerifierError('CLOSED', 'the verifier was closed');
       if (reason === undefined) return;

@@ -55,7 +55,9 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
     return routeGuard;
   };
   if (hasChildren(instance)) {
-    throw wrongOptions(['register: keyfence comes before the plugins whose routes it is to guard']);
+    throw wrongOptions([
+      'register: keyfence must be registered before the plugins whose routes it should guard',
+    ]);
   }
   // Fastify builds routeOptions anew at each request, so they are read only if a route may have rules of its
   // own.
@@ -98,7 +100,7 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
 }
 
 const NOTHING_GUARDED =
-  'register: keyfence guards no route, because the plugin that registers it has none; to guard those of its parent, wrap the plugin in fastify-plugin';
+  'register: keyfence guards no route, because the plugin that registers it has none; to guard the routes of its parent, wrap the plugin in fastify-plugin';
 
 /** Returns true for the instance of a plugin, false for the application's own. */
 const isChild = (instance: FastifyInstance) => Object.getPrototypeOf(instance) !== Object.prototype;

@@ -69,7 +69,7 @@ export interface IncomingRequest<R> {
 export function createGuard<R>(options: GuardOptions<R>): Guard<R> {
   const { verifier, url, unixSocket, ...rest } = optionsObject(options, 'options') as GuardOptions<R>;
   const ways = [verifier, url, unixSocket].filter((way) => way !== undefined);
-  if (ways.length !== 1) throw wrongOptions(['verifier, url, unixSocket: give one of them']);
+  if (ways.length !== 1) throw wrongOptions(['verifier, url, unixSocket: set exactly one of them']);
   const rules = rulesOf(rest, DEFAULT_RULES);
   if (verifier === undefined) {
     const client = createClient(url === undefined ? { unixSocket: unixSocket ?? '' } : { url });
@@ -77,7 +77,7 @@ export function createGuard<R>(options: GuardOptions<R>): Guard<R> {
   }
   const { decide, verify } = Object(verifier) as Partial<KeyVerifier>;
   if (typeof decide !== 'function' || typeof verify !== 'function')
-    throw wrongOptions(['verifier: must be one of createVerifier or createClient']);
+    throw wrongOptions(['verifier: must come from createVerifier or createClient']);
   return guard(verifier, rules, async () => undefined);
 }
 

@@ -109,7 +109,8 @@ export async function createControlPlaneProxy(
   };
 }
 
-const LOOP = 'CONTROL_PLANE_URL of the verifier leads back to it: say in it where the control plane is';
+const LOOP =
+  'CONTROL_PLANE_URL of the verifier leads back to the verifier itself; set it to the address of the control plane';
 
 /**
  * Routes of a verifier without CONTROL_PLANE_URL: the refusal of an operation says that the control plane
@@ -136,7 +137,7 @@ const OWN_HEADERS: ReadonlySet<string> = new Set(['host', 'x-forwarded-for', 'x-
 const MESSAGES: Readonly<Record<UpstreamFault, string>> = {
   busy: 'too many calls to the control plane at once; nothing was done',
   unreachable: 'the control plane is out of reach; nothing was done',
-  late: 'no answer from the control plane in time; whether it did what was asked is not known',
-  cut: 'the control plane broke off; whether it did what was asked is not known',
-  invalid: 'no valid answer from the control plane; whether it did what was asked is not known',
+  late: 'no answer from the control plane in time; it may or may not have executed the call',
+  cut: 'the connection to the control plane ended early; it may or may not have executed the call',
+  invalid: 'no valid answer from the control plane; it may or may not have executed the call',
 };

@@ -227,7 +227,8 @@ const OWN_HEADERS: ReadonlySet<string> = new Set(['x-forwarded-for', 'x-request-
 function judge({ method, url, headersDistinct }: IncomingMessage): void {
   if (method === 'TRACE') throw new ApiError('METHOD_NOT_ALLOWED', 'TRACE is not passed on');
   if (!url?.startsWith('/')) throw new ApiError('BAD_REQUEST', 'the target must be a path');
-  if ((headersDistinct['host']?.length ?? 0) > 1) throw new ApiError('BAD_REQUEST', 'Host: once only');
+  if ((headersDistinct['host']?.length ?? 0) > 1)
+    throw new ApiError('BAD_REQUEST', 'Host: must be sent only once');
 }
 
 const CODES: Readonly<Record<UpstreamFault, ErrorCode>> = {

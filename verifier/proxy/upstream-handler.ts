@@ -104,7 +104,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
       this.#awaitHead();
       if (++this.#interimHeads <= INTERIM_HEADS_MAX) return;
       this.#isUnfit = true;
-      controller.abort(new Error('too many heads of 1xx'));
+      controller.abort(new Error('too many 1xx responses'));
       return;
     }
     this.#headTimer?.cancel();
@@ -125,7 +125,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
     const { clock, timeoutMs } = this.#limit;
     this.#headTimer = clock.after(Math.max(0, this.#sentMs + timeoutMs - clock.monotonicMs()), () => {
       this.#isLate = true;
-      this.#controller?.abort(new Error('heads of 1xx, and no other in time'));
+      this.#controller?.abort(new Error('only 1xx responses, and no final one in time'));
     });
   }
 
@@ -145,7 +145,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
       if (client === null) this.#settled.resolve();
       else
         this.#settled.reject(
-          new UpstreamError('invalid', new Error('101, to something else than asked for')),
+          new UpstreamError('invalid', new Error('101 to a protocol that was not requested')),
         );
       return;
     }

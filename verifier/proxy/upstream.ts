@@ -121,7 +121,7 @@ export class UpstreamPool implements UpstreamStats {
     },
   ): Promise<void> {
     if (this.#path !== '' && mayClimb(options.target)) {
-      throw new ApiError('BAD_REQUEST', 'path: must not lead above where it begins');
+      throw new ApiError('BAD_REQUEST', 'path: must not lead out of the configured path');
     }
     const { keyId } = options;
     const place = keyId === undefined ? undefined : this.#held.placeOf(keyId);
@@ -177,7 +177,7 @@ export function bodyOf(request: IncomingMessage, response: ServerResponse): Body
   const { 'transfer-encoding': coding, 'content-length': length, expect } = request.headers;
   if (coding === undefined && (length === undefined || Number(length) === 0)) return null;
   if (coding !== undefined && (coding.toLowerCase() !== 'chunked' || request.httpVersion !== '1.1')) {
-    throw new ApiError('BAD_REQUEST', 'Transfer-Encoding: only chunked, in HTTP/1.1');
+    throw new ApiError('BAD_REQUEST', 'Transfer-Encoding: only "chunked" is supported, and only in HTTP/1.1');
   }
   // An iterator, because undici would destroy the stream itself, and then no answer could be sent.
   const chunks = async function* () {

@@ -90,7 +90,7 @@ export class RedisDirectory implements Directory {
       'exchange',
     );
     if (confirmed < this.#replicas) {
-      throw unavailable(`${confirmed} of ${this.#replicas} replicas confirmed what was spent`);
+      throw unavailable(`${confirmed} of ${this.#replicas} required replicas confirmed the exchange`);
     }
     return repliesOf(reply);
   }
@@ -165,7 +165,7 @@ class RedisSession implements Session {
       'register',
     );
     if (confirmed < this.#replicas) {
-      throw unavailable(`${confirmed} of ${this.#replicas} replicas confirmed the registration`);
+      throw unavailable(`${confirmed} of ${this.#replicas} required replicas confirmed the registration`);
     }
     return reply;
   }

@@ -61,5 +61,5 @@ export function checkLimits(limits: readonly { readonly name: string }[] | null 
   if (names.includes(DEFAULT_LIMIT))
     throw new ApiError('BAD_REQUEST', `ratelimits: the limit named ${DEFAULT_LIMIT} is set as ratelimit`);
   const twice = names.find((name, i) => names.indexOf(name) < i);
-  if (twice !== undefined) throw new ApiError('BAD_REQUEST', `ratelimits: ${twice} is there twice`);
+  if (twice !== undefined) throw new ApiError('BAD_REQUEST', `ratelimits: must contain ${twice} only once`);
 }

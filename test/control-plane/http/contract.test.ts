@@ -244,7 +244,11 @@ describe('bad input names the field and the rule', () => {
       { apiId: 'a', ratelimits: [{ name: 'default', limit: 1, duration: 1000 }] },
       /^ratelimits: the limit named default is set as ratelimit$/,
     ],
-    ['keys.createKey', { apiId: 'a', ratelimits: [tokens, tokens] }, /^ratelimits: tokens is there twice$/],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimits: [tokens, tokens] },
+      /^ratelimits: must contain tokens only once$/,
+    ],
     [
       'keys.createKey',
       { apiId: 'a', ratelimits: new Array(9).fill(tokens) },

@@ -168,11 +168,11 @@ test('closing ends the connections to the sidecar', async () => {
 
 test.each<[unknown, RegExp]>([
   [undefined, /options: must be an object/],
-  [{}, /url, unixSocket: give one of them/],
-  [{ url: 'http://a', unixSocket: '/b' }, /url, unixSocket: give one of them/],
+  [{}, /url, unixSocket: set exactly one of them/],
+  [{ url: 'http://a', unixSocket: '/b' }, /url, unixSocket: set exactly one of them/],
   [{ url: '' }, /url: must be a string that is not empty/],
-  [{ url: 'ftp://a' }, /url: not such a URL/],
-  [{ url: 'http://a:b@c' }, /url: not such a URL/],
+  [{ url: 'ftp://a' }, /url: is not a valid URL/],
+  [{ url: 'http://a:b@c' }, /url: is not a valid URL/],
   [{ url: 'http://a', timeoutMs: 0 }, /timeoutMs: "0" is not allowed \(integer 1\.\.60000 ms\)/],
   [{ url: 'http://a', timeout: 5 }, /timeout: unknown option/],
 ])('options %j: %s', (options, message) => {

@@ -189,7 +189,9 @@ test('a question may name rate limits, and what it takes of each, here and by wa
   for (const one of [verifier, client]) {
     expect(await one.verify(key)).toMatchObject({ code: 'RATE_LIMITED', ratelimit: { remaining: 0 } });
     const unknown = one.verify(key, { ratelimits: [{ name: 'none' }] });
-    await expect(unknown).rejects.toThrow(/^ratelimits: the key has no limit named none/);
+    await expect(unknown).rejects.toThrow(
+      /^ratelimits: neither the key nor its identity has a limit named none/,
+    );
     await expect(unknown).rejects.toBeInstanceOf(TypeError);
     expect((await one.verify(key, { ratelimits: [{ name: 'default', cost: 0 }] })).code).toBe('VALID');
   }
@@ -286,19 +288,23 @@ test('what can be no key is unknown; what is no question is a TypeError, which n
     ['a', { apiId: 'no api' }, /^apiId: must match/],
     ['a', { apiID: 'shop' }, /^apiID: unknown option/],
     ['a', null, /^options: must be an object/],
-    ['a', { remaining: undefined }, /^remaining: is undefined/],
+    ['a', { remaining: undefined }, /^remaining: must not be undefined/],
     ['a', { remaining: 1 }, /^remaining: must be an object/],
     ['a', { remaining: { cost: -1 } }, /^remaining\.cost: must be a whole number/],
     ['a', { remaining: { price: 1 } }, /^remaining\.price: unknown option/],
-    ['a', { permissions: undefined }, /^permissions: is undefined/],
+    ['a', { permissions: undefined }, /^permissions: must not be undefined/],
     ['a', { permissions: 'a AND' }, /^permissions: expected a permission/],
     ['a', { permissions: { and: [] } }, /^permissions: must be a permission/],
     ['a', { authorization: { permissions: 'a' } }, /^authorization: unknown option/],
-    ['a', { ratelimits: undefined }, /^ratelimits: is undefined/],
+    ['a', { ratelimits: undefined }, /^ratelimits: must not be undefined/],
     ['a', { ratelimits: { name: 'a' } }, /^ratelimits: must be a list/],
     ['a', { ratelimits: [{ name: 'a', cost: Number.NaN }] }, /^ratelimits\.0\.cost: must be a whole number/],
-    ['a', { ratelimits: [{ name: 'a', limit: 5 }] }, /^ratelimits\.0: limit and duration only together/],
-    ['a', { ratelimits: [{ name: 'a' }, { name: 'a' }] }, /^ratelimits: a is there twice/],
+    [
+      'a',
+      { ratelimits: [{ name: 'a', limit: 5 }] },
+      /^ratelimits\.0: limit and duration must be set together/,
+    ],
+    ['a', { ratelimits: [{ name: 'a' }, { name: 'a' }] }, /^ratelimits: must contain a only once/],
   ];
   for (const [key, options, message] of wrong) {
     const ask = [key, options] as Parameters<KeyVerifier['verify']>;

@@ -336,9 +336,9 @@ describe.each(names)('%s', (name) => {
   });
 
   test.each<[object, RegExp]>([
-    [{ verifier: undefined }, /verifier, url, unixSocket: give one of them/],
-    [{ verifier: {} }, /verifier: must be one of createVerifier or createClient/],
-    [{ url: 'nonsense' }, /url: not such a URL/],
+    [{ verifier: undefined }, /verifier, url, unixSocket: set exactly one of them/],
+    [{ verifier: {} }, /verifier: must come from createVerifier or createClient/],
+    [{ url: 'nonsense' }, /url: is not a valid URL/],
     [{ apiId: undefined }, /apiId: must match/],
     [{ apiId: '' }, /apiId: must match/],
     [{ sources: [] }, /sources: must be an array of bearer, x-api-key, query/],
@@ -531,7 +531,7 @@ describe('fastify', () => {
       done();
     });
     await expect(async () => await app.register(fastifyGuard, { verifier, apiId: 'shop' })).rejects.toThrow(
-      /keyfence comes before the plugins/,
+      /keyfence must be registered before the plugins/,
     );
   });
 });

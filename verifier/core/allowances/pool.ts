@@ -18,7 +18,7 @@ export interface Window {
 const tooMany = () =>
   new ApiError(
     'RATE_LIMITED',
-    'ratelimits: requests brought so many different limits for this key that no more can be counted at present',
+    'ratelimits: too many different limits were defined for this key in questions; use fewer, or try again later',
   );
 
 /** Time without a request after which everything is given back, in milliseconds. */

@@ -75,7 +75,7 @@ export class Spender {
           if (typeof needs === 'string') {
             const unknown = new ApiError(
               'BAD_REQUEST',
-              `ratelimits: the key has no limit named ${needs}, nor has its owner`,
+              `ratelimits: neither the key nor its identity has a limit named ${needs}`,
             );
             return end(() => (verdict ? resolve(verdict) : reject(unknown)));
           }

@@ -288,7 +288,7 @@ export class Follower {
       return await work;
     } catch (error) {
       if (error instanceof ApiError) throw error;
-      throw unavailable('Redis did not do what was asked', error);
+      throw unavailable('Redis refused or failed to execute the command', error);
     } finally {
       timer.cancel();
     }

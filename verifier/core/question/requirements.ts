@@ -84,7 +84,7 @@ const limit: Form<LimitRequirement> = converted(
   ({ name, cost, limit, duration }, place, { refuse }) => {
     if (limit === undefined && duration === undefined) return { name, cost };
     if (limit === undefined || duration === undefined)
-      throw refuse(`${place}: limit and duration only together`);
+      throw refuse(`${place}: limit and duration must be set together`);
     return { name, cost, own: ownLimit(name, limit, duration) };
   },
 );
@@ -98,7 +98,7 @@ const limits = converted(
   (limitList: readonly LimitRequirement[], place, { refuse }) => {
     const names = limitList.map(({ name }) => name);
     const double = names.find((name, i) => names.indexOf(name) < i);
-    if (double !== undefined) throw refuse(`${place}: ${double} is there twice`);
+    if (double !== undefined) throw refuse(`${place}: must contain ${double} only once`);
     return limitList;
   },
 );
