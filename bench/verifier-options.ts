@@ -1,7 +1,8 @@
 import type { VerifierLimits } from '../verifier/core/verifier.ts';
 
 /**
- * Limits of verifiers without HTTP: the defaults of the settings, but with waits too long to be cut short.
+ * Limits of verifiers without HTTP: the settings' defaults, except for waits, which a benchmark must not cut
+ * short.
  */
 export const verifierLimits: VerifierLimits = {
   syncPeriodMs: 1000,
