@@ -26,28 +26,28 @@ export const settings = {
     'Longest time for which a call that changes something waits until the change is complete. Then the call answers `pending`, and the control plane completes the change later',
   ),
   FENCES_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).deprecated(
-    'Incomplete changes of one API at once; more are refused with 503',
+    'Maximum number of incomplete changes of one API; more are refused with 503',
   ),
   REFUSALS_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).deprecated(
-    'Incomplete disables and deletes of one API at once, counted apart from its other changes; more are refused with 503',
+    'Maximum number of incomplete disables and deletes of one API, counted separately from its other changes; more are refused with 503',
   ),
   AUDIT_EVENTS_MAX: integer(1000, 100_000_000, 'events', 100_000).help(
     'Number of the latest changes that Redis keeps for audit.listEvents; about 300 bytes of Redis each',
   ),
   AUDIT_REFUSED_MAX: integer(1000, 100_000_000, 'events', 10_000).deprecated(
-    'Refused calls kept for audit.listEvents, the latest ones. They are kept apart, so that a flood of them pushes no change out',
+    'Number of the latest refused calls that Redis keeps for audit.listEvents, separately from changes, so that a flood of refusals does not displace changes',
   ),
   AUDIT_WAITING_MAX: integer(0, 1_000_000, 'events', 10_000).deprecated(
-    'Audit events of changes that wait in memory while Redis does not take them, about 1 KiB each. More are only in the log of the process, and counted as lost',
+    'Maximum number of audit events of changes that wait in memory while Redis does not accept them, about 1 KiB each. Further events are only in the log of the process, and counted as lost',
   ),
   ROOT_KEY_CALLS_PER_MINUTE: integer(0, 100_000_000, 'calls', 60_000).help(
     'Calls of one root key in a minute, counted separately for reads and for changes; further calls get 429. 0 = no limit',
   ),
   ROOT_KEY_CALLS_AT_ONCE: integer(1, 10_000, 'calls', 32).deprecated(
-    'Calls of one root key that are worked on at once, each until it has written or is answered; others of it wait, and nobody waits for them',
+    'Maximum number of concurrent calls of one root key; a call counts until it has written or is answered. Further calls of that root key wait, without delaying other callers',
   ),
   ROOT_KEY_CALLS_WAITING_MAX: integer(0, 1_000_000, 'calls', 1000).deprecated(
-    'Calls of one root key that wait for one of those; more are refused with 429',
+    'Maximum number of calls of one root key that wait for their turn; more are refused with 429',
   ),
   FAILURES_PER_MINUTE: integer(0, 100_000_000, 'calls', 60).help(
     'Calls without a valid root key from one address in a minute that get 401; further calls get 429 and are not recorded in the audit log. 0 = no limit',

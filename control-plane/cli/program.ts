@@ -17,7 +17,7 @@ export function createProgram(session = new Session()): Command {
   const program = new Command('keyfence')
     .description('Manages Keyfence: keys, roles, identities, APIs, root keys and the fleet of verifiers.')
     .version(VERSION)
-    .option('--json', 'answer with one line of JSON, and put errors as JSON on standard error')
+    .option('--json', 'print the result as one line of JSON, and errors as JSON on standard error')
     .exitOverride()
     .showSuggestionAfterError()
     // A value after `=`, or a superfluous argument, may be a secret.

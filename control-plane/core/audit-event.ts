@@ -9,12 +9,12 @@ const Effect = (description: string) =>
   Type.Optional(Type.Object({}, { additionalProperties: true, description }));
 const EventCaller = Type.Object({
   rootKeyId: Type.Optional(Id('who called')),
-  address: Type.String({ description: 'Address of the caller; `unknown` where it could not be told.' }),
+  address: Type.String({ description: 'Address of the caller; `unknown` if it could not be determined.' }),
 });
 const EventSubject = Type.Object({
   apiId: Type.Optional(
     Type.String({
-      description: 'Of what was sent where an id belongs and is none: its length and a hash.',
+      description: 'If the caller sent something that is not an id: its length and a hash.',
     }),
   ),
   keyId: Type.Optional(Type.String()),
@@ -28,17 +28,17 @@ const EventSubject = Type.Object({
 });
 /** An event of the audit log; `ListedEvent` is its type. */
 export const Event = Type.Object({
-  id: Type.String({ description: 'Sorts by when events were recorded.' }),
+  id: Type.String({ description: 'Ids sort by the time of recording.' }),
   time: Time('When the call arrived'),
   requestId: Type.String(),
   traceId: Type.Optional(
-    Type.String({ description: "Id of the caller's trace, where the call had a `traceparent`." }),
+    Type.String({ description: "Id of the caller's trace, if the call had a `traceparent`." }),
   ),
   operation: Type.String(),
   outcome: Type.String({ description: 'OK, or the code of the error.' }),
   by: EventCaller,
   on: EventSubject,
-  before: Effect('Changed fields before the call; of meta only the length and a hash.'),
+  before: Effect('Changed fields before the call; for meta only its length and a hash.'),
   after: Effect('Changed fields after the call.'),
   sequence: Type.Optional(Sequence),
   incomplete: Type.Optional(

@@ -7,7 +7,7 @@ export const httpSettings = {
   BODY_BYTES_MAX: integer(1024, 1_048_576, 'bytes', 65_536).deprecated('Largest request body'),
   HEADER_BYTES_MAX: integer(4096, 65_536, 'bytes', 16_384).deprecated('Largest request head'),
   REQUEST_TIMEOUT_MS: integer(1000, 300_000, 'ms', 15_000).deprecated(
-    'Longest time for receiving a whole request',
+    'Maximum time to receive a whole request',
   ),
   KEEP_ALIVE_TIMEOUT_MS: integer(1000, 600_000, 'ms', 90_000).help(
     'Time for which an idle connection stays open. Set it longer than the idle time of your load balancer',

@@ -8,17 +8,20 @@ import { List, Sequence, Time } from '../core/schemas/field-schemas.ts';
 
 const following = {
   member: Type.String({
-    description: 'Its name in `propagation.laggards`, where it holds a change up.',
+    description: 'Its name in `propagation.laggards`, when a change waits for it.',
   }),
   state: Type.Union([Type.Literal('live'), Type.Literal('fenced'), Type.Literal('joining')], {
     description:
-      'live: answers from memory. fenced: its lease ran out. joining: not in sync yet, or not any more.',
+      'live: answers from memory. fenced: its lease ran out. joining: not in sync yet, or no longer.',
   }),
   position: Sequence,
-  lag: Type.Integer({ minimum: 0, description: 'Changes that it has heard of and not applied yet.' }),
+  lag: Type.Integer({
+    minimum: 0,
+    description: 'Number of changes that it knows of but has not applied yet.',
+  }),
   leaseRemainingMs: Type.Integer({
     minimum: 0,
-    description: 'Time left for answers from memory without hearing from Redis, ms.',
+    description: 'Remaining time for which it may answer from memory without hearing from Redis, ms.',
   }),
 };
 const FollowedApi = Type.Object({ apiId: Type.String(), ...following });
@@ -35,7 +38,7 @@ export const Verifier = Type.Object({
     Type.Integer({
       minimum: 1,
       description:
-        'What it understands; absent for one of a release before there was a number, which is 1. Keys that need more than some verifier of their API speaks are refused with VERIFIERS_TOO_OLD.',
+        'The protocol that it speaks; absent means 1. Keys that need a later protocol than some verifier of their API speaks are refused with VERIFIERS_TOO_OLD.',
     }),
   ),
   startedAt: Time('When it started'),
@@ -49,7 +52,7 @@ export const Verifier = Type.Object({
       perVerdict(() => Type.Optional(Type.Integer({ minimum: 0 }))),
       {
         description:
-          'The same verdicts by what they were. One of an earlier release tells none, or not all: there are none of what it does not tell.',
+          'The same verdicts by code. Verifiers of earlier releases omit this, or the codes that they do not know.',
       },
     ),
   ),
@@ -60,11 +63,11 @@ export const Verifier = Type.Object({
       { description: 'FOREIGN_KEYS and SYNC_PERIOD_MS, which must fit keys and LEASE_MS.' },
     ),
   ),
-  apis: List(FollowedApi, { maxItems: 100, description: 'Those in trouble first.' }),
-  apisNotShown: Type.Integer({ minimum: 0, description: 'Followed APIs beyond those.' }),
+  apis: List(FollowedApi, { maxItems: 100, description: 'APIs with problems come first.' }),
+  apisNotShown: Type.Integer({ minimum: 0, description: 'Number of followed APIs that are not shown.' }),
   workspace: Type.Optional(
     Type.Object(following, {
-      description: 'The same for roles and identities; absent where it has met no key that needs them.',
+      description: 'The same for roles and identities; absent if it has met no key that needs them.',
     }),
   ),
 });

@@ -49,8 +49,8 @@ export const KEY_FIELDS = {
   expires: {
     letter: 'x',
     kind: 'time',
-    description: 'Unix milliseconds from which on the key is refused.',
-    option: ['<time>', 'when it stops: Unix ms, ISO 8601, +90m, +12h or +30d'],
+    description: 'Time from which the key is refused, Unix milliseconds.',
+    option: ['<time>', 'when the key expires: Unix ms, ISO 8601, +90m, +12h or +30d'],
   },
   name: {
     letter: 'n',
@@ -85,8 +85,11 @@ export const KEY_FIELDS = {
     letter: 'l',
     kind: 'limit',
     needs: 2,
-    description: 'Most verifications in each window of so many milliseconds: `{limit, duration, async}`.',
-    option: ['<calls/time>', 'most verifications in a time, such as 100/10s, 5000/1h or none'],
+    description: 'Maximum number of verifications in each window: `{limit, duration, async}`.',
+    option: [
+      '<calls/time>',
+      'maximum number of verifications in a time, such as 100/10s or 5000/1h, or the word none',
+    ],
   },
   ratelimits: {
     letter: 'L',
@@ -100,21 +103,21 @@ export const KEY_FIELDS = {
     letter: 'P',
     kind: 'slugs',
     needs: PERMISSIONS_PROTOCOL,
-    description: 'What the key may do, by names of your own; a verification can ask for them.',
-    option: ['<slugs>', 'what the key may do, such as files.read,files.write'],
+    description: 'Permissions of the key, which you name yourself; a verification can require them.',
+    option: ['<slugs>', 'permissions of the key, such as files.read,files.write'],
   },
   roles: {
     letter: 'R',
     kind: 'slugs',
     needs: ROLES_PROTOCOL,
-    description: 'Names of its roles: it may do what any of them may.',
+    description: 'Names of its roles; the key has the permissions of all of them.',
     option: ['<names>', 'its roles, such as editor,billing'],
   },
   apiIds: {
     letter: 'A',
     kind: 'apis',
     needs: ROLES_PROTOCOL,
-    description: 'Of an identity, and of no key: the APIs in which it holds; none = all.',
+    description: 'Only for identities: the APIs in which the identity applies; none = all.',
   },
 } as const satisfies Readonly<Record<string, Row>>;
 

@@ -13,7 +13,7 @@ export const httpSettings = {
     'Longest time for receiving a request head',
   ),
   REQUEST_TIMEOUT_MS: integer(1000, 300_000, 'ms', 15_000).deprecated(
-    'Longest time for receiving a whole request',
+    'Maximum time to receive a whole request',
   ),
   KEEP_ALIVE_TIMEOUT_MS: integer(1000, 600_000, 'ms', 90_000).help(
     "Time after which the verifier closes an idle connection. Set it above the gateway's own",

@@ -9,10 +9,7 @@ import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 import { addPageOptions, printListing } from '../terminal/print-listing.ts';
 import { printUsage } from './usage.ts';
 
-const DEFAULT_PREFIX = [
-  '--default-prefix <prefix>',
-  'beginning of keys that are created without one',
-] as const;
+const DEFAULT_PREFIX = ['--default-prefix <prefix>', 'prefix of keys that are created without one'] as const;
 const DEFAULT_BYTES = [
   '--default-bytes <bytes>',
   'random bytes in keys that are created without a length, 16 to 255',
@@ -21,12 +18,12 @@ const DEFAULT_BYTES = [
 
 /** Adds `keyfence apis …`. */
 export function apiCommands(program: Command, session: Session): void {
-  const apis = program.command('apis').description('APIs: what keys are for');
+  const apis = program.command('apis').description('APIs: groups of keys');
 
   apis
     .command('create <name>')
     .description('create an API')
-    .option('--id <apiId>', 'its id; by default a random one')
+    .option('--id <apiId>', 'id of the API; default: a random one')
     .option(...DEFAULT_PREFIX)
     .option(...DEFAULT_BYTES)
     .action(async (name: string, { id, ...defaults }) => {
@@ -73,10 +70,10 @@ function addReading(apis: Command, session: Session): void {
 
   apis
     .command('usage <apiId>')
-    .description('how often keys of an API were verified, each day, or by the tags of verifications')
-    .addOption(new Option('--hourly', 'each hour, as far back as is kept').conflicts(['tag', 'byTag']))
+    .description('how often keys of an API were verified, per day, or by the tags of verifications')
+    .addOption(new Option('--hourly', 'per hour, as far back as counts are kept').conflicts(['tag', 'byTag']))
     .addOption(new Option('--tag <tag>', 'only with this tag').conflicts('byTag'))
-    .option('--by-tag', 'by tag, over all days that are kept')
+    .option('--by-tag', 'by tag, over all days whose counts are kept')
     .action((apiId: string, { hourly, tag, byTag }) =>
       printUsage(session, 'apis.getVerifications', {
         ...{ apiId, tag, granularity: hourly ? 'hour' : 'day' },

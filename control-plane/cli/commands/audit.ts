@@ -10,14 +10,16 @@ export function auditCommand(program: Command, session: Session): void {
   const audit = program
     .command('audit')
     .description('who did what, the latest first')
-    .option('--refused', 'what was refused, rather than what was done')
+    .option('--refused', 'refused calls instead of changes')
     .addOption(
-      new Option('--since <time>', 'nothing older: Unix ms, ISO 8601, or -90m').argParser(pastMoment),
+      new Option('--since <time>', 'leave out older events: Unix ms, ISO 8601, or -90m').argParser(
+        pastMoment,
+      ),
     )
-    .option('--operation <operation>', 'only this one, such as keys.updateKey')
-    .option('--api <apiId>', 'only what was done with this API')
-    .option('--key <keyId>', 'only what was done with this key')
-    .option('--by <rootKeyId>', 'only what this root key did');
+    .option('--operation <operation>', 'only this operation, such as keys.updateKey')
+    .option('--api <apiId>', 'only calls on this API')
+    .option('--key <keyId>', 'only calls on this key')
+    .option('--by <rootKeyId>', 'only calls by this root key');
   addPageOptions(audit, 'events').action(({ refused, api, key, by, ...rest }) => {
     const query = { ...rest, apiId: api, keyId: key, rootKeyId: by, ...(refused ? { refused } : {}) };
     return printListing<ListedEvent>(session, 'audit.listEvents', 'events', query, {

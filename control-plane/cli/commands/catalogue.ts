@@ -13,7 +13,7 @@ export function catalogueCommands(program: Command, session: Session): void {
 
   permissions
     .command('create <slug>')
-    .description('put a permission into the catalogue')
+    .description('add a permission to the catalogue')
     .option('--name <text>', 'its name for people, if it is not the slug')
     .option('--description <text>', 'what it is for')
     .action(async (slug: string, { name = slug, description }) => {

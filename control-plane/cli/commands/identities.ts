@@ -15,7 +15,7 @@ type Change = { propagation: ChangeStatus };
 type CreatedIdentity = Change & { identityId: string };
 const LIMITS = [
   '--ratelimits <json>',
-  'limits that all its keys share, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]',
+  'limits that all keys of the identity share, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]',
   jsonList,
 ] as const;
 const META = ['--meta <json>', 'a JSON object that every verification returns', jsonObject] as const;
@@ -24,7 +24,7 @@ const META = ['--meta <json>', 'a JSON object that every verification returns', 
 export function identityCommands(program: Command, session: Session): void {
   const identities = program
     .command('identities')
-    .description('identities, each with all keys that have its external id');
+    .description('identities: each covers all keys with its external id');
 
   addCreate(identities, session);
   addReading(identities, session);
@@ -42,9 +42,13 @@ function addCreate(identities: Command, session: Session): void {
     )
     .option(...META)
     .option(...LIMITS)
-    .option('--api-ids <ids>', 'the APIs in which it holds, such as billing,shop; left out = all', names)
+    .option(
+      '--api-ids <ids>',
+      'the APIs in which the identity applies, such as billing,shop; default: all',
+      names,
+    )
     .addOption(waitOption())
-    .option('--disabled', 'no key of it is accepted until it is enabled')
+    .option('--disabled', 'refuse all keys of the identity until it is enabled')
     .action(async (externalId: string, { disabled, wait, ...fields }) => {
       const input = { externalId, ...fields, ...(disabled ? { enabled: false } : {}), ...waitMs(wait) };
       const creation = await session.call<CreatedIdentity>('identities.createIdentity', input);
@@ -83,7 +87,11 @@ function addUpdate(identities: Command, session: Session): void {
     .description('change the meta, the shared limits or the APIs of an identity')
     .option(...META)
     .option(...LIMITS)
-    .option('--api-ids <ids>', 'the APIs in which it holds, such as billing,shop; none = all', namesOrAll)
+    .option(
+      '--api-ids <ids>',
+      'the APIs in which the identity applies, such as billing,shop; empty = all',
+      namesOrAll,
+    )
     .addOption(waitOption())
     .action((externalId: string, { wait, ...fields }) =>
       update(session, 'updated', externalId, fields, wait),

@@ -16,7 +16,7 @@ export function roleCommands(program: Command, session: Session): void {
     .command('create <name>')
     .description('create a role')
     .option('--description <text>', 'what it is for')
-    .option('--permissions <slugs>', 'what its keys may do, such as files.read,files.write', names)
+    .option('--permissions <slugs>', 'permissions of the role, such as files.read,files.write', names)
     .action(async (name: string, fields: object) => {
       const role = await session.call<{ roleId: string }>('permissions.createRole', { name, ...fields });
       session.print(role, () => list({ ...role }));

@@ -5,7 +5,7 @@ import { list, table, time } from '../terminal/output.ts';
 
 /** Adds `keyfence root-keys …`. */
 export function rootKeyCommands(program: Command, session: Session): void {
-  const rootKeys = program.command('root-keys').description('root keys: who may manage all this');
+  const rootKeys = program.command('root-keys').description('root keys: who may manage Keyfence');
 
   rootKeys
     .command('create <name>')

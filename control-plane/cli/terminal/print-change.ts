@@ -11,7 +11,7 @@ import { canPrompt, prompt } from './prompt.ts';
 export const waitOption = () =>
   new Option(
     '--wait <seconds>',
-    'longest wait for every verifier; default: the limit of the server',
+    'maximum wait for all verifiers; default: the limit of the server',
   ).argParser(whole(0, 60));
 
 /** Prints the status of a change; the exit status is PENDING if it is not complete. */

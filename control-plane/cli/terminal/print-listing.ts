@@ -7,8 +7,8 @@ import { count, table } from './output.ts';
 /** Adds the options of a listing. */
 export const addPageOptions = (command: Command, items: string): Command =>
   command
-    .option(`--limit <${items}>`, 'how many at most', whole(1, 1_000_000), 100)
-    .option('--cursor <cursor>', 'go on after an earlier listing');
+    .option(`--limit <${items}>`, 'maximum number', whole(1, 1_000_000), 100)
+    .option('--cursor <cursor>', 'continue an earlier listing');
 
 /**
  * Prints up to `limit` items of a listing as a table of `columns`, and how to continue.

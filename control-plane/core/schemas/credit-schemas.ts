@@ -12,20 +12,23 @@ const Refill = Type.Object(
     interval: Type.Union([Type.Literal('daily'), Type.Literal('monthly')], {
       description: 'At 00:00 UTC.',
     }),
-    amount: Credits(1, 'Credits that there are after it; where more are left they stay.'),
+    amount: Credits(1, 'Number of credits after the refill; if more are left, they stay.'),
     refillDay: Type.Optional(
       Type.Union([Type.Integer({ minimum: 1, maximum: 31 }), Type.Null()], {
-        description: 'Monthly: the day, 1 when absent; the last of the month where that is shorter.',
+        description: 'The day of a monthly refill, default 1; in shorter months, the last day.',
       }),
     ),
   },
-  { additionalProperties: false, description: 'When credits come back by themselves.' },
+  { additionalProperties: false, description: 'When the credits are refilled, and to what number.' },
 );
 
 /** Credits in a request of createKey. */
 export const NEW_CREDITS = {
   remaining: Type.Optional(
-    Credits(0, 'Credits: each verification costs one, or what it says. Absent: as many as are asked for.'),
+    Credits(
+      0,
+      'Number of credits; each verification costs one, or the cost that it names. Absent: unlimited.',
+    ),
   ),
   refill: Type.Optional(Refill),
 };
@@ -33,18 +36,18 @@ export const NEW_CREDITS = {
 /** Credits in a request of updateKey. */
 export const CHANGED_CREDITS = {
   remaining: Type.Optional(
-    Type.Union([Credits(0, 'Credits from now on.'), Type.Null()], {
-      description: 'null: from now on as many as are asked for.',
+    Type.Union([Credits(0, 'The new number of credits.'), Type.Null()], {
+      description: 'null: unlimited from now on.',
     }),
   ),
-  refill: Type.Optional(Type.Union([Refill, Type.Null()], { description: 'null: no refill any more.' })),
+  refill: Type.Optional(Type.Union([Refill, Type.Null()], { description: 'null: no further refills.' })),
 };
 
 /** Body of updateRemaining, without the key. */
 export const CREDITS_OPERATION = {
   op: Type.Union([Type.Literal('set'), Type.Literal('increment'), Type.Literal('decrement')]),
   value: Type.Union([Credits(0, 'Credits.'), Type.Null()], {
-    description: 'null, for `set` only: from now on as many as are asked for. A decrement ends at 0.',
+    description: 'null, only with `set`: unlimited from now on. A decrement stops at 0.',
   }),
 };
 
@@ -56,16 +59,16 @@ export const CREDITS_VIEW = {
       interval: Type.Union([Type.Literal('daily'), Type.Literal('monthly')]),
       amount: Type.Integer(),
       refillDay: Type.Optional(Type.Integer()),
-      lastRefillAt: Type.Optional(Time('When it last happened')),
+      lastRefillAt: Type.Optional(Time('Time of the last refill')),
     }),
   ),
   remainingHeld: Type.Optional(
     Type.Integer({
-      description: 'Part of `remaining` that verifiers hold, or have spent since they last said.',
+      description: 'The part of `remaining` that verifiers hold, or have spent since their last report.',
     }),
   ),
   remainingLost: Type.Optional(
-    Type.Integer({ description: 'Credits gone with verifiers that crashed; in `remaining` no more.' }),
+    Type.Integer({ description: 'Credits lost with crashed verifiers; not included in `remaining`.' }),
   ),
 };
 

@@ -23,7 +23,10 @@ import { Slugs } from './slug-schemas.ts';
 
 /** Schemas of fields that several responses have. */
 
-export const Sequence = Type.Integer({ minimum: 0, description: "A change's place in its API's log." });
+export const Sequence = Type.Integer({
+  minimum: 0,
+  description: "The sequence number of a change in its API's log.",
+});
 export const Time = (description: string) =>
   Type.Integer({ description: `${description}, Unix milliseconds.` });
 
@@ -31,7 +34,7 @@ export const List = <Item extends TSchema>(item: Item, options: TArrayOptions = 
   Type.Immutable(Type.Array(item, options));
 export const Id = (thing: string) => Type.String({ description: `The id of ${thing}.` });
 export const Cursor = Type.Optional(
-  Type.String({ description: 'For the next page; absent on the last one.' }),
+  Type.String({ description: 'Cursor of the next page; absent on the last page.' }),
 );
 
 /** Schemas of a key's fields, by their kind. */

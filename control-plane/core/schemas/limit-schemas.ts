@@ -13,7 +13,7 @@ const limit = {
   limit: Type.Integer({
     minimum: 1,
     maximum: LIMIT_MAX,
-    description: 'Most verifications in a window, or what they cost.',
+    description: 'Maximum number of verifications, or maximum total cost, in a window.',
   }),
   duration: Type.Integer({
     minimum: DURATION_MIN_MS,
@@ -23,7 +23,7 @@ const limit = {
   async: Type.Optional(
     Type.Boolean({
       description:
-        'true, the default: verifiers answer from slices of the limit, and rarely ask Redis. false: they ask each time. Neither lets more through.',
+        'true (default): verifiers answer from slices of the limit and rarely ask Redis. false: they ask Redis each time. Neither lets more through than the limit.',
     }),
   ),
 };
@@ -39,7 +39,7 @@ export const Ratelimits = (options: TSchemaOptions) =>
         {
           name: Type.String({
             pattern: LIMIT_NAME.source,
-            description: `By which a verification asks for it. Not \`${DEFAULT_LIMIT}\`: that is \`ratelimit\`.`,
+            description: `The name by which verifications request this limit. Not \`${DEFAULT_LIMIT}\`, which is set as \`ratelimit\`.`,
           }),
           ...limit,
           autoApply: Type.Optional(

@@ -22,11 +22,11 @@ export const GivenSlugs = (options: TSchemaOptions) =>
       Slug('The permission.'),
       Type.Object(
         {
-          id: Type.Optional(Slug('The permission; it goes before the others.')),
-          slug: Type.Optional(Slug('The same; it goes before `name`.')),
+          id: Type.Optional(Slug('The permission; takes precedence over `slug` and `name`.')),
+          slug: Type.Optional(Slug('The same; takes precedence over `name`.')),
           name: Type.Optional(Slug('The same.')),
           create: Type.Optional(
-            Type.Boolean({ description: 'Of no effect: a permission needs not be created to be given.' }),
+            Type.Boolean({ description: 'No effect: permissions need not exist before they are used.' }),
           ),
         },
         { additionalProperties: false },

@@ -19,13 +19,13 @@ export const WaitMs = Type.Optional(
   Type.Integer({
     minimum: 0,
     maximum: 60_000,
-    description: 'Longest time to hold the answer until the change is complete, ms.',
+    description: 'Maximum time to wait for the change to be complete, ms.',
   }),
 );
 /** A change's sequence in a query, where all values are strings. */
 export const SequenceText = Type.String({
   pattern: '^[1-9][0-9]{0,14}$',
-  description: 'The `sequence` that the change answered.',
+  description: 'The `sequence` in the response to the change.',
 });
 
 export const OperationId = (description: string) =>
@@ -42,7 +42,7 @@ export const Limit = (items: string) =>
     description: `${items} per page, 1..100.`,
   });
 export const PageCursor = (form: { pattern: string } | { minLength: number; maxLength: number }) =>
-  Type.Optional(Type.String({ ...form, description: 'From the page before.' }));
+  Type.Optional(Type.String({ ...form, description: 'Cursor from the previous page.' }));
 
 export const Moment = (description: string) =>
   Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: `Unix milliseconds; ${description}` }));
@@ -52,8 +52,8 @@ export const timeOf = (ms: string | undefined) => (ms === undefined ? undefined 
 export const period = {
   granularity: Type.Union([Type.Literal('hour'), Type.Literal('day')], {
     default: 'day',
-    description: 'Hours and days begin as those of UTC do.',
+    description: 'Hours and days are those of UTC.',
   }),
-  start: Moment('as far back as is kept.'),
-  end: Moment('now.'),
+  start: Moment('default: as far back as counts are kept.'),
+  end: Moment('default: now.'),
 };

@@ -8,20 +8,23 @@ export const Count = (description: string) => Type.Integer({ minimum: 0, descrip
 
 export const Propagation = Type.Object({
   state: Type.Union([Type.Literal('complete'), Type.Literal('pending')], {
-    description: 'complete: no verifier answers by the state before the change any more.',
+    description: 'complete: no verifier answers from the earlier state any more.',
   }),
   by: Type.Optional(
     Type.Union([Type.Literal('acks'), Type.Literal('fence')], {
-      description: 'acks: every verifier confirmed it. fence: those that did not can no longer answer.',
+      description:
+        'acks: every verifier confirmed the change. fence: verifiers that did not can no longer answer.',
     }),
   ),
   sequence: Sequence,
   durable: Type.Boolean({ description: 'true: the change survives a crash or a failover of Redis.' }),
   verifiers: Type.Integer({ minimum: 0, description: 'Verifiers registered for the API.' }),
   waitedMs: Type.Number({ minimum: 0 }),
-  completeBy: Type.Optional(Time('Pending: when it is complete at the latest, if Redis stays in reach')),
+  completeBy: Type.Optional(
+    Time('Only while pending: the latest time of completion, if Redis stays reachable'),
+  ),
   laggards: Type.Optional(
-    List(Type.String(), { description: 'Verifiers that have not confirmed it, the first 100.' }),
+    List(Type.String(), { description: 'The first 100 verifiers that have not confirmed the change.' }),
   ),
 });
 const complete = { state: 'complete', by: 'acks', durable: true, verifiers: 2 };
@@ -35,11 +38,15 @@ export const PropagationResponse = Type.Object(
 /** Permissions of a key or a role. */
 export const Permissions = Type.Array(
   Type.Object({ id: Id('the permission: itself'), name: Type.String({ description: 'The same.' }) }),
-  { description: 'All that the key may do now.', examples: [[{ id: 'files.read', name: 'files.read' }]] },
+  { description: 'All current permissions.', examples: [[{ id: 'files.read', name: 'files.read' }]] },
 );
 
 /** The secret of a new key. */
-export const Secret = Type.String({ description: 'The secret. Shown this once and stored nowhere.' });
+export const Secret = Type.String({
+  description: 'The secret, which is shown only once and stored nowhere.',
+});
 
 /** Counts of verdicts. */
-export const usageCounts = perUsageField(({ code, sentence }) => Count(`Answered ${code}. ${sentence}`));
+export const usageCounts = perUsageField(({ code, sentence }) =>
+  Count(`Number of ${code} verdicts. ${sentence}`),
+);

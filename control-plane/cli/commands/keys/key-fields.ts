@@ -27,10 +27,14 @@ export function addFieldOptions(command: Command): Command {
     command.addOption(option.argParser<unknown>(parsers[row.kind]));
   }
   return command
-    .option('--remaining <credits>', 'credits: each verification costs one, or what it says', credits)
+    .option(
+      '--remaining <credits>',
+      'number of credits; each verification costs one, or the cost that it names',
+      credits,
+    )
     .option(
       '--refill <plan>',
-      'when credits come back: daily:<credits>, monthly:<credits> or monthly:<credits>:<day>',
+      'when credits are refilled: daily:<credits>, monthly:<credits> or monthly:<credits>:<day>',
       refillPlan,
     );
 }

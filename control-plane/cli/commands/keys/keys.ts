@@ -38,7 +38,7 @@ function addCreate(keys: Command, session: Session): void {
   )
     .option('--prefix <prefix>', 'beginning of the key, before an underscore')
     .option('--byte-length <bytes>', 'random bytes in the key, 16 to 255', whole(16, 255))
-    .option('--disabled', 'refused until it is enabled')
+    .option('--disabled', 'refuse the key until it is enabled')
     .action(async (apiId: string, { disabled, ...fields }) => {
       const input = { apiId, ...fields, ...(disabled ? { enabled: false } : {}) };
       const key = await session.call<{ keyId: string; key: string }>('keys.createKey', input);
@@ -50,7 +50,7 @@ function addCreate(keys: Command, session: Session): void {
 function addGet(keys: Command, session: Session): void {
   keys
     .command('get <keyId>')
-    .description('show a key; never its secret')
+    .description('show a key, without its secret')
     .action(async (keyId: string) => {
       const key = await session.call<Key & { lastUsedAt?: number }>('keys.getKey', { keyId });
       showKey(session, key);
@@ -69,11 +69,11 @@ function addList(keys: Command, session: Session): void {
   const listing = keys
     .command('list <apiId>')
     .description('list the keys of an API')
-    .addOption(new Option('--enabled', 'only those that are enabled').conflicts('disabled'))
-    .option('--disabled', 'only those that are disabled')
-    .option('--name <start>', 'only those whose name begins so')
-    .option('--external-id <id>', 'only those of one identity')
-    .option('--newest', 'the newest first; otherwise the oldest');
+    .addOption(new Option('--enabled', 'only enabled keys').conflicts('disabled'))
+    .option('--disabled', 'only disabled keys')
+    .option('--name <start>', 'only keys whose name begins with this')
+    .option('--external-id <id>', 'only keys of this identity')
+    .option('--newest', 'newest first; default: oldest first');
   addPageOptions(listing, 'keys').action((apiId: string, { enabled, disabled, newest, ...filter }) => {
     const query = {
       apiId,
@@ -96,8 +96,8 @@ function addList(keys: Command, session: Session): void {
 function addInspection(keys: Command, session: Session): void {
   keys
     .command('usage <keyId>')
-    .description('how often a key was verified, each day')
-    .option('--hourly', 'each hour, as far back as is kept')
+    .description('how often a key was verified, per day')
+    .option('--hourly', 'per hour, as far back as counts are kept')
     .action(async (keyId: string, { hourly }) => {
       const query = { keyId, granularity: hourly ? 'hour' : 'day' };
       await printUsage(session, 'keys.getVerifications', query);
@@ -115,10 +115,14 @@ function addInspection(keys: Command, session: Session): void {
     .command('verify')
     .description('ask a verifier about the secret in KEYFENCE_KEY, on standard input or typed at a prompt')
     .option('--api <apiId>', 'the API that the key must belong to')
-    .option('--cost <credits>', 'what it costs a key with credits, 1 by default; 0 only looks', credits)
+    .option(
+      '--cost <credits>',
+      'credits that it costs, if the key has credits; default: 1; 0 checks without spending',
+      credits,
+    )
     .option(
       '--permissions <query>',
-      'what the key must be allowed to do, such as "files.read AND files.write"',
+      'permissions that the key must have, such as "files.read AND files.write"',
     )
     .action(async (options) => verifyKey(session, await givenSecret(session), options));
 }
@@ -129,7 +133,7 @@ function addTransfer(keys: Command, session: Session): void {
     .description('import keys that were made elsewhere, from NDJSON; - is standard input')
     .option(
       '--progress-file <file>',
-      'file for the progress; default: the imported file with .progress behind its name',
+      'file for the progress; default: the name of the imported file with .progress appended',
     )
     .action((apiId: string, file: string, { progressFile }) =>
       importKeys(session, apiId, file, progressFile),
@@ -138,7 +142,7 @@ function addTransfer(keys: Command, session: Session): void {
   keys
     .command('export <apiId>')
     .description('write all keys of an API as NDJSON, without their secrets')
-    .option('--output <file>', 'file to write; an interrupted export goes on. Default: standard output')
+    .option('--output <file>', 'file to write; an interrupted export continues. Default: standard output')
     .action((apiId: string, { output }) => exportKeys(session, apiId, output));
 }
 

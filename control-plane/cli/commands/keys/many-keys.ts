@@ -43,9 +43,9 @@ interface ManyResponse {
 /** Adds the options that choose many keys of an API. */
 export function manyOptions(command: Command): Command {
   return command
-    .option('--api <apiId>', 'the API of many keys, with --owner or --file')
+    .option('--api <apiId>', 'API of the keys, with --owner or --file')
     .addOption(new Option('--owner <id>', 'all keys of this identity, by its external id').conflicts('file'))
-    .option('--file <file>', 'the keys whose ids are in a file, one a line; - is standard input');
+    .option('--file <file>', 'keys whose ids are in this file, one per line; - is standard input');
 }
 
 /**

@@ -22,17 +22,18 @@ export const ApiView = Type.Object({
   name: Type.Optional(Type.String()),
   ...DEFAULTS_VIEW,
   createdAt: Time('When it was created'),
-  keys: Type.Optional(Count('Number of its keys; shown with the permission to read them.')),
+  keys: Type.Optional(Count('Number of keys of the API; shown only to callers that may read keys.')),
   foreignKeys: Type.Optional(
     Type.Literal(true, {
-      description: 'Some of its keys are of another format, found only by verifiers with FOREIGN_KEYS on.',
+      description:
+        'true: some keys of the API have a foreign format, and only verifiers with FOREIGN_KEYS on find them.',
     }),
   ),
   protocol: Type.Optional(
     Type.Integer({
       minimum: 2,
       description:
-        'What its verifiers must understand, because of what some of its keys have or had; absent: any can follow it.',
+        'The protocol that verifiers of the API must speak, because some of its keys need it or once did; absent: any protocol.',
     }),
   ),
 });

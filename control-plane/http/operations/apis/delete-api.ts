@@ -8,7 +8,7 @@ export const deleteApi = operation({
   name: 'apis.deleteApi',
   summary: 'Delete an API with all its keys',
   description:
-    'Answers when the deletion is complete, as updateKey does. The id is free again once its keys are removed.',
+    'Returns when the deletion is complete, like updateKey. The id can be used again once the keys are removed.',
   permissions: ['api.<apiId>.delete_api'],
   request: Fields({ apiId: ApiId, waitMs: WaitMs }),
   response: PropagationResponse,

@@ -11,39 +11,36 @@ export const getApiVerifications = operation({
   id: 'getApiVerifications',
   summary: 'See how often keys of an API were verified',
   description:
-    'By the hour or the day as keys.getVerifications, of all keys together, deleted ones too; or by the tags that verifyKey was given, by the day. Verifiers report up to their USAGE_PERIOD_MS late.',
+    'By hour or day like keys.getVerifications, for all keys of the API together, including deleted ones; or by day and by the tags of verifyKey. Verifiers report up to their USAGE_PERIOD_MS late.',
   permissions: ['api.<apiId>.read_key', 'api.<apiId>.read_api'],
   request: Fields({
     apiId: ApiId,
     ...period,
     tag: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 128, description: 'Only verdicts with this tag, by the day.' }),
+      Type.String({ minLength: 1, maxLength: 128, description: 'Only verdicts with this tag, by day.' }),
     ),
-    groupBy: Type.Optional(
-      Type.Literal('tag', { description: 'One sum for each tag of the time that is asked for.' }),
-    ),
+    groupBy: Type.Optional(Type.Literal('tag', { description: 'One sum per tag over the whole period.' })),
     limit: Type.String({
       pattern: '^([1-9][0-9]{0,2}|1000)$',
       default: '1000',
-      description: 'Tags that are told apart, 1..1000; the rest is summed up as `other`.',
+      description: 'Maximum number of tags listed separately, 1..1000; the others are summed up as `other`.',
     }),
   }),
   response: Type.Object({
     verifications: List(
       Type.Object({
-        time: Type.Optional(Time('When the hour or day began; absent where they are grouped by tag')),
-        tag: Type.Optional(Type.String({ description: 'Where they are grouped by tag.' })),
+        time: Type.Optional(Time('When the hour or day began; absent if grouped by tag')),
+        tag: Type.Optional(Type.String({ description: 'Present if grouped by tag.' })),
         other: Type.Optional(
           Type.Literal(true, {
             description:
-              'The verdicts with tags that are not told apart: those after the first USAGE_TAGS_MAX of a day, and those beyond `limit`.',
+              'The sum of all tags not listed separately: those after the first USAGE_TAGS_MAX of a day, and those beyond `limit`.',
           }),
         ),
         ...usageCounts,
       }),
       {
-        description:
-          'In order of time; where they are grouped by tag, the most used first and the others last.',
+        description: 'In order of time; if grouped by tag, the most used first and `other` last.',
       },
     ),
   }),

@@ -7,8 +7,8 @@ import { ApiView, seenBy } from './api.ts';
 
 export const getApi = operation({
   name: 'apis.getApi',
-  summary: 'Look at an API',
-  description: 'Its name, the defaults of its new keys, and when it was created.',
+  summary: 'Show an API',
+  description: 'Shows the name, the defaults for new keys, and the time of creation.',
   permissions: ['api.<apiId>.read_api'],
   request: Fields({ apiId: ApiId }),
   response: ApiView,

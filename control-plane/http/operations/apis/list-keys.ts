@@ -21,7 +21,7 @@ export const listKeys = operation({
   name: 'apis.listKeys',
   summary: 'List the keys of an API',
   description:
-    'In order of creation; following the cursors visits each key once. With a filter, a page may be short and still have a cursor.',
+    'Lists the keys in order of creation; following the cursors visits each key once. With a filter, a page may be short and still have a cursor.',
   permissions: ['api.<apiId>.read_key', 'api.<apiId>.read_api'],
   request: Fields({
     apiId: ApiId,
@@ -30,12 +30,12 @@ export const listKeys = operation({
     enabled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
     externalId: Type.Optional(ExternalId),
     ownerId: Type.Optional(OwnerId),
-    name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Beginning of the name.' })),
+    name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Prefix of the name.' })),
     sort: Type.Union([Type.Literal('createdAt'), Type.Literal('-createdAt')], { default: 'createdAt' }),
   }),
   response: Type.Object({
     keys: List(UsedKey),
-    total: Type.Integer({ minimum: 0, description: 'All keys of the API, whatever the filter.' }),
+    total: Type.Integer({ minimum: 0, description: 'Number of all keys of the API, whatever the filter.' }),
     cursor: Cursor,
   }),
   errors: ['NOT_FOUND'],

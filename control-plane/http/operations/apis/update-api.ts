@@ -8,7 +8,7 @@ import { DEFAULTS } from './api.ts';
 export const updateApi = operation({
   name: 'apis.updateApi',
   summary: 'Change the name of an API and the defaults of its new keys',
-  description: 'An absent field is kept, null clears. Keys that exist stay as they are.',
+  description: 'Absent fields stay unchanged; null clears a field. Existing keys do not change.',
   permissions: ['api.<apiId>.update_api'],
   request: Fields({
     apiId: ApiId,

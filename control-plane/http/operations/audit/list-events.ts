@@ -16,15 +16,15 @@ export const listEvents = operation({
       default: 'false',
       description: 'true: refused calls. false: calls that changed something, or may have.',
     }),
-    since: Moment('nothing older.'),
-    until: Moment('nothing newer.'),
+    since: Moment('older events are left out.'),
+    until: Moment('newer events are left out.'),
     operation: Type.Optional(
       Type.String({ pattern: '^[A-Za-z]{1,32}\\.[A-Za-z]{1,32}$', description: 'Such as keys.updateKey.' }),
     ),
     apiId: Type.Optional(ApiId),
     keyId: Type.Optional(KeyId),
     rootKeyId: Type.Optional(
-      Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'The root key that called.' }),
+      Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'The root key of the caller.' }),
     ),
   }),
   response: Type.Object({ events: List(Event), cursor: Cursor }),

@@ -16,7 +16,7 @@ export const createIdentity = operation({
   name: 'identities.createIdentity',
   summary: 'Create an identity',
   description:
-    'An identity stands for all keys of all APIs with its `externalId`, those that exist and those that are created later. One change, however many keys that are: it answers when it is complete, as updateKey does. After 503 send it again; 409 then means that the identity is there, and updateIdentity, with the same fields, that every verifier knows it.',
+    'An identity stands for all keys of all APIs with its `externalId`, existing and future ones. Creating it is one change, however many keys there are: the call returns when the change is complete, like updateKey. After 503, send the call again. 409 then means that the identity exists; updateIdentity with the same fields waits until every verifier knows it.',
   permissions: ['root.*.create_identity'],
   request: Fields({
     externalId: ExternalId,

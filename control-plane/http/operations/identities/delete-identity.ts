@@ -10,7 +10,7 @@ export const deleteIdentity = operation({
   name: 'identities.deleteIdentity',
   summary: 'Delete an identity',
   description:
-    'Its keys stay, with their own `enabled`, and so one that is disabled cannot be deleted: its keys would be accepted again.',
+    'The keys stay, with their own `enabled`. A disabled identity cannot be deleted, because its keys would be accepted again.',
   permissions: ['root.*.delete_identity'],
   request: Fields({ identityId: IdentityId, waitMs: WaitMs }),
   response: PropagationResponse,

@@ -7,7 +7,7 @@ import { IdentityId, identityNotFound } from './identity.ts';
 export const getIdentityPropagation = operation({
   name: 'identities.getIdentityPropagation',
   summary: "See how far an identity's change has come",
-  description: 'For changes that answered `pending`.',
+  description: 'For changes that returned `pending`.',
   permissions: ['root.*.read_identity'],
   request: Fields({ identityId: IdentityId, sequence: SequenceText }),
   response: PropagationResponse,

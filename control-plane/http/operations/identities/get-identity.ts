@@ -5,8 +5,8 @@ import { IdentityView, identityNotFound, idIn, REFERENCE } from './identity.ts';
 
 export const getIdentity = operation({
   name: 'identities.getIdentity',
-  summary: 'Look at an identity',
-  description: 'By its id, or by its `externalId`.',
+  summary: 'Show an identity',
+  description: 'Finds the identity by its id or its `externalId`.',
   permissions: ['root.*.read_identity'],
   request: Fields(REFERENCE),
   response: IdentityView,

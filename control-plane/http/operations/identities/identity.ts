@@ -19,7 +19,7 @@ export const CHANGEABLE_FIELDS = {
   ratelimits: Type.Optional(
     Ratelimits({
       description:
-        'Rate limits that all keys of the identity share, in all APIs, each obeyed where a verification names it; where a key has one of that name itself, that one counts. `[]` takes all away.',
+        'Rate limits that all keys of the identity share, in all APIs. A limit applies to verifications that name it; if the key itself has a limit of that name, only that one applies. `[]` removes all.',
     }),
   ),
 };
@@ -29,16 +29,18 @@ const APIS_MAX = 100;
 export const ApiIds = Type.Array(Type.String({ pattern: `^${API_ID_PATTERN}$` }), {
   ...{ minItems: 1, maxItems: APIS_MAX, uniqueItems: true },
   description:
-    'The APIs in which it holds, where several tenants have APIs here; absent = all. A key of another API with this `externalId` has no identity.',
+    'The APIs in which the identity applies, for installations with APIs of several tenants; absent = all. A key with this `externalId` in another API has no identity.',
 });
 
 export const IdentityView = Type.Object({
   id: Id('the identity'),
   externalId: Type.String({ description: "The identity's id in the caller's own system." }),
   enabled: Type.Boolean({ description: 'false: no key of the identity is accepted.' }),
-  meta: Type.Object({}, { additionalProperties: true, description: 'As it was given.' }),
+  meta: Type.Object({}, { additionalProperties: true, description: 'The meta, unchanged.' }),
   ratelimits: Ratelimits({ description: 'Rate limits that all keys of the identity share, in all APIs.' }),
-  apiIds: Type.Optional(List(Type.String(), { description: 'The APIs in which it holds; absent = all.' })),
+  apiIds: Type.Optional(
+    List(Type.String(), { description: 'The APIs in which the identity applies; absent = all.' }),
+  ),
 });
 
 /** The identity that a call concerns. */

@@ -16,14 +16,14 @@ export const updateIdentity = operation({
   name: 'identities.updateIdentity',
   summary: 'Change an identity, or disable it',
   description:
-    'One change, however many keys the identity has. Answers when it is complete, as updateKey does: with `enabled` false no verifier, anywhere, still accepts any of them. Keys keep their own `enabled`. A caller that may not read identities gets the id and `propagation` alone.',
+    'Makes one change, however many keys the identity has. Returns when the change is complete, like updateKey: after `enabled` false, no verifier anywhere accepts any of the keys. Keys keep their own `enabled`. A caller that may not read identities gets only the id and `propagation`.',
   permissions: ['root.*.update_identity'],
   request: Fields({
     ...REFERENCE,
     enabled: Type.Optional(
       Type.Boolean({
         description:
-          'false disables all keys of the identity, in all APIs; true brings back those that are enabled.',
+          'false: all keys of the identity are refused, in all APIs. true: those that are enabled themselves are accepted again.',
       }),
     ),
     ...CHANGEABLE_FIELDS,

@@ -20,15 +20,13 @@ export const createKey = operation({
   name: 'keys.createKey',
   summary: 'Create a key',
   description:
-    'Every verifier accepts the key once this call has answered. An unknown API is created with it, unless API_AUTO_CREATE is off.',
+    'Every verifier accepts the key as soon as this call returns. An unknown API is created too, unless API_AUTO_CREATE is off.',
   permissions: ['api.<apiId>.create_key'],
   request: Fields({
     apiId: ApiId,
     name,
-    prefix: Type.Optional(
-      Prefix('Beginning of the key, before an underscore; when absent, the default of its API.'),
-    ),
-    byteLength: Type.Optional(Bytes('Random bytes in the key; when absent, the default of its API, or 16.')),
+    prefix: Type.Optional(Prefix('Prefix of the key, before an underscore; default: that of the API.')),
+    byteLength: Type.Optional(Bytes('Number of random bytes in the key; default: that of the API, or 16.')),
     ...optionalFields,
     ...NEW_CREDITS,
     enabled: Type.Boolean({ default: true, description: 'false: the key is refused until it is enabled.' }),

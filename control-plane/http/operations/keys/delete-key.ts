@@ -9,7 +9,7 @@ import { keyIdExample } from './key.ts';
 export const deleteKey = operation({
   name: 'keys.deleteKey',
   summary: 'Delete a key for good',
-  description: 'Answers when the deletion is complete, as updateKey does.',
+  description: 'Returns when the deletion is complete, like updateKey.',
   permissions: ['api.<apiId>.delete_key'],
   request: Fields({ keyId: KeyId, waitMs: WaitMs }),
   response: PropagationResponse,

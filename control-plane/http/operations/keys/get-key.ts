@@ -6,8 +6,8 @@ import { keyIdExample, lastUsed, UsedKey, withNames } from './key.ts';
 
 export const getKey = operation({
   name: 'keys.getKey',
-  summary: 'Look at a key',
-  description: 'Shows all but its secret.',
+  summary: 'Show a key',
+  description: 'Shows everything except the secret.',
   permissions: ['api.<apiId>.read_key'],
   request: Fields({ keyId: KeyId }),
   response: UsedKey,

@@ -6,7 +6,7 @@ import { PropagationResponse } from '../response-parts.ts';
 export const getPropagation = operation({
   name: 'keys.getPropagation',
   summary: 'See how far a change has come',
-  description: 'For changes that answered `pending`.',
+  description: 'For changes that returned `pending`.',
   permissions: ['api.<apiId>.read_key'],
   request: Fields({ keyId: KeyId, sequence: SequenceText }),
   response: PropagationResponse,

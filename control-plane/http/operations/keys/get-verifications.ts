@@ -14,7 +14,7 @@ export const getVerifications = operation({
   request: Fields({ keyId: KeyId, ...period }),
   response: Type.Object({
     verifications: List(Type.Object({ time: Time('When the hour or day began'), ...usageCounts }), {
-      description: 'In order of time, those without verifications too.',
+      description: 'In order of time, including those without verifications.',
     }),
   }),
   errors: ['NOT_FOUND'],

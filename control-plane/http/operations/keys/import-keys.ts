@@ -22,17 +22,17 @@ const ImportedKey = Fields({
     description: 'SHA-256 of the key, in hex or base64url without padding.',
   }),
   start: Type.Optional(
-    Type.String({ pattern: '^[!-~]{1,21}$', description: 'Beginning of the key, shown to people.' }),
+    Type.String({ pattern: '^[!-~]{1,21}$', description: 'First characters of the key, shown to people.' }),
   ),
   foreign: Type.Optional(
     Type.Boolean({
       description:
-        'true, the default: the key is not in the format of Keyfence. Only verifiers with FOREIGN_KEYS on find such keys.',
+        'true (default): the key is not in the format of Keyfence. Only verifiers with FOREIGN_KEYS on find such keys.',
     }),
   ),
   ...OPTIONAL_FIELDS,
   ...NEW_CREDITS,
-  enabled: Type.Optional(Type.Boolean({ description: 'false: the key is refused. true when absent.' })),
+  enabled: Type.Optional(Type.Boolean({ description: 'false: the key is refused. Default: true.' })),
 });
 const validate = validatorAtFirstCall({ schema: ImportedKey, method: '', url: '' });
 
@@ -48,7 +48,7 @@ type Result = Static<typeof Result>;
 export const importKeys = operation({
   name: 'keys.importKeys',
   summary: 'Import keys that were made elsewhere',
-  description: 'Keys are sent as hashes only. Safe to send again: a secret that exists keeps its key.',
+  description: 'Keys are sent only as hashes. The call can be repeated: an existing secret keeps its key.',
   permissions: ['api.<apiId>.create_key'],
   request: Fields({
     apiId: ApiId,
@@ -56,7 +56,7 @@ export const importKeys = operation({
     keys: Type.Array(Type.Union([ImportedKey, Type.Unknown()]), { minItems: 1, maxItems: 500 }),
   }),
   response: Type.Object({
-    results: List(Result, { description: 'The outcome for each key, in its place.' }),
+    results: List(Result, { description: 'The outcome for each key, in the order of the request.' }),
   }),
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: {

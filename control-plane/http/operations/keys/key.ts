@@ -18,17 +18,17 @@ export const KeyView = Type.Object({
   id: Id('the key'),
   keyId: Type.String({ description: 'The same.' }),
   apiId: Id('its API'),
-  start: Type.String({ description: 'Beginning of the secret.' }),
+  start: Type.String({ description: 'First characters of the secret.' }),
   ...fieldViews,
   ...CREDITS_VIEW,
   identity: Type.Optional(
     Type.Object(
       { id: Id('the identity'), externalId: Type.String() },
-      { description: 'The identity of its `externalId`.' },
+      { description: 'The identity with this `externalId`.' },
     ),
   ),
-  rerolledTo: Type.Optional(Id('the key that took its place, and shares its credits')),
-  rerolledFrom: Type.Optional(Id('the key whose place it took')),
+  rerolledTo: Type.Optional(Id('the key that replaced this one, and shares its credits')),
+  rerolledFrom: Type.Optional(Id('the key that this one replaced')),
   enabled,
   createdAt: Time('When it was created'),
   updatedAt: Type.Optional(Time('When it was last changed')),
@@ -37,7 +37,7 @@ export const KeyView = Type.Object({
 export const UsedKey = Type.Object({
   ...KeyView.properties,
   lastUsedAt: Type.Optional(
-    Time('When a verifier last reported that it accepted the key; up to its USAGE_PERIOD_MS after it did'),
+    Time('When a verifier last reported an accepted verification; reports are up to USAGE_PERIOD_MS late'),
   ),
 });
 
@@ -60,7 +60,7 @@ export const CHANGES = {
     Type.Union([GivenSlugs({ description: KEY_FIELDS.permissions.description }), Type.Null()]),
   ),
   roles: Type.Optional(
-    Type.Union([GivenRoles({ description: 'All roles that the key is to have.' }), Type.Null()]),
+    Type.Union([GivenRoles({ description: 'All roles of the key after the change.' }), Type.Null()]),
   ),
 };
 

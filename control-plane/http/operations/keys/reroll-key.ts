@@ -21,7 +21,7 @@ export const rerollKey = operation({
   name: 'keys.rerollKey',
   summary: 'Give a key a new secret',
   description:
-    'Makes a key that has all that the old one has, draws on the same credits, and takes its place; the old one ends. Answers when that is complete, as updateKey does: the new key is accepted everywhere, and with `expiration` 0 the old one nowhere. A key can be rerolled once; after that, reroll the new one.',
+    'Creates a key that replaces the old one: it has the same fields and draws on the same credits. The old key ends. Returns when that is complete, like updateKey: the new key is accepted everywhere, and with `expiration` 0 the old key nowhere. A key can be rerolled once; after that, reroll the new key.',
   permissions: ['api.<apiId>.update_key', 'api.<apiId>.create_key'],
   request: Fields({
     keyId: KeyId,
@@ -29,11 +29,11 @@ export const rerollKey = operation({
       minimum: 0,
       maximum: EXPIRATION_MAX,
       description:
-        'For how long the old key is still accepted, ms; one that expires sooner does. 0: it is refused when the call returns.',
+        'Time for which the old key is still accepted, ms, unless it expires sooner. 0: it is refused as soon as the call returns.',
     }),
     operationId: Type.Optional(
       OperationId(
-        'A name of your own for this call. Sent again with it and the same `expiration` within an hour, because no answer came, the call replaces the key that nobody has instead of making a third one.',
+        'Your own name for this call. If no response arrived, repeat the call with the same name and `expiration` within an hour: it then replaces the undelivered key instead of creating a third one.',
       ),
     ),
     waitMs: WaitMs,
@@ -42,7 +42,7 @@ export const rerollKey = operation({
     {
       keyId: Id('the new key'),
       key: Secret,
-      endsAt: Type.Optional(Time('When the old key ends; absent where it is refused already')),
+      endsAt: Type.Optional(Time('When the old key ends; absent if it is already refused')),
       propagation: Propagation,
     },
     {

@@ -14,11 +14,13 @@ export const updateKey = operation({
   name: 'keys.updateKey',
   summary: 'Change, disable or enable a key',
   description:
-    'Answers when the change is complete: no verifier, anywhere, still answers by the state before it. An absent field is kept, null clears.',
+    'Returns when the change is complete: from then on, no verifier anywhere answers from the earlier state. Absent fields stay unchanged; null clears a field.',
   permissions: ['api.<apiId>.update_key'],
   request: Fields({
     keyId: KeyId,
-    enabled: Type.Optional(Type.Boolean({ description: 'false disables the key, true brings it back.' })),
+    enabled: Type.Optional(
+      Type.Boolean({ description: 'false: the key is refused. true: it is accepted again.' }),
+    ),
     ...CHANGES,
     ...CHANGED_CREDITS,
     waitMs: WaitMs,
@@ -30,7 +32,9 @@ export const updateKey = operation({
   v2: {
     request: Fields({
       keyId: KeyId,
-      enabled: Type.Optional(Type.Boolean({ description: 'false disables the key, true brings it back.' })),
+      enabled: Type.Optional(
+        Type.Boolean({ description: 'false: the key is refused. true: it is accepted again.' }),
+      ),
       ...CHANGED_FIELDS_V2,
       credits: Type.Optional(ChangedCredits),
     }),

@@ -14,14 +14,14 @@ export const updateRemaining = operation({
   name: 'keys.updateRemaining',
   summary: "Change a key's credits",
   description:
-    'Answers when the change is complete, as updateKey does: no verifier accepts a request on credits from before it.',
+    'Returns when the change is complete, like updateKey: no verifier accepts a request on credits from before the change.',
   permissions: ['api.<apiId>.update_key'],
   request: Fields({
     keyId: KeyId,
     ...CREDITS_OPERATION,
     operationId: Type.Optional(
       OperationId(
-        'A name of your own for this change. Sent again with it within an hour, the change is made once, and answered as before.',
+        'Your own name for this change. If the call is repeated with it within an hour, the change is made once, and the first response is returned again.',
       ),
     ),
     waitMs: WaitMs,
@@ -29,7 +29,7 @@ export const updateRemaining = operation({
   response: Type.Object({
     remaining: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
       description:
-        'Credits after the change; null = as many as are asked for. Once it is complete, exact but for what verifiers spend meanwhile.',
+        'Credits after the change; null = unlimited. Once the change is complete, the number is exact except for what verifiers spend meanwhile.',
     }),
     propagation: Propagation,
   }),

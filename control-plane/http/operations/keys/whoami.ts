@@ -16,9 +16,9 @@ const Whose = Fields({
 
 export const whoami = operation({
   name: 'keys.whoami',
-  summary: 'Look at a key by its secret',
+  summary: 'Show a key by its secret',
   description:
-    'Shows all but its secret, of a disabled or expired key too. The secret is neither logged nor audited.',
+    'Shows everything except the secret, also for disabled and expired keys. The secret is neither logged nor audited.',
   permissions: ['api.<apiId>.read_key'],
   authorizesItself: true,
   request: Whose,

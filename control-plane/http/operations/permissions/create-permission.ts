@@ -12,9 +12,9 @@ const DESCRIPTION = Type.String({ maxLength: 512, description: 'What it is for.'
 
 export const createPermission = operation({
   name: 'permissions.createPermission',
-  summary: 'Put a permission into the catalogue',
+  summary: 'Add a permission to the catalogue',
   description:
-    'The catalogue is for people: it names permissions and says what they are for. Keys and roles may have permissions that are not in it.',
+    'The catalogue is for people: it names and describes permissions. Keys and roles may have permissions that are not in it.',
   permissions: ['root.*.create_permission'],
   request: Fields({
     name: Type.String({

@@ -14,7 +14,7 @@ export const deletePermission = operation({
   name: 'permissions.deletePermission',
   summary: 'Delete a permission from the catalogue, and from all roles',
   description:
-    'Answers when it is complete, as updateKey does: no verifier, anywhere, still lets a key do it because of a role. Keys that have it themselves keep it; keys.removePermissions takes it from them.',
+    'Returns when the change is complete, like updateKey: no verifier anywhere lets a key use the permission because of a role. Keys that have the permission themselves keep it; keys.removePermissions removes it from them.',
   permissions: ['root.*.delete_permission'],
   request: Fields({ permissionId: PermissionId, waitMs: WaitMs }),
   response: PropagationResponse,

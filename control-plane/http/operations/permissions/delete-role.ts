@@ -11,7 +11,7 @@ export const deleteRole = operation({
   name: 'permissions.deleteRole',
   summary: 'Delete a role',
   description:
-    'Answers when it is complete, as updateKey does. Keys that have the role keep its id, which lets them do nothing and is never used again.',
+    'Returns when the deletion is complete, like updateKey. Keys with the role keep its id, which grants nothing and is never used again.',
   permissions: ['root.*.delete_role'],
   request: Fields({ roleId: RoleId, waitMs: WaitMs }),
   response: PropagationResponse,

@@ -4,8 +4,8 @@ import { PermissionId, PermissionView, permissionNotFound, permissionView } from
 
 export const getPermission = operation({
   name: 'permissions.getPermission',
-  summary: 'Look at a permission',
-  description: 'Shows what the catalogue says of it.',
+  summary: 'Show a permission',
+  description: 'Shows its entry in the catalogue.',
   permissions: ['root.*.read_permission'],
   request: Fields({ permissionId: PermissionId }),
   response: PermissionView,

@@ -8,7 +8,7 @@ import { roleNotFound } from './role.ts';
 export const getRolePropagation = operation({
   name: 'permissions.getRolePropagation',
   summary: "See how far a role's change has come",
-  description: 'For changes that answered `pending`.',
+  description: 'For changes that returned `pending`.',
   permissions: ['root.*.read_role'],
   request: Fields({ roleId: RoleId, sequence: SequenceText }),
   response: PropagationResponse,

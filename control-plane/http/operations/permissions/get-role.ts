@@ -6,8 +6,8 @@ import { RoleView, roleNotFound } from './role.ts';
 
 export const getRole = operation({
   name: 'permissions.getRole',
-  summary: 'Look at a role',
-  description: 'Shows what its keys may do.',
+  summary: 'Show a role',
+  description: 'Shows its permissions.',
   permissions: ['root.*.read_role'],
   request: Fields({ roleId: RoleId }),
   response: RoleView,

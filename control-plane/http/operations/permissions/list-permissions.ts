@@ -8,7 +8,7 @@ import { PermissionView, permissionView } from './permission.ts';
 export const listPermissions = operation({
   name: 'permissions.listPermissions',
   summary: 'List the catalogue of permissions',
-  description: 'Shows them in order of creation.',
+  description: 'Lists them in order of creation.',
   permissions: ['root.*.read_permission'],
   request: Fields({}),
   response: List(PermissionView),

@@ -8,7 +8,7 @@ import { RoleView } from './role.ts';
 export const listRoles = operation({
   name: 'permissions.listRoles',
   summary: 'List all roles',
-  description: 'Shows them in order of creation.',
+  description: 'Lists them in order of creation.',
   permissions: ['root.*.read_role'],
   request: Fields({}),
   response: List(RoleView),

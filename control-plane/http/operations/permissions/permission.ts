@@ -10,7 +10,7 @@ export const PermissionId = Slug('The permission: its slug.');
 export const PermissionView = Type.Object({
   id: Id('the permission: its slug'),
   name: Type.String({ description: 'Its name.' }),
-  slug: Type.String({ description: 'The permission itself, by which keys and roles have it.' }),
+  slug: Type.String({ description: 'The permission itself, as keys and roles have it.' }),
   description: Type.Optional(Type.String({ description: 'What it is for.' })),
 });
 /** A permission as responses show it. */

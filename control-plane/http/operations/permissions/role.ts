@@ -8,10 +8,10 @@ export const RoleView = Type.Object({
   id: Id('the role'),
   name: Type.String({ description: 'Its name.' }),
   description: Type.Optional(Type.String({ description: 'What it is for.' })),
-  permissions: List(Type.Object(Permissions.items.properties), { description: 'What its keys may do.' }),
+  permissions: List(Type.Object(Permissions.items.properties), { description: 'Permissions of the role.' }),
 });
 /** The permissions of a role, in requests. */
-export const RolePermissions = GivenSlugs({ description: 'What its keys may do, and nothing else.' });
+export const RolePermissions = GivenSlugs({ description: 'All permissions of the role.' });
 export const roleIdExample = 'role_0mzc9k4q8r2wfXa1Bc2d';
 
 /** The error for a role that does not exist. */

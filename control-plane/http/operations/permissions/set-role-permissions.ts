@@ -12,9 +12,9 @@ import { RolePermissions, roleIdExample, roleNotFound } from './role.ts';
 
 export const setRolePermissions = operation({
   name: 'permissions.setRolePermissions',
-  summary: 'Say all that the keys of a role may do',
+  summary: 'Set all permissions of a role',
   description:
-    'One change, however many keys have the role. Answers when it is complete, as updateKey does: no verifier, anywhere, still answers by what the role was.',
+    'Makes one change, however many keys have the role. Returns when the change is complete, like updateKey: no verifier anywhere answers from the earlier state of the role.',
   permissions: ['root.*.update_role'],
   request: Fields({ roleId: RoleId, permissions: RolePermissions, waitMs: WaitMs }),
   response: PropagationResponse,

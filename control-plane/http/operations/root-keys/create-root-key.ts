@@ -11,7 +11,7 @@ const PERMISSIONS_LISTED_MAX = 20;
 export const createRootKey = operation({
   name: 'rootKeys.createRootKey',
   summary: 'Create a root key',
-  description: 'A root key can give another one only permissions that it has itself.',
+  description: 'A root key can grant only permissions that it has itself.',
   permissions: ['root.*.create_root_key'],
   request: Fields({
     name: Name,

@@ -6,7 +6,7 @@ import { Fields } from '../request-parts.ts';
 export const listRootKeys = operation({
   name: 'rootKeys.listRootKeys',
   summary: 'List root keys',
-  description: 'Shows all but their secrets. Root keys of the configuration are not listed.',
+  description: 'Shows everything except the secrets. Root keys of the configuration are not listed.',
   permissions: ['root.*.read_root_key'],
   request: Fields({}),
   response: Type.Object({

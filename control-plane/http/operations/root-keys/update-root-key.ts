@@ -9,7 +9,7 @@ export const updateRootKey = operation({
   name: 'rootKeys.updateRootKey',
   summary: 'Disable or enable a root key',
   description:
-    'A disabled root key is refused from the next call on, and so are those that it made, and those that they made, until it is enabled.',
+    'A disabled root key is refused from the next call on, and so is every root key that descends from it, until it is enabled again.',
   permissions: ['root.*.update_root_key'],
   request: Fields({
     rootKeyId: Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$' }),

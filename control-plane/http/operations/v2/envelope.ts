@@ -48,7 +48,7 @@ export const envelope = ({ data, paged }: Pick<Face, 'data' | 'paged'>): TSchema
 /** Number of items in a page. */
 export const PageLimit = Type.Integer({
   ...{ minimum: 1, maximum: 100, default: 100 },
-  description: 'Most items in the page.',
+  description: 'Maximum number of items in the page.',
 });
 /** Schema of a text that a listing is searched for. */
 export const Search = (where: string) =>
@@ -56,7 +56,7 @@ export const Search = (where: string) =>
     Type.String({ maxLength: 256, description: `Part of ${where}, in any case. \`''\` finds all.` }),
   );
 export const PageCursor = Type.Optional(
-  Type.String({ minLength: 1, maxLength: 512, description: '`pagination.cursor` of the page before.' }),
+  Type.String({ minLength: 1, maxLength: 512, description: '`pagination.cursor` of the previous page.' }),
 );
 
 /** Returns the pagination for a response. */

@@ -24,7 +24,7 @@ export const GivenPermissions = Type.Array(
 /** Roles that a request names. */
 export const GivenRoleNames = Type.Array(RoleName, {
   ...{ maxItems: SLUGS_MAX },
-  description: 'Names of its roles, which must be there.',
+  description: 'Names of its roles, which must exist.',
 });
 
 /** The fields of a new key that need no translation. */
@@ -51,7 +51,7 @@ export const CHANGED_FIELDS = {
 
 export const KeyData = Type.Object({
   keyId: Id('the key'),
-  start: Type.String({ description: 'Beginning of the secret.' }),
+  start: Type.String({ description: 'First characters of the secret.' }),
   enabled: Type.Boolean(),
   name: Type.Optional(name),
   meta: Type.Optional(meta),
@@ -87,7 +87,7 @@ export function keyDataOf(key: Static<typeof UsedKey>): Static<typeof KeyData> {
 }
 
 export const Decrypt = Type.Optional(
-  Type.Boolean({ description: 'true is refused: secrets are kept nowhere, so none can be shown again.' }),
+  Type.Boolean({ description: 'true is refused: secrets are not stored, so they cannot be shown again.' }),
 );
 
 /** Throws BAD_REQUEST if a request asks for a secret to be stored, or shown again. */

@@ -15,10 +15,13 @@ import type { Key } from '../../../redis/keys/key-view.ts';
 /** Rate limits and credits in version 2 of the interface. */
 
 const limit = {
-  name: Type.String({ pattern: LIMIT_NAME.source, description: 'By which a verification asks for it.' }),
+  name: Type.String({
+    pattern: LIMIT_NAME.source,
+    description: 'The name by which verifications request the limit.',
+  }),
   limit: Type.Integer({
     ...{ minimum: 1, maximum: LIMIT_MAX },
-    description: 'Most verifications in a window, or what they cost.',
+    description: 'Maximum number of verifications, or maximum total cost, in a window.',
   }),
   duration: Type.Integer({
     ...{ minimum: DURATION_MIN_MS, maximum: DURATION_MAX_MS },
@@ -31,13 +34,13 @@ export const GivenRatelimits = Type.Array(
       ...limit,
       autoApply: Type.Boolean({
         default: false,
-        description: 'true: every verification obeys it. false: those that name it.',
+        description: 'true: the limit applies to every verification. false: only to those that name it.',
       }),
     },
     { additionalProperties: false },
   ),
   // The limit named `default` is stored separately.
-  { maxItems: LIMITS_MAX + 1, description: 'All rate limits; `[]` takes all away.' },
+  { maxItems: LIMITS_MAX + 1, description: 'All rate limits; `[]` removes all.' },
 );
 type GivenRatelimits = Static<typeof GivenRatelimits>;
 
@@ -45,7 +48,7 @@ export const RatelimitsSchema = List(
   Type.Object({
     id: Type.String({ description: "The owner's id and the limit's name." }),
     ...limit,
-    autoApply: Type.Boolean({ description: 'true: every verification obeys it.' }),
+    autoApply: Type.Boolean({ description: 'true: the limit applies to every verification.' }),
   }),
 );
 
@@ -88,18 +91,18 @@ const refill = {
   interval: Type.Union([Type.Literal('daily'), Type.Literal('monthly')], { description: 'At 00:00 UTC.' }),
   amount: Type.Integer({
     ...{ minimum: 1, maximum: CREDITS_MAX },
-    description: 'Credits that there are after it.',
+    description: 'Number of credits after the refill.',
   }),
   refillDay: Type.Optional(
     Type.Integer({
       ...{ minimum: 1, maximum: 31 },
-      description: 'Monthly: the day, 1 when absent; the last of the month where that is shorter.',
+      description: 'The day of a monthly refill, default 1; in shorter months, the last day.',
     }),
   ),
 };
 const GivenRefill = Type.Object(refill, { additionalProperties: false });
 const Remaining = Type.Union([Type.Integer({ minimum: 0, maximum: CREDITS_MAX }), Type.Null()], {
-  description: 'Credits; null = as many as are asked for.',
+  description: 'Number of credits; null = unlimited.',
 });
 
 export const GivenCredits = Type.Object(

@@ -10,11 +10,11 @@ import { permissionsExample, permissionsOfKey, permissionViews } from './permiss
 
 export const addPermissions = operation({
   name: 'keys.addPermissions',
-  summary: 'Let a key do more',
+  summary: 'Add permissions to a key',
   description:
-    'Answers when the change is complete, as updateKey does, and with 503 where that takes longer than FENCE_WAIT_MS: then it is written, and can be sent again. A permission is its own id, and needs not be created.',
+    'Returns when the change is complete, like updateKey. If that takes longer than FENCE_WAIT_MS, returns 503: the change is written, and the call can be repeated. A permission is its own id and need not exist before.',
   permissions: ['api.<apiId>.update_key'],
-  request: Fields(permissionsOfKey('What the key may do besides what it may already.')),
+  request: Fields(permissionsOfKey('Permissions to add.')),
   response: Permissions,
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: permissionsExample,

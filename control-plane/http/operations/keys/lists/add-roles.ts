@@ -8,11 +8,11 @@ import { changeRoles, KeyRoles, listedRoles, rolesExample, rolesOfKey } from './
 
 export const addRoles = operation({
   name: 'keys.addRoles',
-  summary: 'Give a key roles',
+  summary: 'Add roles to a key',
   description:
-    'Answers when the change is complete, as updateKey does, and with 503 where that takes longer than FENCE_WAIT_MS: then it is written, and can be sent again.',
+    'Returns when the change is complete, like updateKey. If that takes longer than FENCE_WAIT_MS, returns 503: the change is written, and the call can be repeated.',
   permissions: ['api.<apiId>.update_key'],
-  request: Fields(rolesOfKey('Roles that the key gets.')),
+  request: Fields(rolesOfKey('Roles to add.')),
   response: KeyRoles,
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: rolesExample,

@@ -11,11 +11,11 @@ import { permissionsExample, permissionsOfKey } from './permission-list.ts';
 
 export const removePermissions = operation({
   name: 'keys.removePermissions',
-  summary: 'Let a key do less',
+  summary: 'Remove permissions from a key',
   description:
-    'Answers when the change is complete: no verifier, anywhere, still accepts the key for what was taken away. What it may not do anyway is passed over.',
+    'Returns when the change is complete: no verifier anywhere accepts the key for what was removed. Permissions that the key does not have are ignored.',
   permissions: ['api.<apiId>.update_key'],
-  request: Fields({ ...permissionsOfKey('What the key may do no longer.'), waitMs: WaitMs }),
+  request: Fields({ ...permissionsOfKey('Permissions to remove.'), waitMs: WaitMs }),
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: permissionsExample,

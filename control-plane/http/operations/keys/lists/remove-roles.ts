@@ -9,11 +9,11 @@ import { changeRoles, rolesExample, rolesOfKey } from './role-list.ts';
 
 export const removeRoles = operation({
   name: 'keys.removeRoles',
-  summary: 'Take roles from a key',
+  summary: 'Remove roles from a key',
   description:
-    'Answers when the change is complete: no verifier, anywhere, still accepts the key for what only they let it do. Roles that it lacks are passed over.',
+    'Returns when the change is complete: no verifier anywhere accepts the key for what only these roles permitted. Roles that the key does not have are ignored.',
   permissions: ['api.<apiId>.update_key'],
-  request: Fields({ ...rolesOfKey('Roles that the key loses.'), waitMs: WaitMs }),
+  request: Fields({ ...rolesOfKey('Roles to remove.'), waitMs: WaitMs }),
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: rolesExample,

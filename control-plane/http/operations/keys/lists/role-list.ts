@@ -14,7 +14,7 @@ export const rolesExample = { keyId: keyIdExample, roles: [{ name: 'editor' }] }
 
 export const KeyRoles = Type.Array(
   Type.Object({ id: Id('the role'), name: Type.String({ description: 'Its name.' }) }),
-  { description: 'All roles that the key has now.' },
+  { description: 'All roles that the key now has.' },
 );
 
 /** Changes a key's roles like `changeList`, given the ids of the roles that the call names. */

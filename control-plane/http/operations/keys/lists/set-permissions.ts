@@ -10,10 +10,10 @@ import { permissionsExample, permissionsOfKey, permissionViews } from './permiss
 
 export const setPermissions = operation({
   name: 'keys.setPermissions',
-  summary: 'Say all that a key may do',
-  description: 'As addPermissions, and takes away all others.',
+  summary: 'Set all permissions of a key',
+  description: 'Like addPermissions, but removes all others.',
   permissions: ['api.<apiId>.update_key'],
-  request: Fields(permissionsOfKey('What the key may do, and nothing else.')),
+  request: Fields(permissionsOfKey('All permissions of the key after the change.')),
   response: Permissions,
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: permissionsExample,

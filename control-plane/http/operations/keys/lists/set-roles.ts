@@ -8,10 +8,10 @@ import { changeRoles, KeyRoles, listedRoles, rolesExample, rolesOfKey } from './
 
 export const setRoles = operation({
   name: 'keys.setRoles',
-  summary: 'Say all roles of a key',
-  description: 'As addRoles, and takes away all others.',
+  summary: 'Set all roles of a key',
+  description: 'Like addRoles, but removes all others.',
   permissions: ['api.<apiId>.update_key'],
-  request: Fields(rolesOfKey('All roles that the key is to have.')),
+  request: Fields(rolesOfKey('All roles of the key after the change.')),
   response: KeyRoles,
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: rolesExample,

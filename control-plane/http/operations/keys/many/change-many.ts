@@ -32,11 +32,11 @@ export const ManyResults = <Result extends string>(result: Result, example: obje
             message: Type.String(),
           }),
         ]),
-        { description: 'The outcome for each key, once.' },
+        { description: 'One outcome per key.' },
       ),
       propagation: Type.Optional(Propagation),
       cursor: Type.Optional(
-        Type.String({ description: "For the identity's next keys; absent when there are none." }),
+        Type.String({ description: "Cursor for the identity's next keys; absent if there are none." }),
       ),
     },
     { examples: [example] },

@@ -20,14 +20,14 @@ export const CHOICE = {
     Type.Array(KeyId, {
       minItems: 1,
       maxItems: MANY_KEYS_MAX,
-      description: 'The keys. Those that the API does not have are reported among the results.',
+      description: 'The keys. Keys that the API does not have are reported among the results.',
     }),
   ),
   externalId: Type.Optional(
     Type.String({
       minLength: 1,
       maxLength: 256,
-      description: `Instead of keyIds: the identity whose keys are meant, ${MANY_KEYS_MAX} in a call.`,
+      description: `Instead of keyIds: selects the keys of this identity, ${MANY_KEYS_MAX} per call.`,
     }),
   ),
   ownerId: Type.Optional(OwnerId),
@@ -35,7 +35,7 @@ export const CHOICE = {
     Type.String({
       minLength: 1,
       maxLength: 64,
-      description: "For an identity's next keys, from the call before.",
+      description: "Cursor from the previous call, for an identity's next keys.",
     }),
   ),
 } satisfies TProperties;

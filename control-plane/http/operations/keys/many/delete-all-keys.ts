@@ -13,19 +13,19 @@ export const deleteAllKeys = operation({
   id: 'deleteAllKeys',
   summary: 'Delete all keys of an API for good',
   description:
-    'The API stays. Answers when every deletion is complete, as updateKey does. Where there are so many keys that it takes longer than FENCE_WAIT_MS, it answers 503: send it again for the others.',
+    'The API stays. Returns when every deletion is complete, like updateKey. If there are so many keys that this takes longer than FENCE_WAIT_MS, returns 503: send the call again for the rest.',
   permissions: ['api.<apiId>.delete_key'],
   request: Fields({
     apiId: ApiId,
     permanent: Type.Optional(
       Type.Literal(true, {
-        description: 'Keys are deleted for good; to bring them back, disable them instead.',
+        description: 'Keys are always deleted for good; disable them instead if they may be needed again.',
       }),
     ),
     waitMs: WaitMs,
   }),
   response: Type.Object({
-    deletedKeys: Count('Keys that this call deleted.'),
+    deletedKeys: Count('Number of keys that this call deleted.'),
     propagation: Type.Optional(Propagation),
   }),
   errors: ['NOT_FOUND'],

@@ -8,7 +8,7 @@ import { CHOICE, choose, MANY_KEYS_BYTES_MAX } from './choice.ts';
 export const deleteKeys = operation({
   name: 'keys.deleteKeys',
   summary: 'Delete many keys for good',
-  description: 'Chooses keys and answers as updateKeys does.',
+  description: 'Selects keys and returns like updateKeys.',
   permissions: ['api.<apiId>.delete_key'],
   request: Fields({ ...CHOICE, waitMs: WaitMs }),
   response: ManyResults('deleted', {

@@ -11,13 +11,15 @@ const { externalId: _externalId, ownerId: _alias, ...changes } = CHANGES;
 
 export const updateKeys = operation({
   name: 'keys.updateKeys',
-  summary: 'Change, disable or enable many keys at once',
+  summary: 'Change, disable or enable many keys',
   description:
-    'Up to 1,000 keys of an API, by their ids or by their `externalId`. Answers once, when every change is complete, as updateKey does; a key that the API does not have is reported among the results. After 503 any of them may be changed: send it again, which is harmless. For an identity with more keys the answer has a cursor for the next call. The `externalId` itself cannot be changed here.',
+    'Changes up to 1,000 keys of an API, selected by their ids or by their `externalId`. Returns once, when every change is complete, like updateKey; keys that the API does not have are reported among the results. After 503, any of the keys may have been changed: send the call again, which is harmless. If the identity has more keys, the response has a cursor for the next call. The `externalId` itself cannot be changed here.',
   permissions: ['api.<apiId>.update_key'],
   request: Fields({
     ...CHOICE,
-    enabled: Type.Optional(Type.Boolean({ description: 'false disables the keys, true brings them back.' })),
+    enabled: Type.Optional(
+      Type.Boolean({ description: 'false: the keys are refused. true: they are accepted again.' }),
+    ),
     ...changes,
     waitMs: WaitMs,
   }),
