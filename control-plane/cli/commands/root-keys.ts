@@ -10,10 +10,7 @@ export function rootKeyCommands(program: Command, session: Session): void {
   rootKeys
     .command('create <name>')
     .description('create a root key and show its secret; the secret is never shown again')
-    .requiredOption(
-      '--permission <permission...>',
-      'what it may do: *, api.<apiId|*>.<action>, root.*.<action>',
-    )
+    .requiredOption('--permission <permission...>', 'permissions: *, api.<apiId|*>.<action>, root.*.<action>')
     .action(async (name: string, { permission: permissions }) => {
       const input = { name, permissions };
       const rootKey = await session.call<{ rootKeyId: string; key: string }>('rootKeys.createRootKey', input);

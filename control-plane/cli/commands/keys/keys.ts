@@ -36,7 +36,7 @@ function addCreate(keys: Command, session: Session): void {
       .command('create <apiId>')
       .description('create a key and show its secret; the secret is never shown again'),
   )
-    .option('--prefix <prefix>', 'beginning of the key, before an underscore')
+    .option('--prefix <prefix>', 'prefix of the key, before an underscore')
     .option('--byte-length <bytes>', 'random bytes in the key, 16 to 255', whole(16, 255))
     .option('--disabled', 'refuse the key until it is enabled')
     .action(async (apiId: string, { disabled, ...fields }) => {

@@ -22,7 +22,11 @@ export const listIdentities = operation({
     cursor: PageCursor({ minLength: 1, maxLength: 64 }),
     search: SEARCH,
   }),
-  response: Type.Object({ identities: List(IdentityView), total: Count('All identities.'), cursor: Cursor }),
+  response: Type.Object({
+    identities: List(IdentityView),
+    total: Count('Number of all identities.'),
+    cursor: Cursor,
+  }),
   errors: [],
   v2: {
     request: Fields({ limit: PageLimit, cursor: PageCursorV2, search: SEARCH }),

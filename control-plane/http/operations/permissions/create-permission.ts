@@ -19,7 +19,7 @@ export const createPermission = operation({
   request: Fields({
     name: Type.String({
       ...{ minLength: 1, maxLength: 256 },
-      description: 'For people. Where there is no `slug` it is that too, and must be of that form.',
+      description: 'The name for people. Without a `slug`, it is also the slug, and must have its form.',
     }),
     slug: Type.Optional(SLUG_FIELD),
     description: Type.Optional(DESCRIPTION),

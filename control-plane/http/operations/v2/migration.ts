@@ -13,7 +13,7 @@ const MigratedKey = Fields({
   }),
   ...GIVEN_FIELDS,
   credits: Type.Optional(GivenCredits),
-  enabled: Type.Optional(Type.Boolean({ description: 'false: the key is refused. true when absent.' })),
+  enabled: Type.Optional(Type.Boolean({ description: 'false: the key is refused. Default: true.' })),
 });
 
 export const Migration = Fields({
