@@ -9,6 +9,8 @@ import { EXITS } from '../../control-plane/cli/exit.ts';
 import { createProgram } from '../../control-plane/cli/program.ts';
 import { settings as cli } from '../../control-plane/cli/settings.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
+import { operations } from '../../control-plane/http/operations/index.ts';
+import type { Operation } from '../../control-plane/http/operations/operation.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
 import { ERRORS } from '../../shared/contract/errors.ts';
 import { KEY_FIELDS, RECORD_FACTS } from '../../shared/contract/key-record.ts';
@@ -61,6 +63,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
       'settings of the command line': settingsTable(cli),
     },
     'control-plane/settings.md': { settings: settingsTable(controlPlane) },
+    'control-plane/v1-and-v2.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
     'verifier/settings.md': { settings: settingsTable(verifier) },
     'verifier/metrics.md': { metrics: await metricsTable(verifierMetrics) },
@@ -128,6 +131,14 @@ function replaceTable(text: string, name: string, table: string): string {
   const pattern = new RegExp(`(<!-- generated: ${name} -->\n)[\\s\\S]*?(<!-- end -->)`);
   if (!pattern.test(text)) throw new Error(`there is no place for the table of ${name}`);
   return text.replace(pattern, (_, start: string, end: string) => `${start}${table}\n${end}`);
+}
+
+/** The operations that both interfaces have, by their names in each. */
+function namesTable(): string {
+  const rows = (operations as readonly Operation[]).flatMap(({ name, v2 }) =>
+    v2 ? [`| \`${name}\` | \`${v2.name ?? name}\` |`] : [],
+  );
+  return ['| v1 | v2 |', '|---|---|', ...rows].join('\n');
 }
 
 function settingsTable(settings: Settings): string {
