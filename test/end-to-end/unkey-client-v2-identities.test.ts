@@ -19,11 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.stop());
 
-interface Refusal {
-  readonly detail: string;
-  readonly errors?: readonly { readonly location: string }[];
-}
-/** The status of a call that must be refused, and its error. */
+type Refusal = { readonly detail: string; readonly errors?: readonly { readonly location: string }[] };
 const refusal = async (call: Promise<unknown>): Promise<Refusal & { status: number }> =>
   call.then(
     () => expect.unreachable('it was not refused'),
@@ -66,7 +62,7 @@ test('APIs are created, shown and deleted', async () => {
   expect(await refusal(admin.apis.deleteApi({ apiId }))).toMatchObject({ status: 404 });
   expect(await refusal(admin.apis.createApi({ name: '' }))).toMatchObject(field('body.name'));
   const unnamed = randomUUID();
-  await admin.keys.createKey({ apiId: unnamed });
+  await admin.keys.createKey({ apiId: unnamed }); // which creates it
   expect((await admin.apis.getApi({ apiId: unnamed })).data).toEqual({ id: unnamed, name: unnamed });
 });
 
@@ -114,12 +110,9 @@ describe('identities', () => {
 
   test('are refused with the field and its rule', async () => {
     const externalId = randomUUID();
-    const { createIdentity, updateIdentity, listIdentities, getIdentity } = {
-      createIdentity: (more: object) => admin.identities.createIdentity({ externalId, ...more }),
-      updateIdentity: (more: object) => admin.identities.updateIdentity({ identity: externalId, ...more }),
-      listIdentities: (query: object) => admin.identities.listIdentities(query),
-      getIdentity: (identity: string) => admin.identities.getIdentity({ identity }),
-    };
+    const createIdentity = (more: object) => admin.identities.createIdentity({ externalId, ...more });
+    const updateIdentity = (more: object) =>
+      admin.identities.updateIdentity({ identity: externalId, ...more });
     await createIdentity({});
     expect(await refusal(createIdentity({}))).toMatchObject({ status: 409, title: 'Conflict' });
     for (const [call, location] of [
@@ -128,22 +121,20 @@ describe('identities', () => {
       [() => updateIdentity({ ratelimits: [{ ...limit, limit: 0 }] }), 'body.ratelimits.0.limit'],
       [() => updateIdentity({ ratelimits: [{ ...limit, name: 'default' }] }), 'body.ratelimits'],
       [() => createIdentity({ ratelimits: [limit, limit] }), 'body.ratelimits'],
-      [() => getIdentity(''), 'body.identity'],
-      [() => listIdentities({ limit: 101 }), 'body.limit'],
-      [() => listIdentities({ cursor: 'x' }), 'body.cursor'],
+      [() => admin.identities.getIdentity({ identity: '' }), 'body.identity'],
+      [() => admin.identities.listIdentities({ limit: 101 }), 'body.limit'],
+      [() => admin.identities.listIdentities({ cursor: 'x' }), 'body.cursor'],
     ] as const)
       expect(await refusal(call())).toMatchObject(field(location));
     const stranger = clientOf('none');
-    expect(await refusal(stranger.identities.getIdentity({ identity: externalId }))).toMatchObject({
-      status: 401,
-    });
+    const byStranger = stranger.identities.getIdentity({ identity: externalId });
+    expect(await refusal(byStranger)).toMatchObject({ status: 401 });
     const reader = await fleet.ok('rootKeys.createRootKey', {
       ...{ name: 'r', permissions: ['root.*.update_identity'] },
     });
     const updater = clientOf(reader.key);
-    expect(await refusal(updater.identities.getIdentity({ identity: externalId }))).toMatchObject({
-      status: 403,
-    });
+    const byUpdater = updater.identities.getIdentity({ identity: externalId });
+    expect(await refusal(byUpdater)).toMatchObject({ status: 403 });
     const { data } = await updater.identities.updateIdentity({ identity: externalId, meta: { a: 1 } });
     expect(data).toEqual({ id: expect.stringMatching(/^identity_/), externalId });
   });
@@ -173,6 +164,19 @@ describe('identities', () => {
     const byId = await admin.identities.listIdentities({ search: one?.id.toUpperCase() });
     expect(byId.result.data).toEqual([one]);
   });
+
+  test('of which many lack the text are searched a thousand a call, and the cursor goes on', async () => {
+    const run = randomUUID();
+    for (let i = 0; i < 1050; i += 75)
+      await Promise.all(
+        [...Array(75).keys()].map((j) => admin.identities.createIdentity({ externalId: `many-${i + j}` })),
+      );
+    await admin.identities.createIdentity({ externalId: run });
+    const pages = await pagesOf((cursor) =>
+      admin.identities.listIdentities({ search: run, ...(cursor ? { cursor } : {}) }),
+    );
+    expect(pages.map((page) => page.map((each) => each.externalId))).toEqual([[], [run]]);
+  });
 });
 
 describe('permissions and roles', () => {
@@ -196,10 +200,8 @@ describe('permissions and roles', () => {
     expect(data).toEqual([shown]);
     expect((await admin.permissions.deletePermission({ permission: slug })).data).toEqual({});
     expect(await lastSubject()).toEqual({ permissionId: slug });
-    const { getPermission, deletePermission } = {
-      getPermission: (permission: string) => admin.permissions.getPermission({ permission }),
-      deletePermission: (permission: string) => admin.permissions.deletePermission({ permission }),
-    };
+    const getPermission = (permission: string) => admin.permissions.getPermission({ permission });
+    const deletePermission = (permission: string) => admin.permissions.deletePermission({ permission });
     expect(await refusal(getPermission(slug))).toMatchObject({ status: 404 });
     expect(await refusal(deletePermission(slug))).toMatchObject({ status: 404 });
     expect(await refusal(getPermission('a b'))).toMatchObject(field('body.permission'));
@@ -237,6 +239,11 @@ describe('permissions and roles', () => {
     ]);
     expect(pages[0]?.[0]).toMatchObject({ permissions: set });
     expect((await admin.permissions.setRolePermissions({ roleId, permissions: [] })).data).toEqual([]);
+    const refused = clientOf(
+      (await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions: ['root.*.read_role'] })).key,
+    );
+    expect(await refusal(refused.permissions.deleteRole({ role: roleId }))).toMatchObject({ status: 403 });
+    expect(await lastSubject({ refused: 'true' })).toEqual({ roleId });
     await admin.permissions.deleteRole({ role: name });
     expect(await lastSubject()).toEqual({ roleId });
     for (const role of [roleId, name]) {
@@ -283,7 +290,7 @@ test('a secret where an id belongs is refused, and written down nowhere', async 
         ...field(location),
         detail: expect.stringContaining('must not be a key'),
       });
-    const events = JSON.stringify(await fleet.ok('audit.listEvents', { limit: '100' }));
+    const events = JSON.stringify(await fleet.ok('audit.listEvents', { refused: 'true' }));
     expect(events).toContain('identities.deleteIdentity');
     expect(events).not.toContain(secret);
     expect(fleet.logged.join('\n')).not.toContain(secret);
