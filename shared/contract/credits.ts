@@ -37,7 +37,7 @@ export interface RateLimit {
   readonly duration: number;
   /** True = verifiers may answer from slices of the limit, without asking Redis at each call. */
   readonly async: boolean;
-  /** True = the limit applies to each verification; absent = to those that name it. The default limit always applies. */
+  /** True = the limit applies to each verification; absent = only to those that name it. */
   readonly autoApply?: boolean;
 }
 
@@ -62,7 +62,7 @@ export const wholeNamedLimit = ({ autoApply, ...limit }: NamedLimit): RateLimit 
 /** Returns the protocol that verifiers need for named limits in their form in Redis. Older verifiers ignore `autoApply`. */
 export const limitsProtocol = (text: string): number => (text.includes('"autoApply":true') ? 5 : 2);
 
-/** The limit that applies to each verification. Others apply if the question names them, or with `autoApply`. */
+/** The limit that applies to each verification. Other limits apply if the question names them, or if they have `autoApply`. */
 export const DEFAULT_LIMIT = 'default';
 /** Matches a limit's name, which appears unescaped in names in Redis and in header fields. */
 export const LIMIT_NAME = /^[A-Za-z0-9_-]{1,64}$/;

@@ -4,7 +4,7 @@ const RETRYABLE: ReadonlySet<string> = new Set<ErrorCode>(['RATE_LIMITED', 'SERV
 const RETRY_AFTER = { 'Retry-After': { description: 'Seconds.', schema: { type: 'integer' } } };
 
 const CODE = { type: 'string', enum: Object.keys(ERRORS), description: 'Never renamed, never reused.' };
-const REQUEST_ID = { type: 'string', description: 'As in X-Request-Id.' };
+const REQUEST_ID = { type: 'string', description: 'The same as in X-Request-Id.' };
 const EXAMPLE_ID = '0mzc9k4q8r2wfXa1';
 const strings = (descriptions: Readonly<Record<string, string>>) =>
   Object.fromEntries(
@@ -21,7 +21,7 @@ const schemaV1 = object({
     code: CODE,
     ...strings({
       message: 'For people; names the field and the rule.',
-      docs: 'Where the code is explained.',
+      docs: 'The page that explains the code.',
     }),
     requestId: REQUEST_ID,
   }),
@@ -30,7 +30,7 @@ const fault = strings({ location: 'The field.', message: 'The rule.', fix: 'What
 const problem = {
   ...strings({ title: 'The code, for people.', detail: 'Names the field and the rule.' }),
   status: { type: 'integer', description: 'The status of the response.' },
-  type: { type: 'string', description: 'Where the code is explained.' },
+  type: { type: 'string', description: 'The page that explains the code.' },
 };
 const schemaV2 = object({
   meta: object({ requestId: REQUEST_ID }),
@@ -40,7 +40,7 @@ const schemaV2 = object({
       errors: {
         type: 'array',
         items: object(fault, ['location', 'message']),
-        description: 'Of BAD_REQUEST: what is wrong.',
+        description: 'The refused fields, only for BAD_REQUEST.',
       },
     },
     Object.keys(problem),

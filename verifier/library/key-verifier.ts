@@ -33,13 +33,13 @@ export interface KnownKey {
    * for another reason.
    */
   readonly ratelimit?: { readonly limit: number; readonly remaining: number; readonly reset: number };
-  /** All limits that the question named or that always apply. */
+  /** All limits that applied to the question. */
   readonly ratelimits?: readonly LimitState[];
 }
 
 /** The state of a rate limit after a verification. */
 export interface LimitState {
-  /** The limit that always applies is named `default`. */
+  /** The default limit is named `default`. */
   readonly name: string;
   readonly limit: number;
   /** Length of the limit's windows, in milliseconds. */
@@ -91,7 +91,7 @@ export interface QuestionOptions {
   readonly tags?: readonly string[];
   /** Credits that the request costs, if the key has credits. Default 1; 0 checks without spending. */
   readonly remaining?: { readonly cost?: number };
-  /** Rate limits to apply besides the default limit, at most 8. Name the default limit to change its cost. */
+  /** Rate limits to apply besides those that always apply, at most 8. Name such a limit to change its cost. */
   readonly ratelimits?: readonly AskedRateLimit[];
   /** Permissions that the key must have. If it lacks one, the verdict is INSUFFICIENT_PERMISSIONS. */
   readonly permissions?: PermissionQuery;

@@ -26,7 +26,7 @@ export class Payment {
    */
   question(options: QuestionOptions | undefined, cost: number): QuestionOptions {
     const rest = Math.max(0, cost - this.cost);
-    // Guards name no limits, so that these are the default limit and those with `autoApply`.
+    // A guard names no limits, so these are the default limit and the limits with `autoApply`.
     const paid = this.#verdict.ratelimits?.slice(0, LIMITS_MAX).map(({ name }) => ({ name, cost: 0 })) ?? [];
     const ratelimits = paid.length > 0 ? { ratelimits: paid } : {};
     return fixedOptions({ ...options, remaining: { cost: rest }, ...ratelimits }, rest === 0);

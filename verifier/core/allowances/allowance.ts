@@ -75,7 +75,7 @@ export function needsOf(
   return needs;
 }
 
-/** Adds the limits of a key that apply to each verification, except those that the request names. */
+/** Adds the key's limits that apply to each verification, except those that the question names. */
 function addAlways(needs: Need[], entry: Entry, limits: readonly Limit[], requirements: Requirements): void {
   const [first] = limits;
   for (const limit of limits) {
@@ -86,7 +86,10 @@ function addAlways(needs: Need[], entry: Entry, limits: readonly Limit[], requir
   }
 }
 
-/** Adds the same limits of the identity, except those that a limit of the key takes precedence over. */
+/**
+ * Adds the identity's limits that apply to each verification, except those that the question names, and those
+ * with the name of a limit of the key.
+ */
 function addShared(
   needs: Need[],
   entry: Entry,

@@ -9,7 +9,7 @@ export interface Limit extends Window {
   readonly name: string;
   /** The part of its pool's name after the key's id and a point. */
   readonly suffix: string;
-  /** True = the limit applies to each verification, false = to those that name it. Lists begin with those that are true. */
+  /** True = the limit applies to each verification; false = only to those that name it. True comes first in lists. */
   readonly isAlways: boolean;
   /** The beginning of its JSON in answers, up to the number that remains. */
   readonly label: string;
@@ -42,7 +42,7 @@ export const limitPool = (keyId: string, { suffix }: Limit): string => `${keyId}
 /** Lists of limits by their text in Redis. */
 const limitsByText = new LRUCache<string, readonly Limit[]>({ max: 1000 });
 
-/** Returns the limits of a key, those with `isAlways` first, the default limit before all; undefined = none. */
+/** Returns the limits of a key, the default limit first, then those with `isAlways`; undefined = none. */
 export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] | undefined {
   const text = `${ratelimit} ${ratelimits}`;
   if (text === ' ') return undefined;

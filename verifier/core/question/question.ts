@@ -33,7 +33,12 @@ export const questionAbout = (
 export const KEY_LENGTH_MAX = 512;
 
 const key: Form<string> = {
-  schema: { type: 'string', minLength: 1, maxLength: KEY_LENGTH_MAX, description: 'What the caller showed.' },
+  schema: {
+    type: 'string',
+    minLength: 1,
+    maxLength: KEY_LENGTH_MAX,
+    description: 'The secret that the caller presented.',
+  },
   read(value, place, { refuse }) {
     if (typeof value !== 'string') throw refuse(`${place}: must be a string`);
     if (value.length < 1 || value.length > KEY_LENGTH_MAX)
@@ -48,7 +53,7 @@ const apiId: Form<string> = {
   schema: {
     type: 'string',
     pattern: API_ID.source,
-    description: 'The API that the key must be of; any when absent.',
+    description: 'The API to which the key must belong; default: any.',
   },
   read(value, place, { refuse }) {
     if (typeof value !== 'string') throw refuse(`${place}: must be a string`);
@@ -68,7 +73,7 @@ const tags: Form<readonly string[]> = {
     maxItems: TAGS_MAX,
     items: { type: 'string', minLength: 1, maxLength: TAG_LENGTH_MAX },
     description:
-      'What a verdict on a known key is counted by, once for each; see `apis.getVerifications` of the control plane.',
+      'Tags under which the verdict on a known key is counted, once for each; see `apis.getVerifications` of the control plane.',
   },
   read(value, place, { refuse }) {
     if (!Array.isArray(value) || value.length > TAGS_MAX)

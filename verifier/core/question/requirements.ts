@@ -65,8 +65,8 @@ const within = <T, Option extends string>(
 
 const cost = converted(
   object(
-    { cost: optional(wholeNumber(0, CREDITS_MAX, 'Credits that it takes; 0 only looks.'), 1) },
-    'What this verification takes of the credits of the key, where it has any.',
+    { cost: optional(wholeNumber(0, CREDITS_MAX, 'Credits to take; 0 checks without taking.'), 1) },
+    'The cost of this verification, if the key has credits.',
   ),
   (remaining) => remaining.cost,
 );
@@ -74,10 +74,10 @@ const cost = converted(
 const limit: Form<LimitRequirement> = converted(
   object({
     name: textLike(LIMIT_NAME, 'The limit.'),
-    cost: optional(wholeNumber(0, LIMIT_MAX, 'What this verification takes of it.'), 1),
-    limit: optional(wholeNumber(1, LIMIT_MAX, 'Most in a window.'), undefined),
+    cost: optional(wholeNumber(0, LIMIT_MAX, 'The amount that this verification takes.'), 1),
+    limit: optional(wholeNumber(1, LIMIT_MAX, 'The maximum amount in a window.'), undefined),
     duration: optional(
-      wholeNumber(DURATION_MIN_MS, DURATION_MAX_MS, 'Length of a window, milliseconds.'),
+      wholeNumber(DURATION_MIN_MS, DURATION_MAX_MS, 'Length of a window, in milliseconds.'),
       undefined,
     ),
   }),
@@ -93,7 +93,7 @@ const limits = converted(
   list(
     limit,
     LIMITS_MAX,
-    'Limits to obey besides the default one, which always is; 400 where the key has none of that name. `limit` and `duration`, together, bring one that the key does not have.',
+    'Limits to apply besides those that always apply; 400 if the key has no limit of that name. `limit` and `duration`, together, define a limit that the key does not have.',
   ),
   (limitList: readonly LimitRequirement[], place, { refuse }) => {
     const names = limitList.map(({ name }) => name);
@@ -107,7 +107,7 @@ const PERMISSIONS_TEXT = { type: 'string', minLength: 1, maxLength: QUERY_LENGTH
 
 const permissions: Form<Query> = {
   schema: {
-    description: `A permission; \`{and: […]}\` or \`{or: […]}\` of others; or a text such as \`a AND (b OR c)\`, of at most ${QUERY_LENGTH_MAX} characters. At most ${LEAVES_MAX} permissions and ${DEPTH_MAX} levels. A permission matches \`${SLUG.source}\`, and only itself: \`*\` stands for nothing else.`,
+    description: `A permission; \`{and: […]}\` or \`{or: […]}\` of others; or a text such as \`a AND (b OR c)\`, of at most ${QUERY_LENGTH_MAX} characters. At most ${LEAVES_MAX} permissions and ${DEPTH_MAX} levels. A permission matches \`${SLUG.source}\`, and only itself: \`*\` is no wildcard.`,
     oneOf: [
       PERMISSIONS_TEXT,
       ...['and', 'or'].map((name) => ({
@@ -131,7 +131,7 @@ const permissions: Form<Query> = {
 const permissionsText: Form<Query> = {
   schema: {
     ...PERMISSIONS_TEXT,
-    description: `A permission, or a query such as \`a AND (b OR c)\`. INSUFFICIENT_PERMISSIONS where the key is not allowed to do it.`,
+    description: `A permission, or a query such as \`a AND (b OR c)\`. The verdict is INSUFFICIENT_PERMISSIONS if the key lacks a permission.`,
   },
   read(value, place, reading) {
     if (typeof value !== 'string') throw reading.refuse(`${place}: must be a string`);
@@ -146,12 +146,12 @@ const permissionsText: Form<Query> = {
 const REQUIREMENTS = {
   /** Cost in credits, if the key has credits. */
   cost: sameName('remaining', optional(cost, 1), 'credits'),
-  /** Rate limits to apply besides the default limit. */
+  /** Rate limits to apply besides those that always apply. */
   limits: sameName('ratelimits', optional(limits, [])),
   /** Permissions that the key must have; undefined = none. */
   permissions: within(
     'authorization',
-    'What the key must be allowed to do; INSUFFICIENT_PERMISSIONS where it is not.',
+    'Permissions that the key must have; if it lacks one, the verdict is INSUFFICIENT_PERMISSIONS.',
     'permissions',
     permissions,
     permissionsText,

@@ -91,8 +91,11 @@ export const DATA_SCHEMAS = {
       ...limitSchema,
       properties: {
         ...limitSchema.properties,
-        id: { type: 'string', description: "Its owner's id, and its name." },
-        autoApply: { type: 'boolean', description: 'Whether every verification obeys it.' },
+        id: {
+          type: 'string',
+          description: "The id of the limit's owner (the key or its identity), and the name of the limit.",
+        },
+        autoApply: { type: 'boolean', description: 'True if the limit applies to every verification.' },
       },
     },
   },

@@ -112,8 +112,8 @@ interface NamedLimitValues extends LimitValues {
 
 const limitState = {
   limit: number('The limit.'),
-  remaining: number('How much of it is left.'),
-  reset: number('When the present window ends, Unix milliseconds.'),
+  remaining: number('The amount that is left.'),
+  reset: number('The end of the current window, in Unix milliseconds.'),
 };
 
 /** Writes the JSON by hand for speed, because every answer about a limit contains it. */
@@ -162,7 +162,7 @@ export const VERDICT_FIELDS = {
     value: ({ entry }) => entry.keyId,
   } satisfies VerdictField<string>,
   apiId: {
-    schema: string('The API that it is of.'),
+    schema: string('The API of the key.'),
     isRequired: true,
     json: ({ entry }) => `"${entry.epoch.apiId}"`,
     value: ({ entry }) => entry.epoch.apiId,
@@ -183,11 +183,11 @@ export const VERDICT_FIELDS = {
     readonly [Name in TextField | Alias]: VerdictField<string>;
   }),
   permissions: names(
-    `${KEY_FIELDS.permissions.description} By itself and by its roles; absent where it has none.`,
+    `${KEY_FIELDS.permissions.description} Includes those of its roles; absent if it has none.`,
     permissionsOf,
   ),
   roles: names(
-    'Names of its roles. Absent where it has none.',
+    'Names of its roles; absent if it has none.',
     ({ effectivePermissions }) => effectivePermissions?.roles,
   ),
   identity: {
@@ -199,7 +199,7 @@ export const VERDICT_FIELDS = {
         externalId: { type: 'string' },
         meta: { type: 'object', additionalProperties: true },
       },
-      description: 'Identity of its owner. Absent where there is none.',
+      description: 'The identity of the key; absent if it has none.',
     },
     isOfDetails: true,
     json: ({ effectivePermissions }) => effectivePermissions?.identity?.json ?? '',
@@ -213,7 +213,7 @@ export const VERDICT_FIELDS = {
   } satisfies VerdictField<number>,
   remaining: {
     schema: number(
-      'Credits left after this. Absent where it has as many as are asked for, or was refused for something else.',
+      'Credits left after this verification; absent if they are unlimited, or if the key was refused for another reason.',
     ),
     json: ({ spending }) => (spending?.remaining === undefined ? '' : String(spending.remaining)),
     value: ({ spending }) => spending?.remaining,
@@ -222,7 +222,7 @@ export const VERDICT_FIELDS = {
     schema: {
       type: 'object',
       description:
-        'The limit that refuses the key, else the default one, else the one of which the least is left; absent where none was asked about.',
+        'The limit that refuses the key, else the default limit, else the limit with the least left; absent if no limit applied.',
       properties: limitState,
     },
     json: ({ spending }) => (spending?.limits === undefined ? '' : limitJson(spending.limits)),
@@ -231,14 +231,14 @@ export const VERDICT_FIELDS = {
   ratelimits: {
     schema: {
       type: 'array',
-      description: 'All limits that the verification was about.',
+      description: 'All limits that applied to the verification.',
       items: {
         type: 'object',
         properties: {
-          name: string('Its name; the one that is obeyed always is `default`.'),
+          name: string('The name of the limit; that of the default limit is `default`.'),
           ...limitState,
-          duration: number('Length of its windows, milliseconds.'),
-          exceeded: { type: 'boolean', description: 'Whether it is why the key was refused.' },
+          duration: number('Length of its windows, in milliseconds.'),
+          exceeded: { type: 'boolean', description: 'True if the key was refused because of this limit.' },
         },
       },
     },

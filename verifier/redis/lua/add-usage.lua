@@ -3,11 +3,11 @@
 -- clock would otherwise make Redis discard the counts of other hours. A repeated report is added only once, because it has
 -- the same number both times. The script uses only the commands that deploy/redis/users.acl allows a verifier for usage.
 --
--- KEYS 1 mark of the reporter  2 tags of the API, without the day at the end  3 usage of the whole API  4… usage of one key
--- each
+-- KEYS 1 mark of the reporter  2 tags of the API, without the day at the end  3 usage of the whole API
+--      4… usage of one key each
 -- ARGV 1 hours kept  2 days kept  3 a letter for each kind of verdict, that of accepted keys first
---      4 number of this report, higher than that of the reporter's previous one about this API  5 seconds for which it may
---      be repeated
+--      4 number of this report, higher than that of the reporter's previous one about this API
+--      5 seconds for which the report may be repeated
 --      6 maximum number of distinct tags in a day; further tags are counted together
 --      7… one count for each letter, for the whole API and for each key
 --      then for each tag its text ('' = others), and one count for each letter

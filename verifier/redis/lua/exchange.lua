@@ -5,28 +5,28 @@
 -- that is lost, late or repeated does no lasting harm. Granted credits count as gone until their holder gives them back.
 -- allow-oom: even a full Redis must record what was spent.
 --
--- KEYS 1 members  2 held: sorted set, every name that has a field in a pool → its latest exchange, Unix seconds  3… pools
--- and limits, then the indexes of the limits that questions define
+-- KEYS 1 members  2 held: sorted set, every name that has a field in a pool → its latest exchange, Unix seconds
+--      3… pools and limits, then the indexes of the limits that questions define
 -- ARGV 1 member  2 channel of recalls  3 ms that a recall may take
---      and nine for each pool or limit: turn; spent ('-' = as last reported); kept; needs of the waiting requests, in order,
---      as 'cost x times' for each run of equal needs ('1x7 60x1', '' = none); slice wanted;
+--      and nine for each pool or limit: turn; spent ('-' = as last reported); kept;
+--      needs of the waiting requests, in order, as 'cost x times' for each run of equal needs ('1x7 60x1', '' = none); slice wanted;
 --      for a limit also its amount, the length of its windows in ms, and the window of spent and kept ('-' = none);
 --      for a limit that a question defines also the place of its index in KEYS
--- A pool's hash: b credits that nobody holds, below 0 if more was subtracted than the pool had; h the sum of what holders
--- can spend;
---   r refill, 'd amount' or 'm amount day'; t the next refill, Unix seconds; f the last refill; l lost credits;
---   and for each holder '@' and its name → granted, spent, turn, spoken for (the part of the latest grant that waiting
---   requests will spend immediately), and Unix ms of the last recall, if the holder has not answered it
--- Returns for each {turn, status, granted, spent, spoken for, total, ms, lacking}, and for a limit also the window and the
--- ms until it ends
+-- A pool's hash:
+--   b credits that nobody holds, below 0 if more was subtracted than the pool had; h the sum of what holders can spend
+--   r refill, 'd amount' or 'm amount day'; t the next refill, Unix seconds; f the last refill; l lost credits
+--   '@' and a holder's name → granted, spent, turn, spoken for; and Unix ms of the last recall, until the holder's next turn
+--   "Spoken for" is the part of the latest grant that waiting requests will spend immediately.
+-- Returns for each {turn, status, granted, spent, spoken for, total, ms, lacking}, and for a limit its window and the ms left in it
 --   ms: until the next refill, or for a limit until `lacking` fits; -1 = never
 --   lacking: the smallest need that was not met; 0 = all needs were met
---   OK: all needs were met. In all other cases the needs below `lacking` were met, and for the others:
---   NONE: the pool has too little | SPOKEN: it may have too little, which depends on recalled holders whose credits are
---   spoken for
---   WAIT: other holders have enough, and are recalled | HELD: other holders have enough, but did not answer the recall
---   NOREG: the name is no member, and can only settle | OLD: the turn came too late | STALE: no such pool | FULL: questions
---   defined too many limits
+--   OK: all needs were met. In the next four cases the needs below `lacking` were met, and for the others:
+--   NONE: the pool has too little
+--   SPOKEN: the pool may have too little, which depends on recalled holders whose credits are spoken for
+--   WAIT: other holders have enough, and are recalled
+--   HELD: other holders have enough, but did not answer the recall
+--   NOREG: the name is no member, and can only settle | OLD: the turn came too late | STALE: no such pool
+--   FULL: questions defined too many limits
 -- include ../../../shared/redis/credits.lua
 -- include windows.lua
 local members, held = KEYS[1], KEYS[2]

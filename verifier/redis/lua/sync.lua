@@ -4,16 +4,17 @@
 -- same atomic step. It is not flagged `no-writes`, because a deposed primary must not grant leases. An idle SYNC writes
 -- nothing.
 --
--- KEYS 1 head  2 log  3 members  4 creations; to read a record also 5 record  6 its long meta; to read one by its secret 5
--- pointer
--- ARGV 1 member, as in REGISTER  2 position  3 hash at it  4 mark of the last creation seen  5 maximum number of entries  6
--- maximum bytes of entries
---      7 nonce; to read a record by its secret also 8 the beginning of pointers to this API's keys  9 and 10 the names of
---      records and of long metas, without the keyId at the end
+-- KEYS 1 head  2 log  3 members  4 creations
+--      to read a record by its id also 5 record  6 its long meta; to read a record by its secret also 5 pointer
+-- ARGV 1 member, as in REGISTER  2 position  3 hash at it  4 mark of the last creation seen
+--      5 maximum number of entries  6 maximum bytes of entries  7 nonce
+--      to read a record by its secret also 8 the beginning of pointers to this API's keys
+--      9 the names of records and 10 of long metas, each without the keyId at the end
 -- Returns {nonce, status, sequence, hash, lease ms, '1' if the API is deleted, mark, entries, record, pointer}
---   status: OK | NOREG | DIVERGED | TRIMMED; entries: {sequence, hash, keyId, payload, …};
---   record: {} or {secret hash, creation number, and the fields in this order}; if the key has credits, the hash is followed
---   by a space and the name of their pool
+--   status: OK | NOREG | DIVERGED | TRIMMED
+--   entries: {sequence, hash, keyId, payload, …}
+--   record: {} or {secret hash, creation number, and the fields in the order below}; if the key has credits, the secret hash is
+--   followed by a space and the name of their pool
 -- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, if the secret belongs to no key of this API
 -- A key's fields, in the order of shared/contract/key-record.ts:
 local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'A'}
