@@ -16,7 +16,9 @@ export function moment(text: string): number {
 export function pastMoment(text: string): number {
   const ms = momentOf(text, '-');
   if (ms > systemClock.wallMs())
-    throw new InvalidArgumentError('That is still to come. Give -90m, -12h or -30d.');
+    throw new InvalidArgumentError(
+      'This time is in the future. Give a time in the past, such as -90m, -12h or -30d.',
+    );
   return ms;
 }
 
@@ -60,7 +62,9 @@ export function rateLimit(text: string): LimitInput | null {
   if (text === 'none') return null;
   const [, limit, amount, unit] = /^(\d{1,10})\/(\d{1,7})([smhd])$/.exec(text) ?? [];
   if (!limit || !amount || !unit)
-    throw new InvalidArgumentError('Give calls and a time, such as 100/10s, 5000/1h or 100000/1d; or none.');
+    throw new InvalidArgumentError(
+      'Give a number of calls and a time, such as 100/10s, 5000/1h or 100000/1d, or the word none.',
+    );
   const duration = Number(amount) * { s: 1000, ...UNIT_MS }[unit as keyof typeof UNIT_MS | 's'];
   return { limit: Number(limit), duration };
 }
@@ -76,7 +80,7 @@ export function jsonList(text: string): unknown[] {
   } catch {
     // reported below
   }
-  throw new InvalidArgumentError('Give a list as JSON.');
+  throw new InvalidArgumentError('Give a JSON array.');
 }
 
 /** Returns a parser for whole numbers from `min` to `max`. */

@@ -39,11 +39,8 @@ export class Client {
     const error = (body as { error?: { code?: string; message?: string; requestId?: string } } | undefined)
       ?.error;
     if (!error?.code || !(error.code in ERRORS)) {
-      const message = `${this.place} answered ${response.status}, and not as a ${this.#service} does`;
-      throw new CliError(
-        response.status < 500 ? 'CONFIG' : 'UNAVAILABLE',
-        `${message}; is that where it is?`,
-      );
+      const message = `${this.place} answered ${response.status}, but not as a ${this.#service} does`;
+      throw new CliError(response.status < 500 ? 'CONFIG' : 'UNAVAILABLE', `${message}; check the address`);
     }
     if (response.status === 404 && !(await this.#isExpectedService(operation))) {
       throw new CliError('CONFIG', this.#isSomebodyElse());
@@ -83,7 +80,7 @@ export class Client {
       const without = `unless a proxy adds the path ${this.#path}, set ${setting}=${this.base.origin}`;
       return `there is no ${service} at ${this.place}: ${without}`;
     }
-    return `${this.place} is no ${service}; it answers as ${otherService} does: say in ${setting} where the ${service} is`;
+    return `${this.place} is not a ${service}; it answers as ${otherService} does: set ${setting} to the address of the ${service}`;
   }
 
   /** The verifier's id, as in the list of the fleet; undefined if the verifier does not report it. */
@@ -115,7 +112,8 @@ export class Client {
     const { name, cause } = error as { name?: string; cause?: { code?: string; message?: string } };
     const reason = name === 'TimeoutError' ? 'no answer' : (cause?.code ?? cause?.message ?? name ?? '');
     const unsent = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'].includes(reason);
-    const outcome = reads || unsent ? '' : '; whether it was done is unknown, look before trying again';
+    const outcome =
+      reads || unsent ? '' : '; whether the call took effect is unknown, so check before trying again';
     const place = `the ${this.#service} at ${this.place}`;
     throw new CliError('UNAVAILABLE', `${place} is out of reach (${reason})${outcome}`, { cause: error });
   }

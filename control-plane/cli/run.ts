@@ -9,8 +9,8 @@ import { json, printable } from './terminal/output.ts';
 export async function run(session: Session): Promise<void> {
   try {
     if (process.argv.some((argument) => argument.split('=').some(isWellFormed))) {
-      const advice = 'others can see a command line, so treat that key as known; give its keyId instead';
-      throw new CliError('USAGE', `a key has no place among the arguments: ${advice}`);
+      const advice = 'others can see command lines, so treat that key as exposed; give its keyId instead';
+      throw new CliError('USAGE', `a key must not be among the arguments: ${advice}`);
     }
     await createProgram(session).parseAsync();
   } catch (error) {

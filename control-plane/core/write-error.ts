@@ -11,7 +11,7 @@ export function writeError(
   if (outcome.status === 'UNLIMITED')
     return new ApiError('BAD_REQUEST', 'remaining: the key has no credits; give it some with `set`');
   if (outcome.status === 'REROLLED') {
-    const advice = `if its secret is not known, reroll that one with expiration 0`;
+    const advice = `if nobody has the secret of that key, reroll it with expiration 0`;
     return new ApiError('CONFLICT', `key ${keyId} was rerolled into ${outcome.successor} already; ${advice}`);
   }
   if (outcome.status === 'ENDED')
@@ -21,9 +21,12 @@ export function writeError(
     return new ApiError('CONFLICT', `key ${keyId} shares its credits with ${outcome.keys} keys, ${advice}`);
   }
   if (outcome.status === 'REUSED')
-    return new ApiError('CONFLICT', 'operationId: names another change of this key; give each its own');
+    return new ApiError(
+      'CONFLICT',
+      'operationId: was used for another change of this key; give each change its own',
+    );
   if (outcome.status === 'EXISTS')
-    return new ApiError('CONFLICT', 'externalId: there is an identity of it already');
+    return new ApiError('CONFLICT', 'externalId: an identity with it exists already');
   if (outcome.status === 'CONFLICT') return new ApiError('CONFLICT', 'another write came first');
   return new ApiError('NOT_FOUND', keyId ? `key ${keyId} not found` : `api ${apiId} not found`);
 }

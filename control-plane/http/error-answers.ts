@@ -37,7 +37,7 @@ const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: ['PAYLOAD_TOO_LARGE', 'body: over the limit'],
   FST_ERR_CTP_EMPTY_JSON_BODY: ['BAD_REQUEST', 'body: required, a JSON object'],
   FST_ERR_CTP_INVALID_JSON_BODY: ['BAD_REQUEST', 'body: is not JSON'],
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['BAD_REQUEST', 'body: is not as long as Content-Length says'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['BAD_REQUEST', 'body: must be as long as Content-Length says'],
   FST_ERR_BAD_URL: ['BAD_REQUEST', 'path: is not a valid URL'],
   FST_ERR_MAX_PARAM_LENGTH: ['URI_TOO_LONG', 'path: over the limit'],
 };

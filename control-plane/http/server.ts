@@ -142,6 +142,6 @@ function whyNoPath(url: string): string {
     return 'no such path: this operation belongs to a hosting product; Keyfence manages and verifies keys';
   if (url.startsWith('/v2/analytics.'))
     return 'no such path: there are counts, and no events to run SQL on; ask keys.getVerifications or apis.getVerifications below /v1/';
-  if (/^\/v[12]\/keys\.verifyKey\b/.test(url)) return 'no such path: keys.verifyKey is asked of a verifier';
+  if (/^\/v[12]\/keys\.verifyKey\b/.test(url)) return 'no such path: send keys.verifyKey to a verifier';
   return 'no such path';
 }

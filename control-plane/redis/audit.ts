@@ -147,7 +147,7 @@ export class Audit {
     await this.#catchingUp;
     if (this.#waiting.length === 0) return;
     this.#options.onCount('done', 'lost', this.#waiting.length);
-    this.#options.log.error({ lost: this.#waiting.length }, 'audit events are lost but for this log');
+    this.#options.log.error({ lost: this.#waiting.length }, 'audit events are lost, except in this log');
   }
 
   async #write(kind: AuditKind, part: readonly Waiting[], lane?: string): Promise<void> {

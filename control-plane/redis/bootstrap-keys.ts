@@ -98,7 +98,7 @@ export class BootstrapWatch {
       this.#reportedIds.add(ids);
       this.#log.warn(
         { ours: this.#ids.split(','), theirs: ids.split(',') },
-        'another control plane has other bootstrap root keys: right during a rotation only',
+        'another control plane has other bootstrap root keys: expected only during a rotation',
       );
     }
     for (const reportedIds of this.#reportedIds)

@@ -160,7 +160,10 @@ export class DurabilityCheck {
     for (const { server, faults } of wrong)
       this.#log.error({ durable: false, server }, `not durable: ${faults.join('; ')}`);
     if (wrong.length === 0)
-      this.#log.info(this.#good(inspections.map(({ facts }) => facts)), 'Redis keeps what it acknowledges');
+      this.#log.info(
+        this.#good(inspections.map(({ facts }) => facts)),
+        'Redis is durable: acknowledged writes survive a crash',
+      );
   }
 
   #good(facts: readonly RedisFacts[]): object {

@@ -91,7 +91,7 @@ export class RootKeys {
     if (ancestors.length > ANCESTORS_MAX)
       throw new ApiError(
         'CONFLICT',
-        `more than ${ANCESTORS_MAX} root keys would have made each other; use an earlier one`,
+        `more than ${ANCESTORS_MAX} root keys would descend from each other; use an earlier one`,
       );
     const count = await this.#nodes.run(rootKeyIndex, (redis) => redis.hlen(rootKeyIndex));
     if (count >= ROOT_KEYS_MAX)

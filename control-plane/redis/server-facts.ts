@@ -81,7 +81,7 @@ export function crashFaults(
 ): string[] {
   if (refusal !== undefined)
     return [
-      `Redis does not show whether it keeps what it acknowledges (CONFIG GET: ${refusal}): permit +config|get`,
+      `Redis does not show whether acknowledged writes survive a crash (CONFIG GET: ${refusal}): permit +config|get`,
     ];
   const faults: string[] = [];
   if (settings.get('appendonly') !== 'yes' || settings.get('appendfsync') !== 'always')
@@ -96,7 +96,7 @@ export function crashFaults(
   // data.
   if (settings.get('appendonly') === 'yes' && rewriting && (wasOff || !rewritten))
     faults.push(
-      'a crash can lose everything until the append-only file is complete, which it is not while Redis writes the first one after `appendonly yes`: wait, and look into the log of Redis if this goes on',
+      'a crash can lose everything until Redis has written the first append-only file after `appendonly yes`: wait, and check the log of Redis if this persists',
     );
   return faults;
 }
@@ -106,11 +106,11 @@ export function evictionFaults({ memoryMax, memoryPolicy, evicted }: RedisFacts)
   const faults: string[] = [];
   if (memoryMax > 0 && memoryPolicy !== 'noeviction')
     faults.push(
-      `Redis throws keys away when its memory is full (maxmemory-policy ${memoryPolicy}): set \`maxmemory-policy noeviction\``,
+      `Redis evicts keys when its memory is full (maxmemory-policy ${memoryPolicy}): set \`maxmemory-policy noeviction\``,
     );
   if (evicted > 0)
     faults.push(
-      `Redis has thrown ${evicted} keys away since it started, and acknowledged writes with them: restore what is lost, then CONFIG RESETSTAT`,
+      `Redis has evicted ${evicted} keys since it started, and acknowledged writes with them: restore what was lost, then run CONFIG RESETSTAT`,
     );
   return faults;
 }

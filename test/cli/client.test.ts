@@ -164,7 +164,7 @@ describe('an error', () => {
       const error = await errorOf(call());
       expect(error.exit, `${status} ${JSON.stringify(body)}`).toBe(exit);
       expect(error.message).toBe(
-        `${base} answered ${status}, and not as a control plane does; is that where it is?`,
+        `${base} answered ${status}, but not as a control plane does; check the address`,
       );
     }
   });
@@ -195,7 +195,9 @@ describe('an error', () => {
       message: expect.stringMatching(/is out of reach \(.+\)$/),
     });
     const change = await errorOf(call('keys.updateKey'));
-    expect(change.message).toMatch(/; whether it was done is unknown, look before trying again$/);
+    expect(change.message).toMatch(
+      /; whether the call took effect is unknown, so check before trying again$/,
+    );
     // What could not be sent was not done.
     const nobody = createServer().listen(0, '127.0.0.1');
     await once(nobody, 'listening');

@@ -301,7 +301,7 @@ describe('keys', () => {
 
     const fenced = await run(`keys disable ${await keyWithLaggard('waited-for')}`);
     expect(fenced.status).toBe(0);
-    expect(fenced.stdout).toContain('waited out who did not confirm');
+    expect(fenced.stdout).toContain('for the leases of those that did not confirm');
     redis.disconnect();
   });
 });
@@ -416,7 +416,7 @@ describe('secrets', () => {
       const { status, stderr } = await run(command, { KEYFENCE_URL: verifier });
       expect(status, command).toBe(78);
       expect(stderr).toContain(
-        `${verifier} is no control plane; it answers as a verifier does: say in KEYFENCE_URL where`,
+        `${verifier} is not a control plane; it answers as a verifier does: set KEYFENCE_URL to`,
       );
     }
     const { status, stderr } = await run('keys verify', {
@@ -425,7 +425,7 @@ describe('secrets', () => {
     });
     expect(status).toBe(78);
     expect(stderr).toContain(
-      'is no verifier; it answers as a control plane does: say in KEYFENCE_VERIFIER_URL where',
+      'is not a verifier; it answers as a control plane does: set KEYFENCE_VERIFIER_URL to',
     );
     expect((await run('keys get key_x')).status).toBe(1);
   });

@@ -135,7 +135,7 @@ test('a replica that no write waits for is named, and one that writes wait for i
   ];
   expect((await examine()).of('replication')).not.toHaveProperty('change');
   expect((await examine({ REDIS_REPLICAS: '1' })).of('replication')?.change).toContain(
-    'until 1 replicas are there',
+    'until 1 replicas are connected',
   );
   const replica = await RedisNode.start(join(directory, 'replica'), options);
   try {
@@ -170,11 +170,11 @@ test('a verifier of another fleet, one that asks too seldom, and keys that none 
     keys: [{ sha256: hashSecret('legacy'), foreign: true }],
   });
   expect((await examine()).of('fleet')?.change).toMatch(
-    /API old has keys of another format, which no verifier accepts: set FOREIGN_KEYS=true/,
+    /API old has keys of a foreign format, which no verifier accepts: set FOREIGN_KEYS=true/,
   );
   await fleet.addVerifier({ ...as('admin'), FOREIGN_KEYS: 'true', API_IDS: 'old', SYNC_PERIOD_MS: '3000' });
   const { change } = (await examine()).of('fleet') ?? {};
-  expect(change).toMatch(/asks Redis every 3000 ms and may answer for 2000 ms only.*SYNC_PERIOD_MS/);
+  expect(change).toMatch(/asks Redis every 3000 ms but may answer for only 2000 ms.*SYNC_PERIOD_MS/);
   expect(change).not.toContain('another format');
   await fleet.verifiers.pop()?.stop();
 
@@ -182,7 +182,7 @@ test('a verifier of another fleet, one that asks too seldom, and keys that none 
   try {
     const elsewhere = await examine({ KEYFENCE_VERIFIER_URL: other.verifiers[0]?.address });
     expect(elsewhere.of('fleet')?.change).toMatch(
-      /verifier that was asked \(verifier_\w+\) is of another fleet: .*REDIS_URL/,
+      /verifier that was asked \(verifier_\w+\) belongs to another fleet: .*REDIS_URL/,
     );
   } finally {
     await other.stop();
@@ -200,13 +200,13 @@ test('verifiers that are too old are named, with the APIs whose keys they can no
   const { change } = (await examine()).of('fleet') ?? {};
   expect(change).toMatch(
     new RegExp(
-      `^${id} on back room speaks protocol 1 and this release ${PROTOCOL}: .* APIs that it follows: upgrade it$`,
+      `^${id} on back room speaks protocol 1, this release speaks ${PROTOCOL}: .* APIs that it follows, .*: upgrade it$`,
     ),
   );
   const { apiId } = await fleet.ok('apis.createApi', { name: 'Newer' });
   await redis.hset(apiKeys(apiId).head, 's', '2:0');
   expect((await examine()).of('fleet')?.change).toContain(
-    `; of ${apiId}, which need more already, it knows no key:`,
+    `; it finds no keys of ${apiId}, which already need a later one:`,
   );
   await redis.zrem(verifierIds, id);
   expect((await examine()).of('fleet')).not.toHaveProperty('change');

@@ -96,7 +96,7 @@ describe('a line of an import', () => {
     for (const text of ['{', '[]', 'null', '"x"', '1'])
       expect(read(text)).toEqual(refused('not a JSON object'));
     expect(read('{}')).toEqual(refused('key or sha256: required'));
-    expect(read('{"key":"a","sha256":"b"}')).toEqual(refused('key and sha256: only one of them'));
+    expect(read('{"key":"a","sha256":"b"}')).toEqual(refused('key and sha256: give only one of them'));
     for (const key of ['', 'a b', 'ä', 'a\n', 7, null, 'k'.repeat(513)])
       expect(read(JSON.stringify({ key }))).toEqual(
         refused('key: must be 1 to 512 printable ASCII characters'),

@@ -70,7 +70,7 @@ describe('import', () => {
     ]);
     const { status, stdout, stderr } = await run(['keys', 'import', 'mixed', file]);
     expect(status).toBe(0);
-    expect(stdout).toBe('4 lines: 3 created, 0 there already, 0 refused\n');
+    expect(stdout).toBe('4 lines: 3 created, 0 already there, 0 refused\n');
     expect(stderr).toContain('FOREIGN_KEYS=true');
     expect((await fleet.verify(ours)).body).toMatchObject({ code: 'VALID', name: 'Ada' });
     expect((await fleet.verify(foreign)).body).toMatchObject({ code: 'DISABLED' });
@@ -106,7 +106,7 @@ describe('import', () => {
     expect(stderr).not.toContain(secret);
     expect(refused.map(({ message }) => message)).toEqual([
       'not a JSON object',
-      'key and sha256: only one of them',
+      'key and sha256: give only one of them',
       'key or sha256: required',
       expect.stringContaining('key: must be'),
       expect.stringContaining('sha256: '),
@@ -127,7 +127,7 @@ describe('import', () => {
       });
       expect({ status, stdout, stderr }).toMatchObject({
         status: 0,
-        stdout: '300 lines: 300 created, 0 there already, 0 refused\n',
+        stdout: '300 lines: 300 created, 0 already there, 0 refused\n',
       });
       expect(through.calls()).toBe(3);
       expect(await total('long')).toBe(300);
@@ -163,8 +163,8 @@ describe('import', () => {
     const { file, again } = await killed('killed', [{ nonsense: 1 }, ...keys]);
     expect(await total('killed')).toBe(1999);
     const { status, stdout, stderr, calls } = await again();
-    expect(stderr).toContain('Going on after line 2,000.');
-    expect(stdout).toBe('3,000 lines: 2,999 created, 0 there already, 1 refused\n');
+    expect(stderr).toContain('Continuing after line 2,000.');
+    expect(stdout).toBe('3,000 lines: 2,999 created, 0 already there, 1 refused\n');
     expect({ status, calls }).toEqual({ status: 65, calls: 2 });
     expect(existsSync(`${file}.progress`)).toBe(false);
   });
@@ -174,8 +174,8 @@ describe('import', () => {
     const { again } = await killed('changed', keys);
     fileOf('changed.ndjson', keys.toReversed());
     const { stdout, stderr } = await again();
-    expect(stderr).toContain('starting from its beginning');
-    expect(stdout).toBe('2,500 lines: 500 created, 2,000 there already, 0 refused\n');
+    expect(stderr).toContain('starting from the beginning');
+    expect(stdout).toBe('2,500 lines: 500 created, 2,000 already there, 0 refused\n');
   });
 
   test('stops after Ctrl-C, when what was sent is answered and noted', async () => {
@@ -195,7 +195,7 @@ describe('import', () => {
     const { status, stderr } = await ended;
     way.close();
     expect(status).toBe(130);
-    expect(stderr).toContain('after line 2000; run it again to go on');
+    expect(stderr).toContain('after line 2000; run the command again to continue');
     expect(await total('stopped')).toBe(2000);
   });
 
@@ -208,7 +208,7 @@ describe('import', () => {
     const env = envOf(fleet, { NODE_OPTIONS: '--max-old-space-size=48' });
     const { status, stdout } = await start(['keys', 'import', 'large', file], env).ended;
     rmSync(file);
-    expect(stdout).toBe('1,500 lines: 1,500 created, 0 there already, 0 refused\n');
+    expect(stdout).toBe('1,500 lines: 1,500 created, 0 already there, 0 refused\n');
     expect(status).toBe(0);
   });
 
@@ -254,7 +254,7 @@ describe('export', () => {
     const second = await start(['keys', 'export', 'exported', '--output', output], env).ended;
     way.close();
     expect(second).toMatchObject({ status: 0, stdout: '250 keys exported\n' });
-    expect(second.stderr).toContain('Going on after 200 keys.');
+    expect(second.stderr).toContain('Continuing after 200 keys.');
     const names = readFileSync(output, 'utf8')
       .trim()
       .split('\n')

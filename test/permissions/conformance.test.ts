@@ -197,7 +197,9 @@ test('a change that is not complete in time is 503, and says that it is written'
     await impatient.client.zadd('kf:{shop}:members', 0, '3.away');
     const { status, body } = await impatient.admin('keys.setPermissions', { keyId, permissions: ['b'] });
     expect(status).toBe(503);
-    expect(body.error.message).toMatch(/^the change is written as \d+ and not complete yet; send it again/);
+    expect(body.error.message).toMatch(
+      /^the change is written as \d+ but not complete yet; send the call again/,
+    );
     expect(await impatient.ok('keys.getKey', { keyId })).toMatchObject({ permissions: ['b'] });
     const removed = await impatient.ok('keys.removePermissions', { keyId, permissions: ['b'] });
     expect(removed.propagation).toMatchObject({ state: 'pending' });

@@ -271,7 +271,7 @@ describe('an identity', () => {
     const again = await fleet.admin('identities.createIdentity', { externalId });
     expect([again.status, again.body.error.message]).toEqual([
       409,
-      'externalId: there is an identity of it already',
+      'externalId: an identity with it exists already',
     ]);
     const both = await Promise.all(
       Array.from({ length: 4 }, () => fleet.admin('identities.createIdentity', { externalId: 'twice' })),

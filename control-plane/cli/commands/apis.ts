@@ -41,7 +41,8 @@ export function apiCommands(program: Command, session: Session): void {
     .addOption(new Option('--clear <field...>', 'clear a field').choices(['defaultPrefix', 'defaultBytes']))
     .action(async (apiId: string, { clear = [], ...fields }) => {
       const patch = { ...fields, ...Object.fromEntries(clear.map((field: string) => [field, null])) };
-      if (Object.keys(patch).length === 0) throw new CliError('USAGE', 'nothing to change was given');
+      if (Object.keys(patch).length === 0)
+        throw new CliError('USAGE', 'nothing to change: give at least one field');
       const response = await session.call<{ apiId: string }>('apis.updateApi', { apiId, ...patch });
       session.print(response, () => `updated ${apiId}`);
     });

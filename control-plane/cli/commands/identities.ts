@@ -114,7 +114,7 @@ function addDisable(identities: Command, session: Session): void {
         if (!(await hasKeys(session, externalId)))
           throw new CliError(
             'NO',
-            `nothing was done: there is no identity of ${printable(externalId)}, and no key of it that the root key may read; say the external id that the keys have, or make a disabled one: identities create --disabled`,
+            `nothing was done: there is no identity of ${printable(externalId)}, and no key of it that the root key may read; give the external id of the keys, or create a disabled identity: identities create --disabled`,
             { code: 'NOT_FOUND' },
           );
         const input = { externalId, enabled: false, ...waitMs(wait) };

@@ -15,7 +15,7 @@ export function rootKeyCommands(program: Command, session: Session): void {
       const input = { name, permissions };
       const rootKey = await session.call<{ rootKeyId: string; key: string }>('rootKeys.createRootKey', input);
       session.print(rootKey, () => list({ ...rootKey }));
-      session.note('The root key is not kept anywhere and cannot be shown again.');
+      session.note('The root key is not stored anywhere and cannot be shown again.');
     });
 
   rootKeys

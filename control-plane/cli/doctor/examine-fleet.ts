@@ -33,7 +33,7 @@ export async function examineFleet(nodes: RedisNodes, verifierId: string | undef
     ...foreignFaults(verifiers, apis),
     ...protocolFaults(verifiers, apis),
   ];
-  const result = `verifiers that report themselves to this Redis: ${verifiers.length}; APIs looked at: ${apis.length}`;
+  const result = `verifiers that report to this Redis: ${verifiers.length}; APIs examined: ${apis.length}`;
   return [{ check: 'fleet', found: result, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) }];
 }
 
@@ -55,7 +55,7 @@ async function apiFacts(nodes: RedisNodes): Promise<ApiFacts[]> {
 function strangerAmong(verifiers: readonly VerifierStatus[], verifierId: string | undefined): string[] {
   if (verifierId === undefined || verifiers.some(({ id }) => id === verifierId)) return [];
   return [
-    `the verifier that was asked (${verifierId}) is of another fleet: give it the REDIS_URL of this control plane, or say in KEYFENCE_VERIFIER_URL where one of this fleet is`,
+    `the verifier that was asked (${verifierId}) belongs to another fleet: give it the REDIS_URL of this control plane, or set KEYFENCE_VERIFIER_URL to a verifier of this fleet`,
   ];
 }
 
@@ -69,7 +69,7 @@ function syncFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFact
   if (slow.length === 0) return [];
   const periods = [...new Set(slow.map(({ settings }) => settings?.syncPeriodMs))].join(', ');
   return [
-    `${namesOf(slow)} asks Redis every ${periods} ms and may answer for ${leaseMs} ms only, so that callers get 503 in between: set SYNC_PERIOD_MS well below LEASE_MS`,
+    `${namesOf(slow)} asks Redis every ${periods} ms but may answer for only ${leaseMs} ms, so callers get 503 in between: set SYNC_PERIOD_MS well below LEASE_MS`,
   ];
 }
 
@@ -81,7 +81,7 @@ function foreignFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiF
       const refusing = reporters.filter(
         ({ settings, apis }) => !settings?.foreignKeys && apis.some((api) => api.apiId === apiId),
       );
-      const keys = `the API ${apiId} has keys of another format`;
+      const keys = `the API ${apiId} has keys of a foreign format`;
       if (reporters.length > 0 && reporters.every(({ settings }) => !settings?.foreignKeys))
         return [`${keys}, which no verifier accepts: set FOREIGN_KEYS=true there`];
       if (refusing.length > 0)
@@ -96,9 +96,9 @@ function protocolFaults(verifiers: readonly VerifierStatus[], apis: readonly Api
   const lowest = Math.min(...old.map(({ protocol = 1 }) => protocol));
   const closed = apis.filter(({ needs }) => needs > lowest).map(({ apiId }) => apiId);
   const answers503 =
-    closed.length > 0 ? `; of ${someOf(closed)}, which need more already, it knows no key` : '';
+    closed.length > 0 ? `; it finds no keys of ${someOf(closed)}, which already need a later one` : '';
   return [
-    `${namesOf(old)} speaks protocol ${lowest} and this release ${PROTOCOL}: what only newer verifiers obey is refused with VERIFIERS_TOO_OLD in the APIs that it follows${answers503}: upgrade it`,
+    `${namesOf(old)} speaks protocol ${lowest}, this release speaks ${PROTOCOL}: in the APIs that it follows, changes that need a later protocol are refused with VERIFIERS_TOO_OLD${answers503}: upgrade it`,
   ];
 }
 

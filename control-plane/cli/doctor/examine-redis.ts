@@ -59,7 +59,7 @@ export async function examineRedis(
       ...(await examineFleet(nodes, verifierId)),
     ];
   } catch (error) {
-    const change = 'say in REDIS_URL, REDIS_MODE and REDIS_PASSWORD_FILE what the control plane is told';
+    const change = 'set REDIS_URL, REDIS_MODE and REDIS_PASSWORD_FILE to the values of the control plane';
     return [{ check: 'Redis', found: reason(error), change }];
   } finally {
     await nodes.close();
@@ -118,13 +118,13 @@ async function replicationOf(nodes: RedisNodes, { settings }: RedisFacts, config
   const check = 'replication';
   const result = `${present} replicas; writes wait for ${replicas} (REDIS_REPLICAS)`;
   const changes = [
-    ...(present < replicas ? [`every write is refused until ${replicas} replicas are there`] : []),
+    ...(present < replicas ? [`every write is refused until ${replicas} replicas are connected`] : []),
     ...(present > replicas ? [`a failover can lose a disable: set REDIS_REPLICAS=${present}`] : []),
   ];
   if (replicas > 0 && settings.size > 0) {
     const lagS = config.REDIS_MIN_REPLICAS_MAX_LAG_S;
     if (settings.get('min-replicas-to-write') === '0') {
-      changes.push('a primary that was cut off would go on accepting: set `min-replicas-to-write 1`');
+      changes.push('a cut-off primary would continue to accept writes: set `min-replicas-to-write 1`');
     } else if (settings.get('min-replicas-max-lag') !== String(lagS)) {
       const maxLag = settings.get('min-replicas-max-lag');
       changes.push(`set REDIS_MIN_REPLICAS_MAX_LAG_S=${maxLag}, or \`min-replicas-max-lag ${lagS}\``);
@@ -163,8 +163,8 @@ async function commandsCheck(nodes: RedisNodes, config: Config): Promise<Finding
     };
   }
   const needless = NEEDLESS.filter((command) => !denials.has(command)).map(nameOf);
-  if (needless.length === 0) return { check, found: 'what is needed, and not more' };
-  if (isPrivate(config)) return { check, found: 'all; only users of this machine reach its socket' };
+  if (needless.length === 0) return { check, found: 'all that is needed, and no more' };
+  if (isPrivate(config)) return { check, found: 'all; only users of this machine can reach its socket' };
   const change = 'give each process a Redis user of its own, limited to what it needs';
   return { check, found: `more than is needed: ${needless.join(', ')}`, change };
 }
@@ -186,7 +186,7 @@ async function strangers(config: Config): Promise<Finding[]> {
   const check = 'strangers';
   try {
     await nodes.run(apiList, (redis) => redis.exists(apiList));
-    const change = 'whoever reaches Redis can change every key: set `user default off`, or a password';
+    const change = 'anyone who reaches Redis can change every key: set `user default off`, or a password';
     return [{ check, found: 'are let in without a password', change }];
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;

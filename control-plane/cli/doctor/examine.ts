@@ -45,7 +45,7 @@ async function examineControlPlane(client: Client, hasRootKey: boolean): Promise
     const change =
       error.code === 'UNAUTHORIZED'
         ? 'use a root key that is known and enabled: KEYFENCE_ROOT_KEY_FILE'
-        : 'start it, or say in KEYFENCE_URL where it is; where it answers 503, look at Redis below';
+        : 'start it, or set KEYFENCE_URL to its address; if it answers 503, see Redis below';
     return { check, found: error.message, change };
   }
 }
@@ -56,11 +56,12 @@ async function examineVerifier(client: Client): Promise<Finding> {
   try {
     const code = await verdictOn(generateKey(16), client);
     const result = `${client.place} answers ${code} about a made-up key`;
-    const wrong = 'that is no verifier: say in KEYFENCE_VERIFIER_URL where one is';
+    const wrong = 'that is not a verifier: set KEYFENCE_VERIFIER_URL to the address of one';
     return { check, found: result, ...(code === 'NOT_FOUND' ? {} : { change: wrong }) };
   } catch (error) {
     if (!(error instanceof CliError)) throw error;
-    const change = 'start it, or say in KEYFENCE_VERIFIER_URL where it is; 503: it does not reach Redis';
+    const change =
+      'start it, or set KEYFENCE_VERIFIER_URL to its address; if it answers 503, it cannot reach Redis';
     return { check, found: error.message, change };
   }
 }

@@ -35,7 +35,7 @@ export function printChange(
 /** Asks for confirmation of something that cannot be undone; without a terminal, requires `--yes`. */
 export async function confirm(action: string, yes: boolean): Promise<void> {
   if (yes) return;
-  if (!canPrompt()) throw new CliError('USAGE', `${action} cannot be undone: say --yes`);
+  if (!canPrompt()) throw new CliError('USAGE', `${action} cannot be undone: confirm with --yes`);
   if ((await prompt(`${action}? This cannot be undone. Type yes: `)) !== 'yes') {
     throw new CliError('INTERRUPTED', 'nothing was done');
   }
@@ -55,13 +55,13 @@ export function describe({
   if (state === 'pending') {
     const late = laggards ? ` Not confirmed by ${laggards.join(', ') || 'its replicas'}.` : '';
     const end = completeBy === undefined ? '' : ` Complete by ${time(completeBy)} at the latest.`;
-    const text = `pending, change ${sequence}: written, but some of ${verifiersText} may still answer by what was before.`;
+    const text = `pending, change ${sequence}: written, but some of ${verifiersText} may still answer from the earlier state.`;
     return styleText('yellow', `${text}${end}${late}`);
   }
   const reasons = {
     acks: `${verifiersText} confirmed it, in ${count(waitedMs)} ms`,
-    fence: `waited out who did not confirm it, for ${count(waitedMs)} ms; nobody can answer by what was before`,
-    none: 'no verifier can answer by what was before',
+    fence: `waited ${count(waitedMs)} ms for the leases of those that did not confirm it; none can answer from the earlier state`,
+    none: 'no verifier can answer from the earlier state',
   };
   return `${styleText('green', 'complete')}, change ${sequence}: ${reasons[verifiers > 0 && by ? by : 'none']}.`;
 }

@@ -86,7 +86,7 @@ export function newCredits(request: {
 }): NewCredits | undefined {
   const { remaining, refill } = request;
   if (remaining !== undefined) return { value: remaining, refill: refill ? textOf(refill) : '' };
-  if (refill) throw new ApiError('BAD_REQUEST', 'refill: only with remaining');
+  if (refill) throw new ApiError('BAD_REQUEST', 'refill: needs remaining; give both');
   return undefined;
 }
 
@@ -101,7 +101,7 @@ export function creditsChange(request: {
   const { remaining, refill } = request;
   const text = refill === undefined ? undefined : refill === null ? '' : textOf(refill);
   if (remaining === null) {
-    if (refill) throw new ApiError('BAD_REQUEST', 'refill: not where remaining is null');
+    if (refill) throw new ApiError('BAD_REQUEST', 'refill: must be absent if remaining is null');
     return { op: 'none' };
   }
   if (remaining === undefined) return text === undefined ? undefined : { op: 'refill', refill: text };
@@ -110,7 +110,7 @@ export function creditsChange(request: {
 
 function textOf({ interval, amount, refillDay }: Static<typeof Refill>): string {
   if (interval === 'daily' && typeof refillDay === 'number')
-    throw new ApiError('BAD_REQUEST', 'refill.refillDay: only with the interval monthly');
+    throw new ApiError('BAD_REQUEST', 'refill.refillDay: allowed only with the interval monthly');
   const plan: Plan = { interval, amount, ...(typeof refillDay === 'number' ? { refillDay } : {}) };
   return refillText(plan);
 }

@@ -59,7 +59,10 @@ export const Ratelimits = (options: TSchemaOptions) =>
 export function checkLimits(limits: readonly { readonly name: string }[] | null | undefined): void {
   const names = (limits ?? []).map(({ name }) => name);
   if (names.includes(DEFAULT_LIMIT))
-    throw new ApiError('BAD_REQUEST', `ratelimits: the limit named ${DEFAULT_LIMIT} is set as ratelimit`);
+    throw new ApiError(
+      'BAD_REQUEST',
+      `ratelimits: must not name a limit ${DEFAULT_LIMIT}; set that one as ratelimit`,
+    );
   const twice = names.find((name, i) => names.indexOf(name) < i);
   if (twice !== undefined) throw new ApiError('BAD_REQUEST', `ratelimits: must contain ${twice} only once`);
 }

@@ -35,7 +35,7 @@ export async function protect(
       seenMs = nowMs;
       if (nowMs - sinceMs <= SAMPLE_MS) return;
       options.onShed();
-      throw unavailable('too much to do; try again');
+      throw unavailable('the control plane is overloaded; try again');
     },
   });
 }

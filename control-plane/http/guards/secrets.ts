@@ -54,6 +54,6 @@ function* textsIn(body: object): Generator<readonly [field: string, text: string
 }
 
 function misplacement(field: string): ApiError {
-  const fix = 'send the id; who has seen the request may know the key, so rotate it';
+  const fix = 'send the id; anyone who saw the request may know the key, so rotate it';
   return new ApiError('BAD_REQUEST', `${field}: must not be a key or root key; ${fix}`);
 }

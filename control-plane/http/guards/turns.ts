@@ -21,7 +21,7 @@ export function takeTurns(app: App, limits: TurnLimits, onRefusal: () => void): 
     if (turn === undefined) {
       onRefusal();
       reply.header('retry-after', String(RETRY_AFTER_SECONDS));
-      throw new ApiError('RATE_LIMITED', `more than ${limits.waitingMax} calls of this root key wait`);
+      throw new ApiError('RATE_LIMITED', `more than ${limits.waitingMax} calls of this root key are waiting`);
     }
     call.turn = await turn;
   });

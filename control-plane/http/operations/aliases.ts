@@ -12,7 +12,7 @@ export function withoutAliases<Given extends object>(request: Given): Omit<Given
     delete fields[alias];
     if (value === undefined) continue;
     if (fields[name] !== undefined && fields[name] !== value) {
-      throw new ApiError('BAD_REQUEST', `${alias}: must be the same as ${name}, or only one of them given`);
+      throw new ApiError('BAD_REQUEST', `${alias}: must equal ${name}; give only one of the two`);
     }
     fields[name] = value;
   }

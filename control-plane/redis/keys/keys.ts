@@ -73,7 +73,7 @@ export class Keys {
       if (typeof created !== 'string') return created;
       this.#defaults.saw(key.apiId, created);
     }
-    throw unavailable('the defaults of the API change all the time; nothing was created');
+    throw unavailable('the defaults of the API kept changing; nothing was created, so try again');
   }
 
   /** @returns the API's current defaults, if `defaults` were outdated and nothing was created */

@@ -94,7 +94,10 @@ export class Identities {
     );
     if (!version) return undefined;
     if (isEnabled !== '1')
-      throw new ApiError('CONFLICT', 'the identity is disabled: its keys would be accepted again');
+      throw new ApiError(
+        'CONFLICT',
+        'the identity is disabled, and its keys would be accepted again: enable it before you delete it',
+      );
     return version;
   }
 

@@ -144,7 +144,10 @@ describe('updateKeys', () => {
   test('refuses a call that names nothing to change, and a meta that is too long', async () => {
     const input = { apiId: 'wrong', keyIds: ['key_1'] };
     const nothing = await fleet.admin('keys.updateKeys', input);
-    expect([nothing.status, nothing.body.error.message]).toEqual([400, 'body: names no field to change']);
+    expect([nothing.status, nothing.body.error.message]).toEqual([
+      400,
+      'body: must name at least one field to change',
+    ]);
     const long = await fleet.admin('keys.updateKeys', { ...input, meta: { text: 'x'.repeat(9000) } });
     expect([long.status, long.body.error.message]).toEqual([400, expect.stringMatching(/^meta: /)]);
   });

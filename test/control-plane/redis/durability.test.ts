@@ -104,7 +104,7 @@ test('keys that were thrown away are counted, and end the claim at once and unti
   ({ keyId } = await fleet.ok('keys.createKey', { apiId: 'shop-2' }));
   expect(await durable()).toBe(false);
   await fleet.until(async () => (await gauge('keyfence_redis_evicted_keys')) > 0);
-  expect(fleet.logged.some((line) => /"level":50.*thrown \d+ keys away/.test(line))).toBe(true);
+  expect(fleet.logged.some((line) => /"level":50.*has evicted \d+ keys/.test(line))).toBe(true);
   await fleet.client.config('RESETSTAT');
   expect(await durable()).toBe(true);
 });

@@ -31,7 +31,7 @@ test('a policy counts where there is a limit that it begins at, and a limit wher
     expect(evictionFaults({ ...good, memoryMax: 1, memoryPolicy })).toEqual([
       expect.stringContaining('maxmemory-policy noeviction'),
     ]);
-  expect(evictionFaults({ ...good, evicted: 1 })).toEqual([expect.stringContaining('thrown 1 keys away')]);
+  expect(evictionFaults({ ...good, evicted: 1 })).toEqual([expect.stringContaining('has evicted 1 keys')]);
 });
 
 test('each setting that lets a crash lose writes is a fault of its own, and so is not to know them', () => {
@@ -49,7 +49,7 @@ test('each setting that lets a crash lose writes is a fault of its own, and so i
 });
 
 test('an append-only file that is not complete yet is none, and one that is written anew is one', () => {
-  const incomplete = [expect.stringContaining('until the append-only file is complete')];
+  const incomplete = [expect.stringContaining('until Redis has written the first append-only file')];
   expect(crashFaults({ ...good, rewriting: true })).toEqual([]);
   expect(crashFaults({ ...good, rewritten: false })).toEqual([]);
   expect(crashFaults({ ...good, rewriting: true, rewritten: false })).toEqual(incomplete);

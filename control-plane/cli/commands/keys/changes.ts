@@ -28,7 +28,8 @@ function addUpdate(keys: Command, session: Session): void {
     .addOption(waitOption())
     .action(async (keyId: string, { clear = [], wait, ...fields }) => {
       const patch = { ...fields, ...Object.fromEntries(clear.map((field: string) => [field, null])) };
-      if (Object.keys(patch).length === 0) throw new CliError('USAGE', 'nothing to change was given');
+      if (Object.keys(patch).length === 0)
+        throw new CliError('USAGE', 'nothing to change: give at least one field');
       await change(session, 'keys.updateKey', `updated ${keyId}`, { keyId, ...patch }, wait);
     });
 }

@@ -25,7 +25,10 @@ export class Checkpoint<State extends object> {
       const { of, ...state } = JSON.parse(text);
       return of === this.#of ? state : undefined;
     } catch {
-      throw new CliError('USAGE', `${this.file} is in the way: it is not of an interrupted run`);
+      throw new CliError(
+        'USAGE',
+        `${this.file} is in the way: it does not belong to an interrupted run; move it away`,
+      );
     }
   }
 

@@ -28,7 +28,7 @@ export async function exportKeys(session: Session, apiId: string, output?: strin
       ? undefined
       : new Checkpoint<ExportProgress>(`${output}.progress`, ['export', apiId, client.base.href]);
   const earlier = checkpoint?.read();
-  if (earlier) session.note(`Going on after ${count(earlier.keys)} keys.`);
+  if (earlier) session.note(`Continuing after ${count(earlier.keys)} keys.`);
   const file = output === undefined ? undefined : await openTarget(output, earlier?.bytes);
   if (!earlier) checkpoint?.write({ bytes: 0, keys: 0 });
   const stop = stopOnInterrupt();
@@ -51,7 +51,7 @@ export async function exportKeys(session: Session, apiId: string, output?: strin
       if (cursor) checkpoint?.write({ bytes, keys, cursor });
       progress.show(total ? Math.min(1, keys / total) : undefined, keys - before, `${count(keys)} keys`);
       if (stop.aborted && cursor) {
-        const advice = file ? '; run it again to go on' : '';
+        const advice = file ? '; run the command again to continue' : '';
         throw new CliError('INTERRUPTED', `stopped after ${count(keys)} keys${advice}`);
       }
     }

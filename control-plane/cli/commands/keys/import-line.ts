@@ -33,7 +33,7 @@ export function readCandidate({ number, text }: InputLine): Candidate | Refusal 
   const { key, ...rest } = fields;
   if (key === undefined && fields['sha256'] === undefined) return refuse('key or sha256: required');
   if (key === undefined) return { line: number, foreign: fields['foreign'] !== false, body: rest };
-  if (fields['sha256'] !== undefined) return refuse('key and sha256: only one of them');
+  if (fields['sha256'] !== undefined) return refuse('key and sha256: give only one of them');
   if (typeof key !== 'string' || !/^[!-~]+$/.test(key) || key.length > KEY_LENGTH_MAX) {
     return refuse(`key: must be 1 to ${KEY_LENGTH_MAX} printable ASCII characters`);
   }

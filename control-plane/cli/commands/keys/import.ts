@@ -72,7 +72,7 @@ export async function importKeys(session: Session, apiId: string, file: string, 
       if (source) checkpoint?.write({ number, end, mark: await digestBefore(source, end), counts });
       progress.show(size && end / size, number - start.number, `line ${count(number)}`);
       if (stop.aborted)
-        throw new CliError('INTERRUPTED', `stopped after line ${number}; run it again to go on`);
+        throw new CliError('INTERRUPTED', `stopped after line ${number}; run the command again to continue`);
     }
   } finally {
     progress.clear();
@@ -80,10 +80,10 @@ export async function importKeys(session: Session, apiId: string, file: string, 
   }
   checkpoint?.remove();
   const { created, exists, refused, foreign } = counts;
-  const summary = `${count(created)} created, ${count(exists)} there already, ${count(refused)} refused`;
+  const summary = `${count(created)} created, ${count(exists)} already there, ${count(refused)} refused`;
   session.print({ lines: number, created, exists, refused }, () => `${count(number)} lines: ${summary}`);
   if (foreign > 0)
-    session.note('Some are of another format: only verifiers with FOREIGN_KEYS=true accept them.');
+    session.note('Some keys have a foreign format: only verifiers with FOREIGN_KEYS=true accept them.');
   if (refused > 0) session.end('DATA');
 }
 
@@ -106,10 +106,10 @@ async function whereToGoOn(
   const earlier = checkpoint?.read();
   if (!source || !earlier) return fresh;
   if ((await digestBefore(source, earlier.end)) !== earlier.mark) {
-    session.note('The file is another than that of the interrupted run: starting from its beginning.');
+    session.note('This is not the file of the interrupted run: starting from the beginning.');
     return fresh;
   }
-  session.note(`Going on after line ${count(earlier.number)}.`);
+  session.note(`Continuing after line ${count(earlier.number)}.`);
   return earlier;
 }
 

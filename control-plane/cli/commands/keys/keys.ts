@@ -43,7 +43,7 @@ function addCreate(keys: Command, session: Session): void {
       const input = { apiId, ...fields, ...(disabled ? { enabled: false } : {}) };
       const key = await session.call<{ keyId: string; key: string }>('keys.createKey', input);
       session.print(key, () => list({ keyId: key.keyId, key: key.key }));
-      session.note('The key is not kept anywhere and cannot be shown again.');
+      session.note('The key is not stored anywhere and cannot be shown again.');
     });
 }
 

@@ -92,14 +92,14 @@ export async function changeMany(
     }
   } catch (error) {
     progress.clear();
-    session.note(`${tally.text} up to here; run it again to finish it.`);
+    session.note(`${tally.text} so far; run the command again to finish.`);
     throw error;
   }
   progress.clear();
   tally.print();
 }
 
-const interruption = () => new CliError('INTERRUPTED', 'stopped; run it again to go on');
+const interruption = () => new CliError('INTERRUPTED', 'stopped; run the command again to continue');
 
 function patiently(
   client: Client,

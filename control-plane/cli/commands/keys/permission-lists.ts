@@ -27,7 +27,7 @@ export async function changeList(
   if (!operations)
     throw new CliError('USAGE', `operation: give one of ${Object.keys(OPERATIONS).join(', ')}`);
   const values = names(text);
-  if (values.length === 0 && name !== 'set') throw new CliError('USAGE', `${listName}: none were given`);
+  if (values.length === 0 && name !== 'set') throw new CliError('USAGE', `${listName}: give at least one`);
   const response = await session.call<object>(operations[listName], { keyId, [listName]: values });
   session.print(response, () => `${keyId}: changed its ${listName}`);
 }

@@ -30,5 +30,5 @@ export async function rerollKey(
   const { keyId: newKeyId, key, endsAt } = response;
   const old = endsAt === undefined ? 'refused' : `accepted until ${time(endsAt)}`;
   printChange(session, `${list({ keyId: newKeyId, key, [keyId]: old })}\nrerolled ${keyId}`, response);
-  session.note('The key is not kept anywhere and cannot be shown again.');
+  session.note('The key is not stored anywhere and cannot be shown again.');
 }

@@ -49,8 +49,9 @@ export const getApiVerifications = operation({
     const { apiId, granularity, start, end, tag, groupBy, limit } = request;
     const byTag = groupBy === 'tag';
     if ((byTag || tag !== undefined) && granularity === 'hour')
-      throw new ApiError('BAD_REQUEST', 'granularity: tags are counted by the day');
-    if (byTag && tag !== undefined) throw new ApiError('BAD_REQUEST', 'tag: not together with groupBy');
+      throw new ApiError('BAD_REQUEST', 'granularity: must be day; tags are counted by day');
+    if (byTag && tag !== undefined)
+      throw new ApiError('BAD_REQUEST', 'tag: must be absent if groupBy is given');
     if (!(await apis.get(apiId))) throw apiNotFound(apiId);
     const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
     if (byTag) return { verifications: await usage.byTag(apiId, Number(limit), span) };

@@ -88,6 +88,7 @@ export const listKeys = operation({
 
 function placeOf(cursor: string, order: 'asc' | 'desc'): number {
   const [direction, from] = openCursor(cursor, PLACE, 'listKeys');
-  if (direction !== order) throw new ApiError('BAD_REQUEST', 'cursor: belongs to another sort');
+  if (direction !== order)
+    throw new ApiError('BAD_REQUEST', 'cursor: belongs to another sort; begin without a cursor');
   return Number(from);
 }

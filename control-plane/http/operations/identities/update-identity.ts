@@ -59,7 +59,8 @@ export const updateIdentity = operation({
     checkMeta(patch.meta ?? {});
     checkLimits(patch.ratelimits);
     const fields = storedFields(patch);
-    if (Object.keys(fields).length === 0) throw new ApiError('BAD_REQUEST', 'body: names no field to change');
+    if (Object.keys(fields).length === 0)
+      throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');
     const identityId = idIn(call.request);
     call.note({ identityId });
     if (patch.apiIds !== undefined) {

@@ -80,5 +80,5 @@ export const updateRemaining = operation({
 function changeOf(op: 'set' | 'increment' | 'decrement', value: number | null): CreditsChange {
   if (value !== null) return { op, value };
   if (op === 'set') return { op: 'none' };
-  throw new ApiError('BAD_REQUEST', `value: must be a number where op is ${op}`);
+  throw new ApiError('BAD_REQUEST', `value: must be a number if op is ${op}`);
 }

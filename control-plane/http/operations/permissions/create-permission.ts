@@ -36,7 +36,8 @@ export const createPermission = operation({
   },
   async handle(call, { catalogue }) {
     const { name, slug = name, ...rest } = call.request;
-    if (!SLUG.test(slug)) throw new ApiError('BAD_REQUEST', `name: without a slug must match ${SLUG.source}`);
+    if (!SLUG.test(slug))
+      throw new ApiError('BAD_REQUEST', `name: must match ${SLUG.source} if there is no slug`);
     call.note({ permissionId: slug }, { after: { name, ...rest } });
     await catalogue.create({ slug, name, ...rest });
     return { permissionId: slug };

@@ -56,8 +56,10 @@ async function takeFromRoles(
     if (!first) return [...roleIds];
     const { outcomes, propagation } = await propagator.applyAll([first, ...others], leftMs());
     if (propagation?.state === 'pending')
-      throw unavailable('verifiers may not know yet that roles lack it: send the call again');
+      throw unavailable(
+        'some verifiers may not know yet that roles have lost the permission: send the call again',
+      );
     for (const each of outcomes) if ('sequence' in each) roleIds.add(each.keyId);
   }
-  throw unavailable('roles change faster than the permission can be taken from them');
+  throw unavailable('roles change faster than the permission can be removed from them: send the call again');
 }

@@ -7,6 +7,6 @@ import type { Caller } from '../../../redis/root-keys.ts';
  */
 export function requireCovered({ permissions }: Caller, slugs: readonly string[]): void {
   if (!permissions.covers(slugs)) {
-    throw new ApiError('INSUFFICIENT_PERMISSIONS', 'the root key lacks some of these permissions itself');
+    throw new ApiError('INSUFFICIENT_PERMISSIONS', 'the root key itself lacks some of these permissions');
   }
 }

@@ -53,6 +53,6 @@ export async function changeList(
 export function withDefaults({ values, propagation: { state, sequence } }: ChangedList): readonly string[] {
   if (state === 'complete') return values;
   throw unavailable(
-    `the change is written as ${sequence} and not complete yet; send it again to wait for it`,
+    `the change is written as ${sequence} but not complete yet; send the call again to wait for it`,
   );
 }

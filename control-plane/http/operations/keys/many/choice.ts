@@ -60,15 +60,15 @@ export async function choose(
 ): Promise<KeyChoice> {
   const { apiId, keyIds, externalId, cursor } = withoutAliases(call.request);
   if ((keyIds === undefined) === (externalId === undefined)) {
-    const rule = 'give either these or externalId, the identity whose keys are meant';
+    const rule = 'give either these or externalId, which selects the keys of an identity';
     throw new ApiError('BAD_REQUEST', `keyIds: ${rule}`);
   }
   if (keyIds !== undefined) {
-    if (cursor !== undefined) throw new ApiError('BAD_REQUEST', 'cursor: goes with externalId only');
+    if (cursor !== undefined) throw new ApiError('BAD_REQUEST', 'cursor: allowed only with externalId');
     if (!(await apis.get(apiId))) throw apiNotFound(apiId);
     return { apiId, keyIds: [...new Set(keyIds)] };
   }
-  const [from] = cursor === undefined ? [] : openCursor(cursor, PLACE, 'the call before');
+  const [from] = cursor === undefined ? [] : openCursor(cursor, PLACE, 'the previous call');
   const page = await view.ids(
     apiId,
     externalId,

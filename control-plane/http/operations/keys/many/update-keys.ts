@@ -37,7 +37,8 @@ export const updateKeys = operation({
   async handle(call, services) {
     const { apiId, keyIds, externalId, ownerId, cursor, waitMs, ...changes } = call.request;
     const fields = await storedChanges(services.roles, changes);
-    if (Object.keys(fields).length === 0) throw new ApiError('BAD_REQUEST', 'body: names no field to change');
+    if (Object.keys(fields).length === 0)
+      throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');
     const choice = await choose(call, services);
     return manyResults('updated', await changeMany(call, services, choice, fields, waitMs), choice);
   },
