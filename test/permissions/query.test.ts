@@ -117,7 +117,7 @@ describe('a text', () => {
 });
 
 describe('an object', () => {
-  const RULE = /^must be a permission, or an object with a list that is not empty/;
+  const RULE = /^must be a permission, or an object whose only field is `and` or `or`, a non-empty list/;
   test.each([
     undefined,
     null,
