@@ -16,7 +16,7 @@ export interface VerifierStatus {
   /** Verdicts since the start, by code. An earlier version of the verifier lacks some or all of them. */
   readonly codes?: Partial<VerdictCounts>;
   readonly keysInMemory: number;
-  /** Settings that must fit those of other processes; absent in an earlier version of the verifier. */
+  /** Settings that must fit the settings of other processes; absent in an earlier version of the verifier. */
   readonly settings?: { readonly foreignKeys: boolean; readonly syncPeriodMs: number };
   /** The first `APIS_LISTED_MAX` of the followed APIs, those in trouble first. */
   readonly apis: readonly FollowedApi[];

@@ -1,8 +1,8 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 
 /**
- * Gauges to which prom-client gave the names of counters, which promtool refuses. The same numbers by type
- * remain.
+ * Gauges to which prom-client gave the names of counters, which promtool refuses. prom-client also offers
+ * these numbers by type, under names that promtool accepts.
  */
 const RENAMES = [
   'nodejs_active_handles_total',

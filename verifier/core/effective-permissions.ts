@@ -20,7 +20,7 @@ export interface Identity {
 export interface EffectivePermissions {
   readonly slugSet: ReadonlySet<string>;
   readonly slugs: readonly string[];
-  /** Names of those of its roles that exist. */
+  /** Names of the key's roles, without roles that do not exist. */
   readonly roles: readonly string[];
   /** undefined = the key has no identity. */
   readonly identity: Identity | undefined;

@@ -11,9 +11,9 @@ const STEP_MS = 1000;
 /**
  * The date for checking expiry. A date that is set forward counts immediately. A date that is set back below
  * one that stood for an hour counts only after standing for an hour itself; until then an expired key stays
- * expired. So a wrong date in either direction heals, and immediately after its correction if it lasted less
- * than an hour. The date is stored as its offset from the monotonic clock, because the offset changes only
- * when somebody sets the date.
+ * expired. So a wrong date, in either direction, has no effect later than an hour after its correction; if it
+ * lasted less than an hour, its effect ends with the correction. The date is stored as its offset from the
+ * monotonic clock, because the offset changes only when somebody sets the date.
  */
 export class ExpiryClock {
   readonly #clock: Clock;

@@ -8,8 +8,8 @@ export class FormerNames {
   readonly #names = new Set<string>();
 
   /**
-   * Leaves under `latest` and every former name. Call it only if the follower remembers nothing under any of
-   * these names.
+   * Removes the members named `latest` and every former name from Redis. Call it only if the follower
+   * remembers nothing under any of these names.
    */
   async leave(session: Session, latest: string): Promise<void> {
     if (latest && this.#names.size < NAMES_MAX) this.#names.add(latest);

@@ -35,7 +35,7 @@ export interface SyncRequest {
   readonly nonce: string;
   /** The key whose record SYNC reads in the same atomic step. */
   readonly keyId?: string;
-  /** The same key by the hash of its secret; only if the session `findsKeys`. */
+  /** The hash of the key's secret, in place of `keyId`; only if the session `findsKeys`. */
   readonly secretHash?: string;
 }
 
@@ -97,7 +97,7 @@ export interface PoolReply {
   readonly granted: number;
   /** All credits that Redis knows to be spent under this name. */
   readonly spent: number;
-  /** Part of this turn's grant that `total` excludes, because it is as good as spent. */
+  /** Part of this turn's grant that `total` excludes, because waiting requests will spend it immediately. */
   readonly reserve: number;
   /** Credits left, as far as Redis knows. */
   readonly total: number;
@@ -150,8 +150,9 @@ export interface Directory {
   /** Finds the key with this secret; undefined = none. Rejects with SERVICE_UNAVAILABLE. */
   lookUp(secretHash: string): Promise<Pointer | undefined>;
   /**
-   * Takes turns at pools, in this order. Resolves when all required replicas have the result. Rejects
-   * otherwise with SERVICE_UNAVAILABLE; the turns may then have been taken, or may still be taken later.
+   * Executes turns of pools, in this order. Resolves when all required replicas have the result. Rejects
+   * otherwise with SERVICE_UNAVAILABLE; the turns may then have been executed, or may still be executed
+   * later.
    */
   exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]>;
 }

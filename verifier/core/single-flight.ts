@@ -22,7 +22,7 @@ interface Options<T, Q, A> {
   /** Longest wait of a caller, in milliseconds. The look-up goes on without the caller. */
   readonly waitMs: number;
   read(digest: string): Promise<T>;
-  /** Returns the caller's answer, or throws. This limit does not apply to the promise that it returns. */
+  /** Returns the caller's answer, or throws. `waitMs` does not bound the promise that it returns. */
   answer(result: T, question: Q): A | Promise<A>;
   tooSlow(): Error;
 }

@@ -55,7 +55,7 @@ export class LookupGivenUp extends ApiError {
 
 /**
  * A verifier of keys for the APIs that it follows. It answers from memory while their leases hold, otherwise
- * through Redis. It has the rules of a verification, and no HTTP.
+ * through Redis. Contains the rules of a verification, without HTTP.
  */
 export class Verifier implements VerdictSource {
   readonly #directory: Directory;

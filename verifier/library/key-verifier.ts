@@ -17,7 +17,8 @@ export interface KnownKey {
   readonly ownerId?: string;
   readonly environment?: string;
   /**
-   * Names of the key's effective permissions: its own, and those of its roles. Absent = none were ever set.
+   * Names of the key's effective permissions: its own, and those of its roles. Absent = no permission was
+   * ever set.
    */
   readonly permissions?: readonly string[];
   /** Names of the key's roles; absent = none. */

@@ -16,7 +16,7 @@ declare module 'fastify' {
     apiKey: ValidKey | undefined;
   }
   interface FastifyContextConfig {
-    /** false = open to everybody. An object replaces those rules that differ for this route. */
+    /** false = open to everybody. An object contains the rules that differ for this route. */
     apiKey?: false | RouteGuardOptions<FastifyRequest>;
   }
 }

@@ -72,7 +72,8 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
     this.#limit = limit;
     this.#addedHeaders = addedHeaders;
     this.#tunnelIdleMs = tunnelIdleMs;
-    // A separate function instead of one written in the assignment: see "Garbage" in README.md.
+    // A separate function instead of one written in the assignment: see "Garbage" in
+    // verifier/request-path.md.
     const abort = () => this.#controller?.abort(new Error('the client has gone'));
     events.onClose = abort;
   }

@@ -9,7 +9,10 @@ export interface Limit extends Window {
   readonly name: string;
   /** The part of its pool's name after the key's id and a point. */
   readonly suffix: string;
-  /** True = the limit applies to each verification; false = only to those that name it. True comes first in lists. */
+  /**
+   * True = the limit applies to each verification; false = only to those that name it. Lists begin with the
+   * true ones.
+   */
   readonly isAlways: boolean;
   /** The beginning of its JSON in answers, up to the number that remains. */
   readonly label: string;

@@ -27,7 +27,7 @@ export const IDLE_MS = 2000;
 const RECALLED_MS = 5000;
 /** Longest time for which a refusal, or the remaining amount, is remembered, in milliseconds. */
 const KNOWN_MS = 1000;
-/** The same for a refused rate limit to which nobody can give back: Redis then says when more fits. */
+/** Longest time to remember a rate limit's refusal while nobody can give back, in milliseconds. */
 const REFUSED_WINDOW_MS = 60_000;
 /** Pause before asking Redis again for credits that others are giving back, in milliseconds. */
 const RETRY_MS = 5;
@@ -41,8 +41,8 @@ const SLICE_PART = 1 / 8;
 /**
  * The credits of one pool that one follower holds, under one of its names: `granted` and `spent` are totals
  * since the name began. Redis counts everything granted as gone. After any failure both totals are reported
- * again, so that nothing is counted twice and no spent credit is granted to others. A rate limit works the
- * same, but starts anew with each window; a grant is worth nothing in the next.
+ * again, so that nothing is counted twice and no spent credit is granted to others. A rate limit starts anew
+ * with each window; a grant is worth nothing in the next.
  */
 export class Pool {
   readonly id: string;

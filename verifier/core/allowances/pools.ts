@@ -6,8 +6,8 @@ import { IDLE_MS, Pool, type Window } from './pool.ts';
 /** Maximum number of pools in one call, because Redis serves nobody else during a call. */
 const BATCH_MAX = 50;
 /**
- * Maximum number of pools in memory, 1.3 KB each. Only pools that Redis does not know completely may exceed
- * it, and they are soon idle.
+ * Maximum number of pools in memory, 1.3 KB each. Only pools whose state Redis does not know completely may
+ * exceed this number, and they are soon idle.
  */
 const POOLS_MAX = 10_000;
 const SETTLE_FIRST_MS = 100;
@@ -15,7 +15,7 @@ const SETTLE_MAX_MS = 10_000;
 /** Redis forgets a name one day after its latest exchange. */
 const SETTLE_ATTEMPTS_MAX = 8640;
 
-/** Takes turns at pools under a name. Resolves once all required replicas have the result. */
+/** Executes turns of pools under a name. Resolves once all required replicas have the result. */
 export type Exchange = (member: string, turns: readonly PoolTurn[]) => Promise<readonly PoolReply[]>;
 
 /** Counts since the start, of all pools of a verifier, for metrics. */

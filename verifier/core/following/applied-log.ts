@@ -155,10 +155,7 @@ export class AppliedLog {
     this.#tellPools(epoch);
   }
 
-  /**
-   * Applies the changes to the pools after all entries, so that waiting requests are decided by the latest
-   * state.
-   */
+  /** Applies the changes to the pools after all entries, so that waiting requests see the latest state. */
   #tellPools({ pools }: Epoch): void {
     const changedPools = [...this.#changedPools];
     this.#changedPools.clear();

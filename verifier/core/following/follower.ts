@@ -37,8 +37,8 @@ const RECONNECT_MAX_MS = 2000;
 
 /**
  * A follower of the change log of one API. The cached keys of the API are always one prefix of the log, and
- * the lease allows answers from the cache. INIT → LIVE; any fault → drop → INIT. FENCED is no state; at each
- * request the lease decides.
+ * the lease allows answers from the cache. INIT → LIVE; any fault → drop → INIT. FENCED is not a state of its
+ * own: the lease decides at each request.
  */
 export class Follower {
   readonly apiId: string;

@@ -53,8 +53,8 @@ export class LogPrefix {
   }
 
   /**
-   * Returns true if an earlier change is the one that was applied at its position; undefined = that is too
-   * long ago.
+   * Returns true if an earlier change is the one that was applied at its position; undefined = unknown,
+   * because it is too long ago.
    */
   has(change: Change): boolean | undefined {
     if (change.sequence <= this.#position - RING_LENGTH) return undefined;

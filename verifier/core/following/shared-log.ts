@@ -36,8 +36,8 @@ class JoinOf implements Join {
 }
 
 /**
- * The roles and identities. Their shared log is followed from the first key with a role or an identity. All
- * answers come from one prefix of the log, under its lease.
+ * The roles and identities. The verifier follows their log from the first key with a role or an identity on.
+ * All answers come from one prefix of the log, under its lease.
  */
 export class SharedLog {
   readonly #follow: (apiId: string, memory: Memory) => Follower;
@@ -49,8 +49,8 @@ export class SharedLog {
 
   /**
    * @param follow creates and starts a follower, which stores what it learns in the given memory
-   * @param keysMax maximum number of keys in memory; as many identities fit, and more roles than a key can
-   * have
+   * @param keysMax maximum number of keys in memory. The same number of roles and identities fits, but at
+   * least RECORDS_MIN
    */
   constructor(follow: (apiId: string, memory: Memory) => Follower, keysMax: number) {
     this.#follow = follow;

@@ -6,7 +6,7 @@ export interface Reading {
   readonly kind: 'field' | 'option';
 }
 
-/** The form of a value. The same description parses and documents the value. */
+/** The form of a value: a description from which the value is both parsed and documented. */
 export interface Form<T> {
   /** Its JSON Schema. */
   readonly schema: object;

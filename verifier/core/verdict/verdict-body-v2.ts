@@ -27,7 +27,7 @@ const identityJson = memoize(({ externalId }: Details) =>
   externalId === '' ? '' : JSON.stringify({ id: identityIdOf(externalId), externalId }),
 );
 
-/** The fields of `data`, in order. Where nothing else is given, a field has the same form as in v1. */
+/** The fields of `data`, in order. A field has the same form as in v1, unless this table defines another. */
 const FIELDS = {
   keyId,
   name,

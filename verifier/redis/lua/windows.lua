@@ -30,7 +30,7 @@ local function windowsOf(member, nowMs, text, numbers, live)
     return isNew, number, c, p, h, mine, (number + 1) * duration - nowMs
   end
 
-  -- Returns what is left in a sliding window. Of the previous window counts the part that is less than one duration ago, as
+  -- Returns what is left in a sliding window. The part of the previous window that is less than one duration ago counts, as
   -- if it had been spent evenly.
   local function free(limit, duration, c, p, left)
     return math.floor(limit - p * math.min(1, left / duration) - c)
