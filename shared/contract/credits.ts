@@ -53,7 +53,7 @@ export const wholeLimit = <L extends LimitInput>(limit: L): L & { readonly async
   async: limit.async ?? true,
 });
 
-/** Returns a named limit with the defaults of its optional fields, without an `autoApply` of false. */
+/** Returns a named limit with the defaults of its optional fields. Leaves out an `autoApply` of false. */
 export const wholeNamedLimit = ({ autoApply, ...limit }: NamedLimit): RateLimit => ({
   ...wholeLimit(limit),
   ...(autoApply ? { autoApply } : {}),

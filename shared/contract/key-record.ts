@@ -28,8 +28,9 @@ interface Row {
   /** Argument and help of the command line's option for the field. */
   readonly option?: readonly [argument: string, help: string];
   /**
-   * The protocol that verifiers need for this field (protocol.ts), or a function from its form in Redis to that; default 1. A write that sets the field is
-   * refused while older verifiers follow the API.
+   * The protocol that verifiers need for this field (protocol.ts), or a function that derives it from the
+   * field's form in Redis; default 1. A write that sets the field is refused while older verifiers follow the
+   * API.
    */
   readonly needs?: number | ((text: string) => number);
 }

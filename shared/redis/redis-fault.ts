@@ -62,7 +62,7 @@ export function troubleOf(error: unknown): string {
 
 /**
  * A log of whether Redis is in reach. It logs immediately when Redis goes out of reach, with the reason, and
- * when Redis is back, but repeats the same reason only now and then.
+ * when Redis is back, but repeats the same reason at most every REPEAT_MS.
  */
 export class ReachLog {
   readonly #clock: Clock;

@@ -194,7 +194,7 @@ export class RedisNodes {
   /**
    * Waits for `work` on a connection, and translates its errors with `asOutage`. After
    * REDIS_COMMAND_TIMEOUT_MS cuts the connection, which fails all work on it, so that no late reply is taken
-   * for another one.
+   * for the reply to another command.
    */
   within<T>(redis: Redis, work: Promise<T>): Promise<T> {
     const deadline = this.#deadlines.begin(redis);

@@ -32,8 +32,8 @@ type Completeness = 'whole' | 'partial' | 'for Node';
 
 /**
  * A reader of the questions in a lane. It recognizes only the exact form that ordinary clients of verifyKey
- * and gateways send, which Node's parser cannot read differently. Every other request is not necessarily
- * wrong, but goes to Node. Allocates little more than the texts that it reads.
+ * and gateways send, which Node's parser cannot read differently. All other requests go to Node, whether they
+ * are wrong or not. Allocates little more than the texts that it reads.
  */
 export class QuestionReader {
   readonly #bodyBytesMax: number;

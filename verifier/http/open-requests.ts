@@ -11,7 +11,7 @@ import { refusalAsJson, refusalAsProblem } from './raw-head.ts';
 import { answerError, LINGER_MS } from './respond.ts';
 import type { Handler, RequestEvents } from './router.ts';
 
-/** The way in which a listener treats each request. */
+/** The options that decide how a listener treats each request. */
 export interface RequestOptions {
   readonly serve: Handler;
   readonly log: Pick<Logger, 'error'>;

@@ -105,9 +105,9 @@ export function followCertificate(
 }
 
 /**
- * A response that closes its connection in its turn if it is destroyed before; with Node's own class the
- * connection would wait for ever. Ignores writes after the end; Node's own class would emit an unhandled
- * error, which ends the process.
+ * A response that may be destroyed before its turn comes: it then closes its connection at its turn, where
+ * Node's own class would wait for ever. It ignores writes after the end, where Node's own class would emit an
+ * unhandled error and so end the process.
  */
 export class Response<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
   constructor(...args: ConstructorParameters<typeof ServerResponse<Request>>) {

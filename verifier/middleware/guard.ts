@@ -175,7 +175,7 @@ function guard<R>(verifier: KeyVerifier, rules: Rules<R>, close: () => Promise<v
   };
 }
 
-/** Turns the verdict into a passage, and notes what a request that passes has paid. */
+/** Turns the verdict into a passage. If the request passes, notes what it has paid. */
 function settle(verdict: KeyVerdict, incoming: IncomingRequest<unknown>, key: string, cost: number): Passage {
   const { carrier } = incoming;
   const payment = paymentOf(carrier, key);

@@ -31,7 +31,7 @@ import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 /** A request from Node's server or from the fast lane. */
 interface ForwardRequest {
   readonly question: Question | undefined;
-  /** The key's entry; undefined = a request without a key, such as a preflight. */
+  /** The entry of the request's key; undefined = a request without a key, such as a preflight. */
   readonly entry: Entry | undefined;
   readonly method: string;
   readonly target: string;

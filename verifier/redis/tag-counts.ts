@@ -5,7 +5,7 @@ import {
   type VerdictCounts,
 } from '#shared/contract/verdict-codes.ts';
 
-/** Name under which verdicts are counted whose tags find no room. No real tag is empty. */
+/** The name under which further tags are counted together. No real tag is empty. */
 export const OTHER_TAGS = '';
 
 /**
