@@ -45,9 +45,11 @@ describe('keys', () => {
     'members',
   ];
   const list = (source: string, ...args: (string | number)[]) =>
-    controlPlane('keys/list-keys', ['head', 'index', source], ['k:', 'm:', ...args, ...LETTERS]) as Promise<
-      unknown[]
-    >;
+    controlPlane(
+      'keys/list-keys',
+      ['head', 'index', source],
+      ['k:', 'm:', ...args, ...(args.length < 7 ? [''] : []), ...LETTERS],
+    ) as Promise<unknown[]>;
   const idsOf = ([, , ...keys]: unknown[]) => keys.map((key) => (key as string[])[0]);
 
   test('are created with the defaults that their API has at that moment, and with no others', async () => {
@@ -161,6 +163,7 @@ describe('keys', () => {
       'key_7',
     ]);
     expect(idsOf(await list('index', 'asc', '', 9, 10, '0', ''))).toEqual(['key_5']);
+    expect(idsOf(await list('index', 'asc', '', 9, 10, '', '', 'KEY_5'))).toEqual(['key_5']);
     expect(idsOf(await list('index', 'asc', '', 9, 10, '1', 'later'))).toEqual(['key_4', 'key_6', 'key_7']);
     // Three are examined, of which none fits; the fourth is where to go on.
     expect(await list('index', 'asc', '', 9, 3, '', 'later')).toEqual([7, '4']);
