@@ -65,7 +65,7 @@ function App() {
         )}
       </header>
       <div class="lost" role="alert">
-        {isOffline && 'Connection to the control plane lost. What is shown may be old.'}
+        {isOffline && 'Connection to the control plane lost. What is shown may be out of date.'}
       </div>
       <main key={`${signedIn}${hash}`}>{signedIn ? view(section, id) : <SignIn reason={endReason} />}</main>
     </>

@@ -211,7 +211,7 @@ onStage('the page of a key', (stage) => {
     const panel = page.getByLabel('How far the last change has come');
     await panel.getByText('is not complete yet. Waiting for 1 of 2 verifiers.').waitFor();
     await page.unroute('**/keys.getPropagation?*');
-    await panel.getByText('is complete: no verifier answers by what was before.').waitFor();
+    await panel.getByText('is complete: no verifier answers from the earlier state.').waitFor();
     await dashboard.go('#/');
     await dashboard.go(`#/keys/${keyId}`);
     await page.getByRole('heading', { name: 'History' }).waitFor();

@@ -106,7 +106,7 @@ function summary({ propagation, by, tookMs }: Change): string {
   const all = ['', 'the verifier', 'both verifiers'][verifiers] ?? `all ${verifiers} verifiers`;
   const late = laggards?.length ?? verifiers;
   if (by === 'fence') {
-    return `Complete after ${duration(tookMs)}, by fence: ${late} of ${verifiers} did not answer and can no longer answer by what was before.`;
+    return `Complete after ${duration(tookMs)}, by fence: ${late} of ${verifiers} did not answer and can no longer answer from the earlier state.`;
   }
   if (by && verifiers === 0) return `Complete in ${duration(tookMs)}: no verifier has it in memory.`;
   if (by) return `Complete in ${duration(tookMs)}: applied by ${all}.`;

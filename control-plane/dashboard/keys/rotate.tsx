@@ -6,7 +6,7 @@ import { Time } from '../parts/time.tsx';
 
 const MINUTE_MS = 60_000;
 const GRACES: Readonly<Record<string, number>> = {
-  'not any more': 0,
+  'no longer': 0,
   'for an hour': 60 * MINUTE_MS,
   'for a day': 1440 * MINUTE_MS,
   'for a week': 7 * 1440 * MINUTE_MS,
@@ -84,7 +84,7 @@ function SuccessorSecret({ of: { key, keyId, endsAt, propagation } }: { of: Succ
         )}
         {propagation.state === 'pending' && (
           <>
-            ; a verifier that cannot be reached hears of it by <Time at={propagation.completeBy} exact />
+            ; a verifier that cannot be reached learns of it by <Time at={propagation.completeBy} exact />
           </>
         )}
         .

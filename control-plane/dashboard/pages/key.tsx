@@ -163,7 +163,7 @@ function UnderWay({ keyId, events = [] }: { keyId: string; events?: readonly Aud
       <span role="status">
         {isPending
           ? `Change ${data.sequence} is not complete yet. Waiting for ${late} of ${data.verifiers} verifiers.`
-          : `Change ${data.sequence} is complete: no verifier answers by what was before.`}
+          : `Change ${data.sequence} is complete: no verifier answers from the earlier state.`}
       </span>
     </section>
   );

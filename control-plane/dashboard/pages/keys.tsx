@@ -120,7 +120,7 @@ function DeleteApi({ apiId, onClose }: { apiId: string; onClose: () => void }) {
       }}
       onClose={onClose}
     >
-      Every key of it is refused at every verifier from then on. This cannot be undone.
+      Every verifier then refuses all keys of the API. This cannot be undone.
     </Confirm>
   );
 }

@@ -107,7 +107,7 @@ function Matches(props: {
       <div class="quiet empty">
         {all.length === 0
           ? 'No roles yet. A role is one list of permissions for any number of keys.'
-          : 'No role is like that.'}
+          : 'No role matches.'}
       </div>
     );
   return (
