@@ -248,10 +248,7 @@ describe('refuses, naming the field,', () => {
     [{ ratelimits: limit }, 'ratelimits'],
     [{ ratelimits: [limit] }, 'ratelimits'],
     [{ ratelimits: [{ ...limit, name: 'a b' }] }, 'ratelimits'],
-    [
-      { ratelimits: [{ ...limit, name: 'default' }] },
-      'ratelimits: the limit named default is set as ratelimit',
-    ],
+    [{ ratelimits: [{ ...limit, name: 'default' }] }, 'ratelimits: must not name a limit default'],
     [{ ratelimits: [1, 2].map(() => ({ ...limit, name: 'a' })) }, 'ratelimits: must contain a only once'],
     [{ ratelimits: Array.from({ length: 9 }, (_, i) => ({ ...limit, name: `n${i}` })) }, 'ratelimits'],
   ])('createKey %j', async (fields, start) => {

@@ -118,7 +118,7 @@ describe('a limit of an identity', () => {
       after: { ratelimits: changed.ratelimits },
     });
     for (const [ratelimits, message] of [
-      [[{ name: 'default', limit: 1, duration: 1000 }], 'ratelimits: the limit named default'],
+      [[{ name: 'default', limit: 1, duration: 1000 }], 'ratelimits: must not name a limit default'],
       [[...tokens(1).ratelimits, ...tokens(2).ratelimits], 'ratelimits: must contain tokens only once'],
       [[{ name: 'a b', limit: 1, duration: 1000 }], 'ratelimits.0.name'],
       [[{ name: 'a', limit: 0, duration: 1000 }], 'ratelimits.0.limit'],
