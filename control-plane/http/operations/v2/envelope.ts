@@ -26,7 +26,10 @@ export function nothingOnceComplete({ propagation }: Static<typeof PropagationRe
   return { data: {} };
 }
 
-/** The same of a deletion. Sent again it finds nothing, so that the message tells who knows more. */
+/**
+ * Returns an empty response to a complete deletion. A repeated call finds nothing, so the error says how the
+ * deletion ends.
+ */
 export function nothingOnceDeleted({ propagation }: Static<typeof PropagationResponse>) {
   onceComplete(propagation, 'it becomes so by itself, and the call sent again answers 404');
   return { data: {} };
@@ -50,7 +53,7 @@ export const PageLimit = Type.Integer({
   ...{ minimum: 1, maximum: 100, default: 100 },
   description: 'Maximum number of items in the page.',
 });
-/** Schema of a text that a listing is searched for. */
+/** Schema of the text for which a listing is searched. */
 export const Search = (where: string) =>
   Type.Optional(
     Type.String({ maxLength: 256, description: `Part of ${where}, in any case. \`''\` finds all.` }),

@@ -6,10 +6,10 @@ import type { Identities, Identity } from '../../../redis/shared-log/identities.
 import { IDENTITY_ID } from '../identities/identity.ts';
 import { GivenRatelimits, limitsView, RatelimitsSchema } from './limits-and-credits.ts';
 
-/** An identity as the second generation of the interface has it. */
+/** An identity in version 2 of the interface. */
 
 const { meta } = FIELDS;
-/** The fields of an identity that requests give. */
+/** The fields of an identity in requests. */
 export const NEW_FIELDS = { meta: Type.Optional(meta), ratelimits: Type.Optional(GivenRatelimits) };
 
 export const IdentityName = Type.String({
@@ -25,7 +25,7 @@ export const IdentityData = Type.Object({
   ratelimits: Type.Optional(RatelimitsSchema),
 });
 
-/** Returns an identity that an operation answered, in this form. */
+/** Translates an identity from an operation's response into this form. */
 export function identityData({
   id,
   externalId,
@@ -40,7 +40,9 @@ export function identityData({
   };
 }
 
-/** Returns the id of an identity that a request names by it or by its external id. There need not be such an identity. */
+/**
+ * Returns the id of an identity that a request names by id or by external id. The identity need not exist.
+ */
 export async function identityIdIn(name: string, identities: Identities): Promise<string> {
   const ofExternalId = identityIdOf(name);
   if (!IDENTITY_ID.test(name)) return ofExternalId;

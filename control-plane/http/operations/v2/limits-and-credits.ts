@@ -65,7 +65,7 @@ export function limitFields(limits: GivenRatelimits) {
   return { ratelimit: first ? { limit, duration } : null, ratelimits };
 }
 
-/** Returns the limits of an identity by the names of the operations' fields. Throws BAD_REQUEST. */
+/** Translates the limits of an identity into the operations' fields. Throws BAD_REQUEST. */
 export function identityLimits(limits: GivenRatelimits) {
   if (limits.some(({ name }) => name === DEFAULT_LIMIT))
     throw new ApiError(

@@ -4,7 +4,7 @@ import { PermissionView } from '../permissions/permission.ts';
 import type { Services } from '../services.ts';
 import { permissionsData, RoleData, rolesData } from './role-data.ts';
 
-/** Permissions and roles of a key as the second generation of the interface has them. */
+/** Permissions and roles of a key in version 2 of the interface. */
 
 export const PermissionList = List(PermissionView, { description: 'All permissions of the key itself.' });
 export const RoleList = Type.Array(RoleData, { description: 'All roles of the key.' });
@@ -13,7 +13,7 @@ export const RoleList = Type.Array(RoleData, { description: 'All roles of the ke
 export const permissionData = ({ catalogue }: Pick<Services, 'catalogue'>, slugs: readonly string[]) =>
   permissionsData(slugs, catalogue);
 
-/** Returns the roles of these ids in this form, without those that were deleted. */
+/** Returns the roles of these ids in this form, without deleted roles. */
 export async function roleData(
   { roles, catalogue }: Pick<Services, 'roles' | 'catalogue'>,
   ids: readonly string[],

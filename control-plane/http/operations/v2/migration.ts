@@ -4,7 +4,7 @@ import { ApiId, Fields } from '../request-parts.ts';
 import { GIVEN_FIELDS } from './key-data.ts';
 import { GivenCredits, limitFields, newCreditFields } from './limits-and-credits.ts';
 
-/** Keys that come from elsewhere, as the second generation of the interface has them. */
+/** Keys that were made elsewhere, in version 2 of the interface. */
 
 const MigratedKey = Fields({
   hash: Type.String({
@@ -35,7 +35,7 @@ export const MigrationData = Type.Object({
   failed: List(Type.String(), { description: 'Hashes of keys that were not taken over.' }),
 });
 
-/** Returns the keys by the names of the operation's fields. Throws BAD_REQUEST. */
+/** Translates the keys into the operation's fields. Throws BAD_REQUEST. */
 export function importOf({ apiId, keys }: Static<typeof Migration>) {
   return {
     apiId,
@@ -49,11 +49,11 @@ export function importOf({ apiId, keys }: Static<typeof Migration>) {
   };
 }
 
-/** A hash in hex or base64url, whatever base64 it came in. */
+/** Converts a hash to hex or base64url, from any form of base64. */
 const sha256Of = (hash: string) =>
   hash.length === 64 ? hash : hash.replaceAll('+', '-').replaceAll('/', '_').replace('=', '');
 
-/** Returns what became of the keys, in the order in which they were sent. */
+/** Returns the outcomes of the keys, in the order of the request. */
 export function migrationData(
   { keys }: Static<typeof Migration>,
   results: readonly { readonly result: string; readonly keyId?: string }[],

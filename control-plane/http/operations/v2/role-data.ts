@@ -7,7 +7,7 @@ import type { Role, Roles } from '../../../redis/shared-log/roles.ts';
 import { PermissionView, permissionView } from '../permissions/permission.ts';
 import { roleNotFound } from '../permissions/role.ts';
 
-/** Roles and permissions as the second generation of the interface has them. */
+/** Roles and permissions in version 2 of the interface. */
 
 export const PermissionsData = List(PermissionView);
 export const RoleData = Type.Object({
@@ -21,7 +21,10 @@ export const RoleReference = Type.String({
   description: "A role's id, or its name. Where it is one role's id and the name of another, the id counts.",
 });
 
-/** Returns permissions in this form, with what the catalogue says of them; of one that it lacks the slug is the name too. */
+/**
+ * Returns permissions in this form, with their catalogue entries; for a permission without an entry, the slug
+ * is also the name.
+ */
 export async function permissionsData(
   slugs: readonly string[],
   catalogue: Catalogue,
@@ -31,7 +34,7 @@ export async function permissionsData(
   return slugs.map((slug) => permissionView(entries.get(slug) ?? { slug, name: slug }));
 }
 
-/** Returns roles that an operation answered, in this form. */
+/** Translates roles from an operation's response into this form. */
 export async function rolesData(
   roles: readonly Role[],
   catalogue: Catalogue,
@@ -44,7 +47,10 @@ export async function rolesData(
   }));
 }
 
-/** Returns the id of a role that a request names by it or by its name. Of an id there need not be a role; a name that none has rejects with NOT_FOUND. */
+/**
+ * Returns the id of a role that a request names by id or by name. A role with the id need not exist; an
+ * unknown name rejects with NOT_FOUND.
+ */
 export async function roleIdIn(reference: string, roles: Roles): Promise<string> {
   const isId = ROLE_ID.test(reference);
   if (isId && (await roles.existing([reference])).length > 0) return reference;
@@ -54,7 +60,7 @@ export async function roleIdIn(reference: string, roles: Roles): Promise<string>
   throw roleNotFound(reference);
 }
 
-/** Returns the items that have the text in one of these fields, in any case. */
+/** Returns the items that contain the text in one of these fields, ignoring case. */
 export function matching<Item extends object>(
   items: readonly Item[],
   fields: readonly (keyof Item)[],
