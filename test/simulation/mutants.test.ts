@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { share } from '../harness/share.ts';
@@ -19,6 +20,14 @@ describe('is caught by its seed, or within 1,000 others:', () => {
     expect(output).toMatch(/^seed \d+: I\d+: /m);
     expect(code).toBe(1);
   });
+});
+
+test('each mutant is listed on a page, and the pages list nothing else', () => {
+  const pages = ['mutants.md', 'mutants-of-features.md'].map((page) =>
+    readFileSync(join(import.meta.dirname, page), 'utf8'),
+  );
+  const rows = [...pages.join('\n').matchAll(/^\| ([^|]+) \| [^|]+ \| I\d+ \|$/gm)];
+  expect(rows.map(([, name]) => name).sort()).toEqual(Object.keys(MUTANTS).sort());
 });
 
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */

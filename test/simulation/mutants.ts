@@ -1,7 +1,7 @@
 import { registerHooks } from 'node:module';
 import { CREDIT_SEEDS, IDENTITY_SEEDS, LIMIT_SEEDS, REFILL_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
 
-/** A protocol with one of its precautions left out. */
+/** The code with one of its precautions left out. */
 export interface Mutant {
   /** The first that showed it when this was written; any change of the simulation may make it another. */
   readonly seed: number;
@@ -34,7 +34,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     file: 'verifier/core/following/lease.ts',
     edits: [['this.#clock.monotonicMs() < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
   },
-  'timer-driven fence': {
+  'timer-driven lease': {
     seed: 8,
     file: 'verifier/core/following/lease.ts',
     edits: [
@@ -79,22 +79,22 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
       ['const score = api.members.get(member);', 'const score: number = position;'],
     ],
   },
-  'cover at another server': {
+  'no-op of another server': {
     seed: 1064616,
     file: FENCE,
     edits: [['names: 0, later: noop }', 'names: 0 }']],
   },
-  'laggard removed at F': {
+  'no second wait': {
     seed: 434,
     file: FENCE,
     edits: [['await pause(this.#clock, afterMs, this.#stop.signal);', 'void afterMs;']],
   },
-  'a lease beyond what was acknowledged is not noted': {
+  'no record of a late lease': {
     seed: 434,
     file: REDIS,
     edits: [['acknowledged < api.sequence ? acknowledged + 0.5 : acknowledged', 'acknowledged']],
   },
-  'what was noted is believed across a failover': {
+  'late leases believed after a failover': {
     seed: 2244,
     file: PORTS,
     edits: [['isWriter ??= state.server === server;', "isWriter ??= server !== '';"]],
@@ -160,7 +160,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     file: REDIS,
     edits: [["if (old.length > 0) return { status: 'TOO_OLD', needs, followers: old.length, names };", '']],
   },
-  'older ones register': {
+  'older verifiers register': {
     seed: 17,
     file: REDIS,
     edits: [
@@ -197,7 +197,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
       ['if (reply.nonce !== request.nonce) return this.#desynchronised(session);', ''],
     ],
   },
-  'no name in a look-up': {
+  'no key in the reply of a look-up': {
     seed: 1631,
     file: PORTS,
     edits: [['if (name !== key) {', "if (name === '') {"]],
@@ -223,7 +223,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'M not scaled with L': {
+  'no margin for clocks': {
     seed: 38,
     file: FENCE,
     edits: [['Math.ceil(DRIFT * leaseMs)', '0 * DRIFT']],
@@ -239,7 +239,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
 
 /** The same for credits. */
 const OF_CREDITS: Readonly<Record<string, Mutant>> = {
-  'what a crashed verifier had is granted again': {
+  'refund after a crash': {
     seed: CREDIT_SEEDS + 1,
     file: POOLS,
     edits: [
@@ -249,7 +249,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'what was spent is forgotten': {
+  'spent credits forgotten': {
     seed: CREDIT_SEEDS + 14,
     file: 'verifier/core/allowances/pools.ts',
     edits: [
@@ -259,7 +259,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'who was told 503 pays': {
+  'a 503 costs credits': {
     seed: CREDIT_SEEDS + 11,
     file: 'verifier/core/allowances/spending.ts',
     edits: [
@@ -269,7 +269,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'nobody is asked to give back': {
+  'slices are kept': {
     seed: CREDIT_SEEDS + 7,
     file: 'verifier/core/allowances/pools.ts',
     edits: [['else pool.giveBack();', '']],
@@ -280,22 +280,22 @@ const SHARED_LOG = 'verifier/core/following/shared-log.ts';
 
 /** The same for keys that have roles. */
 const OF_ROLES: Readonly<Record<string, Mutant>> = {
-  'an answer reads one lease only': {
+  'one lease': {
     seed: ROLE_SEEDS,
     file: SHARED_LOG,
     edits: [['return join.lease.holds() ? join : undefined;', 'return join;']],
   },
-  'a change of a role is not fenced': {
+  'a role without a fence': {
     seed: ROLE_SEEDS + 1,
     file: 'test/simulation/redis.ts',
     edits: [['laggards: behind.length,', "laggards: apiId === '!ws' && entry?.payload ? 0 : behind.length,"]],
   },
-  'a join outlives what it was made of': {
+  'stale effective permissions': {
     seed: ROLE_SEEDS,
     file: SHARED_LOG,
     edits: [['for (const state of this.states) if (state.isVoid) return false;', '']],
   },
-  'the id of a role is used again': {
+  'reused id of a role': {
     seed: ROLE_SEEDS + 23,
     file: 'test/simulation/roles.ts',
     edits: [['const keyId = this.#newId();', 'const keyId = [...this.#gone].at(-1) ?? this.#newId();']],
@@ -304,12 +304,12 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
 
 /** The same for keys whose owners have identities. */
 const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
-  'the identity of the owner is not asked': {
+  'identity ignored': {
     seed: IDENTITY_SEEDS,
     file: 'verifier/core/verdict/verdict.ts',
     edits: [['enabled && effectivePermissions?.identity?.enabled !== false;', 'enabled;']],
   },
-  'that there is no identity is remembered across its creation': {
+  'absence of an identity kept': {
     seed: IDENTITY_SEEDS,
     file: SHARED_LOG,
     edits: [
@@ -319,19 +319,19 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'that there is no identity at all is remembered across the first': {
+  'absence of all identities kept': {
     seed: IDENTITY_SEEDS,
     file: SHARED_LOG,
     edits: [['if (this.#noIdentity && id.startsWith(IDENTITY)) {', "if (this.#noIdentity && id === '') {"]],
   },
-  'a deleted identity is remembered, also beyond the next of its owner': {
+  'deleted identity kept': {
     seed: IDENTITY_SEEDS + 3,
     file: SHARED_LOG,
     edits: [
       ['return this.#end(id)?.record?.pools ?? [];', 'return this.#states.peek(id)?.record?.pools ?? [];'],
     ],
   },
-  'a creation is not fenced': {
+  'a creation without a fence': {
     seed: IDENTITY_SEEDS,
     file: 'test/simulation/redis.ts',
     edits: [
@@ -341,12 +341,12 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'a state of before the follower began anew counts': {
+  'state from before a restart': {
     seed: IDENTITY_SEEDS + 5,
     file: SHARED_LOG,
     edits: [['return state?.epoch.current ? state : undefined;', 'return state;']],
   },
-  'a key that left memory is judged by what was read': {
+  'verdict about an evicted key': {
     seed: IDENTITY_SEEDS + 84,
     file: 'verifier/core/verifier.ts',
     edits: [
@@ -356,7 +356,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'an identity holds everywhere': {
+  'identity in all APIs': {
     seed: IDENTITY_SEEDS,
     file: SHARED_LOG,
     edits: [['if (!this.#apiIds.has(apiId)) return undefined;', '']],
@@ -365,7 +365,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
 
 /** The same for keys that are rerolled. */
 const OF_REROLLS: Readonly<Record<string, Mutant>> = {
-  'a successor has the credits once more': {
+  'credits copied to the successor': {
     seed: REROLL_SEEDS + 2,
     file: 'test/simulation/redis.ts',
     edits: [
@@ -375,27 +375,27 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'a reroll prolongs a life': {
+  'a longer life': {
     seed: REROLL_SEEDS + 2,
     file: 'test/simulation/redis.ts',
     edits: [['expires && Number(expires) < latestMs ? expires : String(latestMs)', 'String(latestMs)']],
   },
-  'a change of credits that is sent again is made again': {
+  'repeated change of credits': {
     seed: REROLL_SEEDS + 2,
     file: 'test/simulation/redis.ts',
     edits: [['if (known)', 'if (known && known.asked !== what)']],
   },
-  'credits go with the first of the keys that share them': {
+  'credits deleted with one key': {
     seed: REROLL_SEEDS + 2,
     file: 'test/simulation/redis.ts',
     edits: [['if (pool.keys.length === 0) api.pools.delete(id);', 'api.pools.delete(id);']],
   },
-  'credits are set for one of the keys that share them': {
+  'credits set for one key': {
     seed: REROLL_SEEDS + 2,
     file: 'test/simulation/redis.ts',
     edits: [['if (other === keyId) continue;', 'if (other !== undefined) continue;']],
   },
-  'the end of the old key is told to nobody': {
+  'silent end of the old key': {
     seed: REROLL_SEEDS,
     file: 'test/simulation/redis.ts',
     edits: [
@@ -409,7 +409,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
 
 /** The same for credits that are refilled. */
 const OF_REFILLS: Readonly<Record<string, Mutant>> = {
-  'a set leaves a refill that was due before it': {
+  'refill after a set': {
     seed: REFILL_SEEDS + 1,
     file: 'test/simulation/redis.ts',
     edits: [
@@ -419,7 +419,7 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'another refill drops the one that was due': {
+  'due refill dropped': {
     seed: REFILL_SEEDS + 1,
     file: 'test/simulation/redis.ts',
     edits: [
@@ -429,7 +429,7 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'each day that was missed is refilled': {
+  'a refill for each missed day': {
     seed: REFILL_SEEDS,
     file: POOLS,
     edits: [
@@ -439,7 +439,7 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'a clock that goes back is believed': {
+  'clock set back is believed': {
     seed: REFILL_SEEDS,
     file: POOLS,
     edits: [
@@ -455,12 +455,12 @@ const WINDOWS = 'test/simulation/windows.ts';
 
 /** The same for rate limits. */
 const OF_LIMITS: Readonly<Record<string, Mutant>> = {
-  'what was granted in a window is used in the next': {
+  'a grant outlives its window': {
     seed: LIMIT_SEEDS + 3,
     file: 'verifier/core/allowances/pool.ts',
     edits: [['Math.min(leftMs, GRANTED_MS) / DRIFT', 'GRANTED_MS']],
   },
-  'a window ends by the reply, not by the question': {
+  'window from reply time': {
     seed: LIMIT_SEEDS + 15,
     file: 'verifier/core/allowances/pool.ts',
     edits: [
@@ -470,27 +470,27 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
       ],
     ],
   },
-  'what is said of another window counts': {
+  'reports about another window count': {
     seed: LIMIT_SEEDS + 14,
     file: WINDOWS,
     edits: [['if (turn.spent !== undefined && number !== this.number) [spent, kept] = [0, 0];', '']],
   },
-  'what was spent of a limit is forgotten': {
+  'forgotten uses are unspent': {
     seed: LIMIT_SEEDS + 17,
     file: WINDOWS,
     edits: [['turn.spent ?? mine.granted', 'turn.spent ?? mine.spent']],
   },
-  'a window begins empty, whatever was in the one before': {
+  'windows do not slide': {
     seed: LIMIT_SEEDS,
     file: WINDOWS,
     edits: [['this.before * Math.min(1, leftMs / durationMs)', '0']],
   },
-  'windows by the clock of the verifier': {
+  "windows by a machine's clock": {
     seed: LIMIT_SEEDS,
     file: PORTS,
     edits: [['atMs ??= network.redisMs;', 'atMs ??= this.#lanes.machine.wallMs();']],
   },
-  'an accepted request takes nothing of its limit': {
+  'requests without a use': {
     seed: LIMIT_SEEDS,
     file: 'verifier/core/allowances/allowance.ts',
     edits: [
