@@ -251,7 +251,10 @@ describe('a call that is sent again', () => {
     const made = await reroll(old.keyId, DAY_MS, { operationId: OPERATION });
     const again = { keyId: old.keyId, expiration: 0, operationId: OPERATION };
     const { status, body } = await fleet.admin('keys.rerollKey', again);
-    expect([status, body.error.message]).toEqual([409, expect.stringMatching(/^operationId: was used for another/)]);
+    expect([status, body.error.message]).toEqual([
+      409,
+      expect.stringMatching(/^operationId: was used for another/),
+    ]);
     expect([await fleet.verdict(old.key), await fleet.verdict(made.key)]).toEqual(['VALID', 'VALID']);
   });
 
