@@ -34,9 +34,12 @@ const folders: Readonly<Record<string, string>> = {
 };
 const names = Object.keys(folders);
 
-const RATIOS =
-  'A ratio A ÷ B is the median of the ratios of single rounds, in each of which A and B ran one after the other. So it is not ' +
-  'always the quotient of the two medians beside it: the machine may be slower for a whole round, which a ratio does not feel.';
+const INTRODUCTION = [
+  'p50 is the median of the latencies, p99 their 99th percentile. "In turns" means that the variants ran one after the other in each round.',
+  'A ratio A ÷ B is the median of the ratios of single rounds. It need not equal the quotient of the two medians in the table: a round in',
+  'which the whole machine was slower changes the medians, but not the ratio. The sections were measured on different machines and at',
+  'different commits, so compare numbers within one section only.',
+].join('\n');
 
 /** A section of results, and the machine on which it was measured. */
 interface Measured extends Section {
@@ -88,7 +91,7 @@ if (values.write) {
     [
       '# Results',
       '',
-      RATIOS,
+      INTRODUCTION,
       '',
       '![throughput, latency and costs](results.svg)',
       '',

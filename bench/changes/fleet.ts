@@ -37,7 +37,7 @@ const fleet: Benchmark = ({ quick }) =>
       });
       return {
         title: 'A large fleet',
-        about: `${count.toLocaleString('en')} verifiers of one API without HTTP, in ${PROCESSES} processes, each with connections of its own; one control plane, one Redis (AOF, fsync always), all on this machine: they share its cores, which a real fleet does not. Nothing pinned.`,
+        about: `${count.toLocaleString('en')} verifiers of one API, without HTTP, in ${PROCESSES} processes. Each verifier has its own connections. There are one control plane and one Redis (AOF, fsync always). All of them share the cores of this machine, unlike a real fleet. No process is pinned to a core.`,
         rows: rowsOf({ count, ms, idleShare, changeCpuMs: changing.ms / times, restart }),
       };
     } finally {
@@ -119,19 +119,19 @@ function rowsOf(measured: {
   const { count, ms, idleShare, changeCpuMs, restart } = measured;
   const p50 = percentile(ms, 0.5);
   return [
-    { name: 'idle: Redis', value: `${percent(idleShare)} of a core` },
+    { name: 'CPU of Redis while no key changes', value: `${percent(idleShare)} of a core` },
     {
-      name: `updateKey → complete by acks of all: p50 / p99, ${ms.length} of them`,
-      value: `${p50.toFixed(0)} / ${percentile(ms, 0.99).toFixed(0)} ms, Redis ${changeCpuMs.toFixed(1)} ms of CPU each`,
+      name: `updateKey → complete by acks of all verifiers: p50 / p99 of ${ms.length} updates`,
+      value: `${p50.toFixed(0)} / ${percentile(ms, 0.99).toFixed(0)} ms, Redis ${changeCpuMs.toFixed(1)} ms of CPU per update`,
       target: 'p50 ≤ 150 ms',
       met: p50 <= 150,
     },
     {
-      name: 'all restarted at once: until the last one follows again',
-      value: `${(restart.joinedMs / 1000).toFixed(1)} s, of it the start of ${PROCESSES} processes; Redis ${(restart.ms / count).toFixed(2)} ms of CPU each, ${percent(restart.share)} of a core`,
+      name: 'all verifiers restart at once: time until the last one is in sync',
+      value: `${(restart.joinedMs / 1000).toFixed(1)} s, including the start of ${PROCESSES} processes; Redis ${(restart.ms / count).toFixed(2)} ms of CPU per verifier, ${percent(restart.share)} of a core`,
     },
     {
-      name: `createKey of another API meanwhile: p50 / p99 / longest, ${restart.waits.length} of them`,
+      name: `createKey of another API during the restart: p50 / p99 / longest of ${restart.waits.length} calls`,
       value: `${percentile(restart.waits, 0.5).toFixed(1)} / ${percentile(restart.waits, 0.99).toFixed(0)} / ${Math.max(...restart.waits).toFixed(0)} ms`,
     },
   ];

@@ -32,7 +32,7 @@ const importing: Benchmark = ({ quick }) =>
       state.isOver = true;
       const meanwhile = await beside;
       const memory = (name: string, bytes: number): Row => ({
-        name: `most memory of ${name}`,
+        name: `peak memory of ${name}`,
         value: `${Math.round(bytes / MIB)} MiB`,
         target: `≤ ${MEMORY_MAX / MIB} MiB`,
         met: bytes <= MEMORY_MAX,
@@ -40,15 +40,15 @@ const importing: Benchmark = ({ quick }) =>
       const [usualP99, p99] = [percentile(usual, 0.99), percentile(meanwhile, 0.99)];
       return {
         title: 'Import',
-        about: `${count.toLocaleString('en')} keys by their hashes with \`keyfence keys import\`, through one control plane to one Redis (AOF, fsync always). Meanwhile one caller disables and enables another key, again and again. Nothing pinned.`,
+        about: `\`keyfence keys import\` imports ${count.toLocaleString('en')} keys by their hashes, through one control plane to one Redis (AOF, fsync always). Meanwhile one caller keeps disabling and enabling another key. No process is pinned to a core.`,
         rows: [
-          { name: 'keys a second', value: Math.round(count / seconds).toLocaleString('en') },
+          { name: 'keys per second', value: Math.round(count / seconds).toLocaleString('en') },
           memory('the command line', peakOfCli),
           memory('the control plane', peakBytes(controlPlane.pid)),
           {
-            name: `an updateKey meanwhile: p50 / p99, ${meanwhile.length} of them`,
+            name: `updateKey during the import: p50 / p99 of ${meanwhile.length} calls`,
             value: `${median(meanwhile).toFixed(1)} / ${p99.toFixed(1)} ms; otherwise ${median(usual).toFixed(1)} / ${usualP99.toFixed(1)} ms`,
-            target: 'p99 ≤ 3 × its usual p99',
+            target: 'p99 ≤ 3 × usual p99',
             met: p99 <= 3 * usualP99,
           },
         ],

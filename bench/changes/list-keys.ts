@@ -37,7 +37,7 @@ const listKeys: Benchmark = ({ quick }) =>
       await redisServer.stop();
     }
     return {
-      title: 'Listing keys costs by page, not by API',
+      title: 'The cost of listing keys depends on the page, not on the API',
       about: 'One request at a time over loopback.',
       rows,
     };

@@ -39,8 +39,8 @@ const propagation: Benchmark = ({ quick }) =>
       await redisServer.stop();
     }
     return {
-      title: 'How fast a disable is finished',
-      about: `One control plane, one Redis (AOF, fsync always), ${rounds} updates one after the other; verifiers without HTTP, each with a connection of its own, in one process: what is measured is the protocol. Nothing pinned.`,
+      title: 'Time until a disable is complete',
+      about: `One control plane and one Redis (AOF, fsync always) make ${rounds} updates, one after the other. The verifiers run in one process, without HTTP, each with its own connection, so this measures the protocol alone. No process is pinned to a core.`,
       rows,
     };
   });
@@ -89,7 +89,7 @@ async function rowsOfFleet(
   const target = TARGETS[count];
   const row = {
     name: `updateKey → complete by acks, ${count} verifier${count > 1 ? 's (in one process)' : ''}: p50 / p99`,
-    value: `${p50.toFixed(1)} / ${percentile(ms, 0.99).toFixed(1)} ms, Redis ${cpu.toFixed(2)} ms of CPU each`,
+    value: `${p50.toFixed(1)} / ${percentile(ms, 0.99).toFixed(1)} ms, Redis ${cpu.toFixed(2)} ms of CPU per update`,
     ...(target ? { target: `p50 ≤ ${target} ms`, met: p50 <= target } : {}),
   };
   if (count !== 50) return [row];

@@ -39,14 +39,14 @@ const writes: Benchmark = ({ quick }) =>
     const bare = median(rates.script);
     const row = (name: string, all: number[]) => ({
       name,
-      value: `${Math.round(median(all)).toLocaleString('en')} a second (${(median(all) / bare).toFixed(2)} × the script)`,
+      value: `${Math.round(median(all)).toLocaleString('en')} per second (${(median(all) / bare).toFixed(2)} × the script)`,
     });
     return {
-      title: 'Changes a second',
+      title: 'Changes per second',
       about:
-        'One control plane, one Redis (AOF, fsync always), 64 callers, nothing pinned; no verifier follows.',
+        'One control plane and one Redis (AOF, fsync always) serve 64 callers. No verifier follows the API. No process is pinned to a core.',
       rows: [
-        row('the bare script of createKey', rates.script),
+        row('the Lua script of createKey, called directly', rates.script),
         row('createKey', rates.create),
         row('updateKey', rates.update),
       ],

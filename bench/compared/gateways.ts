@@ -102,7 +102,7 @@ async function startFloor(directory: string, verifier: Server, key: string) {
 const rounds = (quick: boolean) => (quick ? 3 : 5);
 
 const about = (quick: boolean) =>
-  `GET with one of ${KEYS.toLocaleString('en')} keys in memory. Gateway, verifier and an API that is an nginx saying \`{}\` share core ${SERVER_CORE}, so that throughput counts all the work there is; the load is on the other. A floor is the same configuration asking an nginx that says what the verifier says of a good key, whatever it is asked. Latency over 1 connection, throughput over 32; interleaved; medians of ${rounds(quick)}, p99 of the quietest, since whatever else runs on the machine only adds to it.`;
+  `GET with one of ${KEYS.toLocaleString('en')} keys in memory. The gateway, the verifier and the API (an nginx that answers \`{}\`) share core ${SERVER_CORE}, so throughput reflects the work of all three. The load generator runs on the other core. A "floor" is the same configuration with an nginx in the verifier's place that always gives the verifier's answer for a good key. Latency is measured over 1 connection, throughput over 32. Medians of ${rounds(quick)} rounds, in turns. p99 is that of the lowest round, because other work on the machine can only increase it. In brackets: the difference from the bare gateway in ms, and the ratio to its throughput.`;
 
 function rowsOf(measured: ReadonlyMap<string, { one: Load[]; many: Load[] }>): Row[] {
   const numbers = [...measured].map(([name, { one, many }]) => ({
@@ -114,17 +114,20 @@ function rowsOf(measured: ReadonlyMap<string, { one: Load[]; many: Load[] }>): R
   return numbers.map(({ name, p50, p99, rate }) => {
     const [gateway] = name.split(' + ');
     const base = numbers.find((other) => other.name === gateway && name !== gateway);
-    const added = base
-      ? `: ${(p50 - base.p50).toFixed(3)} and ${(p99 - base.p99).toFixed(3)} ms more, ${(rate / base.rate).toFixed(2)} ×`
-      : '';
-    const value = `p50 ${p50.toFixed(3)} ms, p99 ${p99.toFixed(3)} ms, ${Math.round(rate).toLocaleString('en')} requests/s`;
+    const more = (value: number, other = value) =>
+      base ? ` (${value < other ? '' : '+'}${(value - other).toFixed(3)})` : '';
+    const latency = `p50 ${p50.toFixed(3)} ms${more(p50, base?.p50)}, p99 ${p99.toFixed(3)} ms${more(p99, base?.p99)}`;
+    const throughput = `${Math.round(rate).toLocaleString('en')} requests/s`;
+    const shareOfBase = base ? [`${(rate / base.rate).toFixed(2)} × bare ${gateway}`] : [];
+    const valueWith = (...shares: string[]) =>
+      `${latency}, ${throughput}${shares.length > 0 ? ` (${shares.join(', ')})` : ''}`;
     const rounds = measured.get(name)?.many ?? [];
     const floors = measured.get(name + FLOOR)?.many;
-    if (!floors) return { name, value: value + added };
+    if (!floors) return { name, value: valueWith(...shareOfBase) };
     const shares = rounds.map((each, i) => each.requestsPerSecond / (floors[i]?.requestsPerSecond ?? 0));
     return {
       name,
-      value: `${value}${added}; ${median(shares).toFixed(2)} × its floor`,
+      value: valueWith(...shareOfBase, `${median(shares).toFixed(2)} × its floor`),
       target: `≥ ${SHARE_MIN} × its floor`,
       met: median(shares) >= SHARE_MIN,
     };

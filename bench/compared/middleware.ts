@@ -8,11 +8,11 @@ const KEYS = 1000;
 /** The variants of the route and their names in the rows; all are compared with the first. */
 const KINDS = {
   bare: 'a bare route',
-  twin: 'a second process of the same',
+  twin: 'a second process of the bare route',
   empty: 'a middleware that does nothing',
-  digest: 'one that only takes SHA-256 of the key',
-  idle: 'a verifier beside a bare route',
-  keyfence: 'keyfence',
+  digest: 'a middleware that only computes SHA-256 of the key',
+  idle: 'a bare route with an idle verifier in the process',
+  keyfence: 'the middleware of Keyfence',
 } as const;
 type Kind = keyof typeof KINDS;
 const KIND_NAMES = Object.keys(KINDS) as Kind[];
@@ -51,8 +51,8 @@ const middleware: Benchmark = ({ quick }) =>
         }
       }
       return {
-        title: 'Middleware in the process of the application',
-        about: `Processor time, user and system, of a GET with one of ${KEYS.toLocaleString('en')} keys in memory over 32 connections to a route that answers a constant; each application on core ${SERVER_CORE}. In turns, ${size.blocks} blocks of ${size.count.toLocaleString('en')} requests each: the median of the differences within each turn, and their quartiles. What a second process of the bare route seems to add is what the measurement cannot tell apart. A middleware that does nothing is the framework's own cost, and SHA-256 of the key is what no guard can do without that keeps no keys in memory.`,
+        title: "Middleware in the application's process",
+        about: `CPU time (user and system) of a GET with one of ${KEYS.toLocaleString('en')} keys in memory, over 32 connections, to a route that answers a constant. Each application runs on core ${SERVER_CORE}. The variants take turns, ${size.blocks} blocks of ${size.count.toLocaleString('en')} requests each. Shown are the median and the quartiles of the differences from the bare route within a turn. The difference of a second process of the bare route is the noise of the measurement. A middleware that does nothing shows the framework's own cost. SHA-256 of the key is the minimum for any guard that keeps no plain keys in memory.`,
         rows,
       };
     } finally {
@@ -71,12 +71,12 @@ function rowsOf(framework: string, times: ReadonlyMap<Kind, readonly number[]>):
     const share = median(more) / whole;
     return {
       name,
-      value: `${shown(median(more))} µs more (quartiles ${shown(low)} and ${shown(high)}), ${(100 * share).toFixed(0)} %`,
+      value: `${signed(median(more))} µs (quartiles ${signed(low)} and ${signed(high)}), ${(100 * share).toFixed(0)} %`,
       ...(kind === 'keyfence' ? { target: `≤ ${100 * SHARE_MAX} %`, met: share <= SHARE_MAX } : {}),
     };
   });
 }
 
-const shown = (us: number) => us.toFixed(1);
+const signed = (us: number) => `${us < 0 ? '' : '+'}${us.toFixed(1)}`;
 
 export default middleware;

@@ -40,8 +40,8 @@ const peers: Benchmark = ({ quick }) =>
       await startAll(add, { directory, backend, redisPort, redisUrl: redis.url });
       const loads = await interleave(contenders, rounds, quick ? 2 : 3);
       return {
-        title: 'Beside other projects',
-        about: `${KEYS.toLocaleString('en')} keys (express-gateway: ${CREDENTIALS} credentials) asked for at random over 32 connections; each server on core ${SERVER_CORE}, the load on the other; interleaved, medians of ${rounds}. express-gateway and HAProxy read a header and no body; HAProxy's map holds keys as they are, and a change of it is not spread to others.`,
+        title: 'Other projects in comparison',
+        about: `32 connections ask for random keys out of ${KEYS.toLocaleString('en')} (express-gateway: ${CREDENTIALS} credentials). Each server runs on core ${SERVER_CORE}, the load generator on the other core. Medians of ${rounds} rounds, in turns. express-gateway and HAProxy read a header and no body. HAProxy's map holds the keys unhashed, and a change to it does not reach other instances.`,
         panels: loadPanels(loads),
         rows: [...throughputRows(loads, {}), ...servers.map(startRow)],
       };

@@ -56,7 +56,7 @@ const proxy: Benchmark = async ({ quick }) => {
       const contenders = servers.map(({ name, port, pid }) => ({ name, port, pid, requests }));
       const loads = await interleave(contenders, rounds, seconds);
       const alone = await latencies([...servers, api], requests, rounds, seconds);
-      const about = `GET with one of ${KEYS.toLocaleString('en')} keys in memory, passed on to an nginx. Each proxy on core ${SERVER_CORE}; the load and the API on core ${LOAD_CORE}. 32 connections, then one; interleaved; medians of ${rounds}. The others ask nobody.`;
+      const about = `GET with one of ${KEYS.toLocaleString('en')} keys in memory, passed on to an nginx as the API. Each proxy runs on core ${SERVER_CORE}; the load generator and the API run on core ${LOAD_CORE}. First 32 connections, then one. Medians of ${rounds} rounds, in turns. Only Keyfence checks the key; the other proxies check nothing.`;
       const targets = { [MINIMAL]: 0.9, [`${MINIMAL}, tuned`]: 0.9 };
       const rows = [...throughputRows(loads, targets), ...cpuRows(loads), ...alone];
       return { title, about, panels: loadPanels(loads), rows };
@@ -74,7 +74,7 @@ function cpuRows(loads: ReadonlyMap<string, Loads>): Row[] {
   return [...loads].flatMap(([name, { cpuUs }], i): Row[] => {
     if (name === NGINX || cpuUs === undefined) return [];
     const row = {
-      name: `${name}: CPU of a request ÷ that of ${NGINX}`,
+      name: `${name}: CPU time per request ÷ that of ${NGINX}`,
       value: `${(cpuUs / nginx).toFixed(2)} ×`,
     };
     return [i === 0 ? { ...row, target: `≤ ${CPU_MAX.toFixed(2)}`, met: cpuUs / nginx <= CPU_MAX } : row];

@@ -176,14 +176,14 @@ const benchmark: Benchmark = async ({ quick }) => {
   const costs = await measure(quick);
   const us = (name: string, value: number) => ({ name, value: `${value.toFixed(1)} µs` });
   return {
-    title: 'What each part costs Redis',
+    title: 'What each operation costs Redis',
     about:
-      'CPU of its main thread (INFO cpu) on one Redis with AOF, fsync always; 200 verifiers for changes, 1,000 idle ones. Nothing pinned.',
+      'CPU time of the main thread of one Redis (INFO cpu), with AOF and fsync always. 200 verifiers follow the changes, and 1,000 are idle. No process is pinned to a core.',
     rows: [
       us('createKey', costs.createUs),
       us('a change, without verifiers', costs.updateUs),
-      us('… its message, for each verifier', costs.publishUs),
-      us('… its acknowledgement, for each verifier', costs.ackUs),
+      us('the message about a change, for each verifier', costs.publishUs),
+      us('the acknowledgement of a change, for each verifier', costs.ackUs),
       us('a SYNC with nothing new', costs.idleSyncUs),
       us('a look-up', costs.lookupUs),
       { name: 'a key', value: `${Math.round(costs.bytesPerKey)} bytes` },

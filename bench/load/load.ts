@@ -176,7 +176,7 @@ export function throughputRows(
     name,
     value: [
       `${Math.round(requestsPerSecond).toLocaleString('en')} requests/s, p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms`,
-      ...(cpuUs === undefined ? [] : [`${cpuUs.toFixed(1)} µs CPU a request`]),
+      ...(cpuUs === undefined ? [] : [`${cpuUs.toFixed(1)} µs of CPU per request`]),
     ].join(', '),
   }));
   const [[mine, first] = ['', undefined]] = loads;

@@ -38,8 +38,8 @@ const authzHit: Benchmark = ({ quick }) =>
       const contenders = servers.map(({ name, port }) => ({ name, port, requests }));
       const loads = await interleave(contenders, rounds, quick ? 2 : 3);
       return {
-        title: 'The question of a gateway, from memory',
-        about: `GET with the key in Authorization, as nginx asks; ${keys.length.toLocaleString('en')} keys in memory, 32 connections; each server on core ${SERVER_CORE}, the load on the other; interleaved, medians of ${rounds}.`,
+        title: "Answering a gateway's check from memory",
+        about: `GET with the key in the Authorization header, as nginx sends it, over 32 connections. ${keys.length.toLocaleString('en')} keys are in memory. Each server runs on core ${SERVER_CORE}, the load generator on the other core. Medians of ${rounds} rounds, in turns.`,
         panels: loadPanels(loads),
         rows: throughputRows(loads, { 'minimal node:http handler': 1.6, 'nginx + Lua LRU': 0.8 }),
       };

@@ -64,7 +64,7 @@ const clientFamilies: Benchmark = ({ quick }) =>
     }
     return {
       title: 'Clients of other languages',
-      about: `What one client asks one after the other for about ${seconds} s: which part of it the fast lane answered, and how fast it went, the client's own start apart; the verifier on core ${SERVER_CORE}. Where a client writes head and body apart and its system holds the second write back until the first is acknowledged (Java's HttpClient, wget), a request takes 40 ms and more, whoever answers.`,
+      about: `One client sends requests one after the other for about ${seconds} s. Shown are the share that the fast lane answered, and the rate without the start of the client. The verifier runs on core ${SERVER_CORE}. Some clients (Java's HttpClient, wget) write head and body separately, and the operating system holds the second write back until the first is acknowledged. Such a request takes 40 ms or more with any server.`,
       rows,
     };
   });

@@ -39,7 +39,7 @@ const fixedRate: Benchmark = ({ quick }) =>
     return {
       title: `Latency at ${RATE.toLocaleString('en')} requests/s`,
       about:
-        '10,000 keys in memory, 32 connections, each request counted from when it was due; server and load on a core of their own; interleaved, medians.',
+        '10,000 keys in memory, 32 connections. The latency of a request counts from the time at which it was scheduled. The server and the load generator have one core each. Medians of all rounds, in turns.',
       rows,
     };
   });

@@ -56,7 +56,7 @@ const flood: Benchmark = ({ quick }) =>
     }
     return {
       title: 'A flood of unknown keys',
-      about: `Good keys at ${RATE.toLocaleString('en')} requests/s over 32 connections; by turns, a second each, alone, beside ${FLOOD_RATE.toLocaleString('en')} requests/s with random keys over 32 more, and beside as many malformed ones. Redis is on the verifier's core. Medians of ${runs * turns} turns, and of the ratios within each, after ${warmUps * (turns + 1)} that warm up.`,
+      about: `Requests with good keys arrive at ${RATE.toLocaleString('en')} requests/s over 32 connections. Each turn has three phases of one second: good keys alone; together with ${FLOOD_RATE.toLocaleString('en')} requests/s with random keys over 32 further connections; together with as many with malformed keys. Redis shares the verifier's core. Medians of ${runs * turns} turns, and of the ratio within each turn, after ${warmUps * (turns + 1)} warm-up turns.`,
       rows: rowsOf(seen, lookups / (FLOOD_RATE * (warmUps + runs) * (turns + 1))),
     };
   });
@@ -75,16 +75,16 @@ function rowsOf(seen: readonly OpenLoop[], lookupsEach: number): Row[] {
   const valid = sum(seen, 'valid') / sum(seen, 'all');
   return [
     row('good keys alone', 0),
-    { ...row('beside well-formed unknown keys', 1), target: '≤ 2 ×', met: ratio(1) <= 2 },
-    row('beside malformed keys', 2),
+    { ...row('good keys, together with well-formed unknown keys', 1), target: '≤ 2 ×', met: ratio(1) <= 2 },
+    row('good keys, together with malformed keys', 2),
     {
-      name: 'good keys that were answered as such',
+      name: 'share of good keys that were accepted',
       value: `${(100 * valid).toFixed(3)} %`,
       target: 'all',
       met: valid === 1,
     },
     {
-      name: 'look-ups in Redis for each unknown key asked for',
+      name: 'look-ups in Redis for each request with an unknown key',
       value: lookupsEach.toFixed(2),
     },
   ];

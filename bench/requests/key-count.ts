@@ -22,8 +22,8 @@ const keyCount: Benchmark = ({ quick }) =>
       const loads = [...(await interleave(contenders, quick ? 3 : 5, quick ? 2 : 3))];
       const costOf = (load: Load) => (loads[0]?.[1].requestsPerSecond ?? 0) / load.requestsPerSecond;
       return {
-        title: 'What an answer costs by the number of keys in memory',
-        about: `Asked for at random over 32 connections (of more than ${SAMPLE.toLocaleString('en')} keys: so many of them, evenly spread); each verifier on core ${SERVER_CORE}, the load on the other; interleaved, medians.`,
+        title: 'The cost of an answer, by the number of keys in memory',
+        about: `32 connections ask for random keys. If there are more than ${SAMPLE.toLocaleString('en')} keys, they ask for only that many, evenly spread. Each verifier runs on core ${SERVER_CORE}, the load generator on the other core. Medians of all rounds, in turns.`,
         panels: [
           {
             unit: 'cost of an answer, that with the fewest keys = 1',

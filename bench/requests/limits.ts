@@ -61,7 +61,7 @@ const limits: Benchmark = ({ quick }) =>
       );
       return {
         title: 'Credits and rate limits',
-        about: `verifyKey with ${KEYS} keys of each kind, 32 connections; each server on core ${SERVER_CORE}, Redis beside it, the load on the other; interleaved, medians of ${rounds} rounds of ${seconds} s. Below: ${FLEET.verifiers} verifiers without HTTP in one process, each with ${FLEET.keys.toLocaleString('en')} keys that are asked for ${FLEET.callsPerSecond} times a second.`,
+        about: `verifyKey with ${KEYS} keys of each kind over 32 connections. Each server shares core ${SERVER_CORE} with Redis, and the load generator runs on the other core. Medians of ${rounds} rounds of ${seconds} s, in turns. A slice is an amount of credits or uses that a verifier holds in advance. An exchange reports what was spent of a slice and takes more. The last row has ${FLEET.verifiers} verifiers in one process, without HTTP. Each of them answers for ${FLEET.keys.toLocaleString('en')} keys, ${FLEET.callsPerSecond} times per second for each key.`,
         rows: [
           ...[...loads].map(([name, load]) => loadRow(name, load)),
           ratioRow(loads, SLICED, PLAIN, 0.9),
@@ -118,7 +118,7 @@ async function exchanges(backend: Backend, seconds: number): Promise<Row[]> {
     return [
       {
         name: `${FLEET.verifiers} verifiers × ${FLEET.keys.toLocaleString('en')} hot keys`,
-        value: `${rate(calls)} calls/s, of them ${((100 * waits) / calls).toFixed(2)} % waited for Redis; ${rate(after.turns - before.turns)} exchanges/s in ${rate(after.exchanges - before.exchanges)} calls of Redis, ${(share * 100).toFixed(1)} % of its core`,
+        value: `${rate(calls)} calls/s, ${((100 * waits) / calls).toFixed(2)} % of which waited for Redis; ${rate(after.turns - before.turns)} exchanges/s, sent in ${rate(after.exchanges - before.exchanges)} calls/s to Redis, which used ${(share * 100).toFixed(1)} % of a core`,
       },
     ];
   } finally {

@@ -32,7 +32,7 @@ const memory: Benchmark = async ({ quick }) => {
   const count = many.toLocaleString('en');
   return {
     title: 'A cached key',
-    about: `Keys with empty meta, filled by the verifier's own look-ups from a Redis that is a few functions; asked for from a sample of 1,000 in turn; on core ${SERVER_CORE}. Of a verification, SHA-256 is ${Math.round(small.hashNs)} ns.`,
+    about: `The keys have an empty meta. The verifier loads them with its own look-ups from a stub of Redis. The benchmark then asks for a sample of 1,000 keys in turn, on core ${SERVER_CORE}. SHA-256 takes ${Math.round(small.hashNs)} ns of each verification.`,
     rows: [
       {
         name: 'verify in process, 1,000 keys',

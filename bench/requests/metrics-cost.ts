@@ -26,7 +26,7 @@ const metricsCost: Benchmark = ({ quick }) =>
       const loads = await interleave(contenders, rounds, 2);
       return {
         title: 'What metrics cost',
-        about: `verifyKey from memory, 10,000 keys, 32 connections; each verifier on core ${SERVER_CORE}, the load on the other; interleaved, medians of ${rounds} rounds of 2 s, and of the ratios within each.`,
+        about: `verifyKey from memory, with 10,000 keys, over 32 connections. Each verifier runs on core ${SERVER_CORE}, the load generator on the other core. Medians of ${rounds} rounds of 2 s, in turns, and of the ratio within each round.`,
         rows: throughputRows(loads, { 'nothing counted': 0.97 }),
       };
     } finally {

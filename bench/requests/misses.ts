@@ -50,21 +50,21 @@ const misses: Benchmark = ({ quick }) =>
     const lookUp = median(inProcess.map((each) => each.lookUp));
     return {
       title: 'A key that is not in memory',
-      about: `${count.toLocaleString('en')} keys of one API, one after the other, each once; Redis on the same machine over a unix socket; medians of ${rounds}. Over HTTP: the verifier on core ${SERVER_CORE}, the caller anywhere.`,
+      about: `One caller asks for each of ${count.toLocaleString('en')} keys of one API once, one after the other. Redis runs on the same machine and is reached through a Unix socket. A look-up finds the API of the key, and reads the record together with a SYNC. Medians of ${rounds} rounds. In the row over HTTP the verifier runs on core ${SERVER_CORE} and the caller on any core.`,
       rows: [
         { name: 'a bare ioredis GET, p50', value: `${get.toFixed(3)} ms` },
         {
-          name: 'a look-up (pointer, and SYNC with the record), p50',
+          name: 'a look-up (find the API, then SYNC with the record), p50',
           value: `${lookUp.toFixed(3)} ms (${(lookUp / get).toFixed(2)} ×)`,
           target: '≤ 3 ×',
           met: lookUp <= 3 * get,
         },
         {
-          name: '… of a key with an owner, while there are no identities',
+          name: 'a look-up of a key with an external id, while there are no identities, p50',
           value: `${median(withoutIdentities.map((each) => each.lookUp)).toFixed(3)} ms`,
         },
         {
-          name: '… where there are identities, and memory lacks the state of the owner',
+          name: 'a look-up of a key with an external id, where the state of its identity is not in memory, p50',
           value: `${median(withIdentities.map((each) => each.lookUp)).toFixed(3)} ms`,
         },
         { name: 'verifyKey over HTTP that needs a look-up, p50', value: `${median(http).toFixed(3)} ms` },

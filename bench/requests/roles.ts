@@ -40,7 +40,7 @@ const roles: Benchmark = ({ quick }) =>
       const [disables, changes] = await changesOf(backend, ids[0]?.roleId ?? '', holders);
       return {
         title: 'Roles',
-        about: `verifyKey with ${KEYS} keys of each kind, 32 connections; the verifier on core ${SERVER_CORE}, Redis beside it, the load on the other; interleaved, medians of ${rounds} rounds of ${seconds} s. Below, with fsync always: changes of a role that ${holders.toLocaleString('en')} keys have, in turns with a disable of one key.`,
+        about: `verifyKey with ${KEYS} keys of each kind over 32 connections. The verifier shares core ${SERVER_CORE} with Redis, and the load generator runs on the other core. Medians of ${rounds} rounds of ${seconds} s, in turns. The last two rows, with fsync always, compare a change of a role that ${holders.toLocaleString('en')} keys have with a disable of one key, in turns.`,
         rows: [
           ...[...loads].map(([name, { requestsPerSecond, p50, p99, cpuUs = 0 }]) => ({
             name,

@@ -32,8 +32,8 @@ const v2: Benchmark = ({ quick }) =>
       );
       const first = times[0] ?? [];
       return {
-        title: 'verifyKey in both generations',
-        about: `Processor time, user and system, of a verifyKey that memory answers; ${KEYS.toLocaleString('en')} keys, 32 connections, each verifier on core ${SERVER_CORE}. In turns, ${size.blocks} blocks of ${size.count.toLocaleString('en')} requests each: medians, and the median of the ratios within each turn.`,
+        title: 'verifyKey of v1 and v2',
+        about: `CPU time (user and system) of a verifyKey from memory, with ${KEYS.toLocaleString('en')} keys, over 32 connections. Each verifier runs on core ${SERVER_CORE}. The variants take turns, ${size.blocks} blocks of ${size.count.toLocaleString('en')} requests each. Medians of the blocks, and of the ratio within each turn.`,
         rows: KINDS.map(([name], i) => {
           const own = times[i] ?? [];
           const ratio = median(own.map((time, turn) => time / (first[turn] ?? Number.NaN)));

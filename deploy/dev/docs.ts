@@ -217,9 +217,12 @@ const HEADLINES: readonly (readonly [question: string, row: string])[] = [
   ],
   [
     'Verifying a key not in memory yet, p50 (relative to one Redis GET)',
-    'a look-up (pointer, and SYNC with the record), p50',
+    'a look-up (find the API, then SYNC with the record), p50',
   ],
-  ['Memory of an idle sidecar, run from the image (run from source)', 'RSS idle, as in the image (from .ts)'],
+  [
+    'Memory of an idle sidecar, run from the image (run from source)',
+    'RSS idle, run from the image (run from source)',
+  ],
 ];
 
 function numbersTable(): string {
