@@ -85,3 +85,15 @@ test('exchanges of credits, what a verifier holds, and recalls are counted', asy
     return (await gauge(first, 'credit_recalls_total')) > 0;
   });
 });
+
+test('the control plane measures its requests in seconds', async () => {
+  fleet = await Fleet.start({ verifiers: 0 });
+  const startedAt = performance.now();
+  await fleet.ok('keys.createKey', { apiId: 'shop' });
+  const tookS = (performance.now() - startedAt) / 1000;
+  const series = 'keyfence_control_plane_request_duration_seconds_sum';
+  const labels = 'operation="/v1/keys.createKey",status="200"';
+  const sum = await metric(fleet.controlPlanes[0]?.adminAddress, `${series}{${labels}}`);
+  expect(sum).toBeGreaterThan(0);
+  expect(sum).toBeLessThan(tookS);
+});

@@ -43,7 +43,7 @@ export const isMetered = (
   pool !== '' ||
   limits !== undefined ||
   requirements.limits.length > 0 ||
-  effectivePermissions?.identity?.limits?.[0]?.isAlways === true;
+  effectivePermissions?.identity?.limits?.[0]?.isAutoApplied === true;
 
 /**
  * Returns all needs of a request. Rate limits come first, because they refuse before credits do.
@@ -58,8 +58,8 @@ export function needsOf(
 ): Need[] | string {
   const { epoch, keyId, pool, limits } = entry;
   const needs: Need[] = [];
-  if (limits?.[0]?.isAlways) addAlways(needs, entry, limits, requirements);
-  if (effectivePermissions?.identity?.limits?.[0]?.isAlways)
+  if (limits?.[0]?.isAutoApplied) addAlways(needs, entry, limits, requirements);
+  if (effectivePermissions?.identity?.limits?.[0]?.isAutoApplied)
     addShared(needs, entry, requirements, effectivePermissions);
   for (const { name, cost, own } of requirements.limits) {
     const limit = own ?? limitNamed(limits, name);
@@ -79,7 +79,7 @@ export function needsOf(
 function addAlways(needs: Need[], entry: Entry, limits: readonly Limit[], requirements: Requirements): void {
   const [first] = limits;
   for (const limit of limits) {
-    if (!limit.isAlways) return;
+    if (!limit.isAutoApplied) return;
     if (names(requirements, limit.name)) continue;
     const pool = limit === first ? entry.nameOfFirst(limit) : limitPool(entry.keyId, limit);
     needs.push({ pool: entry.epoch.pools.get(pool, limit), cost: 1, limit });
@@ -98,7 +98,7 @@ function addShared(
 ): void {
   const { id = '', limits = [] } = identity ?? {};
   for (const limit of limits) {
-    if (!limit.isAlways) return;
+    if (!limit.isAutoApplied) return;
     if (names(requirements, limit.name) || limitNamed(entry.limits, limit.name)) continue;
     needs.push({ pool: pools.get(limitPool(id, limit), limit), cost: 1, limit });
   }

@@ -13,7 +13,7 @@ export interface Limit extends Window {
    * True = the limit applies to each verification; false = only to those that name it. Lists begin with the
    * true ones.
    */
-  readonly isAlways: boolean;
+  readonly isAutoApplied: boolean;
   /** The beginning of its JSON in answers, up to the number that remains. */
   readonly label: string;
 }
@@ -23,9 +23,9 @@ const limitOf = (
   limit: number,
   durationMs: number,
   isExact: boolean,
-  { isBrought = false, isAlways = false } = {},
+  { isBrought = false, isAutoApplied = false } = {},
 ): Limit => ({
-  ...{ name, limit, durationMs, isExact, isBrought, isAlways },
+  ...{ name, limit, durationMs, isExact, isBrought, isAutoApplied },
   suffix: `${durationMs}.${name}${isBrought ? `.${limit}` : ''}`,
   // A limit's name contains nothing that JSON would escape.
   label: flattenString(`{"name":"${name}","limit":${limit},"duration":${durationMs},"remaining":`),
@@ -45,7 +45,7 @@ export const limitPool = (keyId: string, { suffix }: Limit): string => `${keyId}
 /** Lists of limits by their text in Redis. */
 const limitsByText = new LRUCache<string, readonly Limit[]>({ max: 1000 });
 
-/** Returns the limits of a key, the default limit first, then those with `isAlways`; undefined = none. */
+/** Returns the limits of a key, the default limit first, then those with `isAutoApplied`; undefined = none. */
 export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] | undefined {
   const text = `${ratelimit} ${ratelimits}`;
   if (text === ' ') return undefined;
@@ -55,10 +55,13 @@ export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] 
     ...(ratelimit ? [{ ...(JSON.parse(ratelimit) as RateLimit), name: DEFAULT_LIMIT, autoApply: true }] : []),
     ...(ratelimits ? (JSON.parse(ratelimits) as RateLimit[]) : []),
   ];
-  const all = rateLimits.map(({ name, limit, duration, async, autoApply: isAlways = false }) =>
-    limitOf(name, limit, duration, !async, { isAlways }),
+  const all = rateLimits.map(({ name, limit, duration, async, autoApply: isAutoApplied = false }) =>
+    limitOf(name, limit, duration, !async, { isAutoApplied }),
   );
-  const limits = [...all.filter(({ isAlways }) => isAlways), ...all.filter(({ isAlways }) => !isAlways)];
+  const limits = [
+    ...all.filter(({ isAutoApplied }) => isAutoApplied),
+    ...all.filter(({ isAutoApplied }) => !isAutoApplied),
+  ];
   limitsByText.set(text, limits);
   return limits;
 }

@@ -61,7 +61,7 @@ function limitsJson(
   for (const { limit, remaining, reset, exceeded } of limits) {
     const isShared = effectivePermissions?.identity?.limits?.includes(limit) === true;
     const ownerId = isShared ? effectivePermissions?.identity?.id : entry.keyId;
-    const id = `"id":"${ownerId}.${limit.name}","autoApply":${limit.isAlways}`;
+    const id = `"id":"${ownerId}.${limit.name}","autoApply":${limit.isAutoApplied}`;
     all += `${all === '' ? '' : ','}${limit.label}${remaining},"reset":${reset},"exceeded":${exceeded},${id}}`;
   }
   return `[${all}]`;
