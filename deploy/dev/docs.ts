@@ -57,17 +57,13 @@ export async function documents(): Promise<{ file: string; present: string; cont
   watchUpstreams(verifierMetrics.registry, {});
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
-    'control-plane/commands.md': {
-      commands: commandsTable(createProgram()),
-      'exit statuses': exitsTable(),
-      'settings of the command line': settingsTable(cli),
-    },
+    ...commandTables(),
     'control-plane/settings.md': { settings: settingsTable(controlPlane) },
     'control-plane/v1-and-v2.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
     'verifier/settings.md': { settings: settingsTable(verifier) },
     'verifier/metrics.md': { metrics: await metricsTable(verifierMetrics) },
-    'shared/redis-layout.md': { 'fields of a key': keyFieldsTable() },
+    'shared/key-record.md': { 'fields of a key': keyFieldsTable() },
     'shared/errors.md': { errors: errorsTable() },
     'README.md': { numbers: numbersTable() },
     'deploy/README.md': { sizing },
@@ -237,20 +233,38 @@ function numbersTable(): string {
   return ['| | measured | target |', '|---|---|---|', ...rows].join('\n');
 }
 
-function commandsTable(program: Command): string {
+/** Returns the tables of the command line's pages. */
+function commandTables(): Record<string, Record<string, string>> {
+  const program = createProgram();
+  return {
+    'control-plane/commands.md': {
+      'commands for keys': commandsTable(program, (group) => group === 'keys'),
+      'exit statuses': exitsTable(),
+      'settings of the command line': settingsTable(cli),
+    },
+    'control-plane/commands-administration.md': {
+      'other commands': commandsTable(program, (group) => group !== 'keys'),
+    },
+  };
+}
+
+/** @param isListed tells whether a command of the first level is listed, with its own commands */
+function commandsTable(program: Command, isListed: (name: string) => boolean): string {
   const rows = (command: Command, path: string): string[] =>
-    command.commands.flatMap((child) => {
-      const words = [
-        path,
-        child.name(),
-        ...child.registeredArguments.map((argument) => `<${argument.name()}>`),
-      ];
-      const line = words.join(' ');
-      const options = child.options.map(({ long }) => `\`${long}\``).join(' ');
-      return child.commands.length > 0
-        ? rows(child, line)
-        : [`| \`${line}\` | ${cell(child.description())} | ${options} |`];
-    });
+    command.commands
+      .filter(command === program ? (child) => isListed(child.name()) : () => true)
+      .flatMap((child) => {
+        const words = [
+          path,
+          child.name(),
+          ...child.registeredArguments.map((argument) => `<${argument.name()}>`),
+        ];
+        const line = words.join(' ');
+        const options = child.options.map(({ long }) => `\`${long}\``).join(' ');
+        return child.commands.length > 0
+          ? rows(child, line)
+          : [`| \`${line}\` | ${cell(child.description())} | ${options} |`];
+      });
   return ['| command | what it does | options |', '|---|---|---|', ...rows(program, program.name())].join(
     '\n',
   );

@@ -22,7 +22,14 @@ const PATIENT = {
   SYNC_DEADLINE_MS: '20000',
   REDIS_COMMAND_TIMEOUT_MS: '20000',
 };
-const PAGES = ['README', 'operations', 'incidents', 'alerts-verifiers', 'alerts-control-plane'];
+const PAGES = [
+  'README',
+  'operations',
+  'incidents',
+  'alerts-verifiers',
+  'alerts-control-plane',
+  'alerts-processes',
+];
 const runbook = PAGES.map((page) => readFileSync(join(DEPLOY, `${page}.md`), 'utf8')).join('\n');
 /** The shell commands of a section, as they are written. */
 const commandsOf = (heading: string) =>
