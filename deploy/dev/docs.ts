@@ -178,8 +178,8 @@ function keyFieldsTable(): string {
     object: 'JSON',
     limit: 'JSON',
     limits: 'JSON',
-    slugs: 'in order, with spaces between',
-    apis: 'id',
+    slugs: 'sorted, separated by spaces',
+    apis: 'ids, sorted, separated by spaces',
   };
   const settable = Object.entries(KEY_FIELDS).map(
     ([name, { letter, kind, description }]) =>
