@@ -115,7 +115,10 @@ test('the library leaves the application its own Node, and brings no server, no 
   expect(bytes).toBeLessThanOrEqual(BYTES_MAX);
   const own = readdirSync(join(modules, 'keyfence'), { recursive: true, encoding: 'utf8' });
   expect(own.filter((file) => /control-plane|dashboard|(?<!\.d)\.ts$/.test(file))).toEqual([]);
-  expect(readFileSync(join(modules, 'keyfence', 'README.md'), 'utf8')).not.toMatch(/\]\((?!https?:|#)/);
+  const page = readFileSync(join(modules, 'keyfence', 'README.md'), 'utf8');
+  const links = [...page.matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, target]) => target ?? '');
+  expect(links).toEqual(['middleware.md']);
+  expect(own).toEqual(expect.arrayContaining(links));
 });
 
 /** What an application has beside its own packages once it has installed the library. */
