@@ -11,16 +11,16 @@ import { forwardFaults, forwardSettings } from './proxy/control-plane-proxy.ts';
 import { proxyFaults, proxySettings } from './proxy/proxy-options.ts';
 
 export const settings = {
-  HOST: text('127.0.0.1').help('Address at which the verifier listens for callers'),
-  PORT: port(3001).help('Port at which the verifier listens for callers'),
+  HOST: text('127.0.0.1').help('Address at which the verifier listens for questions about keys'),
+  PORT: port(3001).help('Port at which the verifier listens for questions about keys'),
   ...unixSettings,
   ...tlsSettings,
   ...processSettings(9301),
   API_IDS: list(API_ID, 'comma-separated API ids').help(
-    'The APIs whose keys this verifier answers for; it follows them from the start. Empty = every API; it begins to follow an API at the first question about one of its keys',
+    'Ids of the APIs for whose keys this verifier answers. The verifier follows these APIs from its start. If empty, it answers for every API, and begins to follow an API at the first question about one of its keys',
   ),
   POD_API_IDS: list(API_ID, 'comma-separated API ids').help(
-    'The same as API_IDS, from an annotation of the pod. If it is set, API_IDS is ignored',
+    'The same as API_IDS, for use with a pod annotation. If it is set, the verifier ignores API_IDS',
   ),
   ...redisSettings,
   ...engineSettings,
@@ -29,13 +29,13 @@ export const settings = {
     'comma-separated: bearer, x-api-key, query',
     'bearer,x-api-key',
   ).help(
-    "Where a gateway's client may put its key: `Authorization: Bearer`, `X-Api-Key`, or the query parameter `api_key` (which ends up in logs and histories). A request with one source twice, or with two different keys, gets 401. Leave `bearer` out if Bearer carries a token of your own",
+    'Where a client of a gateway or of proxy mode may put its key: in `Authorization: Bearer`, in `X-Api-Key`, or in the query parameter `api_key` (which ends up in logs and histories). A request that uses one of these places twice, or contains two different keys, gets 401. Leave out `bearer` if your clients use `Authorization: Bearer` for another token',
   ),
   AUTHZ_META: flag(false).help(
-    "Sends the key's `meta` to the API behind a gateway in `X-Key-Meta`: JSON in ASCII, empty if over 2 KiB",
+    "If true, an answer to a gateway also has the header `X-Key-Meta` with the key's `meta`, as JSON in ASCII. The header is empty if `meta` is larger than 2 KiB. The same header goes to the API in proxy mode",
   ),
   CORS_PREFLIGHT: choice(['deny', 'allow'], 'deny').help(
-    "`allow` lets CORS preflights pass, which never carry a key. Use it only if the gateway itself says what the client's method was",
+    "`allow` lets CORS preflight requests pass; they never contain a key. Use it only if the gateway itself sets the header with the client's method",
   ),
   ...httpSettings,
   ...forwardSettings,

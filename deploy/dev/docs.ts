@@ -21,6 +21,7 @@ import { Metrics as VerifierMetrics } from '../../verifier/metrics/metrics.ts';
 import { watchServer } from '../../verifier/metrics/server-metrics.ts';
 import { watchState } from '../../verifier/metrics/state-metrics.ts';
 import { watchUpstreams } from '../../verifier/metrics/upstream-metrics.ts';
+import { proxySettings } from '../../verifier/proxy/proxy-options.ts';
 import { scriptArguments } from './arguments.ts';
 import { chartValues } from './chart-values.ts';
 import { verifierDocument } from './verifier-openapi.ts';
@@ -61,7 +62,8 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'control-plane/settings.md': { settings: settingsTable(controlPlane) },
     'control-plane/v1-and-v2.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
-    'verifier/settings.md': { settings: settingsTable(verifier) },
+    'verifier/settings.md': { settings: settingsTable(settingsOutside(proxySettings)) },
+    'verifier/proxy-settings.md': { settings: settingsTable(proxySettings) },
     'verifier/metrics.md': { metrics: await metricsTable(verifierMetrics) },
     'shared/key-record.md': { 'fields of a key': keyFieldsTable() },
     'shared/errors.md': { errors: errorsTable() },
@@ -137,6 +139,10 @@ function namesTable(): string {
   return ['| v1 | v2 |', '|---|---|', ...rows].join('\n');
 }
 
+/** Returns the verifier's settings that are not in `settings`, which have a page of their own. */
+const settingsOutside = (settings: Settings): Settings =>
+  Object.fromEntries(Object.entries(verifier).filter(([name]) => !(name in settings)));
+
 function settingsTable(settings: Settings): string {
   const all = Object.entries(settings);
   const deprecated = all.flatMap(([name, setting]) => (setting.deprecated ? [`\`${name}\``] : []));
@@ -149,7 +155,7 @@ function settingsTable(settings: Settings): string {
   if (deprecated.length > 0)
     table.push(
       '',
-      `Deprecated, since nobody needs another value than the default: ${deprecated.join(', ')}.`,
+      `Deprecated, because the default value suffices for everybody. A deprecated setting still works if it is set: ${deprecated.join(', ')}.`,
     );
   return table.join('\n');
 }

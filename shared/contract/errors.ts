@@ -2,42 +2,45 @@ import { isWellFormed } from './key-format.ts';
 
 /** All errors that a client can get: the status, the meaning and what to do, for the documentation. */
 export const ERRORS = {
-  BAD_REQUEST: [400, 'The body, the query or a field is wrong; the message names the field and the rule.'],
+  BAD_REQUEST: [400, 'The body, the query or a field is invalid. The message names the field and the rule.'],
   UNAUTHORIZED: [
     401,
     'The root key is missing, malformed, unknown or disabled. Send `Authorization: Bearer <root key>`.',
   ],
   INSUFFICIENT_PERMISSIONS: [403, 'The root key is known but lacks the permission that the message names.'],
-  NOT_FOUND: [404, 'No such path, API or key, or the root key has no permission at all on that API.'],
+  NOT_FOUND: [
+    404,
+    'The path, API or key does not exist, or the root key has no permission at all on that API.',
+  ],
   METHOD_NOT_ALLOWED: [
     405,
-    'The path does not accept this method; the `Allow` header names the accepted ones.',
+    'The path does not accept this method. The `Allow` header names the accepted methods.',
   ],
   REQUEST_TIMEOUT: [408, 'The request did not arrive completely in time. Send it again.'],
   CONFLICT: [
     409,
-    'The id is in use or still being deleted, the secret exists already, or the write was lost in a failover and overtaken by another. Read the current state before trying again.',
+    'The id is in use or still being deleted; or the secret already exists; or a failover lost the write, and another write may have taken its place. Read the current state before you try again.',
   ],
   VERIFIERS_TOO_OLD: [
     409,
-    'Some verifiers that follow the API are too old for what this write uses; the message names them. Nothing was written. Upgrade these verifiers, then send the write again.',
+    'Some verifiers that follow the API are too old for a feature that this write uses. The message names these verifiers. Nothing was written. Upgrade the verifiers, then send the write again.',
   ],
-  PAYLOAD_TOO_LARGE: [413, 'The body is over the limit that the message names.'],
-  URI_TOO_LONG: [414, 'The path or query is over the limit.'],
+  PAYLOAD_TOO_LARGE: [413, 'The body is larger than the limit that the message names.'],
+  URI_TOO_LONG: [414, 'The path or query is longer than the limit.'],
   UNSUPPORTED_MEDIA_TYPE: [415, 'Send the body as `application/json`.'],
-  EXPECTATION_FAILED: [417, 'Only `Expect: 100-continue` is supported.'],
-  RATE_LIMITED: [429, 'Too many requests; try again after `Retry-After` seconds.'],
-  HEADERS_TOO_LARGE: [431, 'The request headers are over the limit.'],
-  INTERNAL_SERVER_ERROR: [500, 'A bug on our side. The log has the details under the `requestId`.'],
+  EXPECTATION_FAILED: [417, 'The only supported value of the header `Expect` is `100-continue`.'],
+  RATE_LIMITED: [429, 'There were too many requests. Try again after `Retry-After` seconds.'],
+  HEADERS_TOO_LARGE: [431, 'The request headers are larger than the limit.'],
+  INTERNAL_SERVER_ERROR: [500, 'This is a bug in Keyfence. The log has the details under the `requestId`.'],
   SERVICE_UNAVAILABLE: [
     503,
-    'No decision could be made: Redis is out of reach, the process is not yet in sync, or it is shedding load. Nothing was decided or, if the message says so, the outcome is unknown; try again after `Retry-After` seconds.',
+    'The request could not be handled: the process cannot reach Redis, is not yet in sync with Redis, or is shedding load. Nothing was changed, unless the message says that the outcome is unknown. Try again after `Retry-After` seconds.',
   ],
   BAD_GATEWAY: [
     502,
-    'In proxy mode only: the API behind the verifier is out of reach, or broke off before it answered.',
+    'The verifier cannot reach the API behind it, or the API closed the connection before it answered. Only in proxy mode.',
   ],
-  GATEWAY_TIMEOUT: [504, 'In proxy mode only: the API behind the verifier did not answer in time.'],
+  GATEWAY_TIMEOUT: [504, 'The API behind the verifier did not answer in time. Only in proxy mode.'],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 
 /** A code by which clients distinguish errors. It is never renamed and never reused. */

@@ -45,12 +45,12 @@ export const KEY_FIELDS = {
   enabled: {
     letter: 'e',
     kind: 'flag',
-    description: 'false: the key is refused.',
+    description: 'If false, verifiers refuse the key.',
   },
   expires: {
     letter: 'x',
     kind: 'time',
-    description: 'Time from which the key is refused, Unix milliseconds.',
+    description: 'Time from which verifiers refuse the key, in Unix milliseconds.',
     option: ['<time>', 'when the key expires: Unix ms, ISO 8601, +90m, +12h or +30d'],
   },
   name: {
@@ -65,13 +65,13 @@ export const KEY_FIELDS = {
     kind: 'text',
     lengthMax: 256,
     needs: ROLES_PROTOCOL,
-    description: "The id of its identity in the caller's own system.",
+    description: 'Your own id of the customer (identity) to whom the key belongs.',
     option: ['<id>', 'the id of its identity in your own system'],
   },
   meta: {
     letter: 'm',
     kind: 'object',
-    description: 'Any JSON object, at most 8 KiB and 32 levels deep; every verification returns it.',
+    description: 'Any JSON object, at most 8 KiB and 32 levels deep. Every verdict on the key includes it.',
     option: ['<json>', 'a JSON object that every verification returns'],
   },
   environment: {
@@ -79,14 +79,14 @@ export const KEY_FIELDS = {
     kind: 'text',
     lengthMax: 256,
     needs: 2,
-    description: 'Such as live or test; every verification returns it.',
+    description: 'A label such as live or test. Every verdict on the key includes it.',
     option: ['<name>', 'such as live or test; every verification returns it'],
   },
   ratelimit: {
     letter: 'l',
     kind: 'limit',
     needs: 2,
-    description: 'Maximum number of verifications in each window: `{limit, duration, async}`.',
+    description: '`{limit, duration, async}`: at most `limit` verifications in each window of `duration` ms.',
     option: [
       '<calls/time>',
       'maximum number of verifications in a time, such as 100/10s or 5000/1h, or the word none',
@@ -97,28 +97,29 @@ export const KEY_FIELDS = {
     kind: 'limits',
     needs: limitsProtocol,
     description:
-      'Further limits, each obeyed where a verification names it, or always with `autoApply`: `[{name, limit, duration, async, autoApply}]`.',
+      'Further rate limits with names, `[{name, limit, duration, async, autoApply}]`. A limit applies to verifications that name it, and with `autoApply` to every verification.',
     option: ['<json>', 'further limits by name, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]'],
   },
   permissions: {
     letter: 'P',
     kind: 'slugs',
     needs: PERMISSIONS_PROTOCOL,
-    description: 'Permissions of the key, which you name yourself; a verification can require them.',
+    description: 'Permissions of the key, with names of your own. A verification can require them.',
     option: ['<slugs>', 'permissions of the key, such as files.read,files.write'],
   },
   roles: {
     letter: 'R',
     kind: 'slugs',
     needs: ROLES_PROTOCOL,
-    description: 'Names of its roles; the key has the permissions of all of them.',
+    description: 'Names of the roles of the key. The key has the permissions of all its roles.',
     option: ['<names>', 'its roles, such as editor,billing'],
   },
   apiIds: {
     letter: 'A',
     kind: 'apis',
     needs: ROLES_PROTOCOL,
-    description: 'Only for identities: the APIs in which the identity applies; none = all.',
+    description:
+      'Only identities have this field: the APIs in which the identity applies. If empty, it applies in all APIs.',
   },
 } as const satisfies Readonly<Record<string, Row>>;
 
@@ -210,17 +211,17 @@ export function neededFor(fields: StoredFields, table: Readonly<Record<string, R
 /** Other fields of the record in Redis, by their letters. Only Keyfence sets them. */
 export const RECORD_FACTS = {
   p: 'SHA-256 of the secret.',
-  s: 'The beginning of the secret, for people who look for a key.',
-  b: 'Random bytes of the secret, if they are not 16.',
-  c: 'Creation time, Unix milliseconds.',
+  s: 'The first characters of the secret, so that people can recognize the key.',
+  b: 'Number of random bytes in the secret, if it is not 16.',
+  c: 'Time of creation, in Unix milliseconds.',
   i: 'Creation number.',
-  u: 'Time of the last change, Unix milliseconds.',
-  v: 'Version: sequence and hash of the last change.',
-  T: 'After a rotation: id of the new key.',
-  Y: 'After a rotation: `operationId` and `expiration` of the call.',
-  F: 'Of a new key: id of the key that it replaces.',
-  q: 'Name of the pool of its credits, if it has credits.',
-  M: '`1` if `meta` is longer than 64 bytes and lies in a key of its own.',
+  u: 'Time of the last change, in Unix milliseconds.',
+  v: 'Version: the sequence number of the last change, and the beginning of its hash.',
+  T: 'Only after a rotation: the id of the new key.',
+  Y: 'Only after a rotation: the `operationId` and `expiration` of the call.',
+  F: 'Only on a key that replaces another key after a rotation: the id of the replaced key.',
+  q: 'Name of the pool with the credits of the key. Absent if the key has no credits.',
+  M: '`1` if `meta` is longer than 64 bytes. It is then stored under a Redis key of its own.',
 } as const;
 
 /** Returns the fields of a patch in their stored form. */

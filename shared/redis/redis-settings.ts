@@ -9,17 +9,23 @@ export const redisSettings = {
     'redis://127.0.0.1:6379',
     'redis://, rediss:// or unix:// URLs, comma-separated',
     parseUrls,
-  ).help('Redis 7 or newer. With REDIS_MODE `sentinel` or `cluster`: several sentinels or seed nodes'),
-  REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single').help('Kind of Redis at REDIS_URL'),
-  REDIS_SENTINEL_NAME: text('mymaster').help('Name of the primary at the Sentinels'),
-  REDIS_USERNAME: text('').help('ACL user, if the URL names none'),
-  REDIS_PASSWORD: secret('', 'text').help('Password, if the URL has none; better in REDIS_PASSWORD_FILE'),
+  ).help(
+    'Address of Redis, which must be version 7 or newer. With REDIS_MODE `sentinel` or `cluster`, list several Sentinels or seed nodes',
+  ),
+  REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single').help(
+    'Kind of Redis installation at REDIS_URL',
+  ),
+  REDIS_SENTINEL_NAME: text('mymaster').help('Name that the Sentinels use for the primary'),
+  REDIS_USERNAME: text('').help('Redis ACL user, if REDIS_URL does not name one'),
+  REDIS_PASSWORD: secret('', 'text').help(
+    'Redis password, if REDIS_URL does not contain one. Prefer REDIS_PASSWORD_FILE',
+  ),
   REDIS_SENTINEL_PASSWORD: secret('', 'text').help('Password of the Sentinels'),
   REDIS_TLS_CA_FILE: text('').help(
-    "PEM file of the certificate authority for `rediss://`, if it is not one of the system's",
+    'PEM file of the certificate authority for `rediss://`, if it is not one that the system trusts',
   ),
   REDIS_REPLICAS: integer(0, 8, 'replicas', 0).help(
-    'Number of replicas that must hold a write before it is acknowledged (WAIT). Set it to all of them, or a failover can lose acknowledged writes',
+    'Number of replicas that must have a write before Keyfence acknowledges the write (with the Redis command WAIT). Set it to the number of all replicas; otherwise a failover can lose acknowledged writes',
   ),
   REDIS_CONNECT_TIMEOUT_MS: integer(50, 60_000, 'ms', 1000).deprecated(
     'Longest time for opening a connection',

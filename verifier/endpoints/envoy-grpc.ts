@@ -26,7 +26,7 @@ import { Connections } from './grpc-connections.ts';
 import { GrpcHealth } from './grpc-health.ts';
 
 const anyPort = port(0).help(
-  "Port at HOST for Envoy's ext_authz over gRPC, with `grpc.health.v1`; unset = off",
+  "Port at HOST for Envoy's ext_authz over gRPC, which also serves `grpc.health.v1`. If empty, there is no such port",
 );
 const grpcPort: Setting<number | undefined> = {
   ...anyPort,

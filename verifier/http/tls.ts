@@ -16,7 +16,7 @@ import type { Logger } from '#shared/process/log.ts';
 
 export const tlsSettings = {
   TLS_CERT_FILE: text('').help(
-    'PEM file of a certificate and its chain. If it is set, the TCP listeners for callers speak HTTPS. To renew it, replace both files; no restart is needed',
+    "PEM file of a certificate and its chain. If it is set, the verifier's ports for callers use HTTPS. To renew the certificate, replace this file and TLS_KEY_FILE; the verifier needs no restart",
   ),
   TLS_KEY_FILE: text('').help('PEM file of the private key of TLS_CERT_FILE'),
 };

@@ -25,7 +25,7 @@ export class Metrics {
   readonly #make = metricMakers(this.registry);
   readonly #lookups = new Histogram({
     name: 'keyfence_lookup_seconds',
-    help: 'Time that requests waited for a look-up, because memory could not answer. "undecided" ended in 503; those near LOOKUP_WAIT_MS gave up waiting for Redis.',
+    help: 'How long requests waited for a look-up: the reading of a key that was not in memory. Requests with outcome="undecided" ended in 503. Of these, requests that waited for about LOOKUP_WAIT_MS gave up waiting for Redis.',
     labelNames: ['outcome'],
     buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1],
     registers: [this.registry],
@@ -33,27 +33,27 @@ export class Metrics {
   readonly #undecided = this.#make
     .counter('keyfence_undecided_total', 'reason', UNDECIDED_REASONS)
     .help(
-      'Verifications that ended in 503; callers must refuse. crowded: more requests at once than REQUESTS_IN_FLIGHT_MAX; shed: more look-ups at once than LOOKUPS_IN_FLIGHT_MAX and LOOKUPS_QUEUED_MAX allow; slow: Redis did not answer within LOOKUP_WAIT_MS; redis: Redis is out of reach, or the verifier is not in sync with the API. The share of undecided verifications is this ÷ (this + keyfence_verdicts_total).',
+      'Verifications that ended in 503, by reason. Callers must refuse these requests. crowded: there were more requests at the same time than REQUESTS_IN_FLIGHT_MAX. shed: there were more look-ups at the same time than LOOKUPS_IN_FLIGHT_MAX and LOOKUPS_QUEUED_MAX allow. slow: Redis did not answer within LOOKUP_WAIT_MS. redis: the verifier could not reach Redis, or was not in sync with the API. To get the share of undecided verifications, divide this metric by the sum of this metric and keyfence_verdicts_total.',
     );
   readonly #drops = this.#make
     .counter('keyfence_drops_total', 'reason', DROP_REASONS)
     .help(
-      'Times that this verifier forgot an API and began to follow it anew. noreg: it acknowledged too late, so that a control plane removed it, or Redis was emptied; trimmed: it missed more changes or creations than Redis keeps; diverged: Redis lost history (failover, restore); hole, nonce, damaged: replies that Redis cannot send; look at the network and at who writes to this Redis.',
+      'How often this verifier forgot the keys of an API and started over, by reason. noreg: the verifier acknowledged too late, so a control plane removed it; or Redis was emptied. trimmed: the verifier missed more changes or creations than Redis keeps. diverged: Redis lost history (failover, restore). hole, nonce, damaged: the verifier got a reply that a correct Redis never sends; check the network and other writers to this Redis.',
     );
   readonly #disconnects = this.#make
     .counter('keyfence_sync_failures_total')
     .help(
-      'Sessions with Redis that ended or could not begin, one for each followed API and attempt. The verifier goes on answering from memory until its lease is over.',
+      'Sessions with Redis that ended or could not start. Each attempt counts once for each API that the verifier follows. The verifier continues to answer from memory until its lease is over.',
     );
   readonly #gaps = this.#make
     .counter('keyfence_gaps_total')
     .help(
-      'Messages that did not follow the last applied change; a SYNC then brought what was missing. A few at reconnects are normal; a steady rate means that messages are lost.',
+      'Messages that did not directly follow the last applied change. The verifier then got the missing changes through SYNC. A few after a reconnect are normal; a steady rate means that messages are lost.',
     );
   readonly #applied = this.#make
     .counter('keyfence_changes_applied_total', 'source', ['message', 'sync'])
     .help(
-      'Applied changes by the way in which they came. "message" is the fast way; a large share of "sync" means that pub/sub loses messages.',
+      'Applied changes, by the way in which they arrived: source="message" through pub/sub, which is the fast way, and source="sync" through SYNC. A large share of "sync" means that pub/sub loses messages.',
     );
 
   constructor() {
@@ -62,7 +62,7 @@ export class Metrics {
     const verdicts = this.#verdicts;
     new Counter({
       name: 'keyfence_verdicts_total',
-      help: `Verdicts by code and source: memory, or a look-up at Redis. VALID was allowed; ${REFUSAL_CODES} refused a known key, NOT_FOUND an unknown or mistyped one. The hit rate is memory ÷ all. Verifications without a verdict are in keyfence_undecided_total.`,
+      help: `Verdicts by code and by source (memory, or a look-up in Redis). VALID: the key was accepted. NOT_FOUND: the key was unknown or mistyped. ${REFUSAL_CODES}: the key was known, and was refused. To get the hit rate, divide the verdicts from memory by all verdicts. keyfence_undecided_total counts verifications without a verdict.`,
       labelNames: ['code', 'source'],
       registers: [this.registry],
       collect() {

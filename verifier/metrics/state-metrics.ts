@@ -33,16 +33,16 @@ export function watchState(
 function watchLookups(registry: Registry, { counts, cache }: WatchedVerifier): void {
   const { count } = metricMakers(registry);
   count('keyfence_lookups_total', () => counts.fills).help(
-    'Look-ups sent to Redis; one serves all requests that wait for the key.',
+    'Look-ups (readings of a key from Redis). One look-up serves all requests that wait for the key.',
   );
   count('keyfence_malformed_keys_total', () => counts.malformed).help(
-    'Keys refused by their checksum, without a look-up.',
+    'Keys that the verifier refused without a look-up, because their checksum was wrong.',
   );
   count('keyfence_stale_answers_prevented_total', () => counts.stale).help(
-    'Look-ups of keys that were in memory, because the lease was over. Rises when Redis is away or this process was paused.',
+    'Look-ups that were made although the key was in memory, because the lease was over. Rises when Redis cannot be reached, or after this process was paused.',
   );
   count('keyfence_cache_evictions_total', () => cache.evictions).help(
-    'Keys that left memory for lack of room. If they do so steadily, raise CACHE_KEYS_MAX.',
+    'Keys that were dropped from memory because CACHE_KEYS_MAX was reached. If the number rises steadily, raise CACHE_KEYS_MAX.',
   );
 }
 
@@ -53,54 +53,54 @@ function watchCredits(
 ): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_credit_exchanges_total', () => counts.credits.exchanges).help(
-    'Calls to Redis (exchanges) that report what was spent of credits and rate limits, take more and give back; one serves all waiting keys of an API. Compare with the VALID verdicts on such keys: a key that is used often needs few.',
+    'Calls to Redis (exchanges) that report spent credits and uses of rate limits, take more, and return unused ones. Compare with the VALID verdicts on keys with credits or limits: for a key that is used often, there should be far fewer exchanges than verdicts.',
   );
   count('keyfence_credit_exchanges_failed_total', () => counts.credits.failed).help(
-    'Exchanges that failed, or that fewer than REDIS_REPLICAS replicas confirmed. Requests that waited got 503; nothing was spent.',
+    'Exchanges that failed, or that fewer than REDIS_REPLICAS replicas confirmed. Requests that waited for them got 503 and spent nothing.',
   );
   count('keyfence_credit_recalls_total', () => counts.credits.recalls).help(
-    'Times that Redis asked this verifier to give back credits or part of a rate limit, because another verifier needs them. Many recalls: many verifiers get questions about keys that have little left.',
+    'How often Redis asked this verifier to return credits or uses of a rate limit, because another verifier needed them. Many recalls mean that many verifiers get questions about keys that have little left.',
   );
   count('keyfence_credits_withheld_total', () => counts.credits.withheld).help(
-    'Refusals (USAGE_EXCEEDED) while other verifiers held enough credits and did not give them back within 50 ms.',
+    'USAGE_EXCEEDED verdicts given because other verifiers had enough credits but did not return them within 50 ms.',
   );
   count('keyfence_limits_withheld_total', () => counts.credits.limitsWithheld).help(
-    'Refusals (RATE_LIMITED) while other verifiers held enough of the limit and did not give it back within 50 ms.',
+    'RATE_LIMITED verdicts given because other verifiers had enough uses of the limit but did not return them within 50 ms.',
   );
   const sum = (read: (follower: Follower) => number) =>
     followers().reduce((total, follower) => total + read(follower), 0);
   gauge('keyfence_credit_pools', () => sum(({ credits }) => credits.pools)).help(
-    'Keys with credits that were used lately.',
+    'Pools of credits that were used recently. A pool belongs to one key, or to several keys that share credits.',
   );
   gauge('keyfence_limit_pools', () => sum(({ credits }) => credits.limits)).help(
-    'Rate limits that were used lately.',
+    'Rate limits that were used recently.',
   );
   gauge('keyfence_credits_held', () => sum(({ credits }) => credits.held)).help(
-    'Credits that this verifier holds and has not spent: what a crash now would lose.',
+    'Credits that this verifier has taken from Redis and not spent yet. A crash would lose them.',
   );
 }
 
 function watchUsage(registry: Registry, usage: Pick<Usage, 'keys' | 'tags' | 'dropped'> | undefined): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_usage_dropped_total', () => usage?.dropped ?? 0).help(
-    'Verdicts that usage does not count: there were more keys than USAGE_KEYS_MAX, or Redis was out of reach for an hour or when this process stopped. Callers did get these verdicts.',
+    'Verdicts that are missing from the usage counts. There were more keys than USAGE_KEYS_MAX, or Redis could not be reached for an hour, or Redis could not be reached when this process stopped. Callers did get these verdicts.',
   );
   gauge('keyfence_usage_tags', () => usage?.tags ?? 0).help(
-    'Tags whose counts wait for the next report; from USAGE_TAGS_HELD_MAX on, further tags are counted as `other`.',
+    'Tags whose counts wait for the next report. Once there are USAGE_TAGS_HELD_MAX tags, further tags are counted as `other`.',
   );
   gauge('keyfence_usage_keys', () => usage?.keys ?? 0).help(
-    'Keys whose counted verdicts wait for the next report. Grows while Redis is away, up to USAGE_KEYS_MAX.',
+    'Keys whose counts wait for the next report. Grows up to USAGE_KEYS_MAX while Redis cannot be reached.',
   );
 }
 
 function watchMemory(registry: Registry, verifier: WatchedVerifier): void {
   const { gauge } = metricMakers(registry);
   gauge('keyfence_protocol', () => PROTOCOL, 'min').help(
-    'Version of the protocol that this verifier understands. In the APIs that it follows, control planes refuse changes that need a higher one, with VERIFIERS_TOO_OLD.',
+    'The protocol (a version number) that this verifier understands. In the APIs that this verifier follows, control planes refuse changes that need a higher protocol, with VERIFIERS_TOO_OLD.',
   );
   gauge('keyfence_cache_keys', () => verifier.cache.size).help('Keys in memory.');
-  gauge('keyfence_lookups_in_flight', () => verifier.lookupsInFlight).help('Look-ups under way.');
-  gauge('keyfence_followers', () => verifier.followers.length).help('APIs followed.');
+  gauge('keyfence_lookups_in_flight', () => verifier.lookupsInFlight).help('Look-ups in progress.');
+  gauge('keyfence_followers', () => verifier.followers.length).help('APIs that this verifier follows.');
 }
 
 function watchFollowers(
@@ -117,7 +117,7 @@ function watchFollowers(
     new Gauge({
       name,
       aggregator: join,
-      help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}"; the shared log of roles and identities has "${SHARED_LOG}".`,
+      help: `${help} api_id="${OTHER_APIS}": APIs outside API_IDS. api_id="${SHARED_LOG}": roles and identities.`,
       labelNames: ['api_id'],
       registers: [registry],
       collect() {
@@ -129,25 +129,25 @@ function watchFollowers(
     });
   perApi(
     'keyfence_follower_live',
-    '1 if the verifier is in sync with the API; 0 if not: questions about its keys get 503.',
+    '1 if the verifier is in sync with the API. 0 if it is not; questions about keys of the API then get 503.',
     (follower) => (follower.live ? 1 : 0),
     'min',
   );
   perApi(
     'keyfence_lease_remaining_seconds',
-    'Rest of the lease: time for which the verifier may still answer from memory without hearing from Redis. Near LEASE_MS is normal; at 0 known keys get 503.',
+    'Remaining time of the lease: how long the verifier may still answer from memory without hearing from Redis. A value near LEASE_MS is normal. At 0, questions about known keys get 503 unless Redis answers.',
     (follower) => follower.leaseRemainingMs / 1000,
     'min',
   );
   perApi(
     'keyfence_sync_position',
-    'The sequence of the last change applied. Compare verifiers of one API with each other.',
+    'Sequence number of the last applied change. Compare the verifiers of one API with each other.',
     (follower) => follower.position,
     'max',
   );
   perApi(
     'keyfence_sync_lag_changes',
-    'Changes that this verifier knows of and has not applied. If it stays above 0, this verifier delays disables.',
+    'Changes that this verifier knows of and has not applied yet. If the value stays above 0, this verifier delays disables.',
     (follower) => follower.lag,
     'max',
   );

@@ -9,7 +9,7 @@ export function watchUpstreams(registry: Registry, relays: Readonly<Record<strin
   const registers = [registry];
   new Gauge({
     name: 'keyfence_relayed_in_flight',
-    help: 'Open requests and WebSockets that the verifier passed on: to the API in proxy mode, or to the control plane. At UPSTREAM_CONNECTIONS_MAX or CONTROL_PLANE_CONNECTIONS_MAX further ones get 503.',
+    help: 'Open requests and WebSockets that the verifier forwarded: to the API in proxy mode, or to the control plane. At UPSTREAM_CONNECTIONS_MAX or CONTROL_PLANE_CONNECTIONS_MAX, further requests get 503.',
     labelNames: ['to'],
     registers,
     collect() {
@@ -18,7 +18,7 @@ export function watchUpstreams(registry: Registry, relays: Readonly<Record<strin
   });
   new Counter({
     name: 'keyfence_relay_faults_total',
-    help: 'Requests that the verifier passed on and that got no response. busy: too many at once; unreachable: no connection; late: no response in time; cut: the connection ended first; invalid: the response is not valid HTTP, or its head is over HEADER_BYTES_MAX. The log says more.',
+    help: 'Forwarded requests that got no response, by reason. busy: too many requests at the same time. unreachable: no connection. late: no response in time. cut: the connection ended before a response. invalid: the response was not valid HTTP, or its head was larger than HEADER_BYTES_MAX. The log has details.',
     labelNames: ['to', 'fault'],
     registers,
     collect() {

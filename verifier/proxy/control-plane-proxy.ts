@@ -14,7 +14,7 @@ import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 
 export const forwardSettings = {
   CONTROL_PLANE_URL: httpUrl().help(
-    'Address of the control plane. If it is set, the verifier passes every other `/v1/` and `/v2/` call on to it, so that clients need one address only',
+    'Address of the control plane. If it is set, the verifier forwards every `/v1/` and `/v2/` call except `keys.verifyKey` to the control plane, so that clients need only one address',
   ),
   CONTROL_PLANE_TIMEOUT_MS: integer(1000, 300_000, 'ms', 75_000).deprecated(
     'Longest wait of such a call for an answer. Set it above the 60,000 that an update may be held, and below STALL_TIMEOUT_MS',

@@ -16,7 +16,7 @@ const apiId: Setting<string> = {
   },
   default: '',
   rule: 'API id',
-  help: 'The API that a key must belong to; empty = any that this verifier answers for',
+  help: 'Proxy mode: id of the API to which a key must belong. If empty, a key of any API for which this verifier answers is accepted',
 };
 
 const requirements: Setting<Requirements> = {
@@ -25,31 +25,31 @@ const requirements: Setting<Requirements> = {
   },
   default: '',
   rule: 'permissions, as `a AND (b OR c)`',
-  help: 'The permissions that a key must have; empty = none',
+  help: 'Proxy mode: permissions that a key must have. If empty, a key needs none',
 };
 
 export const proxySettings = {
   UPSTREAM_URL: httpUrl().help(
-    "Proxy mode: address of the API itself. If it is set, the verifier takes the API's requests at PROXY_PORT and passes on those with a valid key",
+    'Address of your API, for proxy mode. If it is set, the verifier receives requests for the API at PROXY_PORT, and forwards those with a valid key',
   ),
-  PROXY_HOST: text('127.0.0.1').help('Address of the listener in front of the API'),
-  PROXY_PORT: port(3002).help('Port of the listener in front of the API'),
+  PROXY_HOST: text('127.0.0.1').help('Address at which the verifier listens in proxy mode'),
+  PROXY_PORT: port(3002).help('Port at which the verifier listens in proxy mode'),
   PROXY_API_ID: apiId,
   PROXY_PERMISSIONS: requirements,
   UPSTREAM_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 1000).help(
-    'Most requests and WebSockets at the API at once, each on a connection of its own; further ones get 503. A key may have at most as many as it leaves free for others: half of all, if no other key has any',
+    'Maximum number of requests and WebSockets that are open at the API at the same time; each takes one connection. Further requests get 503. A request also gets 503 if its key already has as many connections as are still free. So if no other key has any, a key can have half of all connections',
   ),
   UPSTREAM_TIMEOUT_MS: integer(100, 300_000, 'ms', 60_000).help(
-    "Longest wait for the head of the API's response, and then for each next piece of it. Set it below STALL_TIMEOUT_MS",
+    "Maximum wait for the head of the API's response, and then for each further part of its body. It must be below STALL_TIMEOUT_MS (120,000 ms by default)",
   ),
   WEBSOCKET_IDLE_MS: integer(1000, 86_400_000, 'ms', 600_000).help(
-    'Time without any byte after which the verifier closes a WebSocket',
+    'The verifier closes a WebSocket if neither side has sent anything for this time',
   ),
   PROXY_RECHECK_MS: integer(100, 3_600_000, 'ms', 1000).help(
-    'Period in which the verifier rechecks the key of a long request or WebSocket. It cuts the request when the key is no longer valid, or when the lease of the last verdict ends without a new verdict',
+    'Period after which the verifier checks the key of a long request or WebSocket again. The verifier ends the request if the key is no longer valid. If it cannot get a new verdict, it ends the request when the lease behind the last verdict is over',
   ),
   TRUSTED_PROXIES: trustedProxies(
-    'Proxies in front of this one. Their headers `Forwarded`, `X-Forwarded-…` and `X-Real-IP` reach the API; the verifier removes those of any other client',
+    'Proxies that you run in front of the verifier. If they send headers such as `Forwarded`, `X-Forwarded-…` and `X-Real-IP`, these headers reach the API. The verifier removes such headers of all other clients',
   ),
 };
 
