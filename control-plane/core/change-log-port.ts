@@ -182,8 +182,9 @@ export interface ChangeLog {
 /** A change log that accepts many changes of one API together; each is an ordinary change. */
 export interface BatchedChangeLog extends ChangeLog {
   /**
-   * Writes changes of one API, each to a different key, one after the other on one connection: a history with
-   * one of them has all before it. Rejects if any of them failed; then any may have been written.
+   * Writes changes of one API, each to a different key, one after the other on one connection. A Redis
+   * that has one of them, even after a failover, has all the earlier ones too. Rejects if any write failed;
+   * then some or all of the writes may have been made.
    */
   writeAll(writes: readonly Write[]): Promise<readonly (LogEntry | WriteRefusal)[]>;
   /**

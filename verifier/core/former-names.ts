@@ -8,7 +8,7 @@ export class FormerNames {
   readonly #names = new Set<string>();
 
   /**
-   * Removes the members named `latest` and every former name from Redis. Call it only if the follower
+   * Removes from Redis the follower's registration under the name `latest` and under every former name. Call it only if the follower
    * remembers nothing under any of these names.
    */
   async leave(session: Session, latest: string): Promise<void> {

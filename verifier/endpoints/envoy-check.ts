@@ -120,7 +120,7 @@ export function checkResponse(
   };
 }
 
-/** UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL. */
+/** gRPC codes by HTTP status: UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE. Any other: INTERNAL. */
 const GRPC_CODES: Readonly<Record<number, number>> = { 401: 16, 403: 7, 429: 8, 503: 14 };
 export const GRPC_INTERNAL = 13;
 

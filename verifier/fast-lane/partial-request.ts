@@ -19,8 +19,8 @@ export class PartialRequest {
   }
 
   /**
-   * Longest time that the request may take, in milliseconds. As in Node, it counts from the request's first
-   * byte or from the opening of the connection.
+   * Longest time that the request may take, in milliseconds. As in Node, the time of a connection's first
+   * request runs from the opening of the connection, that of a later request from its first byte.
    */
   get longestMs(): number {
     const { HEADERS_TIMEOUT_MS, REQUEST_TIMEOUT_MS } = this.#lane.options.limits;

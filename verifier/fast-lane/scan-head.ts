@@ -110,8 +110,8 @@ export function scanHead(
 const judgeEnd = (bytes: Buffer, at: number) => (bytes.length - at > HEAD_BYTES_MAX ? UNCOMMON : PARTIAL);
 
 /**
- * Reads a `Connection` that contains only known tokens: whether the connection stays open, and tokens that a
- * server may ignore. Returns false for any other.
+ * Reads a `Connection` header whose tokens are all known: `close`, `keep-alive`, or tokens that a server may
+ * ignore. Returns false if it contains any other token.
  */
 function readConnection(bytes: Buffer, from: number, to: number, head: Head): boolean {
   for (let at = from; ; ) {

@@ -104,8 +104,8 @@ export class Forwarder {
   }
 
   /**
-   * Returns true for headers from a trusted proxy that must not reach the API, in any spelling that the API
-   * may recognize.
+   * Returns true for a header that must not reach the API although a trusted proxy sent it, in any spelling
+   * that the API may recognize.
    */
   readonly #drop = (spelling: string, value: string) => {
     const name = asReadByServers(spelling);

@@ -142,7 +142,7 @@ export class Usage {
     for (const [apiId, tags] of this.#tags.take(BATCH_TAGS_MAX)) await this.#send({ apiId, keys: [], tags });
   }
 
-  /** @param number number of the call, if it is sent again */
+  /** @param number the number under which this batch was sent before; undefined = it was never sent */
   async #send(batch: Batch, number?: number, sinceMs = this.#options.clock.monotonicMs()): Promise<void> {
     const { nodes, clock, log, reporter, tagsMax } = this.#options;
     const { apiId, keys, tags } = batch;

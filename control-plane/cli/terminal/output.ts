@@ -1,7 +1,7 @@
 import { styleText } from 'node:util';
 
 /**
- * Makes foreign text safe to show: escapes control characters and characters that reorder text as JSON does,
+ * Makes foreign text safe to show: escapes, as JSON does, control characters and characters that reorder text,
  * so that a key's name cannot control the terminal. JSON text stays equivalent JSON.
  */
 export function printable(text: string): string {

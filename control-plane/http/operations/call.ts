@@ -23,7 +23,7 @@ type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'operation'> 
 /** The writing half of the audit log. */
 type Recorder = Pick<Audit, 'record' | 'recordAll'>;
 
-/** Names of ids in requests of the second generation of the interface, where they have others. */
+/** Id fields that have a different name in `/v2/` requests. */
 const NAMES_V2: Readonly<Record<string, string>> = { roleId: 'role', identityId: 'identity' };
 
 /** One of many keys that a call changes. */

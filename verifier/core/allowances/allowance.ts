@@ -87,8 +87,8 @@ function addAlways(needs: Need[], entry: Entry, limits: readonly Limit[], requir
 }
 
 /**
- * Adds the identity's limits that apply to each verification, except those that the question names, and those
- * with the name of a limit of the key.
+ * Adds the identity's limits that apply to each verification. Skips a limit that the question names, and one
+ * that has the same name as a limit of the key.
  */
 function addShared(
   needs: Need[],

@@ -39,8 +39,8 @@ const DRIFT = 1.03;
 const SLICE_PART = 1 / 8;
 
 /**
- * The credits of one pool that one follower holds, under one of its names: `granted` and `spent` are totals
- * since the name began. Redis counts everything granted as gone. After any failure both totals are reported
+ * One follower's share of one pool's credits. A follower registers under a new name each time it starts
+ * afresh; `granted` and `spent` are totals since it took its current name. Redis counts everything granted as gone. After any failure both totals are reported
  * again, so that nothing is counted twice and no spent credit is granted to others. A rate limit starts anew
  * with each window; a grant is worth nothing in the next.
  */
