@@ -43,7 +43,7 @@ export class Refills {
   look(pools: ReadonlyMap<string, PoolState>): void {
     for (const [id, pool] of pools) {
       const { refill, dueAtMs, refills } = pool;
-      const seen = this.#seen.get(id) ?? { refills: 0, refill, dueAtMs, atMs: pool.madeAtMs };
+      const seen = this.#seen.get(id) ?? this.#atFirst(pool);
       const isNew = refills > seen.refills;
       if (isNew) this.#refilled(id, pool, seen);
       else if (
@@ -57,6 +57,12 @@ export class Refills {
       const atMs = isOther ? this.#network.redisMs : isNew ? pool.refilledAtMs : seen.atMs;
       this.#seen.set(id, { refills, refill, dueAtMs, atMs });
     }
+  }
+
+  /** Returns the state of a pool before its first operation. A refill that is due before the pool was made was set by that operation, after the clock had gone back. */
+  #atFirst({ refill, dueAtMs, madeAtMs }: PoolState): Seen {
+    const atMs = dueAtMs <= madeAtMs ? this.#network.redisMs : madeAtMs;
+    return { refills: 0, refill, dueAtMs, atMs };
   }
 
   #refilled(id: string, { refills, refilledAtMs, refilledTo }: PoolState, seen: Seen): void {
