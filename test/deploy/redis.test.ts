@@ -21,7 +21,7 @@ describe('Redis as deploy/redis/start.sh starts it', () => {
     expect(await redis.as('control-plane').hget('kf:{a}:head', 's')).toBe('1');
   });
 
-  it('Redis Redis refuses everybody who is not one of its users', async () => {
+  it('Redis refuses everybody who is not one of its users', async () => {
     await expect(redis.connect().get('kf:p:x')).rejects.toThrow(/NOAUTH/);
     for (const user of ['default', 'control-plane', 'verifier', 'replica', 'sentinel']) {
       await expect(redis.connect({ protocol: 2 }).auth(user, '')).rejects.toThrow(/WRONGPASS/);

@@ -50,7 +50,7 @@ describe('every request', () => {
     expect(answer.headers['www-authenticate']).toBe('Bearer');
   });
 
-  test('every request every request is authenticated before it is validated, so that strangers learn nothing', async () => {
+  test('every request is authenticated before it is validated, so that strangers learn nothing', async () => {
     for (const body of ['{', '', '{"apiId":1}', 'x'.repeat(100_000)]) {
       const answer = await fleet.send(`${base}/v1/keys.createKey`, {
         method: 'POST',
