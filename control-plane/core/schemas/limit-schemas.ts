@@ -9,7 +9,8 @@ import {
 } from '#shared/contract/credits.ts';
 import { ApiError } from '#shared/contract/errors.ts';
 
-const limit = {
+/** The size of a limit. */
+export const LIMIT_SIZE = {
   limit: Type.Integer({
     minimum: 1,
     maximum: LIMIT_MAX,
@@ -20,6 +21,9 @@ const limit = {
     maximum: DURATION_MAX_MS,
     description: 'Length of a window, milliseconds.',
   }),
+};
+const limit = {
+  ...LIMIT_SIZE,
   async: Type.Optional(
     Type.Boolean({
       description:

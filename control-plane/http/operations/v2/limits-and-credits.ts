@@ -1,15 +1,8 @@
 import { type Static, Type } from 'typebox';
-import {
-  CREDITS_MAX,
-  DEFAULT_LIMIT,
-  DURATION_MAX_MS,
-  DURATION_MIN_MS,
-  LIMIT_MAX,
-  LIMIT_NAME,
-  LIMITS_MAX,
-} from '#shared/contract/credits.ts';
+import { CREDITS_MAX, DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX } from '#shared/contract/credits.ts';
 import { ApiError } from '#shared/contract/errors.ts';
 import { List } from '../../../core/schemas/field-schemas.ts';
+import { LIMIT_SIZE } from '../../../core/schemas/limit-schemas.ts';
 import type { Key } from '../../../redis/keys/key-view.ts';
 
 /** Rate limits and credits in version 2 of the interface. */
@@ -19,14 +12,7 @@ const limit = {
     pattern: LIMIT_NAME.source,
     description: 'The name by which verifications request the limit.',
   }),
-  limit: Type.Integer({
-    ...{ minimum: 1, maximum: LIMIT_MAX },
-    description: 'Maximum number of verifications, or maximum total cost, in a window.',
-  }),
-  duration: Type.Integer({
-    ...{ minimum: DURATION_MIN_MS, maximum: DURATION_MAX_MS },
-    description: 'Length of a window, milliseconds.',
-  }),
+  ...LIMIT_SIZE,
 };
 export const GivenRatelimits = Type.Array(
   Type.Object(

@@ -1,13 +1,16 @@
 import { type Static, Type } from 'typebox';
 import { List } from '../../../core/schemas/field-schemas.ts';
+import { keyIdExample } from '../keys/key.ts';
 import { PermissionView } from '../permissions/permission.ts';
+import { Fields, KeyId } from '../request-parts.ts';
 import type { Services } from '../services.ts';
+import { GivenPermissions, GivenRoleNames } from './key-data.ts';
 import { permissionsData, RoleData, rolesData } from './role-data.ts';
 
 /** Permissions and roles of a key in version 2 of the interface. */
 
-export const PermissionList = List(PermissionView, { description: 'All permissions of the key itself.' });
-export const RoleList = Type.Array(RoleData, { description: 'All roles of the key.' });
+const PermissionList = List(PermissionView, { description: 'All permissions of the key itself.' });
+const RoleList = Type.Array(RoleData, { description: 'All roles of the key.' });
 
 /** Returns permissions in this form. */
 export const permissionData = ({ catalogue }: Pick<Services, 'catalogue'>, slugs: readonly string[]) =>
@@ -24,3 +27,31 @@ export async function roleData(
     catalogue,
   );
 }
+
+interface WithId {
+  readonly id: string;
+}
+const idsOf = (items: readonly WithId[]) => items.map(({ id }) => id);
+type WithServices = { readonly services: Services };
+
+/** The face of an operation that changes a key's permissions and answers with all of them. */
+export const permissionsFace = {
+  request: Fields({ keyId: KeyId, permissions: GivenPermissions }),
+  data: PermissionList,
+  example: { keyId: keyIdExample, permissions: ['files.read'] },
+  toRequest: <Body>(body: Body) => body,
+  toAnswer: async (permissions: readonly WithId[], { services }: WithServices) => ({
+    data: await permissionData(services, idsOf(permissions)),
+  }),
+};
+
+/** The face of an operation that changes a key's roles and answers with all of them. */
+export const rolesFace = {
+  request: Fields({ keyId: KeyId, roles: GivenRoleNames }),
+  data: RoleList,
+  example: { keyId: keyIdExample, roles: ['editor'] },
+  toRequest: <Body>(body: Body) => body,
+  toAnswer: async (roles: readonly WithId[], { services }: WithServices) => ({
+    data: await roleData(services, idsOf(roles)),
+  }),
+};

@@ -1,8 +1,6 @@
 import { operation } from '../../operation.ts';
-import { Fields, KeyId } from '../../request-parts.ts';
-import { GivenRoleNames } from '../../v2/key-data.ts';
-import { RoleList, roleData } from '../../v2/lists-of-key.ts';
-import { keyIdExample } from '../key.ts';
+import { Fields } from '../../request-parts.ts';
+import { rolesFace } from '../../v2/lists-of-key.ts';
 import { withDefaults } from './list-change.ts';
 import { changeRoles, KeyRoles, listedRoles, rolesExample, rolesOfKey } from './role-list.ts';
 
@@ -17,18 +15,7 @@ export const addRoles = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: rolesExample,
   neverShed: true,
-  v2: {
-    request: Fields({ keyId: KeyId, roles: GivenRoleNames }),
-    data: RoleList,
-    example: { keyId: keyIdExample, roles: ['editor'] },
-    toRequest: (body) => body,
-    toAnswer: async (roles, { services }) => ({
-      data: await roleData(
-        services,
-        roles.map(({ id }) => id),
-      ),
-    }),
-  },
+  v2: rolesFace,
   async handle(call, services) {
     const change = await changeRoles(call, services, (present, additions) => [...present, ...additions]);
     return listedRoles(services, withDefaults(change));

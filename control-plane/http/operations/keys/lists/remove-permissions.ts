@@ -1,11 +1,9 @@
 import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
 import { operation } from '../../operation.ts';
-import { Fields, KeyId, WaitMs } from '../../request-parts.ts';
+import { Fields, WaitMs } from '../../request-parts.ts';
 import { PropagationResponse } from '../../response-parts.ts';
 import { onceComplete } from '../../v2/envelope.ts';
-import { GivenPermissions } from '../../v2/key-data.ts';
-import { PermissionList, permissionData } from '../../v2/lists-of-key.ts';
-import { keyIdExample } from '../key.ts';
+import { permissionData, permissionsFace } from '../../v2/lists-of-key.ts';
 import { changeList } from './list-change.ts';
 import { permissionsExample, permissionsOfKey } from './permission-list.ts';
 
@@ -21,10 +19,7 @@ export const removePermissions = operation({
   example: permissionsExample,
   neverShed: true,
   v2: {
-    request: Fields({ keyId: KeyId, permissions: GivenPermissions }),
-    data: PermissionList,
-    example: { keyId: keyIdExample, permissions: ['files.read'] },
-    toRequest: (body) => body,
+    ...permissionsFace,
     async toAnswer({ propagation }, { body, call, services }) {
       onceComplete(propagation);
       const list = await services.keys.listOf(call.apiId, body.keyId, 'permissions');

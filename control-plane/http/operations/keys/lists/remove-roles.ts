@@ -1,10 +1,8 @@
 import { operation } from '../../operation.ts';
-import { Fields, KeyId, WaitMs } from '../../request-parts.ts';
+import { Fields, WaitMs } from '../../request-parts.ts';
 import { PropagationResponse } from '../../response-parts.ts';
 import { onceComplete } from '../../v2/envelope.ts';
-import { GivenRoleNames } from '../../v2/key-data.ts';
-import { RoleList, roleData } from '../../v2/lists-of-key.ts';
-import { keyIdExample } from '../key.ts';
+import { roleData, rolesFace } from '../../v2/lists-of-key.ts';
 import { changeRoles, rolesExample, rolesOfKey } from './role-list.ts';
 
 export const removeRoles = operation({
@@ -19,10 +17,7 @@ export const removeRoles = operation({
   example: rolesExample,
   neverShed: true,
   v2: {
-    request: Fields({ keyId: KeyId, roles: GivenRoleNames }),
-    data: RoleList,
-    example: { keyId: keyIdExample, roles: ['editor'] },
-    toRequest: (body) => body,
+    ...rolesFace,
     async toAnswer({ propagation }, { body, call, services }) {
       onceComplete(propagation);
       const list = await services.keys.listOf(call.apiId, body.keyId, 'roles');

@@ -1,10 +1,8 @@
 import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
 import { operation } from '../../operation.ts';
-import { Fields, KeyId } from '../../request-parts.ts';
+import { Fields } from '../../request-parts.ts';
 import { Permissions } from '../../response-parts.ts';
-import { GivenPermissions } from '../../v2/key-data.ts';
-import { PermissionList, permissionData } from '../../v2/lists-of-key.ts';
-import { keyIdExample } from '../key.ts';
+import { permissionsFace } from '../../v2/lists-of-key.ts';
 import { changeList, withDefaults } from './list-change.ts';
 import { permissionsExample, permissionsOfKey, permissionViews } from './permission-list.ts';
 
@@ -18,18 +16,7 @@ export const setPermissions = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: permissionsExample,
   neverShed: true,
-  v2: {
-    request: Fields({ keyId: KeyId, permissions: GivenPermissions }),
-    data: PermissionList,
-    example: { keyId: keyIdExample, permissions: ['files.read'] },
-    toRequest: (body) => body,
-    toAnswer: async (permissions, { services }) => ({
-      data: await permissionData(
-        services,
-        permissions.map(({ id }) => id),
-      ),
-    }),
-  },
+  v2: permissionsFace,
   async handle(call, services) {
     const slugs = slugsIn(call.request.permissions);
     return permissionViews(withDefaults(await changeList(call, services, 'permissions', () => slugs)));
