@@ -6,6 +6,7 @@ export const API_ACTIONS = [
   'read_key',
   'update_key',
   'delete_key',
+  'read_analytics',
   'read_api',
   'create_api',
   'update_api',

@@ -24,19 +24,20 @@ declare module 'fastify' {
  */
 export function register(app: App, operations: readonly Operation[], services: Services): void {
   for (const operation of operations) {
-    const { name, bodyBytesMax, v2 } = operation;
+    const { name, bodyBytesMax, onlyV2, v2 } = operation;
     const options = {
       ...(bodyBytesMax === undefined ? {} : { bodyLimit: bodyBytesMax }),
       config: { operation, ...(operation.neverShed ? neverShed : {}) },
     };
-    app.route({
-      ...options,
-      method: isQuery(operation) ? 'GET' : 'POST',
-      url: `/v1/${name}`,
-      schema: schemaOf(operation),
-      handler: async (request) =>
-        operation.handle(await withAuthorization(operation, request, services), services),
-    });
+    if (!onlyV2)
+      app.route({
+        ...options,
+        method: isQuery(operation) ? 'GET' : 'POST',
+        url: `/v1/${name}`,
+        schema: schemaOf(operation),
+        handler: async (request) =>
+          operation.handle(await withAuthorization(operation, request, services), services),
+      });
     if (!v2) continue;
     app.route({
       ...options,

@@ -141,7 +141,7 @@ function whyNoPath(url: string): string {
   if (HOSTING.test(url))
     return 'no such path: this operation belongs to a hosting product; Keyfence manages and verifies keys';
   if (url.startsWith('/v2/analytics.'))
-    return 'no such path: there are counts, and no events to run SQL on; ask keys.getVerifications or apis.getVerifications below /v1/';
+    return 'no such path: only verifications are counted; ask analytics.getVerifications';
   if (/^\/v[12]\/keys\.verifyKey\b/.test(url)) return 'no such path: send keys.verifyKey to a verifier';
   return 'no such path';
 }

@@ -133,8 +133,8 @@ function replaceTable(text: string, name: string, table: string): string {
 
 /** The operations that both interfaces have, by their names in each. */
 function namesTable(): string {
-  const rows = (operations as readonly Operation[]).flatMap(({ name, v2 }) =>
-    v2 ? [`| \`${name}\` | \`${v2.name ?? name}\` |`] : [],
+  const rows = (operations as readonly Operation[]).flatMap(({ name, onlyV2, v2 }) =>
+    v2 ? [`| ${onlyV2 ? '–' : `\`${name}\``} | \`${v2.name ?? name}\` |`] : [],
   );
   return ['| v1 | v2 |', '|---|---|', ...rows].join('\n');
 }

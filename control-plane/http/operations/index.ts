@@ -1,3 +1,4 @@
+import { queryVerifications } from './analytics/query-verifications.ts';
 import { createApi } from './apis/create-api.ts';
 import { deleteApi } from './apis/delete-api.ts';
 import { getApi } from './apis/get-api.ts';
@@ -74,6 +75,7 @@ export const operations = [
   listKeys,
   getApiVerifications,
   deleteAllKeys,
+  queryVerifications,
   createRole,
   getRole,
   listRoles,

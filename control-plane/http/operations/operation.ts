@@ -51,6 +51,8 @@ export interface Operation<
   readonly bodyBytesMax?: number;
   /** True if `handle` validates the items of its body one by one, and calls `checkStrings` for each. */
   readonly checksStrings?: true;
+  /** True if the operation exists only in version 2 of the interface: see `operationV2`. */
+  readonly onlyV2?: true;
   /** The operation's form in version 2 of the interface, if it has one. */
   readonly v2?: Face<Static<Request>, Static<Response>, Body, Data>;
   /** Executes the operation. Depends on neither path nor HTTP. Rejects with ApiError. */

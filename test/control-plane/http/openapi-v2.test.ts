@@ -74,6 +74,9 @@ test('every documented operation succeeds, and answers what the document says an
     createApi: { name: 'Shoes' },
     getApi: { apiId: 'shop' },
     listKeys: { apiId: 'shop', limit: 1 },
+    getVerifications: {
+      query: 'SELECT outcome, SUM(count) AS n FROM key_verifications_per_day_v1 GROUP BY outcome',
+    },
     createRole: { name: 'writer', permissions: ['b'] },
     getRole: { role: roleId },
     listRoles: {},
