@@ -72,7 +72,7 @@ export async function openListeners(options: {
   const address = await listening('PORT', `${HOST}:${PORT}`, server.listen(HOST, PORT));
   const local = LISTEN_UNIX ? createVerifierServer(contract) : undefined;
   if (local) await listening('LISTEN_UNIX', LISTEN_UNIX, local.listenUnix(LISTEN_UNIX));
-  const gateway = { verifier, authz, log, crowded, certificate };
+  const gateway = { verifier, authz, log, crowded, certificate, metaFields: config.METADATA_FIELDS };
   const proxy =
     UPSTREAM_URL && (await createProxy(UPSTREAM_URL, { ...gateway, config, limits: config, clock }));
   const { PROXY_HOST, PROXY_PORT } = config;

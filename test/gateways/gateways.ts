@@ -18,6 +18,9 @@ export const COMPOSE = 'compose';
 /** Debian keeps servers out of a user's PATH. */
 const PATH = `${process.env['PATH']}:/usr/sbin`;
 
+/** Envoy with filters that go by the key. */
+export const BY_KEY = 'envoy-by-key';
+
 /** The gateways that are on this machine, each run with the files of deploy/gateways as they are. */
 export const gatewayNames = KNOWN.filter(
   (name) =>
@@ -60,6 +63,8 @@ export interface Got {
 
 /** A running gateway, listening on a unix socket. It ends with this process. */
 export class Gateway {
+  /** What it wrote so far. */
+  output = '';
   readonly #socket: string;
   readonly #stop: () => Promise<void>;
 
@@ -70,7 +75,7 @@ export class Gateway {
 
   /** @param directory for its files; a short path, for the sockets in it */
   static async start(
-    name: GatewayName | typeof COMPOSE,
+    name: GatewayName | typeof COMPOSE | typeof BY_KEY,
     directory: string,
     around: Around,
   ): Promise<Gateway> {
@@ -84,14 +89,13 @@ export class Gateway {
       HOME: home,
       ...env,
     });
-    let output = '';
-    process.stdout?.on('data', (chunk: Buffer) => {
-      output += chunk.toString();
-    });
     const exited = once(process, 'exit');
     const gateway = new Gateway(socket, async () => {
       process.kill('SIGTERM');
       await exited;
+    });
+    process.stdout?.on('data', (chunk: Buffer) => {
+      gateway.output += chunk.toString();
     });
     const answers = async () => {
       if (process.exitCode !== null) return true;
@@ -99,9 +103,9 @@ export class Gateway {
       return true;
     };
     await eventually(answers, `${name} did not start`).catch((error) => {
-      throw new Error(`${name} did not start:\n${output}`, { cause: error });
+      throw new Error(`${name} did not start:\n${gateway.output}`, { cause: error });
     });
-    if (process.exitCode !== null) throw new Error(`${name} did not start:\n${output}`);
+    if (process.exitCode !== null) throw new Error(`${name} did not start:\n${gateway.output}`);
     return gateway;
   }
 
@@ -133,7 +137,7 @@ interface Launch {
 }
 
 const launches: Record<
-  GatewayName | typeof COMPOSE,
+  GatewayName | typeof COMPOSE | typeof BY_KEY,
   (home: string, socket: string, around: Around) => Launch
 > = {
   nginx(home, socket, around) {
@@ -173,6 +177,11 @@ const launches: Record<
       ...around,
       VERIFIER: around.VERIFIER_GRPC,
     }),
+  [BY_KEY]: (home, socket, around) =>
+    launchEnvoy('envoy/envoy-by-key.yaml.template', home, socket, {
+      ...around,
+      VERIFIER: around.VERIFIER_GRPC,
+    }),
 };
 
 function launchNginx(home: string, configuration: readonly string[]): Launch {
@@ -199,6 +208,7 @@ function launchEnvoy(
   writeFileSync(file, substituted(template, values));
   // Hot restart is in memory that all Envoys of a machine share.
   const command = ['envoy', '-c', file, '--disable-hot-restart', '--concurrency', '2', '-l', 'error'];
+  command.push('--file-flush-interval-msec', '100');
   return { command, env: {} };
 }
 

@@ -55,6 +55,11 @@ export class World {
     return world;
   }
 
+  /** What a gateway wrote so far, such as its access log. */
+  outputOf(name: GatewayName): string {
+    return this.#gateways.get(name)?.output ?? '';
+  }
+
   /** One request through a gateway. */
   ask(name: GatewayName, asked: Ask): Promise<Got> {
     const gateway = this.#gateways.get(name);

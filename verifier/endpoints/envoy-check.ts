@@ -6,6 +6,7 @@ import { PROBLEM_TYPE } from '../http/problem.ts';
 import { type AuthzSettings, type ClientQuestion, clientQuestion } from './authz.ts';
 import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
 import { requiringEncoded } from './dialects.ts';
+import type { Struct } from './envoy-metadata.ts';
 import type { AuthzAnswer } from './gateway-answer.ts';
 import { asReadByServers, isIdentityHeader } from './identity-headers.ts';
 
@@ -42,6 +43,7 @@ export interface CheckResponse {
     readonly headers: readonly HeaderValueOption[];
     readonly body: string;
   };
+  readonly dynamic_metadata: Struct;
 }
 interface HeaderValueOption {
   readonly header: { readonly key: string; readonly value: string };
@@ -84,9 +86,11 @@ export function checkTraceId({ attributes }: CheckRequest): string | undefined {
 /**
  * Returns an answer in Envoy's form. It tells Envoy to remove the key and identity headers from the client's
  * request.
+ * @param metadata what Envoy's other filters and its access log can read
  */
 export function checkResponse(
   { status, headers, body, type = PROBLEM_TYPE }: AuthzAnswer,
+  metadata: Struct,
   request: CheckRequest,
   { sources }: AuthzSettings,
 ): CheckResponse {
@@ -95,6 +99,7 @@ export function checkResponse(
     return {
       status: { code: GRPC_CODES[status] ?? GRPC_INTERNAL },
       denied_response: { status: { code: status }, headers: all.map(overwrite), body },
+      dynamic_metadata: metadata,
     };
   }
   const ownNames = new Set(headers.map(([name]) => name.toLowerCase()));
@@ -117,6 +122,7 @@ export function checkResponse(
       headers_to_remove: removedNames,
       query_parameters_to_remove: sources.includes('query') ? [...parameters] : [],
     },
+    dynamic_metadata: metadata,
   };
 }
 

@@ -3,7 +3,7 @@ import type { ServerInterceptor, ServerUnaryCall, ServiceDefinition, sendUnaryDa
 import { RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
 import { requestIdFrom } from '#shared/contract/request-id.ts';
 import { toApiError, UNHANDLED } from '#shared/contract/unhandled-error.ts';
-import { port, type Setting } from '#shared/process/load-config.ts';
+import { list, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asset } from '../assets.ts';
 import type { VerdictSource } from '../core/verdict/verdict.ts';
@@ -21,9 +21,11 @@ import {
   checkTraceId,
   GRPC_INTERNAL,
 } from './envoy-check.ts';
+import { dynamicMetadata, type Struct } from './envoy-metadata.ts';
 import { type AuthzAnswer, authzAnswer } from './gateway-answer.ts';
 import { Connections } from './grpc-connections.ts';
 import { GrpcHealth } from './grpc-health.ts';
+import type { HeaderLine } from './identity-headers.ts';
 
 const anyPort = port(0).help(
   "Port at HOST for Envoy's ext_authz over gRPC, which also serves `grpc.health.v1`. If empty, there is no such port",
@@ -34,7 +36,23 @@ const grpcPort: Setting<number | undefined> = {
   parse: (value) => (value === '' ? undefined : anyPort.parse(value)),
 };
 
-export const grpcSettings = { EXT_AUTHZ_GRPC_PORT: grpcPort };
+const META_FIELDS_MAX = 16;
+const namedFields = list(
+  /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/,
+  `at most ${META_FIELDS_MAX} names of fields, comma-separated`,
+).help(
+  "Fields of a key's `meta` that Envoy's other filters and its access log can read, as `meta` in the dynamic metadata of ext_authz over gRPC. A field that a key lacks, or that is neither a number, a boolean nor a string of at most 256 characters, is left out",
+);
+const metaFields: Setting<readonly string[]> = {
+  ...namedFields,
+  parse(value) {
+    const names = namedFields.parse(value);
+    if (names.length > META_FIELDS_MAX) throw new Error('has too many names');
+    return names;
+  },
+};
+
+export const grpcSettings = { EXT_AUTHZ_GRPC_PORT: grpcPort, METADATA_FIELDS: metaFields };
 
 /** The listener for Envoy's gRPC. */
 export interface GrpcListener {
@@ -55,6 +73,8 @@ const MESSAGE_BYTES_MAX = 1_048_576;
 export async function listenGrpc(options: {
   verifier: VerdictSource;
   authz: AuthzSettings;
+  /** Names of the fields of `meta` in the dynamic metadata. */
+  metaFields: readonly string[];
   log: Pick<Logger, 'error'>;
   certificate?: Certificate | undefined;
   host: string;
@@ -153,22 +173,25 @@ function timelyCalls(
 function checkMethod({
   verifier,
   authz,
+  metaFields,
   log,
 }: {
   verifier: VerdictSource;
   authz: AuthzSettings;
+  metaFields: readonly string[];
   log: Pick<Logger, 'error'>;
 }) {
-  const judge = async (request: CheckRequest, requestId: string): Promise<AuthzAnswer> => {
+  const judge = async (request: CheckRequest, requestId: string): Promise<readonly [AuthzAnswer, Struct]> => {
     try {
       const question = checkQuestion(request, authz);
       const outcome =
         'code' in question ? question : (verifier.decide(question) ?? (await verifier.lookUp(question)));
-      return authzAnswer(outcome, requestId, authz.withMeta);
+      return [authzAnswer(outcome, requestId, authz.withMeta), dynamicMetadata(outcome, metaFields)];
     } catch (error) {
       const { status, code } = toApiError(error, log, { requestId, traceId: checkTraceId(request) });
       const body = problemBody({ status, code, requestId });
-      return { status, body, headers: status === 503 ? [['Retry-After', String(RETRY_AFTER_SECONDS)]] : [] };
+      const headers: HeaderLine[] = status === 503 ? [['Retry-After', String(RETRY_AFTER_SECONDS)]] : [];
+      return [{ status, body, headers }, dynamicMetadata({ code }, metaFields)];
     }
   };
   return (
@@ -176,7 +199,7 @@ function checkMethod({
     reply: sendUnaryData<CheckResponse>,
   ): Promise<void> =>
     judge(request, requestIdFrom(checkRequestId(request)))
-      .then((answer) => reply(null, checkResponse(answer, request, authz)))
+      .then(([answer, metadata]) => reply(null, checkResponse(answer, metadata, request, authz)))
       .catch((err: unknown) => {
         // The error makes Envoy refuse. No caller handles a rejection here, so a rejection would end the
         // process.

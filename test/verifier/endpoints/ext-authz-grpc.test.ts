@@ -54,6 +54,7 @@ async function start(
   listener = await listenGrpc({
     verifier: answers,
     authz,
+    metaFields: ['plan', 'seats', 'absent'],
     log,
     certificate,
     host: '127.0.0.1',
@@ -103,6 +104,11 @@ interface Reply {
   readonly status?: { readonly code?: number };
   readonly ok_response?: Allowed;
   readonly denied_response?: { readonly status: { code: number }; headers: Option[]; readonly body: string };
+  readonly dynamic_metadata?: Metadata;
+}
+/** `google.protobuf.Struct`, as the library reads it. */
+interface Metadata {
+  readonly fields: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 }
 
 const http = (headers: Record<string, string>, path = '/orders/1', method = 'GET') => ({
@@ -146,6 +152,31 @@ describe('Check', () => {
     expect(headers.map(({ append }) => append.value ?? false)).toEqual([false, false, false, false]);
     expect(headers_to_remove.toSorted()).toEqual(['authorization', 'x-api-key', 'x-key-role', 'x_key_id']);
     expect(query_parameters_to_remove).toEqual([]);
+  });
+
+  test("tells Envoy's other filters the code and whose key it was, with the fields of meta that are named", async () => {
+    const metadataOf = async (key: string) => (await check(bearer(key))).dynamic_metadata?.fields;
+    expect(await metadataOf('rich')).toEqual({
+      code: { stringValue: 'VALID' },
+      keyId: { stringValue: 'key_rich' },
+      apiId: { stringValue: 'payments' },
+      externalId: { stringValue: 'user_1' },
+      meta: { structValue: { fields: { plan: { stringValue: '日本' } } } },
+    });
+    expect(await metadataOf('permitted')).toMatchObject({
+      permissions: { listValue: { values: [{ stringValue: 'a' }, { stringValue: 'b.c' }] } },
+    });
+    const disabled = { code: { stringValue: 'DISABLED' }, keyId: { stringValue: 'key_disabled' } };
+    expect(await metadataOf('disabled')).toMatchObject(disabled);
+    for (const [key, code] of [
+      ['nobody', 'NOT_FOUND'],
+      ['other', 'FORBIDDEN'],
+      ['down', 'SERVICE_UNAVAILABLE'],
+    ] as const)
+      expect(await metadataOf(key)).toEqual({ code: { stringValue: code } });
+    expect((await check(http({}))).dynamic_metadata?.fields).toEqual({
+      code: { stringValue: 'KEY_MISSING' },
+    });
   });
 
   test('leaves the trace of the request as it is', async () => {
