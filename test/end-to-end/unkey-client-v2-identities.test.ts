@@ -218,7 +218,7 @@ describe('permissions and roles', () => {
       { id: unknown, slug: unknown, name: unknown },
       { id: slug, slug, name: 'Write Articles', description: 'all' },
     ];
-    const name = `Editor-${run}`;
+    const name = `Editor of ${run}`;
     const given = { name, description: 'Writes', permissions: [slug, unknown] };
     const { roleId } = (await admin.permissions.createRole(given)).data;
     const shown = { id: roleId, name, description: 'Writes', permissions };
@@ -252,7 +252,7 @@ describe('permissions and roles', () => {
       const change = admin.permissions.setRolePermissions({ roleId: role, permissions: [] });
       expect(await refusal(change)).toMatchObject({ status: 404 });
     }
-    expect(await refusal(admin.permissions.getRole({ role: 'a b' }))).toMatchObject(field('body.role'));
+    expect(await refusal(admin.permissions.getRole({ role: ' a' }))).toMatchObject(field('body.role'));
     expect(await refusal(admin.permissions.listRoles({ cursor: 'x' }))).toMatchObject(field('body.cursor'));
   });
 

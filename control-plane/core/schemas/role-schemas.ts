@@ -1,10 +1,15 @@
 import { type Static, type TSchemaOptions, Type } from 'typebox';
-import { SLUG, SLUGS_MAX } from '#shared/contract/slugs.ts';
+import { SLUGS_MAX } from '#shared/contract/slugs.ts';
 
+/** Rules of a role's name; it appears unescaped in JSON, and a list of names is separated by commas. */
+export const ROLE_NAME = {
+  pattern: '^[A-Za-z0-9_:.*-]+( [A-Za-z0-9_:.*-]+)*$',
+  maxLength: 100,
+};
 /** Schema of a role's name. */
 export const RoleName = Type.String({
-  pattern: SLUG.source,
-  description: 'A name that no other role has: letters, digits and `_:.*-`.',
+  ...ROLE_NAME,
+  description: 'A name that no other role has: letters, digits, `_:.*-`, and single spaces between them.',
 });
 export const ROLE_ID = /^role_[A-Za-z0-9_-]{1,75}$/;
 /** Schema of a role's id. */

@@ -27,7 +27,7 @@ export function KeyFacts({ of }: { of: Key }) {
       </Fact>
       {of.environment && <Fact name="Environment">{of.environment}</Fact>}
       {of.permissions && <Fact name="Permissions">{of.permissions.join(' ')}</Fact>}
-      {of.roles && <Fact name="Roles">{of.roles.join(' ')}</Fact>}
+      {of.roles && <Fact name="Roles">{of.roles.join(', ')}</Fact>}
       {of.ratelimit && <Fact name="Rate limit">{limitInWords(of.ratelimit)}</Fact>}
       {of.ratelimits?.map((limit) => (
         <Fact key={limit.name} name={`Rate limit ${limit.name}`}>

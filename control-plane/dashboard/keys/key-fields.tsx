@@ -2,7 +2,15 @@ import { useState } from 'preact/hooks';
 import type { KEY_FIELDS } from '#shared/contract/key-record.ts';
 import { Failure, type Key } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
-import { limitOf, limitsOf, limitsText, limitText, parseObject, slugsOf } from '../parts/entered-values.ts';
+import {
+  limitOf,
+  limitsOf,
+  limitsText,
+  limitText,
+  namesOf,
+  parseObject,
+  slugsOf,
+} from '../parts/entered-values.ts';
 import { ActionForm, Field, type FormEntry } from '../parts/forms.tsx';
 
 type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'apiIds'>;
@@ -17,7 +25,7 @@ const FIELDS: {
   environment: ['text', 'Environment', 'such as live or test'],
   expires: ['time', 'Expires', 'empty = never'],
   permissions: ['slugs', 'Permissions', 'such as files.read files.write'],
-  roles: ['slugs', 'Roles', 'such as editor billing'],
+  roles: ['slugs', 'Roles', 'such as editor, Billing Manager'],
   ratelimit: ['limit', 'Rate limit', 'such as 100/10s [exact]'],
   ratelimits: ['limits', 'Further rate limits', 'one a line, such as tokens 5000/1d'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
@@ -70,7 +78,7 @@ function textOf(name: FieldName, key: Key | undefined): string {
   if (value === undefined) return '';
   if (typeof value === 'number') return localText(value);
   if (typeof value === 'string') return value;
-  if (Array.isArray(value)) return value.join(' ');
+  if (Array.isArray(value)) return value.join(name === 'roles' ? ', ' : ' ');
   return Object.keys(value).length > 0 ? JSON.stringify(value, null, 2) : '';
 }
 
@@ -79,6 +87,7 @@ function enteredAs(name: FieldName, text: string): unknown {
   if (text === '') return null;
   const [kind] = FIELDS[name];
   if (kind === 'time') return new Date(text).getTime();
+  if (name === 'roles') return namesOf(text);
   if (kind === 'slugs') return slugsOf(text);
   if (kind === 'limit') return limitOf(name, text);
   if (kind === 'limits') return limitsOf(name, text);

@@ -81,10 +81,11 @@ function NewRole({ onCreated, onDone }: { onCreated: () => void; onDone: () => v
     <ActionForm label="New role" action="Create role" run={create} onDone={onDone}>
       <Field
         label="Name"
-        hint="letters, digits and _:.*-"
+        hint="letters, digits, spaces and _:.*-"
         name="name"
         required
-        pattern="[A-Za-z0-9_:.*\-]{1,100}"
+        pattern="[A-Za-z0-9_:.*\-]+( [A-Za-z0-9_:.*\-]+)*"
+        maxLength={100}
       />
       <Field label="Meant for" name="description" maxLength={512} />
       <Field label="Permissions" hint="such as files.read files.write" wide name="permissions" />

@@ -41,5 +41,12 @@ export function parseObject(name: string, text: string): object {
   throw new Failure('BAD_REQUEST', `${name}: must be a JSON object, such as {"plan": "pro"}`);
 }
 
-/** Parses names that a user entered, separated by commas or spaces. */
+/** Parses names that a user entered, separated by commas or lines. */
+export const namesOf = (text: string): string[] =>
+  text
+    .split(/[,\n]/)
+    .map((name) => name.trim())
+    .filter((name) => name !== '');
+
+/** Parses slugs that a user entered, separated by commas or spaces. */
 export const slugsOf = (text: string): string[] => text.split(/[\s,]+/).filter((slug) => slug !== '');

@@ -1,7 +1,6 @@
 import { type Static, Type } from 'typebox';
-import { SLUG } from '#shared/contract/slugs.ts';
 import { Id, List } from '../../../core/schemas/field-schemas.ts';
-import { ROLE_ID } from '../../../core/schemas/role-schemas.ts';
+import { ROLE_ID, ROLE_NAME } from '../../../core/schemas/role-schemas.ts';
 import type { Catalogue } from '../../../redis/shared-log/permissions.ts';
 import type { Role, Roles } from '../../../redis/shared-log/roles.ts';
 import { PermissionView, permissionView } from '../permissions/permission.ts';
@@ -17,7 +16,7 @@ export const RoleData = Type.Object({
   permissions: PermissionsData,
 });
 export const RoleReference = Type.String({
-  pattern: SLUG.source,
+  ...ROLE_NAME,
   description: "A role's id, or its name. Where it is one role's id and the name of another, the id counts.",
 });
 
