@@ -12,6 +12,7 @@ import { protect } from './http/guards/load-shedding.ts';
 import { limitRates } from './http/guards/rate-limits.ts';
 import { isOurs, refuseSecrets } from './http/guards/secrets.ts';
 import { takeTurns } from './http/guards/turns.ts';
+import { receiveLeakReports } from './http/leaks/leak-reports.ts';
 import { documentRoutes } from './http/openapi.ts';
 import { operations } from './http/operations/index.ts';
 import { register } from './http/register.ts';
@@ -50,7 +51,7 @@ export async function startControlPlane(
   const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
   connections.watch(app.server);
   metrics.watch({ fence, durability, audit, bootstrapWatch, connections });
-  await addHooks(app, { config, clock, metrics, connections, ...parts });
+  await addHooks(app, { config, clock, log, metrics, connections, ...parts });
   let stopping = false;
   app.addHook('onSend', (_request, reply, payload, done) => {
     if (stopping) reply.header('connection', 'close');
@@ -91,6 +92,7 @@ async function addHooks(
     readonly clock: Clock;
     readonly metrics: Metrics;
     readonly connections: Connections;
+    readonly log: ReturnType<typeof createLogger>;
   },
 ): Promise<void> {
   const { config, clock, metrics, connections, nodes, bootstrapKeys, services } = parts;
@@ -113,6 +115,12 @@ async function addHooks(
     { atOnce: config.ROOT_KEY_CALLS_AT_ONCE, waitingMax: config.ROOT_KEY_CALLS_WAITING_MAX },
     () => metrics.rates.inc({ limit: 'waiting' }),
   );
+  await receiveLeakReports(app, {
+    ...parts,
+    rates,
+    onReport: (result) => metrics.leakReports.inc({ result }),
+    onSecrets: (kind, count) => metrics.leaks.inc({ kind }, count),
+  });
   app.addHook('onResponse', (request, reply, done) => {
     const operation = request.routeOptions.url ?? 'unknown';
     metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);

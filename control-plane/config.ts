@@ -1,6 +1,7 @@
 import { type ConfigOf, flag, integer, port, secret, text } from '#shared/process/load-config.ts';
 import { processSettings } from '#shared/process/process-settings.ts';
-import { redisSettings } from '#shared/redis/redis-settings.ts';
+import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
+import { leakFaults, leakSettings } from './http/leaks/leak-reports.ts';
 import { httpSettings } from './http/limits.ts';
 
 const ROOT_KEY_LENGTH_MIN = 32;
@@ -55,11 +56,17 @@ export const settings = {
   EVENT_LOOP_DELAY_MS_MAX: integer(0, 60_000, 'ms', 500).deprecated(
     'Mean delay of the event loop above which calls are refused with 503, except updates and deletes. 0 = never',
   ),
+  ...leakSettings,
   ...httpSettings,
 };
 
 /** A control plane's settings, parsed and validated. */
 export type Config = ConfigOf<typeof settings>;
+
+/** Returns the faults of settings that do not fit together. */
+export function configFaults(config: Config): string[] {
+  return [...redisFaults(config), ...leakFaults(config)];
+}
 
 function parseRootKeys(text: string): readonly string[] {
   const keys = text

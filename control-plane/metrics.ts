@@ -56,6 +56,16 @@ export class Metrics {
     .help(
       'Calls refused with 503 because the event loop lagged. Add a control plane, or find the caller that sends so many calls.',
     );
+  readonly leakReports = this.#make
+    .counter('keyfence_leak_reports_total', 'result', ['handled', 'repeated', 'unsigned', 'unknown_key'])
+    .help(
+      'Reports to /v1/leaks.report. "handled": signed, and handled; "repeated": handled before, so nothing was done; "unsigned": without a valid signature; "unknown_key": signed by a key that LEAKS_PUBLIC_KEYS_FILE lacks. A steady rate of "unknown_key" means that the file is out of date.',
+    );
+  readonly leaks = this.#make
+    .counter('keyfence_leaked_secrets_total', 'kind', ['key', 'root_key', 'unknown'])
+    .help(
+      'Secrets in handled reports. "key", "root_key": the secret is of a key or a root key; the log and the audit log say which. "unknown": the secret is no longer, or never was, in use here.',
+    );
   readonly #killed = this.#make
     .counter('keyfence_laggards_killed_total')
     .help(

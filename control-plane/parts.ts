@@ -15,6 +15,7 @@ import { BATCH_LIMITS, RedisChangeLog } from './redis/change-log.ts';
 import { DurabilityCheck } from './redis/durability.ts';
 import { DurableWriter } from './redis/durable-writer.ts';
 import { FleetView } from './redis/fleet.ts';
+import { HandledReports } from './redis/handled-reports.ts';
 import { Credits } from './redis/keys/credit-changes.ts';
 import { KeyImport } from './redis/keys/key-import.ts';
 import { KeyView } from './redis/keys/key-view.ts';
@@ -62,7 +63,8 @@ export function makeParts(base: Base) {
     deposedMs: deposedMsOf(config),
   });
   const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
-  return { nodes, fence, durability, bootstrapKeys, bootstrapWatch, sweep, services };
+  const handledReports = new HandledReports(nodes, writer);
+  return { nodes, fence, durability, bootstrapKeys, bootstrapWatch, handledReports, sweep, services };
 }
 
 /** Creates the parts that write changes and wait until they are complete. */

@@ -38,8 +38,10 @@ export async function refusedSince(lines: AsyncIterable<string>, since: number):
     const { keyId, rootKeyId, apiId } = audit.on;
     const id = keyId ?? rootKeyId ?? apiId;
     // A call that changed many keys has an event for each key, and each is refused again separately.
-    const operation =
-      keyId === undefined ? audit.operation : `keys.${audit.operation.replace(/^\w+\.|s$/g, '')}`;
+    const method =
+      audit.operation === 'leaks.report' ? 'updateKey' : audit.operation.replace(/^\w+\.|s$/g, '');
+    const ofRootKey = audit.operation === 'leaks.report' ? 'rootKeys.updateRootKey' : audit.operation;
+    const operation = keyId === undefined ? ofRootKey : `keys.${method}`;
     const call = { ...audit, operation };
     if (id === undefined || !(isDelete(call) || isUpdate(call))) continue;
     const earlier = calls.get(id);

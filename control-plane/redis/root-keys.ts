@@ -128,6 +128,12 @@ export class RootKeys {
     return secretHash ? this.#read(secretHash) : undefined;
   }
 
+  /** The root key in Redis with this secret; undefined = none. Texts of another form cost no look-up. */
+  async lookUp(secret: string): Promise<RootKey | undefined> {
+    const mayBeOne = secret.startsWith(`${ROOT_KEY_PREFIX}_`) && isWellFormed(secret);
+    return mayBeOne ? this.#read(hashSecret(secret)) : undefined;
+  }
+
   async setEnabled(rootKeyId: string, enabled: boolean): Promise<void> {
     const secretHash =
       (await this.#nodes.run(rootKeyIndex, (redis) => redis.hget(rootKeyIndex, rootKeyId))) ?? '';

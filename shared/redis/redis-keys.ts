@@ -127,6 +127,9 @@ export const usageMarkKey = (apiId: string, reporter: string): string => `kf:{${
 /** String with an expiry: the number of a caller's calls within the current window. */
 export const callCounter = (caller: string): string => `kf:r:${caller}`;
 
+/** String with an expiry: a report of leaked secrets with this hash was handled. */
+export const reportMark = (bodyHash: string): string => `kf:l:${bodyHash}`;
+
 /** Streams: the audit events of calls that did something, and of refused calls. */
 export const auditStream = (of: 'done' | 'refused'): string => `kf:{!audit}:${of}`;
 /** The id of the last event that was written again because replicas lacked it. */

@@ -101,6 +101,9 @@ test('after a restore, what was refused since is what the logs say last: disable
     line(23, 'keys.deleteKeys', { apiId: 'a' }, { deleted: 1 }),
     line(24, 'apis.deleteKeys', { keyId: 'key_all', apiId: 'c' }),
     line(24, 'apis.deleteKeys', { apiId: 'c' }, { deleted: 1 }),
+    line(25, 'leaks.report', { keyId: 'key_leaked', apiId: 'a' }, { ...off, leak: {} }),
+    line(25, 'leaks.report', { keyId: 'key_only_told', apiId: 'a' }, { leak: {} }),
+    line(25, 'leaks.report', { rootKeyId: 'root_leaked' }, { ...off, leak: {} }),
     'not JSON',
     '{"cut',
   ];
@@ -115,6 +118,8 @@ test('after a restore, what was refused since is what the logs say last: disable
     'keys.updateKey {"keyId":"key_many_3","enabled":false}',
     'keys.deleteKey {"keyId":"key_many_4"}',
     'keys.deleteKey {"keyId":"key_all"}',
+    'keys.updateKey {"keyId":"key_leaked","enabled":false}',
+    'rootKeys.updateRootKey {"rootKeyId":"root_leaked","enabled":false}',
   ]);
 });
 

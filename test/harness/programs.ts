@@ -17,6 +17,8 @@ const SOURCES = {
   mmdebstrap: { package: 'mmdebstrap' },
   go: { package: 'golang-go' },
   helm: { command: 'npm run build:helm' },
+  gitleaks: { command: 'npm run build:gitleaks' },
+  trufflehog: { command: 'brew install trufflehog' },
   kustomize: { package: 'golang-go' },
   kubectl: { package: 'kubernetes-client' },
   unshare: { package: 'util-linux' },

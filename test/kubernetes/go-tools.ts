@@ -1,4 +1,4 @@
-// `npm run build:helm`: builds the helm of the tests where Go is, once.
+// `npm run build:helm` and `npm run build:gitleaks` build these tools of the tests where Go is, once.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
@@ -27,6 +27,13 @@ export const HELM: GoTool = {
   module: 'helm.sh/helm/v4',
   version: 'v4.3.1',
   package: 'helm.sh/helm/v4/cmd/helm',
+};
+/** The scanner that looks for keys of ours. */
+export const GITLEAKS: GoTool = {
+  name: 'gitleaks',
+  module: 'github.com/zricethezav/gitleaks/v8',
+  version: 'v8.30.1',
+  package: 'github.com/zricethezav/gitleaks/v8',
 };
 export const ETCD: GoTool = {
   name: 'etcd',
@@ -112,12 +119,17 @@ function moduleOf({ module, version }: GoTool, goMod: string): string {
   return ['module tool', goVersion, `require ${module} ${version}`, ...replaced, ''].join('\n');
 }
 
-const USAGE = `npm run build:helm
+const TOOLS = { helm: HELM, gitleaks: GITLEAKS } as const;
+const USAGE = `npm run build:helm | npm run build:gitleaks
 
-Builds helm ${HELM.version} for the tests of the chart, where Go is and it has not been built before. Takes about two minutes.`;
+Builds helm ${HELM.version} for the tests of the chart, or gitleaks ${GITLEAKS.version} for those of its rules, where Go is and the
+tool has not been built before. Takes about two minutes.`;
 
 if (import.meta.main) {
-  scriptArguments(USAGE, {});
+  const { positionals } = scriptArguments(USAGE, { allowPositionals: true });
+  const [name = 'helm'] = positionals;
+  const tool = TOOLS[name as keyof typeof TOOLS];
+  if (tool === undefined || positionals.length > 1) wrongArguments(`${name}: is not such a tool`, USAGE);
   if (!hasGo()) wrongArguments('there is no Go on PATH', USAGE);
-  console.log(ensureTool(HELM));
+  console.log(ensureTool(tool));
 }

@@ -8,6 +8,7 @@ const PROMISES: Readonly<Record<string, readonly string[]>> = {
   'control-plane/cli': ['cli/parts', 'cli/commands', 'cli/terminal', 'cli/transfer', 'cli/doctor'],
   'control-plane/core': ['control-plane/redis/kills', 'simulation/redis', 'simulation/simulation'],
   'control-plane/http': ['control-plane/http/limits', 'control-plane/http/openapi', 'edges/edges'],
+  'control-plane/http/leaks': ['leaks/leaks'],
   'control-plane/http/operations': ['control-plane/http/permission-matrix', 'control-plane/http/listing'],
   'control-plane/http/operations/keys': [
     'control-plane/redis/credit-changes',
