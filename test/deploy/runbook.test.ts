@@ -29,6 +29,7 @@ const PAGES = [
   'alerts-verifiers',
   'alerts-control-plane',
   'alerts-processes',
+  'alerts-leaks',
 ];
 const runbook = PAGES.map((page) => readFileSync(join(DEPLOY, `${page}.md`), 'utf8')).join('\n');
 /** The shell commands of a section, as they are written. */

@@ -8,7 +8,7 @@ export interface ReportedSecret {
   readonly secret: string;
   /** The reporter's name for secrets of this form. */
   readonly type: string;
-  /** Where it was found; contains no reported secret. */
+  /** Place of the secret; contains no secret itself. */
   readonly url: string;
   readonly source: string;
 }
