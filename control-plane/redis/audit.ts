@@ -2,7 +2,7 @@ import { unavailable } from '#shared/contract/errors.ts';
 import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { auditRetryKey, auditStream } from '#shared/redis/redis-keys.ts';
+import { auditKeyIndex, auditRetryKey, auditStream } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { type AuditEvent, type AuditKind, type ListedEvent, readEvent } from '../core/audit-event.ts';
 import { BATCH_LANE, type DurableWriter } from './durable-writer.ts';
@@ -21,6 +21,8 @@ export interface AuditFilter {
 /** The maximum number of events that one page examines. */
 const EXAMINED_MAX = 1000;
 const EXAMINED_AT_ONCE = 200;
+/** The maximum number of events about one key that may have been recorded within one millisecond. */
+const TIES_MAX = 50;
 /** Events that one run of the script writes: more would block Redis for longer. */
 const WRITTEN_AT_ONCE = 50;
 const RETRY_FIRST_MS = 100;
@@ -152,8 +154,10 @@ export class Audit {
 
   async #write(kind: AuditKind, part: readonly Waiting[], lane?: string): Promise<void> {
     const keys = [auditStream(kind), auditRetryKey];
-    const events = part.flatMap(({ event, id }) => [JSON.stringify(event), id]);
-    const args = [this.#options.limits.eventsMax[kind], ...events];
+    // Refused calls have no index: their stream is short, and a caller chooses the ids in them.
+    const indexed = (event: AuditEvent) => (kind === 'done' ? (event.on.keyId ?? '') : '');
+    const events = part.flatMap(({ event, id }) => [JSON.stringify(event), id, indexed(event)]);
+    const args = [this.#options.limits.eventsMax[kind], auditKeyIndex(''), ...events];
     const { reply, replicated } = await this.#options.writer.run(recordScript, keys, args, lane);
     for (const [i, id] of (reply as string[]).entries()) if (part[i]) part[i].id = id;
     if (!replicated) throw unavailable('not all replicas confirmed the events');
@@ -198,25 +202,75 @@ export class Audit {
     untilMs?: number,
   ): Promise<{ events: ListedEvent[]; next?: string }> {
     const stream = auditStream(kind);
-    const oldest = sinceMs === undefined ? '-' : sinceMs;
+    const { keyId } = filter;
+    const read =
+      kind === 'done' && keyId && (await this.#isIndexed(stream))
+        ? (next: string, count: number) => this.#readOfKey(stream, keyId, next, count)
+        : (next: string, count: number) => this.#readBefore(stream, next, count, sinceMs, untilMs);
+    const isTimely = (time: number) => time >= (sinceMs ?? 0) && time <= (untilMs ?? time);
     const events: ListedEvent[] = [];
     let next = before ?? '';
     for (let examined = 0; examined < EXAMINED_MAX; examined += EXAMINED_AT_ONCE) {
-      const newest = next === '' ? (untilMs ?? '+') : `(${next}`;
-      const batch = await this.#options.nodes.run(stream, (redis) =>
-        redis.xrevrange(stream, newest, oldest, 'COUNT', EXAMINED_AT_ONCE + 1),
-      );
+      const batch = await read(next, EXAMINED_AT_ONCE + 1);
       for (const [i, [id, fields]] of batch.slice(0, EXAMINED_AT_ONCE).entries()) {
         next = id;
-        const event = readEvent(id, fields[1]);
-        if (matches(event, filter)) events.push(event);
+        const event = fields && readEvent(id, fields[1]);
+        if (event && isTimely(timeOf(id)) && matches(event, filter)) events.push(event);
         if (events.length === limit) return { events, ...(i + 1 < batch.length ? { next } : {}) };
       }
       if (batch.length <= EXAMINED_AT_ONCE) return { events };
     }
     return { events, next };
   }
+
+  /** Reads events before the id `next`, the latest first. */
+  #readBefore(
+    stream: string,
+    next: string,
+    count: number,
+    sinceMs?: number,
+    untilMs?: number,
+  ): Promise<Row[]> {
+    const newest = next === '' ? (untilMs ?? '+') : `(${next}`;
+    return this.#options.nodes.run(stream, (redis) =>
+      redis.xrevrange(stream, newest, sinceMs ?? '-', 'COUNT', count),
+    );
+  }
+
+  /** Reads events about a key before the id `next`, the latest first. */
+  #readOfKey(stream: string, keyId: string, next: string, count: number): Promise<Row[]> {
+    const [newest, ties] = next === '' ? ['+inf', 0] : [timeOf(next), TIES_MAX];
+    return this.#options.nodes.run(stream, async (redis) => {
+      const range = [auditKeyIndex(keyId), newest, '-inf', 'LIMIT', 0, count + ties] as const;
+      const ids = (await redis.zrevrangebyscore(...range)).filter((id) => next === '' || isBefore(id, next));
+      return Promise.all(
+        ids
+          .sort((a, b) => (isBefore(a, b) ? 1 : -1))
+          .slice(0, count)
+          .map(async (id): Promise<Row> => (await redis.xrange(stream, id, id))[0] ?? [id, undefined]),
+      );
+    });
+  }
+
+  /** Tells whether all events are in the indexes by key: earlier releases wrote events without an index. */
+  async #isIndexed(stream: string): Promise<boolean> {
+    const [oldest] = await this.#options.nodes.run(stream, (redis) =>
+      redis.xrange(stream, '-', '+', 'COUNT', 1),
+    );
+    return oldest?.[1][2] === 'k';
+  }
 }
+
+/** An event as Redis stores it: its id, and its fields; undefined = trimmed meanwhile. */
+type Row = [id: string, fields: string[] | undefined];
+
+/** The time when an event was recorded, Unix milliseconds. */
+const timeOf = (id: string) => Number(id.split('-')[0]);
+
+/** Tells whether an event was recorded before another; ids are `<time>-<number>`. */
+const isBefore = (id: string, other: string) =>
+  timeOf(id) < timeOf(other) ||
+  (timeOf(id) === timeOf(other) && Number(id.split('-')[1]) < Number(other.split('-')[1]));
 
 function matches({ operation, by, on }: ListedEvent, filter: AuditFilter): boolean {
   return (

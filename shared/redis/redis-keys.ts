@@ -132,6 +132,8 @@ export const reportMark = (bodyHash: string): string => `kf:l:${bodyHash}`;
 
 /** Streams: the audit events of calls that did something, and of refused calls. */
 export const auditStream = (of: 'done' | 'refused'): string => `kf:{!audit}:${of}`;
+/** Sorted set: the ids of the events about one key that `auditStream('done')` has, by their time. */
+export const auditKeyIndex = (keyId: string): string => `kf:{!audit}:k:${keyId}`;
 /** The id of the last event that was written again because replicas lacked it. */
 export const auditRetryKey = 'kf:{!audit}:again';
 

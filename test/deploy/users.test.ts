@@ -383,6 +383,7 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length === 1);
     await fleet.ok('keys.importKeys', { apiId: 'a', keys: [{ sha256: 'ab'.repeat(32) }] });
     await fleet.ok('audit.listEvents', { keyId });
+    await fleet.ok('audit.listEvents');
     for (const query of [{}, { sort: '-createdAt' }, { externalId: 'owner' }, { enabled: 'true' }])
       await fleet.ok('apis.listKeys', { apiId: 'a', ...query });
     await fleet.ok('apis.getApi', { apiId: 'a' });

@@ -182,24 +182,55 @@ describe('listing', () => {
     expect(await events({ apiId: 'paged', since: String(Date.now() + 60_000) })).toEqual([]);
   });
 
-  test('looks at a bounded number of events a page, and goes on from there', async () => {
-    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'needle' });
-    const event = JSON.stringify({
-      time: 1,
-      requestId: 'r',
-      operation: 'x.y',
-      outcome: 'OK',
-      by: { address: 'a' },
-      on: {},
-    });
+  const another = JSON.stringify({
+    ...{ time: 1, requestId: 'r', operation: 'x.y', outcome: 'OK', by: { address: 'a' }, on: {} },
+  });
+  /** Adds more events of others than one page examines, by less than a page's last read. */
+  const addOthers = async (...index: string[]) => {
     const pipeline = fleet.client.pipeline();
-    // More than one page looks at, by less than a page's last look.
-    for (let i = 0; i < 1100; i++) pipeline.xadd(auditStream('done'), '*', 'e', event);
+    for (let i = 0; i < 1100; i++) pipeline.xadd(auditStream('done'), '*', 'e', another, ...index);
     await pipeline.exec();
+  };
+
+  test('looks at a bounded number of events a page, and goes on from there', async () => {
+    await fleet.ok('keys.createKey', { apiId: 'needle' });
+    await addOthers();
+    const first = await fleet.ok('audit.listEvents', { apiId: 'needle' });
+    expect(first).toEqual({ events: [], cursor: expect.any(String) });
+    const second = await fleet.ok('audit.listEvents', { apiId: 'needle', cursor: first.cursor });
+    expect(second.events).toHaveLength(1);
+  });
+
+  test('the events of a key come from an index, page by page, however many others came after them', async () => {
+    await fleet.client.del(auditStream('done'));
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'history' });
+    for (let i = 0; i < 4; i++) await fleet.ok('keys.updateKey', { keyId, name: `n${i}` });
+    await addOthers('k', '');
+    const seen: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await fleet.ok('audit.listEvents', { keyId, limit: '2', ...(cursor ? { cursor } : {}) });
+      expect(page.events.length).toBeGreaterThan(0);
+      seen.push(...page.events.map(({ after }: { after: { name: string } }) => after.name));
+      cursor = page.cursor;
+    } while (cursor);
+    expect(seen).toEqual(['n3', 'n2', 'n1', 'n0', undefined]);
+    expect(await events({ keyId, operation: 'keys.createKey' })).toHaveLength(1);
+    const [latest] = await events({ keyId });
+    const until = String(Number(latest.id.split('-')[0]) - 1);
+    expect((await events({ keyId, until })).length).toBeLessThan(5);
+    expect(await events({ keyId, since: String(Date.now() + 60_000) })).toEqual([]);
+  });
+
+  test('the events of a key that an earlier release wrote without an index are found too', async () => {
+    await fleet.client.del(auditStream('done'));
+    const keyId = 'key_00000000000000000old';
+    const old = JSON.stringify({ ...JSON.parse(another), on: { keyId } });
+    await fleet.client.xadd(auditStream('done'), '*', 'e', old);
+    await addOthers('k', '');
     const first = await fleet.ok('audit.listEvents', { keyId });
     expect(first).toEqual({ events: [], cursor: expect.any(String) });
-    const second = await fleet.ok('audit.listEvents', { keyId, cursor: first.cursor });
-    expect(second.events).toHaveLength(1);
+    expect((await fleet.ok('audit.listEvents', { keyId, cursor: first.cursor })).events).toHaveLength(1);
   });
 
   test('needs the permission to', async () => {

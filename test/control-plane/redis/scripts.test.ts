@@ -309,23 +309,29 @@ test('calls are counted within the window that the first of them opened', async 
   expect(await at.redis.pttl('counter')).toBeGreaterThan(0);
 });
 
-test('events are added to their stream, which keeps the latest', async () => {
+test('events are added to their stream and the index of their key, both of which keep the latest', async () => {
   const add = (...events: string[]) =>
-    controlPlane('callers/record-events', ['stream', 'again'], [100, ...events]) as Promise<string[]>;
-  for (let i = 0; i < 400; i++) await add(`event ${i}`, '');
-  const [id = '', last = ''] = await add('the last but one', '', 'the last', '');
+    controlPlane('callers/record-events', ['stream', 'again'], [100, 'of:', ...events]) as Promise<string[]>;
+  const written: string[] = [];
+  for (let i = 0; i < 400; i++) written.push(...(await add(`event ${i}`, '', i % 4 === 0 ? 'ada' : '')));
+  const [id = '', last = ''] = await add('the last but one', '', '', 'the last', '', 'bob');
   // Written before, and not confirmed: the one is there, the other's id a failover gave to another event.
-  const [again, anew = ''] = await add('the last', last, 'another', id);
+  const [again, anew = ''] = await add('the last', last, 'bob', 'another', id, 'bob');
   expect(again).toBe(last);
   expect(anew > last).toBe(true);
   expect(await at.redis.get('again')).toBe(last);
   expect(await at.redis.xrevrange('stream', '+', '-', 'COUNT', 3)).toEqual([
-    [anew, ['e', 'another']],
-    [last, ['e', 'the last']],
-    [id, ['e', 'the last but one']],
+    [anew, ['e', 'another', 'k', 'bob']],
+    [last, ['e', 'the last', 'k', 'bob']],
+    [id, ['e', 'the last but one', 'k', '']],
   ]);
-  expect(await at.redis.xlen('stream')).toBeGreaterThanOrEqual(100);
-  expect(await at.redis.xlen('stream')).toBeLessThan(400);
+  expect(await at.redis.zrange('of:bob', '0', '-1')).toEqual([last, anew]);
+  const kept = (await at.redis.xrange('stream', '-', '+')).map(([each]) => each);
+  expect(kept.length).toBeGreaterThanOrEqual(100);
+  expect(kept.length).toBeLessThanOrEqual(200);
+  const ofAda = written.filter((each, i) => i % 4 === 0 && kept.includes(each));
+  expect(new Set(await at.redis.zrange('of:ada', '0', '-1'))).toEqual(new Set(ofAda));
+  expect(ofAda.length).toBeGreaterThan(20);
 });
 
 test('commands that a user may not run, or that nobody knows, are told', async () => {
