@@ -14,6 +14,8 @@ import { BootstrapKeys, BootstrapWatch } from './redis/bootstrap-keys.ts';
 import { BATCH_LIMITS, RedisChangeLog } from './redis/change-log.ts';
 import { DurabilityCheck } from './redis/durability.ts';
 import { DurableWriter } from './redis/durable-writer.ts';
+import { examineFleet } from './redis/examination/examine-fleet.ts';
+import { examineServers } from './redis/examination/examine-servers.ts';
 import { FleetView } from './redis/fleet.ts';
 import { HandledReports } from './redis/handled-reports.ts';
 import { Credits } from './redis/keys/credit-changes.ts';
@@ -119,6 +121,7 @@ function makeServices(
     catalogue: new Catalogue(sharedLogOptions),
     clock,
     credits: new Credits(writer, clock),
+    examine: async () => [...(await examineServers(nodes, config)), ...(await examineFleet(nodes))],
     fleet: new FleetView(nodes),
     identities: new Identities({ ...sharedLogOptions, apis, propagator }),
     keyImport: new KeyImport({ writer, keys, clock, limits }),

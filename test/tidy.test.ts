@@ -145,7 +145,8 @@ describe('imports', () => {
     expect(
       offenders(
         /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|changes|keys|pages)\/|core\/root-permissions\.ts')|#)/m,
-        /^(?!control-plane\/dashboard\/)/,
+        // The build takes the names of the operations from the server.
+        /^(?!control-plane\/dashboard\/(?!vite\.config\.ts))/,
       ),
     ).toEqual([]);
   });
@@ -242,7 +243,7 @@ test('no two exported types of one program have the same name', () => {
 const OUT = [
   'control-plane/cli/commands/keys/changes.ts: owner',
   'control-plane/cli/commands/keys/many-keys.ts: owner',
-  'control-plane/cli/doctor/finding.ts: found',
+  'control-plane/redis/examination/finding.ts: found',
   'shared/contract/verifier-status.ts: workspace',
 ];
 

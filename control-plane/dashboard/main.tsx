@@ -1,9 +1,10 @@
 import './style/style.css';
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { events, isSignedIn, signOut } from './api/client.ts';
+import { events, isSignedIn, signOut, watchConnection } from './api/client.ts';
 import { Apis } from './pages/apis.tsx';
 import { Audit } from './pages/audit.tsx';
+import { Finder, useFinder } from './pages/finder.tsx';
 import { Fleet } from './pages/fleet.tsx';
 import { Identities } from './pages/identities.tsx';
 import { IdentityDetail } from './pages/identity.tsx';
@@ -39,8 +40,10 @@ function App() {
     events.addEventListener('session', session);
     events.addEventListener('lost', () => setOffline(true));
     events.addEventListener('reached', () => setOffline(false));
+    watchConnection();
     addEventListener('hashchange', () => setHash(location.hash));
   }, []);
+  const finder = useFinder(signedIn);
   const [path] = partsOf(hash);
   const [, section = '', id = ''] = path.split('/');
   const current = section === 'apis' || section === 'keys' ? '#/apis' : `#/${section}`;
@@ -58,6 +61,9 @@ function App() {
               </a>
             ))}
             <a href="/docs">Reference</a>
+            <button type="button" class="find" onClick={finder.open} aria-keyshortcuts="Control+K Meta+K">
+              Find <kbd>⌘K</kbd>
+            </button>
             <button type="button" class="sign-out" onClick={() => signOut()}>
               Sign out
             </button>
@@ -67,6 +73,9 @@ function App() {
       <div class="lost" role="alert">
         {isOffline && 'Connection to the control plane lost. What is shown may be out of date.'}
       </div>
+      {finder.start !== undefined && (
+        <Finder start={finder.start} sections={SECTIONS} onClose={finder.close} />
+      )}
       <main key={`${signedIn}${hash}`}>{signedIn ? view(section, id) : <SignIn reason={endReason} />}</main>
     </>
   );
@@ -81,7 +90,7 @@ function view(section: string, id: string) {
     case 'keys':
       return <KeyDetail keyId={id} />;
     case 'identities':
-      return id === '' ? <Identities /> : <IdentityDetail externalId={decodePart(id)} />;
+      return id === '' ? <Identities /> : <IdentityDetail idOrExternalId={decodePart(id)} />;
     case 'roles':
       return <Roles />;
     case 'root-keys':

@@ -1,5 +1,7 @@
 import { join } from 'node:path';
 import type { UserConfig } from 'vite';
+import { operations } from '../http/operations/index.ts';
+import { isChange } from '../http/operations/operation.ts';
 
 /**
  * The build of the dashboard: `npm run dashboard` writes assets/, which is committed, so that a start needs
@@ -12,6 +14,9 @@ export default {
   logLevel: 'warn',
   // The same assets whatever NODE_ENV is.
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact', development: false } },
+  define: {
+    CHANGING_OPERATIONS: JSON.stringify(operations.filter(isChange).map(({ name }) => name)),
+  },
   build: {
     outDir: join(import.meta.dirname, 'assets'),
     emptyOutDir: true,

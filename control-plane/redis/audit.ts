@@ -239,9 +239,9 @@ export class Audit {
 
   /** Reads events about a key before the id `next`, the latest first. */
   #readOfKey(stream: string, keyId: string, next: string, count: number): Promise<Row[]> {
-    const [newest, ties] = next === '' ? ['+inf', 0] : [timeOf(next), TIES_MAX];
+    const [newest, extra] = next === '' ? ['+inf', 0] : [timeOf(next), TIES_MAX];
     return this.#options.nodes.run(stream, async (redis) => {
-      const range = [auditKeyIndex(keyId), newest, '-inf', 'LIMIT', 0, count + ties] as const;
+      const range = [auditKeyIndex(keyId), newest, '-inf', 'LIMIT', 0, count + extra] as const;
       const ids = (await redis.zrevrangebyscore(...range)).filter((id) => next === '' || isBefore(id, next));
       return Promise.all(
         ids

@@ -208,22 +208,6 @@ export function neededFor(fields: StoredFields, table: Readonly<Record<string, R
   return Math.max(1, ...protocols);
 }
 
-/** Other fields of the record in Redis, by their letters. Only Keyfence sets them. */
-export const RECORD_FACTS = {
-  p: 'SHA-256 of the secret.',
-  s: 'The first characters of the secret, so that people can recognize the key.',
-  b: 'Number of random bytes in the secret, if it is not 16.',
-  c: 'Time of creation, in Unix milliseconds.',
-  i: 'Creation number.',
-  u: 'Time of the last change, in Unix milliseconds.',
-  v: 'Version: the sequence number of the last change, and the beginning of its hash.',
-  T: 'Only after a rotation: the id of the new key.',
-  Y: 'Only after a rotation: the `operationId` and `expiration` of the call.',
-  F: 'Only on a key that replaces another key after a rotation: the id of the replaced key.',
-  q: 'Name of the pool with the credits of the key. Absent if the key has no credits.',
-  M: '`1` if `meta` is longer than 64 bytes. It is then stored under a Redis key of its own.',
-} as const;
-
 /** Returns the fields of a patch in their stored form. */
 export function storedFields(patch: KeyPatch): StoredFields {
   const entries = rows.flatMap(([name, { letter, kind }]) => {

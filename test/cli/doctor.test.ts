@@ -17,7 +17,7 @@ const directory = scratch('doctor');
 const COMMANDS =
   `+hello +info +time +config|get +cluster|slots +wait +eval +evalsha +publish +get +mget +set +del +exists
   +incr +pexpire +pttl +hget +hmget +hgetall +hset +hdel +hexists +hincrby +hlen +hvals +zadd +zrem +zcard +zcount +zscore
-  +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +xadd +xrange +xrevrange`.split(/\s+/);
+  +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +xadd +xlen +xrange +xrevrange`.split(/\s+/);
 let node: RedisNode;
 let redis: Redis;
 let fleet: Fleet;

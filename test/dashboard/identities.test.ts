@@ -65,8 +65,9 @@ onStage('the identities', (stage) => {
     await page.getByRole('button', { name: 'Delete for good' }).click();
     await page.getByText('No identities yet.').waitFor();
     expect(await verdicts()).toEqual(['VALID', 'VALID']);
-    await page.getByLabel('Identity its external id').fill(externalId);
-    await page.getByRole('button', { name: 'Find' }).click();
+    await page.getByLabel('Part of the external id').fill(externalId);
+    await page.getByRole('button', { name: 'Find', exact: true }).click();
+    await page.getByRole('link', { name: externalId }).click();
     await page.getByRole('heading', { name: 'No identity yet' }).waitFor();
     await page.getByRole('link', { name: 'of shop' }).waitFor();
     await dashboard.close(shop.key);

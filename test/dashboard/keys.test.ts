@@ -141,7 +141,7 @@ onStage('the keys of an API', (stage) => {
     await dashboard.loaded();
     expect(await names()).toEqual(first);
 
-    await page.getByLabel('Name begins with').fill('odd');
+    await page.getByLabel('Part of the name or id').fill('odd');
     await page.getByLabel('Identity').fill('owner 1');
     await page.keyboard.press('Enter');
     await dashboard.loaded();
@@ -150,7 +150,7 @@ onStage('the keys of an API', (stage) => {
     await dashboard.loaded();
     expect(await names()).toEqual(['odd 25']);
 
-    await page.getByLabel('Name begins with').fill(key);
+    await page.getByLabel('Part of the name or id').fill(key);
     await page.getByRole('button', { name: 'Search' }).click();
     await page.getByText('keys are not sent in addresses').waitFor();
     await dashboard.close(key);
@@ -171,7 +171,7 @@ onStage('the keys of an API', (stage) => {
     const { page } = dashboard;
     const names = async () => (await dashboard.rows('Keys')).map(([, name = '']) => name.split('\n')[0]);
     const search = async (name: string) => {
-      await page.getByLabel('Name begins with').fill(name);
+      await page.getByLabel('Part of the name or id').fill(name);
       await page.keyboard.press('Enter');
     };
     await search('needle');
@@ -185,7 +185,7 @@ onStage('the keys of an API', (stage) => {
     await page.reload();
     await dashboard.signIn();
     await page.getByText('2,500 searched for this page').waitFor();
-    expect(await page.getByLabel('Name begins with').inputValue()).toBe('needle');
+    expect(await page.getByLabel('Part of the name or id').inputValue()).toBe('needle');
 
     let asked = 0;
     const { promise: released, resolve: release } = Promise.withResolvers<void>();

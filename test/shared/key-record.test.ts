@@ -10,10 +10,10 @@ import {
   type KeyPatch,
   keyFields,
   neededFor,
-  RECORD_FACTS,
   storedFields,
 } from '../../shared/contract/key-record.ts';
 import { PROTOCOL } from '../../shared/contract/protocol.ts';
+import { RECORD_FACTS } from '../../shared/redis/record-facts.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const LUA = {

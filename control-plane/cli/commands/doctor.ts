@@ -1,6 +1,6 @@
 import { styleText } from 'node:util';
 import type { Command } from 'commander';
-import type { Finding } from '../doctor/finding.ts';
+import type { Finding } from '../../redis/examination/finding.ts';
 import type { Session } from '../session.ts';
 import { printable } from '../terminal/output.ts';
 

@@ -1,11 +1,11 @@
 import { scheduler } from 'node:timers/promises';
 import { generateKey } from '#shared/contract/key-format.ts';
 import { systemClock } from '#shared/lang/clock.ts';
+import type { Finding } from '../../redis/examination/finding.ts';
 import { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';
 import { examineRedis } from './examine-redis.ts';
-import type { Finding } from './finding.ts';
 
 /** The Date header has whole seconds; a greater difference means that a clock is wrong. */
 const CLOCK_MS_OFF_MAX = 2000;

@@ -39,6 +39,7 @@ export class Failure extends Error {
 const BASE = new URL('../v1/', document.baseURI);
 const STORAGE_NAME = 'keyfence-root-key';
 const READ_MS_MAX = 15_000;
+const CONNECTION_MS = 2000;
 /** Longer than the 60 s for which the API may wait for a change. */
 const CHANGE_MS_MAX = 75_000;
 
@@ -100,6 +101,46 @@ export async function listVerifiers(): Promise<Verifier[]> {
     if (cursor === undefined) break;
   }
   return verifiers;
+}
+
+const EVENTS_LIMIT = 10;
+/** Maximum number of calls for events; each examines 1,000. Only events of earlier releases need more than one. */
+const EVENTS_CALLS_MAX = 20;
+
+/** Lists the latest events that match a filter, at most 10; `isCut` if not all events were examined. */
+export async function listEvents(filter: Input): Promise<{ events: AuditEvent[]; isCut: boolean }> {
+  const events: AuditEvent[] = [];
+  let cursor: string | undefined;
+  for (let calls = 0; calls < EVENTS_CALLS_MAX; calls++) {
+    const limit = String(EVENTS_LIMIT - events.length);
+    const page = await call('audit.listEvents', { ...filter, limit, cursor });
+    events.push(...page.events);
+    cursor = page.cursor;
+    if (cursor === undefined || events.length === EVENTS_LIMIT) return { events, isCut: false };
+  }
+  return { events, isCut: true };
+}
+
+/** While the connection is lost, tries every two seconds whether the control plane answers again. */
+export function watchConnection(): void {
+  let isLost = false;
+  const check = async () => {
+    if (!isLost) return;
+    const url = new URL('icon.svg', document.baseURI);
+    const isBack = await fetch(url, { method: 'HEAD', cache: 'no-store' }).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+    if (isBack) events.dispatchEvent(new Event('reached'));
+    else setTimeout(check, CONNECTION_MS);
+  };
+  events.addEventListener('reached', () => {
+    isLost = false;
+  });
+  events.addEventListener('lost', () => {
+    if (!isLost) setTimeout(check, CONNECTION_MS);
+    isLost = true;
+  });
 }
 
 async function send<Name extends keyof Responses>(

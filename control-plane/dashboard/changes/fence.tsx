@@ -1,5 +1,5 @@
-import { useRef } from 'preact/hooks';
-import type { Failure, Propagation } from '../api/client.ts';
+import { useRef, useState } from 'preact/hooks';
+import { type Failure, type Propagation, serverNow } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Problem, useAction } from '../parts/loading.tsx';
 import { duration } from '../parts/time.tsx';
@@ -51,6 +51,7 @@ export function Fence({ change }: { change: Change }) {
           <strong>{headline}.</strong> {summary(change)}
         </span>
         {/* The button disappears once the change is undone. */}
+        {by && <Receipt change={change} />}
         {undo && <Undo key={headline} undo={undo} onClick={() => panel.current?.focus()} />}
       </div>
       {goesOn && (
@@ -83,6 +84,40 @@ export function Fence({ change }: { change: Change }) {
       {failure && <Problem failure={failure} {...(failure.passes ? { retry: 'by itself' } : {})} />}
     </section>
   );
+}
+
+/** A button that copies what was done, when it was complete, and at which verifiers. */
+function Receipt({ change }: { change: Change }) {
+  const [notice, setNotice] = useState('');
+  // The receipt says when the change became complete, not when it was copied.
+  const [completedAt] = useState(() => new Date(serverNow()).toISOString());
+  const copy = () =>
+    navigator.clipboard.writeText(receiptOf(change, completedAt)).then(
+      () => setNotice('Copied.'),
+      () => setNotice('The browser does not allow copying.'),
+    );
+  return (
+    <>
+      <button type="button" class="small" onClick={() => void copy()}>
+        Copy receipt
+      </button>
+      <span role="status">{notice}</span>
+    </>
+  );
+}
+
+function receiptOf(change: Change, completedAt: string): string {
+  const { headline, keyId, propagation, followers, by } = change;
+  return [
+    `${headline}: ${keyId}`,
+    `Change ${propagation.sequence}, complete at ${completedAt}. ${summary(change)}`,
+    ...followers.map(({ name, appliedMs }) =>
+      appliedMs === undefined
+        ? `- ${name}: shut out, its lease has ended`
+        : `- ${name}: applied within ${duration(appliedMs)}`,
+    ),
+    `No verifier answers from the earlier state (${by === 'fence' ? 'by fence' : 'all acknowledged'}).`,
+  ].join('\n');
 }
 
 function Undo({ undo, onClick }: { undo: () => Promise<void>; onClick: () => void }) {

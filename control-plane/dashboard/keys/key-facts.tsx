@@ -5,6 +5,7 @@ import { Gauge } from '../parts/charts.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
 import { Time } from '../parts/time.tsx';
+import { Expiry } from './key-state.tsx';
 
 /** The fields of a key, each with its label. */
 export function KeyFacts({ of }: { of: Key }) {
@@ -41,7 +42,7 @@ export function KeyFacts({ of }: { of: Key }) {
         <Time at={of.updatedAt} placeholder="never" exact />
       </Fact>
       <Fact name="Expires">
-        <Time at={of.expires} placeholder="never" exact />
+        <Expiry of={of} exact />
       </Fact>
       {of.rerolledTo && (
         <Fact name="Replaced by">

@@ -13,8 +13,8 @@ const ORDERED_MAX = 1000;
 const CALL_KEYS_MAX = 100;
 
 /** Conditions on the keys of a list, and their order. */
-export type Filter = Readonly<Record<'name' | 'externalId' | 'enabled' | 'sort', string>>;
-export const NO_FILTER: Filter = { name: '', externalId: '', enabled: '', sort: '-createdAt' };
+export type Filter = Readonly<Record<'search' | 'externalId' | 'enabled' | 'sort', string>>;
+export const NO_FILTER: Filter = { search: '', externalId: '', enabled: '', sort: '-createdAt' };
 
 /** Orders for which the server has an index. */
 const INDEX_FIELDS = { '-createdAt': 'newest first', createdAt: 'oldest first' };
@@ -90,7 +90,7 @@ async function search(
 ): Promise<Matches> {
   const keys: Key[] = [];
   let [cursor, total, calls] = [from, 0, 0];
-  const isPicky = filter.name !== '' || filter.enabled !== '';
+  const isPicky = filter.search !== '' || filter.enabled !== '';
   do {
     const limit = String(Math.min(CALL_KEYS_MAX, pageSize - keys.length));
     const page = await call('apis.listKeys', { apiId, limit, cursor, ...filter });
@@ -164,18 +164,18 @@ export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
 export function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter: Filter) => void }) {
   const search = (event: Event) => {
     const entry = fieldsOf(event);
-    const name = entry('name');
-    if (/^key_[0-9A-Za-z]{20}$/.test(name)) {
-      location.hash = `#/keys/${name}`;
+    const text = entry('search');
+    if (/^key_[0-9A-Za-z]{20}$/.test(text)) {
+      location.hash = `#/keys/${text}`;
       return;
     }
     const [externalId, enabled, sort] = [entry('externalId'), entry('enabled'), entry('sort')];
-    onSearch({ name, externalId, enabled, sort });
+    onSearch({ search: text, externalId, enabled, sort });
   };
   const text = { type: 'search', maxLength: 256 } as const;
   return (
     <form class="row search" aria-label="Search" onSubmit={search}>
-      <Field label="Name begins with, or id" name="name" defaultValue={filter.name} {...text} />
+      <Field label="Part of the name or id" name="search" defaultValue={filter.search} {...text} />
       <Field label="Identity" name="externalId" defaultValue={filter.externalId} {...text} />
       <Choice
         label="State"

@@ -4,7 +4,7 @@ import type { Apply } from '../changes/change.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
-import { KeyState, KeySwitch } from './key-state.tsx';
+import { Expiry, KeyState, KeySwitch, useForeignFound } from './key-state.tsx';
 import type { useSelection } from './selection.tsx';
 
 /** A page of an API's keys, which can be selected, opened and changed. */
@@ -15,6 +15,7 @@ export function KeyTable(props: {
   panelOf: (keyId: string) => ComponentChildren;
 }) {
   const { page } = props;
+  const isFound = useForeignFound(page.keys);
   return (
     <Table
       label="Keys"
@@ -52,9 +53,9 @@ export function KeyTable(props: {
               </bdi>
             ),
         },
-        { title: 'State', narrow: 'beside', cell: (key) => <KeyState of={key} /> },
+        { title: 'State', narrow: 'beside', cell: (key) => <KeyState of={key} isFound={isFound} /> },
         { title: 'Last use', cell: ({ lastUsedAt }) => <Time at={lastUsedAt} placeholder="never seen" /> },
-        { title: 'Expires', cell: ({ expires }) => expires && <Time at={expires} /> },
+        { title: 'Expires', cell: (key) => <Expiry of={key} /> },
         { title: 'Created', narrow: 'none', cell: ({ createdAt }) => <Time at={createdAt} /> },
         {
           title: 'Id',

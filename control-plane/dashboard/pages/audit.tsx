@@ -1,19 +1,13 @@
 import { call } from '../api/client.ts';
 import { useConditions } from '../parts/conditions.ts';
-import { Events, useRootKeyNames } from '../parts/events.tsx';
+import { Events, useNames } from '../parts/events.tsx';
 import { Choice, Field, fieldsOf } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 
-const OPERATIONS = [
-  ...['createKey', 'importKeys', 'updateKey', 'updateKeys', 'updateRemaining', 'rerollKey'].map(
-    (name) => `keys.${name}`,
-  ),
-  ...['deleteKey', 'deleteKeys'].map((name) => `keys.${name}`),
-  ...['createApi', 'updateApi', 'deleteApi', 'deleteKeys'].map((name) => `apis.${name}`),
-  ...['createRootKey', 'updateRootKey'].map((name) => `rootKeys.${name}`),
-];
+/** The operations that change something; the build takes them from the list of operations. */
+declare const CHANGING_OPERATIONS: readonly string[];
 const APIS_OFFERED = '100';
 
 const NO_FILTER = {
@@ -29,7 +23,7 @@ const NO_FILTER = {
 /** The audit log: calls that changed something, or were refused. */
 export function Audit({ keyId = '' }: { keyId?: string }) {
   const [filter, setFilter] = useConditions({ ...NO_FILTER, keyId });
-  const names = useRootKeyNames();
+  const names = useNames();
   const pages = usePages();
   const events = useLoad(() => {
     const [since, until] = [momentOf(filter.since), momentOf(filter.until)];
@@ -91,14 +85,14 @@ function Search(props: {
         label="Operation"
         name="operation"
         value={filter.operation}
-        options={{ '': 'any', ...Object.fromEntries(OPERATIONS.map((name) => [name, name])) }}
+        options={{ '': 'any', ...Object.fromEntries(CHANGING_OPERATIONS.map((name) => [name, name])) }}
       />
       <ApiField value={filter.apiId} />
       <Choice
         label="By root key"
         name="rootKeyId"
         value={filter.rootKeyId}
-        options={{ '': 'any', ...Object.fromEntries(names) }}
+        options={{ '': 'any', ...Object.fromEntries([...names].filter(([id]) => !id.startsWith('role_'))) }}
       />
       <Field
         type="search"

@@ -1,5 +1,6 @@
 import { call, type Identity } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
+import { useConditions } from '../parts/conditions.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { ActionForm, Field, type FormEntry, fieldsOf, Opener } from '../parts/forms.tsx';
 import { IdentityState, IdentitySwitch, identityPage } from '../parts/identity-state.tsx';
@@ -14,14 +15,26 @@ import { type Column, Table } from '../parts/table.tsx';
  */
 export function Identities() {
   const pages = usePages();
+  const [filter, setFilter] = useConditions({ search: '' });
   const identities = useLoad(
-    () => call('identities.listIdentities', { limit: '25', cursor: pages.cursor }),
-    [pages.cursor],
+    () => call('identities.listIdentities', { limit: '25', cursor: pages.cursor, search: filter.search }),
+    [filter, pages.cursor],
   );
   const { applyIdentity, panelOf } = useChange(identities.reload);
   return (
     <Page title="Identities">
-      <Opener action="New identity" beside={<Finder />}>
+      <Opener
+        action="New identity"
+        beside={
+          <Finder
+            text={filter.search}
+            onSearch={(search) => {
+              pages.reset();
+              setFilter({ search });
+            }}
+          />
+        }
+      >
         {(close) => <NewIdentity onDone={close} />}
       </Opener>
       <Loaded of={identities}>
@@ -31,7 +44,21 @@ export function Identities() {
               label="Identities"
               rows={page.identities}
               id={({ id }) => id}
-              empty="No identities yet. One stands for all keys with its external id, in all APIs, which are stopped together."
+              empty={
+                page.cursor ? (
+                  'No match so far. “Next” searches further.'
+                ) : filter.search === '' ? (
+                  'No identities yet. One stands for all keys with its external id, in all APIs, which are stopped together.'
+                ) : (
+                  <>
+                    No identity matches. Keys may have the external id{' '}
+                    <a href={identityPage(filter.search)}>
+                      <bdi>{filter.search}</bdi>
+                    </a>{' '}
+                    without one.
+                  </>
+                )
+              }
               columns={columnsOf(applyIdentity)}
               below={({ id }) => panelOf(id)}
             />
@@ -43,19 +70,15 @@ export function Identities() {
   );
 }
 
-function Finder() {
-  const openIdentity = (event: Event) => {
-    location.hash = identityPage(fieldsOf(event)('externalId'));
-  };
+function Finder({ text, onSearch }: { text: string; onSearch: (text: string) => void }) {
   return (
-    <form class="row" onSubmit={openIdentity} aria-label="Find an identity">
+    <form class="row" onSubmit={(event) => onSearch(fieldsOf(event)('search'))} aria-label="Find an identity">
       <Field
-        label="Identity"
-        hint="its external id"
-        name="externalId"
-        required
+        label="Part of the external id"
+        name="search"
         maxLength={256}
         type="search"
+        defaultValue={text}
       />
       <button type="submit">Find</button>
     </form>

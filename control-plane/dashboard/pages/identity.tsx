@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
-import { call, type Identity, type Key } from '../api/client.ts';
+import { call, Failure, type Identity } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
-import { KeyState } from '../keys/key-state.tsx';
+import { KeyState, useForeignFound } from '../keys/key-state.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
 import { limitsOf, limitsText, parseObject, slugsOf } from '../parts/entered-values.ts';
@@ -9,17 +9,17 @@ import { ActionForm, type FormEntry } from '../parts/forms.tsx';
 import { IdentityState, IdentitySwitch } from '../parts/identity-state.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
+import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 
 const WAY = [['#/identities', 'Identities']] as const;
-/** Maximum number of APIs whose keys of an identity are listed. */
-const APIS_MAX = 100;
+const PAGE_KEYS = '50';
 
 /** A page for one identity: its state, its meta, the limits that its keys share, and its keys. */
-export function IdentityDetail({ externalId }: { externalId: string }) {
-  const identity = useLoad(() => call('identities.getIdentity', { externalId }), []);
-  const keys = useLoad(() => keysOf(externalId), []);
+export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
+  const identity = useLoad(() => findIdentity(idOrExternalId), []);
+  const externalId = identity.data?.externalId ?? idOrExternalId;
   const [deleting, setDeleting] = useState(false);
   const { applyIdentity, panelOf } = useChange(identity.reload);
   if (identity.failure?.code === 'NOT_FOUND') {
@@ -27,7 +27,7 @@ export function IdentityDetail({ externalId }: { externalId: string }) {
       <Page title="No identity yet" way={WAY}>
         <NewIdentity externalId={externalId} onCreated={identity.reload} />
         <h2>Keys</h2>
-        <OwnKeys keys={keys} />
+        <OwnKeys externalId={externalId} />
       </Page>
     );
   }
@@ -51,7 +51,7 @@ export function IdentityDetail({ externalId }: { externalId: string }) {
               <CopyId id={of.id} of="the identity" />
             </p>
             <h2>Keys</h2>
-            <OwnKeys keys={keys} />
+            <OwnKeys key={String(of.enabled)} externalId={externalId} />
             <h2>Change</h2>
             <Edit of={of} onSaved={identity.reload} />
             <p class="row">
@@ -65,6 +65,17 @@ export function IdentityDetail({ externalId }: { externalId: string }) {
       </Loaded>
     </Page>
   );
+}
+
+/** Finds an identity by its external id, or else by its id, as links from the audit log have it. */
+async function findIdentity(idOrExternalId: string): Promise<Identity> {
+  try {
+    return await call('identities.getIdentity', { externalId: idOrExternalId });
+  } catch (error) {
+    const isId = /^identity_[0-9a-f]{40}$/.test(idOrExternalId);
+    if (!isId || !(error instanceof Failure) || error.code !== 'NOT_FOUND') throw error;
+    return call('identities.getIdentity', { identityId: idOrExternalId });
+  }
 }
 
 function NewIdentity({ externalId, onCreated }: { externalId: string; onCreated: () => void }) {
@@ -127,40 +138,51 @@ function DeleteIdentity({ of, onClose }: { of: Identity; onClose: () => void }) 
   );
 }
 
-/** Returns the keys of an identity in the APIs that this root key may see. */
-async function keysOf(externalId: string): Promise<Key[]> {
-  const { apis } = await call('apis.listApis', { limit: String(APIS_MAX) });
-  const pages = await Promise.all(apis.map(({ id: apiId }) => call('apis.listKeys', { apiId, externalId })));
-  return pages.flatMap((page) => page.keys);
-}
-
-function OwnKeys({ keys }: { keys: ReturnType<typeof useLoad<Key[]>> }) {
+/** The keys of an identity in all APIs that this root key may read, page by page. */
+function OwnKeys({ externalId }: { externalId: string }) {
+  const pages = usePages();
+  const keys = useLoad(
+    () => call('identities.listKeys', { externalId, limit: PAGE_KEYS, cursor: pages.cursor }),
+    [externalId, pages.cursor],
+  );
+  const isFound = useForeignFound(keys.data?.keys);
   return (
     <Loaded of={keys}>
-      {(list) => (
-        <Table
-          label="Keys"
-          rows={list}
-          id={({ keyId }) => keyId}
-          empty="No keys of this identity that this root key may see."
-          columns={[
-            {
-              title: 'Key',
-              narrow: 'first',
-              cell: ({ keyId, name }) => (
-                <a href={`#/keys/${keyId}`}>
-                  <bdi>{name ?? keyId}</bdi>
-                </a>
-              ),
-            },
-            { title: 'API', cell: ({ apiId }) => <a href={`#/apis/${apiId}`}>{apiId}</a> },
-            { title: 'By itself', narrow: 'beside', cell: (key) => <KeyState of={key} /> },
-            {
-              title: 'Last use',
-              cell: ({ lastUsedAt }) => <Time at={lastUsedAt} placeholder="never seen" />,
-            },
-          ]}
-        />
+      {(page) => (
+        <>
+          <Table
+            label="Keys"
+            rows={page.keys}
+            id={({ keyId }) => keyId}
+            empty={
+              page.cursor
+                ? 'None so far. “Next” searches further APIs.'
+                : 'No keys of this identity that this root key may see.'
+            }
+            columns={[
+              {
+                title: 'Key',
+                narrow: 'first',
+                cell: ({ keyId, name }) => (
+                  <a href={`#/keys/${keyId}`}>
+                    <bdi>{name ?? keyId}</bdi>
+                  </a>
+                ),
+              },
+              { title: 'API', cell: ({ apiId }) => <a href={`#/apis/${apiId}`}>{apiId}</a> },
+              {
+                title: 'State',
+                narrow: 'beside',
+                cell: (key) => <KeyState of={key} isFound={isFound} />,
+              },
+              {
+                title: 'Last use',
+                cell: ({ lastUsedAt }) => <Time at={lastUsedAt} placeholder="never seen" />,
+              },
+            ]}
+          />
+          {pages.pager(page.cursor)}
+        </>
       )}
     </Loaded>
   );

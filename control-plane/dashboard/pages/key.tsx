@@ -1,13 +1,13 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { type AuditEvent, call, type Key, listVerifiers } from '../api/client.ts';
+import { type AuditEvent, call, type Key, listEvents, listVerifiers } from '../api/client.ts';
 import { type Apply, useChange } from '../changes/change.tsx';
 import { Credits, KeyFacts } from '../keys/key-facts.tsx';
 import { CreditFields, enteredOf, KeyFields } from '../keys/key-fields.tsx';
-import { KeyState, KeySwitch } from '../keys/key-state.tsx';
+import { KeyState, KeySwitch, useForeignFound } from '../keys/key-state.tsx';
 import { RotateDialog } from '../keys/rotate.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
-import { Events, useRootKeyNames } from '../parts/events.tsx';
+import { Events, useNames } from '../parts/events.tsx';
 import { ActionForm, type FormEntry } from '../parts/forms.tsx';
 import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -16,10 +16,11 @@ import { Usage } from '../parts/usage.tsx';
 /** A page for one key: its fields, usage and history, with forms to change, rotate and delete it. */
 export function KeyDetail({ keyId }: { keyId: string }) {
   const key = useLoad(() => call('keys.getKey', { keyId }), []);
+  const isFound = useForeignFound(key.data && [key.data]);
   const { apply, panelOf } = useChange(key.reload);
   const events = useLoad(
-    () => call('audit.listEvents', { keyId, limit: EVENTS_LIMIT }),
-    [key.data?.updatedAt],
+    () => listEvents({ keyId, since: key.data?.createdAt && key.data.createdAt - CLOCK_MS_OFF_MAX }),
+    [key.data?.createdAt, key.data?.updatedAt],
   );
   if (key.failure?.code === 'NOT_FOUND' || key.failure?.code === 'BAD_REQUEST')
     return <NoSuchKey keyId={keyId} />;
@@ -30,7 +31,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
       beside={
         key.data && (
           <>
-            <KeyState of={key.data} /> <KeySwitch of={key.data} apply={apply} />
+            <KeyState of={key.data} isFound={isFound} /> <KeySwitch of={key.data} apply={apply} />
           </>
         )
       }
@@ -127,15 +128,25 @@ function Edit({ of, apply }: { of: Key; apply: Apply }) {
   );
 }
 
-const EVENTS_LIMIT = '10';
+/** Clocks of control planes and Redis may differ by so much. */
+const CLOCK_MS_OFF_MAX = 3_600_000;
 const REFRESH_MS = 30_000;
 
 /** The latest events of a key. */
-function History({ events }: { events: Load<{ events: readonly AuditEvent[] }> }) {
-  const names = useRootKeyNames();
+function History({ events }: { events: Load<Awaited<ReturnType<typeof listEvents>>> }) {
+  const names = useNames();
   return (
     <Loaded of={events}>
-      {(page) => <Events events={page.events} names={names} empty="No events of this key are kept." />}
+      {(page) => (
+        <>
+          <Events
+            events={page.events}
+            names={names}
+            empty={page.isCut ? 'None among the latest events.' : 'No events of this key are kept.'}
+          />
+          {page.isCut && <p class="quiet">Earlier events are in the audit log of this key.</p>}
+        </>
+      )}
     </Loaded>
   );
 }

@@ -3,13 +3,14 @@ import { call, listVerifiers, serverNow, type Verifier } from '../api/client.ts'
 import { type Sample, useRates } from '../api/rates.ts';
 import { CODES, KINDS } from '../api/verdicts.ts';
 import { Bars } from '../parts/charts.tsx';
-import { Events, useRootKeyNames } from '../parts/events.tsx';
-import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Events, useNames } from '../parts/events.tsx';
+import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { duration } from '../parts/time.tsx';
 
 const REFRESH_MS = 2000;
 const EVENTS_REFRESH_MS = 10_000;
+const FINDINGS_REFRESH_MS = 60_000;
 const EVENTS_LIMIT = '8';
 /** Age of a report that needs attention; a report is due every few seconds. */
 const LATE_MS = 20_000;
@@ -19,8 +20,9 @@ const REFUSALS = CODES.filter((code) => code !== 'VALID');
 /** The current state of the service: verdicts, what needs attention, and the latest changes. */
 export function Overview() {
   const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
+  const findings = useLoad(() => call('fleet.listFindings'), [], FINDINGS_REFRESH_MS);
   const samples = useRates(verifiers.data);
-  const names = useRootKeyNames();
+  const names = useNames();
   const events = useLoad(() => call('audit.listEvents', { limit: EVENTS_LIMIT }), [], EVENTS_REFRESH_MS);
   return (
     <Page title="Overview">
@@ -28,7 +30,10 @@ export function Overview() {
         {(fleet) => (
           <>
             <Tiles verifiers={fleet} last={samples.at(-1)} />
-            <Attention troubles={troublesOf(fleet)} />
+            <Attention
+              troubles={[...troublesOf(fleet), ...changesIn(findings)]}
+              isExamined={!findings.failure}
+            />
             <div class="panel">
               <Rates samples={samples} />
               <Reasons verifiers={fleet} />
@@ -66,12 +71,15 @@ function Tiles({ verifiers, last }: { verifiers: readonly Verifier[]; last: Samp
   );
 }
 
-function Attention({ troubles }: { troubles: readonly string[] }) {
+function Attention({ troubles, isExamined }: { troubles: readonly string[]; isExamined: boolean }) {
   return (
     <section class={`panel attention ${troubles.length > 0 ? 'wanted' : ''}`} aria-label="Attention">
       <h2>Needs attention</h2>
       {troubles.length === 0 ? (
-        <p class="quiet">Nothing. All verifiers report, and follow their APIs.</p>
+        <p class="quiet">
+          Nothing. All verifiers report, and follow their APIs
+          {isExamined ? ', and the settings of Redis fit.' : '; Redis could not be examined.'}
+        </p>
       ) : (
         <ul>
           {troubles.map((trouble) => (
@@ -150,6 +158,12 @@ function troublesOf(verifiers: readonly Verifier[]): string[] {
     ? each
     : [`Verifiers are of ${versions.size} versions: ${[...versions].join(', ')}.`, ...each];
 }
+
+/** The changes that the examination of Redis and the verifiers proposes. */
+const changesIn = ({ data }: Load<{ findings: readonly { check: string; change?: string }[] }>) =>
+  (data?.findings ?? []).flatMap(({ check, change }) =>
+    change === undefined ? [] : [`${check}: ${change}.`],
+  );
 
 /** Formats the share of verdicts that came from memory. */
 const share = ({ memory, redis }: { memory: number; redis: number }) =>

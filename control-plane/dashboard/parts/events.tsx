@@ -1,14 +1,21 @@
 import { type AuditEvent, call } from '../api/client.ts';
 import { Badge } from './badge.tsx';
+import { identityPage } from './identity-state.tsx';
 import { useLoad } from './loading.tsx';
 import { Table } from './table.tsx';
 import { Time } from './time.tsx';
 
-/** Loads the names of the root keys by their ids; empty if this root key may not list them. */
-export function useRootKeyNames(): ReadonlyMap<string, string> {
+/** Loads the names of root keys and roles by their ids, as far as this root key may list them. */
+export function useNames(): ReadonlyMap<string, string> {
   const list = async () => {
-    const { rootKeys } = await call('rootKeys.listRootKeys').catch(() => ({ rootKeys: [] }));
-    return new Map(rootKeys.map(({ rootKeyId, name }) => [rootKeyId, name]));
+    const [{ rootKeys }, roles] = await Promise.all([
+      call('rootKeys.listRootKeys').catch(() => ({ rootKeys: [] })),
+      call('permissions.listRoles').catch(() => []),
+    ]);
+    return new Map([
+      ...rootKeys.map(({ rootKeyId, name }) => [rootKeyId, name] as const),
+      ...roles.map(({ id, name }) => [id, name] as const),
+    ]);
   };
   return useLoad(list, []).data ?? new Map();
 }
@@ -55,15 +62,30 @@ export function Events(props: {
 }
 
 function Subject({ on, names }: { on: AuditEvent['on']; names: ReadonlyMap<string, string> }) {
+  const { apiId, keyId, rootKeyId, roleId, permissionId, identityId, externalId } = on;
+  const identity = externalId ?? identityId;
   return (
     <>
-      {on.apiId !== undefined && <a href={`#/apis/${on.apiId}`}>{on.apiId}</a>}{' '}
-      {on.keyId !== undefined && (
-        <a href={`#/keys/${on.keyId}`}>
-          <code>{on.keyId}</code>
+      {apiId !== undefined && <a href={`#/apis/${apiId}`}>{apiId}</a>}{' '}
+      {keyId !== undefined && (
+        <a href={`#/keys/${keyId}`}>
+          <code>{keyId}</code>
         </a>
       )}{' '}
-      {on.rootKeyId !== undefined && <bdi>{names.get(on.rootKeyId) ?? on.rootKeyId}</bdi>}
+      {identity !== undefined && (
+        <a href={identityPage(identity)}>
+          <bdi class="short" title={identity}>
+            {identity}
+          </bdi>
+        </a>
+      )}{' '}
+      {roleId !== undefined && (
+        <a href="#/roles">
+          <bdi>{names.get(roleId) ?? roleId}</bdi>
+        </a>
+      )}{' '}
+      {permissionId !== undefined && <code>{permissionId}</code>}{' '}
+      {rootKeyId !== undefined && <bdi>{names.get(rootKeyId) ?? rootKeyId}</bdi>}
     </>
   );
 }

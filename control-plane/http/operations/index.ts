@@ -7,12 +7,14 @@ import { listApis } from './apis/list-apis.ts';
 import { listKeys } from './apis/list-keys.ts';
 import { updateApi } from './apis/update-api.ts';
 import { listEvents } from './audit/list-events.ts';
+import { listFindings } from './fleet/list-findings.ts';
 import { listVerifiers } from './fleet/list-verifiers.ts';
 import { createIdentity } from './identities/create-identity.ts';
 import { deleteIdentity } from './identities/delete-identity.ts';
 import { getIdentity } from './identities/get-identity.ts';
 import { getIdentityPropagation } from './identities/get-identity-propagation.ts';
 import { listIdentities } from './identities/list-identities.ts';
+import { listKeysOfIdentity } from './identities/list-keys-of-identity.ts';
 import { updateIdentity } from './identities/update-identity.ts';
 import { createKey } from './keys/create-key.ts';
 import { deleteKey } from './keys/delete-key.ts';
@@ -89,6 +91,7 @@ export const operations = [
   createIdentity,
   getIdentity,
   listIdentities,
+  listKeysOfIdentity,
   updateIdentity,
   deleteIdentity,
   getIdentityPropagation,
@@ -96,5 +99,6 @@ export const operations = [
   updateRootKey,
   listRootKeys,
   listEvents,
+  listFindings,
   listVerifiers,
 ] as const;

@@ -2,6 +2,7 @@ import type { Clock } from '#shared/lang/clock.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
+import type { Finding } from '../../redis/examination/finding.ts';
 import type { FleetView } from '../../redis/fleet.ts';
 import type { Credits } from '../../redis/keys/credit-changes.ts';
 import type { KeyImport } from '../../redis/keys/key-import.ts';
@@ -21,6 +22,8 @@ export interface Services {
   readonly catalogue: Catalogue;
   readonly clock: Clock;
   readonly credits: Credits;
+  /** Examines the settings of Redis and the fleet. Rejects with SERVICE_UNAVAILABLE. */
+  readonly examine: () => Promise<readonly Finding[]>;
   readonly fleet: FleetView;
   readonly identities: Identities;
   readonly keyImport: KeyImport;

@@ -31,6 +31,8 @@ export type Key = AliasedFields &
     readonly rerolledTo?: string;
     /** The key that this one replaced. */
     readonly rerolledFrom?: string;
+    /** True if the secret has a foreign format, so that only verifiers with FOREIGN_KEYS on find it. */
+    readonly foreign?: true;
   };
 
 /** Conditions on the keys of a listing; a key must meet all. */
@@ -52,7 +54,7 @@ export interface KeyPage {
 }
 
 /** Letters of the fields that the scripts return besides meta. */
-const LETTERS = ['s', 'c', 'u', 'T', 'F', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
+const LETTERS = ['s', 'c', 'u', 'T', 'F', 'f', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
 /** The maximum number of keys that one page examines under a filter without an index. */
 const EXAMINED_MAX = 1000;
 
@@ -141,6 +143,7 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     u,
     T,
     F,
+    f,
     ...fields
   } = Object.fromEntries(LETTERS.map((letter, i) => [letter, values[i]]));
   return {
@@ -152,6 +155,7 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     ...(u ? { updatedAt: Number(u) } : {}),
     ...(T ? { rerolledTo: T } : {}),
     ...(F ? { rerolledFrom: F } : {}),
+    ...(f ? { foreign: true } : {}),
     ...aliasedFields({ ...fields, m }),
     ...creditsOf(values.slice(LETTERS.length)),
   };

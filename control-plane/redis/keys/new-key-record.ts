@@ -64,7 +64,8 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
     ? JSON.stringify({ ...record.credits, id: generateId('pool', createdAt) })
     : '';
   const bytes = record.bytes === undefined ? [] : ['b', record.bytes];
-  const facts = ['p', record.secretHash, 's', record.start, ...bytes, 'c', createdAt];
+  const foreign = record.foreign ? ['f', '1'] : [];
+  const facts = ['p', record.secretHash, 's', record.start, ...bytes, ...foreign, 'c', createdAt];
   const fields = [...facts, ...Object.entries(plain).flat()];
   return {
     keys: [

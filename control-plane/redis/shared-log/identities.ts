@@ -15,6 +15,9 @@ import type { RecordParts } from './new-shared-record.ts';
 /** Number of APIs that are read in one step. */
 const APIS_AT_ONCE = 100;
 
+/** Letters of the fields that decide whether an identity applies to a key, and whether it is enabled. */
+const STATE_LETTERS = [KEY_FIELDS.apiIds.letter, KEY_FIELDS.enabled.letter];
+
 /** An identity as responses show it. */
 export interface Identity {
   readonly id: string;
@@ -28,7 +31,7 @@ export interface Identity {
 }
 
 /** A key as responses show it, with its identity. */
-type WithIdentity<Shown> = Shown & { readonly identity?: Pick<Identity, 'id' | 'externalId'> };
+type WithIdentity<Shown> = Shown & { readonly identity?: Pick<Identity, 'id' | 'externalId' | 'enabled'> };
 
 interface IdentitiesOptions extends RecordParts {
   readonly view: KeyView;
@@ -121,6 +124,35 @@ export class Identities {
     return { identities: keys.map(identityOf), ...rest };
   }
 
+  /**
+   * One page of the APIs that have keys with this `externalId`, ordered by id; it may be empty and still have a
+   * `next`.
+   * @param after the id after which the page begins; '' = from the start
+   * @param only the only APIs to examine, sorted; undefined = all
+   */
+  async apisWithKeys(
+    externalId: string,
+    after: string,
+    only?: readonly string[],
+  ): Promise<{ readonly apiIds: readonly string[]; readonly examined: number; readonly next?: string }> {
+    const { apis, nodes } = this.#options;
+    const page = only
+      ? only.filter((apiId) => apiId > after).slice(0, APIS_AT_ONCE)
+      : await apis.ids(after, APIS_AT_ONCE);
+    const existing = await Promise.all(
+      page.map((apiId) => {
+        const index = identityIndexKey(apiId, externalId);
+        return nodes.run(index, (redis) => redis.exists(index));
+      }),
+    );
+    const next = page.length === APIS_AT_ONCE ? page.at(-1) : undefined;
+    return {
+      apiIds: page.filter((_apiId, i) => existing[i] === 1),
+      examined: page.length,
+      ...(next === undefined ? {} : { next }),
+    };
+  }
+
   /** The keys, each with its identity if one exists that applies in the key's API. */
   async withIdentities<Shown extends Pick<Key, 'apiId' | 'externalId'>>(
     keys: readonly Shown[],
@@ -130,18 +162,18 @@ export class Identities {
     const records = await this.#options.nodes.run(recordKey(SHARED_LOG, ''), (redis) =>
       Promise.all(
         externalIds.map((externalId) =>
-          redis.hmget(recordKey(SHARED_LOG, identityIdOf(externalId)), 'p', KEY_FIELDS.apiIds.letter),
+          redis.hmget(recordKey(SHARED_LOG, identityIdOf(externalId)), 'p', ...STATE_LETTERS),
         ),
       ),
     );
-    const scopes = new Map(
-      externalIds.flatMap((externalId, i) => (records[i]?.[0] ? [[externalId, records[i][1]]] : [])),
+    const states = new Map(
+      externalIds.flatMap((externalId, i) => (records[i]?.[0] ? [[externalId, records[i]]] : [])),
     );
     return keys.map((key) => {
       const { externalId = '', apiId } = key;
-      const scope = scopes.get(externalId);
-      if (!scopes.has(externalId) || (scope && !slugsOf(scope).includes(apiId))) return key;
-      return { ...key, identity: { id: identityIdOf(externalId), externalId } };
+      const [record, scope, enabled] = states.get(externalId) ?? [];
+      if (!record || (scope && !slugsOf(scope).includes(apiId))) return key;
+      return { ...key, identity: { id: identityIdOf(externalId), externalId, enabled: enabled === '1' } };
     });
   }
 

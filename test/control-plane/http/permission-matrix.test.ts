@@ -106,6 +106,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   createIdentity: { input: async () => ({ externalId: `owner-${++roles}` }), spent: true },
   getIdentity: { input: async () => ({ identityId: await newIdentity() }) },
   listIdentities: { input: async () => ({}) },
+  listKeysOfIdentity: { input: async () => ({ externalId: 'owner' }) },
   updateIdentity: { input: async () => ({ identityId: await newIdentity(), enabled: false }) },
   getIdentityPropagation: {
     input: async () => {
@@ -145,6 +146,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
     input: async () => ({ rootKeyId: await newRootKey('root.*.update_root_key'), enabled: true }),
   },
   listRootKeys: { input: async () => ({}) },
+  listFindings: { input: async () => ({}) },
   listVerifiers: { input: async () => ({}) },
   listEvents: { input: async () => ({}) },
   createApi: { input: async (apiId) => ({ apiId: await gone(apiId), name: apiId }), spent: true },
@@ -207,11 +209,14 @@ function listsFor(needs: { api: string[]; root: string[] }): string[][] {
   ].filter((list) => list.length > 0);
 }
 
+/** Operations that leave out what the caller may not read. */
+const FILTERED = ['listApis', 'listKeysOfIdentity'];
+
 /** Computes the outcome of a call on MINE from the list alone. */
 function expected({ operationId }: Operation, needs: { api: string[]; root: string[] }, list: string[]) {
   const has = (permission: string) => list.includes('*') || list.includes(permission);
   const hasOnMine = (action: string) => has(`api.*.${action}`) || has(`api.${MINE}.${action}`);
-  if (operationId === 'listApis') return 'OK'; // of which APIs, is another matter
+  if (FILTERED.includes(operationId)) return 'OK'; // of which APIs, is another matter
   if (needs.root.every((action) => has(`root.*.${action}`)) && needs.api.every(hasOnMine)) return 'OK';
   // An API that is not there yet is no secret.
   const hidden = needs.api.length > 0 && operationId !== 'createApi' && !API_ACTIONS.some(hasOnMine);
@@ -277,7 +282,7 @@ describe('an API that a root key has nothing to do with', () => {
     const rootKey = await rootKeyWith([...of(THEIRS, API_ACTIONS), ...ofRoot(ROOT_ACTIONS)]);
     for (const operation of operations) {
       const { operationId, path } = operation;
-      if (needsOf(operation).api.length === 0 || ['createApi', 'listApis'].includes(operationId)) continue;
+      if (needsOf(operation).api.length === 0 || ['createApi', ...FILTERED].includes(operationId)) continue;
       const hidden = (await TARGETS[operationId]?.input(await fresh(MINE))) ?? {};
       const answer = await call(operation, hidden, rootKey);
       const absent = Object.fromEntries(
@@ -312,6 +317,27 @@ describe('an API that a root key has nothing to do with', () => {
     const others = API_ACTIONS.filter((action) => action !== 'read_api');
     expect(await shown(...of('*', others), ...of(THEIRS, ['read_api']))).toEqual([THEIRS]);
   });
+});
+
+test('of the keys of an identity, those that a root key may read are listed', async () => {
+  const externalId = 'matrix-customer';
+  for (const apiId of [MINE, THEIRS]) {
+    await fresh(apiId);
+    await fleet.ok('keys.createKey', { apiId, externalId });
+  }
+  const listed = async (...permissions: string[]) => {
+    const rootKey = await rootKeyWith(permissions);
+    const { keys } = await fleet.ok('identities.listKeys', { externalId }, { rootKey });
+    return keys.map(({ apiId }: { apiId: string }) => apiId);
+  };
+  for (const permission of SINGLES)
+    expect(await listed(permission), permission).toEqual(permission === '*' ? [MINE, THEIRS] : []);
+  for (const apiId of [MINE, THEIRS])
+    expect(await listed(...of(apiId, ['read_key', 'read_api']))).toEqual([apiId]);
+  expect(await listed('api.*.read_key', ...of(MINE, ['read_api']))).toEqual([MINE]);
+  expect(await listed(...of(MINE, ['read_key']), 'api.*.read_api')).toEqual([MINE]);
+  expect(await listed(...of(MINE, ['read_key']), ...of(THEIRS, ['read_api']))).toEqual([]);
+  expect(await listed('api.*.read_key', 'api.*.read_api')).toEqual([MINE, THEIRS]);
 });
 
 describe('a root key that may create or change others', () => {

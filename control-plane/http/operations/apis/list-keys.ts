@@ -8,7 +8,7 @@ import { makeCursor, openCursor } from '../cursor.ts';
 import { lastUsed, UsedKey, withNames } from '../keys/key.ts';
 import { operation } from '../operation.ts';
 import { ApiId, ExternalId, Fields, Limit, OwnerId, PageCursor } from '../request-parts.ts';
-import { PageCursor as PageCursorV2, PageLimit, pagination } from '../v2/envelope.ts';
+import { PageCursor as PageCursorV2, PageLimit, pagination, Search } from '../v2/envelope.ts';
 import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../v2/key-data.ts';
 
 /**
@@ -31,6 +31,7 @@ export const listKeys = operation({
     externalId: Type.Optional(ExternalId),
     ownerId: Type.Optional(OwnerId),
     name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Prefix of the name.' })),
+    search: Search('the name or the id'),
     sort: Type.Union([Type.Literal('createdAt'), Type.Literal('-createdAt')], { default: 'createdAt' }),
   }),
   response: Type.Object({
@@ -61,13 +62,14 @@ export const listKeys = operation({
   },
   async handle({ request }, services) {
     const { view, usage } = services;
-    const { apiId, limit, cursor, sort, enabled, externalId, name } = withoutAliases(request);
+    const { apiId, limit, cursor, sort, enabled, externalId, name, search } = withoutAliases(request);
     const order = sort === 'createdAt' ? 'asc' : 'desc';
     const from = cursor === undefined ? undefined : placeOf(cursor, order);
     const filter: KeyFilter = {
       ...(enabled === undefined ? {} : { enabled: enabled === 'true' }),
       ...(externalId === undefined ? {} : { externalId }),
       ...(name === undefined ? {} : { namePrefix: name }),
+      ...(search === undefined ? {} : { search }),
     };
     const page = await view.list(apiId, filter, Number(limit), order, from);
     if (!page) throw apiNotFound(apiId);

@@ -23,12 +23,21 @@ export const KeyView = Type.Object({
   ...CREDITS_VIEW,
   identity: Type.Optional(
     Type.Object(
-      { id: Id('the identity'), externalId: Type.String() },
+      {
+        id: Id('the identity'),
+        externalId: Type.String(),
+        enabled: Type.Boolean({ description: 'false: no key of the identity is accepted.' }),
+      },
       { description: 'The identity with this `externalId`.' },
     ),
   ),
   rerolledTo: Type.Optional(Id('the key that replaced this one, and shares its credits')),
   rerolledFrom: Type.Optional(Id('the key that this one replaced')),
+  foreign: Type.Optional(
+    Type.Literal(true, {
+      description: 'The secret has a foreign format: only verifiers with FOREIGN_KEYS on find the key.',
+    }),
+  ),
   enabled,
   createdAt: Time('When it was created'),
   updatedAt: Type.Optional(Time('When it was last changed')),

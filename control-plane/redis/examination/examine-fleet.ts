@@ -2,7 +2,7 @@ import { neededBy, PROTOCOL } from '#shared/contract/protocol.ts';
 import type { VerifierStatus } from '#shared/contract/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
-import { FleetView } from '../../redis/fleet.ts';
+import { FleetView } from '../fleet.ts';
 import type { Finding } from './finding.ts';
 
 /** Maximum number of APIs and of verifiers that are examined. */
@@ -22,9 +22,9 @@ interface ApiFacts {
 
 /**
  * Checks that the verifiers of this Redis fit together, and that the verifier that answered is one of them.
- * @param verifierId id of the verifier that answered; undefined = none answered, or an earlier version did
+ * @param verifierId id of the verifier that answered; undefined = none did, or an earlier version
  */
-export async function examineFleet(nodes: RedisNodes, verifierId: string | undefined): Promise<Finding[]> {
+export async function examineFleet(nodes: RedisNodes, verifierId?: string): Promise<Finding[]> {
   const { verifiers } = await new FleetView(nodes).list('', VERIFIERS_MAX);
   const apis = await apiFacts(nodes);
   const changes = [

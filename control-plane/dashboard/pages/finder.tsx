@@ -1,0 +1,163 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { call, Failure, looksLikeKey } from '../api/client.ts';
+import { Dialog } from '../parts/dialogs.tsx';
+import { Field } from '../parts/forms.tsx';
+import { identityPage } from '../parts/identity-state.tsx';
+import { Problem, useLoad } from '../parts/loading.tsx';
+
+/** Something that the finder can open. */
+interface Target {
+  readonly text: string;
+  readonly kind: string;
+  /** The address of its page, or a function that finds it. */
+  readonly hash: string | (() => Promise<string>);
+}
+
+/** Foreign secrets may have any form; shorter texts are none. */
+const SECRET_CHARACTERS_MIN = 16;
+const APIS_OFFERED = '100';
+const SHOWN_MAX = 8;
+
+/**
+ * The dialog that opens whatever its text names: a secret, the id of a key, an identity, an API, or a section.
+ * A secret is sent to `keys.whoami`, and is in no address.
+ */
+export function Finder(props: {
+  start: string;
+  sections: readonly (readonly [hash: string, name: string])[];
+  onClose: () => void;
+}) {
+  const [text, setText] = useState(props.start);
+  const [failure, setFailure] = useState<Failure>();
+  const apis = useLoad(() => call('apis.listApis', { limit: APIS_OFFERED }).catch(() => ({ apis: [] })), []);
+  const identities = useIdentities(text);
+  const targets = targetsOf(text, props.sections, apis.data?.apis ?? [], identities);
+  const open = async ({ hash }: Target) => {
+    try {
+      location.hash = typeof hash === 'string' ? hash : await hash();
+      props.onClose();
+    } catch (error) {
+      setFailure(error instanceof Failure ? error : new Failure('INTERNAL', String(error)));
+    }
+  };
+  const openFirst = (event: Event) => {
+    event.preventDefault();
+    if (targets[0]) void open(targets[0]);
+  };
+  return (
+    <Dialog title="Find" onClose={props.onClose}>
+      <search>
+        <form class="finder" onSubmit={openFirst} onKeyDown={goToNext}>
+          <Field
+            label="A secret, key id, identity, API or section"
+            hint="Enter opens the first"
+            type="search"
+            spellcheck={false}
+            value={text}
+            onInput={(event) => {
+              setText(event.currentTarget.value);
+              setFailure(undefined);
+            }}
+          />
+          {failure !== undefined && <Problem failure={failure} />}
+          <ul aria-label="Matches">
+            {targets.map((target) => (
+              <li key={`${target.kind} ${target.text}`}>
+                <button type="button" onClick={() => void open(target)}>
+                  <bdi>{target.text}</bdi> <small>{target.kind}</small>
+                </button>
+              </li>
+            ))}
+          </ul>
+        </form>
+      </search>
+    </Dialog>
+  );
+}
+
+/** Moves the focus between the input and the matches, for arrow keys. */
+function goToNext(event: KeyboardEvent): void {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step === undefined) return;
+  const form = event.currentTarget as HTMLFormElement;
+  const stops = [...form.querySelectorAll<HTMLElement>('input, button')];
+  const at = stops.indexOf(document.activeElement as HTMLElement);
+  event.preventDefault();
+  stops[(at + step + stops.length) % stops.length]?.focus();
+}
+
+/** Loads identities whose external id contains the text, a moment after the last letter. */
+function useIdentities(text: string): readonly string[] {
+  const [part, setPart] = useState('');
+  const timer = useRef(0);
+  useEffect(() => {
+    timer.current = window.setTimeout(() => setPart(looksLikeKey(text) ? '' : text.trim()), 200);
+    return () => clearTimeout(timer.current);
+  }, [text]);
+  const load = async () => {
+    if (part === '' || part.length > 256) return [];
+    const input = { search: part, limit: String(SHOWN_MAX) };
+    const { identities } = await call('identities.listIdentities', input).catch(() => ({ identities: [] }));
+    return identities.map(({ externalId }) => externalId);
+  };
+  return useLoad(load, [part]).data ?? [];
+}
+
+function targetsOf(
+  entry: string,
+  sections: readonly (readonly [hash: string, name: string])[],
+  apis: readonly { readonly id: string; readonly name?: string | undefined }[],
+  identities: readonly string[],
+): readonly Target[] {
+  const text = entry.trim();
+  const has = (name: string) => name.toLowerCase().includes(text.toLowerCase());
+  const inSections = sections
+    .filter(([, name]) => has(name))
+    .map(([hash, name]): Target => ({ text: name, kind: 'section', hash }));
+  if (text === '') return inSections;
+  const secret: Target = {
+    text: 'The key with this secret',
+    kind: 'the secret is not kept',
+    hash: async () => `#/keys/${(await call('keys.whoami', { key: text })).keyId}`,
+  };
+  if (looksLikeKey(text)) return [secret];
+  const isKeyId = /^key_[0-9A-Za-z]{20}$/.test(text);
+  const isSecret = !isKeyId && text.length >= SECRET_CHARACTERS_MIN && !/\s/.test(text);
+  return [
+    ...(isKeyId ? [{ text, kind: 'key', hash: `#/keys/${text}` }] : []),
+    ...identities.map((name): Target => ({ text: name, kind: 'identity', hash: identityPage(name) })),
+    ...apis
+      .filter(({ id, name = '' }) => has(id) || has(name))
+      .map(({ id, name = id }): Target => ({ text: name, kind: 'API', hash: `#/apis/${id}` })),
+    ...inSections,
+    ...(isSecret ? [secret] : []),
+  ].slice(0, SHOWN_MAX);
+}
+
+/** Opens the finder by ⌘K or Ctrl+K, and for a secret that is pasted outside of a field. */
+export function useFinder(isEnabled: boolean) {
+  const [start, setStart] = useState<string>();
+  useEffect(() => {
+    if (!isEnabled) return;
+    const key = (event: KeyboardEvent) => {
+      if (event.key.toLowerCase() !== 'k' || !(event.metaKey || event.ctrlKey)) return;
+      event.preventDefault();
+      setStart((before) => before ?? '');
+    };
+    const paste = (event: ClipboardEvent) => {
+      const text = event.clipboardData?.getData('text').trim() ?? '';
+      const isInField = event.target instanceof Element && event.target.closest('input, textarea, dialog');
+      if (isInField || !looksLikeKey(text)) return;
+      // The field of the dialog takes the focus before the browser would paste.
+      event.preventDefault();
+      setStart(text);
+    };
+    addEventListener('keydown', key);
+    addEventListener('paste', paste);
+    return () => {
+      removeEventListener('keydown', key);
+      removeEventListener('paste', paste);
+    };
+  }, [isEnabled]);
+  return { start, open: () => setStart(''), close: () => setStart(undefined) };
+}
