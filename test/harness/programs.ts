@@ -17,6 +17,7 @@ const SOURCES = {
   mmdebstrap: { package: 'mmdebstrap' },
   go: { package: 'golang-go' },
   helm: { command: 'npm run build:helm' },
+  "gateways' CRDs": { command: 'npm run build:crds' },
   gitleaks: { command: 'npm run build:gitleaks' },
   trufflehog: { command: 'brew install trufflehog' },
   kustomize: { package: 'golang-go' },

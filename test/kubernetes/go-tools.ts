@@ -1,4 +1,5 @@
-// `npm run build:helm` and `npm run build:gitleaks` build these tools of the tests where Go is, once.
+// `npm run build:helm`, `npm run build:gitleaks` and `npm run build:crds` fetch these tools and files of the tests where Go
+// is, once.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
@@ -52,13 +53,49 @@ export const kubernetesTool = (name: string, version: string): GoTool => ({
 const KUBERNETES = 'k8s.io/kubernetes';
 const STAMP = 'k8s.io/component-base/version';
 
+/** The definitions of kinds (CRDs) that gateways bring, in the modules of their makers. */
+const DEFINITIONS = [
+  {
+    module: 'sigs.k8s.io/gateway-api@v1.6.3',
+    files: ['gateways', 'httproutes', 'referencegrants'].map(
+      (kind) => `config/crd/experimental/gateway.networking.k8s.io_${kind}.yaml`,
+    ),
+  },
+  {
+    module: 'github.com/envoyproxy/gateway@v1.9.1',
+    files: ['charts/gateway-helm/charts/crds/crds/generated/gateway.envoyproxy.io_securitypolicies.yaml'],
+  },
+  { module: 'istio.io/api@v1.31.4', files: ['kubernetes/customresourcedefinitions.gen.yaml'] },
+] as const;
+
+/** File with all of these definitions, once they were fetched. */
+export const definitionsPath = builtPath({
+  name: 'gateway-crds',
+  version: DEFINITIONS.map(({ module }) => module.split('@')[1]).join('-'),
+});
+
+/** Fetches the definitions unless that was done before, from Go's module proxy, and returns their file. */
+export function ensureDefinitions(): string {
+  if (existsSync(definitionsPath)) return definitionsPath;
+  const texts = DEFINITIONS.flatMap(({ module, files }) => {
+    const output = execFileSync('go', ['mod', 'download', '-json', module], {
+      ...{ cwd: tmpdir(), encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] },
+      env: { ...process.env, GOFLAGS: '-mod=mod' },
+    });
+    const { Dir } = JSON.parse(output) as { Dir: string };
+    return files.map((file) => readFileSync(join(Dir, file), 'utf8'));
+  });
+  mkdirSync(join(definitionsPath, '..'), { recursive: true });
+  writeFileSync(`${definitionsPath}.${process.pid}`, texts.join('\n---\n'));
+  renameSync(`${definitionsPath}.${process.pid}`, definitionsPath);
+  return definitionsPath;
+}
+
 /** Path of a tool that was built: outside of the project, for all its clones. */
-export const builtPath = ({ name, version }: GoTool): string =>
-  join(
-    process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache'),
-    'keyfence-kubernetes',
-    `${name}-${version}`,
-  );
+export function builtPath({ name, version }: Pick<GoTool, 'name' | 'version'>): string {
+  const cache = process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache');
+  return join(cache, 'keyfence-kubernetes', `${name}-${version}`);
+}
 
 export const hasGo = () => spawnSync('go', ['version']).status === 0;
 
@@ -120,16 +157,17 @@ function moduleOf({ module, version }: GoTool, goMod: string): string {
 }
 
 const TOOLS = { helm: HELM, gitleaks: GITLEAKS } as const;
-const USAGE = `npm run build:helm | npm run build:gitleaks
+const USAGE = `npm run build:helm | npm run build:gitleaks | npm run build:crds
 
-Builds helm ${HELM.version} for the tests of the chart, or gitleaks ${GITLEAKS.version} for those of its rules, where Go is and the
-tool has not been built before. Takes about two minutes.`;
+Builds helm ${HELM.version} for the tests of the chart, or gitleaks ${GITLEAKS.version} for those of its rules, or fetches the
+definitions of gateways' kinds, where Go is and that was not done before. Takes up to two minutes.`;
 
 if (import.meta.main) {
   const { positionals } = scriptArguments(USAGE, { allowPositionals: true });
   const [name = 'helm'] = positionals;
   const tool = TOOLS[name as keyof typeof TOOLS];
-  if (tool === undefined || positionals.length > 1) wrongArguments(`${name}: is not such a tool`, USAGE);
+  if ((tool === undefined && name !== 'crds') || positionals.length > 1)
+    wrongArguments(`${name}: is not such a tool`, USAGE);
   if (!hasGo()) wrongArguments('there is no Go on PATH', USAGE);
-  console.log(ensureTool(tool));
+  console.log(tool === undefined ? ensureDefinitions() : ensureTool(tool));
 }
