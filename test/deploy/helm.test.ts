@@ -94,7 +94,7 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
       const sources: { secret: { name: string; optional?: boolean } }[] = podOf(workload).volumes.flatMap(
         ({ projected }: { projected?: { sources: object[] } }) => projected?.sources ?? [],
       );
-      const tls = sources.filter(({ secret }) => secret.name === 'keyfence-redis-tls');
+      const tls = sources.filter(({ secret }) => secret?.name === 'keyfence-redis-tls');
       expect(tls.map(({ secret }) => secret.optional)).toEqual([false]);
     }
   });

@@ -179,7 +179,8 @@ function mountsFile(pod: Manifest['spec'], container: Container, file: string): 
   const volume = pod.volumes?.find(({ name }: { name: string }) => name === mount?.name);
   if (!volume) return false;
   const items = volume.projected?.sources.flatMap(
-    ({ secret }: { secret: { items: { path: string }[] } }) => secret.items,
+    ({ secret, configMap }: Record<string, { items: { path: string }[] } | undefined>) =>
+      (secret ?? configMap)?.items ?? [],
   );
   const rest = file.slice((mount?.mountPath ?? '').length + 1);
   return items === undefined || items.some(({ path }: { path: string }) => path === rest);

@@ -39,8 +39,8 @@ describe(`the recipes for the Gateway API on Kubernetes ${RELEASE}, with the def
     [
       'a filter with fields of two protocols',
       'external-auth.yaml',
-      'protocol: HTTP',
-      'protocol: GRPC',
+      'protocol: HTTP\n            backendRef',
+      'protocol: GRPC\n            backendRef',
       'grpc must be specified',
     ],
     ['an unknown field', 'external-auth.yaml', 'allowedHeaders:', 'allowedHeader:', 'unknown field'],
