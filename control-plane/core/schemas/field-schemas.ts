@@ -17,8 +17,10 @@ import {
   type KeyField,
   type PresentField,
 } from '#shared/contract/key-record.ts';
+import { SLUGS_MAX } from '#shared/contract/slugs.ts';
 
 import { Ratelimit, Ratelimits } from './limit-schemas.ts';
+import { RoleName } from './role-schemas.ts';
 import { Slugs } from './slug-schemas.ts';
 
 /** Schemas of fields that several responses have. */
@@ -64,8 +66,8 @@ const boundsOf = {
   slugs: {},
 };
 /**
- * Some fields are named here only to fix their order in the document; new fields join `others`. People name
- * roles where records have ids; no key has `apiIds`.
+ * Some fields are named here only to fix their order in the document; new fields join `others`. No key has
+ * `apiIds`.
  */
 const { enabled, expires, name, meta, externalId, apiIds: _apiIds, ...others } = KEY_FIELDS;
 const aliases = Object.entries(ALIASES).map(([alias, of]) => {
@@ -78,11 +80,16 @@ const clearable: readonly string[] = [
   ...Object.entries(ALIASES).flatMap(([alias, of]) => (CLEARABLE.some((name) => name === of) ? alias : [])),
 ];
 
+/** People name roles, whose names have other rules than permissions. */
+const roleNames = (options: TSchemaOptions) =>
+  Type.Immutable(Type.Array(RoleName, { maxItems: SLUGS_MAX, ...options }));
+const schemaOf = (name: string, kind: keyof typeof kinds) => (name === 'roles' ? roleNames : kinds[kind]);
+
 /** The fields of a key in requests, under each of their names. */
 export const FIELDS = Object.fromEntries(
   rows.map(([name, { kind, description, ...row }]) => {
     const lengthLimit = 'lengthMax' in row ? { maxLength: row.lengthMax } : {};
-    return [name, kinds[kind]({ ...boundsOf[kind], ...lengthLimit, description })];
+    return [name, schemaOf(name, kind)({ ...boundsOf[kind], ...lengthLimit, description })];
   }),
 ) as { [Name in FieldName]: FieldSchema<Name> };
 /** The same, each optional. */
@@ -101,7 +108,7 @@ export const CHANGED_FIELDS = Object.fromEntries(
 /** The fields of a key in responses. */
 export const FIELDS_VIEW = Object.fromEntries(
   rows.map(([name, { kind, description }]) => {
-    const schema = kinds[kind]({ description });
+    const schema = schemaOf(name, kind)({ description });
     return [name, kind === 'flag' || kind === 'object' ? schema : Type.Optional(schema)];
   }),
 ) as {

@@ -69,13 +69,15 @@ export function showKey(session: Session, key: Key & IdentityReference & { lastU
 /** The fields of a key as people read them; undefined for a field without a value. */
 export function fieldTexts(key: Partial<KeyFields>): Record<string, string | undefined> {
   const names = Object.keys(KEY_FIELDS) as KeyField[];
-  return Object.fromEntries(names.map((name) => [name, textOf(key[name], KEY_FIELDS[name].kind)]));
+  return Object.fromEntries(
+    names.map((name) => [name, textOf(key[name], KEY_FIELDS[name].kind, name === 'roles' ? ', ' : ' ')]),
+  );
 }
 
-function textOf(value: unknown, kind: Kind): string | undefined {
+function textOf(value: unknown, kind: Kind, separator: string): string | undefined {
   if (value === undefined) return undefined;
   if (kind === 'time') return time(Number(value));
-  if (Array.isArray(value) && kind === 'slugs') return value.join(' ') || undefined;
+  if (Array.isArray(value) && kind === 'slugs') return value.join(separator) || undefined;
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
