@@ -26,6 +26,7 @@ import { Successors } from './redis/keys/successors.ts';
 import { RootKeys } from './redis/root-keys.ts';
 import { Identities } from './redis/shared-log/identities.ts';
 import { Catalogue } from './redis/shared-log/permissions.ts';
+import { RateLimitOverrides } from './redis/shared-log/rate-limit-overrides.ts';
 import { Roles } from './redis/shared-log/roles.ts';
 import { RedisSweepStore } from './redis/sweep-store.ts';
 import { UsageView } from './redis/usage.ts';
@@ -126,6 +127,7 @@ function makeServices(
     identities: new Identities({ ...sharedLogOptions, apis, propagator }),
     keyImport: new KeyImport({ writer, keys, clock, limits }),
     keys,
+    overrides: new RateLimitOverrides({ ...sharedLogOptions, propagator }),
     propagator,
     roles: new Roles(sharedLogOptions),
     rootKeys: new RootKeys(nodes, writer, bootstrapKeys),

@@ -51,7 +51,9 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     notReady: () => (stopping.signal.aborted ? 'stopping' : start.missing),
   });
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  const listeners = await openListeners({ id: engine.id, verifier: counter, config, clock, log, crowded });
+  const listeners = await openListeners({
+    ...{ id: engine.id, verifier: counter, rateLimits: verifier.rateLimits, config, clock, log, crowded },
+  });
   watchState(metrics.registry, verifier, apiIds, usage);
   watchServer(metrics.registry, listeners);
   watchUpstreams(metrics.registry, listeners.relays);

@@ -2,6 +2,7 @@ import type { Clock } from '#shared/lang/clock.ts';
 import { listening, tryListening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Config } from './config.ts';
+import type { RateLimiter } from './core/rate-limits/rate-limits.ts';
 import type { VerdictSource } from './core/verdict/verdict.ts';
 import type { AuthzSettings } from './endpoints/authz.ts';
 import { SOURCES } from './endpoints/credentials.ts';
@@ -50,12 +51,13 @@ export interface Listeners extends Addresses {
 export async function openListeners(options: {
   id: string;
   verifier: VerdictSource;
+  rateLimits: RateLimiter;
   config: Config;
   clock: Clock;
   log: Logger;
   crowded: () => void;
 }): Promise<Listeners> {
-  const { id, verifier, config, clock, log, crowded } = options;
+  const { id, verifier, rateLimits, config, clock, log, crowded } = options;
   const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, UPSTREAM_URL } = config;
   const authz: AuthzSettings = {
     sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
@@ -66,7 +68,7 @@ export async function openListeners(options: {
   const forward =
     CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
   const routes = { below: forward?.below ?? notForwarded };
-  const contract = { id, verifier, limits: config, log, crowded, authz, routes };
+  const contract = { id, verifier, rateLimits, limits: config, log, crowded, authz, routes };
 
   const server = createVerifierServer({ ...contract, certificate });
   const address = await listening('PORT', `${HOST}:${PORT}`, server.listen(HOST, PORT));

@@ -3,8 +3,10 @@ import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/contract/errors.ts';
 import { VERIFIER_ID_HEADER } from '#shared/contract/verifier-status.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asset } from './assets.ts';
+import type { RateLimiter } from './core/rate-limits/rate-limits.ts';
 import type { VerdictSource } from './core/verdict/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './endpoints/authz.ts';
+import { rateLimitRoutes } from './endpoints/rate-limit.ts';
 import { V1, V2, verifyKeyRoute } from './endpoints/verify-key.ts';
 import { FastLane } from './fast-lane/fast-lane.ts';
 import type { LaneCounts } from './fast-lane/lane.ts';
@@ -22,6 +24,7 @@ export interface VerifierServer extends Listener {
 /**
  * Creates the verifier's HTTP server, with verifyKey, the gateways' checks and the documents.
  * @param options.id id of this process in the fleet's list; sent with the OpenAPI document
+ * @param options.rateLimits undefined = `ratelimit.limit` is not answered
  * @param options.authz undefined = gateways get no answer
  * @param options.routes further routes besides verifyKey, the error page and the gateways' checks
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
@@ -30,6 +33,7 @@ export interface VerifierServer extends Listener {
 export function createVerifierServer(options: {
   id?: string;
   verifier: VerdictSource;
+  rateLimits?: RateLimiter;
   limits: HttpLimits;
   log: Pick<Logger, 'error'>;
   authz?: AuthzSettings;
@@ -37,11 +41,12 @@ export function createVerifierServer(options: {
   crowded?: () => void;
   certificate?: Certificate | undefined;
 }): VerifierServer {
-  const { verifier, limits, log, authz, routes, crowded, certificate } = options;
+  const { verifier, rateLimits, limits, log, authz, routes, crowded, certificate } = options;
   const route = createRouter({
     exact: {
       '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, limits.BODY_BYTES_MAX) },
       '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, limits.BODY_BYTES_MAX) },
+      ...(rateLimits ? rateLimitRoutes(rateLimits, limits.BODY_BYTES_MAX) : {}),
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
       },

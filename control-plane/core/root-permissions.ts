@@ -28,6 +28,9 @@ export const ROOT_ACTIONS = [
   'read_identity',
   'update_identity',
   'delete_identity',
+  'set_override',
+  'read_override',
+  'delete_override',
   'read_fleet',
   'read_audit',
 ] as const;

@@ -48,6 +48,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
       counts: { fills: 0, malformed: 0, stale: 0, credits: creditCounts() },
       cache: { size: 0, evictions: 0 },
       lookupsInFlight: 0,
+      rateLimits: { counts: { passed: 0, refused: 0 } },
     },
     [],
     undefined,

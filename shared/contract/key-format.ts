@@ -61,7 +61,7 @@ export function secretHashFrom(digest: string): string {
  * ids sort by creation time in ASCII order.
  */
 export function generateId(
-  kind: 'key' | 'api' | 'root' | 'role' | 'permission' | 'verifier' | 'pool',
+  kind: 'key' | 'api' | 'root' | 'role' | 'permission' | 'verifier' | 'pool' | 'override',
   nowMs: number,
   random = drawBytes,
 ): string {

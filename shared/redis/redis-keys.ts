@@ -1,4 +1,5 @@
 import { IDENTITY } from '../contract/key-format.ts';
+import { NAMESPACE } from './overrides.ts';
 
 /**
  * Names of all keys in Redis. All keys of one API have the hash tag `{apiId}`, so that a Redis Cluster stores
@@ -54,11 +55,12 @@ export function apiKeys(apiId: string): ApiKeys {
 }
 
 /**
- * Sorted set: the index of a record, by creation number. Identities and permissions have indexes of their
- * own.
+ * Sorted set: the index of a record, by creation number. Identities, namespaces of rate limits and permissions
+ * have indexes of their own.
  */
 export function indexOf(apiId: string, keyId: string): string {
   if (keyId.startsWith(IDENTITY)) return `kf:{${apiId}}:ids`;
+  if (keyId.startsWith(NAMESPACE)) return `kf:{${apiId}}:namespaces`;
   return keyId.startsWith('permission_') ? `kf:{${apiId}}:permissions` : apiKeys(apiId).index;
 }
 

@@ -10,6 +10,7 @@ import { SharedLog } from './following/shared-log.ts';
 import { type Entry, KeyCache } from './key-cache.ts';
 import { NegativeCache } from './negative-cache.ts';
 import type { Question } from './question/question.ts';
+import { RateLimits } from './rate-limits/rate-limits.ts';
 import type { Directory, Pointer } from './redis-port.ts';
 import { Semaphore } from './semaphore.ts';
 import { SingleFlight } from './single-flight.ts';
@@ -70,6 +71,8 @@ export class Verifier implements VerdictSource {
   readonly #sharedLog: SharedLog;
   readonly #verdicts: Verdicts;
   readonly #spender: Spender;
+  /** Rate limits that belong to no key. */
+  readonly rateLimits: RateLimits;
   /** Counts since the start, for metrics. */
   readonly counts = { fills: 0, malformed: 0, stale: 0, credits: creditCounts() };
 
@@ -93,6 +96,9 @@ export class Verifier implements VerdictSource {
     this.#followers = new Followers(options, this.#cache, this.counts.credits);
     const begin = this.#followers.begin.bind(this.#followers);
     this.#sharedLog = new SharedLog(begin, limits.cacheKeysMax);
+    this.rateLimits = new RateLimits({
+      ...{ sharedLog: this.#sharedLog, clock, waitMs: limits.lookupWaitMs, tooSlow },
+    });
     this.#verdicts = new Verdicts(this.#sharedLog, clock, options.usage);
     this.#spender = new Spender({
       ...{ cache: this.#cache, verdicts: this.#verdicts, clock, waitMs: limits.lookupWaitMs, tooSlow },

@@ -13,6 +13,25 @@ export async function readJson(
   response: ServerResponse,
   bytesMax: number,
 ): Promise<Record<string, unknown>> {
+  return parseJson(await readBody(request, response, bytesMax));
+}
+
+/** Reads the body of a request as a JSON list. Throws ApiError: 415, 413 or 400. */
+export async function readJsonList(
+  request: IncomingMessage,
+  response: ServerResponse,
+  bytesMax: number,
+): Promise<readonly unknown[]> {
+  const value = parse(await readBody(request, response, bytesMax));
+  if (!Array.isArray(value)) throw new ApiError('BAD_REQUEST', 'body: must be a JSON list');
+  return value;
+}
+
+async function readBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  bytesMax: number,
+): Promise<Buffer> {
   const {
     'content-type': type = '',
     'content-length': length,
@@ -26,23 +45,26 @@ export async function readJson(
   }
   if (declared > bytesMax) throw tooLarge(bytesMax);
   if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
-  return parseJson(await read(request, bytesMax));
+  return read(request, bytesMax);
 }
 
 /** Parses a body as a JSON object. Throws ApiError BAD_REQUEST. The caller checks the fields. */
 export function parseJson(body: Buffer): Record<string, unknown> {
-  if (body.length === 0) throw new ApiError('BAD_REQUEST', 'body: required, a JSON object');
-  if (!isUtf8(body)) throw new ApiError('BAD_REQUEST', 'body: is not UTF-8');
-  let value: unknown;
-  try {
-    value = JSON.parse(body.toString('utf8'));
-  } catch {
-    throw new ApiError('BAD_REQUEST', 'body: is not JSON');
-  }
+  const value = parse(body);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new ApiError('BAD_REQUEST', 'body: must be a JSON object');
   }
   return value as Record<string, unknown>;
+}
+
+function parse(body: Buffer): unknown {
+  if (body.length === 0) throw new ApiError('BAD_REQUEST', 'body: required, a JSON object');
+  if (!isUtf8(body)) throw new ApiError('BAD_REQUEST', 'body: is not UTF-8');
+  try {
+    return JSON.parse(body.toString('utf8'));
+  } catch {
+    throw new ApiError('BAD_REQUEST', 'body: is not JSON');
+  }
 }
 
 function read(request: IncomingMessage, bytesMax: number): Promise<Buffer> {

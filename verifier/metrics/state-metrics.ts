@@ -12,7 +12,9 @@ const OTHER_APIS = 'other';
 const JOINS = { min: Math.min, max: Math.max };
 
 /** The part of a verifier that its metrics read. */
-type WatchedVerifier = Pick<Verifier, 'followers' | 'sharedLog' | 'counts' | 'cache' | 'lookupsInFlight'>;
+type WatchedVerifier = Pick<Verifier, 'followers' | 'sharedLog' | 'counts' | 'cache' | 'lookupsInFlight'> & {
+  readonly rateLimits: Pick<Verifier['rateLimits'], 'counts'>;
+};
 
 /** Registers the metrics of a verifier's state, which are read at each scrape. */
 export function watchState(
@@ -48,7 +50,7 @@ function watchLookups(registry: Registry, { counts, cache }: WatchedVerifier): v
 
 function watchCredits(
   registry: Registry,
-  { counts }: WatchedVerifier,
+  { counts, rateLimits }: WatchedVerifier,
   followers: () => readonly Follower[],
 ): void {
   const { count, gauge } = metricMakers(registry);
@@ -66,6 +68,12 @@ function watchCredits(
   );
   count('keyfence_limits_withheld_total', () => counts.credits.limitsWithheld).help(
     'RATE_LIMITED verdicts given because other verifiers had enough uses of the limit but did not return them within 50 ms.',
+  );
+  count('keyfence_ratelimit_passed_total', () => rateLimits.counts.passed).help(
+    'Checks of standalone rate limits (ratelimit.limit and multiLimit) that passed.',
+  );
+  count('keyfence_ratelimit_refused_total', () => rateLimits.counts.refused).help(
+    'Checks of standalone rate limits that were refused, because the limit was reached.',
   );
   const sum = (read: (follower: Follower) => number) =>
     followers().reduce((total, follower) => total + read(follower), 0);

@@ -132,6 +132,15 @@ export class Call<Request = unknown> {
     };
   }
 
+  /** Returns a callback for a written change whose effect is noted already: it ends the turn and records it. */
+  recordNotedChange() {
+    return ({ sequence }: Pick<LogEntry, 'sequence'>) => {
+      this.giveTurnBack();
+      this.note({}, { sequence });
+      this.recordWrite();
+    };
+  }
+
   /**
    * Records how the call ended, unless its success was already recorded; resolves when everything is
    * recorded.

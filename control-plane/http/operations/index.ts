@@ -45,6 +45,10 @@ import { getRolePropagation } from './permissions/get-role-propagation.ts';
 import { listPermissions } from './permissions/list-permissions.ts';
 import { listRoles } from './permissions/list-roles.ts';
 import { setRolePermissions } from './permissions/set-role-permissions.ts';
+import { deleteOverride } from './ratelimit/delete-override.ts';
+import { getOverride } from './ratelimit/get-override.ts';
+import { listOverrides } from './ratelimit/list-overrides.ts';
+import { setOverride } from './ratelimit/set-override.ts';
 import { createRootKey } from './root-keys/create-root-key.ts';
 import { listRootKeys } from './root-keys/list-root-keys.ts';
 import { updateRootKey } from './root-keys/update-root-key.ts';
@@ -95,6 +99,10 @@ export const operations = [
   updateIdentity,
   deleteIdentity,
   getIdentityPropagation,
+  setOverride,
+  getOverride,
+  listOverrides,
+  deleteOverride,
   createRootKey,
   updateRootKey,
   listRootKeys,

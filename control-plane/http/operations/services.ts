@@ -12,6 +12,7 @@ import type { Successors } from '../../redis/keys/successors.ts';
 import type { RootKeys } from '../../redis/root-keys.ts';
 import type { Identities } from '../../redis/shared-log/identities.ts';
 import type { Catalogue } from '../../redis/shared-log/permissions.ts';
+import type { RateLimitOverrides } from '../../redis/shared-log/rate-limit-overrides.ts';
 import type { Roles } from '../../redis/shared-log/roles.ts';
 import type { UsageView } from '../../redis/usage.ts';
 
@@ -28,6 +29,7 @@ export interface Services {
   readonly identities: Identities;
   readonly keyImport: KeyImport;
   readonly keys: Keys;
+  readonly overrides: RateLimitOverrides;
   readonly propagator: Propagator;
   readonly roles: Roles;
   readonly rootKeys: RootKeys;

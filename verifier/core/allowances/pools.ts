@@ -90,7 +90,10 @@ export class Pools {
   get(id: string, window?: Window): Pool {
     const present = this.#pools.get(id);
     if (present) {
+      const { window: before } = present;
       present.window = window;
+      // What was granted under a higher limit must not be spent under a lower one.
+      if (before && window && window.limit < before.limit) present.applyChange();
       return present;
     }
     const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#request, window);

@@ -4,9 +4,11 @@ import type { KeyState } from '#shared/contract/key-record.ts';
 import { slugsOf } from '#shared/contract/slugs.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { limitsOf } from '../allowances/limits.ts';
+import type { Pools } from '../allowances/pools.ts';
 import type { EffectivePermissions, Identity, Join } from '../effective-permissions.ts';
 import { Entry, type Epoch, type Memory, poolsOf } from '../key-cache.ts';
 import type { Links } from '../permissions.ts';
+import { Overrides } from '../rate-limits/overrides.ts';
 import type { Follower } from './follower.ts';
 import type { Lease } from './lease.ts';
 
@@ -73,9 +75,7 @@ export class SharedLog {
 
   /** Reads the roles and the identity of a key that memory lacks. Rejects with SERVICE_UNAVAILABLE. */
   async learn(entry: Entry, { roles }: Links): Promise<void> {
-    this.#follower ??= this.#follow(SHARED_LOG, this.#records);
-    const follower = this.#follower;
-    await follower.whenLive();
+    const follower = await this.#live();
     const externalId = externalIdOf(entry);
     const all = externalId === '' ? roles : [...roles, identityIdOf(externalId)];
     const missing = all.filter((id) => this.#records.get(id) === undefined);
@@ -84,13 +84,35 @@ export class SharedLog {
     await Promise.all(ids.map((id) => this.#read(follower, id)));
   }
 
-  /** The follower of the shared log; undefined = no key needed it yet. */
+  /**
+   * Returns the overrides of a namespace (undefined = it has none), and the pools of its limits, if memory may
+   * be used at this very instant. undefined = the caller must ask Redis (`readRecord`).
+   */
+  overridesOf(id: string): { readonly overrides: Overrides | undefined; readonly pools: Pools } | undefined {
+    const state = this.#records.get(id);
+    if (!state?.epoch.lease.holds()) return undefined;
+    return { overrides: state.overrides, pools: state.epoch.pools };
+  }
+
+  /** Reads a record that memory lacks, or renews the lease. Rejects with SERVICE_UNAVAILABLE. */
+  async readRecord(id: string): Promise<void> {
+    await this.#read(await this.#live(), id);
+  }
+
+  /** The follower of the shared log; undefined = nothing needed it yet. */
   get follower(): Follower | undefined {
     return this.#follower;
   }
 
   async stop(): Promise<void> {
     await this.#follower?.stop();
+  }
+
+  /** Returns the follower once it is in sync; starts it if necessary. */
+  async #live(): Promise<Follower> {
+    this.#follower ??= this.#follow(SHARED_LOG, this.#records);
+    await this.#follower.whenLive();
+    return this.#follower;
   }
 
   /** Reads a record. There is one read per record at a time, however many callers wait. */
@@ -188,6 +210,7 @@ class State {
   readonly record: Entry | undefined;
   isVoid = false;
   #identity: Identity | undefined;
+  #overrides: Overrides | undefined;
   #apiIds: ReadonlySet<string> | undefined;
   #bare: JoinOf | undefined;
   #joins: WeakMap<Links, JoinOf> | undefined;
@@ -195,6 +218,13 @@ class State {
   constructor(epoch: Epoch, record?: Entry) {
     this.epoch = epoch;
     this.record = record;
+  }
+
+  /** The overrides, if this is the record of a namespace. */
+  get overrides(): Overrides | undefined {
+    if (this.record === undefined) return undefined;
+    this.#overrides ??= new Overrides(this.record.details?.meta ?? '{}');
+    return this.#overrides;
   }
 
   /** Returns the identity if it applies to this API. */

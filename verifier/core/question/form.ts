@@ -54,6 +54,14 @@ export const wholeNumber = (minimum: number, maximum: number, description: strin
   },
 });
 
+export const textOf = (lengthMax: number, description: string): Form<string> => ({
+  schema: { type: 'string', minLength: 1, maxLength: lengthMax, description },
+  read(value, place, { refuse }) {
+    if (typeof value === 'string' && value !== '' && value.length <= lengthMax) return value;
+    throw refuse(`${place}: must be a string of 1 to ${lengthMax} characters`);
+  },
+});
+
 export const textLike = (pattern: RegExp, description: string): Form<string> => ({
   schema: { type: 'string', pattern: pattern.source, description },
   read(value, place, { refuse }) {

@@ -1,0 +1,36 @@
+import { Type } from 'typebox';
+import { generateId } from '#shared/contract/key-format.ts';
+import { Id } from '../../../core/schemas/field-schemas.ts';
+import { Fields } from '../request-parts.ts';
+import { onceComplete } from '../v2/envelope.ts';
+import { operationV2 } from '../v2/operation-v2.ts';
+import { OVERRIDE_FIELDS } from './override.ts';
+
+export const setOverride = operationV2({
+  name: 'ratelimit.setOverride',
+  summary: 'Give identifiers another limit',
+  description:
+    'Replaces the limit that calls of `ratelimit.limit` bring, for one identifier or a pattern. Returns when the change is complete: no verifier anywhere goes by the earlier limit. A repeated call keeps the id.',
+  permissions: ['root.*.set_override'],
+  request: Fields(OVERRIDE_FIELDS),
+  data: Type.Object({ overrideId: Id('the override') }),
+  example: { namespace: 'email.send', identifier: 'premium_*', limit: 1000, duration: 60_000 },
+  errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
+  async handle(call, { clock, overrides }) {
+    const { namespace, identifier, limit, duration } = call.request;
+    call.note({}, { after: { namespace, identifier, limit, duration } });
+    let overrideId = '';
+    const propagation = await overrides.change(
+      namespace,
+      (before) => {
+        const present = before.find((override) => override.identifier === identifier);
+        overrideId = present?.id ?? generateId('override', clock.wallMs());
+        const override = { id: overrideId, identifier, limit, duration };
+        return present ? before.map((each) => (each === present ? override : each)) : [...before, override];
+      },
+      call.recordNotedChange(),
+    );
+    if (propagation) onceComplete(propagation);
+    return { data: { overrideId } };
+  },
+});
