@@ -57,18 +57,14 @@ export async function openListeners(options: {
   log: Logger;
   crowded: () => void;
 }): Promise<Listeners> {
-  const { id, verifier, rateLimits, config, clock, log, crowded } = options;
+  const { id, verifier, config, clock, log, crowded } = options;
   const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, UPSTREAM_URL } = config;
-  const authz: AuthzSettings = {
-    sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
-    withMeta: config.AUTHZ_META,
-    allowPreflight: config.CORS_PREFLIGHT === 'allow',
-  };
+  const authz = authzSettings(config);
   const certificate = followCertificate(config, clock, log);
   const forward =
     CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
   const routes = { below: forward?.below ?? notForwarded };
-  const contract = { id, verifier, rateLimits, limits: config, log, crowded, authz, routes };
+  const contract = { ...options, limits: config, authz, routes };
 
   const server = createVerifierServer({ ...contract, certificate });
   const address = await listening('PORT', `${HOST}:${PORT}`, server.listen(HOST, PORT));
@@ -109,6 +105,12 @@ export async function openListeners(options: {
     },
   };
 }
+
+const authzSettings = (config: Config): AuthzSettings => ({
+  sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
+  withMeta: config.AUTHZ_META,
+  allowPreflight: config.CORS_PREFLIGHT === 'allow',
+});
 
 /** Returns the sums of the counts of several lanes, computed at each read. */
 function sumOf(lanes: readonly Readonly<LaneCounts>[]): Readonly<LaneCounts> {

@@ -143,5 +143,7 @@ function whyNoPath(url: string): string {
   if (url.startsWith('/v2/analytics.'))
     return 'no such path: only verifications are counted; ask analytics.getVerifications';
   if (/^\/v[12]\/keys\.verifyKey\b/.test(url)) return 'no such path: send keys.verifyKey to a verifier';
+  if (/^\/v2\/ratelimit\.(limit|multiLimit)\b/.test(url))
+    return 'no such path: send ratelimit.limit and ratelimit.multiLimit to a verifier';
   return 'no such path';
 }

@@ -12,6 +12,7 @@ import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2 } from '../../verifier/core/questio
 import { DATA_SCHEMAS } from '../../verifier/core/verdict/verdict-body-v2.ts';
 import { VERDICT_FIELDS } from '../../verifier/core/verdict/verdict-fields.ts';
 import { DIALECTS } from '../../verifier/endpoints/dialects.ts';
+import { rateLimitPaths } from './rate-limit-openapi.ts';
 
 const text = (description: string) => ({ type: 'string', description });
 
@@ -112,14 +113,15 @@ const gatewayPaths = Object.fromEntries(
   ),
 );
 
+const meta = {
+  type: 'object',
+  properties: { requestId: text('As in X-Request-Id.') },
+  required: ['requestId'],
+};
 const verdictV2 = {
   type: 'object',
   properties: {
-    meta: {
-      type: 'object',
-      properties: { requestId: text('As in X-Request-Id.') },
-      required: ['requestId'],
-    },
+    meta,
     data: {
       type: 'object',
       properties: {
@@ -234,6 +236,7 @@ export const verifierDocument = {
         },
       },
     },
+    ...rateLimitPaths(meta, responsesV2),
     ...gatewayPaths,
   },
   components: {

@@ -1,5 +1,5 @@
 import { IDENTITY } from '../contract/key-format.ts';
-import { NAMESPACE } from './overrides.ts';
+import { NAMESPACE } from './namespace-record.ts';
 
 /**
  * Names of all keys in Redis. All keys of one API have the hash tag `{apiId}`, so that a Redis Cluster stores

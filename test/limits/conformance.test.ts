@@ -57,6 +57,38 @@ test('100 in 10 s, five verifiers, twice the demand: at most 100 in every window
   expect(new Set(asked.map(({ code }) => code))).toEqual(new Set(['VALID', 'RATE_LIMITED']));
 });
 
+test('a limit of no key: 100 in 4 s, five verifiers, twice the demand: at most 100 in every window, and at least 97', async () => {
+  const [LIMIT, WINDOW_MS, PERIOD_MS] = [100, 4000, 20];
+  const windowOf = (ms: number) => Math.floor(ms / WINDOW_MS);
+  const question = { namespace: 'sms', identifier: 'ada', limit: LIMIT, duration: WINDOW_MS };
+  await pause(WINDOW_MS - (Date.now() % WINDOW_MS) + 5);
+  const first = windowOf(Date.now());
+  const answers: { atMs: number; window: number; success: boolean }[] = [];
+  const open = new Set<Promise<void>>();
+  for (let i = 0; windowOf(Date.now()) < first + 2; i++) {
+    const atMs = Date.now();
+    const address = fleet.verifiers[i % fleet.verifiers.length]?.address;
+    const one = fleet.post(`${address}/v2/ratelimit.limit`, question).then(({ status, body }) => {
+      if (status !== 200) return; // a refusal for the caller
+      const { success, reset } = body.data;
+      answers.push({ atMs, success, window: Math.round(reset / WINDOW_MS) - 1 });
+    });
+    open.add(one);
+    void one.finally(() => open.delete(one));
+    await pause(PERIOD_MS);
+  }
+  await Promise.all(open);
+  for (const window of [first, first + 1]) {
+    const accepted = answers.filter((each) => each.success && each.window === window).length;
+    expect(accepted).toBeLessThanOrEqual(LIMIT);
+    // What this machine was too busy to ask for cannot have been granted.
+    const last = Math.max(...answers.filter(({ atMs }) => windowOf(atMs) === window).map(({ atMs }) => atMs));
+    const demanded = Math.floor((LIMIT * ((last % WINDOW_MS) + PERIOD_MS)) / WINDOW_MS);
+    expect(accepted).toBeGreaterThanOrEqual(Math.min(LIMIT, demanded) - 3);
+  }
+  expect(new Set(answers.map(({ success }) => success))).toEqual(new Set([true, false]));
+});
+
 test('no number of concurrent requests gets more accepted than the limit', async () => {
   const { key } = await create({ ratelimit: { limit: 300, duration: 24 * HOUR_MS } });
   const codes: string[] = [];

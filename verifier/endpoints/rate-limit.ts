@@ -1,6 +1,6 @@
 import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/contract/credits.ts';
 import { ApiError } from '#shared/contract/errors.ts';
-import { IDENTIFIER_MAX } from '#shared/redis/overrides.ts';
+import { IDENTIFIER_MAX } from '#shared/redis/namespace-record.ts';
 import {
   object,
   optional,
@@ -40,7 +40,7 @@ export function rateLimitRoutes(
   const limit: Handler = async (request, response, requestId) => {
     refuseParameters(request.url);
     const question = CHECK.read(await readJson(request, response, bodyBytesMax), '', READING);
-    const { passed, ...answer } = shown(await rateLimits.check(question));
+    const { passed, ...answer } = publicAnswer(await rateLimits.check(question));
     answerJson(response, 200, JSON.stringify({ meta: { requestId }, data: { success: passed, ...answer } }));
   };
   const multiLimit: Handler = async (request, response, requestId) => {
@@ -49,7 +49,7 @@ export function rateLimitRoutes(
     const answers = await Promise.all(questions.map((question) => rateLimits.check(question)));
     const limits = answers.map((answer, i) => ({
       ...{ namespace: questions[i]?.namespace, identifier: questions[i]?.identifier },
-      ...shown(answer),
+      ...publicAnswer(answer),
     }));
     const data = { passed: answers.every(({ passed }) => passed), limits };
     answerJson(response, 200, JSON.stringify({ meta: { requestId }, data }));
@@ -64,7 +64,7 @@ function questionsOf(body: readonly unknown[]): Read<typeof CHECK>[] {
 }
 
 /** Leaves out the override if there is none. */
-const shown = ({ overrideId, ...answer }: RateLimitAnswer) => ({
+const publicAnswer = ({ overrideId, ...answer }: RateLimitAnswer) => ({
   ...answer,
   ...(overrideId === undefined ? {} : { overrideId }),
 });

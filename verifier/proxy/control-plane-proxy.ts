@@ -14,7 +14,7 @@ import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 
 export const forwardSettings = {
   CONTROL_PLANE_URL: httpUrl().help(
-    'Address of the control plane. If it is set, the verifier forwards every `/v1/` and `/v2/` call except `keys.verifyKey` to the control plane, so that clients need only one address',
+    'Address of the control plane. If it is set, the verifier forwards every `/v1/` and `/v2/` call except `keys.verifyKey`, `ratelimit.limit` and `ratelimit.multiLimit` to the control plane, so that clients need only one address',
   ),
   CONTROL_PLANE_TIMEOUT_MS: integer(1000, 300_000, 'ms', 75_000).deprecated(
     'Longest wait of such a call for an answer. Set it above the 60,000 that an update may be held, and below STALL_TIMEOUT_MS',
@@ -125,7 +125,7 @@ export const notForwarded: Routes['below'] = ['/v1/', '/v2/'].map((prefix) => [
 ]);
 
 const WRONG_SERVER =
-  'no such path: this is a verifier, which answers keys.verifyKey only; ask the control plane, or set CONTROL_PLANE_URL here';
+  'no such path: this is a verifier, which answers keys.verifyKey, ratelimit.limit and ratelimit.multiLimit; ask the control plane, or set CONTROL_PLANE_URL here';
 
 /**
  * Operations of the interface. It excludes verifyKey in every spelling, so that no key leaves this process.

@@ -7,7 +7,7 @@ import {
   OVERRIDES_MAX,
   type Override,
   overridesIn,
-} from '#shared/redis/overrides.ts';
+} from '#shared/redis/namespace-record.ts';
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { LogEntry, Write } from '../../core/change-log-port.ts';
 import type { Propagation, Propagator } from '../../core/propagation.ts';

@@ -77,6 +77,9 @@ test('every documented operation succeeds, and answers what the document says an
     getVerifications: {
       query: 'SELECT outcome, SUM(count) AS n FROM key_verifications_per_day_v1 GROUP BY outcome',
     },
+    setOverride: { namespace: 'sms', identifier: 'ada', limit: 5, duration: 60_000 },
+    getOverride: { namespace: 'sms', identifier: 'ada' },
+    listOverrides: { namespace: 'sms' },
     createRole: { name: 'writer', permissions: ['b'] },
     getRole: { role: roleId },
     listRoles: {},
@@ -89,6 +92,7 @@ test('every documented operation succeeds, and answers what the document says an
     listIdentities: { limit: 1 },
     updateIdentity: { identity: 'grace', meta: { plan: 'pro' } },
     deleteKey: { keyId: spare, permanent: true },
+    deleteOverride: { namespace: 'sms', identifier: 'ada' },
     deleteRole: { role: roleId },
     deletePermission: { permission: 'files.read' },
     deleteIdentity: { identity: 'grace' },

@@ -75,6 +75,14 @@ const newPermission = async (): Promise<string> =>
   (await fleet.ok('permissions.createPermission', { name: `permission-${++roles}` })).permissionId;
 const newIdentity = async () =>
   (await fleet.ok('identities.createIdentity', { externalId: `owner-${++roles}` })).identityId;
+const OVERRIDDEN = { namespace: 'sms', identifier: 'ada' };
+const newOverride = async () => {
+  const address = fleet.controlPlanes[0]?.address;
+  const authorization = `Bearer ${ROOT_KEY}`;
+  const body = { ...OVERRIDDEN, limit: 5, duration: 60_000 };
+  expect((await fleet.post(`${address}/v2/ratelimit.setOverride`, body, { authorization })).status).toBe(200);
+  return OVERRIDDEN;
+};
 const onKey = async (apiId: string) => ({ keyId: await newKey(apiId) });
 const onKeys = async (apiId: string) => ({ apiId, keyIds: [await newKey(apiId)] });
 const TARGETS: Readonly<Record<string, Target>> = {
@@ -141,6 +149,10 @@ const TARGETS: Readonly<Record<string, Target>> = {
   },
   getApi: { input: async (apiId) => ({ apiId }) },
   listApis: { input: async () => ({}) },
+  'ratelimit.setOverride': { input: async () => ({ ...OVERRIDDEN, limit: 5, duration: 60_000 }) },
+  'ratelimit.getOverride': { input: newOverride },
+  'ratelimit.listOverrides': { input: async () => ({ namespace: 'sms' }) },
+  'ratelimit.deleteOverride': { input: newOverride, spent: true },
   createRootKey: { input: async () => ({ name: 'x', permissions: ['root.*.create_root_key'] }) },
   updateRootKey: {
     input: async () => ({ rootKeyId: await newRootKey('root.*.update_root_key'), enabled: true }),

@@ -1,4 +1,4 @@
-import { type Override, overridesIn } from '#shared/redis/overrides.ts';
+import { type Override, overridesIn } from '#shared/redis/namespace-record.ts';
 
 /** The overrides of a namespace, arranged for look-ups. */
 export class Overrides {

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Clock } from '#shared/lang/clock.ts';
 import { Deadlines } from '#shared/lang/deadlines.ts';
-import { namespaceIdOf, type Override } from '#shared/redis/overrides.ts';
+import { namespaceIdOf, type Override } from '#shared/redis/namespace-record.ts';
 import type { Pools } from '../allowances/pools.ts';
 import { RECALL_MS } from '../allowances/spending.ts';
 import type { SharedLog } from '../following/shared-log.ts';
