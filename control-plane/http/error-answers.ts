@@ -12,7 +12,8 @@ import {
 } from '#shared/contract/errors.ts';
 import { newRequestId } from '#shared/contract/request-id.ts';
 import { UNHANDLED } from '#shared/contract/unhandled-error.ts';
-import { faultText } from './faults.ts';
+import { advised } from './advice.ts';
+import { faultTexts } from './faults.ts';
 import { LINGER_MS } from './guards/connections.ts';
 
 /** The error that refused a request; an ApiError if one was thrown. */
@@ -33,7 +34,10 @@ export const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** Error codes for refusals by Fastify itself. */
 const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: ['UNSUPPORTED_MEDIA_TYPE', 'Content-Type: must be application/json'],
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: [
+    'UNSUPPORTED_MEDIA_TYPE',
+    'Content-Type: must be application/json; send the body as JSON, with the header Content-Type: application/json',
+  ],
   FST_ERR_CTP_BODY_TOO_LARGE: ['PAYLOAD_TOO_LARGE', 'body: over the limit'],
   FST_ERR_CTP_EMPTY_JSON_BODY: ['BAD_REQUEST', 'body: required, a JSON object'],
   FST_ERR_CTP_INVALID_JSON_BODY: ['BAD_REQUEST', 'body: is not JSON'],
@@ -54,7 +58,8 @@ export function answerError(
   reply: FastifyReply,
 ): FastifyReply {
   request.failure = meaningOf(error, request);
-  const { code, message } = request.failure;
+  const { code } = request.failure;
+  const message = advised(request.failure.message);
   if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ ...namesOf(request), err: error }, UNHANDLED);
   if (code === 'SERVICE_UNAVAILABLE') {
     request.log.warn({ ...namesOf(request), err: error.cause ?? error }, message);
@@ -87,11 +92,17 @@ function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Fai
   return { code: 'INTERNAL_SERVER_ERROR', message: 'something went wrong on our side' };
 }
 
-/** Returns `field: rule` for the first fault. */
+/** Returns `field: rule` for each fault, one a line. */
 function explain(error: FastifyError, request: FastifyRequest): string {
   const part = error.validationContext === 'querystring' ? 'query' : (error.validationContext ?? 'body');
   const faults = request.routeOptions.schema ? error.validation : undefined;
-  return faultText(faults, part, part === 'query' ? 'query parameter' : 'field');
+  const isQuery = part === 'query';
+  return faultTexts(faults, {
+    whole: part,
+    part: isQuery ? 'query parameter' : 'field',
+    schema: isQuery ? request.routeOptions.schema?.querystring : request.routeOptions.schema?.body,
+    value: isQuery ? request.query : request.body,
+  }).join('\n');
 }
 
 /** Answers a request that violates HTTP, with JSON in the usual shape. */

@@ -9,6 +9,7 @@ import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorDocsHtml } from '#sh
 import { isWellFormed } from '#shared/contract/key-format.ts';
 import { newRequestId, requestIdFrom } from '#shared/contract/request-id.ts';
 import { traceIdOf } from '#shared/contract/trace-id.ts';
+import { nearest } from '../core/nearest.ts';
 import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE, namesOf } from './error-answers.ts';
 import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';
@@ -121,9 +122,12 @@ function refuseOtherPaths(app: App): void {
   app.addHook('onRoute', ({ url, method }) => void methods.set(url, String(method)));
   const noSuchPath = (request: FastifyRequest, reply: FastifyReply) => {
     const methodNames = methods.get(request.url.split('?')[0] ?? '');
-    if (methodNames === undefined) return new ApiError('NOT_FOUND', whyNoPath(request.url));
+    if (methodNames === undefined) return new ApiError('NOT_FOUND', whyNoPath(request.url, methods.keys()));
     reply.header('allow', methodNames);
-    return new ApiError('METHOD_NOT_ALLOWED', `this path accepts only ${methodNames}`);
+    return new ApiError(
+      'METHOD_NOT_ALLOWED',
+      `this path accepts only ${methodNames}${howToSend(methodNames)}`,
+    );
   };
   app.addHook('preParsing', (request, reply, payload, done) => {
     // The body of a request to an unknown path does not affect the answer.
@@ -137,13 +141,26 @@ function refuseOtherPaths(app: App): void {
 const HOSTING =
   /^\/v2\/(apps|deployments?|deploy|domains|environments|gateway|github|internal|portal|projects)\./;
 
-function whyNoPath(url: string): string {
+/** Returns the advice for a call with GET in place of POST, or the reverse. */
+const howToSend = (methodNames: string) =>
+  methodNames === 'POST'
+    ? '; send POST, with the fields as JSON in the body'
+    : methodNames === 'GET'
+      ? '; send GET, with the fields in the query'
+      : '';
+
+function whyNoPath(url: string, paths: Iterable<string>): string {
   if (HOSTING.test(url))
     return 'no such path: this operation belongs to a hosting product; Keyfence manages and verifies keys';
   if (url.startsWith('/v2/analytics.'))
     return 'no such path: only verifications are counted; ask analytics.getVerifications';
-  if (/^\/v[12]\/keys\.verifyKey\b/.test(url)) return 'no such path: send keys.verifyKey to a verifier';
+  if (/^\/v[12]\/keys\.verifyKey\b/.test(url))
+    return 'no such path: send keys.verifyKey to a verifier; the verifiers have addresses of their own, and fleet.listVerifiers lists those that run';
   if (/^\/v2\/ratelimit\.(limit|multiLimit)\b/.test(url))
     return 'no such path: send ratelimit.limit and ratelimit.multiLimit to a verifier';
-  return 'no such path';
+  const [, below, name = ''] = /^(\/v[12]\/)([^?]*)/.exec(url) ?? [];
+  if (below === undefined) return 'no such path';
+  const names = [...paths].filter((path) => path.startsWith(below)).map((path) => path.slice(below.length));
+  const near = nearest(name, names);
+  return near === undefined ? 'no such path' : `no such path; did you mean ${below}${near}?`;
 }

@@ -63,15 +63,23 @@ export class RootKeys {
   async authenticate(authorization: string | undefined): Promise<Caller> {
     const token = /^Bearer +([\x21-\x7e]{1,512}) *$/i.exec(authorization ?? '')?.[1];
     if (!authorization) throw new ApiError('UNAUTHORIZED', 'Authorization: required, as "Bearer <root key>"');
-    if (!token) throw new ApiError('UNAUTHORIZED', 'Authorization: must be of the form "Bearer <root key>"');
+    if (!token) {
+      const fix = /^[\x21-\x7e]+$/.test(authorization) ? '; put "Bearer " before the root key' : '';
+      throw new ApiError('UNAUTHORIZED', `Authorization: must be of the form "Bearer <root key>"${fix}`);
+    }
     const secretHash = hashSecret(token);
     const bootstrapId = this.#bootstrap.idOf(secretHash);
     if (bootstrapId !== undefined)
       return { rootKeyId: bootstrapId, permissions: new Permissions(['*']), ancestors: [] };
     // All root keys in Redis have our format, so a made-up key fails its checksum without a look-up.
     const rootKey = isWellFormed(token) ? await this.#read(secretHash) : undefined;
-    if (!rootKey?.enabled)
-      throw new ApiError('UNAUTHORIZED', 'Authorization: the root key is unknown or disabled');
+    if (!rootKey?.enabled) {
+      const isOther = isWellFormed(token) && !token.startsWith(`${ROOT_KEY_PREFIX}_`);
+      const fix = isOther
+        ? `; this is no root key but a key of an API: root keys begin with ${ROOT_KEY_PREFIX}_`
+        : '';
+      throw new ApiError('UNAUTHORIZED', `Authorization: the root key is unknown or disabled${fix}`);
+    }
     const { rootKeyId, ancestors } = rootKey;
     const creators = await Promise.all(ancestors.map((id) => this.get(id)));
     if (!creators.every((ancestor) => ancestor?.enabled)) {

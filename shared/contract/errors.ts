@@ -82,8 +82,8 @@ export function errorBody(code: ErrorCode, message: string, requestId: string) {
 }
 
 /**
- * Returns the body of an error response in v2 of the interface. `errors` lists the refused field, which the
- * message names before a colon. The part of the message after a semicolon is the fix.
+ * Returns the body of an error response in v2 of the interface. `errors` lists the refused fields, one for each line
+ * of the message, which names the field before a colon. The part of a line after a semicolon is the fix.
  */
 export function errorBodyV2(code: ErrorCode, message: string, requestId: string) {
   const [status] = ERRORS[code];
@@ -94,11 +94,14 @@ export function errorBodyV2(code: ErrorCode, message: string, requestId: string)
   );
   const error = { title: title.trim(), detail, status, type: `${ERROR_DOCS_PATH}#${code}` };
   if (code !== 'BAD_REQUEST') return { meta: { requestId }, error };
-  const [, field = '', rule = detail] = /^([\w.-]+): (.*)$/s.exec(detail) ?? [];
+  return { meta: { requestId }, error: { ...error, errors: detail.split('\n').map(refusedField) } };
+}
+
+function refusedField(line: string) {
+  const [, field = '', rule = line] = /^([\w.-]+): (.*)$/s.exec(line) ?? [];
   const [problem = rule, ...fixes] = rule.split('; ');
   const location = field === '' || field === 'body' ? 'body' : `body.${field}`;
-  const fix = fixes.length > 0 ? { fix: fixes.join('; ') } : {};
-  return { meta: { requestId }, error: { ...error, errors: [{ location, message: problem, ...fix }] } };
+  return { location, message: problem, ...(fixes.length > 0 ? { fix: fixes.join('; ') } : {}) };
 }
 
 const withoutKeys = (message: string) =>

@@ -116,7 +116,7 @@ test.each([
   [{ defaultBytes: '24' }, /^defaultBytes: /],
   [{ name: null }, /^name: /],
   [{ name: '\ud800' }, /^name: must be well-formed Unicode$/],
-  [{ nmae: 'x' }, /^nmae: unknown field$/],
+  [{ nmae: 'x' }, /^nmae: unknown field; did you mean name\?$/],
 ])('%j is refused by updateApi, and no null by createApi', async (input, message) => {
   const { status, body } = await fleet.admin('apis.updateApi', { apiId: 'refused', ...input });
   expect([status, body.error.message]).toEqual([400, expect.stringMatching(message)]);

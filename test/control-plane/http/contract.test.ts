@@ -167,7 +167,11 @@ describe('bad input names the field and the rule', () => {
     ['keys.createKey', { apiId: 'a', prefix: 'p'.repeat(17) }, /^prefix: /],
     ['keys.createKey', { apiId: 'a', byteLength: 15 }, /^byteLength: must be >= 16$/],
     ['keys.createKey', { apiId: 'a', byteLength: 256 }, /^byteLength: must be <= 255$/],
-    ['keys.createKey', { apiId: 'a', byteLength: '16' }, /^byteLength: must be integer$/],
+    [
+      'keys.createKey',
+      { apiId: 'a', byteLength: '16' },
+      /^byteLength: must be integer; send it without quotes$/,
+    ],
     ['keys.createKey', { apiId: 'a', byteLength: 16.5 }, /^byteLength: must be integer$/],
     ['keys.createKey', { apiId: 'a', meta: [] }, /^meta: must be object$/],
     ['keys.createKey', { apiId: 'a', meta: { long: 'm'.repeat(8200) } }, /^meta: must be at most 8192 bytes/],
@@ -178,10 +182,18 @@ describe('bad input names the field and the rule', () => {
     ['keys.createKey', { apiId: 'a', environment: '' }, /^environment: /],
     ['keys.createKey', { apiId: 'a', environment: null }, /^environment: /],
     ['keys.createKey', { apiId: 'a', environment: 'x'.repeat(257) }, /^environment: /],
-    ['keys.createKey', { apiId: 'a', expires: 1 }, /^expires: must be in the future$/],
-    ['keys.createKey', { apiId: 'a', expires: '2030' }, /^expires: must be integer$/],
-    ['keys.createKey', { apiId: 'a', enabled: 'false' }, /^enabled: must be boolean$/],
-    ['keys.createKey', { apiId: 'a', ratelimit: {} }, /^ratelimit\.limit: required$/],
+    ['keys.createKey', { apiId: 'a', expires: 1 }, /^expires: must be in the future; send Unix milliseconds/],
+    ['keys.createKey', { apiId: 'a', expires: '2030' }, /^expires: must be integer; send it without quotes$/],
+    [
+      'keys.createKey',
+      { apiId: 'a', enabled: 'false' },
+      /^enabled: must be boolean; send it without quotes$/,
+    ],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimit: {} },
+      /^ratelimit\.limit: required\nratelimit\.duration: required$/,
+    ],
     ['keys.createKey', { apiId: 'a', ratelimit: null }, /^ratelimit: must be object$/],
     ['keys.createKey', { apiId: 'a', ratelimit: { limit: 1 } }, /^ratelimit\.duration: required$/],
     [
@@ -300,7 +312,11 @@ describe('bad input names the field and the rule', () => {
     ['permissions.createRole', { name: 'a', permissions: ['a/b'] }, /^permissions\.0/],
     ['permissions.setRolePermissions', { roleId: 'role_x' }, /^permissions: required$/],
     ['permissions.deleteRole', {}, /^roleId: required$/],
-    ['keys.updateKey', { keyId: 'key_x', enabeld: false }, /^enabeld: unknown field$/],
+    [
+      'keys.updateKey',
+      { keyId: 'key_x', enabeld: false },
+      /^enabeld: unknown field; did you mean enabled\?$/,
+    ],
     ['keys.updateKey', { keyId: 'key_x', enabled: null }, /^enabled: must be boolean$/],
     ['keys.updateKey', { keyId: 'key_x', waitMs: 60_001 }, /^waitMs: must be <= 60000$/],
     ['keys.updateKey', {}, /^keyId: required$/],
@@ -367,7 +383,7 @@ describe('bad input names the field and the rule', () => {
     [
       'rootKeys.createRootKey',
       { name: 'x', permissions: ['api.*.fly'] },
-      /^permissions\.0: must match pattern/,
+      /^permissions\.0: must be \*, api\./,
     ],
     ['rootKeys.createRootKey', { name: 'x', permissions: [] }, /^permissions: /],
   ])('%s %j', async (operation, input, message) => {

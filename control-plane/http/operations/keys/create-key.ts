@@ -2,10 +2,13 @@ import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { storedFields } from '#shared/contract/key-record.ts';
 import { auditView } from '../../../core/audit-event.ts';
+import { nearest } from '../../../core/nearest.ts';
 import { NEW_CREDITS, newCredits } from '../../../core/schemas/credit-schemas.ts';
 import { Id, OPTIONAL_FIELDS } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
+import type { Apis } from '../../../redis/apis.ts';
 import { withoutAliases } from '../aliases.ts';
+import type { Call } from '../call.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Bytes, Fields, Prefix } from '../request-parts.ts';
@@ -58,19 +61,47 @@ export const createKey = operation({
     },
     toAnswer: (data) => ({ data }),
   },
-  async handle(call, { keys, roles, clock }) {
+  async handle(call, { apis, keys, roles, clock }) {
     const { meta = {}, remaining, refill, roles: roleNames, ...fields } = withoutAliases(call.request);
     checkMeta(meta);
     checkLimits(fields.ratelimits);
-    if (fields.expires !== undefined && fields.expires <= clock.wallMs()) {
-      throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
-    }
+    checkExpires(fields.expires, clock.wallMs());
     const key = { ...fields, ...(roleNames ? { roles: await roles.idsOf(roleNames) } : {}), meta };
     const credits = newCredits({ remaining, refill });
     const withCredits = credits ? { credits } : {};
-    const created = await keys.create({ ...key, ...withCredits });
+    const created = await keys.create({ ...key, ...withCredits }).catch(async (error: unknown) => {
+      throw await withNearestApi(error, call, apis);
+    });
     call.giveTurnBack();
     call.note({ keyId: created.keyId }, { after: { ...auditView(storedFields(key)), ...withCredits } });
     return created;
   },
 });
+
+/** Unix times in seconds are below this number until the year 5138; in milliseconds, since 1973 above it. */
+const SECONDS_MAX = 100_000_000_000;
+
+function checkExpires(expires: number | undefined, nowMs: number): void {
+  if (expires === undefined || expires > nowMs) return;
+  const fix = expires < SECONDS_MAX ? '; send Unix milliseconds: as such, this is a date near 1970' : '';
+  throw new ApiError('BAD_REQUEST', `expires: must be in the future${fix}`);
+}
+
+/** The number of APIs among which the one that a caller meant is searched. */
+const APIS_COMPARED = 100;
+
+/** Adds the nearest id of an API that the caller may read to the error about an unknown API. */
+async function withNearestApi(error: unknown, { caller, request }: Call, apis: Apis): Promise<unknown> {
+  const { apiId } = request as { readonly apiId: string };
+  if (!(error instanceof ApiError) || error.message !== `api ${apiId} not found`) return error;
+  const readableIds = caller.permissions.apisWith('read_api');
+  const page = readableIds
+    ? await apis.among(readableIds, '', APIS_COMPARED)
+    : await apis.list('', APIS_COMPARED);
+  const near = nearest(
+    apiId,
+    page.apis.map((api) => api.id),
+  );
+  const fix = near === undefined ? 'create it with apis.createApi' : `did you mean ${near}?`;
+  return new ApiError('NOT_FOUND', `${error.message}; ${fix}`);
+}

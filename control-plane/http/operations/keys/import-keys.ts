@@ -6,7 +6,7 @@ import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
 import { tooOldError } from '../../../core/write-error.ts';
 import type { ImportOutcome, KeyToImport } from '../../../redis/keys/key-import.ts';
 import type { Roles } from '../../../redis/shared-log/roles.ts';
-import { faultText } from '../../faults.ts';
+import { faultTexts } from '../../faults.ts';
 import { validatorAtFirstCall } from '../../schema-compilers.ts';
 import { checkStrings } from '../../strings.ts';
 import { withoutAliases } from '../aliases.ts';
@@ -116,7 +116,8 @@ function roleIdCache(roles: Roles) {
 /** Parses one key of the body. Throws BAD_REQUEST that names the field and the rule. */
 function parseKey(value: unknown): KeyToImport {
   checkStrings(value);
-  if (!validate(value)) throw new ApiError('BAD_REQUEST', faultText(validate.errors, 'key', 'field'));
+  if (!validate(value))
+    throw new ApiError('BAD_REQUEST', faultTexts(validate.errors, { whole: 'key', part: 'field' })[0] ?? '');
   const fields = withoutAliases(value as Static<typeof ImportedKey>);
   const {
     sha256,
