@@ -38,6 +38,18 @@ describe('every object as it stands in its file', () => {
   });
 });
 
+it('no way to install a control plane lets a misspelt apiId make an API', () => {
+  const textOf = (file: string) => readFileSync(join(root, '..', file), 'utf8');
+  const objects = parseAllDocuments(textOf('kubernetes/base/control-plane.yaml')).map((each) => each.toJS());
+  const [container] = objects.find(({ kind }) => kind === 'Deployment').spec.template.spec.containers;
+  expect(container.env).toContainEqual({ name: 'API_AUTO_CREATE', value: 'false' });
+  expect(parse(textOf('helm/keyfence/values.yaml')).controlPlane.settings.API_AUTO_CREATE).toBe(false);
+  const unit = textOf('systemd/keyfence-control-plane.service');
+  expect(unit).toMatch(/^Environment=API_AUTO_CREATE=false$/m);
+  // The administrator's file comes after it, and wins.
+  expect(unit.indexOf('API_AUTO_CREATE')).toBeLessThan(unit.indexOf('EnvironmentFile='));
+});
+
 it('no manifest has anchors: kubectl 1.21 loses what they stand for where there is a patch, without a word', () => {
   const files = globSync('**/*.yaml', { cwd: root }).filter((file) => !file.endsWith('prometheus-rule.yaml'));
   const anchored = files.filter((file) =>
