@@ -12,9 +12,14 @@ export function moment(text: string): number {
   return momentOf(text, '+');
 }
 
-/** Parses a time in the past: Unix milliseconds, ISO 8601, or relative to now: `-90m`, `-12h`, `-30d`. */
+/**
+ * Parses a time in the past: Unix milliseconds, ISO 8601, before now (`90m`, `12h`, `30d`, also with a minus sign), or
+ * the begin of a day of UTC: `today`, `yesterday`.
+ */
 export function pastMoment(text: string): number {
-  const ms = momentOf(text, '-');
+  const daysAgo = ['today', 'yesterday'].indexOf(text.toLowerCase());
+  if (daysAgo >= 0) return (Math.floor(systemClock.wallMs() / UNIT_MS.d) - daysAgo) * UNIT_MS.d;
+  const ms = momentOf(/^\d{1,6}[mhd]$/.test(text) ? `-${text}` : text, '-');
   if (ms > systemClock.wallMs())
     throw new InvalidArgumentError(
       'This time is in the future. Give a time in the past, such as -90m, -12h or -30d.',

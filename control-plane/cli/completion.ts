@@ -1,7 +1,7 @@
 import { Argument, type Command } from 'commander';
 import type { Session } from './session.ts';
 
-const SHELLS = ['bash', 'zsh'] as const;
+const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
 /** Adds `keyfence completion`. */
 export function completionCommand(program: Command, session: Session): void {
@@ -10,7 +10,7 @@ export function completionCommand(program: Command, session: Session): void {
     .description('print the completion for a shell, such as: eval "$(keyfence completion bash)"')
     .addArgument(new Argument('<shell>', 'which').choices(SHELLS))
     .action((shell: (typeof SHELLS)[number]) => {
-      const script = shell === 'bash' ? bash(program) : zsh(program);
+      const script = { bash, zsh, fish }[shell](program);
       session.print({ script }, () => script);
     });
 }
@@ -58,3 +58,18 @@ ${cases(program, (words) => `compadd -- ${words} || _files`)}
   esac
 }
 compdef _keyfence keyfence`;
+
+/** Fish offers files too, after these words. */
+const fish = (program: Command) => `function __keyfence_words
+  set -l at ""
+  for word in (commandline -opc)[2..-1]
+    string match -q -- "-*" $word; or set at "$at $word"
+  end
+  switch "$at "
+${candidates(program)
+  .toSorted(([a], [b]) => b.length - a.length)
+  .map(([path, words]) => `    case "${path} *"\n      string split " " -- "${words}"`)
+  .join('\n')}
+  end
+end
+complete -c keyfence -a "(__keyfence_words)"`;

@@ -55,6 +55,26 @@ test('an import shows how far it is', async () => {
   expect(stdout).toContain('4,000 created');
 });
 
+test('a file that is not there is told in words', async () => {
+  const { status, stderr } = await start(['keys', 'import', 'bar', 'keys.json'], envOf(fleet)).ended;
+  expect(status).toBe(64);
+  expect(stderr).toMatch(/cannot read or write keys\.json: no such file or directory/);
+});
+
+test('fish completes commands, options and shells by the words before', async () => {
+  const { stdout: script } = await start(['completion', 'fish'], envOf(fleet)).ended;
+  const completed = async (line: string) => {
+    const program = `${script}\ncomplete -C 'keyfence ${line}'`;
+    return (await promisify(execFile)('fish', ['--no-config', '-c', program])).stdout.trim().split('\n');
+  };
+  expect(await completed('ke')).toEqual(['keys']);
+  // It offers files too.
+  expect((await completed('keys d')).filter((word) => !word.endsWith('/'))).toEqual(['delete', 'disable']);
+  expect(await completed('--json keys disable --w')).toEqual(['--wait']);
+  expect(await completed('keys disable key_x --j')).toEqual(['--json']);
+  expect(await completed('completion f')).toEqual(['fish']);
+});
+
 test('bash completes commands, options and shells by the words before', async () => {
   const { stdout: script } = await start(['completion', 'bash'], envOf(fleet)).ended;
   const completed = async (...words: string[]) => {

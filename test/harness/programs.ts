@@ -13,6 +13,7 @@ const SOURCES = {
   sh: { package: 'dash' },
   bash: { package: 'bash' },
   zsh: { package: 'zsh' },
+  fish: { package: 'fish' },
   buildah: { package: 'buildah' },
   mmdebstrap: { package: 'mmdebstrap' },
   go: { package: 'golang-go' },

@@ -12,9 +12,10 @@ export function auditCommand(program: Command, session: Session): void {
     .description('who did what, the latest first')
     .option('--refused', 'refused calls instead of changes')
     .addOption(
-      new Option('--since <time>', 'leave out older events: Unix ms, ISO 8601, or -90m').argParser(
-        pastMoment,
-      ),
+      new Option(
+        '--since <time>',
+        'leave out older events: yesterday, 2h, 7d, ISO 8601 or Unix ms',
+      ).argParser(pastMoment),
     )
     .option('--operation <operation>', 'only this operation, such as keys.updateKey')
     .option('--api <apiId>', 'only calls on this API')

@@ -1,4 +1,5 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { getSystemErrorMessage } from 'node:util';
 import { CliError } from '../../exit.ts';
 
 /** Progress of a long run, in a file beside its input or output, from which the next run continues. */
@@ -48,8 +49,9 @@ export class Checkpoint<State extends object> {
 
 /** Returns the error for a file that cannot be used. */
 export function fileError(file: string, error: unknown): CliError {
-  const code = (error as NodeJS.ErrnoException).code ?? 'unknown error';
-  return new CliError('USAGE', `${file} cannot be used: ${code}`, { cause: error });
+  const { errno } = error as NodeJS.ErrnoException;
+  const reason = errno === undefined ? 'unknown error' : getSystemErrorMessage(errno);
+  return new CliError('USAGE', `cannot read or write ${file}: ${reason}`, { cause: error });
 }
 
 /** Returns a signal that aborts on the first Ctrl-C; the second Ctrl-C ends the process immediately. */
