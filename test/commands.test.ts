@@ -30,7 +30,9 @@ const all = (pattern: RegExp) =>
 
 test('no documentation tells to run a file by node itself: the machine’s own may be older than the project’s', () => {
   expect(told.length).toBeGreaterThan(200);
-  expect(all(/(?:^|[\s|;&`])node ((?!-)\S+\.m?[jt]s)\b/g)).toEqual([]);
+  const byNode = all(/(?:^|[\s|;&`])node ((?!-)\S+\.m?[jt]s)\b/g);
+  // A script of the reader's own, outside of the project.
+  expect(byNode.filter(({ name }) => name !== 'move.mjs')).toEqual([]);
 });
 
 test('every npm script and every command of npx that documentation tells is there', () => {
