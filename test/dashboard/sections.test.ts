@@ -120,7 +120,7 @@ onStage('the sections', (stage) => {
     const search = page.getByRole('form', { name: 'Search' });
     const between = async (from: string, to: string) => {
       await search.getByLabel('From').fill(from);
-      await search.getByLabel('To').fill(to);
+      await search.getByLabel('To', { exact: true }).fill(to);
       await search.getByRole('button', { name: 'Search' }).click();
     };
     await between('2999-12-31T10:00', '');

@@ -82,7 +82,7 @@ describe('keys are the customer’s', () => {
     for (const { key } of keys) expect(await codes(key)).toEqual(['DISABLED', 'DISABLED']);
     const [first] = keys;
     expect((await fleet.ok('keys.getKey', { keyId: first?.keyId })).identity).toEqual({
-      ...{ id: identityId, externalId },
+      ...{ id: identityId, externalId, enabled: false },
     });
   });
 

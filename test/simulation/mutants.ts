@@ -277,6 +277,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
 };
 
 const SHARED_LOG = 'verifier/core/following/shared-log.ts';
+const SHARED_RECORDS = 'verifier/core/following/shared-records.ts';
 
 /** The same for keys that have roles. */
 const OF_ROLES: Readonly<Record<string, Mutant>> = {
@@ -292,7 +293,7 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
   },
   'stale effective permissions': {
     seed: ROLE_SEEDS,
-    file: SHARED_LOG,
+    file: SHARED_RECORDS,
     edits: [['for (const state of this.states) if (state.isVoid) return false;', '']],
   },
   'reused id of a role': {
@@ -311,7 +312,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'absence of an identity kept': {
     seed: IDENTITY_SEEDS,
-    file: SHARED_LOG,
+    file: SHARED_RECORDS,
     edits: [
       [
         'const state = this.#states.peek(id);\n',
@@ -321,12 +322,12 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'absence of all identities kept': {
     seed: IDENTITY_SEEDS,
-    file: SHARED_LOG,
+    file: SHARED_RECORDS,
     edits: [['if (this.#noIdentity && id.startsWith(IDENTITY)) {', "if (this.#noIdentity && id === '') {"]],
   },
   'deleted identity kept': {
     seed: IDENTITY_SEEDS + 3,
-    file: SHARED_LOG,
+    file: SHARED_RECORDS,
     edits: [
       ['return this.#end(id)?.record?.pools ?? [];', 'return this.#states.peek(id)?.record?.pools ?? [];'],
     ],
@@ -343,7 +344,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'state from before a restart': {
     seed: IDENTITY_SEEDS + 5,
-    file: SHARED_LOG,
+    file: SHARED_RECORDS,
     edits: [['return state?.epoch.current ? state : undefined;', 'return state;']],
   },
   'verdict about an evicted key': {
@@ -358,7 +359,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'identity in all APIs': {
     seed: IDENTITY_SEEDS,
-    file: SHARED_LOG,
+    file: SHARED_RECORDS,
     edits: [['if (!this.#apiIds.has(apiId)) return undefined;', '']],
   },
 };
