@@ -19,6 +19,11 @@ export class Reporter {
     return createSign('sha256').update(body).sign(this.#privateKey, 'base64');
   }
 
+  /** What `publish` takes of the same public key under another name. */
+  named(identifier: string): Pick<Reporter, 'identifier' | 'publicPem'> {
+    return { identifier, publicPem: this.publicPem };
+  }
+
   /** The headers of a report with this body. */
   headers(body: string): Record<string, string> {
     return {
@@ -30,7 +35,10 @@ export class Reporter {
 }
 
 /** Writes GitHub's document of these public keys. */
-export function publish(file: string, reporters: readonly Reporter[]): void {
+export function publish(
+  file: string,
+  reporters: readonly Pick<Reporter, 'identifier' | 'publicPem'>[],
+): void {
   const keys = reporters.map(({ identifier, publicPem }, i) => ({
     ...{ key_identifier: identifier, key: publicPem, is_current: i === 0 },
   }));
