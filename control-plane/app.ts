@@ -46,7 +46,7 @@ export async function startControlPlane(
   const metrics = new Metrics();
   const parts = makeParts({ config, clock, log, metrics });
   const { nodes, fence, durability, bootstrapWatch, sweep, services } = parts;
-  const { audit, propagator } = services;
+  const { audit, propagator, publishedRootKeys } = services;
   const app = createServer(config, log, (text) => isOurs(text, parts.bootstrapKeys));
   const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
   connections.watch(app.server);
@@ -66,7 +66,7 @@ export async function startControlPlane(
   const { HOST: host, PORT: port } = config;
   const address = await listening('PORT', `${host}:${port}`, app.listen({ host, port }));
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  for (const part of [durability, sweep, bootstrapWatch]) void part.run();
+  for (const part of [durability, sweep, bootstrapWatch, publishedRootKeys]) void part.run();
   log.info({ address, adminAddress }, 'control plane listening');
   return {
     address,
@@ -74,7 +74,7 @@ export async function startControlPlane(
     async stop(drainMs = 0) {
       stopping = true;
       await pause(clock, drainMs);
-      for (const part of [sweep, bootstrapWatch, durability, propagator]) part.stop();
+      for (const part of [sweep, bootstrapWatch, publishedRootKeys, durability, propagator]) part.stop();
       await app.close();
       await audit.stop();
       admin.close();

@@ -26,6 +26,7 @@ import { Successors } from './redis/keys/successors.ts';
 import { RootKeys } from './redis/root-keys.ts';
 import { Identities } from './redis/shared-log/identities.ts';
 import { Catalogue } from './redis/shared-log/permissions.ts';
+import { PublishedRootKeys } from './redis/shared-log/published-root-keys.ts';
 import { RateLimitOverrides } from './redis/shared-log/rate-limit-overrides.ts';
 import { Roles } from './redis/shared-log/roles.ts';
 import { RedisSweepStore } from './redis/sweep-store.ts';
@@ -54,7 +55,8 @@ export function makeParts(base: Base) {
   const coherence = makeCoherence(base);
   const { nodes, writer, changes, fence, durability } = coherence;
   const bootstrapKeys = new BootstrapKeys(config.ROOT_KEY);
-  const services = makeServices(base, coherence, bootstrapKeys);
+  const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
+  const services = makeServices(base, coherence, { bootstrapKeys, bootstrapWatch });
   const { apis, keys } = services;
   const sweep = new Sweep({
     store: new RedisSweepStore(nodes, writer, apis, keys, () => clock.wallMs()),
@@ -65,7 +67,6 @@ export function makeParts(base: Base) {
     leaseMs: config.LEASE_MS,
     deposedMs: deposedMsOf(config),
   });
-  const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
   const handledReports = new HandledReports(nodes, writer);
   return { nodes, fence, durability, bootstrapKeys, bootstrapWatch, handledReports, sweep, services };
 }
@@ -98,12 +99,13 @@ function makeCoherence({ config, clock, log, metrics }: Base) {
 function makeServices(
   { config, clock, log, metrics }: Base,
   { nodes, writer, changes, propagator }: ReturnType<typeof makeCoherence>,
-  bootstrapKeys: BootstrapKeys,
+  bootstrap: { readonly bootstrapKeys: BootstrapKeys; readonly bootstrapWatch: BootstrapWatch },
 ): Services {
   const limits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
   const keys = new Keys({ nodes, writer, log: changes, clock, limits });
   const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
   const view = new KeyView(nodes);
+  const rootKeys = new RootKeys(nodes, writer, bootstrap.bootstrapKeys);
   const sharedLogOptions = { nodes, writer, log: changes, clock, leaseMs: config.LEASE_MS, view };
   const audit = new Audit({
     nodes,
@@ -129,8 +131,15 @@ function makeServices(
     keys,
     overrides: new RateLimitOverrides({ ...sharedLogOptions, propagator }),
     propagator,
+    publishedRootKeys: new PublishedRootKeys({
+      ...sharedLogOptions,
+      ...bootstrap,
+      propagator,
+      rootKeys,
+      logger: log,
+    }),
     roles: new Roles(sharedLogOptions),
-    rootKeys: new RootKeys(nodes, writer, bootstrapKeys),
+    rootKeys,
     successors: new Successors(nodes, keys, clock),
     usage: new UsageView(nodes),
     view,

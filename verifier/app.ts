@@ -52,7 +52,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   });
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
   const listeners = await openListeners({
-    ...{ id: engine.id, verifier: counter, rateLimits: verifier.rateLimits, config, clock, log, crowded },
+    ...{ id: engine.id, verifier: counter, engine: verifier, config, clock, log, crowded },
   });
   watchState(metrics.registry, verifier, apiIds, usage);
   watchServer(metrics.registry, listeners);

@@ -3,6 +3,7 @@ import { listening, tryListening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Config } from './config.ts';
 import type { RateLimiter } from './core/rate-limits/rate-limits.ts';
+import type { Callers } from './core/root-keys/callers.ts';
 import type { VerdictSource } from './core/verdict/verdict.ts';
 import type { AuthzSettings } from './endpoints/authz.ts';
 import { SOURCES } from './endpoints/credentials.ts';
@@ -51,7 +52,7 @@ export interface Listeners extends Addresses {
 export async function openListeners(options: {
   id: string;
   verifier: VerdictSource;
-  rateLimits: RateLimiter;
+  engine: { readonly rateLimits: RateLimiter; readonly callers: Callers };
   config: Config;
   clock: Clock;
   log: Logger;
@@ -64,7 +65,10 @@ export async function openListeners(options: {
   const forward =
     CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
   const routes = { below: forward?.below ?? notForwarded };
-  const contract = { ...options, limits: config, authz, routes };
+  const { rateLimits } = options.engine;
+  const callers = config.VERIFY_ROOT_KEYS === 'required' ? options.engine.callers : undefined;
+  callers?.prepare();
+  const contract = { id, verifier, rateLimits, callers, limits: config, log, authz, routes, crowded };
 
   const server = createVerifierServer({ ...contract, certificate });
   const address = await listening('PORT', `${HOST}:${PORT}`, server.listen(HOST, PORT));

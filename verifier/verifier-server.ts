@@ -4,6 +4,7 @@ import { VERIFIER_ID_HEADER } from '#shared/contract/verifier-status.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asset } from './assets.ts';
 import type { RateLimiter } from './core/rate-limits/rate-limits.ts';
+import type { Callers } from './core/root-keys/callers.ts';
 import type { VerdictSource } from './core/verdict/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './endpoints/authz.ts';
 import { rateLimitRoutes } from './endpoints/rate-limit.ts';
@@ -25,6 +26,7 @@ export interface VerifierServer extends Listener {
  * Creates the verifier's HTTP server, with verifyKey, the gateways' checks and the documents.
  * @param options.id id of this process in the fleet's list; sent with the OpenAPI document
  * @param options.rateLimits undefined = `ratelimit.limit` is not answered
+ * @param options.callers undefined = anybody may ask about keys and rate limits
  * @param options.authz undefined = gateways get no answer
  * @param options.routes further routes besides verifyKey, the error page and the gateways' checks
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
@@ -34,6 +36,7 @@ export function createVerifierServer(options: {
   id?: string;
   verifier: VerdictSource;
   rateLimits?: RateLimiter;
+  callers?: Callers | undefined;
   limits: HttpLimits;
   log: Pick<Logger, 'error'>;
   authz?: AuthzSettings;
@@ -41,12 +44,13 @@ export function createVerifierServer(options: {
   crowded?: () => void;
   certificate?: Certificate | undefined;
 }): VerifierServer {
-  const { verifier, rateLimits, limits, log, authz, routes, crowded, certificate } = options;
+  const { verifier, rateLimits, callers, limits, log, authz, routes, crowded, certificate } = options;
+  const { BODY_BYTES_MAX } = limits;
   const route = createRouter({
     exact: {
-      '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, limits.BODY_BYTES_MAX) },
-      '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, limits.BODY_BYTES_MAX) },
-      ...(rateLimits ? rateLimitRoutes(rateLimits, limits.BODY_BYTES_MAX) : {}),
+      '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, BODY_BYTES_MAX, callers) },
+      '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, BODY_BYTES_MAX, callers) },
+      ...(rateLimits ? rateLimitRoutes(rateLimits, BODY_BYTES_MAX, callers) : {}),
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
       },
@@ -73,7 +77,7 @@ export function createVerifierServer(options: {
     ...(limits.FAST_LANE && certificate === undefined
       ? {
           lane: (server, tooSlow) =>
-            new FastLane(server, { verifier, limits, authz, tooSlow, log, counts: lane }),
+            new FastLane(server, { verifier, callers, limits, authz, tooSlow, log, counts: lane }),
         }
       : {}),
   });

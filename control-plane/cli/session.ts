@@ -71,8 +71,24 @@ export class Session {
     return callPatiently<T>(client, operation, input, signal, (text) => this.note(text), RETRIES_FEW);
   }
 
+  /** The verifier, called without a root key. */
   verifier(): Client {
     return new Client(this.config.KEYFENCE_VERIFIER_URL, 'verifier');
+  }
+
+  /**
+   * Resolves with the verifier's verdict. Sends the root key only to a verifier that asks for one
+   * (VERIFY_ROOT_KEYS).
+   */
+  async verdict<T>(question: object): Promise<T> {
+    const { KEYFENCE_VERIFIER_URL: url, KEYFENCE_ROOT_KEY: rootKey } = this.config;
+    const ask = (client: Client) => this.callPatiently<T>(client, 'keys.verifyKey', question);
+    try {
+      return await ask(this.verifier());
+    } catch (error) {
+      if (!(error instanceof CliError && error.code === 'UNAUTHORIZED' && rootKey)) throw error;
+      return ask(new Client(url, 'verifier', rootKey));
+    }
   }
 
   /** Prints a result on standard output: `value` as one line of JSON for scripts, `text` for people. */

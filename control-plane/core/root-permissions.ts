@@ -11,6 +11,7 @@ export const API_ACTIONS = [
   'create_api',
   'update_api',
   'delete_api',
+  'verify_key',
 ] as const;
 /** Actions on anything that belongs to no API. */
 export const ROOT_ACTIONS = [
@@ -31,6 +32,7 @@ export const ROOT_ACTIONS = [
   'set_override',
   'read_override',
   'delete_override',
+  'check_rate_limit',
   'read_fleet',
   'read_audit',
 ] as const;

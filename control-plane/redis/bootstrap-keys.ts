@@ -14,15 +14,16 @@ const FORGOTTEN_AFTER_MS = 90_000;
 
 /** The root keys of the configuration. Only digests are kept; the ids do not reveal the keys. */
 export class BootstrapKeys {
-  readonly #keys: readonly { readonly digest: Buffer; readonly id: string }[];
+  /** The keys' hashes, as `hashSecret` returns them, and their ids. */
+  readonly all: readonly { readonly secretHash: string; readonly id: string }[];
 
   constructor(keys: readonly string[]) {
-    this.#keys = keys.map((key) => ({ digest: Buffer.from(hashSecret(key)), id: idOf(key) }));
+    this.all = keys.map((key) => ({ secretHash: hashSecret(key), id: idOf(key) }));
   }
 
   /** The ids, sorted and without duplicates. */
   get ids(): readonly string[] {
-    return [...new Set(this.#keys.map(({ id }) => id))].sort();
+    return [...new Set(this.all.map(({ id }) => id))].sort();
   }
 
   /**
@@ -32,7 +33,7 @@ export class BootstrapKeys {
   idOf(secretHash: string): string | undefined {
     const digest = Buffer.from(secretHash);
     // Compare all of them, each in constant time.
-    return this.#keys.filter((key) => timingSafeEqual(key.digest, digest))[0]?.id;
+    return this.all.filter((key) => timingSafeEqual(Buffer.from(key.secretHash), digest))[0]?.id;
   }
 }
 
@@ -86,12 +87,19 @@ export class BootstrapWatch {
     this.#stop.abort();
   }
 
-  async #compare(): Promise<void> {
+  /**
+   * Announces the ids, and resolves with the recent announcements of others, each with its ids separated by commas.
+   */
+  async exchange(): Promise<readonly string[]> {
     const redis = await this.#nodes.connection(bootstrapAnnouncements);
     const nowMs = this.#clock.wallMs();
     const args = [this.#ids, nowMs, nowMs - FORGOTTEN_AFTER_MS];
     const reply = announceScript.run(redis, [bootstrapAnnouncements], args);
-    const others = (await this.#nodes.within(redis, reply)) as string[];
+    return (await this.#nodes.within(redis, reply)) as string[];
+  }
+
+  async #compare(): Promise<void> {
+    const others = await this.exchange();
     this.#differing = others.length;
     for (const ids of others) {
       if (this.#reportedIds.has(ids)) continue;

@@ -2,6 +2,7 @@ import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/contract/key-format.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
+import { rootKeyFrom } from '#shared/redis/root-keys-record.ts';
 import { Script } from '#shared/redis/script.ts';
 import { Permissions } from '../core/root-permissions.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
@@ -61,12 +62,7 @@ export class RootKeys {
    * Identifies the caller by the Authorization header. Reads Redis on every call. Rejects with UNAUTHORIZED.
    */
   async authenticate(authorization: string | undefined): Promise<Caller> {
-    const token = /^Bearer +([\x21-\x7e]{1,512}) *$/i.exec(authorization ?? '')?.[1];
-    if (!authorization) throw new ApiError('UNAUTHORIZED', 'Authorization: required, as "Bearer <root key>"');
-    if (!token) {
-      const fix = /^[\x21-\x7e]+$/.test(authorization) ? '; put "Bearer " before the root key' : '';
-      throw new ApiError('UNAUTHORIZED', `Authorization: must be of the form "Bearer <root key>"${fix}`);
-    }
+    const token = rootKeyFrom(authorization);
     const secretHash = hashSecret(token);
     const bootstrapId = this.#bootstrap.idOf(secretHash);
     if (bootstrapId !== undefined)
@@ -152,11 +148,29 @@ export class RootKeys {
   }
 
   async list(): Promise<RootKey[]> {
-    const hashes = await this.#nodes.run(rootKeyIndex, (redis) => redis.hvals(rootKeyIndex));
-    const rootKeys = await Promise.all(hashes.map((secretHash) => this.#read(secretHash)));
-    return rootKeys
-      .filter((rootKey) => rootKey !== undefined)
+    return (await this.#all())
+      .map(({ secretHash: _, ...rootKey }) => rootKey)
       .sort((a, b) => (a.rootKeyId < b.rootKeyId ? -1 : 1));
+  }
+
+  /** The root keys in Redis that are accepted now: they are enabled, and so are all that led to them. */
+  async effective(): Promise<{ readonly secretHash: string; readonly permissions: readonly string[] }[]> {
+    const all = await this.#all();
+    const enabledIds = new Set(all.filter(({ enabled }) => enabled).map(({ rootKeyId }) => rootKeyId));
+    return all.filter(({ rootKeyId, ancestors }) =>
+      [rootKeyId, ...ancestors].every((id) => enabledIds.has(id)),
+    );
+  }
+
+  async #all(): Promise<(RootKeyRecord & { readonly secretHash: string })[]> {
+    const hashes = await this.#nodes.run(rootKeyIndex, (redis) => redis.hvals(rootKeyIndex));
+    const all = await Promise.all(
+      hashes.map(async (secretHash) => {
+        const rootKey = await this.#read(secretHash);
+        return rootKey && { ...rootKey, secretHash };
+      }),
+    );
+    return all.filter((rootKey) => rootKey !== undefined);
   }
 
   async #read(secretHash: string): Promise<RootKeyRecord | undefined> {

@@ -10,13 +10,14 @@ const limitAnswer = {
 interface Common {
   readonly meta: object;
   readonly responses: object;
+  readonly security: object;
 }
 
 const check = { namespace: 'email.send', identifier: 'ada', limit: 10, duration: 60_000 };
 const limitExample = { limit: 10, remaining: 9, reset: 1_795_600_020_000 };
 /** A path of the rate limits, with the schema and an example of its request and of its data. */
 const rateLimitPath = (
-  { meta, responses }: Common,
+  { meta, responses, security }: Common,
   { operationId, summary }: { operationId: string; summary: string },
   request: { schema: object; example: unknown },
   data: { schema: object; example: unknown },
@@ -25,7 +26,7 @@ const rateLimitPath = (
     ...{ tags: ['ratelimit'], operationId, summary },
     description:
       'Every decided outcome is 200, also a refusal: read it in the body. All verifiers together let at most the limit pass in a window.',
-    security: [],
+    security,
     requestBody: { required: true, content: { 'application/json': request } },
     responses: {
       200: {
@@ -43,8 +44,8 @@ const rateLimitPath = (
 });
 
 /** The paths of rate limits that belong to no key. */
-export function rateLimitPaths(meta: object, responses: object) {
-  const common = { meta, responses };
+export function rateLimitPaths(meta: object, responses: object, security: object) {
+  const common = { meta, responses, security };
   return {
     '/v2/ratelimit.limit': rateLimitPath(
       common,

@@ -113,6 +113,11 @@ const gatewayPaths = Object.fromEntries(
   ),
 );
 
+/** Errors of the calls that need a root key with VERIFY_ROOT_KEYS=required. */
+const ANY_CALL = [...ANY_REQUEST, ...ANY_BODY, 'UNAUTHORIZED', 'INSUFFICIENT_PERMISSIONS'] as const;
+/** No root key, or one. */
+const security = [{}, { rootKey: [] }];
+
 const meta = {
   type: 'object',
   properties: { requestId: text('As in X-Request-Id.') },
@@ -142,10 +147,7 @@ const componentsV2 = JSON.parse(
   JSON.stringify(errorComponentsV2).replaceAll('#/components/schemas/Error', '#/components/schemas/ErrorV2'),
 ) as typeof errorComponentsV2;
 const responsesV2 = Object.fromEntries(
-  Object.entries(errorResponses([...ANY_REQUEST, ...ANY_BODY])).map(([status, { $ref }]) => [
-    status,
-    { $ref: `${$ref}V2` },
-  ]),
+  Object.entries(errorResponses(ANY_CALL)).map(([status, { $ref }]) => [status, { $ref: `${$ref}V2` }]),
 );
 
 /**
@@ -157,7 +159,8 @@ export const verifierDocument = {
   info: {
     title: 'Keyfence verifier',
     version: VERSION,
-    description: 'Answers whether a key is good. Runs next to the API that asks; needs no root key.',
+    description:
+      'Answers whether a key is good. Runs next to the API that asks; needs a root key only with VERIFY_ROOT_KEYS=required.',
     license: { name: 'MIT', identifier: 'MIT' },
   },
   servers: [{ url: '/' }],
@@ -169,7 +172,7 @@ export const verifierDocument = {
         summary: 'Verify a key',
         description:
           'Every decided outcome is 200, also a refusal. 503 means that nothing could be decided: refuse the caller, and ask again.',
-        security: [],
+        security,
         requestBody: {
           required: true,
           content: {
@@ -198,7 +201,7 @@ export const verifierDocument = {
               },
             },
           },
-          ...errorResponses([...ANY_REQUEST, ...ANY_BODY]),
+          ...errorResponses(ANY_CALL),
         },
       },
     },
@@ -209,7 +212,7 @@ export const verifierDocument = {
         summary: 'Verify a key, for clients of the second generation',
         description:
           'The same question and the same verdict in the form of `@unkey/api` 2. Every decided outcome is 200, also a refusal.',
-        security: [],
+        security,
         requestBody: {
           required: true,
           content: {
@@ -236,10 +239,17 @@ export const verifierDocument = {
         },
       },
     },
-    ...rateLimitPaths(meta, responsesV2),
+    ...rateLimitPaths(meta, responsesV2, security),
     ...gatewayPaths,
   },
   components: {
+    securitySchemes: {
+      rootKey: {
+        type: 'http',
+        scheme: 'bearer',
+        description: 'Only with VERIFY_ROOT_KEYS=required: a root key of the control plane.',
+      },
+    },
     schemas: { ...errorComponents.schemas, ...ofV2(componentsV2.schemas) },
     responses: { ...errorComponents.responses, ...ofV2(componentsV2.responses) },
   },

@@ -1,5 +1,6 @@
 import { IDENTITY } from '../contract/key-format.ts';
 import { NAMESPACE } from './namespace-record.ts';
+import { ROOT_KEYS_ID } from './root-keys-record.ts';
 
 /**
  * Names of all keys in Redis. All keys of one API have the hash tag `{apiId}`, so that a Redis Cluster stores
@@ -55,12 +56,13 @@ export function apiKeys(apiId: string): ApiKeys {
 }
 
 /**
- * Sorted set: the index of a record, by creation number. Identities, namespaces of rate limits and permissions
- * have indexes of their own.
+ * Sorted set: the index of a record, by creation number. Identities, namespaces of rate limits, permissions and
+ * the record about root keys have indexes of their own.
  */
 export function indexOf(apiId: string, keyId: string): string {
   if (keyId.startsWith(IDENTITY)) return `kf:{${apiId}}:ids`;
   if (keyId.startsWith(NAMESPACE)) return `kf:{${apiId}}:namespaces`;
+  if (keyId === ROOT_KEYS_ID) return `kf:{${apiId}}:rootkeys`;
   return keyId.startsWith('permission_') ? `kf:{${apiId}}:permissions` : apiKeys(apiId).index;
 }
 

@@ -18,6 +18,7 @@ function handling(
     policy: 'disable',
     propagator: { applyAll: apply as never, remainingTime: (waitMs) => () => waitMs },
     rootKeys: { setEnabled: async () => undefined },
+    publishedRootKeys: { publish: () => Promise.reject(new Error('there was no root key')) },
     audit: {
       record: async (_kind, event) => void recorded.push(event),
       recordAll: async (_kind, events) => void recorded.push(...events),

@@ -87,6 +87,7 @@ export class Checker {
     lostKeys: 0,
     heldOff: 0,
     rerolled: 0,
+    admitted: 0,
   };
 
   /**
@@ -254,6 +255,30 @@ export class Checker {
       );
     if (identity?.enabled === false && code !== 'DISABLED')
       throw new Violation('I16', `${who} ${code}, though its owner is disabled`);
+  }
+
+  /** Whether a root key is accepted is of one prefix of the shared log, with all that was complete before the question. */
+  admitted(
+    answer: Pick<Answer, 'verifier' | 'begunAtMs' | 'monotonicMs' | 'following'> & {
+      readonly accepted: boolean;
+      readonly record: KnownKey;
+    },
+  ): void {
+    const { verifier, accepted, record, begunAtMs, monotonicMs, following } = answer;
+    this.counts.admitted++;
+    const who = `${verifier} ${accepted ? 'accepted' : 'refused'} a root key`;
+    if (!following || monotonicMs >= following.leaseUntilMs)
+      throw new Violation(
+        'I22',
+        `${who}, ${monotonicMs - (following?.leaseUntilMs ?? 0)} ms after its lease`,
+      );
+    const prefix = this.history.find(SHARED_LOG, following.hash);
+    for (const change of this.history.about(record))
+      if (change.completeAtMs < begunAtMs && !contains(prefix, change))
+        throw new Violation('I22', `${who}, asked after ${describe(change)} was complete`);
+    const expected = this.history.at(record, prefix);
+    if (expected.gone || expected.enabled !== accepted)
+      throw new Violation('I22', `${who}, which at ${following.position} is ${JSON.stringify(expected)}`);
   }
 
   /** Who was stopped is accepted nowhere, with any key, until somebody brings it back, deletes it or changes where it holds. */

@@ -4,7 +4,15 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { share } from '../harness/share.ts';
 import { MUTANTS } from './mutants.ts';
-import { CREDIT_SEEDS, IDENTITY_SEEDS, LIMIT_SEEDS, REFILL_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
+import {
+  CREDIT_SEEDS,
+  IDENTITY_SEEDS,
+  LIMIT_SEEDS,
+  REFILL_SEEDS,
+  REROLL_SEEDS,
+  ROLE_SEEDS,
+  ROOT_KEY_SEEDS,
+} from './plan.ts';
 
 /**
  * Seeds that show their mutant keep this short. Where a change of the simulation makes it another one, a search takes its place,
@@ -32,9 +40,15 @@ test('each mutant is listed on a page, and the pages list nothing else', () => {
 
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
-  const first = [REFILL_SEEDS, IDENTITY_SEEDS, ROLE_SEEDS, REROLL_SEEDS, LIMIT_SEEDS, CREDIT_SEEDS].find(
-    (seeds) => seed >= seeds,
-  );
+  const first = [
+    ROOT_KEY_SEEDS,
+    REFILL_SEEDS,
+    IDENTITY_SEEDS,
+    ROLE_SEEDS,
+    REROLL_SEEDS,
+    LIMIT_SEEDS,
+    CREDIT_SEEDS,
+  ].find((seeds) => seed >= seeds);
   return first === undefined ? [] : ['--from', String(first)];
 }
 

@@ -1,5 +1,13 @@
 import { registerHooks } from 'node:module';
-import { CREDIT_SEEDS, IDENTITY_SEEDS, LIMIT_SEEDS, REFILL_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
+import {
+  CREDIT_SEEDS,
+  IDENTITY_SEEDS,
+  LIMIT_SEEDS,
+  REFILL_SEEDS,
+  REROLL_SEEDS,
+  ROLE_SEEDS,
+  ROOT_KEY_SEEDS,
+} from './plan.ts';
 
 /** The code with one of its precautions left out. */
 export interface Mutant {
@@ -503,6 +511,30 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   },
 };
 
+/** The same for root keys that verifiers ask for. */
+const OF_ROOT_KEYS: Readonly<Record<string, Mutant>> = {
+  'root keys after the lease': {
+    seed: ROOT_KEY_SEEDS + 5,
+    file: SHARED_LOG,
+    edits: [['return state?.epoch.lease.holds() ? state.scopes : undefined;', 'return state?.scopes;']],
+  },
+  'root keys of an earlier publication': {
+    seed: ROOT_KEY_SEEDS + 1,
+    file: SHARED_RECORDS,
+    edits: [
+      [
+        'this.#states.set(id, new State(epoch, new Entry(epoch, id, state)));',
+        "this.#states.set(id, id === 'rootkeys' ? before : new State(epoch, new Entry(epoch, id, state)));",
+      ],
+    ],
+  },
+  'a publication without a fence': {
+    seed: ROOT_KEY_SEEDS + 1,
+    file: 'test/simulation/redis.ts',
+    edits: [['laggards: behind.length,', "laggards: entry?.keyId === 'rootkeys' ? 0 : behind.length,"]],
+  },
+};
+
 /** By what is left out. Scripts are changed in the simulated Redis, everything else in the code that ships. */
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_COHERENCE,
@@ -511,6 +543,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_REROLLS,
   ...OF_ROLES,
   ...OF_IDENTITIES,
+  ...OF_ROOT_KEYS,
   ...OF_REFILLS,
 };
 

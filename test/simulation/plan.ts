@@ -74,6 +74,8 @@ export interface Plan {
   readonly roles: boolean;
   /** True if keys have owners who are stopped and brought back, all keys at once. */
   readonly identities: boolean;
+  /** True if verifiers ask for a root key, which is enabled and disabled. */
+  readonly rootKeys?: true;
 }
 
 /** The last seeds: of worlds with credits that are refilled, where the clock of Redis steps. */
@@ -101,6 +103,9 @@ export const ROLE_SEEDS = 40_000_000;
 
 /** Seeds from here on are of worlds in which owners of keys have identities, and keys have roles as well. */
 export const IDENTITY_SEEDS = 50_000_000;
+
+/** Seeds from here on are of worlds with identities in which verifiers ask for a root key. */
+export const ROOT_KEY_SEEDS = 70_000_000;
 
 const AIMED: Readonly<Record<'failovers' | 'lowering' | 'drift', readonly Fault[]>> = {
   failovers: ['failover'],
@@ -131,6 +136,8 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= ROOT_KEY_SEEDS)
+    return { ...planOf(seed - ROOT_KEY_SEEDS + IDENTITY_SEEDS), seed, rootKeys: true };
   if (seed >= REFILL_SEEDS) return planWithRefills(seed);
   if (seed >= IDENTITY_SEEDS) {
     const { redis, ...plan } = planWithRoles(seed - IDENTITY_SEEDS + ROLE_SEEDS);

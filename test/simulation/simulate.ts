@@ -83,8 +83,10 @@ function change(world: World): void {
   const { roles, identities } = world;
   const isOfIdentities = identities !== undefined && random.chance(0.3);
   const isOfRoles = roles !== undefined && random.chance(0.4);
+  const isOfRootKeys = world.rootKey !== undefined && random.chance(0.4);
   process.machine.deliver(() => {
-    if (isOfIdentities) void identities.change(process);
+    if (isOfRootKeys) void world.rootKey?.change(process);
+    else if (isOfIdentities) void identities.change(process);
     else if (identities && kind < 0.3) createAndStop(world, identities, process, apiId);
     else if (isOfRoles) changeRole(world, roles, process, waitMs);
     else if (rerolls) void reroll(world, process, waitMs);

@@ -1,7 +1,15 @@
 import { queryObjects } from 'node:v8';
 import { expect, test } from 'vitest';
 import { share, turn } from '../harness/share.ts';
-import { CREDIT_SEEDS, IDENTITY_SEEDS, LIMIT_SEEDS, REFILL_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
+import {
+  CREDIT_SEEDS,
+  IDENTITY_SEEDS,
+  LIMIT_SEEDS,
+  REFILL_SEEDS,
+  REROLL_SEEDS,
+  ROLE_SEEDS,
+  ROOT_KEY_SEEDS,
+} from './plan.ts';
 import { simulate } from './simulate.ts';
 import { World } from './world.ts';
 
@@ -11,9 +19,16 @@ const KNOWN = share(
   6,
 );
 /** Seeds that were never run before, as a rule: as many of each kind of world. */
-const NEW = [1001, CREDIT_SEEDS, LIMIT_SEEDS, REROLL_SEEDS, ROLE_SEEDS, IDENTITY_SEEDS, REFILL_SEEDS].flatMap(
-  (from) => Array.from({ length: 13 }, (_, i) => from + (turn % 90_000) * 100 + i),
-);
+const NEW = [
+  1001,
+  CREDIT_SEEDS,
+  LIMIT_SEEDS,
+  REROLL_SEEDS,
+  ROLE_SEEDS,
+  IDENTITY_SEEDS,
+  REFILL_SEEDS,
+  ROOT_KEY_SEEDS,
+].flatMap((from) => Array.from({ length: 13 }, (_, i) => from + (turn % 90_000) * 100 + i));
 const SEEDS = [...KNOWN, ...NEW];
 
 test('no seed breaks an invariant', async () => {

@@ -30,6 +30,7 @@ import { Rates } from './rates.ts';
 import { RedisState } from './redis.ts';
 import { Refills } from './refills.ts';
 import { Roles } from './roles.ts';
+import { RootKey } from './root-keys.ts';
 import type { Trace } from './trace.ts';
 
 /** A verifier's process, from its start to its end. */
@@ -64,6 +65,7 @@ export class World {
   readonly refills: Refills | undefined;
   readonly roles: Roles | undefined;
   readonly identities: Identities<ControlPlaneProcess> | undefined;
+  readonly rootKey: RootKey<ControlPlaneProcess> | undefined;
   readonly verifiers: VerifierProcess[] = [];
   readonly controlPlanes: ControlPlaneProcess[] = [];
   readonly keys: KnownKey[] = [];
@@ -84,6 +86,7 @@ export class World {
     this.rates = plan.rate && new Rates(plan.rate);
     this.roles = plan.roles ? new Roles(this.random, this.newTag) : undefined;
     this.identities = plan.identities ? new Identities(this) : undefined;
+    this.rootKey = plan.rootKeys && new RootKey(this);
     const names = ['A', 'B', 'C'].slice(0, plan.replicas + 1);
     const node = (name: string) => new RedisNode(name, new RedisState(plan.redis));
     const spare = plan.hasSpare ? node('D') : undefined;
@@ -349,6 +352,7 @@ export class World {
       resolve(verdict);
     };
     machine.deliver(() => {
+      this.#askWithRootKey(process);
       if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
       const question = questionAbout(key.secret, { requirements });
       const verdict = verifier.decide(question);
@@ -360,6 +364,22 @@ export class World {
       });
     });
     return promise;
+  }
+
+  /** Asks a verifier whether it accepts the root key, where there is one. */
+  #askWithRootKey({ machine, verifier, following }: VerifierProcess): void {
+    const { rootKey } = this;
+    if (!rootKey) return;
+    const begunAtMs = this.timeline.nowMs;
+    rootKey.ask(verifier.callers, (accepted) => {
+      this.note(machine.name, accepted ? 'root key' : 'no root key');
+      this.check(() =>
+        this.checker.admitted({
+          ...{ verifier: machine.name, accepted, record: rootKey.record, begunAtMs },
+          ...{ monotonicMs: machine.monotonicMs(), following: following.get(SHARED_LOG) },
+        }),
+      );
+    });
   }
 
   /** Writes a change and waits as the caller of updateKey does; how it was told that it is complete, if it was. */
@@ -428,9 +448,10 @@ export class World {
     });
   }
 
-  /** Roles and identities, each a record of the shared log. */
+  /** Roles, identities and what verifiers know of root keys, each a record of the shared log. */
   #tied(): readonly KnownKey[] {
-    return [...(this.roles?.all ?? []), ...(this.identities?.all ?? [])];
+    const rootKeys = this.rootKey ? [this.rootKey.record] : [];
+    return [...(this.roles?.all ?? []), ...(this.identities?.all ?? []), ...rootKeys];
   }
 
   /** An update that sets, keeps or clears what older verifiers would ignore. */

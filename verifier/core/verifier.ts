@@ -12,6 +12,7 @@ import { NegativeCache } from './negative-cache.ts';
 import type { Question } from './question/question.ts';
 import { RateLimits } from './rate-limits/rate-limits.ts';
 import type { Directory, Pointer } from './redis-port.ts';
+import { Callers } from './root-keys/callers.ts';
 import { Semaphore } from './semaphore.ts';
 import { SingleFlight } from './single-flight.ts';
 import { FORBIDDEN, NOT_FOUND, type Verdict, type VerdictSource } from './verdict/verdict.ts';
@@ -73,6 +74,8 @@ export class Verifier implements VerdictSource {
   readonly #spender: Spender;
   /** Rate limits that belong to no key. */
   readonly rateLimits: RateLimits;
+  /** Those who may ask, if they need a root key. */
+  readonly callers: Callers;
   /** Counts since the start, for metrics. */
   readonly counts = { fills: 0, malformed: 0, stale: 0, credits: creditCounts() };
 
@@ -96,9 +99,9 @@ export class Verifier implements VerdictSource {
     this.#followers = new Followers(options, this.#cache, this.counts.credits);
     const begin = this.#followers.begin.bind(this.#followers);
     this.#sharedLog = new SharedLog(begin, limits.cacheKeysMax);
-    this.rateLimits = new RateLimits({
-      ...{ sharedLog: this.#sharedLog, clock, waitMs: limits.lookupWaitMs, tooSlow },
-    });
+    const waiting = { sharedLog: this.#sharedLog, clock, waitMs: limits.lookupWaitMs, tooSlow };
+    this.rateLimits = new RateLimits(waiting);
+    this.callers = new Callers(waiting);
     this.#verdicts = new Verdicts(this.#sharedLog, clock, options.usage);
     this.#spender = new Spender({
       ...{ cache: this.#cache, verdicts: this.#verdicts, clock, waitMs: limits.lookupWaitMs, tooSlow },
@@ -155,7 +158,7 @@ export class Verifier implements VerdictSource {
       this.counts.malformed++;
       return NOT_FOUND;
     }
-    return this.#unknown.get(digest);
+    return unknownTo(question, this.#unknown.get(digest));
   }
 
   /**
@@ -178,7 +181,7 @@ export class Verifier implements VerdictSource {
   }
 
   #answer(result: Entry | Verdict, lookup: Lookup): Verdict | Promise<Verdict> {
-    if ('code' in result) return result;
+    if ('code' in result) return unknownTo(lookup.question, result);
     if (!result.epoch.current || !result.epoch.lease.holds() || !this.#verdicts.isKnown(result))
       throw unavailable('not in sync with Redis');
     return this.#verdicts.judge(result, lookup.question) ?? this.#spender.verdict(lookup);
@@ -241,3 +244,10 @@ export class Verifier implements VerdictSource {
     throw new LookupGivenUp('slow', 'the answer from Redis came too late');
   }
 }
+
+/**
+ * Returns what a caller may learn where memory has no key. FORBIDDEN says that the key exists in an API that this
+ * verifier does not answer for; a caller who may not ask about every API does not learn that.
+ */
+const unknownTo = <T extends Verdict | undefined>({ allowedApis }: Question, verdict: T) =>
+  allowedApis !== undefined && verdict?.code === 'FORBIDDEN' ? NOT_FOUND : verdict;

@@ -11,6 +11,7 @@ import {
   wholeNumber,
 } from '../core/question/form.ts';
 import type { RateLimitAnswer, RateLimiter } from '../core/rate-limits/rate-limits.ts';
+import type { Callers } from '../core/root-keys/callers.ts';
 import { readJson, readJsonList } from '../http/json-body.ts';
 import { answerJson } from '../http/respond.ts';
 import type { Handler } from '../http/router.ts';
@@ -32,20 +33,26 @@ export const RATE_LIMIT_SCHEMA = CHECK.schema;
 /**
  * Returns the handlers of `POST /v2/ratelimit.limit` and `multiLimit`. A refused check is an answer with 200, as
  * clients of version 2 expect.
+ * @param callers undefined = anybody may ask
  */
 export function rateLimitRoutes(
   rateLimits: RateLimiter,
   bodyBytesMax: number,
+  callers?: Callers,
 ): Readonly<Record<string, { readonly POST: Handler }>> {
   const limit: Handler = async (request, response, requestId) => {
+    await callers?.admit(request.headers.authorization, 'limits');
     refuseParameters(request.url);
     const question = CHECK.read(await readJson(request, response, bodyBytesMax), '', READING);
+    await callers?.admit(request.headers.authorization, 'limits');
     const { passed, ...answer } = publicAnswer(await rateLimits.check(question));
     answerJson(response, 200, JSON.stringify({ meta: { requestId }, data: { success: passed, ...answer } }));
   };
   const multiLimit: Handler = async (request, response, requestId) => {
+    await callers?.admit(request.headers.authorization, 'limits');
     refuseParameters(request.url);
     const questions = questionsOf(await readJsonList(request, response, bodyBytesMax));
+    await callers?.admit(request.headers.authorization, 'limits');
     const answers = await Promise.all(questions.map((question) => rateLimits.check(question)));
     const limits = answers.map((answer, i) => ({
       ...{ namespace: questions[i]?.namespace, identifier: questions[i]?.identifier },

@@ -1,6 +1,7 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { unknownPart } from '../core/question/form.ts';
 import { type Question, readQuestion, readQuestionV2 } from '../core/question/question.ts';
+import type { Callers } from '../core/root-keys/callers.ts';
 import type { Verdict, VerdictSource } from '../core/verdict/verdict.ts';
 import { verdictBody } from '../core/verdict/verdict-body.ts';
 import { verdictBodyV2 } from '../core/verdict/verdict-body-v2.ts';
@@ -23,16 +24,23 @@ export const V2: Generation = {
 /**
  * Returns the handler of POST /v1/keys.verifyKey or /v2/keys.verifyKey. It is the reference: `fast-lane.ts`
  * must answer the common form of a request identically.
+ * @param callers undefined = anybody may ask
  */
 export function verifyKeyRoute(
   { questionOf, verdictBody }: Generation,
   verifier: VerdictSource,
   bodyBytesMax: number,
+  callers?: Callers,
 ): Handler {
   return async (request, response, requestId) => {
+    const { authorization } = request.headers;
+    await callers?.admit(authorization, 'keys');
     const [parameter] = new URLSearchParams(request.url?.split('?')[1] ?? '').keys();
     if (parameter !== undefined) throw badRequest(unknownPart(parameter, 'query parameter'));
-    const question = questionOf(await readJson(request, response, bodyBytesMax));
+    const anybodys = questionOf(await readJson(request, response, bodyBytesMax));
+    // The root key may have been disabled while the body arrived.
+    const scope = await callers?.admit(authorization, 'keys');
+    const question = scope ? { ...anybodys, allowedApis: scope.allowedApis } : anybodys;
     const verdict = verifier.decide(question) ?? (await verifier.lookUp(question));
     answerJson(response, 200, verdictBody(verdict, requestId));
   };

@@ -23,7 +23,7 @@ export class FastLane implements Lane {
   /** Installs itself in a server that does not listen yet. */
   constructor(server: Server, options: LaneOptions) {
     this.options = options;
-    this.reader = new QuestionReader(options.limits.BODY_BYTES_MAX, options.authz);
+    this.reader = new QuestionReader(options.limits.BODY_BYTES_MAX, options.authz, options.callers);
     const [listener, ...more] = server.listeners('connection');
     if (listener === undefined || more.length > 0)
       throw new Error('the server has connection listeners besides that of Node');

@@ -12,6 +12,7 @@ export class LaneRequest implements Question {
   readonly tags = undefined;
   requirements = DEFAULT_REQUIREMENTS;
   readonly isRecheck = false;
+  allowedApis: ReadonlySet<string> | undefined = undefined;
   /** Answers in the form that the client expects. */
   replies: Replies = jsonReplies;
   /** True if the connection is closed after the answer. */

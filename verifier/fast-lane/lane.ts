@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Logger } from '#shared/process/log.ts';
+import type { Callers } from '../core/root-keys/callers.ts';
 import type { VerdictSource } from '../core/verdict/verdict.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import type { HttpLimits } from '../http/http-settings.ts';
@@ -21,6 +22,8 @@ export interface LaneCounts {
 /** Dependencies and limits of a lane. */
 export interface LaneOptions {
   readonly verifier: VerdictSource;
+  /** undefined = anybody may ask about keys. */
+  readonly callers?: Callers | undefined;
   readonly limits: HttpLimits;
   /** undefined = gateways get no answer. */
   readonly authz: AuthzSettings | undefined;

@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { API_ID } from '#shared/contract/api-id.ts';
 import { KEY_LENGTH_MAX, type Question } from '../core/question/question.ts';
 import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/question/requirements.ts';
+import type { Callers } from '../core/root-keys/callers.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import { AUTHZ_PREFIX } from '../endpoints/dialects.ts';
 import { V1, V2 } from '../endpoints/verify-key.ts';
@@ -19,6 +20,7 @@ import {
   FOR_NODE,
   follows,
   type Head,
+  type Headers,
   HOST,
   headersOf,
   PARTIAL,
@@ -38,6 +40,8 @@ type Completeness = 'whole' | 'partial' | 'for Node';
 export class QuestionReader {
   readonly #bodyBytesMax: number;
   readonly #authz: AuthzSettings | undefined;
+  readonly #callers: Callers | undefined;
+  readonly #headers: Headers;
   readonly #targets: GatewayTargets;
   readonly #generations = [
     generationOf('v1', V1.questionOf, jsonReplies),
@@ -47,10 +51,13 @@ export class QuestionReader {
   /**
    * @param bodyBytesMax maximum length of the body, in bytes
    * @param authz undefined = gateways get no answer
+   * @param callers undefined = anybody may ask about keys
    */
-  constructor(bodyBytesMax: number, authz: AuthzSettings | undefined) {
+  constructor(bodyBytesMax: number, authz: AuthzSettings | undefined, callers: Callers | undefined) {
     this.#bodyBytesMax = bodyBytesMax;
     this.#authz = authz;
+    this.#callers = callers;
+    this.#headers = callers ? VERIFY_KEY_HEADERS_WITH_ROOT_KEY : VERIFY_KEY_HEADERS;
     this.#targets = new GatewayTargets(authz?.withMeta ?? false);
   }
 
@@ -66,7 +73,7 @@ export class QuestionReader {
     const { head } = request;
     const version = at + first.line.length;
     if (!isVersion(bytes, version)) return isPartOfVersion(bytes, version) ? 'partial' : 'for Node';
-    const body = scanHead(bytes, at, first.line.length + VERSION_LENGTH, VERIFY_KEY_HEADERS, head);
+    const body = scanHead(bytes, at, first.line.length + VERSION_LENGTH, this.#headers, head);
     if (body < 0) return body === PARTIAL ? 'partial' : 'for Node';
     if ((head.headerBits & REQUIRED_HEADERS) !== REQUIRED_HEADERS) return 'for Node';
     const end = body + head.length;
@@ -75,6 +82,7 @@ export class QuestionReader {
     request.isLast = isLast(bytes, version, head);
     request.length = end - at;
     if (end > bytes.length) return 'partial';
+    if (this.#callers !== undefined && !admit(this.#callers, bytes, request)) return 'for Node';
     return scanBody(bytes, body, end, generation, request) ||
       parseBody(bytes.subarray(body, end), generation, request)
       ? 'whole'
@@ -113,6 +121,7 @@ export class QuestionReader {
     request.key = key;
     request.apiId = target.apiId;
     request.requirements = target.requirements;
+    request.allowedApis = undefined;
     request.replies = target.replies;
     request.isLast = isLast(bytes, version, head);
     request.length = end - at;
@@ -167,6 +176,11 @@ const [QUOTE, COMMA, CLOSE] = [34, 44, 125] as const;
 const REQUIRED_HEADERS = HOST | CONTENT_LENGTH | CONTENT_TYPE;
 
 const VERIFY_KEY_HEADERS = headersOf({ 'content-length': CONTENT_LENGTH, 'content-type': CONTENT_TYPE });
+const VERIFY_KEY_HEADERS_WITH_ROOT_KEY = headersOf({
+  'content-length': CONTENT_LENGTH,
+  'content-type': CONTENT_TYPE,
+  authorization: AUTHORIZATION,
+});
 const AUTHZ_HEADERS = headersOf({
   authorization: AUTHORIZATION,
   'x-api-key': API_KEY,
@@ -184,6 +198,14 @@ const OPEN = Buffer.from('{');
 
 /** Longest end of a body that is cached. */
 const END_LENGTH_MAX = 1024;
+
+/** Notes what the caller may ask. Returns false if the reference must find out, or refuse the caller. */
+function admit(callers: Callers, bytes: Buffer, request: LaneRequest): boolean {
+  const { bearer, bearerEnd } = request.head;
+  const scope = bearer === 0 ? undefined : callers.scopeOf(bytes.toString('latin1', bearer, bearerEnd));
+  request.allowedApis = scope?.allowedApis;
+  return scope?.keys === true;
+}
 
 /** A placeholder key: the rest of a body means the same after any key. */
 const OTHER_KEY = 'x';

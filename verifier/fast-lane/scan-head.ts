@@ -165,7 +165,7 @@ const [OTHER_HEADER, REQUEST_ID] = [0, 256] as const;
 const LONGEST_NAME = 'access-control-request-method'.length;
 
 /** Header names in lower case, by their length. */
-type Headers = readonly (readonly { readonly name: Buffer; readonly header: number }[] | undefined)[];
+export type Headers = readonly (readonly { readonly name: Buffer; readonly header: number }[] | undefined)[];
 
 /** Returns the headers to notice: `own` and those that are noticed in every head. */
 export function headersOf(own: Readonly<Record<string, number>>): Headers {

@@ -56,6 +56,7 @@ export function answerError(
 ): void {
   identify(response, requestId);
   if (error.code === 'SERVICE_UNAVAILABLE') response.setHeader('Retry-After', RETRY_AFTER_SECONDS);
+  if (error.code === 'UNAUTHORIZED') response.setHeader('WWW-Authenticate', 'Bearer');
   const { type, body } = errorBodyOf(error, requestId, isProblem, response.req.url ?? '');
   answer(response, error.status, type, body);
 }

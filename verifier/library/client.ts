@@ -37,6 +37,7 @@ export { VerifierError } from './key-verifier.ts';
 const settings = {
   URL: httpUrl().help('Address of the sidecar'),
   UNIX_SOCKET: text('').help("The sidecar's LISTEN_UNIX"),
+  ROOT_KEY: text('').help('A root key, if the sidecar asks for one'),
   TIMEOUT_MS: integer(1, 60_000, 'ms', 1000).help('Longest wait for an answer'),
   CONNECTIONS_MAX: integer(1, 10_000, 'connections', 100).help('Most connections to the sidecar'),
   REQUESTS_IN_FLIGHT_MAX: integer(1, 1_000_000, 'requests', 10_000).help('Most questions on their way'),
@@ -64,6 +65,7 @@ export function createClient(options: ClientOptions): KeyVerifier {
 class SidecarClient implements KeyVerifier {
   readonly #pool: Pool;
   readonly #path: string;
+  readonly #headers: Readonly<Record<string, string>>;
   readonly #timeoutMs: number;
   readonly #inFlightMax: number;
   readonly #clock: Clock;
@@ -79,6 +81,8 @@ class SidecarClient implements KeyVerifier {
     this.#inFlightMax = config.REQUESTS_IN_FLIGHT_MAX;
     this.#clock = clock;
     this.#path = `${(url?.pathname ?? '').replace(/\/$/, '')}/v1/keys.verifyKey`;
+    const type = { 'content-type': 'application/json' };
+    this.#headers = config.ROOT_KEY ? { ...type, authorization: `Bearer ${config.ROOT_KEY}` } : type;
     this.#pool = new Pool(url?.origin ?? 'http://localhost', {
       connections: config.CONNECTIONS_MAX,
       connect: { timeout: timeoutMs, ...(socketPath ? { socketPath } : {}) },
@@ -165,7 +169,7 @@ class SidecarClient implements KeyVerifier {
     const { statusCode, body: answer } = await this.#pool.request({
       method: 'POST',
       path: this.#path,
-      headers: { 'content-type': 'application/json' },
+      headers: this.#headers,
       body,
       signal,
     });
@@ -173,6 +177,8 @@ class SidecarClient implements KeyVerifier {
     if (statusCode === 503) throw outage('the sidecar cannot decide');
     const questionError = statusCode === 400 ? wrongQuestion(text) : undefined;
     if (questionError !== undefined) throw questionError;
+    if (statusCode === 401 || statusCode === 403)
+      throw outage('the sidecar asks for a root key that may verify keys (rootKey)');
     if (statusCode !== 200)
       throw outage(`the sidecar answered ${statusCode}: is there a verifier at this address?`);
     const verdict = verdictFrom(text);

@@ -244,6 +244,8 @@ export interface ClientOptions {
   readonly url?: string;
   /** The sidecar's LISTEN_UNIX. */
   readonly unixSocket?: string;
+  /** A root key with `api.<apiId>.verify_key`, for a sidecar with VERIFY_ROOT_KEYS=required. */
+  readonly rootKey?: string;
   /** Longest wait for an answer, 1..60,000 milliseconds; default 1,000. */
   readonly timeoutMs?: number;
   /** Maximum number of connections to the sidecar, 1..10,000; default 100. */

@@ -60,6 +60,7 @@ async function examineVerifier(client: Client): Promise<Finding> {
     return { check, found: result, ...(code === 'NOT_FOUND' ? {} : { change: wrong }) };
   } catch (error) {
     if (!(error instanceof CliError)) throw error;
+    if (error.code === 'UNAUTHORIZED') return { check, found: `${client.place} asks for a root key` };
     const change =
       'start it, or set KEYFENCE_VERIFIER_URL to its address; if it answers 503, it cannot reach Redis';
     return { check, found: error.message, change };

@@ -6,6 +6,7 @@ import type { Write } from '../../core/change-log-port.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Audit } from '../../redis/audit.ts';
 import type { RootKeys } from '../../redis/root-keys.ts';
+import type { PublishedRootKeys } from '../../redis/shared-log/published-root-keys.ts';
 import { effectOf } from '../operations/call.ts';
 import type { LeakedKey } from './leaked-keys.ts';
 
@@ -24,6 +25,7 @@ interface HandlerOptions {
   readonly policy: 'tell' | 'disable';
   readonly propagator: Pick<Propagator, 'applyAll' | 'remainingTime'>;
   readonly rootKeys: Pick<RootKeys, 'setEnabled'>;
+  readonly publishedRootKeys: Pick<PublishedRootKeys, 'publish'>;
   readonly audit: Pick<Audit, 'record' | 'recordAll'>;
   readonly log: Pick<Logger, 'warn'>;
 }
@@ -52,8 +54,9 @@ export class LeakHandler {
       'done',
       kept.map((leak) => eventOf(leak, arrival)),
     );
-    for (const leak of leaked)
-      if (leak.kind !== 'key' && isDisabled(leak)) await this.#disableRootKey(leak, arrival);
+    const rootKeys = leaked.filter((leak) => leak.kind !== 'key').filter(isDisabled);
+    for (const leak of rootKeys) await this.#disableRootKey(leak, arrival);
+    if (rootKeys.length > 0) await this.#options.publishedRootKeys.publish();
     const keys = leaked.filter((leak) => leak.kind === 'key').filter(isDisabled);
     const remainingMs = this.#options.propagator.remainingTime(WAIT_MS);
     for (const ofApi of Map.groupBy(keys, ({ apiId }) => apiId).values())

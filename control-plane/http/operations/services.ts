@@ -12,6 +12,7 @@ import type { Successors } from '../../redis/keys/successors.ts';
 import type { RootKeys } from '../../redis/root-keys.ts';
 import type { Identities } from '../../redis/shared-log/identities.ts';
 import type { Catalogue } from '../../redis/shared-log/permissions.ts';
+import type { PublishedRootKeys } from '../../redis/shared-log/published-root-keys.ts';
 import type { RateLimitOverrides } from '../../redis/shared-log/rate-limit-overrides.ts';
 import type { Roles } from '../../redis/shared-log/roles.ts';
 import type { UsageView } from '../../redis/usage.ts';
@@ -31,6 +32,7 @@ export interface Services {
   readonly keys: Keys;
   readonly overrides: RateLimitOverrides;
   readonly propagator: Propagator;
+  readonly publishedRootKeys: PublishedRootKeys;
   readonly roles: Roles;
   readonly rootKeys: RootKeys;
   readonly successors: Successors;

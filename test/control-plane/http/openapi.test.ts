@@ -86,7 +86,9 @@ test('every documented operation succeeds, and answers what the document says an
   const key = { apiId: 'shop', name: 'Ada', externalId: 'ada', expires, meta: { plan: 'pro' } };
   const { keyId, key: secret } = await fleet.ok('keys.createKey', key);
   const { roleId } = await fleet.ok('permissions.createRole', { name: 'editor' });
+  const { propagation } = await fleet.ok('permissions.setRolePermissions', { roleId, permissions: ['b'] });
   const { identityId } = await fleet.ok('identities.createIdentity', { externalId: 'bob' });
+  const renamed = await fleet.ok('identities.updateIdentity', { identityId, meta: { plan: 'free' } });
   const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions: ['*'] });
   await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length > 0);
   // In this order: what deletes comes last.
@@ -102,7 +104,7 @@ test('every documented operation succeeds, and answers what the document says an
     getRole: { roleId },
     listRoles: {},
     setRolePermissions: { roleId, permissions: ['a'] },
-    getRolePropagation: { roleId, sequence: '2' },
+    getRolePropagation: { roleId, sequence: String(propagation.sequence) },
     createPermission: { name: 'Read files', slug: 'files.read', description: 'all of them' },
     getPermission: { permissionId: 'files.read' },
     listPermissions: {},
@@ -111,7 +113,7 @@ test('every documented operation succeeds, and answers what the document says an
     listIdentities: { limit: '1' },
     listKeysOfIdentity: { externalId: 'owner', limit: '1' },
     updateIdentity: { externalId: 'bob', meta: { plan: 'pro' } },
-    getIdentityPropagation: { identityId, sequence: '4' },
+    getIdentityPropagation: { identityId, sequence: String(renamed.propagation.sequence) },
     addRoles: { keyId, roles: [{ name: 'editor' }] },
     setRoles: { keyId, roles: ['editor'] },
     removeRoles: { keyId, roles: [{ id: roleId }] },

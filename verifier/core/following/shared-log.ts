@@ -1,10 +1,12 @@
 import { identityIdOf } from '#shared/contract/key-format.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ROOT_KEYS_ID } from '#shared/redis/root-keys-record.ts';
 import type { Pools } from '../allowances/pools.ts';
 import type { EffectivePermissions, Identity, Join } from '../effective-permissions.ts';
 import type { Entry, Epoch, Memory } from '../key-cache.ts';
 import type { Links } from '../permissions.ts';
 import type { Overrides } from '../rate-limits/overrides.ts';
+import type { Scopes } from '../root-keys/scopes.ts';
 import type { Follower } from './follower.ts';
 import { JoinOf, Records, type State } from './shared-records.ts';
 
@@ -66,6 +68,15 @@ export class SharedLog {
     const state = this.#records.get(id);
     if (!state?.epoch.lease.holds()) return undefined;
     return { overrides: state.overrides, pools: state.epoch.pools };
+  }
+
+  /**
+   * The scopes of all root keys, if memory may be used at this very instant. undefined = the caller must
+   * read the record (`readRecord`); if it is still undefined then, nobody has written it.
+   */
+  get scopes(): Scopes | undefined {
+    const state = this.#records.get(ROOT_KEYS_ID);
+    return state?.epoch.lease.holds() ? state.scopes : undefined;
   }
 
   /** Reads a record that memory lacks, or renews the lease. Rejects with SERVICE_UNAVAILABLE. */

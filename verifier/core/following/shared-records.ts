@@ -7,6 +7,7 @@ import type { EffectivePermissions, Identity, Join } from '../effective-permissi
 import { Entry, type Epoch, type Memory, poolsOf } from '../key-cache.ts';
 import type { Links } from '../permissions.ts';
 import { Overrides } from '../rate-limits/overrides.ts';
+import { Scopes } from '../root-keys/scopes.ts';
 import type { Lease } from './lease.ts';
 
 /** A join of some states. A hit reads nothing else. */
@@ -51,6 +52,7 @@ export class State {
   isVoid = false;
   #identity: Identity | undefined;
   #overrides: Overrides | undefined;
+  #scopes: Scopes | undefined;
   #apiIds: ReadonlySet<string> | undefined;
   #bare: JoinOf | undefined;
   #joins: WeakMap<Links, JoinOf> | undefined;
@@ -65,6 +67,13 @@ export class State {
     if (this.record === undefined) return undefined;
     this.#overrides ??= new Overrides(this.record.details?.meta ?? '{}');
     return this.#overrides;
+  }
+
+  /** The scopes of all root keys, if this is the record about them. */
+  get scopes(): Scopes | undefined {
+    if (this.record === undefined) return undefined;
+    this.#scopes ??= new Scopes(this.record.details?.meta ?? '{}');
+    return this.#scopes;
   }
 
   /** Returns the identity if it applies to this API. */

@@ -17,6 +17,8 @@ export interface Question {
   readonly requirements: Requirements;
   /** True = the request already got a verdict: this one is not counted and costs nothing. */
   readonly isRecheck: boolean;
+  /** The APIs about whose keys the caller may learn anything; undefined = all. */
+  readonly allowedApis: ReadonlySet<string> | undefined;
 }
 
 /** Creates a question. Default: any API, no tags, the default requirements. */
@@ -27,8 +29,9 @@ export const questionAbout = (
     tags,
     requirements = DEFAULT_REQUIREMENTS,
     isRecheck = false,
+    allowedApis,
   }: Partial<Omit<Question, 'key'>> = {},
-): Question => ({ key, apiId, tags, requirements, isRecheck });
+): Question => ({ key, apiId, tags, requirements, isRecheck, allowedApis });
 
 export const KEY_LENGTH_MAX = 512;
 
@@ -100,8 +103,7 @@ export const QUESTION_SCHEMA = body.schema;
 /** Parses a verifyKey body. Throws the error from `refuse`, whose message names the field and the rule. */
 export function readQuestion(value: unknown, refuse: Reading['refuse']): Question {
   const read = body.read(value, '', { refuse, kind: 'field' });
-  const { key, apiId, tags } = read;
-  return { key, apiId, tags, requirements: requirementsFrom(read, 'field'), isRecheck: false };
+  return questionAbout(read.key, { ...read, requirements: requirementsFrom(read, 'field') });
 }
 
 const bodyV2 = object({
@@ -123,8 +125,7 @@ export const QUESTION_SCHEMA_V2 = bodyV2.schema;
  */
 export function readQuestionV2(value: unknown, refuse: Reading['refuse']): Question {
   const read = bodyV2.read(value, '', { refuse, kind: 'field' });
-  const { key, tags } = read;
-  return { key, apiId: undefined, tags, requirements: requirementsFrom(read, 'fieldV2'), isRecheck: false };
+  return questionAbout(read.key, { tags: read.tags, requirements: requirementsFrom(read, 'fieldV2') });
 }
 
 const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option });
@@ -136,5 +137,6 @@ const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option });
 export function readOptions(value: unknown, refuse: Reading['refuse']): Omit<Question, 'key'> {
   const read = options.read(value, '', { refuse, kind: 'option' });
   const { apiId, tags } = read;
-  return { apiId, tags, requirements: requirementsFrom(read, 'option'), isRecheck: false };
+  const requirements = requirementsFrom(read, 'option');
+  return { apiId, tags, requirements, isRecheck: false, allowedApis: undefined };
 }

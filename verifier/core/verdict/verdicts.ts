@@ -6,7 +6,7 @@ import { ExpiryClock } from '../expiry-clock.ts';
 import type { SharedLog } from '../following/shared-log.ts';
 import type { Entry } from '../key-cache.ts';
 import type { Question } from '../question/question.ts';
-import { judge, type Verdict } from './verdict.ts';
+import { judge, NOT_FOUND, type Verdict } from './verdict.ts';
 
 /** A counter of verdicts by key. */
 export interface VerdictCounter {
@@ -42,10 +42,12 @@ export class Verdicts {
   }
 
   /**
-   * Decides on a key, takes the cost of the request, and counts the verdict. undefined = the caller must ask
+   * Decides on a key, takes the cost of the request, and counts the verdict. A key of an API about which the
+   * caller may not ask is unknown to the caller: NOT_FOUND, which is not counted. undefined = the caller must ask
    * Redis: memory lacks the key's credits or limits, its roles or its identity.
    */
   judge(entry: Entry, question: Question): Verdict | undefined {
+    if (question.allowedApis?.has(entry.epoch.apiId) === false) return NOT_FOUND;
     const join = entry.links && this.#sharedLog.join(entry, entry.links);
     if (join === undefined && entry.links !== undefined) return undefined;
     const effectivePermissions = join?.effectivePermissions;

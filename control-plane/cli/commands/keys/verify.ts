@@ -24,7 +24,7 @@ export async function verifyKey(
   key: string,
   { api, cost, permissions }: VerifyOptions,
 ): Promise<void> {
-  const verdict = await session.callPatiently<Verdict>(session.verifier(), 'keys.verifyKey', {
+  const verdict = await session.verdict<Verdict>({
     ...{ key, apiId: api, ...(cost === undefined ? {} : { remaining: { cost } }) },
     ...(permissions === undefined ? {} : { authorization: { permissions } }),
   });

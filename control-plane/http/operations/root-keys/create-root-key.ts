@@ -3,7 +3,7 @@ import { PERMISSION_PATTERN } from '../../../core/root-permissions.ts';
 import { Id } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, Name } from '../request-parts.ts';
-import { Secret } from '../response-parts.ts';
+import { Propagation, Secret } from '../response-parts.ts';
 import { requireCovered } from './coverage.ts';
 
 const PERMISSIONS_LISTED_MAX = 20;
@@ -11,7 +11,8 @@ const PERMISSIONS_LISTED_MAX = 20;
 export const createRootKey = operation({
   name: 'rootKeys.createRootKey',
   summary: 'Create a root key',
-  description: 'A root key can grant only permissions that it has itself.',
+  description:
+    'A root key can grant only permissions that it has itself. Verifiers that need root keys (VERIFY_ROOT_KEYS) accept it once `propagation` is complete; if there is none, they will within a minute.',
   permissions: ['root.*.create_root_key'],
   request: Fields({
     name: Name,
@@ -21,15 +22,29 @@ export const createRootKey = operation({
       uniqueItems: true,
     }),
   }),
-  response: Type.Object({ rootKeyId: Id('the root key'), key: Secret }),
+  response: Type.Object({
+    rootKeyId: Id('the root key'),
+    key: Secret,
+    propagation: Type.Optional(Propagation),
+  }),
   errors: ['CONFLICT'],
   example: { name: 'support', permissions: ['api.shop.read_key', 'api.shop.read_api'] },
-  async handle(call, { rootKeys, clock }) {
+  async handle(call, { rootKeys, publishedRootKeys, clock }) {
     const { name, permissions } = call.request;
     requireCovered(call.caller, permissions);
     const created = await rootKeys.create(call.caller, name, permissions, clock.wallMs());
     call.note({ rootKeyId: created.rootKeyId }, { after: { name, permissions: shorten(permissions) } });
-    return created;
+    call.giveTurnBack();
+    call.recordWrite();
+    // An error would lose the secret, and verifiers only refuse the root key for a while.
+    const propagation = await publishedRootKeys.publish().catch((error) => {
+      call.log.warn(
+        { rootKeyId: created.rootKeyId, err: error },
+        'a new root key is not yet known to verifiers',
+      );
+      return undefined;
+    });
+    return { ...created, ...(propagation ? { propagation } : {}) };
   },
 });
 

@@ -3,29 +3,36 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { Id } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
+import { Propagation } from '../response-parts.ts';
 import { requireCovered } from './coverage.ts';
 
 export const updateRootKey = operation({
   name: 'rootKeys.updateRootKey',
   summary: 'Disable or enable a root key',
   description:
-    'A disabled root key is refused from the next call on, and so is every root key that descends from it, until it is enabled again.',
+    'A disabled root key is refused from the next call on, and so is every root key that descends from it, until it is enabled again. Returns when that is complete, like updateKey: no verifier anywhere accepts it.',
   permissions: ['root.*.update_root_key'],
   request: Fields({
     rootKeyId: Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$' }),
     enabled: Type.Boolean(),
   }),
-  response: Type.Object({ rootKeyId: Id('the root key'), enabled: Type.Boolean() }),
+  response: Type.Object({
+    rootKeyId: Id('the root key'),
+    enabled: Type.Boolean(),
+    propagation: Propagation,
+  }),
   errors: ['NOT_FOUND'],
   example: { rootKeyId: 'root_0mzc9k4q8r2wfXa1Bc2d', enabled: false },
   neverShed: true,
-  async handle(call, { rootKeys }) {
+  async handle(call, { rootKeys, publishedRootKeys }) {
     const { rootKeyId, enabled } = call.request;
     const rootKey = await rootKeys.get(rootKeyId);
     if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
     requireCovered(call.caller, rootKey.permissions);
     await rootKeys.setEnabled(rootKeyId, enabled);
     call.note({}, { before: { enabled: rootKey.enabled }, after: { enabled } });
-    return { rootKeyId, enabled };
+    call.giveTurnBack();
+    call.recordWrite();
+    return { rootKeyId, enabled, propagation: await publishedRootKeys.publish() };
   },
 });
