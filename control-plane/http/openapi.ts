@@ -49,11 +49,13 @@ for (const [name, section] of [['Keyfence', ''], ['Overview', ''], ['APIs', 'api
   link.textContent = name;
   header.append(link);
 }
-const here = document.createElement('a');
-here.href = '/docs';
-here.textContent = 'Reference';
-here.setAttribute('aria-current', 'page');
-header.append(here);
+for (const [name, path] of [['Reference v1', '/docs'], ['v2', '/docs/v2']]) {
+  const link = document.createElement('a');
+  link.href = path;
+  link.textContent = name;
+  if (location.pathname.startsWith('/docs/v2') === path.endsWith('v2')) link.setAttribute('aria-current', 'page');
+  header.append(link);
+}
 document.body.prepend(header);
 const named = (field) => field.closest('tr')?.querySelector('.parameter__name')?.textContent ?? 'Body';
 const mend = () => {
@@ -66,22 +68,29 @@ const mend = () => {
 new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
 mend();
 `;
-/** The verifier's operation, for people who look for it in this reference; written by `npm run docs`. */
-const VERIFY_KEY = JSON.parse(readFileSync(new URL('./verify-key.json', import.meta.url), 'utf8')) as object;
+/** The verifier's operations, for people who look for them in this reference; written by `npm run docs`. */
+const BY_VERIFIERS = JSON.parse(
+  readFileSync(new URL('./by-verifiers.json', import.meta.url), 'utf8'),
+) as Readonly<Record<'/v1/' | '/v2/', object>>;
 
 /** The document of one version of the interface. */
 interface Generation {
-  readonly below: `/${string}/`;
+  readonly below: '/v1/' | '/v2/';
+  /** Paths of the document for machines, and of the page for people. */
+  readonly document: string;
+  readonly page: string;
   readonly title: string;
   /** Fastify's decorator that makes the document. */
   readonly decorator: 'swagger' | 'swaggerV2';
   readonly components: object;
 }
 const V1: Generation = {
-  ...{ below: '/v1/', title: 'Keyfence control plane', decorator: 'swagger', components: errorComponents },
+  ...{ below: '/v1/', title: 'Keyfence control plane', document: '/openapi.json', page: '/docs' },
+  ...{ decorator: 'swagger', components: errorComponents },
 };
 const V2: Generation = {
   ...{ below: '/v2/', title: 'Keyfence control plane, second generation' },
+  ...{ document: '/openapi-v2.json', page: '/docs/v2' },
   ...{ decorator: 'swaggerV2', components: errorComponentsV2 },
 };
 
@@ -93,12 +102,26 @@ declare module 'fastify' {
 
 /**
  * Documents the routes that are added later: at `/openapi.json` and `/openapi-v2.json` for machines, at
- * `/docs` for people.
+ * `/docs` and `/docs/v2` for people.
  */
 export async function documentRoutes(app: App): Promise<void> {
   for (const generation of [V1, V2]) await app.register(swagger, optionsOf(generation));
+  for (const { document: path, decorator } of [V1, V2]) {
+    let document: string | undefined;
+    app.get(path, { schema: { hide: true } }, async (_request, reply) => {
+      document ??= JSON.stringify(app[decorator]());
+      reply.type('application/json; charset=utf-8');
+      return document;
+    });
+  }
+  // Each page in a scope of its own, because the library decorates the scope.
+  for (const generation of [V2, V1]) await app.register((scope: App) => showPage(scope, generation));
+}
+
+/** Serves the page of a generation. */
+async function showPage(app: App, { below, page, decorator }: Generation): Promise<void> {
   await app.register(swaggerUi, {
-    routePrefix: '/docs',
+    routePrefix: page,
     staticCSP: REFERENCE_CSP,
     uiConfig: {
       layout: 'BaseLayout',
@@ -112,19 +135,11 @@ export async function documentRoutes(app: App): Promise<void> {
       css: [{ filename: 'keyfence.css', content: STYLE }],
       js: [{ filename: 'keyfence.js', content: SCRIPT }],
     },
-    transformSpecification: (document) => ({ ...document, paths: { ...document['paths'], ...VERIFY_KEY } }),
+    transformSpecification() {
+      const document = app[decorator]() as { readonly paths: object };
+      return { ...document, paths: { ...document.paths, ...BY_VERIFIERS[below] } };
+    },
   });
-  for (const [path, decorator] of [
-    ['/openapi.json', V1.decorator],
-    ['/openapi-v2.json', V2.decorator],
-  ] as const) {
-    let document: string | undefined;
-    app.get(path, { schema: { hide: true } }, async (_request, reply) => {
-      document ??= JSON.stringify(app[decorator]());
-      reply.type('application/json; charset=utf-8');
-      return document;
-    });
-  }
 }
 
 function optionsOf({ below, title, decorator, components }: Generation): FastifyDynamicSwaggerOptions {

@@ -24,6 +24,7 @@ import { watchState } from '../../verifier/metrics/state-metrics.ts';
 import { watchUpstreams } from '../../verifier/metrics/upstream-metrics.ts';
 import { proxySettings } from '../../verifier/proxy/proxy-options.ts';
 import { scriptArguments } from './arguments.ts';
+import { byVerifiers } from './by-verifiers.ts';
 import { chartValues } from './chart-values.ts';
 import { verifierDocument } from './verifier-openapi.ts';
 
@@ -85,30 +86,15 @@ export async function documents(): Promise<{ file: string; present: string; cont
     );
     return { file, present, content };
   });
-  return [...withTables, document, verifyKey(), prometheusRule()];
+  return [...withTables, document, operationsOfVerifiers(), prometheusRule()];
 }
 
-/**
- * Precedes the description of verifyKey, whose "try it" button the page hides: a browser calls only its own
- * origin.
- */
-const VERIFY_ELSEWHERE = `A verifier answers this, not the control plane, so it cannot be tried from this page, and it needs no root key.
-From a terminal, with the address of a verifier (that of \`npm start\` here) and a key:
-
-    curl -s http://127.0.0.1:3001/v1/keys.verifyKey -H 'content-type: application/json' -d '{"key":"YOUR_KEY"}'`;
-
-/** Writes the verifier's operation for the control plane's reference. */
-function verifyKey() {
-  const file = 'control-plane/http/verify-key.json';
+/** Writes the verifier's operations for the control plane's reference. */
+function operationsOfVerifiers() {
+  const file = 'control-plane/http/by-verifiers.json';
   const path = join(ROOT, file);
-  const { post } = verifierDocument.paths['/v1/keys.verifyKey'] as { post: { description: string } };
-  const description = `${VERIFY_ELSEWHERE}\n\n${post.description}`;
-  const paths = { '/v1/keys.verifyKey': { post: { ...post, tags: ['verifier'], description } } };
-  return {
-    file,
-    present: existsSync(path) ? readFileSync(path, 'utf8') : '',
-    content: `${JSON.stringify(paths, null, 2)}\n`,
-  };
+  const present = existsSync(path) ? readFileSync(path, 'utf8') : '';
+  return { file, present, content: `${JSON.stringify(byVerifiers(), null, 2)}\n` };
 }
 
 /** The alerts in the form of the Prometheus Operator. */

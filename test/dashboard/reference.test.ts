@@ -23,25 +23,35 @@ describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromiu
     await fleet.stop();
   });
 
-  test('makes a key by "Try it out" as it is filled in, and shows verifyKey', async () => {
-    const page = await browser.newPage();
-    page.setDefaultTimeout(HOLDS_MS_MAX);
-    await page.goto(`${base}/docs`);
-    await page.getByRole('button', { name: 'Authorize' }).first().click();
-    await page.locator('.modal-ux input').fill(ROOT_KEY);
-    await page.locator('.modal-ux .auth-btn-wrapper button.authorize').click();
-    await page.locator('.modal-ux .btn-done').click();
-    expect(await page.getByText('/v1/keys.verifyKey').count()).toBe(1);
-    const operation = page.locator('#operations-keys-createKey');
-    await operation.locator('.opblock-summary-control').click();
-    await operation.getByRole('button', { name: 'Execute' }).click();
-    await expect
-      .poll(() => operation.locator('.live-responses-table .response-col_status').last().textContent())
-      .toContain('200');
-    const { keys } = await fleet.ok('apis.listKeys', { apiId: 'shop' });
-    expect(keys).toEqual([expect.objectContaining({ name: 'Ada', enabled: true })]);
-    await page.close();
-  });
+  test.each([
+    ['/docs', '/v1/', 1],
+    ['/docs/v2', '/v2/', 2],
+  ])(
+    'makes a key by "Try it out" as it is filled in, and shows verifyKey: %s',
+    async (path, below, keysInAll) => {
+      const page = await browser.newPage();
+      page.setDefaultTimeout(HOLDS_MS_MAX);
+      await page.goto(`${base}${path}`);
+      expect(await page.locator('header.keyfence [aria-current]').textContent()).toContain(below.slice(1, 3));
+      await page.getByRole('button', { name: 'Authorize' }).first().click();
+      await page.locator('.modal-ux input').fill(ROOT_KEY);
+      await page.locator('.modal-ux .auth-btn-wrapper button.authorize').click();
+      await page.locator('.modal-ux .btn-done').click();
+      expect(await page.locator('.opblock-summary-path', { hasText: `${below}keys.verifyKey` }).count()).toBe(
+        1,
+      );
+      const operation = page.locator('#operations-keys-createKey');
+      await operation.locator('.opblock-summary-control').click();
+      await operation.getByRole('button', { name: 'Execute' }).click();
+      await expect
+        .poll(() => operation.locator('.live-responses-table .response-col_status').last().textContent())
+        .toContain('200');
+      const { keys } = await fleet.ok('apis.listKeys', { apiId: 'shop' });
+      const made = expect.objectContaining({ name: 'Ada', enabled: true });
+      expect(keys).toEqual(Array.from({ length: keysInAll }, () => made));
+      await page.close();
+    },
+  );
 
   test('says where verifyKey is answered, by a command that works, and offers no button that could not', async () => {
     const page = await browser.newPage();

@@ -211,11 +211,21 @@ describe('the reference at /docs', () => {
   });
 
   test('shows the same document, and verifyKey of the verifier', async () => {
-    const [shown, served] = await Promise.all(
-      ['/docs/json', '/openapi.json'].map((p) => fleet.get(base + p)),
-    );
-    const { '/v1/keys.verifyKey': verifyKey, ...paths } = shown?.body.paths ?? {};
-    expect({ ...shown?.body, paths }).toEqual(served?.body);
-    expect(verifyKey.post.description).toMatch(/^A verifier answers this/);
+    for (const [page, document, below] of [
+      ['/docs', '/openapi.json', '/v1/'],
+      ['/docs/v2', '/openapi-v2.json', '/v2/'],
+    ] as const) {
+      const [shown, served] = await Promise.all(
+        [`${page}/json`, document].map((path) => fleet.get(base + path)),
+      );
+      const { [`${below}keys.verifyKey`]: verifyKey, ...others } = shown?.body.paths ?? {};
+      const paths = Object.fromEntries(
+        Object.entries(others).filter(([path]) => !/ratelimit\.(limit|multiLimit)$/.test(path)),
+      );
+      expect({ ...shown?.body, paths }).toEqual(served?.body);
+      expect(verifyKey.post.description).toMatch(/^A verifier answers this/);
+      const names = JSON.stringify(shown?.body).matchAll(/"#\/components\/(\w+)\/(\w+)"/g);
+      for (const [, kind = '', name = ''] of names) expect(shown?.body.components[kind]).toHaveProperty(name);
+    }
   });
 });
