@@ -119,6 +119,9 @@ test('no operation writes down a secret that is sent in place of an id', async (
         }
       }
     }
+    // In the items of a list, too.
+    const owned = [{ sha256: hashSecret('owned'), externalId: foreign }];
+    expect((await fleet.admin('keys.importKeys', { apiId: 'a', keys: owned })).status).toBe(400);
     expect(tried.size).toBeGreaterThan(60);
     expect([...tried]).toEqual(
       expect.arrayContaining([

@@ -1,5 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { connect, type Socket } from 'node:net';
+import type { Callers } from '../../verifier/core/root-keys/callers.ts';
 import type { HttpLimits } from '../../verifier/http/http-settings.ts';
 import type { Listener } from '../../verifier/http/server.ts';
 import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
@@ -42,11 +43,15 @@ const CALM_TURNS = 8;
 /** Turns after which a server that has not read what was sent is taken to have stopped reading. */
 const READ_TURNS_MAX = 20;
 
-/** A verifier that gateways may ask, too. */
-export function verifierSubject(changed: Partial<HttpLimits>): Subject<VerifierServer> {
+/**
+ * A verifier that gateways may ask, too.
+ * @param callers undefined = it asks nobody for a root key
+ */
+export function verifierSubject(changed: Partial<HttpLimits>, callers?: Callers): Subject<VerifierServer> {
   const answers = new ScriptedAnswers();
   const server = createVerifierServer({
     verifier: answers,
+    callers,
     limits: { ...limits, ...changed },
     log: { error: () => undefined },
     authz: { sources: ['bearer', 'x-api-key'], withMeta: true, allowPreflight: true },

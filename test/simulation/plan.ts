@@ -65,7 +65,15 @@ export interface Plan {
   /** Credits that each key has at first; undefined = no key has any. */
   readonly credits: number | undefined;
   /** Rate limit of each key; undefined = no key has one. */
-  readonly rate: { readonly limit: number; readonly duration: number; readonly async: boolean } | undefined;
+  readonly rate:
+    | {
+        readonly limit: number;
+        readonly duration: number;
+        readonly async: boolean;
+        /** True if the limit has a name, and applies to questions that do not name it. */
+        readonly autoApply: boolean;
+      }
+    | undefined;
   /** Of the changes: the share that makes a key take another's place. */
   readonly rerolls: number;
   /** Credits up to which each key is refilled, each day of its Redis; undefined = none is. */
@@ -186,6 +194,7 @@ function planWithoutRerolls(seed: number): Omit<Plan, 'rerolls' | 'roles' | 'ide
     limit: random.pick([1, 4, 20, 100]),
     duration: random.pick([200, 1000, 3000, 10_000]),
     async: random.chance(0.8),
+    autoApply: (seed - LIMIT_SEEDS) % 7 === 6,
   };
   return {
     ...{ ...plan, seed, rate },

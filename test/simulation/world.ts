@@ -307,10 +307,10 @@ export class World {
     const begunAtMs = this.timeline.nowMs;
     const cost = this.plan.credits === undefined ? 1 : this.random.pick([0, 1, 1, 1, 3]);
     const { rate } = this.plan;
-    const limitCost = rate ? this.random.pick([0, 1, 1, 1, 2]) : 1;
+    const limitCost = rate && !rate.autoApply ? this.random.pick([0, 1, 1, 1, 2]) : 1;
     const requirements = {
       cost,
-      limits: rate ? [{ name: DEFAULT_LIMIT, cost: limitCost }] : [],
+      limits: rate && !rate.autoApply ? [{ name: DEFAULT_LIMIT, cost: limitCost }] : [],
       permissions: undefined,
     };
     const answer = (verdict: Verdict) => {
@@ -624,11 +624,12 @@ export class World {
   }
 
   #recordOf(key: KnownKey, secretHash: string): Record<string, string> {
-    const { rate } = this.plan;
+    const { autoApply, ...rate } = this.plan.rate ?? { autoApply: undefined };
     const { owner } = key.created;
     return {
       ...recordOf(key, secretHash),
-      ...(rate ? { l: JSON.stringify(rate) } : {}),
+      ...(autoApply === true ? { L: JSON.stringify([{ name: 'each', ...rate, autoApply }]) } : {}),
+      ...(autoApply === false ? { l: JSON.stringify(rate) } : {}),
       ...(owner ? { o: owner } : {}),
     };
   }

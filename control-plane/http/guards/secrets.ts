@@ -25,12 +25,16 @@ export function refuseSecrets(
 ): void {
   app.addHook('preValidation', async ({ call }) => {
     if (!call) return;
-    const body = Object(call.request) as object;
-    for (const [field, text] of textsIn(body)) if (isOurs(text, bootstrapKeys)) throw misplacement(field);
-    for (const [field, text] of Object.entries(body)) {
-      if (!CALLER_IDS.has(field) || typeof text !== 'string' || text.length < LENGTH_MIN.foreign) continue;
-      if ((await keys.lookUp(hashSecret(text))) !== undefined) throw misplacement(field);
+    const callerIds = new Map<string, string>();
+    for (const [field, text] of textsIn(Object(call.request) as object)) {
+      if (isOurs(text, bootstrapKeys)) throw misplacement(field);
+      if (CALLER_IDS.has(field) && text.length >= LENGTH_MIN.foreign) callerIds.set(text, field);
     }
+    await Promise.all(
+      [...callerIds].map(async ([text, field]) => {
+        if ((await keys.lookUp(hashSecret(text))) !== undefined) throw misplacement(field);
+      }),
+    );
   });
 }
 

@@ -673,6 +673,7 @@ describe('root keys', () => {
     expect(await fleet.ok('rootKeys.updateRootKey', { rootKeyId, enabled: false })).toEqual({
       rootKeyId,
       enabled: false,
+      propagation: expect.objectContaining({ state: 'complete' }),
     });
     expectError(await fleet.admin('apis.listApis', {}, { rootKey: key }), 401, 'UNAUTHORIZED');
     await fleet.ok('rootKeys.updateRootKey', { rootKeyId, enabled: true });

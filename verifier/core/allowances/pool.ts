@@ -113,6 +113,11 @@ export class Pool {
     return this.window ? this.available === 0 : this.#settled;
   }
 
+  /** True while this pool has never heard from Redis, and whoever asked has given up. */
+  get isForgotten(): boolean {
+    return this.#spent === undefined && this.#settled && !this.#returns && this.#waiters.size === 0;
+  }
+
   get isIdle(): boolean {
     return this.#waiters.size === 0 && this.#clock.monotonicMs() - this.#usedAtMs >= IDLE_MS;
   }

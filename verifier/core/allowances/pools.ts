@@ -158,10 +158,10 @@ export class Pools {
 
   async #exchange(pools: readonly Pool[]): Promise<void> {
     const turnsByPool = pools.flatMap((pool) => {
-      const turn = pool.begin(++this.#turn);
+      const turn = pool.isForgotten ? undefined : pool.begin(++this.#turn);
       return turn ? [{ pool, turn }] : [];
     });
-    if (turnsByPool.length === 0) return;
+    if (turnsByPool.length === 0) return this.#makeRoom(pools);
     const { counts } = this.#options;
     counts.exchanges++;
     try {
@@ -177,7 +177,7 @@ export class Pools {
         isBehind ||= reply.status === 'STALE' || reply.status === 'NOREG';
         pool.takeReply(reply);
       }
-      this.#makeRoom(turnsByPool.length);
+      this.#makeRoom(pools);
       if (isBehind && !this.#isClosed) this.#options.onBehind();
     } catch (error) {
       counts.failed++;
@@ -187,16 +187,20 @@ export class Pools {
   }
 
   /**
-   * If there are too many pools, drops the oldest, but examines at most twice as many as were added. Call it
-   * only while no caller has a pool at hand: a second pool of the same name would not know what the first one
-   * spent.
+   * If there are too many pools, drops the oldest, but examines at most twice as many as were served. If that is
+   * not enough, because the oldest are still waiting, drops those that were served. Call it only while no caller
+   * has a pool at hand: a second pool of the same name would not know what the first one spent.
    */
-  #makeRoom(addedCount: number): void {
+  #makeRoom(served: readonly Pool[]): void {
     let looks = 0;
     for (const [id, pool] of this.#pools) {
-      if (this.#pools.size <= POOLS_MAX || looks++ === 2 * addedCount) return;
+      if (this.#pools.size <= POOLS_MAX || looks++ === 2 * served.length) break;
       this.#pools.delete(id);
       if (!pool.isSettled) this.#pools.set(id, pool);
+    }
+    for (const pool of served) {
+      if (this.#pools.size <= POOLS_MAX) return;
+      if (pool.isSettled && this.#pools.get(pool.id) === pool) this.#pools.delete(pool.id);
     }
   }
 

@@ -20,6 +20,9 @@ export const RoleReference = Type.String({
   description: "A role's id, or its name. Where it is one role's id and the name of another, the id counts.",
 });
 
+/** Number of entries up to which each is read alone; for more, the whole catalogue, 1,000 at most, is read. */
+const READ_ALONE_MAX = 20;
+
 /**
  * Returns permissions in this form, with their catalogue entries; for a permission without an entry, the slug
  * is also the name.
@@ -28,8 +31,9 @@ export async function permissionsData(
   slugs: readonly string[],
   catalogue: Catalogue,
 ): Promise<Static<typeof PermissionsData>> {
-  if (slugs.length === 0) return [];
-  const entries = new Map((await catalogue.list()).map((entry) => [entry.slug, entry]));
+  const isFew = slugs.length <= READ_ALONE_MAX;
+  const listed = isFew ? await Promise.all(slugs.map((slug) => catalogue.get(slug))) : await catalogue.list();
+  const entries = new Map(listed.flatMap((entry) => (entry ? [[entry.slug, entry]] : [])));
   return slugs.map((slug) => permissionView(entries.get(slug) ?? { slug, name: slug }));
 }
 
