@@ -54,10 +54,7 @@ export class Pool {
   readonly #waiters = new Waiters();
   /** The window of the numbers below; undefined = none. */
   #number: number | undefined;
-  /**
-   * End of the grant, on both clocks like a lease: the monotonic clock stops while a machine is suspended,
-   * the window does not.
-   */
+  /** End of the grant, on both clocks like a lease: the monotonic clock stops while a machine is suspended. */
   #until: Instant = { monotonicMs: Number.POSITIVE_INFINITY, wallMs: Number.POSITIVE_INFINITY };
   /** End of the window itself, on the monotonic clock. */
   #endsMs = Number.POSITIVE_INFINITY;
@@ -222,7 +219,10 @@ export class Pool {
     this.#refillAtMs = reply.refillMs < 0 ? Number.POSITIVE_INFINITY : nowMs + reply.refillMs;
     if (status !== 'OK' && status !== 'WAIT') this.#refuse(reply, nowMs);
     this.#waiters.wakeServed(() => this.available);
-    if (status === 'WAIT') return void this.#clock.after(RETRY_MS, () => this.#goOn());
+    if (status === 'WAIT')
+      return void this.#clock.after(RETRY_MS, () => {
+        if (this.#turn === 0 && this.#waiters.size > 0) this.#request(this);
+      });
     this.#waiters.wakeAll();
     this.#slice = this.available;
     const isDue = this.#returns || (nowMs < this.#recalledUntilMs && this.available > this.#waiters.cost);
@@ -259,10 +259,6 @@ export class Pool {
 
   failAll(error: unknown): void {
     this.#waiters.failAll(error);
-  }
-
-  #goOn(): void {
-    if (this.#turn === 0 && this.#waiters.size > 0) this.#request(this);
   }
 
   /** Returns true if the grant is no longer valid. Credits are valid until they are spent. */
