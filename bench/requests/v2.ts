@@ -1,7 +1,7 @@
 import { type Benchmark, inDirectory, median } from '../harness.ts';
 import { cpuOfBlocks } from '../load/blocks.ts';
 import { SERVER_CORE, verifyRequest } from '../load/load.ts';
-import { type ServerProcess, startBackend, startVerifier, warm } from '../servers.ts';
+import { ROOT_KEY, type ServerProcess, startBackend, startVerifier, warm } from '../servers.ts';
 
 const KEYS = 10_000;
 const RATIO_MAX = 1.05;
@@ -9,7 +9,9 @@ const KINDS = [
   ['POST /v1/keys.verifyKey', '/v1/keys.verifyKey'],
   ['a second process of the same', '/v1/keys.verifyKey'],
   ['POST /v2/keys.verifyKey', '/v2/keys.verifyKey'],
+  ['the same with a root key, which is required', '/v2/keys.verifyKey'],
 ] as const;
+const WITH_ROOT_KEY = 3;
 
 /** Measures the cost of verifyKey in version 2 of the interface, from memory. */
 const v2: Benchmark = ({ quick }) =>
@@ -18,15 +20,20 @@ const v2: Benchmark = ({ quick }) =>
     const backend = await startBackend(directory, KEYS);
     const servers: ServerProcess[] = [];
     try {
-      for (const _kind of KINDS) {
-        const server = await startVerifier(backend);
+      for (const kind of KINDS.keys()) {
+        const env = kind === WITH_ROOT_KEY ? { VERIFY_ROOT_KEYS: 'required' } : {};
+        const server = await startVerifier({ env: { ...backend.env, ...env } });
         servers.push(server);
         await warm(server, backend.keys);
       }
       const times = await cpuOfBlocks(
         servers.map((server, i) => ({
           ...server,
-          requests: backend.keys.map((key) => ({ ...verifyRequest(key), path: KINDS[i]?.[1] ?? '' })),
+          requests: backend.keys.map((key) => {
+            const request = { ...verifyRequest(key), path: KINDS[i]?.[1] ?? '' };
+            const headers = { ...request.headers, Authorization: `Bearer ${ROOT_KEY}` };
+            return i === WITH_ROOT_KEY ? { ...request, headers } : request;
+          }),
         })),
         size,
       );
