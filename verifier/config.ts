@@ -2,6 +2,7 @@ import { API_ID } from '#shared/contract/api-id.ts';
 import { type ConfigOf, choice, flag, list, port, text } from '#shared/process/load-config.ts';
 import { processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
+import { clientIpFaults, clientIpSettings } from './endpoints/client-ips.ts';
 import { grpcSettings } from './endpoints/envoy-grpc.ts';
 import { engineSettings } from './engine/engine-settings.ts';
 import { httpSettings } from './http/http-settings.ts';
@@ -34,6 +35,7 @@ export const settings = {
   ).help(
     'Where a client of a gateway or of proxy mode may put its key: in `Authorization: Bearer`, in `X-Api-Key`, or in the query parameter `api_key` (which ends up in logs and histories). A request that uses one of these places twice, or contains two different keys, gets 401. Leave out `bearer` if your clients use `Authorization: Bearer` for another token',
   ),
+  ...clientIpSettings,
   AUTHZ_META: flag(false).help(
     "If true, an answer to a gateway also has the header `X-Key-Meta` with the key's `meta`, as JSON in ASCII. The header is empty if `meta` is larger than 2 KiB. The same header goes to the API in proxy mode",
   ),
@@ -51,5 +53,11 @@ export type Config = ConfigOf<typeof settings>;
 
 /** Returns the faults of settings that do not fit together. */
 export function configFaults(config: Config): string[] {
-  return [...redisFaults(config), ...tlsFaults(config), ...forwardFaults(config), ...proxyFaults(config)];
+  return [
+    ...redisFaults(config),
+    ...tlsFaults(config),
+    ...clientIpFaults(config),
+    ...forwardFaults(config),
+    ...proxyFaults(config),
+  ];
 }

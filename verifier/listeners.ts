@@ -6,6 +6,7 @@ import type { RateLimiter } from './core/rate-limits/rate-limits.ts';
 import type { Callers } from './core/root-keys/callers.ts';
 import type { VerdictSource } from './core/verdict/verdict.ts';
 import type { AuthzSettings } from './endpoints/authz.ts';
+import { ClientIps } from './endpoints/client-ips.ts';
 import { SOURCES } from './endpoints/credentials.ts';
 import { listenGrpc } from './endpoints/envoy-grpc.ts';
 import type { LaneCounts } from './fast-lane/lane.ts';
@@ -114,6 +115,7 @@ const authzSettings = (config: Config): AuthzSettings => ({
   sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
   withMeta: config.AUTHZ_META,
   allowPreflight: config.CORS_PREFLIGHT === 'allow',
+  clientIps: new ClientIps(config.CLIENT_IP_HEADER, config.TRUSTED_PROXIES),
 });
 
 /** Returns the sums of the counts of several lanes, computed at each read. */

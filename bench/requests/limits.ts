@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { pause, systemClock } from '../../shared/lang/clock.ts';
+import { IpRanges, rangesText } from '../../shared/lang/ip-ranges.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
@@ -67,6 +68,7 @@ const limits: Benchmark = ({ quick }) =>
           ratioRow(loads, SLICED, PLAIN, 0.9),
           ratioRow(loads, ASKED, PEER, 1),
           ...(await exchanges(backend, quick ? 4 : 15)),
+          ...rangeRows(quick ? 200_000 : 1_000_000),
         ],
       };
     } finally {
@@ -82,6 +84,25 @@ async function made(backend: Backend, fields: object): Promise<string[]> {
     keys.push(key);
   });
   return keys;
+}
+
+/** Measures an address that is in none of 50 ranges: the longest comparison. */
+function rangeRows(times: number): Row[] {
+  const rows = [
+    ['IPv4', Array.from({ length: 50 }, (_, i) => `10.${i}.0.0/16`), '192.0.2.1'],
+    ['IPv6', Array.from({ length: 50 }, (_, i) => `2001:db8:${i.toString(16)}::/48`), '2001:db8:ffff::1'],
+  ] as const;
+  return rows.map(([name, list, address]) => {
+    const ranges = new IpRanges(rangesText(list));
+    const rounds = Array.from({ length: 7 }, () => {
+      const startedAtMs = performance.now();
+      for (let i = 0; i < times; i++) if (ranges.has(address)) throw new Error('not in the list');
+      return ((performance.now() - startedAtMs) * 1000) / times;
+    });
+    const us = median(rounds);
+    const row = { name: `an address of ${name} in none of 50 ranges`, value: `${us.toFixed(2)} µs` };
+    return { ...row, target: '≤ 1 µs', met: us <= 1 };
+  });
 }
 
 const loadRow = (name: string, { requestsPerSecond, p50, p99 }: Loads): Row => ({

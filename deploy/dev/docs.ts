@@ -49,6 +49,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
       counts: { fills: 0, malformed: 0, stale: 0, credits: creditCounts() },
       cache: { size: 0, evictions: 0 },
       lookupsInFlight: 0,
+      wrongAddresses: 0,
       rateLimits: { counts: { passed: 0, refused: 0 } },
     },
     [],
@@ -173,6 +174,7 @@ function keyFieldsTable(): string {
     limit: 'JSON',
     limits: 'JSON',
     slugs: 'sorted, separated by spaces',
+    ranges: 'sorted, separated by spaces',
     apis: 'ids, sorted, separated by spaces',
   };
   const settable = Object.entries(KEY_FIELDS).map(

@@ -25,7 +25,7 @@ const verdict = {
     code: {
       type: 'string',
       enum: VERDICT_CODES,
-      description: `${MEANINGS} FORBIDDEN, where the key is not of the API that \`apiId\` names or not of one that this verifier serves, goes before all others, so that nothing else is told about such a key. Where the code is ${or.format(codesWhere(({ showsKey }) => !showsKey))} nothing else is told but \`requestId\`. More codes may come; judge by \`valid\`.`,
+      description: `${MEANINGS} FORBIDDEN, where the key is not of the API that \`apiId\` names or not of one that this verifier serves, goes before all others, so that nothing else is told about such a key. FORBIDDEN for the address of the client goes after EXPIRED. Where the code is ${or.format(codesWhere(({ showsKey }) => !showsKey))} nothing else is told but \`requestId\`. More codes may come; judge by \`valid\`.`,
     },
     ...Object.fromEntries(Object.entries(VERDICT_FIELDS).map(([name, { schema }]) => [name, schema])),
     requestId: text('As in X-Request-Id.'),
@@ -68,7 +68,7 @@ const gatewayAnswers = {
   ),
   400: problem('What stands in the place of permissions is no query of them.'),
   403: problem(
-    'The key is of another API, whether or not it is disabled or expired; or it lacks a permission that is required.',
+    'The key is of another API, whether or not it is disabled or expired; it may not be used from the address of the client; or it lacks a permission that is required.',
   ),
   404: problem('No such path, or what stands in the place of an API cannot be the id of one.'),
   503: problem('Nothing could be decided: refuse the client. With `Retry-After`.'),

@@ -1,5 +1,6 @@
+import { rangesText } from '../lang/ip-ranges.ts';
 import { type LimitInput, limitsProtocol, type NamedLimit, wholeLimit, wholeNamedLimit } from './credits.ts';
-import { PERMISSIONS_PROTOCOL, ROLES_PROTOCOL, slugsOf, slugsText } from './slugs.ts';
+import { PERMISSIONS_PROTOCOL, RANGES_PROTOCOL, ROLES_PROTOCOL, slugsOf, slugsText } from './slugs.ts';
 
 /** The kinds of values of a key's fields. */
 interface Values {
@@ -11,6 +12,8 @@ interface Values {
   limit: LimitInput;
   limits: readonly NamedLimit[];
   slugs: readonly string[];
+  /** Addresses and ranges of addresses. */
+  ranges: readonly string[];
   /** Ids of APIs. Only identities have such a field. */
   apis: readonly string[];
 }
@@ -121,6 +124,14 @@ export const KEY_FIELDS = {
     description:
       'Only identities have this field: the APIs in which the identity applies. If empty, it applies in all APIs.',
   },
+  allowedIps: {
+    letter: 'I',
+    kind: 'ranges',
+    needs: RANGES_PROTOCOL,
+    description:
+      'Addresses and ranges, such as `192.0.2.0/24` or `2001:db8::/32`, from which the key may be used. If there are none, it may be used from anywhere.',
+    option: ['<ranges>', 'where it may be used, such as 192.0.2.0/24,2001:db8::/32'],
+  },
 } as const satisfies Readonly<Record<string, Row>>;
 
 /**
@@ -168,11 +179,12 @@ export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] } & {
   /** Name of the pool with the key's credits; `''` = unlimited credits. */
   readonly pool: string;
 };
-interface States extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs' | 'apis'> {
+interface States extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs' | 'ranges' | 'apis'> {
   object: string;
   limit: string;
   limits: string;
   slugs: string;
+  ranges: string;
   apis: string;
 }
 
@@ -219,6 +231,7 @@ export function storedFields(patch: KeyPatch): StoredFields {
 
 function encodeValue(kind: Kind, value: unknown): string {
   if (kind === 'flag') return value ? '1' : '0';
+  if (kind === 'ranges') return rangesText(value as readonly string[]);
   if (kind === 'slugs' || kind === 'apis') return slugsText(value as readonly string[]);
   if (kind === 'limit') return JSON.stringify(wholeLimit(value as Values['limit']));
   if (kind !== 'object' && kind !== 'limits') return String(value);
@@ -274,7 +287,7 @@ export function decodeState(values: readonly string[], pool = ''): KeyState {
 }
 
 function publicValue(kind: Kind, text: string): unknown {
-  if (kind === 'slugs' || kind === 'apis') return slugsOf(text);
+  if (kind === 'slugs' || kind === 'apis' || kind === 'ranges') return slugsOf(text);
   return kind === 'limit' || kind === 'limits' ? JSON.parse(text) : decodeValue(kind, text);
 }
 

@@ -7,8 +7,9 @@
  * - 3: permissions.
  * - 4: roles, identities.
  * - 5: named limits that each verification obeys (`autoApply`).
+ * - 6: allow lists of addresses.
  */
-export const PROTOCOL = 5;
+export const PROTOCOL = 6;
 
 /** Returns the name under which a verifier registers. The scripts read the protocol from it. */
 export const memberName = (text: string): string => `${PROTOCOL}.${text}`;

@@ -17,3 +17,5 @@ export const slugsOf = (text: string): string[] => (text === '' ? [] : text.spli
 export const PERMISSIONS_PROTOCOL = 3;
 /** The protocol that verifiers need for roles and identities. */
 export const ROLES_PROTOCOL = 4;
+/** The protocol that verifiers need for allow lists of addresses. */
+export const RANGES_PROTOCOL = 6;

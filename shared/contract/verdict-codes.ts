@@ -56,7 +56,7 @@ export const VERDICTS = {
   },
   FORBIDDEN: {
     status: 403,
-    sentence: 'The API key belongs to another API.',
+    sentence: 'The API key may not be used here: it belongs to another API, or not from this address.',
     showsKey: false,
     usage: { letter: 'F', field: 'forbidden' },
   },

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { request } from 'node:http';
+import { type RequestOptions, request } from 'node:http';
 import { join } from 'node:path';
 import { describe } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
@@ -53,6 +53,8 @@ export interface Ask {
   /** Names and values by turns, sent as they stand. */
   readonly headers?: readonly string[];
   readonly body?: string;
+  /** Address of the client, of this machine. */
+  readonly localAddress?: string;
 }
 
 export interface Got {
@@ -61,28 +63,32 @@ export interface Got {
   readonly body: string;
 }
 
-/** A running gateway, listening on a unix socket. It ends with this process. */
+/** A running gateway, listening on a unix socket, or at a port. It ends with this process. */
 export class Gateway {
   /** What it wrote so far. */
   output = '';
-  readonly #socket: string;
+  readonly #at: RequestOptions;
   readonly #stop: () => Promise<void>;
 
-  private constructor(socket: string, stop: () => Promise<void>) {
-    this.#socket = socket;
+  private constructor(at: RequestOptions, stop: () => Promise<void>) {
+    this.#at = at;
     this.#stop = stop;
   }
 
-  /** @param directory for its files; a short path, for the sockets in it */
+  /**
+   * @param directory for its files; a short path, for the sockets in it
+   * @param port on 127.0.0.1, where clients should have addresses; undefined = a unix socket
+   */
   static async start(
     name: GatewayName | typeof COMPOSE | typeof BY_KEY,
     directory: string,
     around: Around,
+    port?: number,
   ): Promise<Gateway> {
     const home = join(directory, name);
     mkdirSync(home, { recursive: true });
     const socket = join(home, 'gw');
-    const { command, env } = launches[name](home, socket, around);
+    const { command, env } = launches[name](home, port ?? socket, around);
     // With what it writes to stderr: shown where it does not start.
     const process = spawnBound('sh', ['-c', 'exec "$@" 2>&1', 'sh', ...command], {
       PATH,
@@ -90,7 +96,8 @@ export class Gateway {
       ...env,
     });
     const exited = once(process, 'exit');
-    const gateway = new Gateway(socket, async () => {
+    const at = port === undefined ? { socketPath: socket } : { host: '127.0.0.1', port };
+    const gateway = new Gateway(at, async () => {
       process.kill('SIGTERM');
       await exited;
     });
@@ -110,10 +117,11 @@ export class Gateway {
   }
 
   /** One request on a connection of its own. */
-  async ask({ method = 'GET', path = '/', headers = [], body = '' }: Ask = {}): Promise<Got> {
+  async ask({ method = 'GET', path = '/', headers = [], body = '', localAddress }: Ask = {}): Promise<Got> {
     const length = body === '' ? [] : ['Content-Length', String(body.length)];
     const sent = request({
-      socketPath: this.#socket,
+      ...this.#at,
+      ...(localAddress === undefined ? {} : { localAddress }),
       method,
       path,
       headers: ['Host', 'api.example', ...length, ...headers],
@@ -138,10 +146,10 @@ interface Launch {
 
 const launches: Record<
   GatewayName | typeof COMPOSE | typeof BY_KEY,
-  (home: string, socket: string, around: Around) => Launch
+  (home: string, place: string | number, around: Around) => Launch
 > = {
-  nginx(home, socket, around) {
-    const site = substituted('nginx/keyfence.conf.template', { ...around, LISTEN: `unix:${socket}` });
+  nginx(home, place, around) {
+    const site = substituted('nginx/keyfence.conf.template', { ...around, LISTEN: nginxPlace(place) });
     writeFileSync(join(home, 'site.conf'), site);
     const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
       (kind) => `${kind}_temp_path ${home};`,
@@ -151,38 +159,44 @@ const launches: Record<
       `http { access_log off; ${paths.join(' ')} include ${home}/site.conf; }`,
     ]);
   },
-  compose(home, socket, { VERIFIER, UPSTREAM }) {
+  compose(home, place, { VERIFIER, UPSTREAM }) {
     // All of it as it is, but for what the services are called and where it may write.
     const file = readFileSync(join(SHIPPED, '..', 'compose', 'nginx.conf'), 'utf8')
       .replaceAll('/tmp/', `${home}/`)
       .replaceAll(/verifier-\d:3001/g, VERIFIER)
       .replace('api:8000', UPSTREAM)
-      .replace('listen 8080', `listen unix:${socket}`)
+      .replace('listen 8080', `listen ${nginxPlace(place)}`)
       .replace('http {', 'http {\n  access_log off;');
     return launchNginx(home, [file]);
   },
-  haproxy(home, socket, around) {
+  haproxy(home, place, around) {
     const KEYFENCE_LUA = join(SHIPPED, 'haproxy', 'keyfence.lua');
-    const env = { ...around, LISTEN: socket, AUTHZ_SOCKET: join(home, 'kf'), KEYFENCE_LUA };
+    const LISTEN = typeof place === 'string' ? place : `127.0.0.1:${place}`;
+    const env = { ...around, LISTEN, AUTHZ_SOCKET: join(home, 'kf'), KEYFENCE_LUA };
     return { command: ['haproxy', '-db', '-f', join(SHIPPED, 'haproxy', 'haproxy.cfg')], env };
   },
-  caddy(home, socket, around) {
+  caddy(home, place, around) {
     const file = join(SHIPPED, 'caddy', 'Caddyfile');
-    const env = { ...around, LISTEN: `unix/${socket}`, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home };
+    const at =
+      typeof place === 'string' ? { LISTEN: `unix/${place}` } : { LISTEN: '127.0.0.1', PORT: String(place) };
+    const env = { ...around, ...at, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home };
     return { command: ['caddy', 'run', '--config', file, '--adapter', 'caddyfile'], env };
   },
-  envoy: (home, socket, around) => launchEnvoy('envoy/envoy.yaml.template', home, socket, around),
-  'envoy-grpc': (home, socket, around) =>
-    launchEnvoy('envoy/envoy-grpc.yaml.template', home, socket, {
+  envoy: (home, place, around) => launchEnvoy('envoy/envoy.yaml.template', home, place, around),
+  'envoy-grpc': (home, place, around) =>
+    launchEnvoy('envoy/envoy-grpc.yaml.template', home, place, {
       ...around,
       VERIFIER: around.VERIFIER_GRPC,
     }),
-  [BY_KEY]: (home, socket, around) =>
-    launchEnvoy('envoy/envoy-by-key.yaml.template', home, socket, {
+  [BY_KEY]: (home, place, around) =>
+    launchEnvoy('envoy/envoy-by-key.yaml.template', home, place, {
       ...around,
       VERIFIER: around.VERIFIER_GRPC,
     }),
 };
+
+const nginxPlace = (place: string | number) =>
+  typeof place === 'string' ? `unix:${place}` : `127.0.0.1:${place}`;
 
 function launchNginx(home: string, configuration: readonly string[]): Launch {
   // Root drops to another user, who could not reach the files of this test.
@@ -195,14 +209,14 @@ function launchNginx(home: string, configuration: readonly string[]): Launch {
 function launchEnvoy(
   template: string,
   home: string,
-  socket: string,
+  place: string | number,
   { VERIFIER, UPSTREAM, API_ID }: Around,
 ): Launch {
   const at = (hostAndPort: string) => {
     const [host, port] = hostAndPort.split(':');
     return `{ socket_address: { address: ${host}, port_value: ${port} } }`;
   };
-  const LISTEN = `{ pipe: { path: ${socket} } }`;
+  const LISTEN = typeof place === 'string' ? `{ pipe: { path: ${place} } }` : at(`127.0.0.1:${place}`);
   const file = join(home, 'envoy.yaml');
   const values = { LISTEN, VERIFIER: at(VERIFIER), UPSTREAM: at(UPSTREAM), API_ID };
   writeFileSync(file, substituted(template, values));

@@ -35,8 +35,11 @@ export class World {
     });
   }
 
-  /** @param env the verifier's settings */
-  static async start(env: Readonly<Record<string, string>> = {}): Promise<World> {
+  /**
+   * @param env the verifier's settings
+   * @param hasPorts true = gateways listen at ports, so that their clients have addresses
+   */
+  static async start(env: Readonly<Record<string, string>> = {}, hasPorts = false): Promise<World> {
     const grpcPort = await freePort();
     const fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '20000' } });
     const world = new World(fleet, await Upstream.start(), grpcPort, env);
@@ -49,7 +52,8 @@ export class World {
     };
     await Promise.all(
       gatewayNames.map(async (name) => {
-        world.#gateways.set(name, await Gateway.start(name, world.fleet.directory, world.around));
+        const port = hasPorts ? await freePort() : undefined;
+        world.#gateways.set(name, await Gateway.start(name, world.fleet.directory, world.around, port));
       }),
     );
     return world;

@@ -1,6 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { connect, type Socket } from 'node:net';
 import type { Callers } from '../../verifier/core/root-keys/callers.ts';
+import type { ClientIps } from '../../verifier/endpoints/client-ips.ts';
 import type { HttpLimits } from '../../verifier/http/http-settings.ts';
 import type { Listener } from '../../verifier/http/server.ts';
 import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
@@ -45,16 +46,20 @@ const READ_TURNS_MAX = 20;
 
 /**
  * A verifier that gateways may ask, too.
- * @param callers undefined = it asks nobody for a root key
+ * @param more.callers undefined = it asks nobody for a root key
+ * @param more.clientIps undefined = it knows no address of a client
  */
-export function verifierSubject(changed: Partial<HttpLimits>, callers?: Callers): Subject<VerifierServer> {
+export function verifierSubject(
+  changed: Partial<HttpLimits>,
+  { callers, clientIps }: { callers?: Callers; clientIps?: ClientIps } = {},
+): Subject<VerifierServer> {
   const answers = new ScriptedAnswers();
   const server = createVerifierServer({
     verifier: answers,
     callers,
     limits: { ...limits, ...changed },
     log: { error: () => undefined },
-    authz: { sources: ['bearer', 'x-api-key'], withMeta: true, allowPreflight: true },
+    authz: { sources: ['bearer', 'x-api-key'], withMeta: true, allowPreflight: true, clientIps },
   });
   return new Subject(server, answers, PROBE);
 }

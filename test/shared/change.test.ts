@@ -74,6 +74,7 @@ test('a change of a key carries its whole new state, in the order of the table',
     limit: fc.constantFrom('', '{"limit":1,"duration":1000,"async":true}'),
     limits: fc.constantFrom('', '[{"name":"a","limit":1,"duration":1000,"async":true}]'),
     slugs: fc.constantFrom('', 'a b.c'),
+    ranges: fc.constantFrom('', '10.0.0.0/8 ::1'),
     apis: fc.constantFrom('', 'books shop'),
   };
   const rows = Object.entries(KEY_FIELDS);

@@ -100,7 +100,17 @@ test('only what is given is changed and audited; what is cleared is audited as n
 });
 
 test('a verifier reads a state that was written before a field was there, or after another was added', () => {
-  const empty = { flag: true, time: 0, text: '', object: '{}', limit: '', limits: '', slugs: '', apis: '' };
+  const empty = {
+    flag: true,
+    time: 0,
+    text: '',
+    object: '{}',
+    limit: '',
+    limits: '',
+    slugs: '',
+    ranges: '',
+    apis: '',
+  };
   const none = {
     ...Object.fromEntries(Object.entries(KEY_FIELDS).map(([name, { kind }]) => [name, empty[kind]])),
     pool: '',

@@ -173,6 +173,7 @@ class Acts {
       P: ['', 'files.read files.write'],
       R: ['', 'role_1 role_2'],
       A: ['', 'a b'],
+      I: ['', '10.0.0.0/8 ::1'],
     };
     const fields: Partial<Record<Letter, string>> = {};
     for (const [field, texts] of Object.entries(values))

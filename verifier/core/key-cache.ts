@@ -3,6 +3,8 @@ import { digestFrom } from '#shared/contract/key-format.ts';
 import { decodeState, type KeyState } from '#shared/contract/key-record.ts';
 import type { VerdictCounts } from '#shared/contract/verdict-codes.ts';
 import { flattenString } from '#shared/lang/flatten-string.ts';
+import type { IpRanges } from '#shared/lang/ip-ranges.ts';
+import { rangesOf } from './allow-lists.ts';
 import { type Limit, limitPool, limitsOf } from './allowances/limits.ts';
 import type { Pools } from './allowances/pools.ts';
 import type { Join } from './effective-permissions.ts';
@@ -43,7 +45,10 @@ export interface Memory {
  * The rare parts of a key that answers show unchanged. They are a separate object so that a plain key stays
  * small.
  */
-export type Details = Omit<KeyState, 'enabled' | 'expires' | 'pool' | 'ratelimit' | 'ratelimits'>;
+export type Details = Omit<
+  KeyState,
+  'enabled' | 'expires' | 'pool' | 'ratelimit' | 'ratelimits' | 'allowedIps'
+>;
 
 /** The parts of a key that a change may replace. */
 interface KeyParts {
@@ -56,6 +61,8 @@ interface KeyParts {
   readonly pool: string;
   /** Rate limits; undefined = none. Keys with equal limits share one list. */
   readonly limits: readonly Limit[] | undefined;
+  /** Addresses from which it may be used; undefined = all. Keys with equal ranges share one object. */
+  readonly ranges: IpRanges | undefined;
   /** Own permissions; undefined = none. Keys with equal permissions share one object. */
   readonly ownPermissions: OwnPermissions | undefined;
   /** Roles and identity; undefined = the key has neither. */
@@ -73,6 +80,7 @@ const PLAIN: KeyParts = Object.freeze({
   details: undefined,
   pool: '',
   limits: undefined,
+  ranges: undefined,
   ownPermissions: undefined,
   links: undefined,
   join: undefined,
@@ -125,6 +133,10 @@ export class Entry {
     return this.#parts.limits;
   }
 
+  get ranges(): IpRanges | undefined {
+    return this.#parts.ranges;
+  }
+
   get ownPermissions(): OwnPermissions | undefined {
     return this.#parts.ownPermissions;
   }
@@ -175,6 +187,7 @@ function detailsIn({
   pool: _pool,
   ratelimit: _ratelimit,
   ratelimits: _ratelimits,
+  allowedIps: _allowedIps,
   ...details
 }: KeyState): Details {
   return details;
@@ -184,7 +197,9 @@ function partsOf(state: KeyState): KeyParts {
   const { enabled, expires, pool } = state;
   const limits = limitsOf(state);
   const isBare = DETAIL_NAMES.every((name) => state[name] === NO_DETAILS[name]);
-  if (expires === 0 && isBare && pool === '' && limits === undefined) return enabled ? PLAIN : PLAIN_DISABLED;
+  const ranges = rangesOf(state.allowedIps);
+  if (expires === 0 && isBare && pool === '' && limits === undefined && ranges === undefined)
+    return enabled ? PLAIN : PLAIN_DISABLED;
   const ownPermissions = ownPermissionsOf(state.permissions);
   const details = isBare ? undefined : detailsIn(state);
   const links =
@@ -201,6 +216,7 @@ function partsOf(state: KeyState): KeyParts {
     details: shared,
     pool,
     limits,
+    ranges,
     ownPermissions,
     links,
     join: undefined,

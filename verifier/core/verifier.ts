@@ -135,6 +135,11 @@ export class Verifier implements VerdictSource {
     return this.#cache;
   }
 
+  /** Number of verdicts that refused a key because of the client's address. */
+  get wrongAddresses(): number {
+    return this.#verdicts.counts.wrongAddresses;
+  }
+
   get lookupsInFlight(): number {
     return this.#lookups.size;
   }

@@ -2,6 +2,7 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { type Question, questionAbout } from '../core/question/question.ts';
 import type { VerdictSource } from '../core/verdict/verdict.ts';
 import type { Handler, Routes } from '../http/router.ts';
+import type { ClientIps } from './client-ips.ts';
 import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';
 import { AUTHZ_PREFIX, type OriginalRequest, parseAuthzPath } from './dialects.ts';
 import { type AuthzOutcome, sendAnswer } from './gateway-answer.ts';
@@ -13,6 +14,8 @@ export interface AuthzSettings {
   readonly withMeta: boolean;
   /** True = a CORS preflight, which never carries a key, is allowed. */
   readonly allowPreflight: boolean;
+  /** undefined = the addresses of clients are unknown. */
+  readonly clientIps?: ClientIps | undefined;
 }
 
 /** Returns the routes below `/authz/` for gateways, for every method; see deploy/gateways/README.md. */
@@ -25,7 +28,8 @@ export function authzRoutes(verifier: VerdictSource, settings: AuthzSettings): R
     const send = (outcome: AuthzOutcome) =>
       sendAnswer(response, dialect.answers.answer(outcome, requestId, settings.withMeta));
     const original = dialect.original({ method, rest, headers: headersDistinct });
-    const question = clientQuestion(original, headersDistinct, path, settings);
+    const clientIp = settings.clientIps?.inHeaders(headersDistinct);
+    const question = clientQuestion(original, headersDistinct, { ...path, clientIp }, settings);
     if ('code' in question) return send(question);
     const outcome = verifier.decide(question);
     if (outcome !== undefined) return send(outcome);
@@ -44,13 +48,13 @@ export type ClientQuestion = Question | Extract<AuthzOutcome, { code: Credential
 export function clientQuestion(
   original: OriginalRequest,
   headers: HeaderLines,
-  { apiId, requirements }: Pick<Question, 'apiId' | 'requirements'>,
+  { apiId, clientIp, requirements }: Pick<Question, 'apiId' | 'clientIp' | 'requirements'>,
   settings: AuthzSettings,
 ): ClientQuestion {
   if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT' };
   const credential = credentialOf(headers, original.target, settings.sources);
   return 'key' in credential
-    ? questionAbout(credential.key, { apiId, requirements })
+    ? questionAbout(credential.key, { apiId, clientIp, requirements })
     : { code: credential.fault };
 }
 

@@ -13,6 +13,7 @@ import { asReadByServers, isIdentityHeader } from './identity-headers.ts';
 /** `CheckRequest` of protos/ext-authz.proto. Every field may be missing. */
 export interface CheckRequest {
   readonly attributes?: {
+    readonly source?: { readonly address?: { readonly socket_address?: { readonly address?: string } } };
     readonly request?: { readonly http?: HttpRequest };
     readonly context_extensions?: Readonly<Record<string, string>>;
   };
@@ -70,7 +71,11 @@ export function checkQuestion({ attributes = {} }: CheckRequest, settings: Authz
     query === undefined ? DEFAULT_REQUIREMENTS : requiringEncoded(query, PERMISSIONS_EXTENSION);
   const { method, path } = attributes.request?.http ?? {};
   const original = { method, target: path };
-  return clientQuestion(original, linesOf(attributes.request?.http), { apiId, requirements }, settings);
+  const headers = linesOf(attributes.request?.http);
+  const { address } = attributes.source?.address?.socket_address ?? {};
+  // The other end of Envoy's connection. Of the headers, only those of a trusted proxy count.
+  const clientIp = settings.clientIps?.behind(address, headers['x-forwarded-for']?.join(','));
+  return clientQuestion(original, headers, { apiId, clientIp, requirements }, settings);
 }
 
 /** Returns the client's request id according to Envoy; undefined = none. */

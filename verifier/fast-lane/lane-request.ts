@@ -9,6 +9,7 @@ export class LaneRequest implements Question {
   readonly head = new Head();
   key = '';
   apiId: string | undefined = undefined;
+  clientIp: string | undefined = undefined;
   readonly tags = undefined;
   requirements = DEFAULT_REQUIREMENTS;
   readonly isRecheck = false;

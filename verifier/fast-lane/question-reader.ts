@@ -1,19 +1,15 @@
-import { LRUCache } from 'lru-cache';
-import { API_ID } from '#shared/contract/api-id.ts';
-import { KEY_LENGTH_MAX, type Question } from '../core/question/question.ts';
-import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/question/requirements.ts';
 import type { Callers } from '../core/root-keys/callers.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import { AUTHZ_PREFIX } from '../endpoints/dialects.ts';
 import { V1, V2 } from '../endpoints/verify-key.ts';
-import { parseJson } from '../http/json-body.ts';
 import { GatewayTargets } from './gateway-target.ts';
 import type { LaneRequest } from './lane-request.ts';
-import { jsonReplies, jsonRepliesV2, type Replies } from './reply.ts';
+import { jsonReplies, jsonRepliesV2 } from './reply.ts';
+import { generationOf, parseBody, scanBody } from './scan-body.ts';
 import {
   API_KEY,
   AUTHORIZATION,
-  bytesOf,
+  CLIENT_IP,
   CONTENT_LENGTH,
   CONTENT_TYPE,
   endsIn,
@@ -24,7 +20,6 @@ import {
   HOST,
   headersOf,
   PARTIAL,
-  SPACE,
   scanHead,
   TARGET,
 } from './scan-head.ts';
@@ -42,6 +37,7 @@ export class QuestionReader {
   readonly #authz: AuthzSettings | undefined;
   readonly #callers: Callers | undefined;
   readonly #headers: Headers;
+  readonly #authzHeaders: Headers;
   readonly #targets: GatewayTargets;
   readonly #generations = [
     generationOf('v1', V1.questionOf, jsonReplies),
@@ -58,6 +54,7 @@ export class QuestionReader {
     this.#authz = authz;
     this.#callers = callers;
     this.#headers = callers ? VERIFY_KEY_HEADERS_WITH_ROOT_KEY : VERIFY_KEY_HEADERS;
+    this.#authzHeaders = authzHeaders(authz?.clientIps?.header);
     this.#targets = new GatewayTargets(authz?.withMeta ?? false);
   }
 
@@ -105,7 +102,7 @@ export class QuestionReader {
     if (target === undefined) return 'for Node';
     if (!isVersion(bytes, version)) return isPartOfVersion(bytes, version) ? 'partial' : 'for Node';
     const { head } = request;
-    const end = scanHead(bytes, at, version + VERSION_LENGTH - at, AUTHZ_HEADERS, head);
+    const end = scanHead(bytes, at, version + VERSION_LENGTH - at, this.#authzHeaders, head);
     if (end < 0) return end === PARTIAL ? 'partial' : 'for Node';
     if ((head.headerBits & HOST) === 0 || head.length !== 0) return 'for Node';
     let key = '';
@@ -122,6 +119,10 @@ export class QuestionReader {
     request.apiId = target.apiId;
     request.requirements = target.requirements;
     request.allowedApis = undefined;
+    request.clientIp =
+      head.clientIp === 0
+        ? undefined
+        : authz.clientIps?.inHeader(bytes.toString('latin1', head.clientIp, head.clientIpEnd));
     request.replies = target.replies;
     request.isLast = isLast(bytes, version, head);
     request.length = end - at;
@@ -142,37 +143,10 @@ const isPartOfVersion = (bytes: Buffer, at: number) =>
 const isLast = (bytes: Buffer, version: number, head: Head) =>
   bytes[version] === VERSIONS[0][0] ? head.closes : !head.keepsAlive;
 
-/** A generation of verifyKey, for reading. */
-interface Generation {
-  /** Beginning of a request. */
-  readonly line: Buffer;
-  /** True if a body may name the API to which the key must belong. */
-  readonly takesApi: boolean;
-  readonly questionOf: (body: Record<string, unknown>) => Question;
-  readonly replies: Replies;
-  /**
-   * Caches the requirements by the text of the body after the key, because an API asks the same few questions
-   * about all its keys.
-   */
-  readonly ends: LRUCache<string, Requirements>;
-}
-
-const generationOf = (
-  name: 'v1' | 'v2',
-  questionOf: Generation['questionOf'],
-  replies: Replies,
-): Generation => ({
-  line: Buffer.from(`POST /${name}/keys.verifyKey HTTP/1.`),
-  takesApi: name === 'v1',
-  ...{ questionOf, replies },
-  ends: new LRUCache({ max: 1000 }),
-});
-
 const GET_AUTHZ = Buffer.from(`GET ${AUTHZ_PREFIX}`);
 const METHOD_LENGTH = 'GET '.length;
 /** If a target is longer, the lane does not wait for its end. */
 const TARGET_LENGTH_MAX = 2048;
-const [QUOTE, COMMA, CLOSE] = [34, 44, 125] as const;
 const REQUIRED_HEADERS = HOST | CONTENT_LENGTH | CONTENT_TYPE;
 
 const VERIFY_KEY_HEADERS = headersOf({ 'content-length': CONTENT_LENGTH, 'content-type': CONTENT_TYPE });
@@ -181,23 +155,16 @@ const VERIFY_KEY_HEADERS_WITH_ROOT_KEY = headersOf({
   'content-type': CONTENT_TYPE,
   authorization: AUTHORIZATION,
 });
-const AUTHZ_HEADERS = headersOf({
-  authorization: AUTHORIZATION,
-  'x-api-key': API_KEY,
-  'content-length': CONTENT_LENGTH,
-  // Marks a CORS preflight, which may be allowed without a key.
-  'access-control-request-method': FOR_NODE,
-});
-
-/** Characters that need no escape in a JSON string. */
-const PLAIN = bytesOf(/[ !#-[\]-~]/);
-
-const FIELD_KEY = Buffer.from('"key":');
-const FIELD_API_ID = Buffer.from('"apiId":');
-const OPEN = Buffer.from('{');
-
-/** Longest end of a body that is cached. */
-const END_LENGTH_MAX = 1024;
+/** @param clientIp name of the header with the client's address; undefined or `''` = none */
+const authzHeaders = (clientIp = '') =>
+  headersOf({
+    ...(clientIp === '' ? {} : { [clientIp]: CLIENT_IP }),
+    authorization: AUTHORIZATION,
+    'x-api-key': API_KEY,
+    'content-length': CONTENT_LENGTH,
+    // Marks a CORS preflight, which may be allowed without a key.
+    'access-control-request-method': FOR_NODE,
+  });
 
 /** Notes what the caller may ask. Returns false if the reference must find out, or refuse the caller. */
 function admit(callers: Callers, bytes: Buffer, request: LaneRequest): boolean {
@@ -205,92 +172,4 @@ function admit(callers: Callers, bytes: Buffer, request: LaneRequest): boolean {
   const scope = bearer === 0 ? undefined : callers.scopeOf(bytes.toString('latin1', bearer, bearerEnd));
   request.allowedApis = scope?.allowedApis;
   return scope?.keys === true;
-}
-
-/** A placeholder key: the rest of a body means the same after any key. */
-const OTHER_KEY = 'x';
-const BEFORE_END = Buffer.from(`{"key":"${OTHER_KEY}",`);
-
-/** Parses any other body that the reference accepts, as the reference does. */
-function parseBody(body: Buffer, { questionOf }: Generation, request: LaneRequest): boolean {
-  try {
-    const { key, apiId, tags, requirements } = questionOf(parseJson(body));
-    if (tags !== undefined) return false;
-    request.key = key;
-    request.apiId = apiId;
-    request.requirements = requirements;
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/**
- * Scans a body in the form of `JSON.stringify`, or with single spaces between its parts: without escapes,
- * ASCII only.
- */
-function scanBody(
-  bytes: Buffer,
-  at: number,
-  end: number,
-  generation: Generation,
-  request: LaneRequest,
-): boolean {
-  if (!follows(bytes, at, OPEN)) return false;
-  request.key = '';
-  request.apiId = undefined;
-  request.requirements = DEFAULT_REQUIREMENTS;
-  for (let i = at + 1; ; i++) {
-    const isKey = follows(bytes, i, FIELD_KEY);
-    if (!isKey && !(generation.takesApi && follows(bytes, i, FIELD_API_ID))) {
-      const requirements =
-        request.key === '' || bytes[i] !== QUOTE ? undefined : requirementsAt(bytes, i, end, generation);
-      if (requirements !== undefined) request.requirements = requirements;
-      return requirements !== undefined;
-    }
-    i += isKey ? FIELD_KEY.length : FIELD_API_ID.length;
-    if (bytes[i] === SPACE) i++;
-    if (bytes[i++] !== QUOTE) return false;
-    const value = i;
-    while (PLAIN[bytes[i] as number] === 1) i++;
-    if (bytes[i] !== QUOTE) return false;
-    // The reference handles a repeated field, a key of the wrong length, and an invalid apiId.
-    if (isKey) {
-      if (request.key !== '' || i === value || i - value > KEY_LENGTH_MAX) return false;
-      request.key = bytes.toString('latin1', value, i);
-    } else {
-      const apiId = bytes.toString('latin1', value, i);
-      if (request.apiId !== undefined || !API_ID.test(apiId)) return false;
-      request.apiId = apiId;
-    }
-    i++;
-    if (bytes[i] === CLOSE) return i + 1 === end && request.key !== '';
-    if (bytes[i] !== COMMA) return false;
-    if (bytes[i + 1] === SPACE) i++;
-  }
-}
-
-/**
- * Returns the requirements in the rest of a body, as the reference reads them; undefined if the rest contains
- * anything else.
- */
-function requirementsAt(
-  bytes: Buffer,
-  at: number,
-  end: number,
-  { ends, questionOf }: Generation,
-): Requirements | undefined {
-  if (end - at > END_LENGTH_MAX) return undefined;
-  const text = bytes.toString('latin1', at, end);
-  const present = ends.get(text);
-  if (present) return present;
-  try {
-    const body = Buffer.concat([BEFORE_END, bytes.subarray(at, end)]);
-    const { key, apiId, tags, requirements } = questionOf(parseJson(body));
-    if (key !== OTHER_KEY || apiId !== undefined || tags !== undefined) return undefined;
-    ends.set(text, requirements);
-    return requirements;
-  } catch {
-    return undefined;
-  }
 }

@@ -20,6 +20,9 @@ export class Head {
   bearerEnd = 0;
   apiKey = 0;
   apiKeyEnd = 0;
+  /** The same of the header with the client's address, if it is noticed. */
+  clientIp = 0;
+  clientIpEnd = 0;
   /** The client's own request id, if well-formed; `''` = none. */
   requestId = '';
 }
@@ -48,6 +51,7 @@ export function scanHead(
   head.closes = false;
   head.bearer = 0;
   head.apiKey = 0;
+  head.clientIp = 0;
   head.requestId = '';
   while (bytes[i] !== CR) {
     const name = i;
@@ -99,6 +103,10 @@ export function scanHead(
         if (bytes[value] === SPACE || bytes[i - 1] === SPACE) return UNCOMMON;
         head.apiKey = value;
         head.apiKeyEnd = i;
+        break;
+      case CLIENT_IP:
+        head.clientIp = value;
+        head.clientIpEnd = i;
     }
     i += 2;
   }
@@ -159,7 +167,8 @@ export const [
   FOR_NODE,
   CONNECTION,
   UPGRADE,
-] = [1, 2, 4, 8, 16, 32, 64, 128, 512] as const;
+  CLIENT_IP,
+] = [1, 2, 4, 8, 16, 32, 64, 128, 512, 1024] as const;
 const [OTHER_HEADER, REQUEST_ID] = [0, 256] as const;
 
 const LONGEST_NAME = 'access-control-request-method'.length;

@@ -3,6 +3,7 @@ import { Client, Pool } from 'undici';
 import { generateKey } from '#shared/contract/key-format.ts';
 import { atMost, type Clock, systemClock } from '#shared/lang/clock.ts';
 import { httpUrl, integer, text } from '#shared/process/load-config.ts';
+import type { Question } from '../core/question/question.ts';
 import { requirementFields } from '../core/question/requirements.ts';
 import { EventListeners } from './event-listeners.ts';
 import {
@@ -72,6 +73,8 @@ class SidecarClient implements KeyVerifier {
   readonly #listeners = new EventListeners();
   readonly #closing = new AbortController();
   #inFlight = 0;
+  /** False once the sidecar turned out to be of a release before `clientIp`. Such a verifier knows no key with a list. */
+  #takesClientIp = true;
   /** True if the last question got a verdict; undefined = no question yet. */
   #live: boolean | undefined;
 
@@ -110,7 +113,7 @@ class SidecarClient implements KeyVerifier {
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
-    const { apiId, tags } = readQuestionOptions(key, options);
+    const { apiId, clientIp, tags } = readQuestionOptions(key, options);
     if (this.#closing.signal.aborted) throw closedError();
     if (!mayBeKey(key)) return { valid: false, code: 'NOT_FOUND' };
     if (this.#inFlight >= this.#inFlightMax) throw outage('too many questions at once (requestsInFlightMax)');
@@ -121,7 +124,7 @@ class SidecarClient implements KeyVerifier {
       const verdict = await atMost(
         this.#clock,
         this.#timeoutMs,
-        this.#post({ key, apiId, tags, ...requirementFields(options ?? {}) }, over.signal),
+        this.#post({ key, apiId, clientIp, tags, ...requirementFields(options ?? {}) }, over.signal),
         tooLate,
       );
       if (apiId !== undefined && 'apiId' in verdict && verdict.apiId !== apiId)
@@ -155,11 +158,16 @@ class SidecarClient implements KeyVerifier {
    * Sends the question once more if a kept-alive connection ended before the answer came. At worst a key pays
    * its credits twice.
    */
-  async #post(question: object, signal: AbortSignal): Promise<KeyVerdict> {
-    const body = JSON.stringify(question);
+  async #post(question: Partial<Question>, signal: AbortSignal): Promise<KeyVerdict> {
+    const { clientIp: _, ...older } = question;
+    const body = JSON.stringify(this.#takesClientIp ? question : older);
     try {
       return await this.#postOnce(body, signal);
     } catch (error) {
+      if (error instanceof WrongQuestion && error.message.startsWith('clientIp: unknown')) {
+        this.#takesClientIp = false;
+        return this.#postOnce(JSON.stringify(older), signal);
+      }
       if (!BROKEN_CONNECTION.has(codeOf(error)) || signal.aborted) throw error;
       return this.#postOnce(body, signal);
     }

@@ -67,8 +67,8 @@ export interface RefusedKey extends KnownKey {
 }
 
 /**
- * A verdict without data of a key. FORBIDDEN: the key belongs to another API. NOT_FOUND: no key has this
- * secret.
+ * A verdict without data of a key. FORBIDDEN: the key belongs to another API, or may not be used from the client's
+ * address. NOT_FOUND: no key has this secret.
  */
 export interface UnknownKey {
   readonly valid: false;
@@ -85,6 +85,11 @@ export type PermissionQuery =
 export interface QuestionOptions {
   /** The API to which the key must belong; default: any API that the verifier answers for. */
   readonly apiId?: string;
+  /**
+   * Address of the client that presented the key, as this process itself knows it and not as the client says. A key
+   * with `allowedIps` is refused without it.
+   */
+  readonly clientIp?: string;
   /**
    * Names under which to count the verdict besides its key: at most 10, each of 1..128 characters.
    * `apis.getVerifications` returns the counts.

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { API_ID } from '#shared/contract/api-id.ts';
 import { KEY_LENGTH_MAX, type Question, readOptions } from '../core/question/question.ts';
 import { REQUIREMENT_OPTIONS } from '../core/question/requirements.ts';
@@ -18,8 +19,8 @@ const DEFAULT: KeylessQuestion = Object.freeze(read({}));
 class FixedOptions {
   readonly #read: KeylessQuestion;
 
-  constructor(options: QuestionOptions, isRecheck: boolean) {
-    this.#read = { ...read(options), isRecheck };
+  constructor(read: KeylessQuestion) {
+    this.#read = read;
   }
 
   static readIn(options: QuestionOptions): KeylessQuestion | undefined {
@@ -32,7 +33,20 @@ class FixedOptions {
  * @param isRecheck true if the questions are about a request that already got a verdict; a client ignores it
  */
 export function fixedOptions(options: QuestionOptions, isRecheck = false): QuestionOptions {
-  return Object.freeze(Object.assign(new FixedOptions(options, isRecheck), options));
+  return Object.freeze(Object.assign(new FixedOptions({ ...read(options), isRecheck }), options));
+}
+
+/**
+ * Returns options with the client's address. An address in another form is unknown: keys that need one are refused.
+ */
+export function withClientIp(
+  options: QuestionOptions | undefined,
+  clientIp: string | undefined,
+): QuestionOptions | undefined {
+  if (clientIp === undefined || isIP(clientIp) === 0) return options;
+  const present = options === undefined ? DEFAULT : FixedOptions.readIn(options);
+  const own = { ...options, clientIp };
+  return present === undefined ? own : Object.assign(new FixedOptions({ ...present, clientIp }), own);
 }
 
 /**

@@ -12,7 +12,10 @@ const OTHER_APIS = 'other';
 const JOINS = { min: Math.min, max: Math.max };
 
 /** The part of a verifier that its metrics read. */
-type WatchedVerifier = Pick<Verifier, 'followers' | 'sharedLog' | 'counts' | 'cache' | 'lookupsInFlight'> & {
+type WatchedVerifier = Pick<
+  Verifier,
+  'followers' | 'sharedLog' | 'counts' | 'cache' | 'lookupsInFlight' | 'wrongAddresses'
+> & {
   readonly rateLimits: Pick<Verifier['rateLimits'], 'counts'>;
 };
 
@@ -32,13 +35,17 @@ export function watchState(
   watchFollowers(registry, apiIds, followers);
 }
 
-function watchLookups(registry: Registry, { counts, cache }: WatchedVerifier): void {
+function watchLookups(registry: Registry, verifier: WatchedVerifier): void {
+  const { counts, cache } = verifier;
   const { count } = metricMakers(registry);
   count('keyfence_lookups_total', () => counts.fills).help(
     'Look-ups (readings of a key from Redis). One look-up serves all requests that wait for the key.',
   );
   count('keyfence_malformed_keys_total', () => counts.malformed).help(
     'Keys that the verifier refused without a look-up, because their checksum was wrong.',
+  );
+  count('keyfence_address_refusals_total', () => verifier.wrongAddresses).help(
+    'Verdicts FORBIDDEN because the key may not be used from the address of the client (`allowedIps`), or because the address was unknown. They are also counted as FORBIDDEN.',
   );
   count('keyfence_stale_answers_prevented_total', () => counts.stale).help(
     'Look-ups that were made although the key was in memory, because the lease was over. Rises when Redis cannot be reached, or after this process was paused.',

@@ -22,6 +22,8 @@ export interface ExpressRequest extends IncomingMessage {
   apiKey?: ValidKey;
   /** Path and query as the client sent them, wherever a router is mounted. */
   originalUrl?: string;
+  /** The client's address, by the setting `trust proxy`. */
+  ip?: string | undefined;
   /** The id that loggers such as pino-http give a request. */
   id?: unknown;
 }
@@ -41,7 +43,9 @@ export function keyfence<R extends ExpressRequest = ExpressRequest>(
   return (request, response, next) => {
     removeIdentity(request);
     const { rawHeaders, originalUrl, url = '', id } = request;
-    const passage = guard.check({ rawHeaders, target: originalUrl ?? url, request, carrier: request, id });
+    const clientIp = request.ip ?? request.socket?.remoteAddress;
+    const target = originalUrl ?? url;
+    const passage = guard.check({ rawHeaders, target, request, clientIp, carrier: request, id });
     if (passage instanceof Promise)
       void passage.then((latePassage) => settle(request, response, latePassage, next));
     else settle(request, response, passage, next);

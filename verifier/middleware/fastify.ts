@@ -71,7 +71,7 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
     if (guardOf(config?.apiKey) !== guard) someHaveRules = true;
   });
   const onRequest: onRequestHookHandler = (request, reply, next) => {
-    const { raw, id } = request;
+    const { raw, id, ip: clientIp } = request;
     removeIdentity(raw);
     const own = someHaveRules ? guardOf(request.routeOptions.config.apiKey) : guard;
     if (own === undefined) {
@@ -80,7 +80,8 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
     }
     let passage: Passage | Promise<Passage>;
     try {
-      passage = own.check({ rawHeaders: raw.rawHeaders, target: raw.url ?? '', request, carrier: raw, id });
+      const { rawHeaders, url: target = '' } = raw;
+      passage = own.check({ rawHeaders, target, request, clientIp, carrier: raw, id });
     } catch (error) {
       // Fastify would not catch the error.
       next(error as Error);

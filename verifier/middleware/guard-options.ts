@@ -12,6 +12,12 @@ export interface RouteGuardOptions<R = unknown> {
    */
   readonly sources?: readonly ('bearer' | 'x-api-key' | 'query')[];
   /**
+   * Returns the address of the client, for keys with `allowedIps`; undefined = unknown, and such keys are refused.
+   * Default: the framework's own (`request.ip` of Express and Fastify, which obey their settings for trusted proxies),
+   * else that of the connection. Never return what a client can write.
+   */
+  readonly clientIp?: (request: R) => string | undefined;
+  /**
    * Credits that a request costs, if its key has credits. Default 1; 0 checks without spending. A function is
    * called for each request that has a key, before the request's body is read. Errors that the function
    * throws are left to the framework.

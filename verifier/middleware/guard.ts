@@ -10,7 +10,7 @@ import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
 import { createClient } from '../library/client.ts';
 import type { KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../library/key-verifier.ts';
 import { apiIdFault, optionsObject, permissionsFault, wrongOptions } from '../library/options.ts';
-import { fixedOptions } from '../library/questions.ts';
+import { fixedOptions, withClientIp } from '../library/questions.ts';
 import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
 import { headersOf, loneBearer } from './header-lines.ts';
 import { type Carrier, notePayment, Payment, paymentOf } from './paid-requests.ts';
@@ -59,6 +59,8 @@ export interface IncomingRequest<R> {
   readonly target: string;
   /** The framework's request object, for `cost`. */
   readonly request: R;
+  /** Address of the client, as the framework knows it; undefined = unknown. */
+  readonly clientIp: string | undefined;
   /** An object that is the same for all guards of a request. */
   readonly carrier: Carrier;
   /** The request's id in the framework's log; undefined = none. */
@@ -86,12 +88,15 @@ interface Rules<R> {
   readonly questionOptions: QuestionOptions | undefined;
   /** Computes the credits that a request costs; undefined = the cost is the same for all requests. */
   readonly costOf: ((request: R) => number) | undefined;
+  /** Returns the client's address; undefined = the framework's own counts. */
+  readonly clientIpOf: ((request: R) => string | undefined) | undefined;
 }
 
 const DEFAULT_RULES: Rules<unknown> = {
   sources: ['bearer', 'x-api-key'],
   questionOptions: undefined,
   costOf: undefined,
+  clientIpOf: undefined,
 };
 
 function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R> {
@@ -99,7 +104,7 @@ function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R
   const faults = Object.keys(record).flatMap((name) =>
     OPTIONS.has(name) ? [] : [`${name}: unknown option`],
   );
-  const { apiId, sources, permissions, cost } = options;
+  const { apiId, sources, permissions, cost, clientIp } = options;
   // An `apiId` that is present but undefined is a mistake, and would accept the keys of any API.
   const fault = 'apiId' in record ? apiIdFault(apiId, 'apiId') : undefined;
   if (fault !== undefined) faults.push(fault);
@@ -111,16 +116,18 @@ function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R
   if (sources !== undefined && !isList) faults.push(`sources: must be an array of ${SOURCES.join(', ')}`);
   if ('cost' in record && typeof cost !== 'function' && !isCost(cost))
     faults.push(`cost: must be a whole number from 0 to ${CREDITS_MAX}, or a function`);
+  if ('clientIp' in record && typeof clientIp !== 'function') faults.push('clientIp: must be a function');
   if (faults.length > 0) throw wrongOptions(faults);
   const merged = { ...byDefault.questionOptions, ...questionOptionsOf(options) };
   return {
     sources: isList ? SOURCES.filter((source) => sources.includes(source)) : byDefault.sources,
     questionOptions: Object.keys(merged).length > 0 ? fixedOptions(merged) : undefined,
     costOf: typeof cost === 'function' ? cost : cost === undefined ? byDefault.costOf : undefined,
+    clientIpOf: clientIp ?? byDefault.clientIpOf,
   };
 }
 
-const OPTIONS: ReadonlySet<string> = new Set(['apiId', 'sources', 'permissions', 'cost']);
+const OPTIONS: ReadonlySet<string> = new Set(['apiId', 'sources', 'permissions', 'cost', 'clientIp']);
 
 /** Returns the options that belong to the question. */
 const questionOptionsOf = <R>({ apiId, permissions, cost }: RouteGuardOptions<R>): QuestionOptions => ({
@@ -143,7 +150,7 @@ function checkedCost(cost: number): number {
 }
 
 function guard<R>(verifier: KeyVerifier, rules: Rules<R>, close: () => Promise<void>): Guard<R> {
-  const { sources, costOf } = rules;
+  const { sources, costOf, clientIpOf } = rules;
   const takesBearer = sources.includes('bearer') && !sources.includes('query');
   return {
     close,
@@ -160,9 +167,11 @@ function guard<R>(verifier: KeyVerifier, rules: Rules<R>, close: () => Promise<v
         costOf === undefined ? (rules.questionOptions?.remaining?.cost ?? 1) : checkedCost(costOf(request));
       const payment = paymentOf(carrier, key);
       try {
-        const questionOptions =
+        const questionOptions = withClientIp(
           payment?.question(rules.questionOptions, cost) ??
-          (costOf ? { ...rules.questionOptions, remaining: { cost } } : rules.questionOptions);
+            (costOf ? { ...rules.questionOptions, remaining: { cost } } : rules.questionOptions),
+          clientIpOf ? clientIpOf(request) : incoming.clientIp,
+        );
         const verdict = verifier.decide(key, questionOptions);
         if (verdict !== undefined) return settle(verdict, incoming, key, cost);
         return Promise.resolve(verifier.verify(key, questionOptions))

@@ -26,6 +26,7 @@ export function keyfence(
       rawHeaders,
       target: incoming?.url ?? context.req.url,
       request: context,
+      clientIp: incoming?.socket?.remoteAddress,
       carrier: incoming ?? context.req.raw,
       // Set by Hono's own request-id middleware.
       id: (context as Context).get('requestId'),
@@ -48,6 +49,7 @@ function incomingOf({ env }: Context): Incoming | undefined {
 /** A request of node:http or node:http2. */
 interface Incoming extends WithHeaders {
   readonly url?: string;
+  readonly socket?: { readonly remoteAddress?: string | undefined };
 }
 
 function settle(

@@ -136,7 +136,9 @@ export function handler(forwarder: Forwarder, { verifier, authz, config, clock }
     // Reads the address now, because a socket loses it when its client has gone.
     const { remoteAddress: address } = request.socket;
     judge(request);
-    const question = clientQuestion({ method, target }, request.headersDistinct, routeQuestion, authz);
+    const clientIp = authz.clientIps?.behind(address, headers['x-forwarded-for']?.toString());
+    const about = { ...routeQuestion, clientIp };
+    const question = clientQuestion({ method, target }, request.headersDistinct, about, authz);
     // Not async: an immediate refusal is sent before more of the request is read.
     const proceed = (outcome: AuthzOutcome): Promise<void> | undefined => {
       const answer = authzAnswer(outcome, requestId, authz.withMeta);
@@ -178,7 +180,8 @@ export function laneHandler(
     const startedAtMs = clock.monotonicMs();
     const { remoteAddress: address } = connection.socket;
     const requestId = call.requestId || newRequestId();
-    const question = questionAbout(call.key, routeQuestion);
+    const clientIp = authz.clientIps?.behind(address, call.forwardedFor);
+    const question = questionAbout(call.key, { ...routeQuestion, clientIp });
     const response = new RawResponse(connection, call.method === 'HEAD');
     const refuse = (verdict: Verdict): void => {
       const output = new Output();

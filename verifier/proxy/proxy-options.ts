@@ -49,7 +49,7 @@ export const proxySettings = {
     'Period after which the verifier checks the key of a long request or WebSocket again. The verifier ends the request if the key is no longer valid. If it cannot get a new verdict, it ends the request when the lease behind the last verdict is over',
   ),
   TRUSTED_PROXIES: trustedProxies(
-    'Proxies that you run in front of the verifier. If they send headers such as `Forwarded`, `X-Forwarded-…` and `X-Real-IP`, these headers reach the API. The verifier removes such headers of all other clients',
+    'Proxies that you run in front of the verifier, or of Envoy. In proxy mode, their headers such as `Forwarded`, `X-Forwarded-…` and `X-Real-IP` reach the API; the verifier removes such headers of all other clients. For `allowedIps`, the client is the last address in X-Forwarded-For that is none of them',
   ),
 };
 

@@ -20,6 +20,7 @@ import {
 import { SLUGS_MAX } from '#shared/contract/slugs.ts';
 
 import { Ratelimit, Ratelimits } from './limit-schemas.ts';
+import { Ranges } from './range-schemas.ts';
 import { RoleName } from './role-schemas.ts';
 import { Slugs } from './slug-schemas.ts';
 
@@ -48,6 +49,7 @@ const kinds = {
   limit: Ratelimit,
   limits: Ratelimits,
   slugs: Slugs,
+  ranges: Ranges,
 };
 type FieldName = Exclude<KeyField, IdentityField> | Alias;
 type FieldOf<Name extends FieldName> = Name extends Alias ? (typeof ALIASES)[Name] : Name;
@@ -64,6 +66,7 @@ const boundsOf = {
   limit: {},
   limits: {},
   slugs: {},
+  ranges: {},
 };
 /**
  * Some fields are named here only to fix their order in the document; new fields join `others`. No key has

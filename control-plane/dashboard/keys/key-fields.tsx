@@ -26,11 +26,12 @@ const FIELDS: {
   expires: ['time', 'Expires', 'empty = never'],
   permissions: ['slugs', 'Permissions', 'such as files.read files.write'],
   roles: ['slugs', 'Roles', 'such as editor, Billing Manager'],
+  allowedIps: ['ranges', 'Allowed addresses', 'such as 192.0.2.0/24 2001:db8::/32; empty = anywhere'],
   ratelimit: ['limit', 'Rate limit', 'such as 100/10s [exact]'],
   ratelimits: ['limits', 'Further rate limits', 'one a line, such as tokens 5000/1d'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
 };
-const LONG: ReadonlySet<string> = new Set(['object', 'slugs', 'limits']);
+const LONG: ReadonlySet<string> = new Set(['object', 'slugs', 'ranges', 'limits']);
 const NAMES = Object.keys(FIELDS) as FieldName[];
 
 /** Inputs for the fields of a key, in the forms that create and change a key. */
@@ -43,6 +44,7 @@ export function KeyFields({ of }: { of?: Key }) {
       text: <input id={id} name={name} maxLength={256} defaultValue={value} autocomplete="off" />,
       time: <input id={id} name={name} type="datetime-local" step="1" defaultValue={value} />,
       slugs: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
+      ranges: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
       limit: <input id={id} name={name} defaultValue={value} autocomplete="off" />,
       limits: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
       object: <textarea id={id} name={name} rows={4} spellcheck={false} defaultValue={value} />,
@@ -88,7 +90,7 @@ function enteredAs(name: FieldName, text: string): unknown {
   const [kind] = FIELDS[name];
   if (kind === 'time') return new Date(text).getTime();
   if (name === 'roles') return namesOf(text);
-  if (kind === 'slugs') return slugsOf(text);
+  if (kind === 'slugs' || kind === 'ranges') return slugsOf(text);
   if (kind === 'limit') return limitOf(name, text);
   if (kind === 'limits') return limitsOf(name, text);
   return kind === 'object' ? parseObject(name, text) : text;

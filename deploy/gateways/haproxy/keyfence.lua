@@ -21,6 +21,7 @@ local function ask(txn, socket, api_id)
   local headers = {
     ["x-original-method"] = { txn.sf:method() },
     ["x-original-uri"] = { txn.sf:pathq() },
+    ["x-client-ip"] = { tostring(txn.sf:src() or "") }, -- for CLIENT_IP_HEADER=x-client-ip
   }
   for _, name in ipairs(ASKED) do
     local values = lines(sent, name)

@@ -32,8 +32,8 @@ const callers = () =>
     },
     ...{ clock: systemClock, waitMs: 10_000, tooSlow: () => new Error('too slow') },
   });
-const lane = verifierSubject({ FAST_LANE: true }, callers());
-const reference = verifierSubject({ FAST_LANE: false }, callers());
+const lane = verifierSubject({ FAST_LANE: true }, { callers: callers() });
+const reference = verifierSubject({ FAST_LANE: false }, { callers: callers() });
 beforeAll(() => Promise.all([lane.start(), reference.start()]));
 afterAll(() => Promise.all([lane.stop(), reference.stop()]));
 

@@ -324,7 +324,9 @@ type WithoutPrefix<S> = S extends `REDIS_${infer Name}` ? Name : never;
 
 test('the types name every verdict and every field of a key', () => {
   expectTypeOf<Exclude<VerdictCode, KeyVerdict['code']>>().toEqualTypeOf<never>();
-  expectTypeOf<Exclude<Exclude<KeyField, IdentityField> | Alias, keyof ValidKey>>().toEqualTypeOf<never>();
+  expectTypeOf<
+    Exclude<Exclude<KeyField, IdentityField | 'allowedIps'> | Alias, keyof ValidKey>
+  >().toEqualTypeOf<never>();
   expectTypeOf<Exclude<keyof VerdictValues, keyof ValidKey>>().toEqualTypeOf<never>();
   expectTypeOf<Exclude<keyof ValidKey, keyof VerdictValues | 'valid' | 'code'>>().toEqualTypeOf<never>();
 });

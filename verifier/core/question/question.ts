@@ -1,4 +1,5 @@
 import { API_ID } from '#shared/contract/api-id.ts';
+import { wordsOf } from '#shared/lang/ip-ranges.ts';
 import { type Form, object, optional, type Reading, required, textLike } from './form.ts';
 import {
   DEFAULT_REQUIREMENTS,
@@ -12,6 +13,8 @@ export interface Question {
   readonly key: string;
   /** The API to which the key must belong; undefined = any. */
   readonly apiId: string | undefined;
+  /** Address of the client that presented the key; undefined = unknown. */
+  readonly clientIp: string | undefined;
   /** Names under which the verdict is counted, besides its key. */
   readonly tags: readonly string[] | undefined;
   readonly requirements: Requirements;
@@ -26,12 +29,13 @@ export const questionAbout = (
   key: string,
   {
     apiId,
+    clientIp,
     tags,
     requirements = DEFAULT_REQUIREMENTS,
     isRecheck = false,
     allowedApis,
   }: Partial<Omit<Question, 'key'>> = {},
-): Question => ({ key, apiId, tags, requirements, isRecheck, allowedApis });
+): Question => ({ key, apiId, clientIp, tags, requirements, isRecheck, allowedApis });
 
 export const KEY_LENGTH_MAX = 512;
 
@@ -65,6 +69,19 @@ const apiId: Form<string> = {
   },
 };
 
+const clientIp: Form<string> = {
+  schema: {
+    type: 'string',
+    maxLength: 64,
+    description:
+      'Address of the client that presented the key, as the caller itself knows it. A key with `allowedIps` is refused without it.',
+  },
+  read(value, place, { refuse }) {
+    if (typeof value === 'string' && wordsOf(value) !== undefined) return value;
+    throw refuse(`${place}: must be an IPv4 or IPv6 address`);
+  },
+};
+
 /** Maximum number of tags in a question. */
 const TAGS_MAX = 10;
 /** Maximum length of a tag, in characters, however many bytes they take in UTF-8. */
@@ -93,7 +110,11 @@ const tags: Form<readonly string[]> = {
 };
 
 /** The parts besides the key and the requirements, with the same names in bodies and in options. */
-const PARTS = { apiId: optional(apiId, undefined), tags: optional(tags, undefined) };
+const PARTS = {
+  apiId: optional(apiId, undefined),
+  clientIp: optional(clientIp, undefined),
+  tags: optional(tags, undefined),
+};
 
 const body = object({ key: required(key), ...PARTS, ...REQUIREMENT_FORMS.field });
 
@@ -109,6 +130,7 @@ export function readQuestion(value: unknown, refuse: Reading['refuse']): Questio
 const bodyV2 = object({
   key: required(key),
   tags: PARTS.tags,
+  clientIp: PARTS.clientIp,
   ...REQUIREMENT_FORMS.fieldV2,
   migrationId: optional(
     textLike(/^.{1,256}$/su, 'Of no effect: keys that were migrated are found without it.'),
@@ -125,7 +147,10 @@ export const QUESTION_SCHEMA_V2 = bodyV2.schema;
  */
 export function readQuestionV2(value: unknown, refuse: Reading['refuse']): Question {
   const read = bodyV2.read(value, '', { refuse, kind: 'field' });
-  return questionAbout(read.key, { tags: read.tags, requirements: requirementsFrom(read, 'fieldV2') });
+  return questionAbout(read.key, {
+    ...{ tags: read.tags, clientIp: read.clientIp },
+    requirements: requirementsFrom(read, 'fieldV2'),
+  });
 }
 
 const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option });
@@ -136,7 +161,7 @@ const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option });
  */
 export function readOptions(value: unknown, refuse: Reading['refuse']): Omit<Question, 'key'> {
   const read = options.read(value, '', { refuse, kind: 'option' });
-  const { apiId, tags } = read;
+  const { apiId, clientIp, tags } = read;
   const requirements = requirementsFrom(read, 'option');
-  return { apiId, tags, requirements, isRecheck: false, allowedApis: undefined };
+  return { apiId, clientIp, tags, requirements, isRecheck: false, allowedApis: undefined };
 }

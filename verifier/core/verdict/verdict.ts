@@ -28,21 +28,26 @@ export interface VerdictSource {
 export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
 export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
 
+/** The verdict on a key that may not be used from the client's address. It shows nothing of the key. */
+export const WRONG_ADDRESS: Verdict = Object.freeze({ code: 'FORBIDDEN' });
+
 /**
  * Decides on a known key of an API that this verifier answers for. Checks first the API, then whether the key
- * is disabled, then its expiry, then its permissions. The API comes first so that a question about a key of
+ * is disabled, then its expiry, then the client's address, then its permissions. The API comes first so that a question about a key of
  * another API reveals nothing about that key, not even that it is disabled.
  * @param nowMs Unix time that never goes back
  * @param effectivePermissions the effective permissions of a key with roles or an identity
  */
 export function judge(
   entry: Entry,
-  { apiId, requirements }: Pick<Question, 'apiId' | 'requirements'>,
+  { apiId, clientIp, requirements }: Pick<Question, 'apiId' | 'clientIp' | 'requirements'>,
   nowMs: number,
   effectivePermissions?: EffectivePermissions,
 ): Verdict {
   if (apiId !== undefined && apiId !== entry.epoch.apiId) return FORBIDDEN;
   const code = codeOf(entry, nowMs, requirements.permissions, effectivePermissions);
+  if (entry.ranges !== undefined && isAboutUse(code) && !(clientIp && entry.ranges.has(clientIp)))
+    return WRONG_ADDRESS;
   return effectivePermissions === undefined ? { code, entry } : { code, entry, effectivePermissions };
 }
 
@@ -61,6 +66,9 @@ function codeOf(
     return 'VALID';
   return 'INSUFFICIENT_PERMISSIONS';
 }
+
+/** Returns true for a verdict on what a key may do, after those on whether it is good at all. */
+const isAboutUse = (code: VerdictCode): boolean => code === 'VALID' || code === 'INSUFFICIENT_PERMISSIONS';
 
 /** Returns true if a key is enabled, and its identity too. */
 export const isEnabled = (

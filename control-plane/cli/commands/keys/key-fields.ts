@@ -15,6 +15,7 @@ const parsers = {
   limit: rateLimit,
   limits: jsonList,
   slugs: names,
+  ranges: names,
 };
 
 /** Adds the options that set the fields of a key. */
@@ -77,7 +78,8 @@ export function fieldTexts(key: Partial<KeyFields>): Record<string, string | und
 function textOf(value: unknown, kind: Kind, separator: string): string | undefined {
   if (value === undefined) return undefined;
   if (kind === 'time') return time(Number(value));
-  if (Array.isArray(value) && kind === 'slugs') return value.join(separator) || undefined;
+  if (Array.isArray(value) && (kind === 'slugs' || kind === 'ranges'))
+    return value.join(separator) || undefined;
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 

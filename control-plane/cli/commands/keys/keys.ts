@@ -120,6 +120,7 @@ function addInspection(keys: Command, session: Session): void {
       'credits that it costs, if the key has credits; default: 1; 0 checks without spending',
       credits,
     )
+    .option('--client-ip <address>', 'address of the client, for a key with allowed addresses')
     .option(
       '--permissions <query>',
       'permissions that the key must have, such as "files.read AND files.write"',

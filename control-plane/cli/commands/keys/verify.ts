@@ -16,16 +16,17 @@ interface VerifyOptions {
   readonly api?: string;
   readonly cost?: number;
   readonly permissions?: string;
+  readonly clientIp?: string;
 }
 
 /** Runs `keyfence keys verify`. If a verifier cannot decide yet, it asks again. */
 export async function verifyKey(
   session: Session,
   key: string,
-  { api, cost, permissions }: VerifyOptions,
+  { api, cost, permissions, clientIp }: VerifyOptions,
 ): Promise<void> {
   const verdict = await session.verdict<Verdict>({
-    ...{ key, apiId: api, ...(cost === undefined ? {} : { remaining: { cost } }) },
+    ...{ key, apiId: api, clientIp, ...(cost === undefined ? {} : { remaining: { cost } }) },
     ...(permissions === undefined ? {} : { authorization: { permissions } }),
   });
   session.print(verdict, () => {

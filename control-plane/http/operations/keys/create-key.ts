@@ -6,6 +6,7 @@ import { nearest } from '../../../core/nearest.ts';
 import { NEW_CREDITS, newCredits } from '../../../core/schemas/credit-schemas.ts';
 import { Id, OPTIONAL_FIELDS } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
+import { checkRanges } from '../../../core/schemas/range-schemas.ts';
 import type { Apis } from '../../../redis/apis.ts';
 import { withoutAliases } from '../aliases.ts';
 import type { Call } from '../call.ts';
@@ -65,6 +66,7 @@ export const createKey = operation({
     const { meta = {}, remaining, refill, roles: roleNames, ...fields } = withoutAliases(call.request);
     checkMeta(meta);
     checkLimits(fields.ratelimits);
+    checkRanges(fields.allowedIps);
     checkExpires(fields.expires, clock.wallMs());
     const key = { ...fields, ...(roleNames ? { roles: await roles.idsOf(roleNames) } : {}), meta };
     const credits = newCredits({ remaining, refill });

@@ -3,6 +3,7 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { NEW_CREDITS, newCredits } from '../../../core/schemas/credit-schemas.ts';
 import { Id, List, OPTIONAL_FIELDS } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
+import { checkRanges } from '../../../core/schemas/range-schemas.ts';
 import { tooOldError } from '../../../core/write-error.ts';
 import type { ImportOutcome, KeyToImport } from '../../../redis/keys/key-import.ts';
 import type { Roles } from '../../../redis/shared-log/roles.ts';
@@ -131,6 +132,7 @@ function parseKey(value: unknown): KeyToImport {
   } = fields;
   checkMeta(meta);
   checkLimits(rest.ratelimits);
+  checkRanges(rest.allowedIps);
   const secretHash = sha256.length === 64 ? Buffer.from(sha256, 'hex').toString('base64url') : sha256;
   const credits = newCredits({ remaining, refill });
   return { secretHash, start, foreign, meta, enabled, ...rest, ...(credits ? { credits } : {}) };

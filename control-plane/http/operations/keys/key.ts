@@ -3,6 +3,7 @@ import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#sha
 import { CREDITS_VIEW } from '../../../core/schemas/credit-schemas.ts';
 import { CHANGED_FIELDS, FIELDS_VIEW, Id, Time } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
+import { checkRanges } from '../../../core/schemas/range-schemas.ts';
 import { type GivenRole, GivenRoles } from '../../../core/schemas/role-schemas.ts';
 import { GivenSlugs, slugsIn } from '../../../core/schemas/slug-schemas.ts';
 import type { Key } from '../../../redis/keys/key-view.ts';
@@ -93,5 +94,6 @@ export async function storedChanges(
   };
   checkMeta(patch.meta ?? {});
   checkLimits(patch.ratelimits);
+  checkRanges(patch.allowedIps);
   return storedFields(patch);
 }

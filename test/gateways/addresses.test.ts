@@ -1,0 +1,72 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Ask, describeGateways } from './gateways.ts';
+import { API_ID, showing, World } from './world.ts';
+
+/** Addresses of this machine, from which clients connect. */
+const [INSIDE, OUTSIDE] = ['127.0.0.77', '127.0.0.99'];
+let world: World;
+let key: string;
+beforeAll(async () => {
+  world = await World.start({ CLIENT_IP_HEADER: 'x-client-ip' }, true);
+  const input = { apiId: API_ID, allowedIps: [INSIDE] };
+  key = (await world.fleet.ok('keys.createKey', input)).key;
+});
+afterAll(() => world.stop());
+
+/** What a client may say of its address, in every way in which something on the way might believe it. */
+const CLAIMS: readonly (readonly string[])[] = [
+  ...['X-Client-IP', 'x-client-ip', 'X_Client_IP', 'X-Forwarded-For', 'X-Real-IP', 'True-Client-IP'].map(
+    (name) => [name, INSIDE],
+  ),
+  ...[
+    'CF-Connecting-IP',
+    'X-Cluster-Client-IP',
+    'Fastly-Client-IP',
+    'Client-IP',
+    'X-Envoy-External-Address',
+  ].map((name) => [name, INSIDE]),
+  ['Forwarded', `for=${INSIDE}`],
+  ['Forwarded', `for="${INSIDE}:1";by=${INSIDE}`],
+  ['X-Forwarded-For', `${INSIDE}, ${INSIDE}`],
+  ['X-Forwarded-For', `${INSIDE}, ${OUTSIDE}`, 'X-Forwarded-For', INSIDE],
+  ['X-Client-IP', OUTSIDE, 'X-Client-IP', INSIDE],
+  ['X-Client-IP', INSIDE, 'X-Client-IP', INSIDE],
+  ['X-Client-IP', `::ffff:${INSIDE}`],
+  ['X-Client-IP', `${INSIDE}, ${INSIDE}`],
+  ['X-Client-IP', `${INSIDE} `],
+  ['X-Client-IP', INSIDE, 'Connection', 'X-Client-IP'],
+  ['X-Client-IP', '', 'X-Real-IP', INSIDE, 'X-Forwarded-For', INSIDE],
+  ['Host', INSIDE],
+];
+
+describeGateways((name) => {
+  const ask = (asked: Ask) => world.decided(name, asked);
+
+  test('a key is accepted from its addresses, and from nowhere else, whatever a client says of its own', async () => {
+    expect((await ask({ ...showing(key), localAddress: INSIDE })).status).toBe(200);
+    expect((await ask({ ...showing(key), localAddress: OUTSIDE })).status).toBe(403);
+    world.upstream.take();
+    expect(CLAIMS.length).toBeGreaterThanOrEqual(20);
+    for (const claim of CLAIMS) {
+      const headers = [...showing(key).headers, ...claim];
+      const { status } = await ask({ headers, localAddress: OUTSIDE });
+      expect([400, 403], `${claim}`).toContain(status);
+      expect(world.upstream.take()).toEqual([]);
+    }
+    // Nor can it talk itself out of where it is.
+    const denial = [...showing(key).headers, 'X-Client-IP', OUTSIDE, 'X-Forwarded-For', OUTSIDE];
+    expect((await ask({ headers: denial, localAddress: INSIDE })).status).toBe(200);
+  });
+});
+
+test('where the header is not named, no address is known, and keys with a list are refused', async () => {
+  const verifier = await world.fleet.addVerifier({ API_IDS: API_ID });
+  const status = async (path: string, more: Readonly<Record<string, string>>) => {
+    const headers = { authorization: `Bearer ${key}`, ...more };
+    return (await world.fleet.get(`${verifier.address}${path}`, headers)).status;
+  };
+  await world.fleet.until(async () => (await status('/authz/auth-request', {})) === 403);
+  for (const path of ['/authz/auth-request', '/authz/forward-auth', '/authz/ext-authz/a'])
+    for (const name of ['x-client-ip', 'x-forwarded-for', 'x-real-ip'])
+      expect(await status(path, { [name]: INSIDE })).toBe(403);
+});
