@@ -1,5 +1,3 @@
-import { isIP } from 'node:net';
-
 /** Maximum number of ranges in a list. */
 export const RANGES_MAX = 50;
 
@@ -13,12 +11,12 @@ type Words = readonly [number] | readonly [number, number, number, number];
 export function wordsOf(address: string): Words | undefined {
   const v4 = wordOf(address, 0, address.length);
   if (v4 >= 0) return [v4];
-  if (isIP(address) !== 6) return undefined;
-  const [plain = ''] = address.split('%', 1);
-  const groups = groupsOf(plain);
-  const [a = 0, b = 0, c = 0, d = 0] = [0, 2, 4, 6].map(
-    (i) => (((groups[i] ?? 0) << 16) | (groups[i + 1] ?? 0)) >>> 0,
-  );
+  const zone = address.indexOf('%');
+  if (zone >= 0 && !/^[0-9A-Za-z.:-]+$/.test(address.slice(zone + 1))) return undefined;
+  const groups = groupsOf(address, zone < 0 ? address.length : zone);
+  if (groups === undefined) return undefined;
+  const word = (i: number) => (((groups[i] as number) << 16) | (groups[i + 1] as number)) >>> 0;
+  const [a, b, c, d] = [word(0), word(2), word(4), word(6)];
   return a === 0 && b === 0 && c === 0xffff ? [d] : [a, b, c, d];
 }
 
@@ -33,23 +31,58 @@ function wordOf(text: string, from: number, to: number): number {
       part = part * 10 + digit;
     const length = i - start;
     if (length === 0 || length > 3 || part > 255 || (length > 1 && text.charCodeAt(start) === 48)) return -1;
-    if (i < to && text.charCodeAt(i) !== 46) return -1;
+    if (i < to && text.charCodeAt(i) !== DOT) return -1;
     word = word * 256 + part;
     if (++parts > 4) return -1;
   }
-  return parts === 4 && text.charCodeAt(to - 1) !== 46 ? word : -1;
+  return parts === 4 && text.charCodeAt(to - 1) !== DOT ? word : -1;
 }
 
-/** Returns the eight groups of an IPv6 address. */
-function groupsOf(address: string): number[] {
-  const at = address.lastIndexOf(':') + 1;
-  const v4 = wordOf(address, at, address.length);
-  const text =
-    v4 < 0 ? address : `${address.slice(0, at)}${(v4 >>> 16).toString(16)}:${(v4 & 0xffff).toString(16)}`;
-  const [head = '', tail] = text.split('::').map((part) => (part === '' ? [] : part.split(':')));
-  const first = [...head].map((group) => Number.parseInt(group, 16));
-  const last = [...(tail ?? [])].map((group) => Number.parseInt(group, 16));
-  return [...first, ...Array.from({ length: 8 - first.length - last.length }, () => 0), ...last];
+/** Returns the eight groups of an IPv6 address; undefined for anything else. */
+function groupsOf(text: string, end: number): number[] | undefined {
+  const groups = [0, 0, 0, 0, 0, 0, 0, 0];
+  let count = 0;
+  let gap = -1;
+  let i = 0;
+  if (text.startsWith('::')) {
+    gap = 0;
+    i = 2;
+  }
+  while (i < end) {
+    if (count === 8) return undefined;
+    const start = i;
+    let group = 0;
+    for (let digit = hexOf(text.charCodeAt(i)); i < end && digit >= 0; digit = hexOf(text.charCodeAt(++i)))
+      group = group * 16 + digit;
+    if (i < end && text.charCodeAt(i) === DOT) {
+      const word = count > 6 ? -1 : wordOf(text, start, end);
+      if (word < 0) return undefined;
+      groups[count++] = word >>> 16;
+      groups[count++] = word & 0xffff;
+      break;
+    }
+    if (i === start || i - start > 4) return undefined;
+    groups[count++] = group;
+    if (i === end) break;
+    if (text.charCodeAt(i++) !== COLON || i === end) return undefined;
+    if (text.charCodeAt(i) !== COLON) continue;
+    if (gap >= 0) return undefined;
+    gap = count;
+    i++;
+  }
+  if (gap < 0) return count === 8 ? groups : undefined;
+  if (count === 8) return undefined;
+  groups.copyWithin(8 - count + gap, gap, count).fill(0, gap, 8 - count + gap);
+  return groups;
+}
+
+const [DOT, COLON] = [46, 58] as const;
+
+/** Returns the value of a hexadecimal digit; -1 for any other character. */
+function hexOf(code: number): number {
+  if (code >= 48 && code <= 57) return code - 48;
+  const letter = code | 32;
+  return letter >= 97 && letter <= 102 ? letter - 87 : -1;
 }
 
 const textOf = (words: Words): string =>
