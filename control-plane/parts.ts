@@ -23,6 +23,7 @@ import { KeyImport } from './redis/keys/key-import.ts';
 import { KeyView } from './redis/keys/key-view.ts';
 import { Keys } from './redis/keys/keys.ts';
 import { Successors } from './redis/keys/successors.ts';
+import { RefusalView } from './redis/refusals.ts';
 import { RootKeys } from './redis/root-keys.ts';
 import { Identities } from './redis/shared-log/identities.ts';
 import { Catalogue } from './redis/shared-log/permissions.ts';
@@ -131,6 +132,7 @@ function makeServices(
     keys,
     overrides: new RateLimitOverrides({ ...sharedLogOptions, propagator }),
     propagator,
+    refusals: new RefusalView(nodes),
     publishedRootKeys: new PublishedRootKeys({
       ...sharedLogOptions,
       ...bootstrap,

@@ -41,7 +41,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
     verdicts: () => metrics.verdictTotals,
   });
-  const { verifier, usage } = engine;
+  const { verifier } = engine;
   const counter = metrics.count(verifier, clock);
 
   const stopping = new AbortController();
@@ -51,10 +51,8 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     notReady: () => (stopping.signal.aborted ? 'stopping' : start.missing),
   });
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  const listeners = await openListeners({
-    ...{ id: engine.id, verifier: counter, engine: verifier, config, clock, log, crowded },
-  });
-  watchState(metrics.registry, verifier, apiIds, usage);
+  const listeners = await openListeners({ engine, verifier: counter, config, clock, log, crowded });
+  watchState(metrics.registry, verifier, apiIds, engine);
   watchServer(metrics.registry, listeners);
   watchUpstreams(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;

@@ -2,13 +2,12 @@ import type { Clock } from '#shared/lang/clock.ts';
 import { listening, tryListening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Config } from './config.ts';
-import type { RateLimiter } from './core/rate-limits/rate-limits.ts';
-import type { Callers } from './core/root-keys/callers.ts';
 import type { VerdictSource } from './core/verdict/verdict.ts';
 import type { AuthzSettings } from './endpoints/authz.ts';
 import { ClientIps } from './endpoints/client-ips.ts';
 import { SOURCES } from './endpoints/credentials.ts';
 import { listenGrpc } from './endpoints/envoy-grpc.ts';
+import type { Engine } from './engine/engine.ts';
 import type { LaneCounts } from './fast-lane/lane.ts';
 import { followCertificate } from './http/tls.ts';
 import { createControlPlaneProxy, notForwarded } from './proxy/control-plane-proxy.ts';
@@ -47,45 +46,47 @@ export interface Listeners extends Addresses {
 
 /**
  * Opens every listener that the configuration names. All of them use the same `verifier`.
- * @param options.id id of this process in the fleet's list
+ * @param options.verifier counts the verdicts of `engine`
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
  */
 export async function openListeners(options: {
-  id: string;
+  engine: Pick<Engine, 'id' | 'verifier' | 'refusals'>;
   verifier: VerdictSource;
-  engine: { readonly rateLimits: RateLimiter; readonly callers: Callers };
   config: Config;
   clock: Clock;
   log: Logger;
   crowded: () => void;
 }): Promise<Listeners> {
-  const { id, verifier, config, clock, log, crowded } = options;
+  const { engine, verifier, config, clock, log, crowded } = options;
+  const { id, refusals } = engine;
+  const { rateLimits, callers } = engine.verifier;
   const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, UPSTREAM_URL } = config;
   const authz = authzSettings(config);
   const certificate = followCertificate(config, clock, log);
   const forward =
     CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
   const routes = { below: forward?.below ?? notForwarded };
-  const { rateLimits } = options.engine;
-  const callers = config.VERIFY_ROOT_KEYS === 'required' ? options.engine.callers : undefined;
-  callers?.prepare();
-  const contract = { id, verifier, rateLimits, callers, limits: config, log, authz, routes, crowded };
+  const needsRootKey = config.VERIFY_ROOT_KEYS === 'required';
+  if (needsRootKey) callers.prepare();
+  const contract = {
+    ...{ id, verifier, rateLimits, refusals, limits: config, log, authz, routes, crowded },
+    ...(needsRootKey ? { callers } : {}),
+  };
 
   const server = createVerifierServer({ ...contract, certificate });
   const address = await listening('PORT', `${HOST}:${PORT}`, server.listen(HOST, PORT));
   const local = LISTEN_UNIX ? createVerifierServer(contract) : undefined;
   if (local) await listening('LISTEN_UNIX', LISTEN_UNIX, local.listenUnix(LISTEN_UNIX));
-  const gateway = { verifier, authz, log, crowded, certificate, metaFields: config.METADATA_FIELDS };
+  const metaFields = config.METADATA_FIELDS;
+  const gateway = { verifier, refusals, authz, log, crowded, certificate, metaFields };
   const proxy =
     UPSTREAM_URL && (await createProxy(UPSTREAM_URL, { ...gateway, config, limits: config, clock }));
   const { PROXY_HOST, PROXY_PORT } = config;
   const proxyAddress =
     proxy &&
     (await listening('PROXY_PORT', `${PROXY_HOST}:${PROXY_PORT}`, proxy.listen(PROXY_HOST, PROXY_PORT)));
-  const place = { host: HOST, port: EXT_AUTHZ_GRPC_PORT ?? 0, limits: config };
-  if (EXT_AUTHZ_GRPC_PORT !== undefined)
-    await listening('EXT_AUTHZ_GRPC_PORT', `${HOST}:${place.port}`, tryListening(HOST, place.port));
-  const grpc = EXT_AUTHZ_GRPC_PORT === undefined ? undefined : await listenGrpc({ ...gateway, ...place });
+  const grpc =
+    EXT_AUTHZ_GRPC_PORT === undefined ? undefined : await openGrpc(EXT_AUTHZ_GRPC_PORT, config, gateway);
 
   return {
     address,
@@ -109,6 +110,18 @@ export async function openListeners(options: {
       await forward?.close();
     },
   };
+}
+
+type GrpcOptions = Parameters<typeof listenGrpc>[0];
+
+async function openGrpc(
+  port: number,
+  config: Config,
+  gateway: Omit<GrpcOptions, 'host' | 'port' | 'limits'>,
+) {
+  const host = config.HOST;
+  await listening('EXT_AUTHZ_GRPC_PORT', `${host}:${port}`, tryListening(host, port));
+  return listenGrpc({ ...gateway, host, port, limits: config });
 }
 
 const authzSettings = (config: Config): AuthzSettings => ({

@@ -5,6 +5,7 @@ import type { Logger } from '#shared/process/log.ts';
 import { asset } from './assets.ts';
 import type { RateLimiter } from './core/rate-limits/rate-limits.ts';
 import type { Callers } from './core/root-keys/callers.ts';
+import type { RefusalLog } from './core/verdict/refusal-log.ts';
 import type { VerdictSource } from './core/verdict/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './endpoints/authz.ts';
 import { rateLimitRoutes } from './endpoints/rate-limit.ts';
@@ -27,6 +28,7 @@ export interface VerifierServer extends Listener {
  * @param options.id id of this process in the fleet's list; sent with the OpenAPI document
  * @param options.rateLimits undefined = `ratelimit.limit` is not answered
  * @param options.callers undefined = anybody may ask about keys and rate limits
+ * @param options.refusals undefined = nobody remembers refusals
  * @param options.authz undefined = gateways get no answer
  * @param options.routes further routes besides verifyKey, the error page and the gateways' checks
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
@@ -37,6 +39,7 @@ export function createVerifierServer(options: {
   verifier: VerdictSource;
   rateLimits?: RateLimiter;
   callers?: Callers | undefined;
+  refusals?: RefusalLog | undefined;
   limits: HttpLimits;
   log: Pick<Logger, 'error'>;
   authz?: AuthzSettings;
@@ -44,12 +47,13 @@ export function createVerifierServer(options: {
   crowded?: () => void;
   certificate?: Certificate | undefined;
 }): VerifierServer {
-  const { verifier, rateLimits, callers, limits, log, authz, routes, crowded, certificate } = options;
+  const { verifier, rateLimits, callers, refusals, limits, log, authz, routes, crowded, certificate } =
+    options;
   const { BODY_BYTES_MAX } = limits;
   const route = createRouter({
     exact: {
-      '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, BODY_BYTES_MAX, callers) },
-      '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, BODY_BYTES_MAX, callers) },
+      '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, BODY_BYTES_MAX, options) },
+      '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, BODY_BYTES_MAX, options) },
       ...(rateLimits ? rateLimitRoutes(rateLimits, BODY_BYTES_MAX, callers) : {}),
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
@@ -62,7 +66,7 @@ export function createVerifierServer(options: {
       },
       ...routes?.exact,
     },
-    below: [...(authz ? authzRoutes(verifier, authz) : []), ...(routes?.below ?? [])],
+    below: [...(authz ? authzRoutes(verifier, authz, refusals) : []), ...(routes?.below ?? [])],
   });
   const lane = { answered: 0, delegated: 0, handedOver: 0 };
   const listener = createListener({
@@ -77,7 +81,7 @@ export function createVerifierServer(options: {
     ...(limits.FAST_LANE && certificate === undefined
       ? {
           lane: (server, tooSlow) =>
-            new FastLane(server, { verifier, callers, limits, authz, tooSlow, log, counts: lane }),
+            new FastLane(server, { verifier, callers, refusals, limits, authz, tooSlow, log, counts: lane }),
         }
       : {}),
   });

@@ -53,7 +53,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
       rateLimits: { counts: { passed: 0, refused: 0 } },
     },
     [],
-    undefined,
+    { usage: undefined, refusals: undefined },
   );
   watchServer(verifierMetrics.registry, {
     requestsInFlight: 0,

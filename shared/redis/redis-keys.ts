@@ -128,6 +128,14 @@ export const tagUsageKey = (apiId: string, day: number | ''): string => `kf:{${a
 /** Hash with an expiry: `n`, the number of a verifier's last report about an API. */
 export const usageMarkKey = (apiId: string, reporter: string): string => `kf:{${apiId}}:u:!r${reporter}`;
 
+/**
+ * Hashes with an expiry, see `report-refusals.lua`: the refusals of one key; the refused keys of an API; and the keys
+ * that refused requests asked about, by the requests' ids.
+ */
+export const refusalsKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:u:!f${keyId}`;
+export const refusedKeysKey = (apiId: string): string => `kf:{${apiId}}:u:!k`;
+export const refusedRequestsKey = (apiId: string): string => `kf:{${apiId}}:u:!i`;
+
 /** String with an expiry: the number of a caller's calls within the current window. */
 export const callCounter = (caller: string): string => `kf:r:${caller}`;
 

@@ -1,6 +1,7 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { type Question, questionAbout } from '../core/question/question.ts';
-import type { VerdictSource } from '../core/verdict/verdict.ts';
+import { type RefusalLog, routeOf } from '../core/verdict/refusal-log.ts';
+import type { Verdict, VerdictSource } from '../core/verdict/verdict.ts';
 import type { Handler, Routes } from '../http/router.ts';
 import type { ClientIps } from './client-ips.ts';
 import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';
@@ -19,7 +20,11 @@ export interface AuthzSettings {
 }
 
 /** Returns the routes below `/authz/` for gateways, for every method; see deploy/gateways/README.md. */
-export function authzRoutes(verifier: VerdictSource, settings: AuthzSettings): Routes['below'] {
+export function authzRoutes(
+  verifier: VerdictSource,
+  settings: AuthzSettings,
+  refusals?: RefusalLog,
+): Routes['below'] {
   const handler: Handler = (request, response, requestId) => {
     const { method = '', url = '', headersDistinct } = request;
     const path = parseAuthzPath(url);
@@ -31,9 +36,13 @@ export function authzRoutes(verifier: VerdictSource, settings: AuthzSettings): R
     const clientIp = settings.clientIps?.inHeaders(headersDistinct);
     const question = clientQuestion(original, headersDistinct, { ...path, clientIp }, settings);
     if ('code' in question) return send(question);
-    const outcome = verifier.decide(question);
-    if (outcome !== undefined) return send(outcome);
-    return verifier.lookUp(question).then(send);
+    const conclude = (verdict: Verdict) => {
+      refusals?.note(verdict, { requestId, clientIp, route: routeOf(original.method, original.target) });
+      send(verdict);
+    };
+    const verdict = verifier.decide(question);
+    if (verdict !== undefined) return conclude(verdict);
+    return verifier.lookUp(question).then(conclude);
   };
   return [[AUTHZ_PREFIX, handler]];
 }

@@ -6,6 +6,7 @@ import { toApiError, UNHANDLED } from '#shared/contract/unhandled-error.ts';
 import { list, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asset } from '../assets.ts';
+import { type RefusalLog, routeOf } from '../core/verdict/refusal-log.ts';
 import type { VerdictSource } from '../core/verdict/verdict.ts';
 import type { HttpLimits } from '../http/http-settings.ts';
 import { problemBody } from '../http/problem.ts';
@@ -172,11 +173,13 @@ function timelyCalls(
  */
 function checkMethod({
   verifier,
+  refusals,
   authz,
   metaFields,
   log,
 }: {
   verifier: VerdictSource;
+  refusals?: RefusalLog | undefined;
   authz: AuthzSettings;
   metaFields: readonly string[];
   log: Pick<Logger, 'error'>;
@@ -184,8 +187,11 @@ function checkMethod({
   const judge = async (request: CheckRequest, requestId: string): Promise<readonly [AuthzAnswer, Struct]> => {
     try {
       const question = checkQuestion(request, authz);
-      const outcome =
-        'code' in question ? question : (verifier.decide(question) ?? (await verifier.lookUp(question)));
+      if ('code' in question)
+        return [authzAnswer(question, requestId, authz.withMeta), dynamicMetadata(question, metaFields)];
+      const outcome = verifier.decide(question) ?? (await verifier.lookUp(question));
+      const { method, path } = request.attributes?.request?.http ?? {};
+      refusals?.note(outcome, { requestId, clientIp: question.clientIp, route: routeOf(method, path) });
       return [authzAnswer(outcome, requestId, authz.withMeta), dynamicMetadata(outcome, metaFields)];
     } catch (error) {
       const { status, code } = toApiError(error, log, { requestId, traceId: checkTraceId(request) });

@@ -2,6 +2,7 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { unknownPart } from '../core/question/form.ts';
 import { type Question, readQuestion, readQuestionV2 } from '../core/question/question.ts';
 import type { Callers } from '../core/root-keys/callers.ts';
+import type { RefusalLog } from '../core/verdict/refusal-log.ts';
 import type { Verdict, VerdictSource } from '../core/verdict/verdict.ts';
 import { verdictBody } from '../core/verdict/verdict-body.ts';
 import { verdictBodyV2 } from '../core/verdict/verdict-body-v2.ts';
@@ -15,6 +16,14 @@ interface Generation {
   readonly questionOf: (body: Record<string, unknown>) => Question;
   readonly verdictBody: (verdict: Verdict, requestId: string) => string;
 }
+/** Parts that every question about keys passes, where there are such. */
+export interface Asking {
+  /** undefined = anybody may ask. */
+  readonly callers?: Callers | undefined;
+  /** undefined = nobody remembers refusals. */
+  readonly refusals?: RefusalLog | undefined;
+}
+
 export const V1: Generation = { questionOf: (body) => readQuestion(body, badRequest), verdictBody };
 export const V2: Generation = {
   questionOf: (body) => readQuestionV2(body, badRequest),
@@ -24,13 +33,12 @@ export const V2: Generation = {
 /**
  * Returns the handler of POST /v1/keys.verifyKey or /v2/keys.verifyKey. It is the reference: `fast-lane.ts`
  * must answer the common form of a request identically.
- * @param callers undefined = anybody may ask
  */
 export function verifyKeyRoute(
   { questionOf, verdictBody }: Generation,
   verifier: VerdictSource,
   bodyBytesMax: number,
-  callers?: Callers,
+  { callers, refusals }: Asking = {},
 ): Handler {
   return async (request, response, requestId) => {
     const { authorization } = request.headers;
@@ -42,6 +50,7 @@ export function verifyKeyRoute(
     const scope = await callers?.admit(authorization, 'keys');
     const question = scope ? { ...anybodys, allowedApis: scope.allowedApis } : anybodys;
     const verdict = verifier.decide(question) ?? (await verifier.lookUp(question));
+    refusals?.note(verdict, { requestId, clientIp: question.clientIp });
     answerJson(response, 200, verdictBody(verdict, requestId));
   };
 }

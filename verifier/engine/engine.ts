@@ -9,6 +9,7 @@ import type { RedisConfig } from '#shared/redis/redis-settings.ts';
 import type { FollowerEvents } from '../core/following/follower-events.ts';
 import { Verifier, type VerifierLimits } from '../core/verifier.ts';
 import { RedisDirectory } from '../redis/api-session.ts';
+import { Refusals } from '../redis/refusals-report.ts';
 import { StatusReport } from '../redis/status-report.ts';
 import { Usage } from '../redis/usage-report.ts';
 import type { engineSettings } from './engine-settings.ts';
@@ -20,6 +21,8 @@ export interface Engine {
   readonly verifier: Verifier;
   /** undefined = the engine counts no usage. */
   readonly usage: Usage | undefined;
+  /** undefined = the engine counts no usage, and remembers no refusals either. */
+  readonly refusals: Refusals | undefined;
   /** Starts to follow APIs, and to report. */
   start(): void;
   /**
@@ -67,18 +70,23 @@ export function createEngine(options: {
     periodMs: config.STATUS_PERIOD_MS,
     settings: { foreignKeys: config.FOREIGN_KEYS, syncPeriodMs: config.SYNC_PERIOD_MS },
   });
+  const periodMs = config.USAGE_PERIOD_MS;
+  const refusals =
+    periodMs === 0 ? undefined : new Refusals({ nodes, clock, log, periodMs, verifier: status.id });
   return {
     id: status.id,
     verifier,
     usage,
+    refusals,
     start() {
       verifier.start();
       void status.run();
       usage?.run();
+      refusals?.run();
     },
     missing: () => missingPart(verifier, nodes, apiIds),
     async stop() {
-      await Promise.all([verifier.stop(), status.stop(), usage?.stop()]);
+      await Promise.all([verifier.stop(), status.stop(), usage?.stop(), refusals?.stop()]);
     },
     close: () => nodes.close(),
   };

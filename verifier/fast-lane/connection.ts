@@ -165,7 +165,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (isFull(this.#lane)) return void this.#handOver(bytes);
     this.#state = 'looking up';
     this.#lane.inFlight++;
-    replyByLookUp(this.#lane, this.#request, this.#output, this)
+    replyByLookUp(this.#lane, this.#request, this.#output, bytes, this)
       .then((isAnswered) => this.#finishLookup(bytes, isAnswered))
       .catch(this.#intake.giveUp);
   }

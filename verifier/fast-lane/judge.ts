@@ -1,6 +1,8 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { newRequestId } from '#shared/contract/request-id.ts';
 import { questionAbout } from '../core/question/question.ts';
+import { type RefusalLog, routeOf } from '../core/verdict/refusal-log.ts';
+import type { Verdict } from '../core/verdict/verdict.ts';
 import type { Lane } from './lane.ts';
 import type { LaneRequest } from './lane-request.ts';
 import type { Output } from './reply.ts';
@@ -27,17 +29,42 @@ export function judge(
     // A bug in the lane: the reference meets the same error and reports it.
     return 'for Node';
   }
-  return request.verdict === undefined ? 'undecided' : 'decided';
+  const { verdict } = request;
+  if (verdict === undefined) return 'undecided';
+  request.requestId = '';
+  if (verdict.code !== 'VALID' && options.refusals !== undefined)
+    note(options.refusals, verdict, request, bytes.subarray(at, at + request.length));
+  return 'decided';
 }
+
+/** Notes a refusal under the id that the answer will have. */
+function note(refusals: RefusalLog, verdict: Verdict, request: LaneRequest, bytes: Buffer): void {
+  if (verdict.code === 'NOT_FOUND') return;
+  request.requestId = request.head.requestId || newRequestId();
+  const { requestId, clientIp } = request;
+  refusals.note(verdict, { requestId, clientIp, route: routeIn(bytes) });
+}
+
+/** Returns the client's request as a gateway tells it in its headers; undefined = it does not. */
+function routeIn(bytes: Buffer): string | undefined {
+  if (bytes[0] !== GET) return undefined;
+  const head = bytes.toString('latin1');
+  const [, method] = /\r\nx-(?:original|forwarded)-method: *([^\r]+)\r/i.exec(head) ?? [];
+  const [, target] = /\r\nx-(?:original|forwarded)-uri: *([^\r]+)\r/i.exec(head) ?? [];
+  return routeOf(method, target);
+}
+
+/** The first byte of a gateway's request. */
+const GET = 71;
 
 /** Adds the reply to a decided request. */
 export function reply(
   output: Output,
-  { replies, head, verdict }: LaneRequest,
+  { replies, head, requestId, verdict }: LaneRequest,
   keepAliveS: number | undefined,
 ): void {
   if (verdict === undefined) throw new Error('the request was not decided');
-  replies.addVerdict(output, verdict, head.requestId || newRequestId(), keepAliveS);
+  replies.addVerdict(output, verdict, requestId || head.requestId || newRequestId(), keepAliveS);
 }
 
 /**
@@ -48,12 +75,15 @@ export async function replyByLookUp(
   lane: Lane,
   request: LaneRequest,
   output: Output,
+  bytes: Buffer,
   connection: { readonly keepAliveS: number | undefined },
 ): Promise<boolean> {
   const { replies } = request;
+  const route = lane.options.refusals && routeIn(bytes);
   const requestId = request.head.requestId || newRequestId();
   try {
     const verdict = await lane.options.verifier.lookUp(questionAbout(request.key, request));
+    lane.options.refusals?.note(verdict, { requestId, clientIp: request.clientIp, route });
     replies.addVerdict(output, verdict, requestId, connection.keepAliveS);
   } catch (error) {
     if (!(error instanceof ApiError)) return false;

@@ -20,6 +20,8 @@ export class LaneRequest implements Question {
   isLast = false;
   /** Length of the whole request, in bytes; 0 = not known yet. */
   length = 0;
+  /** The id in the answer; `''` = the client's, or a new one. */
+  requestId = '';
   /** The verdict, set by `judge` if it is in memory. */
   verdict: Verdict | undefined = undefined;
 }

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Logger } from '#shared/process/log.ts';
 import type { Callers } from '../core/root-keys/callers.ts';
+import type { RefusalLog } from '../core/verdict/refusal-log.ts';
 import type { VerdictSource } from '../core/verdict/verdict.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import type { HttpLimits } from '../http/http-settings.ts';
@@ -24,6 +25,8 @@ export interface LaneOptions {
   readonly verifier: VerdictSource;
   /** undefined = anybody may ask about keys. */
   readonly callers?: Callers | undefined;
+  /** undefined = nobody remembers refusals. */
+  readonly refusals?: RefusalLog | undefined;
   readonly limits: HttpLimits;
   /** undefined = gateways get no answer. */
   readonly authz: AuthzSettings | undefined;

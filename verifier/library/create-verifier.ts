@@ -81,7 +81,7 @@ class LocalVerifier implements LocalKeyVerifier {
       verdicts: () => this.#metrics.verdictTotals,
     });
     this.#verifier = this.#metrics.count(this.#engine.verifier, clock);
-    watchState(this.#metrics.registry, this.#engine.verifier, apiIds, this.#engine.usage);
+    watchState(this.#metrics.registry, this.#engine.verifier, apiIds, this.#engine);
     this.#engine.start();
   }
 
@@ -90,14 +90,15 @@ class LocalVerifier implements LocalKeyVerifier {
   }
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
-    const verdict = this.#decide(key, readQuestionOptions(key, options));
-    return verdict && keyVerdict(verdict);
+    const rest = readQuestionOptions(key, options);
+    const verdict = this.#decide(key, rest);
+    return verdict && this.#conclude(verdict, rest);
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
     const rest = readQuestionOptions(key, options);
     const fromMemory = this.#decide(key, rest);
-    if (fromMemory !== undefined) return keyVerdict(fromMemory);
+    if (fromMemory !== undefined) return this.#conclude(fromMemory, rest);
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
@@ -109,7 +110,7 @@ class LocalVerifier implements LocalKeyVerifier {
         ? new TypeError(message)
         : new VerifierError('SERVICE_UNAVAILABLE', message);
     }
-    return keyVerdict(verdict);
+    return this.#conclude(verdict, rest);
   }
 
   close(): Promise<void> {
@@ -138,6 +139,12 @@ class LocalVerifier implements LocalKeyVerifier {
     return mayBeKey(key)
       ? this.#verifier.decide(questionAbout(key, rest))
       : this.#metrics.countVerdict(NOT_FOUND);
+  }
+
+  #conclude(verdict: Verdict, { clientIp, isRecheck }: KeylessQuestion): KeyVerdict {
+    if (verdict.code !== 'VALID' && !isRecheck)
+      this.#engine.refusals?.note(verdict, { requestId: '', clientIp });
+    return keyVerdict(verdict);
   }
 
   async #close(): Promise<void> {

@@ -4,6 +4,7 @@ import { metricMakers } from '#shared/process/process-metrics.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { Follower } from '../core/following/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
+import type { Refusals } from '../redis/refusals-report.ts';
 import type { Usage } from '../redis/usage-report.ts';
 
 /** Label of all APIs outside API_IDS, so that the configuration bounds the number of series. */
@@ -19,18 +20,24 @@ type WatchedVerifier = Pick<
   readonly rateLimits: Pick<Verifier['rateLimits'], 'counts'>;
 };
 
+/** Reports to Redis; undefined = there are none. */
+interface Reports {
+  readonly usage: Pick<Usage, 'keys' | 'tags' | 'dropped'> | undefined;
+  readonly refusals: Pick<Refusals, 'dropped'> | undefined;
+}
+
 /** Registers the metrics of a verifier's state, which are read at each scrape. */
 export function watchState(
   registry: Registry,
   verifier: WatchedVerifier,
   apiIds: readonly string[],
-  usage: Pick<Usage, 'keys' | 'tags' | 'dropped'> | undefined,
+  { usage, refusals }: Reports,
 ): void {
   const followers = () =>
     verifier.sharedLog ? [...verifier.followers, verifier.sharedLog] : verifier.followers;
   watchLookups(registry, verifier);
   watchCredits(registry, verifier, followers);
-  watchUsage(registry, usage);
+  watchUsage(registry, { usage, refusals });
   watchMemory(registry, verifier);
   watchFollowers(registry, apiIds, followers);
 }
@@ -95,10 +102,13 @@ function watchCredits(
   );
 }
 
-function watchUsage(registry: Registry, usage: Pick<Usage, 'keys' | 'tags' | 'dropped'> | undefined): void {
+function watchUsage(registry: Registry, { usage, refusals }: Reports): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_usage_dropped_total', () => usage?.dropped ?? 0).help(
     'Verdicts that are missing from the usage counts. There were more keys than USAGE_KEYS_MAX, or Redis could not be reached for an hour, or Redis could not be reached when this process stopped. Callers did get these verdicts.',
+  );
+  count('keyfence_refusals_dropped_total', () => refusals?.dropped ?? 0).help(
+    'Refusals of keys that `keys.listRefusals` does not show, because too many keys were refused between two reports, or Redis could not be reached. Callers did get these verdicts.',
   );
   gauge('keyfence_usage_tags', () => usage?.tags ?? 0).help(
     'Tags whose counts wait for the next report. Once there are USAGE_TAGS_HELD_MAX tags, further tags are counted as `other`.',

@@ -5,6 +5,7 @@ import { traceIdIn } from '#shared/contract/trace-id.ts';
 import { toApiError } from '#shared/contract/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { type Question, questionAbout } from '../core/question/question.ts';
+import { routeOf } from '../core/verdict/refusal-log.ts';
 import type { Verdict } from '../core/verdict/verdict.ts';
 import { clientQuestion } from '../endpoints/authz.ts';
 import { mayHoldKey, withoutKey } from '../endpoints/credentials.ts';
@@ -128,7 +129,10 @@ const saysProtocol = (headers: readonly string[]): boolean =>
   headers.some((name, i) => i % 2 === 0 && name.toLowerCase() === 'x-forwarded-proto');
 
 /** Returns the handler of requests from Node's server. */
-export function handler(forwarder: Forwarder, { verifier, authz, config, clock }: ProxyOptions): Handler {
+export function handler(
+  forwarder: Forwarder,
+  { verifier, refusals, authz, config, clock }: ProxyOptions,
+): Handler {
   const routeQuestion = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
   return (request, response, requestId, events) => {
     const startedAtMs = clock.monotonicMs();
@@ -164,15 +168,19 @@ export function handler(forwarder: Forwarder, { verifier, authz, config, clock }
       return forwarder.send(outgoing, answer.headers, response, bodyOf(request, response), events);
     };
     if ('code' in question) return proceed(question);
+    const conclude = (verdict: Verdict) => {
+      refusals?.note(verdict, { requestId, clientIp, route: routeOf(method, target) });
+      return proceed(verdict);
+    };
     const verdict = verifier.decide(question);
-    return verdict === undefined ? verifier.lookUp(question).then(proceed) : proceed(verdict);
+    return verdict === undefined ? verifier.lookUp(question).then(conclude) : conclude(verdict);
   };
 }
 
 /** Returns the handler of requests from the fast lane. */
 export function laneHandler(
   forwarder: Forwarder,
-  { verifier, authz, config, clock, log }: ProxyOptions,
+  { verifier, refusals, authz, config, clock, log }: ProxyOptions,
 ): (call: Call, connection: ClientConnection & RequestEvents) => void {
   const routeQuestion = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
   const replies = gatewayReplies(ANSWERS, authz.withMeta);
@@ -184,6 +192,7 @@ export function laneHandler(
     const question = questionAbout(call.key, { ...routeQuestion, clientIp });
     const response = new RawResponse(connection, call.method === 'HEAD');
     const refuse = (verdict: Verdict): void => {
+      refusals?.note(verdict, { requestId, clientIp, route: routeOf(call.method, call.target) });
       const output = new Output();
       replies.addVerdict(output, verdict, requestId, connection.keepAliveS);
       response.answer(output.text);

@@ -4,6 +4,7 @@ import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shar
 import type { Logger } from '#shared/process/log.ts';
 import { trustedProxies } from '#shared/process/trusted-proxies.ts';
 import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/question/requirements.ts';
+import type { RefusalLog } from '../core/verdict/refusal-log.ts';
 import type { VerdictSource } from '../core/verdict/verdict.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import type { ListenerOptions } from '../http/server.ts';
@@ -75,6 +76,8 @@ export function proxyFaults(
 export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'crowded' | 'certificate'> {
   readonly log: Pick<Logger, 'error' | 'warn'>;
   readonly verifier: VerdictSource;
+  /** undefined = nobody remembers refusals. */
+  readonly refusals?: RefusalLog | undefined;
   readonly authz: AuthzSettings;
   readonly config: ProxyConfig;
   readonly clock: Clock;

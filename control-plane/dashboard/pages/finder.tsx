@@ -19,7 +19,8 @@ const APIS_OFFERED = '100';
 const SHOWN_MAX = 8;
 
 /**
- * The dialog that opens whatever its text names: a secret, the id of a key, an identity, an API, or a section.
+ * The dialog that opens whatever its text names: a secret, the id of a key or of a refused request, an identity, an
+ * API, or a section.
  * A secret is sent to `keys.whoami`, and is in no address.
  */
 export function Finder(props: {
@@ -49,7 +50,7 @@ export function Finder(props: {
       <search>
         <form class="finder" onSubmit={openFirst} onKeyDown={goToNext}>
           <Field
-            label="A secret, key id, identity, API or section"
+            label="A secret, key id, request id, identity, API or section"
             hint="Enter opens the first"
             type="search"
             spellcheck={false}
@@ -122,6 +123,8 @@ function targetsOf(
   };
   if (looksLikeKey(text)) return [secret];
   const isKeyId = /^key_[0-9A-Za-z]{20}$/.test(text);
+  // Like the ids that our processes and most tracers make.
+  const isHexadecimal = /^[0-9a-f-]{16,40}[0-9a-z]{0,6}$/.test(text);
   const isSecret = !isKeyId && text.length >= SECRET_CHARACTERS_MIN && !/\s/.test(text);
   return [
     ...(isKeyId ? [{ text, kind: 'key', hash: `#/keys/${text}` }] : []),
@@ -130,9 +133,18 @@ function targetsOf(
       .filter(({ id, name = '' }) => has(id) || has(name))
       .map(({ id, name = id }): Target => ({ text: name, kind: 'API', hash: `#/apis/${id}` })),
     ...inSections,
-    ...(isSecret ? [secret] : []),
+    ...(isSecret && !isHexadecimal ? [secret] : []),
+    ...(isSecret ? [refusedRequest(text)] : []),
+    ...(isSecret && isHexadecimal ? [secret] : []),
   ].slice(0, SHOWN_MAX);
 }
+
+/** The key that a refused request was about. */
+const refusedRequest = (requestId: string): Target => ({
+  text: 'The key of this refused request',
+  kind: 'request id',
+  hash: async () => `#/keys/${(await call('verdicts.find', { requestId })).keyId}`,
+});
 
 /** Opens the finder by ⌘K or Ctrl+K, and for a secret that is pasted outside of a field. */
 export function useFinder(isEnabled: boolean) {

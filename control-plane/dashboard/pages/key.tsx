@@ -4,6 +4,7 @@ import { type Apply, useChange } from '../changes/change.tsx';
 import { Credits, KeyFacts } from '../keys/key-facts.tsx';
 import { CreditFields, enteredOf, KeyFields } from '../keys/key-fields.tsx';
 import { KeyState, KeySwitch, useForeignFound } from '../keys/key-state.tsx';
+import { Refusals } from '../keys/refusals.tsx';
 import { RotateDialog } from '../keys/rotate.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
@@ -43,6 +44,8 @@ export function KeyDetail({ keyId }: { keyId: string }) {
             <KeyFacts of={of} />
             <h2>Verifications</h2>
             <Usage load={(granularity) => call('keys.getVerifications', { keyId, granularity })} />
+            <h2>Last refusals</h2>
+            <Refusals keyId={keyId} />
             <h2>Credits</h2>
             <Credits of={of} />
             <CreditFields of={of} apply={apply} />

@@ -18,10 +18,12 @@ import { listKeysOfIdentity } from './identities/list-keys-of-identity.ts';
 import { updateIdentity } from './identities/update-identity.ts';
 import { createKey } from './keys/create-key.ts';
 import { deleteKey } from './keys/delete-key.ts';
+import { findVerdict } from './keys/find-verdict.ts';
 import { getKey } from './keys/get-key.ts';
 import { getPropagation } from './keys/get-propagation.ts';
 import { getVerifications } from './keys/get-verifications.ts';
 import { importKeys } from './keys/import-keys.ts';
+import { listRefusals } from './keys/list-refusals.ts';
 import { addPermissions } from './keys/lists/add-permissions.ts';
 import { addRoles } from './keys/lists/add-roles.ts';
 import { removePermissions } from './keys/lists/remove-permissions.ts';
@@ -60,6 +62,8 @@ export const operations = [
   getKey,
   whoami,
   getVerifications,
+  listRefusals,
+  findVerdict,
   deleteKey,
   getPropagation,
   updateRemaining,

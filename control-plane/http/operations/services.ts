@@ -9,6 +9,7 @@ import type { KeyImport } from '../../redis/keys/key-import.ts';
 import type { KeyView } from '../../redis/keys/key-view.ts';
 import type { Keys } from '../../redis/keys/keys.ts';
 import type { Successors } from '../../redis/keys/successors.ts';
+import type { RefusalView } from '../../redis/refusals.ts';
 import type { RootKeys } from '../../redis/root-keys.ts';
 import type { Identities } from '../../redis/shared-log/identities.ts';
 import type { Catalogue } from '../../redis/shared-log/permissions.ts';
@@ -32,6 +33,7 @@ export interface Services {
   readonly keys: Keys;
   readonly overrides: RateLimitOverrides;
   readonly propagator: Propagator;
+  readonly refusals: RefusalView;
   readonly publishedRootKeys: PublishedRootKeys;
   readonly roles: Roles;
   readonly rootKeys: RootKeys;

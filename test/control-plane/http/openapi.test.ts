@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { Value } from 'typebox/value';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operations as all } from '../../../control-plane/http/operations/index.ts';
+import { refusalsKey, refusedRequestsKey } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { Document, inputsOf, type Operation } from '../../harness/openapi.ts';
 
@@ -91,6 +92,10 @@ test('every documented operation succeeds, and answers what the document says an
   const renamed = await fleet.ok('identities.updateIdentity', { identityId, meta: { plan: 'free' } });
   const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions: ['*'] });
   await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length > 0);
+  const requestId = 'a-refused-request';
+  const refusal = { t: 1, c: 'FORBIDDEN', w: 'ip', r: requestId, v: 'verifier_1', a: '::1', p: 'GET /' };
+  await fleet.client.hset(refusedRequestsKey('shop'), requestId, keyId);
+  await fleet.client.hset(refusalsKey('shop', keyId), '0', `${requestId} ${JSON.stringify(refusal)}`);
   // In this order: what deletes comes last.
   const inputs: Readonly<Record<string, object>> = {
     createApi: { name: 'Books', apiId: 'books' },
@@ -123,6 +128,8 @@ test('every documented operation succeeds, and answers what the document says an
     getKey: { keyId },
     whoami: { key: secret },
     getVerifications: { keyId, granularity: 'hour' },
+    listRefusals: { keyId },
+    findVerdict: { requestId },
     getApiVerifications: { apiId: 'shop', groupBy: 'tag' },
     getPropagation: { keyId, sequence: '1' },
     listKeys: { apiId: 'shop', limit: '1' },

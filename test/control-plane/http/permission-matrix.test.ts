@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { API_ACTIONS, ROOT_ACTIONS } from '../../../control-plane/core/root-permissions.ts';
 import { operations as all } from '../../../control-plane/http/operations/index.ts';
-import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { apiKeys, refusalsKey, refusedRequestsKey } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { Document, type Operation } from '../../harness/openapi.ts';
 
@@ -132,6 +132,17 @@ const TARGETS: Readonly<Record<string, Target>> = {
   deleteAllKeys: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
   getKey: { input: onKey },
   getVerifications: { input: onKey },
+  listRefusals: { input: onKey },
+  findVerdict: {
+    async input(apiId) {
+      const keyId = await newKey(apiId);
+      const requestId = `of-${keyId}`;
+      const refusal = { t: 1, c: 'DISABLED', r: requestId, v: 'verifier_1' };
+      await fleet.client.hset(refusedRequestsKey(apiId), requestId, keyId);
+      await fleet.client.hset(refusalsKey(apiId, keyId), '0', `${requestId} ${JSON.stringify(refusal)}`);
+      return { requestId };
+    },
+  },
   getApiVerifications: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
   whoami: { input: async (apiId) => ({ key: await newSecret(apiId) }) },
   getPropagation: {
@@ -230,6 +241,8 @@ function expected({ operationId }: Operation, needs: { api: string[]; root: stri
   const hasOnMine = (action: string) => has(`api.*.${action}`) || has(`api.${MINE}.${action}`);
   if (FILTERED.includes(operationId)) return 'OK'; // of which APIs, is another matter
   if (needs.root.every((action) => has(`root.*.${action}`)) && needs.api.every(hasOnMine)) return 'OK';
+  // Whoever may not read a key learns of none of its requests.
+  if (operationId === 'findVerdict') return 'NOT_FOUND';
   // An API that is not there yet is no secret.
   const hidden = needs.api.length > 0 && operationId !== 'createApi' && !API_ACTIONS.some(hasOnMine);
   return hidden ? 'NOT_FOUND' : 'INSUFFICIENT_PERMISSIONS';

@@ -9,6 +9,10 @@ import type { Question } from '../question/question.ts';
 export interface Verdict {
   readonly code: VerdictCode;
   readonly entry?: Entry;
+  /** The key of a verdict that does not show it; undefined = `entry`, or none. Never part of an answer. */
+  readonly about?: Entry;
+  /** True = the key may not be used from the client's address. */
+  readonly isByAddress?: true;
   /** The outcome for credits and rate limits; undefined = the key has none, or was refused anyway. */
   readonly spending?: Spending;
   /**
@@ -28,9 +32,6 @@ export interface VerdictSource {
 export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
 export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
 
-/** The verdict on a key that may not be used from the client's address. It shows nothing of the key. */
-export const WRONG_ADDRESS: Verdict = Object.freeze({ code: 'FORBIDDEN' });
-
 /**
  * Decides on a known key of an API that this verifier answers for. Checks first the API, then whether the key
  * is disabled, then its expiry, then the client's address, then its permissions. The API comes first so that a question about a key of
@@ -44,10 +45,10 @@ export function judge(
   nowMs: number,
   effectivePermissions?: EffectivePermissions,
 ): Verdict {
-  if (apiId !== undefined && apiId !== entry.epoch.apiId) return FORBIDDEN;
+  if (apiId !== undefined && apiId !== entry.epoch.apiId) return { code: 'FORBIDDEN', about: entry };
   const code = codeOf(entry, nowMs, requirements.permissions, effectivePermissions);
   if (entry.ranges !== undefined && isAboutUse(code) && !(clientIp && entry.ranges.has(clientIp)))
-    return WRONG_ADDRESS;
+    return { code: 'FORBIDDEN', about: entry, isByAddress: true };
   return effectivePermissions === undefined ? { code, entry } : { code, entry, effectivePermissions };
 }
 

@@ -6,7 +6,7 @@ import { ExpiryClock } from '../expiry-clock.ts';
 import type { SharedLog } from '../following/shared-log.ts';
 import type { Entry } from '../key-cache.ts';
 import type { Question } from '../question/question.ts';
-import { judge, NOT_FOUND, type Verdict, WRONG_ADDRESS } from './verdict.ts';
+import { judge, NOT_FOUND, type Verdict } from './verdict.ts';
 
 /** A counter of verdicts by key. */
 export interface VerdictCounter {
@@ -57,7 +57,7 @@ export class Verdicts {
     const nowMs = entry.expires === 0 ? 0 : this.#expiry.nowMs();
     let verdict = judge(entry, question, nowMs, effectivePermissions);
     if (question.isRecheck) return verdict;
-    if (verdict === WRONG_ADDRESS) this.counts.wrongAddresses++;
+    if (verdict.isByAddress) this.counts.wrongAddresses++;
     const { requirements, tags } = question;
     if (verdict.code === 'VALID' && isMetered(entry, requirements, effectivePermissions)) {
       const needs = needsOf(entry, requirements, effectivePermissions);

@@ -15,6 +15,7 @@ import { credits } from './credits.ts';
 import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
 import { addFieldOptions, showKey } from './key-fields.ts';
+import { showRefusals } from './refusals.ts';
 import { verifyKey } from './verify.ts';
 
 type Change = { propagation: ChangeStatus };
@@ -110,6 +111,14 @@ function addInspection(keys: Command, session: Session): void {
       const response = await session.call<Change>('keys.getPropagation', { keyId, sequence });
       printChange(session, keyId, response);
     });
+
+  keys
+    .command('refusals [keyId]')
+    .description('show why a key was refused lately, or which key the refusal of one request is about')
+    .option('--request <requestId>', 'the id of the request, in place of a key')
+    .action(async (keyId: string | undefined, { request: requestId }) =>
+      showRefusals(session, keyId, requestId),
+    );
 
   keys
     .command('verify')

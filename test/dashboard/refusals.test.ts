@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest';
+import { onStage } from './stage.ts';
+
+onStage('why a request was refused', (stage) => {
+  test('is shown where the id of the request is looked for, and from where the key may be used can be set', async () => {
+    const { fleet } = stage;
+    const { key, keyId } = await fleet.ok('keys.createKey', {
+      ...{ apiId: 'refused', name: 'Traveller', allowedIps: ['192.0.2.0/24'] },
+    });
+    const { requestId } = (await fleet.verify(key, { clientIp: '198.51.100.7' })).body;
+    await fleet.until(async () => (await fleet.ok('keys.listRefusals', { keyId })).refusals.length > 0);
+
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    await page.keyboard.press('Control+K');
+    await page.getByLabel('A secret, key id, request id, identity, API or section').fill(requestId);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Traveller' }).waitFor();
+    await page.getByRole('cell', { name: 'wrong address' }).waitFor();
+    const [[, why, from, route, request] = []] = await dashboard.rows('Last refusals');
+    expect([why, from, route, request]).toEqual(['wrong address', '198.51.100.7', '–', requestId]);
+
+    const form = page.getByRole('form', { name: 'Change the key' });
+    expect(await form.getByLabel('Allowed addresses').inputValue()).toBe('192.0.2.0/24');
+    await form.getByLabel('Allowed addresses').fill('198.51.100.7/24');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await form.getByRole('alert').getByText('write 198.51.100.0/24').waitFor();
+    await form.getByLabel('Allowed addresses').fill('198.51.100.0/24 2001:db8::/32');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved.').waitFor();
+    expect((await fleet.ok('keys.getKey', { keyId })).allowedIps).toEqual([
+      '198.51.100.0/24',
+      '2001:db8::/32',
+    ]);
+    expect(await fleet.verdict(key, { clientIp: '198.51.100.7' })).toBe('VALID');
+    await dashboard.close(key);
+  });
+});

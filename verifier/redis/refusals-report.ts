@@ -1,0 +1,123 @@
+import { type Clock, pause } from '#shared/lang/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
+import { REFUSALS_KEPT, REFUSALS_KEPT_S, type RefusalRecord } from '#shared/redis/refusal-records.ts';
+import { Script } from '#shared/redis/script.ts';
+import { asset } from '../assets.ts';
+import type { Entry } from '../core/key-cache.ts';
+import type { RefusalLog, RefusedRequest } from '../core/verdict/refusal-log.ts';
+import type { Verdict } from '../core/verdict/verdict.ts';
+
+const reportScript = new Script(asset('redis/lua/report-refusals.lua'));
+
+/** Maximum number of refusals that wait for a report, about 300 bytes each. */
+const WAITING_MAX = 5000;
+/** Maximum number of keys in one call, so that a call does not block Redis for a millisecond. */
+const BATCH_KEYS_MAX = 5;
+/** Ratio of the pause after each call to the call's duration. Requests are answered during the pause. */
+const REST_RATIO = 9;
+const ROUTE_LENGTH_MAX = 200;
+
+interface RefusalsOptions {
+  readonly nodes: RedisNodes;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Id of this process in the fleet's list. */
+  readonly verifier: string;
+  /** Time between two reports, in milliseconds. */
+  readonly periodMs: number;
+}
+
+/**
+ * Remembers the latest refusals of known keys, and periodically adds them to those in Redis. No request waits for
+ * it. What it cannot report it drops: refusals help to find out, and decide nothing.
+ */
+export class Refusals implements RefusalLog {
+  readonly #options: RefusalsOptions;
+  readonly #stop = new AbortController();
+  #running: Promise<void> | undefined;
+  /** The latest refusals of each key, the oldest first. */
+  #waiting = new Map<Entry, RefusalRecord[]>();
+  #count = 0;
+  /** Refusals that no report contains. */
+  dropped = 0;
+
+  constructor(options: RefusalsOptions) {
+    this.#options = options;
+  }
+
+  note(
+    { code, entry, about = entry, isByAddress }: Verdict,
+    { requestId, clientIp, route }: RefusedRequest,
+  ): void {
+    if (about === undefined || code === 'VALID') return;
+    let refusals = this.#waiting.get(about);
+    if (refusals === undefined) {
+      if (this.#count >= WAITING_MAX) return void this.dropped++;
+      refusals = [];
+      this.#waiting.set(about, refusals);
+    }
+    refusals.push({
+      t: this.#options.clock.wallMs(),
+      c: code,
+      ...(isByAddress ? { w: 'ip' } : {}),
+      r: requestId,
+      v: this.#options.verifier,
+      ...(clientIp === undefined ? {} : { a: clientIp }),
+      ...(route === undefined ? {} : { p: route.slice(0, ROUTE_LENGTH_MAX) }),
+    });
+    if (refusals.length > REFUSALS_KEPT.ofKey || this.#count >= WAITING_MAX) refusals.shift();
+    else this.#count++;
+  }
+
+  /** Reports until `stop`. */
+  run(): void {
+    this.#running = this.#report();
+  }
+
+  /** Reports the remaining refusals, if Redis can be reached, and stops. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  async #report(): Promise<void> {
+    while (!this.#stop.signal.aborted) {
+      await pause(this.#options.clock, this.#options.periodMs, this.#stop.signal);
+      await this.#flush();
+    }
+    await this.#flush();
+  }
+
+  async #flush(): Promise<void> {
+    const waiting = this.#waiting;
+    this.#waiting = new Map();
+    this.#count = 0;
+    const byApi = Map.groupBy(waiting, ([{ epoch }]) => epoch.apiId);
+    for (const [apiId, keys] of byApi)
+      for (let i = 0; i < keys.length; i += BATCH_KEYS_MAX)
+        await this.#send(apiId, keys.slice(i, i + BATCH_KEYS_MAX));
+  }
+
+  async #send(apiId: string, keys: readonly (readonly [Entry, readonly RefusalRecord[]])[]): Promise<void> {
+    const { nodes, clock, log } = this.#options;
+    const names = [refusedKeysKey(apiId), refusedRequestsKey(apiId)];
+    const args = [refusalsKey(apiId, ''), REFUSALS_KEPT.keysOfApi, REFUSALS_KEPT.ofKey, REFUSALS_KEPT_S];
+    const refusals = keys.flatMap(([{ keyId }, records]) => [
+      keyId,
+      records.length,
+      ...records.flatMap((record) => [record.r, JSON.stringify(record)]),
+    ]);
+    const startedAtMs = clock.monotonicMs();
+    try {
+      const redis = await nodes.connection(names[0] ?? '');
+      const all = [...names, ...keys.map(([{ keyId }]) => refusalsKey(apiId, keyId))];
+      await nodes.within(redis, reportScript.run(redis, all, [...args, ...refusals]));
+      await pause(clock, REST_RATIO * (clock.monotonicMs() - startedAtMs), this.#stop.signal);
+    } catch (error) {
+      this.dropped += keys.reduce((sum, [, records]) => sum + records.length, 0);
+      log.debug({ err: error, keys: keys.length }, 'refusals were not reported');
+    }
+  }
+}
