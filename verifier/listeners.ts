@@ -79,18 +79,15 @@ export async function openListeners(options: {
   if (local) await listening('LISTEN_UNIX', LISTEN_UNIX, local.listenUnix(LISTEN_UNIX));
   const metaFields = config.METADATA_FIELDS;
   const gateway = { verifier, refusals, authz, log, crowded, certificate, metaFields };
-  const proxy =
-    UPSTREAM_URL && (await createProxy(UPSTREAM_URL, { ...gateway, config, limits: config, clock }));
-  const { PROXY_HOST, PROXY_PORT } = config;
-  const proxyAddress =
-    proxy &&
-    (await listening('PROXY_PORT', `${PROXY_HOST}:${PROXY_PORT}`, proxy.listen(PROXY_HOST, PROXY_PORT)));
+  const front =
+    UPSTREAM_URL && (await openProxy(UPSTREAM_URL, { ...gateway, config, limits: config, clock }));
+  const proxy = front ? front.proxy : undefined;
   const grpc =
     EXT_AUTHZ_GRPC_PORT === undefined ? undefined : await openGrpc(EXT_AUTHZ_GRPC_PORT, config, gateway);
 
   return {
     address,
-    proxyAddress,
+    proxyAddress: front ? front.address : undefined,
     grpcAddress: grpc?.address,
     get requestsInFlight() {
       return server.requestsInFlight + (local?.requestsInFlight ?? 0);
@@ -110,6 +107,12 @@ export async function openListeners(options: {
       await forward?.close();
     },
   };
+}
+
+async function openProxy(url: URL, options: Parameters<typeof createProxy>[1]) {
+  const proxy = await createProxy(url, options);
+  const { PROXY_HOST: host, PROXY_PORT: port } = options.config;
+  return { proxy, address: await listening('PROXY_PORT', `${host}:${port}`, proxy.listen(host, port)) };
 }
 
 type GrpcOptions = Parameters<typeof listenGrpc>[0];
