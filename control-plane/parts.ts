@@ -23,6 +23,7 @@ import { KeyImport } from './redis/keys/key-import.ts';
 import { KeyView } from './redis/keys/key-view.ts';
 import { Keys } from './redis/keys/keys.ts';
 import { Successors } from './redis/keys/successors.ts';
+import { LimitView } from './redis/limit-view.ts';
 import { RefusalView } from './redis/refusals.ts';
 import { RootKeys } from './redis/root-keys.ts';
 import { Identities } from './redis/shared-log/identities.ts';
@@ -132,6 +133,7 @@ function makeServices(
     keys,
     overrides: new RateLimitOverrides({ ...sharedLogOptions, propagator }),
     propagator,
+    limits: new LimitView(nodes),
     refusals: new RefusalView(nodes),
     publishedRootKeys: new PublishedRootKeys({
       ...sharedLogOptions,

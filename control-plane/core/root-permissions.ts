@@ -12,6 +12,7 @@ export const API_ACTIONS = [
   'update_api',
   'delete_api',
   'verify_key',
+  'explain_key',
 ] as const;
 /** Actions on anything that belongs to no API. */
 export const ROOT_ACTIONS = [

@@ -79,7 +79,7 @@ export const ACCEPTED: readonly Accepted[] = [
       'Before the first spending; a part of the rate that fades within seconds of the start of the process.',
   })),
   {
-    file: 'verifier/core/permissions.ts',
+    file: 'shared/permissions/permission-query.ts',
     before: "while (this.#takes('OR')) parts.push(this.#conjunction(depth));",
     after: "while (this.#takes('OR')) parts.unshift(this.#conjunction(depth));",
     reason: 'Any of them will do, in whatever order they are asked.',

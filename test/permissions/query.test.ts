@@ -4,10 +4,9 @@ import {
   allows,
   DEPTH_MAX,
   LEAVES_MAX,
-  ownPermissionsOf,
   QUERY_LENGTH_MAX,
-  readQuery,
-} from '../../verifier/core/permissions.ts';
+} from '../../shared/permissions/permission-query.ts';
+import { ownPermissionsOf, readQuery } from '../../verifier/core/permissions.ts';
 
 /** The answer for a key with these permissions; a text tells why the query is none. */
 function answer(given: unknown, ...granted: string[]): boolean | string {

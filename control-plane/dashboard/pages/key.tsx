@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type AuditEvent, call, type Key, listEvents, listVerifiers } from '../api/client.ts';
 import { type Apply, useChange } from '../changes/change.tsx';
+import { Explain } from '../keys/explain.tsx';
 import { Credits, KeyFacts } from '../keys/key-facts.tsx';
 import { CreditFields, enteredOf, KeyFields } from '../keys/key-fields.tsx';
 import { KeyState, KeySwitch, useForeignFound } from '../keys/key-state.tsx';
@@ -46,6 +47,8 @@ export function KeyDetail({ keyId }: { keyId: string }) {
             <Usage load={(granularity) => call('keys.getVerifications', { keyId, granularity })} />
             <h2>Last refusals</h2>
             <Refusals keyId={keyId} />
+            <h2>Explain</h2>
+            <Explain of={of} />
             <h2>Credits</h2>
             <Credits of={of} />
             <CreditFields of={of} apply={apply} />

@@ -18,6 +18,7 @@ import { listKeysOfIdentity } from './identities/list-keys-of-identity.ts';
 import { updateIdentity } from './identities/update-identity.ts';
 import { createKey } from './keys/create-key.ts';
 import { deleteKey } from './keys/delete-key.ts';
+import { explainKey } from './keys/explain-key.ts';
 import { findVerdict } from './keys/find-verdict.ts';
 import { getKey } from './keys/get-key.ts';
 import { getPropagation } from './keys/get-propagation.ts';
@@ -62,6 +63,7 @@ export const operations = [
   getKey,
   whoami,
   getVerifications,
+  explainKey,
   listRefusals,
   findVerdict,
   deleteKey,

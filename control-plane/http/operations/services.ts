@@ -9,6 +9,7 @@ import type { KeyImport } from '../../redis/keys/key-import.ts';
 import type { KeyView } from '../../redis/keys/key-view.ts';
 import type { Keys } from '../../redis/keys/keys.ts';
 import type { Successors } from '../../redis/keys/successors.ts';
+import type { LimitView } from '../../redis/limit-view.ts';
 import type { RefusalView } from '../../redis/refusals.ts';
 import type { RootKeys } from '../../redis/root-keys.ts';
 import type { Identities } from '../../redis/shared-log/identities.ts';
@@ -33,6 +34,7 @@ export interface Services {
   readonly keys: Keys;
   readonly overrides: RateLimitOverrides;
   readonly propagator: Propagator;
+  readonly limits: LimitView;
   readonly refusals: RefusalView;
   readonly publishedRootKeys: PublishedRootKeys;
   readonly roles: Roles;

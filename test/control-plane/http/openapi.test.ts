@@ -129,6 +129,7 @@ test('every documented operation succeeds, and answers what the document says an
     whoami: { key: secret },
     getVerifications: { keyId, granularity: 'hour' },
     listRefusals: { keyId },
+    explainKey: { keyId, permissions: 'a' },
     findVerdict: { requestId },
     getApiVerifications: { apiId: 'shop', groupBy: 'tag' },
     getPropagation: { keyId, sequence: '1' },

@@ -133,6 +133,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   getKey: { input: onKey },
   getVerifications: { input: onKey },
   listRefusals: { input: onKey },
+  explainKey: { input: onKey },
   findVerdict: {
     async input(apiId) {
       const keyId = await newKey(apiId);

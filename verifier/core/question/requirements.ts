@@ -7,8 +7,9 @@ import {
   LIMITS_MAX,
 } from '#shared/contract/credits.ts';
 import { SLUG } from '#shared/contract/slugs.ts';
+import { DEPTH_MAX, LEAVES_MAX, QUERY_LENGTH_MAX, type Query } from '#shared/permissions/permission-query.ts';
 import { type LimitRequirement, ownLimit } from '../allowances/limits.ts';
-import { DEPTH_MAX, LEAVES_MAX, QUERY_LENGTH_MAX, type Query, readQuery } from '../permissions.ts';
+import { readQuery } from '../permissions.ts';
 import {
   converted,
   type Form,

@@ -1,8 +1,8 @@
 import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
+import { allows, type Query } from '#shared/permissions/permission-query.ts';
 import type { Spending } from '../allowances/allowance.ts';
 import type { EffectivePermissions } from '../effective-permissions.ts';
 import type { Entry } from '../key-cache.ts';
-import { allows, type Query } from '../permissions.ts';
 import type { Question } from '../question/question.ts';
 
 /** A decision on a key. `entry` is present if the table of verdicts says that the response shows the key. */

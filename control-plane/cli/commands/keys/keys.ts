@@ -12,6 +12,7 @@ import { canPrompt, promptSecret, readInput } from '../../terminal/prompt.ts';
 import { printUsage } from '../usage.ts';
 import { addChanges } from './changes.ts';
 import { credits } from './credits.ts';
+import { explainKey } from './explain.ts';
 import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
 import { addFieldOptions, showKey } from './key-fields.ts';
@@ -120,9 +121,26 @@ function addInspection(keys: Command, session: Session): void {
       showRefusals(session, keyId, requestId),
     );
 
-  keys
-    .command('verify')
-    .description('ask a verifier about the secret in KEYFENCE_KEY, on standard input or typed at a prompt')
+  addQuestion(
+    keys
+      .command('explain [keyId]')
+      .description(
+        'show how each rule would judge a question about a key; without keyId, about the secret in KEYFENCE_KEY, on standard input or typed at a prompt',
+      ),
+  ).action(async (keyId: string | undefined, options) =>
+    explainKey(session, keyId === undefined ? { key: await givenSecret(session) } : { keyId }, options),
+  );
+
+  addQuestion(
+    keys
+      .command('verify')
+      .description('ask a verifier about the secret in KEYFENCE_KEY, on standard input or typed at a prompt'),
+  ).action(async (options) => verifyKey(session, await givenSecret(session), options));
+}
+
+/** Adds the options of a question about a key. */
+function addQuestion(command: Command): Command {
+  return command
     .option('--api <apiId>', 'the API that the key must belong to')
     .option(
       '--cost <credits>',
@@ -133,8 +151,7 @@ function addInspection(keys: Command, session: Session): void {
     .option(
       '--permissions <query>',
       'permissions that the key must have, such as "files.read AND files.write"',
-    )
-    .action(async (options) => verifyKey(session, await givenSecret(session), options));
+    );
 }
 
 function addTransfer(keys: Command, session: Session): void {

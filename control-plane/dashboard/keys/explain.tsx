@@ -1,0 +1,59 @@
+import { useState } from 'preact/hooks';
+import { call, type Key } from '../api/client.ts';
+import { Badge } from '../parts/badge.tsx';
+import { ActionForm, Field, type FormEntry } from '../parts/forms.tsx';
+import { Table } from '../parts/table.tsx';
+
+type Explanation = Awaited<ReturnType<typeof explain>>;
+
+/** A form that asks how a question about a key would be judged, and the rules one by one. */
+export function Explain({ of }: { of: Key }) {
+  const [explanation, setExplanation] = useState<Explanation>();
+  const run = async (entry: FormEntry) => {
+    setExplanation(await explain(of, entry));
+    return undefined;
+  };
+  return (
+    <>
+      <ActionForm label="Explain a question" action="Explain" run={run} message="">
+        <Field label="Permissions" hint="such as files.read AND files.write" name="permissions" />
+        <Field label="Client's address" hint="for a key with allowed addresses" name="clientIp" />
+        <Field label="Cost" hint="in credits; empty = 1" name="cost" inputMode="numeric" pattern="\d{1,9}" />
+      </ActionForm>
+      {explanation && (
+        <>
+          <p role="status">
+            <Badge kind={explanation.valid ? 'good' : 'bad'}>{explanation.code}</Badge> Nothing was consumed.
+          </p>
+          <Table
+            label="Rules"
+            rows={explanation.rules}
+            id={({ rule, detail }) => `${rule} ${detail}`}
+            empty=""
+            columns={[
+              { title: 'Rule', narrow: 'first', cell: ({ rule }) => rule },
+              {
+                title: 'Result',
+                narrow: 'beside',
+                cell: ({ passed }) => (
+                  <Badge kind={passed ? 'good' : 'bad'}>{passed ? 'passed' : 'failed'}</Badge>
+                ),
+              },
+              { title: 'Why', cell: ({ detail }) => <bdi>{detail}</bdi> },
+            ]}
+          />
+        </>
+      )}
+    </>
+  );
+}
+
+function explain({ keyId, apiId }: Key, entry: FormEntry) {
+  const [permissions, clientIp, cost] = [entry('permissions'), entry('clientIp'), entry('cost')];
+  return call('keys.explain', {
+    ...{ keyId, apiId },
+    ...(permissions === '' ? {} : { permissions }),
+    ...(clientIp === '' ? {} : { clientIp }),
+    ...(cost === '' ? {} : { cost: Number(cost) }),
+  });
+}

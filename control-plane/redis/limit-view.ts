@@ -1,0 +1,35 @@
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { windowKey } from '#shared/redis/redis-keys.ts';
+
+/** A rate limit, and the key or identity that has it. */
+interface LimitOf {
+  readonly ownerId: string;
+  readonly name: string;
+  readonly limit: number;
+  readonly duration: number;
+}
+
+/** The windows of rate limits in Redis; `windows.lua` describes them. */
+export class LimitView {
+  readonly #nodes: RedisNodes;
+
+  constructor(nodes: RedisNodes) {
+    this.#nodes = nodes;
+  }
+
+  /** Resolves with the rest of the current window. Amounts that verifiers took in advance count as used. */
+  async remaining(
+    apiId: string,
+    { ownerId, name, limit, duration }: LimitOf,
+    nowMs: number,
+  ): Promise<number> {
+    const window = windowKey(apiId, `${ownerId}.${duration}.${name}`);
+    const [n, c, p] = await this.#nodes.run(window, (redis) => redis.hmget(window, 'n', 'c', 'p'));
+    const number = Math.floor(nowMs / duration);
+    const age = number - Number(n ?? Number.NaN);
+    // The clock of Redis may be a window ahead.
+    const [granted, before] = age <= 0 ? [Number(c), Number(p)] : age === 1 ? [0, Number(c)] : [0, 0];
+    const untilMs = (number + 1) * duration - nowMs;
+    return Math.max(0, Math.floor(limit - before * Math.min(1, untilMs / duration) - granted));
+  }
+}
