@@ -107,6 +107,20 @@ describe('a key with an allow list', () => {
     expect(await codeFrom(key, '13.1.1.1')).toBe('FORBIDDEN');
   });
 
+  test('keeps it when it is rotated, and when it is exported', async () => {
+    const { keyId } = await keyFor({ allowedIps: OFFICE });
+    const { key: next, keyId: nextId } = await fleet.ok('keys.rerollKey', { keyId, expiration: 0 });
+    expect(await codeFrom(next, '192.0.2.1')).toBe('VALID');
+    expect(await codeFrom(next, '10.0.0.1')).toBe('FORBIDDEN');
+    expect(await codeFrom(next)).toBe('FORBIDDEN');
+    const { stdout } = await commandLine.run(['keys', 'export', 'shop'], envOf(fleet));
+    const lines = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(lines.find((line) => line.keyId === nextId).allowedIps).toEqual(OFFICE);
+  });
+
   test('may have 50 ranges of the longest form, also in an import', async () => {
     const allowedIps = Array.from(
       { length: 50 },
