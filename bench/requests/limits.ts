@@ -30,6 +30,8 @@ const KINDS = {
   [ASKED]: { ratelimit: { ...ratelimit, async: false } },
 };
 const PLAIN = 'plain keys';
+/** Each of their refusals is noted for `keys.listRefusals`. */
+const REFUSED = 'disabled keys, which are refused';
 const PEER = 'Fastify + one Redis script';
 
 const FLEET = { verifiers: 10, keys: 1000, callsPerSecond: 20 };
@@ -49,6 +51,9 @@ const limits: Benchmark = ({ quick }) =>
       for (const [name, fields] of Object.entries(KINDS))
         contenders.push({ name, port, keys: await made(backend, fields) });
       for (const { keys } of contenders) await warm(verifier, keys);
+      const disabled = await made(backend, { enabled: false });
+      await warm(verifier, disabled, 'DISABLED');
+      contenders.push({ name: REFUSED, port, keys: disabled });
       const file = join(directory, 'peer-keys.txt');
       writeFileSync(file, backend.keys.join('\n'));
       const peer = await startPeer(PEER, 'fastify-script.ts', file, backend.redisPath);
@@ -67,6 +72,7 @@ const limits: Benchmark = ({ quick }) =>
           ...[...loads].map(([name, load]) => loadRow(name, load)),
           ratioRow(loads, SLICED, PLAIN, 0.9),
           ratioRow(loads, ASKED, PEER, 1),
+          ratioRow(loads, REFUSED, PLAIN, 0.9),
           ...(await exchanges(backend, quick ? 4 : 15)),
           ...rangeRows(quick ? 200_000 : 1_000_000),
         ],

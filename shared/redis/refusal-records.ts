@@ -12,13 +12,13 @@ export interface RefusalRecord {
   /** Code of the verdict. */
   readonly c: string;
   /** `ip`: the key may not be used from the client's address. */
-  readonly w?: 'ip';
+  readonly w?: 'ip' | undefined;
   /** Id of the request, as the answer had it. */
   readonly r: string;
   /** Id of the verifier in the fleet's list. */
   readonly v: string;
   /** Address of the client, if it is known. */
-  readonly a?: string;
+  readonly a?: string | undefined;
   /** Method and path of the client's request, without the query, if the gateway told them. */
-  readonly p?: string;
+  readonly p?: string | undefined;
 }

@@ -135,7 +135,7 @@ describe('a limit', () => {
     expect((await verify(0, key)).code).toBe('VALID');
     expect((await verify(0, key)).code).toBe('RATE_LIMITED');
     const exchanges = async () => {
-      const hash = await fleet.client.keys('kf:{shop}:w:*');
+      const hash = (await fleet.client.keys('kf:{shop}:w:*')).sort();
       return (await Promise.all(hash.map((name) => fleet.client.hgetall(name)))).map((each) =>
         JSON.stringify(each),
       );

@@ -1,11 +1,21 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../shared/lang/clock.ts';
+import { loadConfig } from '../../shared/process/load-config.ts';
+import { createLogger } from '../../shared/process/log.ts';
+import { RedisNodes } from '../../shared/redis/redis.ts';
 import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '../../shared/redis/redis-keys.ts';
+import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { REFUSALS_KEPT, REFUSALS_KEPT_S } from '../../shared/redis/refusal-records.ts';
 import { Script } from '../../shared/redis/script.ts';
+import type { Entry } from '../../verifier/core/key-cache.ts';
+import type { Verdict } from '../../verifier/core/verdict/verdict.ts';
 import { createVerifier } from '../../verifier/library/create-verifier.ts';
+import { Refusals } from '../../verifier/redis/refusals-report.ts';
 import { envOf, useCommandLine } from '../cli/keyfence.ts';
 import { type Answer, Fleet } from '../harness/fleet.ts';
+import { Process } from '../harness/processes.ts';
 import { Upstream } from '../harness/upstream.ts';
+import { PATIENT } from '../harness/waiting.ts';
 
 let fleet: Fleet;
 let upstream: Upstream;
@@ -196,6 +206,69 @@ test('while Redis is away they are dropped and counted, and verdicts go on', asy
     await fleet.startRedis();
   }
   expect((await fleet.verify(key)).body.code).toBe('DISABLED');
+});
+
+test('a verifier that is killed loses what it has not reported, and no more', async () => {
+  const { key, keyId } = await keyFor({ enabled: false });
+  const verifier = new Process('verifier/main.ts', {
+    ...{ REDIS_URL: fleet.redisUrl, API_IDS: 'shop', USAGE_PERIOD_MS: '50' },
+    ...PATIENT,
+  });
+  const refused = async () => {
+    const answer = await decided(() => fleet.post(`${verifier.address}/v1/keys.verifyKey`, { key }));
+    expect(answer.body.code).toBe('DISABLED');
+    return answer.body.requestId;
+  };
+  const listed = async (count: number) =>
+    (await refusals(keyId, count)).map(({ requestId }: { requestId: string }) => requestId);
+  try {
+    await verifier.start();
+    const first = await refused();
+    expect(await listed(1)).toEqual([first]);
+    await verifier.stop('SIGKILL');
+    await verifier.start();
+    expect(await listed(1)).toEqual([first]);
+    const second = await refused();
+    expect(await listed(2)).toEqual([second, first]);
+  } finally {
+    await verifier.stop('SIGKILL');
+  }
+});
+
+test(`5,000 refusals wait for a report, and Redis keeps those of ${REFUSALS_KEPT.keysOfApi} keys`, async () => {
+  const nodes = new RedisNodes(
+    loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, REDIS_COMMAND_TIMEOUT_MS: '10000' }),
+    systemClock,
+    createLogger('verifier', 'silent'),
+  );
+  const [apiId, verifier] = ['bounds', 'v'];
+  const log = createLogger('verifier', 'silent');
+  const report = async (keyIds: readonly string[]) => {
+    const waiting = new Refusals({ nodes, clock: systemClock, log, verifier, periodMs: 600_000 });
+    for (const keyId of keyIds) {
+      const entry = { keyId, epoch: { apiId } } as Entry;
+      const request = { requestId: `req_${keyId}`, clientIp: undefined };
+      waiting.note({ code: 'DISABLED', entry } as Verdict, request);
+    }
+    waiting.run();
+    await waiting.stop();
+    return waiting.dropped;
+  };
+  const names = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => `key_${from + i}`);
+  expect(await report(names(0, 5100))).toBe(100);
+  const requests = () => fleet.client.hlen(refusedRequestsKey(apiId));
+  expect(await requests()).toBe(2000);
+  expect(await report(names(5100, 5110))).toBe(0);
+  expect(await requests()).toBe(2000);
+  expect(await fleet.client.hlen(refusedKeysKey(apiId))).toBe(1 + 2 * 2000);
+  const kept = await Promise.all(
+    ['key_0', 'key_2999', 'key_3009', 'key_3010', 'key_5109'].map((id) =>
+      fleet.client.exists(refusalsKey(apiId, id)),
+    ),
+  );
+  // The last 100 of the first 5,100 were dropped.
+  expect(kept).toEqual([0, 0, 0, 1, 1]);
+  await nodes.close();
 });
 
 describe('report-refusals.lua', () => {

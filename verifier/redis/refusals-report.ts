@@ -29,6 +29,13 @@ interface RefusalsOptions {
   readonly periodMs: number;
 }
 
+/** The latest refusals of a key. A refusal that finds no room replaces the oldest one. */
+interface RefusalRing {
+  readonly latest: RefusalRecord[];
+  /** Index of the oldest of them. */
+  oldest: number;
+}
+
 /**
  * Remembers the latest refusals of known keys, and periodically adds them to those in Redis. No request waits for
  * it. What it cannot report it drops: refusals help to find out, and decide nothing.
@@ -37,8 +44,7 @@ export class Refusals implements RefusalLog {
   readonly #options: RefusalsOptions;
   readonly #stop = new AbortController();
   #running: Promise<void> | undefined;
-  /** The latest refusals of each key, the oldest first. */
-  #waiting = new Map<Entry, RefusalRecord[]>();
+  #waiting = new Map<Entry, RefusalRing>();
   #count = 0;
   /** Refusals that no report contains. */
   dropped = 0;
@@ -55,20 +61,21 @@ export class Refusals implements RefusalLog {
     let refusals = this.#waiting.get(about);
     if (refusals === undefined) {
       if (this.#count >= WAITING_MAX) return void this.dropped++;
-      refusals = [];
+      refusals = { latest: [], oldest: 0 };
       this.#waiting.set(about, refusals);
     }
-    refusals.push({
+    const isFull = refusals.latest.length >= REFUSALS_KEPT.ofKey || this.#count >= WAITING_MAX;
+    if (!isFull) this.#count++;
+    refusals.latest[isFull ? refusals.oldest : refusals.latest.length] = {
       t: this.#options.clock.wallMs(),
       c: code,
-      ...(isByAddress ? { w: 'ip' } : {}),
+      w: isByAddress ? 'ip' : undefined,
       r: requestId,
       v: this.#options.verifier,
-      ...(clientIp === undefined ? {} : { a: clientIp }),
-      ...(route === undefined ? {} : { p: route.slice(0, ROUTE_LENGTH_MAX) }),
-    });
-    if (refusals.length > REFUSALS_KEPT.ofKey || this.#count >= WAITING_MAX) refusals.shift();
-    else this.#count++;
+      a: clientIp,
+      p: route?.slice(0, ROUTE_LENGTH_MAX),
+    };
+    if (isFull) refusals.oldest = (refusals.oldest + 1) % refusals.latest.length;
   }
 
   /** Reports until `stop`. */
@@ -100,14 +107,17 @@ export class Refusals implements RefusalLog {
         await this.#send(apiId, keys.slice(i, i + BATCH_KEYS_MAX));
   }
 
-  async #send(apiId: string, keys: readonly (readonly [Entry, readonly RefusalRecord[]])[]): Promise<void> {
+  async #send(apiId: string, keys: readonly (readonly [Entry, RefusalRing])[]): Promise<void> {
     const { nodes, clock, log } = this.#options;
     const names = [refusedKeysKey(apiId), refusedRequestsKey(apiId)];
     const args = [refusalsKey(apiId, ''), REFUSALS_KEPT.keysOfApi, REFUSALS_KEPT.ofKey, REFUSALS_KEPT_S];
-    const refusals = keys.flatMap(([{ keyId }, records]) => [
+    const refusals = keys.flatMap(([{ keyId }, { latest, oldest }]) => [
       keyId,
-      records.length,
-      ...records.flatMap((record) => [record.r, JSON.stringify(record)]),
+      latest.length,
+      ...[...latest.slice(oldest), ...latest.slice(0, oldest)].flatMap((record) => [
+        record.r,
+        JSON.stringify(record),
+      ]),
     ]);
     const startedAtMs = clock.monotonicMs();
     try {
@@ -116,7 +126,7 @@ export class Refusals implements RefusalLog {
       await nodes.within(redis, reportScript.run(redis, all, [...args, ...refusals]));
       await pause(clock, REST_RATIO * (clock.monotonicMs() - startedAtMs), this.#stop.signal);
     } catch (error) {
-      this.dropped += keys.reduce((sum, [, records]) => sum + records.length, 0);
+      this.dropped += keys.reduce((sum, [, { latest }]) => sum + latest.length, 0);
       log.debug({ err: error, keys: keys.length }, 'refusals were not reported');
     }
   }
