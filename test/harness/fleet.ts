@@ -120,11 +120,16 @@ export class Fleet {
   }
 
   /** Asks a verifier, and again while it cannot decide yet, which callers must bear. */
-  async verify(key: string, options: Asked = {}): Promise<Answer> {
-    let answer = await this.verifyOnce(key, options);
+  verify(key: string, options: Asked = {}): Promise<Answer> {
+    return this.decided(() => this.verifyOnce(key, options));
+  }
+
+  /** Asks in any way, and again while the answer is 503. */
+  async decided(ask: () => Promise<Answer>): Promise<Answer> {
+    let answer = await ask();
     await this.until(async () => {
       if (answer.status !== 503) return true;
-      answer = await this.verifyOnce(key, options);
+      answer = await ask();
       return false;
     });
     return answer;

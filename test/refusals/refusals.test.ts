@@ -12,7 +12,7 @@ import type { Verdict } from '../../verifier/core/verdict/verdict.ts';
 import { createVerifier } from '../../verifier/library/create-verifier.ts';
 import { Refusals } from '../../verifier/redis/refusals-report.ts';
 import { envOf, useCommandLine } from '../cli/keyfence.ts';
-import { type Answer, Fleet } from '../harness/fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 import { Process } from '../harness/processes.ts';
 import { Upstream } from '../harness/upstream.ts';
 import { PATIENT } from '../harness/waiting.ts';
@@ -43,16 +43,6 @@ async function refusals(keyId: string, count: number) {
   await fleet.until(async () => (await refusalsOf(keyId)).length >= count, `${count} refusals`);
   return refusalsOf(keyId);
 }
-/** Asks again while there is no verdict. */
-async function decided(ask: () => Promise<Answer>): Promise<Answer> {
-  let answer = await ask();
-  await fleet.until(async () => {
-    if (answer.status === 503) answer = await ask();
-    return answer.status !== 503;
-  });
-  return answer;
-}
-
 describe.each([0, 1])('a refusal by verifier %i is listed', (at) => {
   test('with its code, its request, its verifier and the address of the client', async () => {
     const { key, keyId } = await keyFor({ enabled: false, allowedIps: ['192.0.2.1'] });
@@ -99,10 +89,16 @@ describe.each([0, 1])('a refusal by verifier %i is listed', (at) => {
     const told = { 'x-original-method': 'POST', 'x-original-uri': '/orders/7?secret=x' };
     const forwarded = { 'x-forwarded-method': 'PUT', 'x-forwarded-uri': '/orders/8' };
     const answers = [
-      await decided(() => fleet.get(`${verifier?.address}/authz/auth-request`, { ...gateway, ...told })),
-      await decided(() => fleet.get(`${verifier?.address}/authz/auth-request`, { ...gateway, ...told })),
-      await decided(() => fleet.get(`${verifier?.address}/authz/forward-auth`, { ...gateway, ...forwarded })),
-      await decided(() => fleet.get(`${verifier?.proxyAddress}/orders/9?secret=x`, { authorization })),
+      await fleet.decided(() =>
+        fleet.get(`${verifier?.address}/authz/auth-request`, { ...gateway, ...told }),
+      ),
+      await fleet.decided(() =>
+        fleet.get(`${verifier?.address}/authz/auth-request`, { ...gateway, ...told }),
+      ),
+      await fleet.decided(() =>
+        fleet.get(`${verifier?.address}/authz/forward-auth`, { ...gateway, ...forwarded }),
+      ),
+      await fleet.decided(() => fleet.get(`${verifier?.proxyAddress}/orders/9?secret=x`, { authorization })),
     ];
     expect(answers.map(({ status }) => status)).toEqual([403, 403, 403, 403]);
     const listed = await refusals(keyId, 4);
@@ -215,7 +211,7 @@ test('a verifier that is killed loses what it has not reported, and no more', as
     ...PATIENT,
   });
   const refused = async () => {
-    const answer = await decided(() => fleet.post(`${verifier.address}/v1/keys.verifyKey`, { key }));
+    const answer = await fleet.decided(() => fleet.post(`${verifier.address}/v1/keys.verifyKey`, { key }));
     expect(answer.body.code).toBe('DISABLED');
     return answer.body.requestId;
   };
@@ -235,40 +231,60 @@ test('a verifier that is killed loses what it has not reported, and no more', as
   }
 });
 
-test(`5,000 refusals wait for a report, and Redis keeps those of ${REFUSALS_KEPT.keysOfApi} keys`, async () => {
-  const nodes = new RedisNodes(
-    loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, REDIS_COMMAND_TIMEOUT_MS: '10000' }),
-    systemClock,
-    createLogger('verifier', 'silent'),
-  );
-  const [apiId, verifier] = ['bounds', 'v'];
-  const log = createLogger('verifier', 'silent');
-  const report = async (keyIds: readonly string[]) => {
-    const waiting = new Refusals({ nodes, clock: systemClock, log, verifier, periodMs: 600_000 });
-    for (const keyId of keyIds) {
-      const entry = { keyId, epoch: { apiId } } as Entry;
-      const request = { requestId: `req_${keyId}`, clientIp: undefined };
-      waiting.note({ code: 'DISABLED', entry } as Verdict, request);
-    }
+describe('a report', () => {
+  const apiId = 'bounds';
+  let nodes: RedisNodes;
+  beforeAll(() => {
+    const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
+    nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
+  });
+  afterAll(() => nodes.close());
+
+  type Noted = { keyId: string; requestId: string };
+  const of = (keyId: string, from: number, to: number): Noted[] =>
+    Array.from({ length: to - from }, (_, i) => ({ keyId, requestId: `${keyId}_${from + i}` }));
+  const keys = (from: number, to: number) =>
+    Array.from({ length: to - from }, (_, i) => of(`key_${from + i}`, 0, 1)).flat();
+  /** Reports these refusals, in this order. Returns how many were dropped. */
+  async function report(noted: readonly Noted[]): Promise<number> {
+    const log = createLogger('verifier', 'silent');
+    const waiting = new Refusals({ nodes, clock: systemClock, log, verifier: 'v', periodMs: 600_000 });
+    const entries = new Map(noted.map(({ keyId }) => [keyId, { keyId, epoch: { apiId } } as Entry]));
+    for (const { keyId, requestId } of noted)
+      waiting.note({ code: 'DISABLED', entry: entries.get(keyId) } as Verdict, {
+        requestId,
+        clientIp: undefined,
+      });
     waiting.run();
     await waiting.stop();
     return waiting.dropped;
-  };
-  const names = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => `key_${from + i}`);
-  expect(await report(names(0, 5100))).toBe(100);
-  const requests = () => fleet.client.hlen(refusedRequestsKey(apiId));
-  expect(await requests()).toBe(2000);
-  expect(await report(names(5100, 5110))).toBe(0);
-  expect(await requests()).toBe(2000);
-  expect(await fleet.client.hlen(refusedKeysKey(apiId))).toBe(1 + 2 * 2000);
-  const kept = await Promise.all(
-    ['key_0', 'key_2999', 'key_3009', 'key_3010', 'key_5109'].map((id) =>
-      fleet.client.exists(refusalsKey(apiId, id)),
-    ),
-  );
-  // The last 100 of the first 5,100 were dropped.
-  expect(kept).toEqual([0, 0, 0, 1, 1]);
-  await nodes.close();
+  }
+  const requestsOf = async (keyId: string) =>
+    Object.entries(await fleet.client.hgetall(refusedRequestsKey(apiId)))
+      .flatMap(([requestId, owner]) => (owner === keyId ? [requestId] : []))
+      .sort();
+  const idsOf = (noted: readonly Noted[]) => noted.map(({ requestId }) => requestId).sort();
+
+  test('has the latest 50 refusals of a key, the oldest first, so that the next report replaces those', async () => {
+    expect(await report(of('often', 100, 223))).toBe(0);
+    expect(await requestsOf('often')).toEqual(idsOf(of('often', 173, 223)));
+    await report(of('often', 223, 233));
+    expect(await requestsOf('often')).toEqual(idsOf(of('often', 183, 233)));
+  });
+
+  test('has 5,000 refusals at most, and Redis keeps those of 2,000 keys', async () => {
+    // What finds no room is dropped, if its key has none of which it could take the place.
+    expect(await report([...keys(0, 5100), ...of('key_4999', 1, 3)])).toBe(100);
+    expect(await requestsOf('key_4999')).toEqual(['key_4999_2']);
+    expect(await fleet.client.hlen(refusedRequestsKey(apiId))).toBe(2000);
+    expect(await report(keys(5100, 5110))).toBe(0);
+    expect(await fleet.client.hlen(refusedRequestsKey(apiId))).toBe(2000);
+    expect(await fleet.client.hlen(refusedKeysKey(apiId))).toBe(1 + 2 * 2000);
+    const kept = ['often', 'key_0', 'key_3009', 'key_3010', 'key_4999', 'key_5000', 'key_5109'];
+    expect(await Promise.all(kept.map((keyId) => fleet.client.exists(refusalsKey(apiId, keyId))))).toEqual([
+      0, 0, 0, 1, 1, 0, 1,
+    ]);
+  });
 });
 
 describe('report-refusals.lua', () => {
