@@ -22,16 +22,17 @@ const KEYS = 100;
 const HOUR_MS = 3_600_000;
 const MANY = 1_000_000_000;
 const ratelimit = { limit: MANY, duration: HOUR_MS };
-/** The limits of each kind of keys, besides plain keys. */
+/** Each of their refusals is noted for `keys.listRefusals`. */
+const REFUSED = 'disabled keys, which are refused';
+/** The fields of each kind of keys, besides plain keys. */
 const SLICED = 'with credits and a rate limit, from slices';
 const ASKED = 'with a rate limit that asks Redis each time';
 const KINDS = {
   [SLICED]: { remaining: MANY, ratelimit },
   [ASKED]: { ratelimit: { ...ratelimit, async: false } },
+  [REFUSED]: { enabled: false },
 };
 const PLAIN = 'plain keys';
-/** Each of their refusals is noted for `keys.listRefusals`. */
-const REFUSED = 'disabled keys, which are refused';
 const PEER = 'Fastify + one Redis script';
 
 const FLEET = { verifiers: 10, keys: 1000, callsPerSecond: 20 };
@@ -50,10 +51,8 @@ const limits: Benchmark = ({ quick }) =>
       const contenders = [{ name: PLAIN, port, keys: backend.keys }];
       for (const [name, fields] of Object.entries(KINDS))
         contenders.push({ name, port, keys: await made(backend, fields) });
-      for (const { keys } of contenders) await warm(verifier, keys);
-      const disabled = await made(backend, { enabled: false });
-      await warm(verifier, disabled, 'DISABLED');
-      contenders.push({ name: REFUSED, port, keys: disabled });
+      for (const { name, keys } of contenders)
+        await warm(verifier, keys, name === REFUSED ? 'DISABLED' : 'VALID');
       const file = join(directory, 'peer-keys.txt');
       writeFileSync(file, backend.keys.join('\n'));
       const peer = await startPeer(PEER, 'fastify-script.ts', file, backend.redisPath);

@@ -33,22 +33,22 @@ export function judge(
   if (verdict === undefined) return 'undecided';
   request.requestId = '';
   if (verdict.code !== 'VALID' && options.refusals !== undefined)
-    note(options.refusals, verdict, request, bytes.subarray(at, at + request.length));
+    note(options.refusals, request, verdict, bytes, at);
   return 'decided';
 }
 
 /** Notes a refusal under the id that the answer will have. */
-function note(refusals: RefusalLog, verdict: Verdict, request: LaneRequest, bytes: Buffer): void {
+function note(refusals: RefusalLog, request: LaneRequest, verdict: Verdict, bytes: Buffer, at: number): void {
   if (verdict.code === 'NOT_FOUND') return;
   request.requestId = request.head.requestId || newRequestId();
   const { requestId, clientIp } = request;
-  refusals.note(verdict, { requestId, clientIp, route: routeIn(bytes) });
+  refusals.note(verdict, { requestId, clientIp, route: routeIn(bytes, at, request.length) });
 }
 
 /** Returns the client's request as a gateway tells it in its headers; undefined = it does not. */
-function routeIn(bytes: Buffer): string | undefined {
-  if (bytes[0] !== GET) return undefined;
-  const head = bytes.toString('latin1');
+function routeIn(bytes: Buffer, at: number, length: number): string | undefined {
+  if (bytes[at] !== GET) return undefined;
+  const head = bytes.toString('latin1', at, at + length);
   const [, method] = /\r\nx-(?:original|forwarded)-method: *([^\r]+)\r/i.exec(head) ?? [];
   const [, target] = /\r\nx-(?:original|forwarded)-uri: *([^\r]+)\r/i.exec(head) ?? [];
   return routeOf(method, target);
@@ -79,7 +79,7 @@ export async function replyByLookUp(
   connection: { readonly keepAliveS: number | undefined },
 ): Promise<boolean> {
   const { replies } = request;
-  const route = lane.options.refusals && routeIn(bytes);
+  const route = lane.options.refusals && routeIn(bytes, 0, bytes.length);
   const requestId = request.head.requestId || newRequestId();
   try {
     const verdict = await lane.options.verifier.lookUp(questionAbout(request.key, request));
