@@ -110,7 +110,9 @@ export async function openListeners(options: {
 }
 
 async function openProxy(url: URL, options: Parameters<typeof createProxy>[1]) {
-  const proxy = await createProxy(url, options);
+  // The clients of the API come here: they need no certificate.
+  const certificate = options.certificate && { ...options.certificate, asksClients: false };
+  const proxy = await createProxy(url, { ...options, certificate });
   const { PROXY_HOST: host, PROXY_PORT: port } = options.config;
   return { proxy, address: await listening('PROXY_PORT', `${host}:${port}`, proxy.listen(host, port)) };
 }

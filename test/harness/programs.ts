@@ -44,6 +44,7 @@ const SOURCES = {
   "Java's libraries": { command: '.ci/run' },
   "Rust's libraries": { command: '.ci/run' },
   OpenTelemetry: { command: '.ci/run' },
+  'Node 22': { command: '.ci/run' },
 } as const satisfies Record<string, { package: string } | { command: string }>;
 
 export type Program = keyof typeof SOURCES;

@@ -12,7 +12,8 @@ export type Project = (typeof PROJECTS)[number];
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const PROOF = /^test\/(simulation|model|mutants|chaos)\/|differential|data-events|proxy-without-lane/;
-const SYSTEM = /^test\/(deploy|gateways|dashboard|end-to-end|commands\.|documentation\.|cli\/package\.)/;
+const SYSTEM =
+  /^test\/(deploy|gateways|dashboard|end-to-end|commands\.|documentation\.|cli\/(?:package|library)\.)/;
 /** Runs `git ls-files` alone. */
 const ASKS_GIT = 'test/tidy.test.ts';
 
@@ -20,7 +21,8 @@ const ASKS_GIT = 'test/tidy.test.ts';
 export function testsByProject(): Record<Project, string[]> {
   const files = globSync('{test,deploy,bench,shared,control-plane,verifier}/**/*.ts', {
     cwd: ROOT,
-    exclude: (name) => name === 'node_modules',
+    // The tests of the examples run in an application that has installed the package.
+    exclude: (name) => name === 'node_modules' || name === 'deploy/examples',
   });
   const imports = importsOf(new Map(files.map((file) => [file, readFileSync(join(ROOT, file), 'utf8')])));
   const projects: Record<Project, string[]> = { unit: [], redis: [], system: [], proof: [] };

@@ -43,6 +43,7 @@ const LONGEST = [
   'verifier/proxy/rechecks',
   'deploy/release',
   'credits/reroll',
+  'cli/library',
   'cli/package',
   'cli/transfer',
   'edges/lost-creations',

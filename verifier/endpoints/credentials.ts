@@ -5,6 +5,8 @@
 export const SOURCES = ['bearer', 'x-api-key', 'query'] as const;
 /** One of `SOURCES`. */
 export type Source = (typeof SOURCES)[number];
+/** A source of `SOURCES`, or a header whose whole value is the key. The name is in lower case. */
+export type CredentialSource = Source | `header:${string}`;
 
 /**
  * Header lines by name in lower case. Each line is a value by itself, as in `headersDistinct` of `node:http`.
@@ -27,7 +29,7 @@ export type CredentialFault = 'KEY_MISSING' | 'KEY_AMBIGUOUS';
 export function credentialOf(
   headers: HeaderLines,
   target: string | undefined,
-  sources: readonly Source[],
+  sources: readonly CredentialSource[],
 ): Credential {
   let key = '';
   for (const source of sources) {
@@ -66,7 +68,7 @@ export function bearerKey(line: string): string {
   return /^bearer +(\S.*)$/i.exec(line)?.[1] ?? '';
 }
 
-function valuesOf(source: Source, headers: HeaderLines, target = ''): readonly string[] {
+function valuesOf(source: CredentialSource, headers: HeaderLines, target = ''): readonly string[] {
   switch (source) {
     case 'bearer':
       // A line with another scheme has no key, but a second Authorization line makes the request ambiguous
@@ -76,6 +78,8 @@ function valuesOf(source: Source, headers: HeaderLines, target = ''): readonly s
       return headers['x-api-key'] ?? [];
     case 'query':
       return queryKeys(target);
+    default:
+      return headers[source.slice('header:'.length)] ?? [];
   }
 }
 

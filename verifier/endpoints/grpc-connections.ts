@@ -41,7 +41,11 @@ export class Connections {
     };
     const handshakeTimeout = limits.HEADERS_TIMEOUT_MS;
     const tls =
-      certificate && createTlsServer({ noDelay: true, handshakeTimeout, ALPNProtocols: ['h2'] }, accept);
+      certificate &&
+      createTlsServer(
+        { noDelay: true, handshakeTimeout, ALPNProtocols: ['h2'], requestCert: certificate.asksClients },
+        accept,
+      );
     if (tls) {
       certificate.follow((pair) => tls.setSecureContext(pair));
       // Node does not close the socket after a failed or late handshake.

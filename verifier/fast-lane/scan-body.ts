@@ -54,8 +54,8 @@ const BEFORE_END = Buffer.from(`{"key":"${OTHER_KEY}",`);
 /** Parses any other body that the reference accepts, as the reference does. */
 export function parseBody(body: Buffer, { questionOf }: Generation, request: LaneRequest): boolean {
   try {
-    const { key, apiId, clientIp, tags, requirements } = questionOf(parseJson(body));
-    if (tags !== undefined) return false;
+    const { key, apiId, clientIp, tags, requirements, isRecheck } = questionOf(parseJson(body));
+    if (tags !== undefined || isRecheck) return false;
     request.key = key;
     request.apiId = apiId;
     request.clientIp = clientIp;
@@ -133,9 +133,10 @@ function requirementsAt(
   if (present) return present;
   try {
     const body = Buffer.concat([BEFORE_END, bytes.subarray(at, end)]);
-    const { key, apiId, clientIp, tags, requirements } = questionOf(parseJson(body));
+    const { key, apiId, clientIp, tags, requirements, isRecheck } = questionOf(parseJson(body));
     if (key !== OTHER_KEY || apiId !== undefined || clientIp !== undefined || tags !== undefined)
       return undefined;
+    if (isRecheck) return undefined;
     ends.set(text, requirements);
     return requirements;
   } catch {

@@ -19,28 +19,36 @@ export const tlsSettings = {
     "PEM file of a certificate and its chain. If it is set, the verifier's ports for callers use HTTPS. To renew the certificate, replace this file and TLS_KEY_FILE; the verifier needs no restart",
   ),
   TLS_KEY_FILE: text('').help('PEM file of the private key of TLS_CERT_FILE'),
+  TLS_CLIENT_CA_FILE: text('').help(
+    'PEM file of an authority. If it is set, callers at PORT and EXT_AUTHZ_GRPC_PORT must have a certificate that this authority signed (mutual TLS). Clients of the API at PROXY_PORT need none. To replace the authority, replace the file',
+  ),
 };
 
 type TlsConfig = ConfigOf<typeof tlsSettings>;
-type Pair = { readonly cert: string; readonly key: string };
+type Pair = { readonly cert: string; readonly key: string; readonly ca?: string };
 
 /** Returns the faults of the two files, so that a process with faulty files does not start. */
 export function tlsFaults(config: TlsConfig): string[] {
-  const { TLS_CERT_FILE, TLS_KEY_FILE } = config;
+  const { TLS_CERT_FILE, TLS_KEY_FILE, TLS_CLIENT_CA_FILE } = config;
   if (!TLS_CERT_FILE !== !TLS_KEY_FILE) return ['TLS_CERT_FILE, TLS_KEY_FILE: set both or none'];
-  if (!TLS_CERT_FILE) return [];
+  if (!TLS_CERT_FILE) return TLS_CLIENT_CA_FILE ? ['TLS_CLIENT_CA_FILE: only with TLS_CERT_FILE'] : [];
   try {
     readPair(config);
     return [];
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    return [`TLS_CERT_FILE, TLS_KEY_FILE: not a certificate and its key (${code ?? message})`];
+    const names = TLS_CLIENT_CA_FILE ? 'TLS_CERT_FILE, TLS_KEY_FILE, TLS_CLIENT_CA_FILE' : NAMES;
+    return [`${names}: not a certificate and its key (${code ?? message})`];
   }
 }
 
+const NAMES = 'TLS_CERT_FILE, TLS_KEY_FILE';
+
 /** A certificate that is read again when its files change. */
 export interface Certificate {
-  /** The current pair of certificate and key. */
+  /** True if clients need a certificate, too. */
+  readonly asksClients: boolean;
+  /** The current pair of certificate and key, with the authority of clients. */
   readonly pair: Pair;
   /**
    * Calls `use` with the pair, now and whenever the pair changes. New connections get the new pair; open
@@ -63,7 +71,7 @@ export function followCertificate(
   log: Pick<Logger, 'info' | 'warn'>,
 ): Certificate | undefined {
   if (!config.TLS_CERT_FILE) return undefined;
-  const files = [config.TLS_CERT_FILE, config.TLS_KEY_FILE];
+  const files = [config.TLS_CERT_FILE, config.TLS_KEY_FILE, config.TLS_CLIENT_CA_FILE].filter(Boolean);
   const followers: ((pair: Pair) => void)[] = [];
   let pair = readPair(config);
   let fault: string | undefined;
@@ -71,7 +79,7 @@ export function followCertificate(
     try {
       const next = readPair(config);
       fault = undefined;
-      if (next.cert === pair.cert && next.key === pair.key) return;
+      if (next.cert === pair.cert && next.key === pair.key && next.ca === pair.ca) return;
       pair = next;
       for (const use of followers) use(next);
       log.info({ files }, 'the certificate was replaced');
@@ -93,6 +101,7 @@ export function followCertificate(
   };
   lookLater();
   return {
+    asksClients: config.TLS_CLIENT_CA_FILE !== '',
     get pair() {
       return pair;
     },
@@ -133,14 +142,27 @@ export function createHttpServer(
   const options = { ...serverOptions, optimizeEmptyRequests: true, ServerResponse: Response };
   if (certificate === undefined) return createServer(options, serve);
   const handshakeTimeout = options.headersTimeout;
-  const server = createHttpsServer({ ...options, handshakeTimeout }, serve);
+  const server = createHttpsServer(
+    { ...options, handshakeTimeout, requestCert: certificate.asksClients },
+    serve,
+  );
   certificate.follow((pair) => server.setSecureContext(pair));
   return server;
 }
 
 /** Throws if a file cannot be read, or if key and certificate do not match. */
-function readPair({ TLS_CERT_FILE, TLS_KEY_FILE }: TlsConfig): Pair {
-  const pair = { cert: readFileSync(TLS_CERT_FILE, 'utf8'), key: readFileSync(TLS_KEY_FILE, 'utf8') };
+function readPair({ TLS_CERT_FILE, TLS_KEY_FILE, TLS_CLIENT_CA_FILE }: TlsConfig): Pair {
+  const pair = {
+    cert: readFileSync(TLS_CERT_FILE, 'utf8'),
+    key: readFileSync(TLS_KEY_FILE, 'utf8'),
+    ...(TLS_CLIENT_CA_FILE && { ca: authorityIn(readFileSync(TLS_CLIENT_CA_FILE, 'utf8')) }),
+  };
   createSecureContext(pair);
   return pair;
+}
+
+/** Returns the text of an authority's file. Throws if it has no certificate: every client would be refused. */
+function authorityIn(pem: string): string {
+  if (!pem.includes('-----BEGIN CERTIFICATE-----')) throw new Error('no certificate of an authority');
+  return pem;
 }

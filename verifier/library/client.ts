@@ -3,7 +3,6 @@ import { Client, Pool } from 'undici';
 import { generateKey } from '#shared/contract/key-format.ts';
 import { atMost, type Clock, systemClock } from '#shared/lang/clock.ts';
 import { httpUrl, integer, text } from '#shared/process/load-config.ts';
-import type { Question } from '../core/question/question.ts';
 import { requirementFields } from '../core/question/requirements.ts';
 import { EventListeners } from './event-listeners.ts';
 import {
@@ -13,11 +12,14 @@ import {
   type QuestionOptions,
   VerifierError,
   type VerifierEvents,
+  type WatchOptions,
 } from './key-verifier.ts';
 import { configFrom, optionsObject, wrongOptions } from './options.ts';
-import { mayBeKey, readQuestionOptions } from './questions.ts';
+import { type KeylessQuestion, mayBeKey, readQuestionOptions } from './questions.ts';
 import { readyWithin } from './readiness.ts';
+import { hasTlsFiles, tlsConnector, tlsFaults, tlsFiles } from './tls-connector.ts';
 import { verdictFrom } from './verdict-from.ts';
+import { readWatchOptions, watchThrough } from './watches.ts';
 
 export type {
   AskedRateLimit,
@@ -32,13 +34,15 @@ export type {
   UnknownKey,
   ValidKey,
   VerifierEvents,
+  WatchOptions,
 } from './key-verifier.ts';
-export { VerifierError } from './key-verifier.ts';
+export { VerifierError, WatchError } from './key-verifier.ts';
 
 const settings = {
   URL: httpUrl().help('Address of the sidecar'),
   UNIX_SOCKET: text('').help("The sidecar's LISTEN_UNIX"),
   ROOT_KEY: text('').help('A root key, if the sidecar asks for one'),
+  ...tlsFiles,
   TIMEOUT_MS: integer(1, 60_000, 'ms', 1000).help('Longest wait for an answer'),
   CONNECTIONS_MAX: integer(1, 10_000, 'connections', 100).help('Most connections to the sidecar'),
   REQUESTS_IN_FLIGHT_MAX: integer(1, 1_000_000, 'requests', 10_000).help('Most questions on their way'),
@@ -60,6 +64,8 @@ export function createClient(options: ClientOptions): KeyVerifier {
   const config = configFrom(settings, optionsObject(options, 'options'));
   if ((config.URL === undefined) === (config.UNIX_SOCKET === ''))
     throw wrongOptions(['url, unixSocket: set exactly one of them']);
+  const faults = tlsFaults(config);
+  if (faults.length > 0) throw wrongOptions(faults);
   return new SidecarClient(config, systemClock);
 }
 
@@ -73,8 +79,11 @@ class SidecarClient implements KeyVerifier {
   readonly #listeners = new EventListeners();
   readonly #closing = new AbortController();
   #inFlight = 0;
-  /** False once the sidecar turned out to be of a release before `clientIp`. Such a verifier knows no key with a list. */
-  #takesClientIp = true;
+  /**
+   * Fields that the sidecar's release turned out not to know yet. Without `clientIp` it knows no key with a
+   * list; without `recheck` it counts each of them.
+   */
+  readonly #unknownFields = new Set<string>();
   /** True if the last question got a verdict; undefined = no question yet. */
   #live: boolean | undefined;
 
@@ -88,7 +97,9 @@ class SidecarClient implements KeyVerifier {
     this.#headers = config.ROOT_KEY ? { ...type, authorization: `Bearer ${config.ROOT_KEY}` } : type;
     this.#pool = new Pool(url?.origin ?? 'http://localhost', {
       connections: config.CONNECTIONS_MAX,
-      connect: { timeout: timeoutMs, ...(socketPath ? { socketPath } : {}) },
+      connect: hasTlsFiles(config)
+        ? tlsConnector(config, timeoutMs)
+        : { timeout: timeoutMs, ...(socketPath ? { socketPath } : {}) },
       // A second question on the same connection would wait for the first.
       factory: (origin, poolOptions: Client.Options) => new Client(origin, { ...poolOptions, pipelining: 1 }),
       keepAliveTimeout: IDLE_MS,
@@ -113,7 +124,11 @@ class SidecarClient implements KeyVerifier {
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
-    const { apiId, clientIp, tags } = readQuestionOptions(key, options);
+    return this.#ask(key, readQuestionOptions(key, options), options ?? {});
+  }
+
+  async #ask(key: string, rest: KeylessQuestion, options: QuestionOptions): Promise<KeyVerdict> {
+    const { apiId, clientIp, tags, isRecheck } = rest;
     if (this.#closing.signal.aborted) throw closedError();
     if (!mayBeKey(key)) return { valid: false, code: 'NOT_FOUND' };
     if (this.#inFlight >= this.#inFlightMax) throw outage('too many questions at once (requestsInFlightMax)');
@@ -124,7 +139,10 @@ class SidecarClient implements KeyVerifier {
       const verdict = await atMost(
         this.#clock,
         this.#timeoutMs,
-        this.#post({ key, apiId, clientIp, tags, ...requirementFields(options ?? {}) }, over.signal),
+        this.#post(
+          { key, apiId, clientIp, tags, ...requirementFields(options), ...(isRecheck && { recheck: true }) },
+          over.signal,
+        ),
         tooLate,
       );
       if (apiId !== undefined && 'apiId' in verdict && verdict.apiId !== apiId)
@@ -145,6 +163,14 @@ class SidecarClient implements KeyVerifier {
     }
   }
 
+  watch(key: string, options: WatchOptions): AbortSignal {
+    const question = { ...readWatchOptions(key, options), isRecheck: true };
+    const { signal, ...rest } = options;
+    // A sidecar that does not know rechecks takes nothing at least from the key's credits.
+    const check = () => this.#ask(key, question, { ...rest, remaining: { cost: 0 } });
+    return watchThrough(check, signal, this.#clock);
+  }
+
   async close(): Promise<void> {
     this.#closing.abort();
     await this.#pool.destroy();
@@ -158,15 +184,19 @@ class SidecarClient implements KeyVerifier {
    * Sends the question once more if a kept-alive connection ended before the answer came. At worst a key pays
    * its credits twice.
    */
-  async #post(question: Partial<Question>, signal: AbortSignal): Promise<KeyVerdict> {
-    const { clientIp: _, ...older } = question;
-    const body = JSON.stringify(this.#takesClientIp ? question : older);
+  async #post(question: object, signal: AbortSignal): Promise<KeyVerdict> {
+    const older = this.#unknownFields;
+    const body = JSON.stringify(
+      question,
+      older.size === 0 ? undefined : (name, value) => (older.has(name) ? undefined : value),
+    );
     try {
       return await this.#postOnce(body, signal);
     } catch (error) {
-      if (error instanceof WrongQuestion && error.message.startsWith('clientIp: unknown')) {
-        this.#takesClientIp = false;
-        return this.#postOnce(JSON.stringify(older), signal);
+      const [, field] = error instanceof WrongQuestion ? (LATER_FIELD.exec(error.message) ?? []) : [];
+      if (field !== undefined && !this.#unknownFields.has(field)) {
+        this.#unknownFields.add(field);
+        return this.#post(question, signal);
       }
       if (!BROKEN_CONNECTION.has(codeOf(error)) || signal.aborted) throw error;
       return this.#postOnce(body, signal);
@@ -215,6 +245,9 @@ function wrongQuestion(text: string): WrongQuestion | undefined {
     return undefined;
   }
 }
+
+/** Messages of sidecars of earlier releases about fields that later ones have. */
+const LATER_FIELD = /^(clientIp|recheck): unknown/;
 
 const BROKEN_CONNECTION: ReadonlySet<string> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
 

@@ -21,12 +21,14 @@ import {
   VerifierError,
   type VerifierEvents,
   type VerifierOptions,
+  type WatchOptions,
 } from './key-verifier.ts';
 import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
 import { type KeylessQuestion, mayBeKey, readQuestionOptions } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { registerMetrics } from './registered-metrics.ts';
 import { keyVerdict } from './views.ts';
+import { LocalWatches, readWatchOptions } from './watches.ts';
 
 export type {
   AskedRateLimit,
@@ -45,8 +47,9 @@ export type {
   ValidKey,
   VerifierEvents,
   VerifierOptions,
+  WatchOptions,
 } from './key-verifier.ts';
-export { VerifierError } from './key-verifier.ts';
+export { VerifierError, WatchError } from './key-verifier.ts';
 
 /**
  * Creates a verifier in this process, with the same core and the same promises as the verifier process. It is
@@ -66,6 +69,7 @@ class LocalVerifier implements LocalKeyVerifier {
   readonly #registries = new WeakSet<MetricsRegistry>();
   readonly #listeners = new EventListeners();
   readonly #closing = new AbortController();
+  readonly #watches: LocalWatches;
   #closed: Promise<void> | undefined;
   #isClosed = false;
 
@@ -81,6 +85,7 @@ class LocalVerifier implements LocalKeyVerifier {
       verdicts: () => this.#metrics.verdictTotals,
     });
     this.#verifier = this.#metrics.count(this.#engine.verifier, clock);
+    this.#watches = new LocalWatches(this.#engine.verifier, log, clock);
     watchState(this.#metrics.registry, this.#engine.verifier, apiIds, this.#engine);
     this.#engine.start();
   }
@@ -111,6 +116,10 @@ class LocalVerifier implements LocalKeyVerifier {
         : new VerifierError('SERVICE_UNAVAILABLE', message);
     }
     return this.#conclude(verdict, rest);
+  }
+
+  watch(key: string, options: WatchOptions): AbortSignal {
+    return this.#watches.watch(key, readWatchOptions(key, options), options.signal);
   }
 
   close(): Promise<void> {
@@ -150,6 +159,7 @@ class LocalVerifier implements LocalKeyVerifier {
   async #close(): Promise<void> {
     this.#isClosed = true;
     this.#closing.abort();
+    this.#watches.close();
     for (const unregister of this.#unregister) unregister();
     const hold = holdProcess();
     try {

@@ -116,6 +116,12 @@ export interface AskedRateLimit {
   readonly duration?: number;
 }
 
+/** The options of a watch: the end of the request, and what its key must fulfil, as in a question. */
+export interface WatchOptions extends Pick<QuestionOptions, 'apiId' | 'permissions' | 'clientIp'> {
+  /** Aborts when the request is over. The watch then ends and its signal never aborts. */
+  readonly signal: AbortSignal;
+}
+
 /** The events of a verifier, with the argument that a listener gets. */
 export interface VerifierEvents {
   /**
@@ -148,8 +154,15 @@ export interface KeyVerifier {
    */
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined;
   /**
-   * Closes the verifier: rejects waiting questions, and leaves the fence so that no change waits for this
-   * verifier.
+   * Watches the key of a request that goes on, such as a WebSocket. Returns a signal that aborts, with a
+   * `WatchError`, within a second after a change that makes the key no longer good is complete. It also aborts
+   * if there is no verdict any more, and when the verifier is closed. A watch costs no credits and is not
+   * counted. It ends when `options.signal` aborts. Throws a TypeError if the options are wrong.
+   */
+  watch(key: string, options: WatchOptions): AbortSignal;
+  /**
+   * Closes the verifier: rejects waiting questions, ends all watches, and leaves the fence so that no change
+   * waits for this verifier.
    */
   close(): Promise<void>;
   /** Calls `listener` at each event, until the returned function is called. */
@@ -184,6 +197,20 @@ export class VerifierError extends Error {
   constructor(code: 'SERVICE_UNAVAILABLE' | 'CLOSED', message: string) {
     super(message);
     this.name = 'VerifierError';
+    this.code = code;
+  }
+}
+
+/**
+ * The reason with which the signal of a watch aborts. `code` is the verdict on the key; SERVICE_UNAVAILABLE =
+ * there is no verdict any more; CLOSED = the verifier was closed.
+ */
+export class WatchError extends Error {
+  readonly code: RefusalCode | SilentCode | VerifierError['code'];
+
+  constructor(code: WatchError['code']) {
+    super(`the key is no longer good: ${code}`);
+    this.name = 'WatchError';
     this.code = code;
   }
 }
@@ -249,6 +276,14 @@ export interface ClientOptions {
   readonly url?: string;
   /** The sidecar's LISTEN_UNIX. */
   readonly unixSocket?: string;
+  /** PEM file of the authority that signed the sidecar's certificate; default: those of Node. */
+  readonly tlsCaFile?: string;
+  /**
+   * PEM files of this application's own certificate and its key, for a sidecar with TLS_CLIENT_CA_FILE. All
+   * three files are read again for each new connection, so a renewed certificate needs no restart.
+   */
+  readonly tlsCertFile?: string;
+  readonly tlsKeyFile?: string;
   /** A root key with `api.<apiId>.verify_key`, for a sidecar with VERIFY_ROOT_KEYS=required. */
   readonly rootKey?: string;
   /** Longest wait for an answer, 1..60,000 milliseconds; default 1,000. */

@@ -30,7 +30,7 @@ class FixedOptions {
 
 /**
  * Returns a frozen copy of the options that is not parsed again. Throws a TypeError if the options are wrong.
- * @param isRecheck true if the questions are about a request that already got a verdict; a client ignores it
+ * @param isRecheck true if the questions are about a request that already got a verdict
  */
 export function fixedOptions(options: QuestionOptions, isRecheck = false): QuestionOptions {
   return Object.freeze(Object.assign(new FixedOptions({ ...read(options), isRecheck }), options));

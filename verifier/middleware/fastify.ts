@@ -3,17 +3,25 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandle
 import { newRequestId } from '#shared/contract/request-id.ts';
 import type { ValidKey } from '../library/key-verifier.ts';
 import { wrongOptions } from '../library/options.ts';
-import { createGuard, type Guard, type Passage, Refusal } from './guard.ts';
-import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
-import { removeIdentity } from './header-lines.ts';
+import { allowanceHeaders } from './guard/answers.ts';
+import { createGuard, type Guard, type Passage } from './guard/guard.ts';
+import type { GuardOptions, RouteGuardOptions } from './guard/guard-options.ts';
+import { removeIdentity } from './guard/header-lines.ts';
+import { type EndableConnection, endCarrier, watchCarrier } from './guard/long-requests.ts';
+import { Refusal } from './guard/refusal.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
-export type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
+export type { GuardOptions, OwnRefusal, RefusalNotice, RouteGuardOptions } from './guard/guard-options.ts';
+export type { EndableConnection } from './guard/long-requests.ts';
+export { RefusedError } from './guard/refusal.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The key that let the request pass; undefined if `config.apiKey` is false. */
-    apiKey: ValidKey | undefined;
+    /**
+     * The key that let the request pass. Only behind a guard that is not `optional`: elsewhere use
+     * `optionalKey`.
+     */
+    apiKey: ValidKey;
   }
   interface FastifyContextConfig {
     /** false = open to everybody. An object contains the rules that differ for this route. */
@@ -64,7 +72,7 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
   let someHaveRules = instance.printRoutes() !== NO_ROUTES;
   if (!instance.hasDecorator(GUARD_MARK)) {
     instance.decorate(GUARD_MARK, true);
-    instance.decorateRequest('apiKey', undefined);
+    instance.decorateRequest('apiKey', undefined as never);
   }
   instance.addHook('onRoute', ({ config }) => {
     // Reads the rules now, so that a wrong rule stops the application at its start.
@@ -88,7 +96,7 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
       return;
     }
     if (passage instanceof Promise)
-      void passage.then((latePassage) => settle(request, reply, latePassage, next));
+      void passage.then((latePassage) => settle(request, reply, latePassage, next), next);
     else settle(request, reply, passage, next);
   };
   const name = `keyfence-${newRequestId()}`;
@@ -120,7 +128,11 @@ Object.assign(keyfence, {
 
 function settle(request: FastifyRequest, reply: FastifyReply, passage: Passage, next: () => void): void {
   if (!(passage instanceof Refusal)) {
-    request.apiKey = passage;
+    if (passage !== undefined) {
+      request.apiKey = passage;
+      const lines = allowanceHeaders(passage);
+      if (lines !== undefined) for (const [name, value] of lines) reply.header(name, value);
+    }
     next();
     return;
   }
@@ -139,3 +151,22 @@ function hasChildren(instance: FastifyInstance): boolean {
   const children: unknown = symbol && Reflect.get(instance, symbol);
   return Array.isArray(children) && children.length > 0;
 }
+
+/** Returns the key that let the request pass; undefined = the route is open, or its guard is optional. */
+export const optionalKey = (request: FastifyRequest): ValidKey | undefined => request.apiKey;
+
+/**
+ * Watches the key with which a request passed a guard. The returned signal aborts, with a `WatchError`, within
+ * a second after a change that makes the key no longer good is complete. The watch ends when `signal` aborts.
+ * Throws an Error if no guard let the request pass with a key.
+ */
+export const watchKey = ({ raw }: FastifyRequest, signal: AbortSignal): AbortSignal =>
+  watchCarrier(raw, signal);
+
+/**
+ * Ends a response (`reply.raw`), a socket or a WebSocket of `@fastify/websocket` when the key of its request
+ * is no longer good, within a second after the change is complete. A WebSocket gets the close code 1008.
+ * Throws like `watchKey`.
+ */
+export const endWithKey = ({ raw }: FastifyRequest, connection: EndableConnection): void =>
+  endCarrier(raw, connection);

@@ -1,12 +1,16 @@
 // The entry `keyfence/hono` of the package.
 import type { Context, MiddlewareHandler, Next } from 'hono';
 import type { ValidKey } from '../library/key-verifier.ts';
-import { createGuard, type Passage, Refusal } from './guard.ts';
-import type { GuardOptions } from './guard-options.ts';
-import { hasIdentity, isIdentity, removeIdentity, type WithHeaders } from './header-lines.ts';
+import { allowanceHeaders } from './guard/answers.ts';
+import { createGuard, type Passage } from './guard/guard.ts';
+import type { GuardOptions } from './guard/guard-options.ts';
+import { hasIdentity, isIdentity, removeIdentity, type WithHeaders } from './guard/header-lines.ts';
+import { watchCarrier } from './guard/long-requests.ts';
+import { Refusal } from './guard/refusal.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
-export type { GuardOptions } from './guard-options.ts';
+export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard/guard-options.ts';
+export { RefusedError } from './guard/refusal.ts';
 
 /** The variables that a guarded handler finds in its context. */
 export interface KeyfenceVariables {
@@ -14,10 +18,17 @@ export interface KeyfenceVariables {
   apiKey: ValidKey;
 }
 
-/** Guards all routes registered after it, on Node: no handler runs without a valid key. */
+/**
+ * Guards all routes registered after it, on Node: no handler runs without a valid key. Behind an `optional`
+ * guard, `apiKey` may be undefined.
+ */
 export function keyfence(
-  options: GuardOptions<Context>,
-): MiddlewareHandler<{ Variables: KeyfenceVariables }> {
+  options: GuardOptions<Context> & { readonly optional: true },
+): MiddlewareHandler<{ Variables: Partial<KeyfenceVariables> }>;
+/** Creates the guard. */
+export function keyfence(options: GuardOptions<Context>): MiddlewareHandler<{ Variables: KeyfenceVariables }>;
+/** Creates the guard. */
+export function keyfence(options: GuardOptions<Context>): MiddlewareHandler {
   const guard = createGuard(options);
   return (context, next) => {
     const incoming = incomingOf(context);
@@ -59,19 +70,28 @@ function settle(
   passage: Passage,
   next: Next,
 ): Promise<Response | undefined> {
-  if (passage instanceof Refusal) return Promise.resolve(answer(passage));
+  if (passage instanceof Refusal) return Promise.resolve(passage.response());
   if (hasIdentity(rawHeaders)) {
     const { headers } = context.req.raw;
     for (const name of [...headers.keys()]) if (isIdentity(name)) headers.delete(name);
     if (incoming) removeIdentity(incoming);
   }
-  context.set('apiKey', passage);
+  if (passage !== undefined) {
+    context.set('apiKey', passage);
+    const lines = allowanceHeaders(passage);
+    if (lines !== undefined) for (const [name, value] of lines) context.header(name, value);
+  }
   // Hono's promise resolves with its context, which must not be mistaken for a response.
   return next().then(toUndefined);
 }
 
 const toUndefined = () => undefined;
 
-function answer({ status, headers, body }: Refusal): Response {
-  return new Response(body, { status, headers: headers.map(([name, value]) => [name, value]) });
-}
+/**
+ * Watches the key with which a request passed a guard, as for `streamSSE`. The returned signal aborts, with a
+ * `WatchError`, within a second after a change that makes the key no longer good is complete. The watch ends
+ * when `signal` aborts; default: the signal of the request. Throws an Error if no guard let the request pass
+ * with a key.
+ */
+export const watchKey = (context: Context, signal: AbortSignal = context.req.raw.signal): AbortSignal =>
+  watchCarrier(incomingOf(context) ?? context.req.raw, signal);

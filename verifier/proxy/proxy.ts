@@ -1,11 +1,11 @@
 import type { IncomingMessage } from 'node:http';
+import { Rechecker } from '../core/rechecker.ts';
 import { FastLane } from '../fast-lane/fast-lane.ts';
 import type { LaneCounts } from '../fast-lane/lane.ts';
 import { createListener, type Listener } from '../http/server.ts';
 import { FaultLog } from './fault-log.ts';
 import { Forwarder, handler, laneHandler } from './handler.ts';
 import type { ProxyOptions } from './proxy-options.ts';
-import { Rechecker } from './recheck.ts';
 import { writtenByTracer } from './tracer.ts';
 import { UpstreamPool, type UpstreamStats } from './upstream.ts';
 

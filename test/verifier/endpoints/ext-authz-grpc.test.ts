@@ -359,7 +359,7 @@ describe('grpc.health.v1', () => {
 test('with a certificate it is asked over TLS, and shows the new one when that is replaced', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-grpc-'));
   const [first, second] = [makeCertificate(directory, 'first'), makeCertificate(directory, 'second')];
-  const files = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile };
+  const files = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile, TLS_CLIENT_CA_FILE: '' };
   const certificate = followCertificate(files, systemClock, log);
   try {
     await listener.close(0);
@@ -503,7 +503,7 @@ describe('connections', () => {
     await listener.close(0);
     const directory = mkdtempSync(join(tmpdir(), 'keyfence-grpc-'));
     const { certFile, keyFile } = makeCertificate(directory, 'own');
-    const files = { TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile };
+    const files = { TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile, TLS_CLIENT_CA_FILE: '' };
     const certificate = followCertificate(files, systemClock, log);
     try {
       await start({}, certificate, { HEADERS_TIMEOUT_MS: 200 });

@@ -9,6 +9,7 @@ import { type Clock, systemClock } from '#shared/lang/clock.ts';
 import { loadConfig } from '#shared/process/load-config.ts';
 import { configFaults, settings } from '../../../verifier/config.ts';
 import { type Certificate, followCertificate } from '../../../verifier/http/tls.ts';
+import { createClient } from '../../../verifier/library/client.ts';
 import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
 import { type MadeCertificate, makeCertificate } from '../../harness/certificates.ts';
 import { Fleet } from '../../harness/fleet.ts';
@@ -46,7 +47,7 @@ beforeEach(async () => {
     error: (fields: unknown) => expect.fail(JSON.stringify(fields)),
   };
   certificate = followCertificate(
-    { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile },
+    { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile, TLS_CLIENT_CA_FILE: '' },
     countingClock,
     log,
   );
@@ -129,7 +130,11 @@ describe('a certificate', () => {
       info: (_: unknown, message?: string) => void logged.push(`${message}`),
       warn: () => undefined,
     };
-    const files = { TLS_CERT_FILE: join(link, 'tls.crt'), TLS_KEY_FILE: join(link, 'tls.key') };
+    const files = {
+      TLS_CERT_FILE: join(link, 'tls.crt'),
+      TLS_KEY_FILE: join(link, 'tls.key'),
+      TLS_CLIENT_CA_FILE: '',
+    };
     const followed = followCertificate(files, systemClock, log);
     symlinkSync('second', `${link}.new`);
     renameSync(`${link}.new`, link);
@@ -200,6 +205,52 @@ test('files that are no certificate and key are found at the start', () => {
   expect(faults(join(directory, 'none'), first.keyFile)).toEqual([expect.stringContaining('ENOENT')]);
   expect(faults(garbage, first.keyFile)).toHaveLength(1);
   expect(faults(first.certFile, second.keyFile)).toEqual([expect.stringMatching(/MISMATCH|mismatch/)]);
+  const own = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile };
+  const authority = (file: string) =>
+    configFaults(loadConfig(settings, { ...own, TLS_CLIENT_CA_FILE: file }));
+  expect(authority(second.certFile)).toEqual([]);
+  expect(authority(garbage)).toEqual([expect.stringContaining('no certificate of an authority')]);
+  const alone = configFaults(loadConfig(settings, { TLS_CLIENT_CA_FILE: second.certFile }));
+  expect(alone).toEqual(['TLS_CLIENT_CA_FILE: only with TLS_CERT_FILE']);
+});
+
+test('with TLS_CLIENT_CA_FILE only callers with a certificate of that authority are answered', async () => {
+  const third = makeCertificate(directory, 'third');
+  const fleet = await Fleet.start({ verifiers: 0 });
+  try {
+    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+    const { address: url } = await fleet.addVerifier({
+      TLS_CERT_FILE: first.certFile,
+      TLS_KEY_FILE: first.keyFile,
+      TLS_CLIENT_CA_FILE: second.certFile,
+      LOOKUP_WAIT_MS: '5000',
+    });
+    const clientWith = (own: MadeCertificate) =>
+      createClient({ url, tlsCaFile: first.certFile, tlsCertFile: own.certFile, tlsKeyFile: own.keyFile });
+    const callers = [createClient({ url, tlsCaFile: first.certFile }), clientWith(third), clientWith(second)];
+    const [without, stranger, caller] = callers;
+    await caller?.ready();
+    expect(await caller?.verify(key)).toMatchObject({ code: 'VALID', keyId });
+    for (const refused of [without, stranger])
+      await expect(refused?.verify(key)).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
+    // The authority is replaced while the verifier runs, and the client's certificate with it.
+    copyFileSync(third.certFile, second.certFile);
+    await eventually(async () => (await stranger?.verify(key).catch(() => undefined))?.code === 'VALID');
+    copyFileSync(third.keyFile, second.keyFile);
+    const renewed = clientWith(second);
+    expect(await renewed.verify(key)).toMatchObject({ code: 'VALID' });
+    await Promise.all([...callers, renewed].map((each) => each.close()));
+  } finally {
+    await fleet.stop();
+  }
+});
+
+test.each<[object, RegExp]>([
+  [{ tlsCaFile: '/none' }, /tlsCaFile, tlsCertFile: only with a url that begins with https/],
+  [{ url: 'https://127.0.0.1', tlsCaFile: '/none' }, /not certificates and their key \(ENOENT\)/],
+  [{ url: 'https://127.0.0.1', tlsCertFile: '/none' }, /tlsCertFile, tlsKeyFile: set both or none/],
+])('a client with wrong files is not created: %j', (options, message) => {
+  expect(() => createClient({ url: 'http://127.0.0.1', ...options })).toThrow(message);
 });
 
 test('one process listens with TLS at its port and without at its Unix socket, and gives both up', async () => {

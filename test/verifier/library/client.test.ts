@@ -35,7 +35,7 @@ async function sidecar(listener: RequestListener, keepAliveTimeout = 5000): Prom
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0 });
   const LISTEN_UNIX = join(fleet.directory, 'verifier.sock');
-  await fleet.addVerifier({ LOOKUP_WAIT_MS: '5000', LISTEN_UNIX });
+  await fleet.addVerifier({ LOOKUP_WAIT_MS: '5000', USAGE_PERIOD_MS: '200', LISTEN_UNIX });
 });
 afterAll(async () => {
   await Promise.all(ends.map((end) => end()));
@@ -177,4 +177,66 @@ test.each<[unknown, RegExp]>([
   [{ url: 'http://a', timeout: 5 }, /timeout: unknown option/],
 ])('options %j: %s', (options, message) => {
   expect(() => createClient(options as ClientOptions)).toThrow(message);
+});
+
+test('a sidecar that does not know a field yet is asked without it', async () => {
+  const asked: Record<string, unknown>[] = [];
+  const url = await sidecar(async (request, response) => {
+    let text = '';
+    for await (const chunk of request) text += String(chunk);
+    const body = JSON.parse(text);
+    asked.push(body);
+    const later = ['recheck', 'clientIp'].find((name) => name in body);
+    if (later !== undefined) {
+      const error = { code: 'BAD_REQUEST', message: `${later}: unknown field` };
+      response.writeHead(400).end(JSON.stringify({ error }));
+      return;
+    }
+    const verdict = { valid: true, code: 'VALID', keyId: 'key_1', apiId: 'shop', enabled: true, meta: {} };
+    response.end(JSON.stringify(verdict));
+  });
+  const client = open({ url });
+  const { signal } = new AbortController();
+  const watch = client.watch(KEY, { clientIp: '192.0.2.1', signal });
+  await fleet.until(() => asked.length >= 4);
+  expect(asked.map((body) => Object.keys(body).filter((name) => name !== 'key'))).toEqual(
+    expect.arrayContaining([
+      ['clientIp', 'remaining', 'recheck'],
+      ['clientIp', 'remaining'],
+      ['remaining'],
+      ['remaining'],
+    ]),
+  );
+  expect(watch.aborted).toBe(false);
+  expect(await client.verify(KEY, { clientIp: '192.0.2.1' })).toMatchObject({ code: 'VALID' });
+  expect(asked.at(-1)).toEqual({ key: KEY });
+});
+
+test('a recheck costs nothing, is not counted, and is read alike by both servers of a sidecar', async () => {
+  const ratelimit = { limit: 2, duration: 3_600_000 };
+  const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop', remaining: 2, ratelimit });
+  await fleet.until(async () => (await fleet.verify(key)).body.code === 'VALID');
+  for (let i = 0; i < 5; i++) {
+    const { body } = await fleet.verify(key, { recheck: true });
+    expect(body).toMatchObject({ code: 'VALID', keyId });
+  }
+  const { body } = await fleet.verify(key, { recheck: false, tags: ['last'] });
+  expect(body).toMatchObject({ code: 'VALID', remaining: 0, ratelimit: { remaining: 0 } });
+  expect((await fleet.verify(key)).body.code).toBe('RATE_LIMITED');
+  expect((await fleet.verify(key, { recheck: true })).body.code).toBe('VALID');
+  const wrong = await fleet.verifyOnce(key, { recheck: 'yes' });
+  expect([wrong.status, wrong.body.error.message]).toEqual([400, 'recheck: must be true or false']);
+  await fleet.until(async () => {
+    const { verifications } = await fleet.ok('keys.getVerifications', { keyId });
+    const { success, rateLimited } = verifications.at(-1);
+    return success === 2 && rateLimited === 1;
+  });
+  await fleet.ok('keys.updateKey', { keyId, enabled: false });
+  expect((await fleet.verify(key, { recheck: true })).body.code).toBe('DISABLED');
+  await fleet.ok('keys.updateKey', { keyId, enabled: true });
+  expect((await fleet.verify(key)).body.code).toBe('RATE_LIMITED');
+  const codes = async () =>
+    (await fleet.ok('keys.listRefusals', { keyId })).refusals.map(({ code }: { code: string }) => code);
+  await fleet.until(async () => (await codes()).length === 2);
+  expect(await codes()).toEqual(['RATE_LIMITED', 'RATE_LIMITED']);
 });

@@ -1,12 +1,17 @@
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { serve } from '@hono/node-server';
 import express from 'express';
 import Fastify from 'fastify';
 import { Hono } from 'hono';
+import Koa from 'koa';
 import { keyfence as expressGuard } from '../../../verifier/middleware/express.ts';
 import { keyfence as fastifyGuard } from '../../../verifier/middleware/fastify.ts';
-import type { GuardOptions } from '../../../verifier/middleware/guard-options.ts';
+import { keyfence as fetchGuard } from '../../../verifier/middleware/fetch.ts';
+import type { GuardOptions } from '../../../verifier/middleware/guard/guard-options.ts';
 import { keyfence as honoGuard, type KeyfenceVariables } from '../../../verifier/middleware/hono.ts';
+import { type KeyfenceState, keyfence as koaGuard } from '../../../verifier/middleware/koa.ts';
+import { keyfence as httpGuard } from '../../../verifier/middleware/node-http.ts';
 
 /** An application of a test, guarded but for `/open`. */
 export interface App {
@@ -26,12 +31,15 @@ const MORE: Readonly<Record<string, GuardOptions>> = {
   '/guarded/permitted': { permissions: 'a', cost: () => 1 },
 };
 
+/** Routes of the frameworks that have no router of their own. */
+const ROUTES: ReadonlySet<string> = new Set(['/orders', '/sub/orders', ...Object.keys(MORE)]);
+
 /**
  * The same application in each framework: `/open`, `/orders`, `/throws`, `/sub/orders` in a part of its own, and the routes
  * of `MORE`.
  */
 export const FRAMEWORKS: Readonly<
-  Record<'fastify' | 'express' | 'hono', (options: GuardOptions) => Promise<App>>
+  Record<'fastify' | 'express' | 'hono' | 'koa' | 'http' | 'fetch', (options: GuardOptions) => Promise<App>>
 > = {
   async fastify(options) {
     let handled = 0;
@@ -131,6 +139,94 @@ export const FRAMEWORKS: Readonly<
     app.route('/sub', part);
     app.onError((_error, context) => context.body(null, 500));
     const server = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' });
+    await new Promise((resolve) => server.once('listening', resolve));
+    return { address: addressOf(server), handled: () => handled, close: async () => end(server) };
+  },
+  async koa(options) {
+    let handled = 0;
+    const app = new Koa<KeyfenceState>();
+    app.silent = true;
+    app.use(async (context, next) => {
+      if (context.path === '/open') context.body = 'open';
+      else await next();
+    });
+    app.use(koaGuard(options));
+    app.use(async (context, next) => {
+      const more = MORE[context.path];
+      if (more === undefined) await next();
+      else await koaGuard({ ...options, ...more })(context as never, next);
+    });
+    app.use((context) => {
+      if (context.path === '/throws') {
+        handled++;
+        throw new Error('the handler failed');
+      }
+      if (!ROUTES.has(context.path)) return;
+      handled++;
+      context.body = seen(context.state.apiKey, context.headers);
+    });
+    const server = app.listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    return { address: addressOf(server), handled: () => handled, close: async () => end(server) };
+  },
+  async http(options) {
+    let handled = 0;
+    const { throwRefusals: _, ...rest } = options;
+    const guard = httpGuard(rest);
+    const guards = new Map(
+      Object.entries(MORE).map(([path, more]) => [path, httpGuard({ ...rest, ...more })]),
+    );
+    const server = createServer((request, response) => {
+      const path = request.url?.split('?')[0] ?? '';
+      if (path === '/open') {
+        response.end('open');
+        return;
+      }
+      const handle = () => {
+        handled++;
+        if (path === '/throws') response.writeHead(500);
+        else if (!ROUTES.has(path)) response.writeHead(404);
+        response.end(JSON.stringify(seen((request as { apiKey?: object }).apiKey, request.headers)));
+      };
+      const more = guards.get(path);
+      guard(request, response, () => {
+        if (more) more(request, response, handle);
+        else handle();
+      });
+    });
+    server.listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    return { address: addressOf(server), handled: () => handled, close: async () => end(server) };
+  },
+  async fetch(options) {
+    let handled = 0;
+    const guard = fetchGuard(options as GuardOptions<Request>);
+    const guards = new Map(
+      Object.entries(MORE).map(([path, more]) => [
+        path,
+        fetchGuard({ ...options, ...more } as GuardOptions<Request>),
+      ]),
+    );
+    const handler = guard.handler((request: Request, apiKey) => {
+      const path = new URL(request.url).pathname;
+      const handle = (_request: Request, key: object) => {
+        handled++;
+        if (path === '/throws') throw new Error('the handler failed');
+        return Response.json(seen(key, Object.fromEntries(request.headers)), {
+          status: ROUTES.has(path) ? 200 : 404,
+        });
+      };
+      const more = guards.get(path);
+      return more ? more.handler(handle)(request) : handle(request, apiKey);
+    });
+    const server = serve({
+      fetch: (request: Request) =>
+        new URL(request.url).pathname === '/open'
+          ? new Response('open')
+          : handler(request).catch(() => new Response(null, { status: 500 })),
+      port: 0,
+      hostname: '127.0.0.1',
+    });
     await new Promise((resolve) => server.once('listening', resolve));
     return { address: addressOf(server), handled: () => handled, close: async () => end(server) };
   },

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { bearerKey, credentialOf } from '../../../verifier/endpoints/credentials.ts';
 import { isIdentityHeader } from '../../../verifier/endpoints/identity-headers.ts';
-import { hasIdentity, headersOf, loneBearer } from '../../../verifier/middleware/header-lines.ts';
+import { hasIdentity, loneBearer, USUAL_HEADERS } from '../../../verifier/middleware/guard/header-lines.ts';
 
 const NAMES = [
   'authorization',
@@ -36,7 +36,9 @@ test('the quick look at the headers finds the key that all of them tell, or leav
       const rawHeaders = pairs.flat();
       const key = loneBearer(rawHeaders);
       if (key !== undefined)
-        expect(credentialOf(headersOf(rawHeaders), undefined, ['bearer', 'x-api-key'])).toEqual({ key });
+        expect(credentialOf(USUAL_HEADERS.read(rawHeaders), undefined, ['bearer', 'x-api-key'])).toEqual({
+          key,
+        });
     }),
     { numRuns: 2000 },
   );

@@ -5,11 +5,11 @@ import { generateKey } from '../../../shared/contract/key-format.ts';
 import { createVerifier } from '../../../verifier/library/create-verifier.ts';
 import type { KeyVerifier } from '../../../verifier/library/key-verifier.ts';
 import { keyfence as fastifyGuard } from '../../../verifier/middleware/fastify.ts';
-import type { GuardOptions } from '../../../verifier/middleware/guard-options.ts';
+import type { GuardOptions } from '../../../verifier/middleware/guard/guard-options.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { type App, FRAMEWORKS } from './apps.ts';
 
-const names = ['fastify', 'express', 'hono'] as const;
+const names = ['fastify', 'express', 'hono', 'koa', 'http', 'fetch'] as const;
 let fleet: Fleet;
 let verifier: KeyVerifier;
 const apps: App[] = [];

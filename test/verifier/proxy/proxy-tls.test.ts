@@ -102,7 +102,11 @@ test('an API over TLS may be at an address, of IPv6 too', async () => {
 test('an API learns that the client came over TLS from us alone', async () => {
   const upstream = await Upstream.start();
   const { certFile, keyFile, cert } = makeCertificate(directory, 'own');
-  const certificate = followCertificate({ TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile }, systemClock, log);
+  const certificate = followCertificate(
+    { TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile, TLS_CLIENT_CA_FILE: '' },
+    systemClock,
+    log,
+  );
   const address = await start(upstream.address, certificate);
   const said = { 'x-forwarded-proto': 'http', x_forwarded_proto: 'http' };
   expect(await ask(address, said, cert)).toBe(200);

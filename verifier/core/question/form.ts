@@ -54,6 +54,14 @@ export const wholeNumber = (minimum: number, maximum: number, description: strin
   },
 });
 
+export const flag = (description: string): Form<boolean> => ({
+  schema: { type: 'boolean', default: false, description },
+  read(value, place, { refuse }) {
+    if (typeof value !== 'boolean') throw refuse(`${place}: must be true or false`);
+    return value;
+  },
+});
+
 export const textOf = (lengthMax: number, description: string): Form<string> => ({
   schema: { type: 'string', minLength: 1, maxLength: lengthMax, description },
   read(value, place, { refuse }) {

@@ -1,6 +1,6 @@
 import { API_ID } from '#shared/contract/api-id.ts';
 import { wordsOf } from '#shared/lang/ip-ranges.ts';
-import { type Form, object, optional, type Reading, required, textLike } from './form.ts';
+import { type Form, flag, object, optional, type Reading, required, textLike } from './form.ts';
 import {
   DEFAULT_REQUIREMENTS,
   REQUIREMENT_FORMS,
@@ -116,7 +116,17 @@ const PARTS = {
   tags: optional(tags, undefined),
 };
 
-const body = object({ key: required(key), ...PARTS, ...REQUIREMENT_FORMS.field });
+const body = object({
+  key: required(key),
+  ...PARTS,
+  ...REQUIREMENT_FORMS.field,
+  recheck: optional(
+    flag(
+      'true = the request that presented the key already got a verdict, and goes on: this verification costs nothing and is not counted.',
+    ),
+    false,
+  ),
+});
 
 /** The JSON Schema of a verifyKey body. */
 export const QUESTION_SCHEMA = body.schema;
@@ -124,7 +134,8 @@ export const QUESTION_SCHEMA = body.schema;
 /** Parses a verifyKey body. Throws the error from `refuse`, whose message names the field and the rule. */
 export function readQuestion(value: unknown, refuse: Reading['refuse']): Question {
   const read = body.read(value, '', { refuse, kind: 'field' });
-  return questionAbout(read.key, { ...read, requirements: requirementsFrom(read, 'field') });
+  const requirements = requirementsFrom(read, 'field');
+  return questionAbout(read.key, { ...read, requirements, isRecheck: read.recheck });
 }
 
 const bodyV2 = object({

@@ -2,16 +2,21 @@ import { toApiError } from '#shared/contract/unhandled-error.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { SlotList } from '#shared/lang/slot-list.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { Lease } from '../core/following/lease.ts';
-import type { Entry } from '../core/key-cache.ts';
-import type { Question } from '../core/question/question.ts';
-import type { VerdictSource } from '../core/verdict/verdict.ts';
-import type { Downstream } from '../http/raw-response.ts';
+import { Lease } from './following/lease.ts';
+import type { Entry } from './key-cache.ts';
+import type { Question } from './question/question.ts';
+import type { VerdictSource } from './verdict/verdict.ts';
+
+/** The response of a long request. */
+interface LongResponse {
+  /** Ends the request. */
+  destroy(): void;
+}
 
 /** A request that is still running. */
 interface LongRequest {
   readonly question: Question;
-  readonly response: Downstream;
+  readonly response: LongResponse;
   /** The lease under which the last verdict was given. The request may go on until the lease ends. */
   readonly lease: Lease;
   /** Number of half periods since the request began. */
@@ -40,11 +45,15 @@ export class Rechecker {
     this.#next();
   }
 
-  /** Starts rechecking a request. The caller passes the returned place to `end`. */
-  begin(response: Downstream, question: Question, accepted: Entry): number {
+  /**
+   * Starts rechecking a request. The caller passes the returned place to `end`.
+   * @param accepted the key by the last verdict; undefined = the key has no verdict yet, and gets one now
+   */
+  begin(response: LongResponse, question: Question, accepted: Entry | undefined): number {
     const recheck = { ...question, isRecheck: true };
     const request = { response, question: recheck, lease: new Lease(this.#clock), age: 0 };
-    request.lease.follow(accepted.epoch.lease, accepted.join?.lease);
+    if (accepted === undefined) void this.#judge(request);
+    else request.lease.follow(accepted.epoch.lease, accepted.join?.lease);
     return this.#requests.add(request);
   }
 
@@ -52,8 +61,15 @@ export class Rechecker {
     this.#requests.remove(place);
   }
 
+  /** Stops rechecking. Requests go on as they are. */
   close(): void {
     this.#timer?.cancel();
+  }
+
+  /** Ends all requests, and stops rechecking. */
+  cutAll(): void {
+    this.close();
+    for (const { response } of this.#requests) response.destroy();
   }
 
   #next(): void {

@@ -1,28 +1,38 @@
-import { bearerKey, type HeaderLines } from '../endpoints/credentials.ts';
-import { isIdentityHeader } from '../endpoints/identity-headers.ts';
+import { bearerKey, type HeaderLines } from '../../endpoints/credentials.ts';
+import { isIdentityHeader } from '../../endpoints/identity-headers.ts';
 
-/** The headers with the key and the request id. Others are ignored. */
-const READ_HEADERS: ReadonlySet<string> = new Set(['authorization', 'x-api-key', 'x-request-id']);
-/** The lengths of these names. Comparing lengths first skips most other headers cheaply. */
-const LENGTHS: ReadonlySet<number> = new Set([...READ_HEADERS].map((name) => name.length));
+/** The names of headers, in lower case, that a guard reads. */
+export class HeaderReader {
+  readonly #names: ReadonlySet<string>;
+  /** The lengths of the names. Comparing lengths first skips most other headers cheaply. */
+  readonly #lengths: ReadonlySet<number>;
 
-/**
- * Returns the headers that a guard reads, with each line by itself.
- * @param rawHeaders names and values, alternating
- */
-export function headersOf(rawHeaders: readonly string[]): HeaderLines {
-  const lines: Record<string, string[]> = {};
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    const [name, value] = [rawHeaders[i], rawHeaders[i + 1]];
-    if (name === undefined || value === undefined || !LENGTHS.has(name.length)) continue;
-    const lowerName = name.toLowerCase();
-    if (!READ_HEADERS.has(lowerName)) continue;
-    const values = lines[lowerName];
-    if (values === undefined) lines[lowerName] = [value];
-    else values.push(value);
+  constructor(names: readonly string[] = []) {
+    this.#names = new Set(['authorization', 'x-api-key', 'x-request-id', ...names]);
+    this.#lengths = new Set([...this.#names].map((name) => name.length));
   }
-  return lines;
+
+  /**
+   * Returns the headers that the guard reads, with each line by itself.
+   * @param rawHeaders names and values, alternating
+   */
+  read(rawHeaders: readonly string[]): HeaderLines {
+    const lines: Record<string, string[]> = {};
+    for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+      const [name, value] = [rawHeaders[i], rawHeaders[i + 1]];
+      if (name === undefined || value === undefined || !this.#lengths.has(name.length)) continue;
+      const lowerName = name.toLowerCase();
+      if (!this.#names.has(lowerName)) continue;
+      const values = lines[lowerName];
+      if (values === undefined) lines[lowerName] = [value];
+      else values.push(value);
+    }
+    return lines;
+  }
 }
+
+/** Reads the headers of the usual sources. */
+export const USUAL_HEADERS = new HeaderReader();
 
 /**
  * Returns the key if the request has the most common form: one `Authorization: Bearer` and no `X-Api-Key`.

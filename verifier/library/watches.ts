@@ -1,0 +1,110 @@
+import { atMost, type Clock, pause } from '#shared/lang/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { questionAbout } from '../core/question/question.ts';
+import { Rechecker } from '../core/rechecker.ts';
+import type { VerdictSource } from '../core/verdict/verdict.ts';
+import { type KeyVerdict, VerifierError, WatchError, type WatchOptions } from './key-verifier.ts';
+import { type KeylessQuestion, mayBeKey, readQuestionOptions } from './questions.ts';
+
+/** Time between two checks of a watched key. */
+const PERIOD_MS = 400;
+/** A sidecar's last good verdict keeps a watched key for this time, counted from when it was asked for. */
+const SIDECAR_TRUST_MS = 1000;
+
+/** Checks the options of a watch and returns its question. Throws a TypeError that names the fault. */
+export function readWatchOptions(key: unknown, options: WatchOptions): KeylessQuestion {
+  const { signal, ...rest } = Object(options) as WatchOptions;
+  if (!(signal instanceof AbortSignal)) throw new TypeError('signal: must be an AbortSignal');
+  for (const name of Object.keys(rest))
+    if (!WATCH_OPTIONS.has(name)) throw new TypeError(`${name}: unknown option`);
+  return readQuestionOptions(key, rest);
+}
+
+const WATCH_OPTIONS: ReadonlySet<string> = new Set(['apiId', 'permissions', 'clientIp']);
+
+/** The watches of a verifier in this process. */
+export class LocalWatches {
+  readonly #verifier: VerdictSource;
+  readonly #rechecker: Rechecker;
+  #isClosed = false;
+
+  constructor(verifier: VerdictSource, log: Pick<Logger, 'error'>, clock: Clock) {
+    this.#verifier = verifier;
+    this.#rechecker = new Rechecker(verifier, log, clock, PERIOD_MS);
+  }
+
+  watch(key: string, rest: KeylessQuestion, until: AbortSignal): AbortSignal {
+    const over = new AbortController();
+    if (until.aborted) return over.signal;
+    const question = questionAbout(key, { ...rest, isRecheck: true });
+    const codeNow = () => {
+      if (this.#isClosed) return 'CLOSED';
+      const verdict = mayBeKey(key) ? this.#verifier.decide(question) : { code: 'NOT_FOUND' as const };
+      return verdict === undefined || verdict.code === 'VALID' ? 'SERVICE_UNAVAILABLE' : verdict.code;
+    };
+    const destroy = () => {
+      if (!until.aborted && !over.signal.aborted) over.abort(new WatchError(codeNow()));
+    };
+    if (this.#isClosed || !mayBeKey(key)) {
+      destroy();
+      return over.signal;
+    }
+    const place = this.#rechecker.begin({ destroy }, question, undefined);
+    const end = () => {
+      this.#rechecker.end(place);
+      until.removeEventListener('abort', end);
+      over.signal.removeEventListener('abort', end);
+    };
+    until.addEventListener('abort', end);
+    if (over.signal.aborted) end();
+    else over.signal.addEventListener('abort', end);
+    return over.signal;
+  }
+
+  /** Ends all watches: no change of a key waits for this verifier any more. */
+  close(): void {
+    this.#isClosed = true;
+    this.#rechecker.cutAll();
+  }
+}
+
+/**
+ * Watches a key through a sidecar.
+ * @param check asks the sidecar
+ */
+export function watchThrough(
+  check: () => Promise<KeyVerdict>,
+  until: AbortSignal,
+  clock: Clock,
+): AbortSignal {
+  const over = new AbortController();
+  void follow(check, until, clock).then((code) => {
+    if (code !== undefined && !until.aborted) over.abort(new WatchError(code));
+  });
+  return over.signal;
+}
+
+/** Resolves with the reason why the key is no longer good; undefined = the watch ended first. */
+async function follow(
+  check: () => Promise<KeyVerdict>,
+  until: AbortSignal,
+  clock: Clock,
+): Promise<WatchError['code'] | undefined> {
+  let trustedUntilMs = clock.monotonicMs() + SIDECAR_TRUST_MS;
+  while (!until.aborted) {
+    const sentAtMs = clock.monotonicMs();
+    const leftMs = trustedUntilMs - sentAtMs;
+    if (leftMs <= 0) return 'SERVICE_UNAVAILABLE';
+    try {
+      const verdict = await atMost(clock, leftMs, check(), tooLate);
+      if (verdict.code !== 'VALID') return verdict.code;
+      trustedUntilMs = sentAtMs + SIDECAR_TRUST_MS;
+    } catch (error) {
+      if ((error as VerifierError).code === 'CLOSED') return 'CLOSED';
+    }
+    await pause(clock, Math.min(PERIOD_MS, Math.max(0, trustedUntilMs - clock.monotonicMs())), until);
+  }
+  return undefined;
+}
+
+const tooLate = () => new VerifierError('SERVICE_UNAVAILABLE', 'no answer from the sidecar in time');

@@ -1,0 +1,188 @@
+// The entry `keyfence/testing` of the package.
+import { systemClock } from '#shared/lang/clock.ts';
+import { allows } from '#shared/permissions/permission-query.ts';
+import {
+  type KeyVerdict,
+  type KeyVerifier,
+  type KnownKey,
+  type LimitState,
+  type QuestionOptions,
+  VerifierError,
+  type VerifierEvents,
+  WatchError,
+  type WatchOptions,
+} from '../library/key-verifier.ts';
+import { type KeylessQuestion, readQuestionOptions } from '../library/questions.ts';
+import { readWatchOptions } from '../library/watches.ts';
+
+export type { KeyVerdict, KeyVerifier, KnownKey, QuestionOptions } from '../library/key-verifier.ts';
+export { VerifierError, WatchError } from '../library/key-verifier.ts';
+
+/**
+ * The verdict on a key. `valid` = VALID, as far as the key's other fields allow it; `unavailable` =
+ * there is no verdict, as without Redis; the others are the code of the verdict.
+ */
+export type TestKeyState =
+  | 'valid'
+  | 'disabled'
+  | 'expired'
+  | 'forbidden'
+  | 'insufficientPermissions'
+  | 'notFound'
+  | 'rateLimited'
+  | 'unavailable'
+  | 'usageExceeded';
+
+/** A key of a test: its state, by default `valid`, and its fields as a verdict shows them. */
+export interface TestKey extends Partial<KnownKey> {
+  readonly state?: TestKeyState;
+}
+
+/** A verifier without Redis, whose keys a test sets. */
+export interface TestVerifier extends KeyVerifier {
+  /** Sets a key, from now on. Watches of a key that is no longer good abort at once. */
+  set(key: string, state: TestKeyState | TestKey): void;
+  /** The questions so far, in their order. */
+  readonly questions: readonly { readonly key: string; readonly options: QuestionOptions }[];
+}
+
+/**
+ * Creates a verifier in memory for the tests of an application: other keys than those that are set get
+ * NOT_FOUND. It honours `apiId`, `permissions`, `expires` and `remaining` (a VALID verdict takes the cost of
+ * the question) as a real verifier does. Rate limits do not count by themselves: set `rateLimited`. It throws
+ * the same TypeErrors as a real verifier.
+ */
+export function createTestVerifier(
+  keys: Readonly<Record<string, TestKeyState | TestKey>> = {},
+): TestVerifier {
+  const verifier = new MemoryVerifier();
+  for (const [key, state] of Object.entries(keys)) verifier.set(key, state);
+  return verifier;
+}
+
+const CODES = {
+  valid: 'VALID',
+  disabled: 'DISABLED',
+  expired: 'EXPIRED',
+  forbidden: 'FORBIDDEN',
+  insufficientPermissions: 'INSUFFICIENT_PERMISSIONS',
+  notFound: 'NOT_FOUND',
+  rateLimited: 'RATE_LIMITED',
+  usageExceeded: 'USAGE_EXCEEDED',
+} as const;
+
+interface Watch {
+  readonly key: string;
+  readonly question: KeylessQuestion;
+  readonly over: AbortController;
+}
+
+class MemoryVerifier implements TestVerifier {
+  readonly questions: { key: string; options: QuestionOptions }[] = [];
+  readonly #keys = new Map<string, TestKey>();
+  readonly #watches = new Set<Watch>();
+  #isClosed = false;
+
+  set(key: string, state: TestKeyState | TestKey): void {
+    const testKey = typeof state === 'string' ? { state } : state;
+    if (
+      testKey.state !== undefined &&
+      testKey.state !== 'unavailable' &&
+      !Object.hasOwn(CODES, testKey.state)
+    )
+      throw new TypeError(`state: must be one of ${Object.keys(CODES).join(', ')}, unavailable`);
+    this.#keys.set(key, { keyId: `key_test_${this.#keys.size + 1}`, ...this.#keys.get(key), ...testKey });
+    for (const watch of this.#watches) this.#judge(watch);
+  }
+
+  async ready(): Promise<void> {
+    if (this.#isClosed) throw new VerifierError('CLOSED', 'the verifier was closed');
+  }
+
+  decide(key: string, options: QuestionOptions = {}): KeyVerdict | undefined {
+    const question = readQuestionOptions(key, options);
+    if (this.#isClosed || this.#isUnavailable(key)) return undefined;
+    if (!question.isRecheck) this.questions.push({ key, options });
+    const verdict = this.#verdict(key, question);
+    if (verdict.code === 'VALID' && verdict.remaining !== undefined)
+      this.#keys.set(key, { ...this.#keys.get(key), remaining: verdict.remaining });
+    return verdict;
+  }
+
+  async verify(key: string, options: QuestionOptions = {}): Promise<KeyVerdict> {
+    const verdict = this.decide(key, options);
+    if (verdict !== undefined) return verdict;
+    throw this.#isClosed
+      ? new VerifierError('CLOSED', 'the verifier was closed')
+      : new VerifierError('SERVICE_UNAVAILABLE', 'the test set this key to unavailable');
+  }
+
+  watch(key: string, options: WatchOptions): AbortSignal {
+    const watch = { key, question: readWatchOptions(key, options), over: new AbortController() };
+    const { signal } = options;
+    if (signal.aborted) return watch.over.signal;
+    this.#watches.add(watch);
+    signal.addEventListener('abort', () => this.#watches.delete(watch), { once: true });
+    this.#judge(watch);
+    return watch.over.signal;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const watch of this.#watches) this.#judge(watch);
+  }
+
+  on<E extends keyof VerifierEvents>(_event: E, _listener: (event: VerifierEvents[E]) => void): () => void {
+    return () => undefined;
+  }
+
+  #isUnavailable(key: string): boolean {
+    return this.#keys.get(key)?.state === 'unavailable';
+  }
+
+  #judge(watch: Watch): void {
+    const { key, question, over } = watch;
+    const code = this.#isClosed
+      ? 'CLOSED'
+      : this.#isUnavailable(key)
+        ? 'SERVICE_UNAVAILABLE'
+        : this.#verdict(key, { ...question, isRecheck: true }).code;
+    if (code === 'VALID') return;
+    this.#watches.delete(watch);
+    over.abort(new WatchError(code));
+  }
+
+  #verdict(key: string, { apiId, requirements, isRecheck }: KeylessQuestion): KeyVerdict {
+    const testKey = this.#keys.get(key);
+    const { state = 'valid', ...fields } = testKey ?? { state: 'notFound' as const };
+    if (state === 'notFound' || state === 'unavailable') return { valid: false, code: 'NOT_FOUND' };
+    const isForeign = apiId !== undefined && fields.apiId !== undefined && fields.apiId !== apiId;
+    if (state === 'forbidden' || isForeign) return { valid: false, code: 'FORBIDDEN' };
+    const enabled = state !== 'disabled';
+    const common: KnownKey = { meta: {}, apiId: apiId ?? 'test', keyId: '', ...fields };
+    const code = state === 'valid' ? codeBy(common, requirements, isRecheck) : CODES[state];
+    if (code !== 'VALID') return { valid: false, code, enabled, ...common, ...limitsOf(code, common) };
+    const { remaining } = common;
+    const rest =
+      remaining === undefined ? {} : { remaining: remaining - (isRecheck ? 0 : requirements.cost) };
+    return { valid: true, code, enabled: true, ...common, ...rest };
+  }
+}
+
+/** Returns the code for a key that is set to `valid`, in the order of a real verifier. */
+function codeBy(key: KnownKey, requirements: KeylessQuestion['requirements'], isRecheck: boolean) {
+  if (key.expires !== undefined && key.expires <= systemClock.wallMs()) return 'EXPIRED';
+  const { permissions, cost } = requirements;
+  if (permissions !== undefined && !allows(new Set(key.permissions), permissions))
+    return 'INSUFFICIENT_PERMISSIONS';
+  if (!isRecheck && key.remaining !== undefined && key.remaining < cost) return 'USAGE_EXCEEDED';
+  return 'VALID';
+}
+
+/** Returns the limit that refuses the key, unless the test set its limits. */
+function limitsOf(code: KeyVerdict['code'], { ratelimits }: KnownKey): { ratelimits?: LimitState[] } {
+  if (code !== 'RATE_LIMITED' || ratelimits !== undefined) return {};
+  const duration = 60_000;
+  const reset = systemClock.wallMs() + duration;
+  return { ratelimits: [{ name: 'default', limit: 1, duration, remaining: 0, reset, exceeded: true }] };
+}
