@@ -1,6 +1,6 @@
 // `npm run docs`: generates the tables of settings, commands, error codes and metrics in their pages, the
 // verifier's OpenAPI document, the table of the Helm chart's values, and the Kubernetes form of the alerts.
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { scalingTables } from '../../bench/costs/scaling.ts';
@@ -75,6 +75,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'deploy/README.md': { sizing },
     'deploy/scaling.md': scaling,
     'deploy/helm/keyfence/README.md': { values: valuesTable('deploy/helm/keyfence') },
+    'verifier/library/frameworks.md': examples(),
   };
   const file = 'verifier/openapi.json';
   const present = readFileSync(join(ROOT, file), 'utf8');
@@ -88,6 +89,18 @@ export async function documents(): Promise<{ file: string; present: string; cont
     return { file, present, content };
   });
   return [...withTables, document, operationsOfVerifiers(), prometheusRule()];
+}
+
+/** Returns the files of the examples, as code for their page. */
+function examples(): Record<string, string> {
+  const folder = join(ROOT, 'deploy/examples');
+  const files = readdirSync(folder).filter((file) => file.endsWith('.ts'));
+  return Object.fromEntries(
+    files.map((file) => {
+      const text = readFileSync(join(folder, file), 'utf8');
+      return [file.replace(/\.ts$/, ''), `\`\`\`ts\n${text.trim()}\n\`\`\``];
+    }),
+  );
 }
 
 /** Writes the verifier's operations for the control plane's reference. */

@@ -2,8 +2,8 @@
  * Writes the npm packages: `node deploy/image/packages.ts FOLDER`.
  *
  * `FOLDER/keyfence` is the library, which applications install: JavaScript with source maps and type
- * declarations. It contains no Node, no server and no command. `FOLDER/keyfence-server` contains both
- * processes and the command `keyfence`.
+ * declarations, for `import` and for `require`. It contains no Node, no server and no command.
+ * `FOLDER/keyfence-server` contains both processes and the command `keyfence`.
  */
 import { execFileSync } from 'node:child_process';
 import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -25,8 +25,9 @@ const project = JSON.parse(readFileSync('package.json', 'utf8')) as {
   description: string;
   engines: Record<string, string>;
   dependencies: Record<string, string>;
+  repository?: object;
 };
-const { version, license, description, engines, dependencies } = project;
+const { version, license, description, engines, dependencies, repository } = project;
 
 /** Sources of the modules that applications import as `keyfence/<name>`. */
 const ENTRIES = {
@@ -35,11 +36,24 @@ const ENTRIES = {
   fastify: 'verifier/middleware/fastify.ts',
   express: 'verifier/middleware/express.ts',
   hono: 'verifier/middleware/hono.ts',
+  koa: 'verifier/middleware/koa.ts',
+  nestjs: 'verifier/middleware/nestjs.ts',
+  fetch: 'verifier/middleware/fetch.ts',
+  http: 'verifier/middleware/node-http.ts',
+  testing: 'verifier/testing/test-verifier.ts',
 };
 /** Packages that the library installs from npm. Other, small packages are bundled. */
 const LIBRARY_DEPENDENCIES = ['ioredis', 'undici'];
 /** Frameworks that the application installs itself. */
-const PEERS = { express: '^5.0.0', fastify: '^5.0.0', hono: '^4.0.0' };
+const PEERS = {
+  '@nestjs/common': '^10.0.0 || ^11.0.0 || ^12.0.0',
+  express: '^4.17.0 || ^5.0.0',
+  fastify: '^4.0.0 || ^5.0.0',
+  hono: '^4.0.0',
+  koa: '^2.0.0 || ^3.0.0',
+};
+/** The oldest Node on which undici, and so the library, runs. */
+const LIBRARY_NODE = [22, 19] as const;
 
 execFileSync(process.execPath, ['--disable-warning=ExperimentalWarning', 'deploy/image/build.ts', server], {
   stdio: 'inherit',
@@ -52,7 +66,7 @@ writePackage(server, 'control-plane', {
 });
 
 const external = [...LIBRARY_DEPENDENCIES, ...Object.keys(PEERS), ...builtinModules];
-await build({
+const { output } = await build({
   input: Object.fromEntries(Object.entries(ENTRIES).map(([name, source]) => [`exports-${name}`, source])),
   platform: 'node',
   plugins: [leanLibrary()],
@@ -62,23 +76,39 @@ await build({
   // reads.
   output: {
     dir: join(library, 'verifier'),
-    entryFileNames: '[name].js',
-    chunkFileNames: 'exports-part-[name].js',
+    format: 'cjs',
+    entryFileNames: '[name].cjs',
+    chunkFileNames: 'exports-part-[name].cjs',
     sourcemap: true,
+    banner: ({ isEntry }) => (isEntry ? "require('../node-version.cjs');" : ''),
   },
 });
+writeFileSync(join(library, 'node-version.cjs'), nodeVersionCheck());
+for (const chunk of output)
+  if (chunk.type === 'chunk' && chunk.isEntry) writeImportable(chunk.name, chunk.exports);
 for (const script of globSync('{verifier,shared}/**/*.lua')) cpSync(script, join(library, script));
 writeTypes(Object.values(ENTRIES), join(library, 'types'));
+const declarations = (source: string, suffix: string) => `./types/${source.replace(/\.ts$/, suffix)}`;
 writePackage(library, 'verifier/library', {
   name: 'keyfence',
+  engines: { node: `>=${LIBRARY_NODE.join('.')}.0` },
   exports: {
     ...Object.fromEntries(
       Object.entries(ENTRIES).map(([name, source]) => [
         `./${name}`,
-        { types: `./types/${source.replace(/\.ts$/, '.d.ts')}`, default: `./verifier/exports-${name}.js` },
+        {
+          import: { types: declarations(source, '.d.ts'), default: `./verifier/exports-${name}.js` },
+          require: { types: declarations(source, '.d.cts'), default: `./verifier/exports-${name}.cjs` },
+        },
       ]),
     ),
     './package.json': './package.json',
+  },
+  // For compilers with moduleResolution node10, which read no `exports`.
+  typesVersions: {
+    '*': Object.fromEntries(
+      Object.entries(ENTRIES).map(([name, source]) => [name, [declarations(source, '.d.cts')]]),
+    ),
   },
   dependencies: Object.fromEntries(LIBRARY_DEPENDENCIES.map((name) => [name, dependencies[name]])),
   peerDependencies: PEERS,
@@ -86,11 +116,29 @@ writePackage(library, 'verifier/library', {
 });
 
 /**
+ * Writes the module of an entry for `import`. It exports what the module for `require` exports: a process
+ * that uses both has one library, not two.
+ */
+function writeImportable(module: string, names: readonly string[]): void {
+  const text = `import library from './${module}.cjs';\nexport const { ${names.join(', ')} } = library;\n`;
+  writeFileSync(join(library, 'verifier', `${module}.js`), text);
+}
+
+/** Returns the module that refuses an older Node, in words that any Node can parse. */
+function nodeVersionCheck(): string {
+  const [major, minor] = LIBRARY_NODE;
+  return `var version = process.versions.node.split('.').map(Number);
+if (version[0] < ${major} || (version[0] === ${major} && version[1] < ${minor}))
+  throw new Error('keyfence needs Node ${major}.${minor} or newer, and this is Node ' + process.versions.node + '.');
+`;
+}
+
+/**
  * Writes `package.json`, the license and the pages of a folder of the project. Links that lead out of that
  * folder become plain text.
  */
 function writePackage(target: string, pages: string, fields: Readonly<Record<string, unknown>>): void {
-  const manifest = { version, description, license, type: 'module', engines, ...fields };
+  const manifest = { version, description, license, repository, type: 'module', engines, ...fields };
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
   for (const page of globSync('*.md', { cwd: pages })) {
     const text = readFileSync(join(pages, page), 'utf8');
@@ -128,8 +176,10 @@ function writeTypes(sources: readonly string[], target: string): void {
         throw new Error(`${file}: a type of an export is not one that applications can name`);
       for (const [, specifier = ''] of text.matchAll(/from '(\.[^']+)\.ts'/g))
         declarations.add(join(dirname(file), `${specifier}.d.ts`));
+      const textWith = (suffix: string) => text.replace(/(?<=from '\.[^']+\.)ts(?=')/g, suffix);
       cpSync(join(work, file), join(target, file));
-      writeFileSync(join(target, file), text.replace(/(?<=from '\.[^']+\.)ts(?=')/g, 'js'));
+      writeFileSync(join(target, file), textWith('js'));
+      writeFileSync(join(target, file.replace(/ts$/, 'cts')), textWith('cjs'));
     }
   } finally {
     rmSync(work, { recursive: true, force: true });
