@@ -2,7 +2,7 @@ import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createVerifier } from '../../verifier/library/create-verifier.ts';
 import type { KeyVerifier } from '../../verifier/library/key-verifier.ts';
-import type { GuardOptions } from '../../verifier/middleware/guard-options.ts';
+import type { GuardOptions } from '../../verifier/middleware/guard/guard-options.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { Upstream } from '../harness/upstream.ts';
 import { FRAMEWORKS } from '../verifier/middleware/apps.ts';
