@@ -1,4 +1,4 @@
-// Starts an example: `node start.ts express`. Its settings: REDIS_URL, and PORT (8080).
+// Starts the example that the first argument names, such as `express`. Its settings: REDIS_URL, and PORT (8080).
 import type { AddressInfo } from 'node:net';
 import { createVerifier } from 'keyfence/verifier';
 
