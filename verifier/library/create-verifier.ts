@@ -4,7 +4,6 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { type Clock, holdProcess, systemClock } from '#shared/lang/clock.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import type { FollowerEvents } from '../core/following/follower-events.ts';
-import { questionAbout } from '../core/question/question.ts';
 import { NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict/verdict.ts';
 import { createEngine, type Engine } from '../engine/engine.ts';
 import { engineSettings } from '../engine/engine-settings.ts';
@@ -24,7 +23,7 @@ import {
   type WatchOptions,
 } from './key-verifier.ts';
 import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
-import { type KeylessQuestion, mayBeKey, readQuestionOptions } from './questions.ts';
+import { type KeylessQuestion, mayBeKey, questionOf, readQuestionOptions } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { registerMetrics } from './registered-metrics.ts';
 import { keyVerdict } from './views.ts';
@@ -107,7 +106,7 @@ class LocalVerifier implements LocalKeyVerifier {
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
-      verdict = await this.#verifier.lookUp(questionAbout(key, rest));
+      verdict = await this.#verifier.lookUp(questionOf(key, rest));
     } catch (error) {
       if (this.#isClosed) throw closedError();
       const { message } = error as Error;
@@ -146,7 +145,7 @@ class LocalVerifier implements LocalKeyVerifier {
   #decide(key: string, rest: KeylessQuestion): Verdict | undefined {
     if (this.#isClosed) return undefined;
     return mayBeKey(key)
-      ? this.#verifier.decide(questionAbout(key, rest))
+      ? this.#verifier.decide(questionOf(key, rest))
       : this.#metrics.countVerdict(NOT_FOUND);
   }
 

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { API_ID } from '#shared/contract/api-id.ts';
-import { KEY_LENGTH_MAX, type Question, readOptions } from '../core/question/question.ts';
+import { KEY_LENGTH_MAX, type Question, questionAbout, readOptions } from '../core/question/question.ts';
 import { REQUIREMENT_OPTIONS } from '../core/question/requirements.ts';
 import type { QuestionOptions } from './key-verifier.ts';
 
@@ -37,16 +37,71 @@ export function fixedOptions(options: QuestionOptions, isRecheck = false): Quest
 }
 
 /**
- * Returns options with the client's address. An address in another form is unknown: keys that need one are refused.
+ * The question of one request at a guard, and its options at the same time. The client's address is computed
+ * only if something needs it, because most keys may be used from everywhere.
  */
-export function withClientIp(
-  options: QuestionOptions | undefined,
-  clientIp: string | undefined,
-): QuestionOptions | undefined {
-  if (clientIp === undefined || isIP(clientIp) === 0) return options;
-  const present = options === undefined ? DEFAULT : FixedOptions.readIn(options);
-  const own = { ...options, clientIp };
-  return present === undefined ? own : Object.assign(new FixedOptions({ ...present, clientIp }), own);
+export class RequestQuestion<R> implements Question {
+  key = '';
+  readonly apiId: string | undefined;
+  readonly tags: readonly string[] | undefined;
+  readonly requirements: Question['requirements'];
+  readonly isRecheck: boolean;
+  readonly allowedApis = undefined;
+  readonly #options: QuestionOptions | undefined;
+  readonly #request: R;
+  #clientIpOf: ((request: R) => string | undefined) | undefined;
+  #clientIp: string | undefined = undefined;
+
+  /** @param options options from `fixedOptions` */
+  constructor(
+    options: QuestionOptions | undefined,
+    request: R,
+    clientIpOf: (request: R) => string | undefined,
+  ) {
+    const { apiId, tags, requirements, isRecheck } =
+      options === undefined ? DEFAULT : (FixedOptions.readIn(options) ?? read(options));
+    this.apiId = apiId;
+    this.tags = tags;
+    this.requirements = requirements;
+    this.isRecheck = isRecheck;
+    this.#options = options;
+    this.#request = request;
+    this.#clientIpOf = clientIpOf;
+  }
+
+  /** The client's address. An address in another form is unknown: keys that need one are refused. */
+  get clientIp(): string | undefined {
+    if (this.#clientIpOf !== undefined) {
+      const clientIp = this.#clientIpOf(this.#request);
+      this.#clientIp = clientIp !== undefined && isIP(clientIp) !== 0 ? clientIp : undefined;
+      this.#clientIpOf = undefined;
+    }
+    return this.#clientIp;
+  }
+
+  get remaining() {
+    return this.#options?.remaining;
+  }
+
+  get ratelimits() {
+    return this.#options?.ratelimits;
+  }
+
+  get permissions() {
+    return this.#options?.permissions;
+  }
+
+  /** Returns the same in the form that a verifier takes. */
+  asOptions(): QuestionOptions {
+    return this as object as QuestionOptions;
+  }
+}
+
+/** Returns the question about a key. A request's own question becomes the question about its key. */
+export function questionOf(key: string, rest: KeylessQuestion): Question {
+  if (!(rest instanceof RequestQuestion)) return questionAbout(key, rest);
+  rest.key = key;
+  return rest;
 }
 
 /**
@@ -57,6 +112,7 @@ export function readQuestionOptions(key: unknown, options: QuestionOptions | und
   if (typeof key !== 'string') throw new TypeError('key: must be a string');
   if (options === undefined) return DEFAULT;
   if (typeof options !== 'object' || options === null) throw new TypeError('options: must be an object');
+  if (options instanceof RequestQuestion) return options;
   return FixedOptions.readIn(options) ?? read(options);
 }
 

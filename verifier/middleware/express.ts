@@ -3,7 +3,7 @@ import type { Request, RequestHandler } from 'express';
 import type { ValidKey } from '../library/key-verifier.ts';
 import { createGuard } from './guard/guard.ts';
 import type { GuardOptions } from './guard/guard-options.ts';
-import { connectGuard } from './guard/http-guard.ts';
+import { clientIpOf, connectGuard } from './guard/http-guard.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
 export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard/guard-options.ts';
@@ -27,7 +27,9 @@ declare global {
  * valid key.
  */
 export function keyfence(options: GuardOptions<Request>): RequestHandler {
-  return connectGuard(createGuard(options)) as RequestHandler;
+  return connectGuard(
+    createGuard(options, clientIpOf as (request: Request) => string | undefined),
+  ) as RequestHandler;
 }
 
 /** Returns the key that let the request pass; undefined = there was no guard, or it was optional. */

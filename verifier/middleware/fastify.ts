@@ -51,7 +51,7 @@ export function keyfence(
 }
 
 function register(instance: FastifyInstance, options: GuardOptions<FastifyRequest>): void {
-  const guard = createGuard(options);
+  const guard = createGuard(options, ({ ip }) => ip);
   const guards = new WeakMap<object, Guard<FastifyRequest>>();
   const guardOf = (rules: unknown): Guard<FastifyRequest> | undefined => {
     if (rules === undefined) return guard;
@@ -79,7 +79,7 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
     if (guardOf(config?.apiKey) !== guard) someHaveRules = true;
   });
   const onRequest: onRequestHookHandler = (request, reply, next) => {
-    const { raw, id, ip: clientIp } = request;
+    const { raw, id } = request;
     removeIdentity(raw);
     const own = someHaveRules ? guardOf(request.routeOptions.config.apiKey) : guard;
     if (own === undefined) {
@@ -89,7 +89,7 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
     let passage: Passage | Promise<Passage>;
     try {
       const { rawHeaders, url: target = '' } = raw;
-      passage = own.check({ rawHeaders, target, request, clientIp, carrier: raw, id });
+      passage = own.check({ rawHeaders, target, request, carrier: raw, id });
     } catch (error) {
       // Fastify would not catch the error.
       next(error as Error);

@@ -46,14 +46,13 @@ export function keyfence(
 export function keyfence(options: GuardOptions<Request>): FetchGuard;
 /** Creates the guard. */
 export function keyfence(options: GuardOptions<Request>): FetchGuard<ValidKey | undefined> {
-  const guard = createGuard(options);
+  const guard = createGuard(options, () => undefined);
   const check = async (request: Request): Promise<Checked<ValidKey | undefined>> => {
     removeIdentityFrom(request.headers);
     const passage: Passage = await guard.check({
       rawHeaders: linesOf(request.headers),
       target: request.url,
       request,
-      clientIp: undefined,
       carrier: request,
       id: undefined,
     });

@@ -29,7 +29,7 @@ export function keyfence(
 export function keyfence(options: GuardOptions<Context>): MiddlewareHandler<{ Variables: KeyfenceVariables }>;
 /** Creates the guard. */
 export function keyfence(options: GuardOptions<Context>): MiddlewareHandler {
-  const guard = createGuard(options);
+  const guard = createGuard(options, (context) => incomingOf(context)?.socket?.remoteAddress);
   return (context, next) => {
     const incoming = incomingOf(context);
     const rawHeaders = incoming?.rawHeaders ?? [...context.req.raw.headers].flat();
@@ -37,7 +37,6 @@ export function keyfence(options: GuardOptions<Context>): MiddlewareHandler {
       rawHeaders,
       target: incoming?.url ?? context.req.url,
       request: context,
-      clientIp: incoming?.socket?.remoteAddress,
       carrier: incoming ?? context.req.raw,
       // Set by Hono's own request-id middleware.
       id: (context as Context).get('requestId'),

@@ -21,15 +21,14 @@ export interface KeyfenceState {
 
 /** Guards all middleware that is used after it: no handler runs without a valid key. */
 export function keyfence(options: GuardOptions<Context>): Middleware<KeyfenceState> {
-  const guard = createGuard(options);
+  const guard = createGuard(options, ({ ip }) => ip);
   return async (context, next) => {
-    const { req, originalUrl, ip } = context;
+    const { req, originalUrl } = context;
     removeIdentity(req);
     const passage: Passage = await guard.check({
       rawHeaders: req.rawHeaders,
       target: originalUrl,
       request: context as object as Context,
-      clientIp: ip,
       carrier: req,
       // Set by loggers and request-id middleware.
       id: (context.state as { reqId?: unknown }).reqId ?? (req as { id?: unknown }).id,

@@ -65,7 +65,7 @@ export class KeyfenceGuard implements CanActivate, OnModuleDestroy {
 
   /** Throws a TypeError that names every wrong option. */
   constructor(options: NestGuardOptions) {
-    this.#guard = createGuard(options);
+    this.#guard = createGuard(options, (request) => request.ip ?? carrierOf(request).socket?.remoteAddress);
   }
 
   canActivate(context: ExecutionContext): boolean | Promise<boolean> {
@@ -80,7 +80,6 @@ export class KeyfenceGuard implements CanActivate, OnModuleDestroy {
       rawHeaders: carrier.rawHeaders,
       target: carrier.originalUrl ?? carrier.url ?? '',
       request,
-      clientIp: request.ip ?? carrier.socket?.remoteAddress,
       carrier,
       id: request.id,
     });

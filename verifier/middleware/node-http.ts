@@ -6,7 +6,7 @@ import type { ValidKey } from '../library/key-verifier.ts';
 import { createGuard } from './guard/guard.ts';
 import type { GuardedRequest, GuardOptions, RefusedCode, RouteGuardOptions } from './guard/guard-options.ts';
 import { DEFAULT_RULES, rulesOf } from './guard/guard-rules.ts';
-import { connectGuard, upgradeGuard } from './guard/http-guard.ts';
+import { clientIpOf, connectGuard, upgradeGuard } from './guard/http-guard.ts';
 import { type EndableConnection, endCarrier, watchCarrier } from './guard/long-requests.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
@@ -38,7 +38,7 @@ export function keyfence(
 export function keyfence(options: HttpGuardOptions): HttpGuard;
 /** Creates the guard. */
 export function keyfence(options: HttpGuardOptions): HttpGuard<ValidKey | undefined> {
-  const guard = createGuard<IncomingMessage>({ ...options, throwRefusals: false });
+  const guard = createGuard<IncomingMessage>({ ...options, throwRefusals: false }, clientIpOf);
   const middleware = connectGuard(guard);
   const handler = (
     request: GuardedRequest,

@@ -71,6 +71,19 @@ const CODES = {
   usageExceeded: 'USAGE_EXCEEDED',
 } as const;
 
+/** Returns the options that are set. A guard's options are one object for each request, with other data. */
+function presentIn({
+  apiId,
+  clientIp,
+  tags,
+  remaining,
+  ratelimits,
+  permissions,
+}: QuestionOptions): QuestionOptions {
+  const all = { apiId, clientIp, tags, remaining, ratelimits, permissions };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+}
+
 interface Watch {
   readonly key: string;
   readonly question: KeylessQuestion;
@@ -102,7 +115,7 @@ class MemoryVerifier implements TestVerifier {
   decide(key: string, options: QuestionOptions = {}): KeyVerdict | undefined {
     const question = readQuestionOptions(key, options);
     if (this.#isClosed || this.#isUnavailable(key)) return undefined;
-    if (!question.isRecheck) this.questions.push({ key, options });
+    if (!question.isRecheck) this.questions.push({ key, options: presentIn(options) });
     const verdict = this.#verdict(key, question);
     if (verdict.code === 'VALID' && verdict.remaining !== undefined)
       this.#keys.set(key, { ...this.#keys.get(key), remaining: verdict.remaining });

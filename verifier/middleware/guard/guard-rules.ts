@@ -18,8 +18,8 @@ export interface Rules<R> {
   readonly costOf: ((request: R) => number) | undefined;
   readonly ratelimitsOf: ((request: R) => readonly AskedRateLimit[]) | undefined;
   readonly tagsOf: ((request: R) => readonly string[]) | undefined;
-  /** Returns the client's address; undefined = the framework's own counts. */
-  readonly clientIpOf: ((request: R) => string | undefined) | undefined;
+  /** Returns the client's address; undefined = the framework's own function does. */
+  readonly ownClientIpOf: ((request: R) => string | undefined) | undefined;
   readonly isOptional: boolean;
   readonly onRefused: RouteGuardOptions<R>['onRefused'];
   readonly throwsRefusals: boolean;
@@ -33,7 +33,7 @@ export const DEFAULT_RULES: Rules<unknown> = {
   costOf: undefined,
   ratelimitsOf: undefined,
   tagsOf: undefined,
-  clientIpOf: undefined,
+  ownClientIpOf: undefined,
   isOptional: false,
   onRefused: undefined,
   throwsRefusals: false,
@@ -62,7 +62,7 @@ export function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): 
           ? byDefault.ratelimitsOf
           : undefined,
     tagsOf: typeof tags === 'function' ? tags : tags === undefined ? byDefault.tagsOf : undefined,
-    clientIpOf: clientIp ?? byDefault.clientIpOf,
+    ownClientIpOf: clientIp ?? byDefault.ownClientIpOf,
     isOptional: options.optional ?? byDefault.isOptional,
     onRefused: onRefused ?? byDefault.onRefused,
     throwsRefusals: options.throwRefusals ?? byDefault.throwsRefusals,

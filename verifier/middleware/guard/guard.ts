@@ -3,7 +3,7 @@ import { credentialOf } from '../../endpoints/credentials.ts';
 import { createClient } from '../../library/client.ts';
 import type { KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../../library/key-verifier.ts';
 import { optionsObject, wrongOptions } from '../../library/options.ts';
-import { fixedOptions, withClientIp } from '../../library/questions.ts';
+import { fixedOptions, RequestQuestion } from '../../library/questions.ts';
 import { outcomeOf, refusalOf, unavailable } from './answers.ts';
 import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
 import { checkedCost, checkedList, DEFAULT_RULES, type Rules, rulesOf } from './guard-rules.ts';
@@ -46,35 +46,41 @@ export interface IncomingRequest<R> {
   readonly target: string;
   /** The framework's request object, for `cost`. */
   readonly request: R;
-  /** Address of the client, as the framework knows it; undefined = unknown. */
-  readonly clientIp: string | undefined;
   /** An object that is the same for all guards of a request. */
   readonly carrier: Carrier;
   /** The request's id in the framework's log; undefined = none. */
   readonly id: unknown;
 }
 
+/** Returns the address of a request's client, as the framework knows it; undefined = unknown. */
+export type ClientIpOf<R> = (request: R) => string | undefined;
+
 /** Creates a guard. Throws a TypeError that names every wrong option. */
-export function createGuard<R>(options: GuardOptions<R>): Guard<R> {
+export function createGuard<R>(options: GuardOptions<R>, clientIpOf: ClientIpOf<R>): Guard<R> {
   const { verifier, url, unixSocket, ...rest } = optionsObject(options, 'options') as GuardOptions<R>;
   const ways = [verifier, url, unixSocket].filter((way) => way !== undefined);
   if (ways.length !== 1) throw wrongOptions(['verifier, url, unixSocket: set exactly one of them']);
   const rules = rulesOf(rest, DEFAULT_RULES);
   if (verifier === undefined) {
     const client = createClient(url === undefined ? { unixSocket: unixSocket ?? '' } : { url });
-    return guard(client, rules, () => client.close());
+    return guard(client, rules, clientIpOf, () => client.close());
   }
   const { decide, verify } = Object(verifier) as Partial<KeyVerifier>;
   if (typeof decide !== 'function' || typeof verify !== 'function')
     throw wrongOptions(['verifier: must come from createVerifier or createClient']);
-  return guard(verifier, rules, async () => undefined);
+  return guard(verifier, rules, clientIpOf, async () => undefined);
 }
 
-function guard<R>(verifier: KeyVerifier, rules: Rules<R>, close: () => Promise<void>): Guard<R> {
+function guard<R>(
+  verifier: KeyVerifier,
+  rules: Rules<R>,
+  clientIpOf: ClientIpOf<R>,
+  close: () => Promise<void>,
+): Guard<R> {
   const { sources, takesBearer, isOptional } = rules;
   return {
     close,
-    with: (options) => guard(verifier, rulesOf(options, rules), close),
+    with: (options) => guard(verifier, rulesOf(options, rules), clientIpOf, close),
     check(incoming) {
       const { rawHeaders, target, carrier } = incoming;
       let key = takesBearer ? loneBearer(rawHeaders) : undefined;
@@ -87,7 +93,7 @@ function guard<R>(verifier: KeyVerifier, rules: Rules<R>, close: () => Promise<v
         ({ key } = credential);
       }
       const payment = paymentOf(carrier, key);
-      const question = questionOf(rules, incoming, payment);
+      const question = questionOf(rules, clientIpOf, incoming, payment);
       const settle = (verdict: KeyVerdict | undefined) => {
         const passage = passageOf(verdict, incoming, payment);
         if ('valid' in passage) notePayment(carrier, new Payment(key, verifier, question, passage, payment));
@@ -112,23 +118,30 @@ const toNothing = () => undefined;
 /** Returns the options of the question about a request's key. Throws what the application's functions throw. */
 function questionOf<R>(
   rules: Rules<R>,
+  clientIpOf: ClientIpOf<R>,
   incoming: IncomingRequest<R>,
   payment: Payment | undefined,
-): QuestionOptions | undefined {
-  const { costOf, tagsOf, ratelimitsOf, clientIpOf } = rules;
+): QuestionOptions {
+  const { costOf, tagsOf, ratelimitsOf, ownClientIpOf } = rules;
   const { request } = incoming;
-  const clientIp = clientIpOf ? clientIpOf(request) : incoming.clientIp;
-  let question = rules.questionOptions;
+  let options = rules.questionOptions;
   if (costOf !== undefined || tagsOf !== undefined || ratelimitsOf !== undefined) {
-    question = fixedOptions({
-      ...question,
+    options = fixedOptions({
+      ...options,
       ...(costOf && { remaining: { cost: checkedCost(costOf(request)) } }),
       ...(tagsOf && { tags: checkedList('tags', tagsOf(request)) }),
       ...(ratelimitsOf && { ratelimits: checkedList('ratelimits', ratelimitsOf(request)) }),
     });
   }
-  return withClientIp(payment === undefined ? question : payment.question(question), clientIp);
+  if (payment !== undefined) options = payment.question(options);
+  // The application's own function is called now, so that its errors are left to the framework.
+  const question = ownClientIpOf
+    ? new RequestQuestion(options, ownClientIpOf(request), asItIs)
+    : new RequestQuestion(options, request, clientIpOf);
+  return question.asOptions();
 }
+
+const asItIs = (clientIp: string | undefined) => clientIp;
 
 /** Lets only a consistent VALID verdict pass. An unknown code, or no verdict, is an outage. */
 function passageOf(

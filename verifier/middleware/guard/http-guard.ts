@@ -9,6 +9,10 @@ import { Refusal } from './refusal.ts';
 
 type Next = (error?: unknown) => void;
 
+/** Returns the address of a client of node:http, or as Express knows it. */
+export const clientIpOf = (request: GuardedRequest): string | undefined =>
+  request.ip ?? request.socket?.remoteAddress;
+
 /** Returns a guard as middleware of Connect, which Express has too: errors go to `next`. */
 export function connectGuard<R extends IncomingMessage>(guard: Guard<R>) {
   return (request: GuardedRequest, response: ServerResponse, next: Next): void => {
@@ -53,10 +57,9 @@ function check<R extends IncomingMessage>(
 ): Passage | Promise<Passage> {
   removeIdentity(request);
   const { rawHeaders, originalUrl, url = '', id } = request;
-  const clientIp = request.ip ?? request.socket?.remoteAddress;
   const target = originalUrl ?? url;
   const ownRequest = request as IncomingMessage as R;
-  return guard.check({ rawHeaders, target, request: ownRequest, clientIp, carrier: request, id });
+  return guard.check({ rawHeaders, target, request: ownRequest, carrier: request, id });
 }
 
 function settle(request: GuardedRequest, response: ServerResponse, passage: Passage, next: Next): void {
