@@ -116,8 +116,7 @@ function removeIdentityFrom(headers: Headers): void {
 /**
  * Watches the key with which a request passed a guard, as for a stream of server-sent events. The returned
  * signal aborts, with a `WatchError`, within a second after a change that makes the key no longer good is
- * complete. The watch ends when `signal` aborts; default: the signal of the request. Throws an Error if no
- * guard let the request pass with a key.
+ * complete. The watch ends when `signal` aborts: abort it at the end of the stream, because the request's own
+ * signal aborts only if the client goes away. Throws an Error if no guard let the request pass with a key.
  */
-export const watchKey = (request: Request, signal: AbortSignal = request.signal): AbortSignal =>
-  watchCarrier(request, signal);
+export const watchKey = (request: Request, signal: AbortSignal): AbortSignal => watchCarrier(request, signal);

@@ -1,4 +1,5 @@
 // The entry `keyfence/hono` of the package.
+import type { ServerResponse } from 'node:http';
 import type { Context, MiddlewareHandler, Next } from 'hono';
 import type { ValidKey } from '../library/key-verifier.ts';
 import { allowanceHeaders } from './guard/answers.ts';
@@ -78,7 +79,13 @@ function settle(
   if (passage !== undefined) {
     context.set('apiKey', passage);
     const lines = allowanceHeaders(passage);
-    if (lines !== undefined) for (const [name, value] of lines) context.header(name, value);
+    if (lines !== undefined) {
+      // Afterwards, because a handler may return a response of its own.
+      return next().then(() => {
+        for (const [name, value] of lines) context.header(name, value);
+        return undefined;
+      });
+    }
   }
   // Hono's promise resolves with its context, which must not be mistaken for a response.
   return next().then(toUndefined);
@@ -89,8 +96,18 @@ const toUndefined = () => undefined;
 /**
  * Watches the key with which a request passed a guard, as for `streamSSE`. The returned signal aborts, with a
  * `WatchError`, within a second after a change that makes the key no longer good is complete. The watch ends
- * when `signal` aborts; default: the signal of the request. Throws an Error if no guard let the request pass
+ * when `signal` aborts; default: at the end of the response. Throws an Error if no guard let the request pass
  * with a key.
  */
-export const watchKey = (context: Context, signal: AbortSignal = context.req.raw.signal): AbortSignal =>
+export const watchKey = (context: Context, signal: AbortSignal = endOf(context)): AbortSignal =>
   watchCarrier(incomingOf(context) ?? context.req.raw, signal);
+
+/** Returns a signal that aborts when Node's response is over, or without one, when the client goes away. */
+function endOf({ env, req }: Context): AbortSignal {
+  const { outgoing } = Object(env) as { outgoing?: ServerResponse };
+  if (outgoing === undefined) return req.raw.signal;
+  const over = new AbortController();
+  if (outgoing.destroyed) over.abort();
+  else outgoing.once('close', () => over.abort());
+  return over.signal;
+}

@@ -23,6 +23,7 @@ import {
   keyfence as koaGuard,
 } from '../../../verifier/middleware/koa.ts';
 import { keyfence as httpGuard } from '../../../verifier/middleware/node-http.ts';
+import { createTestVerifier } from '../../../verifier/testing/test-verifier.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 /** After `complete`, a long request may go on for this time. */
@@ -129,11 +130,13 @@ const LONG: Readonly<Record<string, (verifier: KeyVerifier) => Promise<{ url: st
     async 'a stream of the Fetch API'(verifier) {
       const guard = fetchGuard({ verifier, apiId: 'shop' });
       const handler = guard.handler((request: Request) => {
+        const over = new AbortController();
         const body = new ReadableStream({
           start(controller) {
             controller.enqueue(new TextEncoder().encode('data: hello\n\n'));
-            watchFetch(request).addEventListener('abort', () => controller.close());
+            watchFetch(request, over.signal).addEventListener('abort', () => controller.close());
           },
+          cancel: () => over.abort(),
         });
         return new Response(body);
       });
@@ -280,4 +283,33 @@ test('a connection is not watched for a request that no guard let pass', () => {
   expect(() => endWithKey({} as IncomingMessage, {} as never)).toThrow(
     'no guard of keyfence let this request pass',
   );
+});
+
+test('a connection that is closed is watched no longer, also when it was closed before', async () => {
+  const ends: AbortSignal[] = [];
+  const verifier = createTestVerifier({ key: 'valid' });
+  const { watch } = verifier;
+  verifier.watch = (key, options) => {
+    ends.push(options.signal);
+    return watch.call(verifier, key, options);
+  };
+  const guard = httpGuard({ verifier });
+  const server = createServer((request, response) =>
+    guard(request, response, () => {
+      endWithKey(request, response);
+      response.end('hello', () => endWithKey(request, Object.assign(response, { destroyed: true })));
+    }),
+  );
+  const hono = new Hono().use(honoGuard({ verifier }) as never);
+  hono.get('/', (context) => {
+    watchHono(context);
+    return context.text('hello');
+  });
+  const other = serve({ fetch: hono.fetch, port: 0, hostname: '127.0.0.1' }) as Server;
+  await once(other, 'listening');
+  for (const url of [await listening(server), await listening(other)]) {
+    const headers = { authorization: 'Bearer key' };
+    expect(await (await fetch(`http://${url}/`, { headers })).text()).toBe('hello');
+  }
+  await fleet.until(() => ends.length === 3 && ends.every(({ aborted }) => aborted));
 });

@@ -114,6 +114,7 @@ describe.each(names)('%s', (name) => {
     ['returns a promise', () => Promise.reject(new Error('late'))],
     ['returns no object', () => 'no'],
     ['has a wrong body', () => ({ body: 1 })],
+    ['has a wrong header', () => ({ headers: { 'X-Own': 'a\nb' } })],
   ])('where onRefused %s, no handler runs and the answer is an error', async (_what, onRefused) => {
     const app = await open(name, { onRefused: onRefused as () => undefined });
     expect((await get(`${app.address}/orders`)).status).toBe(500);
@@ -160,6 +161,8 @@ describe.each(names)('%s', (name) => {
     [{ onRefused: {} }, /onRefused: must be a function/],
     [{ sources: [{ header: 'Authorization' }] }, /sources: must be an array of/],
     [{ sources: [{ header: 'a b' }] }, /sources: must be an array of/],
+    [{ sources: [{ header: 'X-Request-Id' }] }, /sources: must be an array of/],
+    [{ sources: [{ header: 'x-key-id' }] }, /sources: must be an array of/],
   ])('wrong options stop the start: %j', async (options, message) => {
     await expect(open(name, options)).rejects.toThrow(message);
   });

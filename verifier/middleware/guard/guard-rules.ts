@@ -4,7 +4,7 @@ import type { AskedRateLimit, QuestionOptions } from '../../library/key-verifier
 import { apiIdFault, optionsObject, permissionsFault, wrongOptions } from '../../library/options.ts';
 import { fixedOptions } from '../../library/questions.ts';
 import type { RouteGuardOptions } from './guard-options.ts';
-import { HeaderReader, USUAL_HEADERS } from './header-lines.ts';
+import { HeaderReader, isIdentity, USUAL_HEADERS } from './header-lines.ts';
 
 /** The options of a guard after their check. */
 export interface Rules<R> {
@@ -112,15 +112,16 @@ function sourcesOf(sources: unknown): readonly CredentialSource[] | undefined {
   const own: CredentialSource[] = [];
   for (const source of sources as readonly unknown[]) {
     const header: unknown = Object(source) === source ? (source as { header?: unknown }).header : undefined;
-    if (typeof header === 'string' && HEADER_NAME.test(header)) own.push(...headerSource(header));
+    if (typeof header === 'string' && HEADER_NAME.test(header) && !isIdentity(header))
+      own.push(...headerSource(header));
     else if (!SOURCES.some((name) => name === source)) return undefined;
   }
   return [...SOURCES.filter((source) => sources.includes(source)), ...own];
 }
 
-/** A header with a key by itself: any but those in which other sources look, or which HTTP itself reads. */
+/** A header with a key by itself: any but those that a guard or HTTP itself reads for another purpose. */
 const HEADER_NAME =
-  /^(?!(?:authorization|cookie|host|connection|content-length|transfer-encoding)$)[\w!#$%&'*+.^`|~-]{1,100}$/i;
+  /^(?!(?:authorization|cookie|host|connection|content-length|x-request-id|transfer-encoding)$)[\w!#$%&'*+.^`|~-]{1,100}$/i;
 
 const headerSource = (header: string): CredentialSource[] => [`header:${header.toLowerCase()}`];
 

@@ -5,7 +5,9 @@ export type EndableConnection = Endable & {
   once(event: 'close', listener: () => void): unknown;
 };
 
-type Endable = { destroy(): unknown } | { close(code: number, reason: string): void; terminate(): void };
+type Endable =
+  | { readonly destroyed?: boolean; destroy(): unknown }
+  | { readonly readyState: number; close(code: number, reason: string): void; terminate(): void };
 
 /**
  * Watches the key with which a request passed a guard. Returns a signal that aborts with a `WatchError` when
@@ -22,7 +24,9 @@ export function watchCarrier(carrier: object, signal: AbortSignal): AbortSignal 
 export function endCarrier(carrier: object, connection: EndableConnection): void {
   const closed = new AbortController();
   const watch = watchCarrier(carrier, closed.signal);
-  connection.once('close', () => closed.abort());
+  // One that is closed already says so no more.
+  if (isClosed(connection)) closed.abort();
+  else connection.once('close', () => closed.abort());
   if (watch.aborted) end(connection);
   else watch.addEventListener('abort', () => end(connection), { once: true });
 }
@@ -37,5 +41,10 @@ function end(connection: Endable): void {
   setImmediate(() => connection.terminate());
 }
 
+const isClosed = (connection: Endable): boolean =>
+  'terminate' in connection ? connection.readyState === CLOSED : connection.destroyed === true;
+
+/** The ready state of a WebSocket. */
+const CLOSED = 3;
 /** RFC 6455, 7.4.1. */
 const POLICY_VIOLATION = 1008;

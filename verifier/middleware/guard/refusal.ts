@@ -1,3 +1,4 @@
+import { validateHeaderName, validateHeaderValue } from 'node:http';
 import { wrongOptions } from '../../library/options.ts';
 import type { OwnRefusal, RefusalNotice, RefusedCode } from './guard-options.ts';
 
@@ -30,6 +31,10 @@ export class Refusal implements RefusalNotice {
         ? []
         : [['Content-Type', typeof body === 'string' ? 'text/plain; charset=utf-8' : 'application/json']];
     const lines: readonly Line[] = [...type, ...Object.entries(headers)];
+    for (const [name, value] of lines) {
+      validateHeaderName(name);
+      validateHeaderValue(name, value);
+    }
     const replaced = new Set(lines.map(([name]) => name.toLowerCase()));
     const merged = new Map(
       [...this.headers.filter(([name]) => !replaced.has(name.toLowerCase())), ...lines].map((line) => [
