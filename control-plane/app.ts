@@ -17,6 +17,7 @@ import { documentRoutes } from './http/openapi.ts';
 import { operations } from './http/operations/index.ts';
 import { register } from './http/register.ts';
 import { type App, createServer } from './http/server.ts';
+import { serveSessions } from './http/session-routes.ts';
 import { Metrics } from './metrics.ts';
 import { makeParts } from './parts.ts';
 
@@ -95,7 +96,7 @@ async function addHooks(
     readonly log: ReturnType<typeof createLogger>;
   },
 ): Promise<void> {
-  const { config, clock, metrics, connections, nodes, bootstrapKeys, services } = parts;
+  const { config, clock, metrics, connections, nodes, bootstrapKeys, sessions, services } = parts;
   const { audit, apis, keys, rootKeys } = services;
   recordCalls(app, audit, apis, clock);
   await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, onShed: () => metrics.shed.inc() });
@@ -108,7 +109,8 @@ async function addHooks(
   });
   await documentRoutes(app);
   await serveDashboard(app);
-  authenticate(app, { rootKeys, connections, rates });
+  serveSessions(app, { sessions, connections, rates });
+  authenticate(app, { rootKeys, sessions, connections, rates });
   refuseSecrets(app, { bootstrapKeys, keys });
   takeTurns(
     app,

@@ -4,7 +4,7 @@ import type { Fence, FenceEvents } from './core/fence.ts';
 import type { TrackerEvents } from './core/tracked-change.ts';
 import type { Connections } from './http/guards/connections.ts';
 import type { Audit } from './redis/audit.ts';
-import type { BootstrapWatch } from './redis/bootstrap-keys.ts';
+import type { BootstrapWatch } from './redis/callers/bootstrap-keys.ts';
 import type { DurabilityCheck } from './redis/durability.ts';
 import type { WriteResult } from './redis/durable-writer.ts';
 

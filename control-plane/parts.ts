@@ -10,7 +10,9 @@ import type { Services } from './http/operations/services.ts';
 import type { Metrics } from './metrics.ts';
 import { Apis } from './redis/apis.ts';
 import { Audit } from './redis/audit.ts';
-import { BootstrapKeys, BootstrapWatch } from './redis/bootstrap-keys.ts';
+import { BootstrapKeys, BootstrapWatch } from './redis/callers/bootstrap-keys.ts';
+import { RootKeys } from './redis/callers/root-keys.ts';
+import { Sessions } from './redis/callers/sessions.ts';
 import { BATCH_LIMITS, RedisChangeLog } from './redis/change-log.ts';
 import { DurabilityCheck } from './redis/durability.ts';
 import { DurableWriter } from './redis/durable-writer.ts';
@@ -25,7 +27,6 @@ import { Keys } from './redis/keys/keys.ts';
 import { Successors } from './redis/keys/successors.ts';
 import { LimitView } from './redis/limit-view.ts';
 import { RefusalView } from './redis/refusals.ts';
-import { RootKeys } from './redis/root-keys.ts';
 import { Identities } from './redis/shared-log/identities.ts';
 import { Catalogue } from './redis/shared-log/permissions.ts';
 import { PublishedRootKeys } from './redis/shared-log/published-root-keys.ts';
@@ -70,7 +71,11 @@ export function makeParts(base: Base) {
     deposedMs: deposedMsOf(config),
   });
   const handledReports = new HandledReports(nodes, writer);
-  return { nodes, fence, durability, bootstrapKeys, bootstrapWatch, handledReports, sweep, services };
+  const sessions = new Sessions(nodes, services.rootKeys, clock);
+  return {
+    ...{ nodes, fence, durability, bootstrapKeys, bootstrapWatch, handledReports, sessions, sweep },
+    services,
+  };
 }
 
 /** Creates the parts that write changes and wait until they are complete. */

@@ -1,7 +1,7 @@
 import './style/style.css';
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { events, isSignedIn, signOut, watchConnection } from './api/client.ts';
+import { events, isSignedIn, resume, signOut, watchConnection } from './api/client.ts';
 import { Apis } from './pages/apis.tsx';
 import { Audit } from './pages/audit.tsx';
 import { Finder, useFinder } from './pages/finder.tsx';
@@ -118,4 +118,4 @@ function decodePart(part: string): string {
 }
 
 const root = document.getElementById('app');
-if (root) render(<App />, root);
+if (root) void resume().then(() => render(<App />, root));

@@ -119,7 +119,9 @@ function logRequests(app: App, log: FastifyBaseLogger): void {
 /** Answers 404 if the path does not exist, 405 if it takes another method. */
 function refuseOtherPaths(app: App): void {
   const methods = new Map<string, string>();
-  app.addHook('onRoute', ({ url, method }) => void methods.set(url, String(method)));
+  app.addHook('onRoute', ({ url, method }) => {
+    methods.set(url, [methods.get(url), String(method)].filter(Boolean).join(', '));
+  });
   const noSuchPath = (request: FastifyRequest, reply: FastifyReply) => {
     const methodNames = methods.get(request.url.split('?')[0] ?? '');
     if (methodNames === undefined) return new ApiError('NOT_FOUND', whyNoPath(request.url, methods.keys()));

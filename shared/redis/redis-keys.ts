@@ -101,6 +101,9 @@ export const apiList = 'kf:{!apis}:ids';
 /** Hash: the record of one root key, found by its secret's hash. */
 export const rootKeyRecord = (secretHash: string): string => `kf:{!root}:k:${secretHash}`;
 
+/** String with an expiry: a session of the dashboard, found by its token's hash. */
+export const sessionRecord = (tokenHash: string): string => `kf:s:${tokenHash}`;
+
 /** Hash: rootKeyId → its secret's hash. */
 export const rootKeyIndex = 'kf:{!root}:ids';
 

@@ -88,7 +88,8 @@ export class Dashboard {
       expect(new URL(url).origin).toBe(this.#base);
       for (const secret of [ROOT_KEY, ...secrets]) expect(decodeURIComponent(url)).not.toContain(secret);
     }
-    expect(await this.page.context().cookies()).toEqual([]);
+    const session = { name: 'keyfence_session', httpOnly: true, sameSite: 'Strict' };
+    for (const cookie of await this.page.context().cookies()) expect(cookie).toMatchObject(session);
     expect(await this.page.evaluate('localStorage.length')).toBe(0);
     await this.page.context().close();
   }

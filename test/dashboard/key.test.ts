@@ -42,7 +42,6 @@ onStage('the page of a key', (stage) => {
 
     await stage.fleet.until(async () => {
       await page.reload();
-      await dashboard.signIn();
       await page.getByRole('heading', { name: 'Bob' }).waitFor();
       await dashboard.loaded();
       return page

@@ -183,7 +183,6 @@ onStage('the keys of an API', (stage) => {
     await page.getByText('2,500 searched for this page').waitFor();
     expect(await names()).toEqual(['needle']);
     await page.reload();
-    await dashboard.signIn();
     await page.getByText('2,500 searched for this page').waitFor();
     expect(await page.getByLabel('Part of the name or id').inputValue()).toBe('needle');
 

@@ -95,7 +95,7 @@ onStage('the sections', (stage) => {
     await sure.getByRole('button', { name: 'Disable' }).click();
     await page.getByRole('cell', { name: 'disabled', exact: true }).waitFor();
     await reader.go('#/apis/shop');
-    await reader.page.getByText('The root key is no longer accepted.').waitFor();
+    await reader.page.getByText('The session is over, or its root key is no longer accepted.').waitFor();
     await reader.close(secret);
     await dashboard.close(secret);
   });

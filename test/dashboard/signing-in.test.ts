@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { ROOT_KEY } from '../harness/fleet.ts';
 import { Dashboard } from './chromium.ts';
 import { onStage } from './stage.ts';
 
@@ -16,19 +17,39 @@ onStage('signing in', (stage) => {
     await dashboard.close(key, 'nobody-knows-this-root-key-00000000');
   });
 
-  test('is for this page only, or until the tab is closed where that is asked for', async () => {
+  test('lasts over reloads and in other tabs, ends in all of them, and leaves no root key in the browser', async () => {
     const dashboard = await stage.signedIn();
     const { page } = dashboard;
-    expect(await page.evaluate('JSON.stringify(sessionStorage)')).toBe('{}');
+    const keepsNothing = async () => {
+      const stores = 'JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie])';
+      expect(await page.evaluate(stores)).toBe('[{},{},""]');
+      expect(await page.content()).not.toContain(ROOT_KEY);
+    };
+    await keepsNothing();
     await page.reload();
-    await page.getByLabel('Stay signed in').check();
-    await dashboard.signIn();
     await page.getByRole('heading', { name: 'Overview' }).waitFor();
-    await page.reload();
-    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    const other = await page.context().newPage();
+    await other.goto(page.url());
+    await other.getByRole('heading', { name: 'Overview' }).waitFor();
     await page.getByRole('button', { name: 'Sign out' }).click();
     await page.getByLabel('Root key').waitFor();
-    expect(await page.evaluate('JSON.stringify(sessionStorage)')).toBe('{}');
+    await other.getByRole('link', { name: 'Fleet' }).click();
+    await other.getByText('The session is over').waitFor();
+    await keepsNothing();
+    // A session of another tab is this tab's, too.
+    await other.getByLabel('Root key').fill(ROOT_KEY);
+    await other.getByRole('button', { name: 'Sign in' }).click();
+    await other.getByRole('table', { name: 'Verifiers' }).waitFor();
+    await page.reload();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await other.getByRole('button', { name: 'Sign out' }).click();
+    await other.getByLabel('Root key').fill(ROOT_KEY);
+    await other.getByRole('button', { name: 'Sign in' }).click();
+    await other.getByRole('table', { name: 'Verifiers' }).waitFor();
+    await page.getByRole('link', { name: 'APIs' }).click();
+    await page.getByRole('heading', { name: 'APIs' }).waitFor();
+    await dashboard.loaded();
+    expect(await page.getByLabel('Root key').count()).toBe(0);
     await dashboard.close();
   });
 

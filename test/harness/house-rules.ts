@@ -119,7 +119,7 @@ const PROGRAMS = {
 };
 /** Folders that have a file for each resource, named after it: one thing, seen from several sides. */
 const SIDES =
-  /^control-plane\/(?:cli\/commands(?:\/keys)?|http\/operations|redis(?:\/(?:keys|shared-log))?)$|^shared\/contract$/;
+  /^control-plane\/(?:cli\/commands(?:\/keys)?|http\/operations|redis(?:\/(?:callers|keys|shared-log))?)$|^shared\/contract$/;
 const sideOf = (file: string) => /^(?:control-plane\/(?:cli|http\/\w+|redis)|shared)/.exec(file)?.[0];
 
 /** Lists the names that several files of a program have, as `program: name`, but for the sides of one resource, and `main`, in which a process begins. */

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { RootKey } from '../../redis/root-keys.ts';
+import type { RootKey } from '../../redis/callers/root-keys.ts';
 import type { Session } from '../session.ts';
 import { list, table, time } from '../terminal/output.ts';
 

@@ -37,56 +37,72 @@ export class Failure extends Error {
 }
 
 const BASE = new URL('../v1/', document.baseURI);
-const STORAGE_NAME = 'keyfence-root-key';
+const SESSION = new URL('session', document.baseURI);
 const READ_MS_MAX = 15_000;
 const CONNECTION_MS = 2000;
 /** Longer than the 60 s for which the API may wait for a change. */
 const CHANGE_MS_MAX = 75_000;
 
-let rootKey = sessionStorage.getItem(STORAGE_NAME) ?? '';
+/** The session's token against CSRF; '' = nobody is signed in. The session itself is in a cookie. */
+let csrfToken = '';
 let clockAheadMs = 0;
 
 /** Events of the session: begun, ended (with the reason), connection lost, connection restored. */
 export const events = new EventTarget();
-/** Tells whether there is a root key that the API has accepted. */
-export const isSignedIn = () => rootKey !== '';
+/** Tells whether there is a session. */
+export const isSignedIn = () => csrfToken !== '';
 /**
  * Returns the server's clock, Unix milliseconds, at most a second late; times from the server are compared
  * with it.
  */
 export const serverNow = () => Date.now() + clockAheadMs;
 
+/** Goes on with the session that this browser has, if it has one. */
+export async function resume(): Promise<void> {
+  try {
+    const response = await fetch(SESSION, { cache: 'no-store', signal: AbortSignal.timeout(READ_MS_MAX) });
+    if (response.ok) csrfToken = (await response.json()).csrfToken ?? '';
+  } catch {
+    events.dispatchEvent(new Event('lost'));
+  }
+}
+
 /**
- * Signs in with a root key, which is kept in memory or until the tab is closed. Rejects with a Failure if the
- * API refuses the key.
+ * Signs in with a root key. The server exchanges it for a session, and the browser forgets it. Rejects with a
+ * Failure if the server refuses the key.
  */
-export async function signIn(candidate: string, untilTabCloses: boolean): Promise<void> {
-  if (!/^[\x21-\x7e]{1,512}$/.test(candidate)) throw new Failure('UNAUTHORIZED', 'this is not a root key');
-  await send('apis.listApis', { limit: '1' }, candidate);
-  rootKey = candidate;
-  if (untilTabCloses) sessionStorage.setItem(STORAGE_NAME, candidate);
+export async function signIn(rootKey: string): Promise<void> {
+  if (!/^[\x21-\x7e]{1,512}$/.test(rootKey)) throw new Failure('UNAUTHORIZED', 'this is not a root key');
+  const session = await exchange(SESSION, { method: 'POST', body: { rootKey }, waitMs: READ_MS_MAX });
+  csrfToken = session.csrfToken;
   events.dispatchEvent(new CustomEvent('session', { detail: '' }));
 }
 
-/** Forgets the root key. */
+/** Ends the session, here and on the server. */
 export function signOut(reason = ''): void {
-  rootKey = '';
-  sessionStorage.removeItem(STORAGE_NAME);
+  if (isSignedIn()) void exchange(SESSION, { method: 'DELETE', waitMs: READ_MS_MAX }).catch(() => undefined);
+  csrfToken = '';
   events.dispatchEvent(new CustomEvent('session', { detail: reason }));
 }
 
 /**
- * Calls the API with the root key of the signed-in user; ends the session if the key is no longer accepted.
+ * Calls the API in the session of the signed-in user; signs out if the session is over.
  */
 export async function call<Name extends keyof Responses>(
   operation: Name,
   input: Input = {},
 ): Promise<Responses[Name]> {
   try {
-    return await send(operation, input, rootKey);
+    return await send(operation, input);
   } catch (error) {
-    if (error instanceof Failure && error.code === 'UNAUTHORIZED')
-      signOut('The root key is no longer accepted.');
+    if (!(error instanceof Failure && error.code === 'UNAUTHORIZED')) throw error;
+    // Another tab may have begun another session.
+    const before = csrfToken;
+    csrfToken = '';
+    await resume();
+    if (isSignedIn() && csrfToken !== before) return send(operation, input);
+    csrfToken = '';
+    signOut('The session is over, or its root key is no longer accepted.');
     throw error;
   }
 }
@@ -143,44 +159,46 @@ export function watchConnection(): void {
   });
 }
 
-async function send<Name extends keyof Responses>(
-  operation: Name,
-  input: Input,
-  as: string,
-): Promise<Responses[Name]> {
+async function send<Name extends keyof Responses>(operation: Name, input: Input): Promise<Responses[Name]> {
   const reads = /\.(get|list)/.test(operation);
   const url = new URL(operation, BASE);
-  const entries = Object.entries(input).filter(([, value]) => value !== undefined && value !== '');
-  if (reads) {
-    for (const [name, value] of entries) {
-      if (looksLikeKey(String(value)))
-        throw new Failure('BAD_REQUEST', 'this is a key; keys are not sent in addresses, which are logged');
-      url.searchParams.set(name, String(value));
-    }
+  if (!reads) return exchange(url, { method: 'POST', body: input, waitMs: CHANGE_MS_MAX });
+  for (const [name, value] of Object.entries(input)) {
+    if (value === undefined || value === '') continue;
+    if (looksLikeKey(String(value)))
+      throw new Failure('BAD_REQUEST', 'this is a key; keys are not sent in addresses, which are logged');
+    url.searchParams.set(name, String(value));
   }
-  const json = reads ? {} : { 'content-type': 'application/json' };
+  return exchange(url, { method: 'GET', waitMs: READ_MS_MAX });
+}
+
+/** Sends a request and returns the body of its response. Rejects with a Failure. */
+async function exchange(
+  url: URL,
+  { method, body, waitMs }: { method: string; body?: object; waitMs: number },
+) {
   try {
     const response = await fetch(url, {
-      method: reads ? 'GET' : 'POST',
-      headers: { authorization: `Bearer ${as}`, ...json },
-      ...(reads ? {} : { body: JSON.stringify(input) }),
-      credentials: 'omit',
+      method,
+      headers: { 'x-keyfence-csrf': csrfToken, ...(body ? { 'content-type': 'application/json' } : {}) },
+      ...(body ? { body: JSON.stringify(body) } : {}),
+      credentials: 'same-origin',
       cache: 'no-store',
-      signal: AbortSignal.timeout(reads ? READ_MS_MAX : CHANGE_MS_MAX),
+      signal: AbortSignal.timeout(waitMs),
     });
-    const body = await response.json();
+    const answer = await response.json();
     const date = Date.parse(response.headers.get('date') ?? '');
     if (Number.isFinite(date)) clockAheadMs = date - Date.now();
     events.dispatchEvent(new Event('reached'));
-    if (response.ok) return body;
-    const { code, message, requestId } = body.error;
+    if (response.ok) return answer;
+    const { code, message, requestId } = answer.error;
     throw new Failure(code, message, requestId);
   } catch (error) {
     if (error instanceof Failure) throw error;
     events.dispatchEvent(new Event('lost'));
     throw new Failure(
       'UNREACHABLE',
-      reads
+      method === 'GET' || url === SESSION
         ? 'the control plane does not answer'
         : 'no answer came, so it may or may not have been done; look at the present state before trying again',
     );

@@ -8,7 +8,7 @@ export function SignIn({ reason }: { reason: string }) {
   const { busy, run, problem } = useAction();
   const submit = (event: Event) => {
     const field = fieldsOf(event);
-    void run(() => signIn(field('rootKey'), field('keep') === 'on'));
+    void run(() => signIn(field('rootKey')));
   };
   return (
     <Page title="Sign in">
@@ -18,17 +18,14 @@ export function SignIn({ reason }: { reason: string }) {
           Root key
           <input name="rootKey" type="password" required autocomplete="off" spellcheck={false} />
         </label>
-        <label class="check">
-          <input type="checkbox" name="keep" /> Stay signed in until this tab is closed
-        </label>
         {problem}
         <button type="submit" class="main" aria-disabled={busy}>
           Sign in
         </button>
         <p class="quiet">
-          It stays in this page’s memory, and is sent to the API of this server only. <code>npm start</code>{' '}
-          shows the one it made. Everything here can be done by programs, too:{' '}
-          <a href="/docs">the reference</a>.
+          The server exchanges it for a session, which ends after 30 minutes without use, and after 12 hours.
+          This browser keeps no root key. <code>npm start</code> shows the one it made. Everything here can be
+          done by programs, too: <a href="/docs">the reference</a>.
         </p>
       </form>
     </Page>

@@ -1,6 +1,8 @@
 import { ApiError } from '#shared/contract/errors.ts';
-import type { RootKeys } from '../../redis/root-keys.ts';
+import type { RootKeys } from '../../redis/callers/root-keys.ts';
+import type { Sessions } from '../../redis/callers/sessions.ts';
 import type { App } from '../server.ts';
+import { callerOfSession, hasSession } from '../session-routes.ts';
 import type { Connections } from './connections.ts';
 import type { RateLimits } from './rate-limits.ts';
 
@@ -10,13 +12,15 @@ import type { RateLimits } from './rate-limits.ts';
  */
 export function authenticate(
   app: App,
-  parts: { rootKeys: RootKeys; connections: Connections; rates: RateLimits },
+  parts: { rootKeys: RootKeys; sessions: Sessions; connections: Connections; rates: RateLimits },
 ): void {
-  const { rootKeys, connections, rates } = parts;
+  const { rootKeys, sessions, connections, rates } = parts;
   app.addHook('onRequest', async (request, reply) => {
     if (!request.call) return;
     try {
-      request.call.caller = await rootKeys.authenticate(request.headers.authorization);
+      request.call.caller = hasSession(request)
+        ? await callerOfSession(request, sessions)
+        : await rootKeys.authenticate(request.headers.authorization);
     } catch (error) {
       if (error instanceof ApiError && error.code === 'UNAUTHORIZED') {
         connections.classify(request.raw.socket, false);

@@ -1,6 +1,6 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { hashSecret, isWellFormed } from '#shared/contract/key-format.ts';
-import type { BootstrapKeys } from '../../redis/bootstrap-keys.ts';
+import type { BootstrapKeys } from '../../redis/callers/bootstrap-keys.ts';
 import type { Keys } from '../../redis/keys/keys.ts';
 import type { App } from '../server.ts';
 

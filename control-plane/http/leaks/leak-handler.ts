@@ -5,7 +5,7 @@ import type { BatchEvents } from '../../core/batches.ts';
 import type { Write } from '../../core/change-log-port.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Audit } from '../../redis/audit.ts';
-import type { RootKeys } from '../../redis/root-keys.ts';
+import type { RootKeys } from '../../redis/callers/root-keys.ts';
 import type { PublishedRootKeys } from '../../redis/shared-log/published-root-keys.ts';
 import { effectOf } from '../operations/call.ts';
 import type { LeakedKey } from './leaked-keys.ts';

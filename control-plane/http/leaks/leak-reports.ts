@@ -5,7 +5,7 @@ import { ApiError } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { type ConfigOf, choice, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
-import type { BootstrapKeys } from '../../redis/bootstrap-keys.ts';
+import type { BootstrapKeys } from '../../redis/callers/bootstrap-keys.ts';
 import type { HandledReports } from '../../redis/handled-reports.ts';
 import { namesOf } from '../error-answers.ts';
 import type { RateLimits } from '../guards/rate-limits.ts';

@@ -1,8 +1,8 @@
 import { hashSecret, isWellFormed } from '#shared/contract/key-format.ts';
-import type { BootstrapKeys } from '../../redis/bootstrap-keys.ts';
+import type { BootstrapKeys } from '../../redis/callers/bootstrap-keys.ts';
+import type { RootKeys } from '../../redis/callers/root-keys.ts';
 import type { KeyView } from '../../redis/keys/key-view.ts';
 import type { Keys } from '../../redis/keys/keys.ts';
-import type { RootKeys } from '../../redis/root-keys.ts';
 import { cutOut, type ReportedSecret } from './report.ts';
 
 /** A key or root key whose secret was reported. */

@@ -1,7 +1,7 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { API_ACTIONS, type ApiAction, ROOT_ACTIONS, type RootAction } from '../../core/root-permissions.ts';
+import type { Caller } from '../../redis/callers/root-keys.ts';
 import type { Keys } from '../../redis/keys/keys.ts';
-import type { Caller } from '../../redis/root-keys.ts';
 import type { Call } from './call.ts';
 import { MaskedNotFound } from './masked-not-found.ts';
 import type { Operation } from './operation.ts';

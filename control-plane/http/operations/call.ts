@@ -12,7 +12,7 @@ import {
 import type { CreditsChange, LogEntry } from '../../core/change-log-port.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
-import type { Caller } from '../../redis/root-keys.ts';
+import type { Caller } from '../../redis/callers/root-keys.ts';
 
 /** The facts of a call that are known when it arrives. */
 type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'operation'> & {

@@ -14,9 +14,9 @@ import type { Write } from '../../core/change-log-port.ts';
 import type { Propagation, Propagator } from '../../core/propagation.ts';
 import { Permissions } from '../../core/root-permissions.ts';
 import { createSharedLog } from '../apis.ts';
-import type { BootstrapKeys, BootstrapWatch } from '../bootstrap-keys.ts';
+import type { BootstrapKeys, BootstrapWatch } from '../callers/bootstrap-keys.ts';
+import type { RootKeys } from '../callers/root-keys.ts';
 import type { KeyView } from '../keys/key-view.ts';
-import type { RootKeys } from '../root-keys.ts';
 import type { RecordParts } from './new-shared-record.ts';
 
 const PERIOD_MS = 30_000;

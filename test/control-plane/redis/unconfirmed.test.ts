@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Permissions } from '../../../control-plane/core/root-permissions.ts';
 import { Apis } from '../../../control-plane/redis/apis.ts';
-import { BootstrapKeys } from '../../../control-plane/redis/bootstrap-keys.ts';
+import { BootstrapKeys } from '../../../control-plane/redis/callers/bootstrap-keys.ts';
+import { RootKeys } from '../../../control-plane/redis/callers/root-keys.ts';
 import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
 import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { KeyImport } from '../../../control-plane/redis/keys/key-import.ts';
 import { Keys } from '../../../control-plane/redis/keys/keys.ts';
-import { RootKeys } from '../../../control-plane/redis/root-keys.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';

@@ -2,7 +2,7 @@ import { API_ID } from '#shared/contract/api-id.ts';
 import { ApiError } from '#shared/contract/errors.ts';
 import { type IdColumn, SERIES_MAX, type UsageQuery } from '../../../core/usage-query/query.ts';
 import type { Series } from '../../../core/usage-query/rows.ts';
-import type { Caller } from '../../../redis/root-keys.ts';
+import type { Caller } from '../../../redis/callers/root-keys.ts';
 import type { UsagePeriod } from '../../../redis/usage.ts';
 import { absence, apiNotFound, requireApi } from '../authorization.ts';
 import type { Services } from '../services.ts';

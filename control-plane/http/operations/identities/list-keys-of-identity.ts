@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
 import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
 import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
+import type { Caller } from '../../../redis/callers/root-keys.ts';
 import type { KeyPage } from '../../../redis/keys/key-view.ts';
-import type { Caller } from '../../../redis/root-keys.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
 import { lastUsed, UsedKey, withNames } from '../keys/key.ts';
 import { operation } from '../operation.ts';

@@ -1,5 +1,5 @@
 import { ApiError } from '#shared/contract/errors.ts';
-import type { Caller } from '../../../redis/root-keys.ts';
+import type { Caller } from '../../../redis/callers/root-keys.ts';
 
 /**
  * Throws unless the caller has all these permissions: callers can neither grant nor manage more than they

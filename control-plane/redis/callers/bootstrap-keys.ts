@@ -6,7 +6,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { bootstrapAnnouncements } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 
-const announceScript = new Script(new URL('./lua/callers/announce-bootstrap.lua', import.meta.url));
+const announceScript = new Script(new URL('../lua/callers/announce-bootstrap.lua', import.meta.url));
 
 const PERIOD_MS = 30_000;
 /** Age at which an announcement is dropped, because its process has stopped repeating it. */

@@ -4,13 +4,13 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
 import { rootKeyFrom } from '#shared/redis/root-keys-record.ts';
 import { Script } from '#shared/redis/script.ts';
-import { Permissions } from '../core/root-permissions.ts';
+import { Permissions } from '../../core/root-permissions.ts';
+import type { DurableWriter } from '../durable-writer.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
-import type { DurableWriter } from './durable-writer.ts';
 
-const createScript = new Script(new URL('./lua/callers/create-root-key.lua', import.meta.url));
-const updateScript = new Script(new URL('./lua/callers/update-root-key.lua', import.meta.url));
-const readScript = new Script(new URL('./lua/callers/read-root-key.lua', import.meta.url));
+const createScript = new Script(new URL('../lua/callers/create-root-key.lua', import.meta.url));
+const updateScript = new Script(new URL('../lua/callers/update-root-key.lua', import.meta.url));
+const readScript = new Script(new URL('../lua/callers/read-root-key.lua', import.meta.url));
 
 const ROOT_KEY_BYTES = 24;
 const ROOT_KEY_PREFIX = 'kfroot';
@@ -62,20 +62,28 @@ export class RootKeys {
    * Identifies the caller by the Authorization header. Reads Redis on every call. Rejects with UNAUTHORIZED.
    */
   async authenticate(authorization: string | undefined): Promise<Caller> {
-    const token = rootKeyFrom(authorization);
-    const secretHash = hashSecret(token);
+    const { caller } = await this.callerWith(rootKeyFrom(authorization));
+    return caller;
+  }
+
+  /** Identifies the caller by the secret of a root key. Rejects with UNAUTHORIZED. */
+  async callerWith(secret: string): Promise<{ caller: Caller; secretHash: string }> {
+    const secretHash = hashSecret(secret);
+    const isBootstrap = this.#bootstrap.idOf(secretHash) !== undefined;
+    // All root keys in Redis have our format, so a made-up key fails its checksum without a look-up.
+    if (!isBootstrap && !isWellFormed(secret)) throw unknownRootKey('');
+    const isOther = !isBootstrap && !secret.startsWith(`${ROOT_KEY_PREFIX}_`);
+    const fix = `; this is no root key but a key of an API: root keys begin with ${ROOT_KEY_PREFIX}_`;
+    return { caller: await this.callerOf(secretHash, isOther ? fix : ''), secretHash };
+  }
+
+  /** Identifies the caller by the hash of a root key's secret. Rejects with UNAUTHORIZED. */
+  async callerOf(secretHash: string, fix = ''): Promise<Caller> {
     const bootstrapId = this.#bootstrap.idOf(secretHash);
     if (bootstrapId !== undefined)
       return { rootKeyId: bootstrapId, permissions: new Permissions(['*']), ancestors: [] };
-    // All root keys in Redis have our format, so a made-up key fails its checksum without a look-up.
-    const rootKey = isWellFormed(token) ? await this.#read(secretHash) : undefined;
-    if (!rootKey?.enabled) {
-      const isOther = isWellFormed(token) && !token.startsWith(`${ROOT_KEY_PREFIX}_`);
-      const fix = isOther
-        ? `; this is no root key but a key of an API: root keys begin with ${ROOT_KEY_PREFIX}_`
-        : '';
-      throw new ApiError('UNAUTHORIZED', `Authorization: the root key is unknown or disabled${fix}`);
-    }
+    const rootKey = await this.#read(secretHash);
+    if (!rootKey?.enabled) throw unknownRootKey(fix);
     const { rootKeyId, ancestors } = rootKey;
     const creators = await Promise.all(ancestors.map((id) => this.get(id)));
     if (!creators.every((ancestor) => ancestor?.enabled)) {
@@ -188,6 +196,9 @@ export class RootKeys {
     };
   }
 }
+
+const unknownRootKey = (fix: string) =>
+  new ApiError('UNAUTHORIZED', `Authorization: the root key is unknown or disabled${fix}`);
 
 function* pairs(flat: readonly string[]): Generator<[string, string]> {
   for (let i = 0; i < flat.length; i += 2) yield [flat[i] ?? '', flat[i + 1] ?? ''];

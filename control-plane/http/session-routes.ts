@@ -1,0 +1,99 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { ApiError } from '#shared/contract/errors.ts';
+import type { Caller } from '../redis/callers/root-keys.ts';
+import { SESSION_MS_MAX, type Sessions } from '../redis/callers/sessions.ts';
+import type { Connections } from './guards/connections.ts';
+import type { RateLimits } from './guards/rate-limits.ts';
+import type { App } from './server.ts';
+
+const PATH = '/dashboard/session';
+const COOKIE = 'keyfence_session';
+const CSRF_HEADER = 'x-keyfence-csrf';
+/** Maximum length of a root key that a configuration can have. */
+const ROOT_KEY_LENGTH_MAX = 512;
+
+/**
+ * Serves the sessions of the dashboard: `POST` begins one with a root key, `GET` returns the one of the
+ * cookie, `DELETE` ends it. The cookie cannot be read by scripts and is not sent by other sites.
+ */
+export function serveSessions(
+  app: App,
+  { sessions, connections, rates }: { sessions: Sessions; connections: Connections; rates: RateLimits },
+): void {
+  const body = Type.Object(
+    { rootKey: Type.String({ minLength: 1, maxLength: ROOT_KEY_LENGTH_MAX }) },
+    { additionalProperties: false },
+  );
+  app.post(PATH, { schema: { hide: true, body } }, async (request, reply) => {
+    requireSameOrigin(request);
+    try {
+      const { token, session } = await sessions.begin(request.body.rootKey);
+      connections.classify(request.raw.socket, true);
+      setCookie(request, reply, token, SESSION_MS_MAX);
+      return session;
+    } catch (error) {
+      if (error instanceof ApiError && error.code === 'UNAUTHORIZED') {
+        connections.classify(request.raw.socket, false);
+        await rates.countFailure(request, reply);
+      }
+      throw error;
+    }
+  });
+  app.get(PATH, { schema: { hide: true } }, async (request) => {
+    requireSameOrigin(request);
+    const open = await sessions.find(tokenOf(request) ?? '');
+    return open?.session ?? {};
+  });
+  app.delete(PATH, { schema: { hide: true } }, async (request, reply) => {
+    await callerOfSession(request, sessions);
+    await sessions.end(tokenOf(request) ?? '');
+    setCookie(request, reply, '', 0);
+    return {};
+  });
+}
+
+/** Returns true for a request that comes with a session instead of a root key. */
+export const hasSession = (request: FastifyRequest): boolean =>
+  request.headers.authorization === undefined && tokenOf(request) !== undefined;
+
+/**
+ * Returns the caller of a request with a session. Rejects with UNAUTHORIZED if the session is over, or if
+ * another site may have made the request.
+ */
+export async function callerOfSession(request: FastifyRequest, sessions: Sessions): Promise<Caller> {
+  requireSameOrigin(request);
+  const open = await sessions.find(tokenOf(request) ?? '');
+  if (open === undefined) throw new ApiError('UNAUTHORIZED', 'the session is over; sign in again');
+  if (request.headers[CSRF_HEADER] !== open.session.csrfToken)
+    throw new ApiError('UNAUTHORIZED', `${CSRF_HEADER}: is not that of the session; reload the page`);
+  return open.caller;
+}
+
+function tokenOf({ headers }: FastifyRequest): string | undefined {
+  return new RegExp(`(?:^|;\\s*)${COOKIE}=([\\w-]+)`).exec(headers.cookie ?? '')?.[1];
+}
+
+/**
+ * Throws UNAUTHORIZED if the browser says that another site made the request. Browsers without these headers
+ * are left to the header against CSRF.
+ */
+function requireSameOrigin({ headers }: FastifyRequest): void {
+  const site = headers['sec-fetch-site'];
+  const { origin, host } = headers;
+  const isOther = site !== undefined && site !== 'same-origin';
+  const isForeign = origin !== undefined && URL.parse(origin)?.host !== host;
+  if (isOther || (site === undefined && isForeign))
+    throw new ApiError('UNAUTHORIZED', 'sessions are for pages of this server only; send a root key instead');
+}
+
+function setCookie(
+  { headers, protocol }: FastifyRequest,
+  reply: FastifyReply,
+  token: string,
+  ageMs: number,
+): void {
+  const isSecure = protocol === 'https' || headers.origin?.startsWith('https:') === true;
+  const flags = `Path=/; HttpOnly; SameSite=Strict; Max-Age=${ageMs / 1000}${isSecure ? '; Secure' : ''}`;
+  reply.header('set-cookie', `${COOKIE}=${token}; ${flags}`);
+}

@@ -1,0 +1,82 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { ApiError } from '#shared/contract/errors.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { sessionRecord } from '#shared/redis/redis-keys.ts';
+import type { Caller, RootKeys } from './root-keys.ts';
+
+/** A session ends after this time without a call. */
+export const SESSION_IDLE_MS = 30 * 60_000;
+/** A session ends after this time, whatever its calls. */
+export const SESSION_MS_MAX = 12 * 3_600_000;
+
+const TOKEN_BYTES = 32;
+/** The form of a token. A text of another form costs no look-up. */
+const TOKEN = /^[\w-]{43}$/;
+
+/** A session as its browser needs it. */
+export interface BrowserSession {
+  /** Id of the root key that began it. */
+  readonly rootKeyId: string;
+  /** Each call with the session's cookie must have this in a header, which no other site can read or set. */
+  readonly csrfToken: string;
+}
+
+/**
+ * Sessions of browsers. Redis has only the hash of a session's token, and the hash of the root key that began
+ * it: the session ends with that root key, at once.
+ */
+export class Sessions {
+  readonly #nodes: RedisNodes;
+  readonly #rootKeys: RootKeys;
+  readonly #clock: Clock;
+
+  constructor(nodes: RedisNodes, rootKeys: RootKeys, clock: Clock) {
+    this.#nodes = nodes;
+    this.#rootKeys = rootKeys;
+    this.#clock = clock;
+  }
+
+  /** Begins a session. Rejects with UNAUTHORIZED if the root key is not accepted. */
+  async begin(rootKey: string): Promise<{ token: string; session: BrowserSession }> {
+    const { caller, secretHash } = await this.#rootKeys.callerWith(rootKey);
+    const token = randomBytes(TOKEN_BYTES).toString('base64url');
+    const record = sessionRecord(hashOf(token));
+    const value = `${this.#clock.wallMs()} ${secretHash}`;
+    await this.#nodes.run(record, (redis) => redis.set(record, value, 'PX', SESSION_IDLE_MS));
+    return { token, session: sessionOf(token, caller) };
+  }
+
+  /** Returns the caller and the session of a token; undefined = the session is over, or there never was one. */
+  async find(token: string): Promise<{ caller: Caller; session: BrowserSession } | undefined> {
+    if (!TOKEN.test(token)) return undefined;
+    const record = sessionRecord(hashOf(token));
+    const [value] = await this.#nodes.run(record, (redis) =>
+      Promise.all([redis.get(record), redis.pexpire(record, SESSION_IDLE_MS)]),
+    );
+    const [createdAt = '', secretHash = ''] = value?.split(' ') ?? [];
+    if (secretHash === '') return undefined;
+    try {
+      if (this.#clock.wallMs() - Number(createdAt) >= SESSION_MS_MAX) throw new ApiError('UNAUTHORIZED', '');
+      const caller = await this.#rootKeys.callerOf(secretHash);
+      return { caller, session: sessionOf(token, caller) };
+    } catch (error) {
+      if (!(error instanceof ApiError && error.code === 'UNAUTHORIZED')) throw error;
+      await this.end(token);
+      return undefined;
+    }
+  }
+
+  /** Ends a session. */
+  async end(token: string): Promise<void> {
+    if (!TOKEN.test(token)) return;
+    const record = sessionRecord(hashOf(token));
+    await this.#nodes.run(record, (redis) => redis.del(record));
+  }
+}
+
+const hashOf = (text: string) => createHash('sha256').update(text).digest('hex');
+const sessionOf = (token: string, { rootKeyId }: Caller): BrowserSession => ({
+  rootKeyId,
+  csrfToken: hashOf(`csrf ${token}`),
+});

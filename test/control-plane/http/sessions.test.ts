@@ -1,0 +1,158 @@
+import { request } from 'undici';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { SESSION_IDLE_MS, SESSION_MS_MAX } from '../../../control-plane/redis/callers/sessions.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+
+let fleet: Fleet;
+let base: string;
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 0 });
+  base = fleet.controlPlanes[0]?.address ?? '';
+});
+afterAll(() => fleet.stop());
+
+interface Answer {
+  readonly status: number;
+  readonly cookies: readonly string[];
+  // biome-ignore lint/suspicious/noExplicitAny: an answer of the API
+  readonly body: any;
+}
+
+async function send(
+  method: 'GET' | 'POST' | 'DELETE',
+  path: string,
+  headers: Record<string, string> = {},
+  body?: object,
+): Promise<Answer> {
+  const json = body === undefined ? {} : { 'content-type': 'application/json' };
+  const response = await request(base + path, {
+    method,
+    headers: { ...headers, ...json },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  return {
+    status: response.statusCode,
+    cookies: [response.headers['set-cookie'] ?? []].flat(),
+    body: await response.body.json(),
+  };
+}
+
+const SESSION = '/dashboard/session';
+
+/** Signs in; returns the headers with which the dashboard then calls. */
+async function signIn(rootKey = ROOT_KEY) {
+  const { status, cookies, body } = await send('POST', SESSION, {}, { rootKey });
+  expect(status).toBe(200);
+  const cookie = /^keyfence_session=[\w-]{43}/.exec(cookies[0] ?? '')?.[0] ?? '';
+  return { headers: { cookie, 'x-keyfence-csrf': body.csrfToken as string }, cookies, body };
+}
+
+const listApis = (headers: Record<string, string>) => send('GET', '/v1/apis.listApis', headers);
+
+test('a root key is exchanged for a session that calls, changes and is audited like the root key', async () => {
+  const { headers, cookies, body } = await signIn();
+  expect(cookies).toEqual([
+    expect.stringMatching(/^keyfence_session=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict; Max-Age=43200$/),
+  ]);
+  expect(body).toEqual({ rootKeyId: expect.any(String), csrfToken: expect.stringMatching(/^[0-9a-f]{64}$/) });
+  expect((await listApis(headers)).status).toBe(200);
+  const created = await send('POST', '/v1/keys.createKey', headers, { apiId: 'shop' });
+  expect(created.status).toBe(200);
+  expect((await send('GET', SESSION, { cookie: headers.cookie })).body).toEqual(body);
+  const { events } = await fleet.ok('audit.listEvents', { keyId: created.body.keyId });
+  expect(events[0]).toMatchObject({ operation: 'keys.createKey', by: { rootKeyId: body.rootKeyId } });
+});
+
+test('the cookie is for TLS only where the page came over TLS', async () => {
+  const origin = base.replace('http:', 'https:');
+  const { cookies } = await send('POST', SESSION, { origin }, { rootKey: ROOT_KEY });
+  expect(cookies[0]).toMatch(/; Secure$/);
+});
+
+test('other sites, and pages without the token against CSRF, can do nothing with the cookie', async () => {
+  const { headers } = await signIn();
+  const { cookie } = headers;
+  const other = await signIn();
+  for (const more of [
+    {},
+    { 'x-keyfence-csrf': '' },
+    { 'x-keyfence-csrf': other.headers['x-keyfence-csrf'] },
+    { ...headers, 'sec-fetch-site': 'cross-site' },
+    { ...headers, 'sec-fetch-site': 'same-site' },
+    { ...headers, 'sec-fetch-site': 'none' },
+    { ...headers, origin: 'https://evil.example' },
+    { ...headers, origin: 'null' },
+  ]) {
+    const answer = await listApis({ ...more, cookie });
+    expect([answer.status, answer.body.error?.code], JSON.stringify(more)).toEqual([401, 'UNAUTHORIZED']);
+    expect((await send('DELETE', SESSION, { ...more, cookie })).status).toBe(401);
+  }
+  for (const more of [{ 'sec-fetch-site': 'cross-site' }, { origin: 'https://evil.example' }]) {
+    expect((await send('GET', SESSION, { cookie, ...more })).status).toBe(401);
+    expect((await send('POST', SESSION, more, { rootKey: ROOT_KEY })).status).toBe(401);
+  }
+  expect((await listApis({ ...headers, 'sec-fetch-site': 'same-origin' })).status).toBe(200);
+  expect((await listApis({ ...headers, origin: base })).status).toBe(200);
+});
+
+test('a session ends when it is ended, unused for 30 minutes, 12 hours old, or when its root key is disabled', async () => {
+  const ended = await signIn();
+  expect((await send('DELETE', SESSION, ended.headers)).cookies[0]).toMatch(/^keyfence_session=;.*Max-Age=0/);
+  expect((await listApis(ended.headers)).status).toBe(401);
+
+  const records = async () => (await fleet.client.keys('kf:s:*')).sort();
+  const before = new Set(await records());
+  const { headers } = await signIn();
+  const [record = ''] = (await records()).filter((name) => !before.has(name));
+  const value = (await fleet.client.get(record)) ?? '';
+  expect(JSON.stringify([record, value])).not.toContain(headers.cookie.split('=')[1]);
+  await fleet.client.pexpire(record, 1000);
+  expect((await listApis(headers)).status).toBe(200);
+  expect(await fleet.client.pttl(record)).toBeGreaterThan(SESSION_IDLE_MS - 10_000);
+  const [createdAt, hash] = value.split(' ');
+  await fleet.client.set(record, `${Number(createdAt) - SESSION_MS_MAX} ${hash}`, 'PX', SESSION_IDLE_MS);
+  expect((await listApis(headers)).status).toBe(401);
+  expect(await fleet.client.exists(record)).toBe(0);
+  expect((await send('GET', SESSION, { cookie: headers.cookie })).body).toEqual({});
+
+  const { key, rootKeyId } = await fleet.ok('rootKeys.createRootKey', {
+    name: 'colleague',
+    permissions: ['api.*.read_key'],
+  });
+  const colleague = await signIn(key);
+  expect(colleague.body.rootKeyId).toBe(rootKeyId);
+  const refused = await send('POST', '/v1/keys.createKey', colleague.headers, { apiId: 'shop' });
+  expect(refused.body.error.code).toBe('INSUFFICIENT_PERMISSIONS');
+  await fleet.ok('rootKeys.updateRootKey', { rootKeyId, enabled: false });
+  expect((await listApis(colleague.headers)).status).toBe(401);
+  await fleet.ok('rootKeys.updateRootKey', { rootKeyId, enabled: true });
+  // It does not come back with its root key.
+  expect((await listApis(colleague.headers)).status).toBe(401);
+});
+
+test('made-up cookies, root keys that are none, and wrong bodies are refused; a root key still counts first', async () => {
+  const { headers } = await signIn();
+  for (const cookie of [
+    'keyfence_session=x',
+    `keyfence_session=${'a'.repeat(43)}`,
+    'keyfence_session=../../x',
+  ])
+    expect((await listApis({ ...headers, cookie })).status).toBe(401);
+  expect((await listApis({ ...headers, cookie: `a=b; ${headers.cookie}; c=d` })).status).toBe(200);
+  expect((await listApis({ ...headers, authorization: 'Bearer nobody' })).status).toBe(401);
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  for (const rootKey of ['nobody', key, 'kfroot_nobody']) {
+    const { status, body, cookies } = await send('POST', SESSION, {}, { rootKey });
+    expect([status, body.error.code, cookies]).toEqual([401, 'UNAUTHORIZED', []]);
+    expect(JSON.stringify(body)).not.toContain(rootKey);
+  }
+  for (const wrong of [{}, { rootKey: 7 }, { rootKey: '' }, { rootKey: ROOT_KEY, more: 1 }]) {
+    const { status, body } = await send('POST', SESSION, {}, wrong);
+    expect([status, body.error.code]).toEqual([400, 'BAD_REQUEST']);
+    expect(JSON.stringify(body)).not.toContain(ROOT_KEY);
+  }
+  const put = await request(base + SESSION, { method: 'PUT' });
+  expect([put.statusCode, put.headers['allow']]).toEqual([405, 'POST, GET, DELETE']);
+  await put.body.dump();
+  expect(fleet.logged.join()).not.toContain(headers.cookie.split('=')[1]);
+});
