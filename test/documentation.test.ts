@@ -290,12 +290,14 @@ test('the commands of control-plane/command-line.md work as they stand, beside n
   const folder = mkdtempSync(join(tmpdir(), 'keyfence-commands-'));
   const fleet = await Fleet.start();
   try {
-    // The project's folder, with the root key where npm start leaves it.
+    // The project's folder, with what npm start leaves there while it runs.
     for (const file of ['package.json', 'node_modules', 'control-plane', 'shared', 'verifier'])
       symlinkSync(join(ROOT, file), join(folder, file));
     mkdirSync(join(folder, '.keyfence'));
     writeFileSync(join(folder, '.keyfence/root-key'), `${ROOT_KEY}\n`);
-    const env = bareEnv({ KEYFENCE_URL: fleet.controlPlanes[0]?.address });
+    const running = { controlPlane: fleet.controlPlanes[0]?.address, verifier: fleet.verifiers[0]?.address };
+    writeFileSync(join(folder, '.keyfence/running.json'), JSON.stringify(running));
+    const env = bareEnv({ KEYFENCE_DATA: join(folder, '.keyfence') });
     const { stdout } = await promisify(execFile)('sh', ['-ec', walk], { cwd: folder, env });
     expect(stdout).toContain('refused everywhere');
     const { keys } = await fleet.ok('apis.listKeys', { apiId: 'shop' });

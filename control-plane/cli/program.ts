@@ -10,6 +10,7 @@ import { keyCommands } from './commands/keys/keys.ts';
 import { roleCommands } from './commands/roles.ts';
 import { rootKeyCommands } from './commands/root-keys.ts';
 import { completionCommand } from './completion.ts';
+import { addExamples } from './examples.ts';
 import { Session } from './session.ts';
 
 /** Creates the whole command line. Parsing throws CommanderError or CliError, and never ends the process. */
@@ -38,5 +39,6 @@ export function createProgram(session = new Session()): Command {
   auditCommand(program, session);
   doctorCommand(program, session);
   completionCommand(program, session);
+  addExamples(program);
   return program;
 }

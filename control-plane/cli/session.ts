@@ -49,7 +49,7 @@ export class Session {
    * NOT_PERMITTED.
    */
   async controlPlane(): Promise<Client> {
-    const { KEYFENCE_URL: url, KEYFENCE_ROOT_KEY: configuredKey } = this.config;
+    const { KEYFENCE_URL: url, KEYFENCE_ROOT_KEY: configuredKey } = this.configOrStarted;
     const rootKey = configuredKey || (canPrompt() ? await promptSecret(`Root key for ${url.origin}: `) : '');
     if (!rootKey) {
       throw new CliError('NOT_PERMITTED', 'no root key: set KEYFENCE_ROOT_KEY_FILE or KEYFENCE_ROOT_KEY');
@@ -73,7 +73,7 @@ export class Session {
 
   /** The verifier, called without a root key. */
   verifier(): Client {
-    return new Client(this.config.KEYFENCE_VERIFIER_URL, 'verifier');
+    return new Client(this.configOrStarted.KEYFENCE_VERIFIER_URL, 'verifier');
   }
 
   /**
@@ -81,7 +81,7 @@ export class Session {
    * (VERIFY_ROOT_KEYS).
    */
   async verdict<T>(question: object): Promise<T> {
-    const { KEYFENCE_VERIFIER_URL: url, KEYFENCE_ROOT_KEY: rootKey } = this.config;
+    const { KEYFENCE_VERIFIER_URL: url, KEYFENCE_ROOT_KEY: rootKey } = this.configOrStarted;
     const ask = (client: Client) => this.callPatiently<T>(client, 'keys.verifyKey', question);
     try {
       return await ask(this.verifier());

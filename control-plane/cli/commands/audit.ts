@@ -17,6 +17,11 @@ export function auditCommand(program: Command, session: Session): void {
         'leave out older events: yesterday, 2h, 7d, ISO 8601 or Unix ms',
       ).argParser(pastMoment),
     )
+    .addOption(
+      new Option('--until <time>', 'leave out later events; today leaves out those of today').argParser(
+        pastMoment,
+      ),
+    )
     .option('--operation <operation>', 'only this operation, such as keys.updateKey')
     .option('--api <apiId>', 'only calls on this API')
     .option('--key <keyId>', 'only calls on this key')
