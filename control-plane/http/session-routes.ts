@@ -9,6 +9,8 @@ import type { App } from './server.ts';
 
 const PATH = '/dashboard/session';
 const COOKIE = 'keyfence_session';
+/** Browsers accept this name only over TLS and from this host itself, not from a neighbour in its domain (RFC 6265bis). */
+const SECURE_COOKIE = `__Host-${COOKIE}`;
 const CSRF_HEADER = 'x-keyfence-csrf';
 /** Maximum length of a root key that a configuration can have. */
 const ROOT_KEY_LENGTH_MAX = 512;
@@ -30,7 +32,7 @@ export function serveSessions(
     try {
       const { token, session } = await sessions.begin(request.body.rootKey);
       connections.classify(request.raw.socket, true);
-      setCookie(request, reply, token, SESSION_MS_MAX);
+      setCookie(request, reply, token);
       return session;
     } catch (error) {
       if (error instanceof ApiError && error.code === 'UNAUTHORIZED') {
@@ -40,22 +42,30 @@ export function serveSessions(
       throw error;
     }
   });
-  app.get(PATH, { schema: { hide: true } }, async (request) => {
+  app.get(PATH, { schema: { hide: true } }, async (request, reply) => {
     requireSameOrigin(request);
-    const open = await sessions.find(tokenOf(request) ?? '');
-    return open?.session ?? {};
+    const token = tokenOf(request);
+    if (token === undefined) return {};
+    const open = await sessions.find(token);
+    if (open !== undefined) return open.session;
+    clearCookie(reply);
+    await rates.countFailure(request, reply);
+    return {};
   });
   app.delete(PATH, { schema: { hide: true } }, async (request, reply) => {
     await callerOfSession(request, sessions);
     await sessions.end(tokenOf(request) ?? '');
-    setCookie(request, reply, '', 0);
+    clearCookie(reply);
     return {};
   });
 }
 
-/** Returns true for a request that comes with a session instead of a root key. */
+/**
+ * Returns true for a call of the dashboard, which comes with a session instead of a root key. Browsers send the
+ * cookie also with calls of other pages of this server, such as the reference.
+ */
 export const hasSession = (request: FastifyRequest): boolean =>
-  request.headers.authorization === undefined && tokenOf(request) !== undefined;
+  request.headers.authorization === undefined && request.headers[CSRF_HEADER] !== undefined;
 
 /**
  * Returns the caller of a request with a session. Rejects with UNAUTHORIZED if the session is over, or if
@@ -70,8 +80,11 @@ export async function callerOfSession(request: FastifyRequest, sessions: Session
   return open.caller;
 }
 
+/** Returns the token in the cookie. The one that no other site can have set comes first. */
 function tokenOf({ headers }: FastifyRequest): string | undefined {
-  return new RegExp(`(?:^|;\\s*)${COOKIE}=([\\w-]+)`).exec(headers.cookie ?? '')?.[1];
+  const cookieValue = (name: string) =>
+    new RegExp(`(?:^|;\\s*)${name}=([\\w-]+)`).exec(headers.cookie ?? '')?.[1];
+  return cookieValue(SECURE_COOKIE) ?? cookieValue(COOKIE);
 }
 
 /**
@@ -87,13 +100,15 @@ function requireSameOrigin({ headers }: FastifyRequest): void {
     throw new ApiError('UNAUTHORIZED', 'sessions are for pages of this server only; send a root key instead');
 }
 
-function setCookie(
-  { headers, protocol }: FastifyRequest,
-  reply: FastifyReply,
-  token: string,
-  ageMs: number,
-): void {
+function setCookie({ headers, protocol }: FastifyRequest, reply: FastifyReply, token: string): void {
   const isSecure = protocol === 'https' || headers.origin?.startsWith('https:') === true;
-  const flags = `Path=/; HttpOnly; SameSite=Strict; Max-Age=${ageMs / 1000}${isSecure ? '; Secure' : ''}`;
-  reply.header('set-cookie', `${COOKIE}=${token}; ${flags}`);
+  reply.header('set-cookie', cookieLine(isSecure, token, SESSION_MS_MAX));
 }
+
+/** Clears the cookie under both names: a GET does not say whether the page came over TLS. */
+function clearCookie(reply: FastifyReply): void {
+  for (const isSecure of [true, false]) reply.header('set-cookie', cookieLine(isSecure, '', 0));
+}
+
+const cookieLine = (isSecure: boolean, token: string, ageMs: number) =>
+  `${isSecure ? SECURE_COOKIE : COOKIE}=${token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${ageMs / 1000}${isSecure ? '; Secure' : ''}`;

@@ -66,7 +66,13 @@ test('a root key is exchanged for a session that calls, changes and is audited l
 test('the cookie is for TLS only where the page came over TLS', async () => {
   const origin = base.replace('http:', 'https:');
   const { cookies } = await send('POST', SESSION, { origin }, { rootKey: ROOT_KEY });
-  expect(cookies[0]).toMatch(/; Secure$/);
+  const [, cookie = ''] =
+    /^(__Host-keyfence_session=[\w-]{43}); Path=\/;.*; Secure$/.exec(cookies[0] ?? '') ?? [];
+  const planted = (await signIn()).headers.cookie;
+  const own = await send('GET', SESSION, { cookie });
+  expect(own.body.csrfToken).toMatch(/^[0-9a-f]{64}$/);
+  // A neighbour in the domain can plant the other cookie, in front of this one.
+  expect((await send('GET', SESSION, { cookie: `${planted}; ${cookie}` })).body).toEqual(own.body);
 });
 
 test('other sites, and pages without the token against CSRF, can do nothing with the cookie', async () => {
@@ -97,7 +103,11 @@ test('other sites, and pages without the token against CSRF, can do nothing with
 
 test('a session ends when it is ended, unused for 30 minutes, 12 hours old, or when its root key is disabled', async () => {
   const ended = await signIn();
-  expect((await send('DELETE', SESSION, ended.headers)).cookies[0]).toMatch(/^keyfence_session=;.*Max-Age=0/);
+  const { cookies } = await send('DELETE', SESSION, ended.headers);
+  expect(cookies).toEqual([
+    expect.stringMatching(/^__Host-keyfence_session=;.*Max-Age=0; Secure$/),
+    expect.stringMatching(/^keyfence_session=;.*Max-Age=0$/),
+  ]);
   expect((await listApis(ended.headers)).status).toBe(401);
 
   const records = async () => (await fleet.client.keys('kf:s:*')).sort();
@@ -113,7 +123,9 @@ test('a session ends when it is ended, unused for 30 minutes, 12 hours old, or w
   await fleet.client.set(record, `${Number(createdAt) - SESSION_MS_MAX} ${hash}`, 'PX', SESSION_IDLE_MS);
   expect((await listApis(headers)).status).toBe(401);
   expect(await fleet.client.exists(record)).toBe(0);
-  expect((await send('GET', SESSION, { cookie: headers.cookie })).body).toEqual({});
+  const over = await send('GET', SESSION, { cookie: headers.cookie });
+  expect(over).toMatchObject({ status: 200, body: {} });
+  expect(over.cookies[0]).toContain('Max-Age=0');
 
   const { key, rootKeyId } = await fleet.ok('rootKeys.createRootKey', {
     name: 'colleague',
