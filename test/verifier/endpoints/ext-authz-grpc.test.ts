@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, renameSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { connect as connectHttp2 } from 'node:http2';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -354,6 +354,35 @@ describe('grpc.health.v1', () => {
     expect(seen).toEqual([2, 1, 2, 'end']);
     expect(unknown[0]).toBe(3);
   });
+});
+
+test('with an authority of clients it answers only those that this authority signed', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'keyfence-grpc-'));
+  const [own, client, stranger] = ['own', 'client', 'stranger'].map((name) =>
+    makeCertificate(directory, name),
+  );
+  const files = {
+    TLS_CERT_FILE: own?.certFile ?? '',
+    TLS_KEY_FILE: own?.keyFile ?? '',
+    TLS_CLIENT_CA_FILE: client?.certFile ?? '',
+  };
+  const certificate = followCertificate(files, systemClock, log);
+  try {
+    await listener.close(0);
+    await start({}, certificate);
+    const as = (caller: typeof own) => {
+      const pair = caller && ([readFileSync(caller.keyFile), Buffer.from(caller.cert)] as const);
+      const trusted = Buffer.from(own?.cert ?? '');
+      const ssl = pair ? credentials.createSsl(trusted, ...pair) : credentials.createSsl(trusted);
+      return check(bearer('good'), {}, connected(listener.address.replace('127.0.0.1', 'localhost'), ssl));
+    };
+    expect((await as(client)).status?.code ?? 0).toBe(0);
+    for (const refused of [undefined, stranger])
+      await expect(as(refused)).rejects.toMatchObject({ code: 14 });
+  } finally {
+    certificate?.close();
+    rmSync(directory, { recursive: true });
+  }
 });
 
 test('with a certificate it is asked over TLS, and shows the new one when that is replaced', async () => {
