@@ -3,8 +3,7 @@ import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Caller } from '../redis/callers/root-keys.ts';
 import { SESSION_MS_MAX, type Sessions } from '../redis/callers/sessions.ts';
-import type { Connections } from './guards/connections.ts';
-import type { RateLimits } from './guards/rate-limits.ts';
+import { type Admission, admitted } from './guards/admission.ts';
 import type { App } from './server.ts';
 
 const PATH = '/dashboard/session';
@@ -21,7 +20,7 @@ const ROOT_KEY_LENGTH_MAX = 512;
  */
 export function serveSessions(
   app: App,
-  { sessions, connections, rates }: { sessions: Sessions; connections: Connections; rates: RateLimits },
+  { sessions, ...admission }: Admission & { readonly sessions: Sessions },
 ): void {
   const body = Type.Object(
     { rootKey: Type.String({ minLength: 1, maxLength: ROOT_KEY_LENGTH_MAX }) },
@@ -29,18 +28,10 @@ export function serveSessions(
   );
   app.post(PATH, { schema: { hide: true, body } }, async (request, reply) => {
     requireSameOrigin(request);
-    try {
-      const { token, session } = await sessions.begin(request.body.rootKey);
-      connections.classify(request.raw.socket, true);
-      setCookie(request, reply, token);
-      return session;
-    } catch (error) {
-      if (error instanceof ApiError && error.code === 'UNAUTHORIZED') {
-        connections.classify(request.raw.socket, false);
-        await rates.countFailure(request, reply);
-      }
-      throw error;
-    }
+    const opening = sessions.begin(request.body.rootKey);
+    const { token, session } = await admitted(admission, request, reply, opening);
+    setCookie(request, reply, token);
+    return session;
   });
   app.get(PATH, { schema: { hide: true } }, async (request, reply) => {
     requireSameOrigin(request);
@@ -49,11 +40,11 @@ export function serveSessions(
     const open = await sessions.find(token);
     if (open !== undefined) return open.session;
     clearCookie(reply);
-    await rates.countFailure(request, reply);
+    await admission.rates.countFailure(request, reply);
     return {};
   });
   app.delete(PATH, { schema: { hide: true } }, async (request, reply) => {
-    await callerOfSession(request, sessions);
+    await admitted(admission, request, reply, callerOfSession(request, sessions));
     await sessions.end(tokenOf(request) ?? '');
     clearCookie(reply);
     return {};
@@ -81,11 +72,13 @@ export async function callerOfSession(request: FastifyRequest, sessions: Session
 }
 
 /** Returns the token in the cookie. The one that no other site can have set comes first. */
-function tokenOf({ headers }: FastifyRequest): string | undefined {
-  const cookieValue = (name: string) =>
-    new RegExp(`(?:^|;\\s*)${name}=([\\w-]+)`).exec(headers.cookie ?? '')?.[1];
-  return cookieValue(SECURE_COOKIE) ?? cookieValue(COOKIE);
+function tokenOf({ headers: { cookie = '' } }: FastifyRequest): string | undefined {
+  const [secure, plain] = COOKIE_VALUES;
+  return (secure.exec(cookie) ?? plain.exec(cookie))?.[1];
 }
+
+const valueIn = (name: string) => new RegExp(`(?:^|;\\s*)${name}=([\\w-]+)`);
+const COOKIE_VALUES = [valueIn(SECURE_COOKIE), valueIn(COOKIE)] as const;
 
 /**
  * Throws UNAUTHORIZED if the browser says that another site made the request. Browsers without these headers

@@ -69,19 +69,29 @@ export class RootKeys {
   /** Identifies the caller by the secret of a root key. Rejects with UNAUTHORIZED. */
   async callerWith(secret: string): Promise<{ caller: Caller; secretHash: string }> {
     const secretHash = hashSecret(secret);
-    const isBootstrap = this.#bootstrap.idOf(secretHash) !== undefined;
+    const bootstrap = this.#bootstrapCaller(secretHash);
+    if (bootstrap !== undefined) return { caller: bootstrap, secretHash };
     // All root keys in Redis have our format, so a made-up key fails its checksum without a look-up.
-    if (!isBootstrap && !isWellFormed(secret)) throw unknownRootKey('');
-    const isOther = !isBootstrap && !secret.startsWith(`${ROOT_KEY_PREFIX}_`);
-    const fix = `; this is no root key but a key of an API: root keys begin with ${ROOT_KEY_PREFIX}_`;
-    return { caller: await this.callerOf(secretHash, isOther ? fix : ''), secretHash };
+    if (!isWellFormed(secret)) throw unknownRootKey('');
+    const fix = secret.startsWith(`${ROOT_KEY_PREFIX}_`)
+      ? ''
+      : `; this is no root key but a key of an API: root keys begin with ${ROOT_KEY_PREFIX}_`;
+    return { caller: await this.#storedCaller(secretHash, fix), secretHash };
   }
 
   /** Identifies the caller by the hash of a root key's secret. Rejects with UNAUTHORIZED. */
-  async callerOf(secretHash: string, fix = ''): Promise<Caller> {
-    const bootstrapId = this.#bootstrap.idOf(secretHash);
-    if (bootstrapId !== undefined)
-      return { rootKeyId: bootstrapId, permissions: new Permissions(['*']), ancestors: [] };
+  async callerOf(secretHash: string): Promise<Caller> {
+    return this.#bootstrapCaller(secretHash) ?? this.#storedCaller(secretHash, '');
+  }
+
+  /** Returns the caller with a root key of the configuration; undefined = it is none. */
+  #bootstrapCaller(secretHash: string): Caller | undefined {
+    const rootKeyId = this.#bootstrap.idOf(secretHash);
+    if (rootKeyId === undefined) return undefined;
+    return { rootKeyId, permissions: new Permissions(['*']), ancestors: [] };
+  }
+
+  async #storedCaller(secretHash: string, fix: string): Promise<Caller> {
     const rootKey = await this.#read(secretHash);
     if (!rootKey?.enabled) throw unknownRootKey(fix);
     const { rootKeyId, ancestors } = rootKey;
@@ -196,6 +206,10 @@ export class RootKeys {
     };
   }
 }
+
+/** Returns true for the error of a root key that is not accepted. */
+export const isUnauthorized = (error: unknown): error is ApiError =>
+  error instanceof ApiError && error.code === 'UNAUTHORIZED';
 
 const unknownRootKey = (fix: string) =>
   new ApiError('UNAUTHORIZED', `Authorization: the root key is unknown or disabled${fix}`);

@@ -1,9 +1,9 @@
-import { createHash, randomBytes } from 'node:crypto';
-import { ApiError } from '#shared/contract/errors.ts';
+import { randomBytes } from 'node:crypto';
+import { hashSecret } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { sessionRecord } from '#shared/redis/redis-keys.ts';
-import type { Caller, RootKeys } from './root-keys.ts';
+import { type Caller, isUnauthorized, type RootKeys } from './root-keys.ts';
 
 /** A session ends after this time without a call. */
 export const SESSION_IDLE_MS = 30 * 60_000;
@@ -41,7 +41,7 @@ export class Sessions {
   async begin(rootKey: string): Promise<{ token: string; session: BrowserSession }> {
     const { caller, secretHash } = await this.#rootKeys.callerWith(rootKey);
     const token = randomBytes(TOKEN_BYTES).toString('base64url');
-    const record = sessionRecord(hashOf(token));
+    const record = sessionRecord(hashSecret(token));
     const value = `${this.#clock.wallMs()} ${secretHash}`;
     await this.#nodes.run(record, (redis) => redis.set(record, value, 'PX', SESSION_IDLE_MS));
     return { token, session: sessionOf(token, caller) };
@@ -50,33 +50,33 @@ export class Sessions {
   /** Returns the caller and the session of a token; undefined = the session is over, or there never was one. */
   async find(token: string): Promise<{ caller: Caller; session: BrowserSession } | undefined> {
     if (!TOKEN.test(token)) return undefined;
-    const record = sessionRecord(hashOf(token));
+    const record = sessionRecord(hashSecret(token));
     const [value] = await this.#nodes.run(record, (redis) =>
       Promise.all([redis.get(record), redis.pexpire(record, SESSION_IDLE_MS)]),
     );
     const [createdAt = '', secretHash = ''] = value?.split(' ') ?? [];
     if (secretHash === '') return undefined;
-    try {
-      if (this.#clock.wallMs() - Number(createdAt) >= SESSION_MS_MAX) throw new ApiError('UNAUTHORIZED', '');
-      const caller = await this.#rootKeys.callerOf(secretHash);
-      return { caller, session: sessionOf(token, caller) };
-    } catch (error) {
-      if (!(error instanceof ApiError && error.code === 'UNAUTHORIZED')) throw error;
-      await this.end(token);
-      return undefined;
-    }
+    const isYoung = this.#clock.wallMs() - Number(createdAt) < SESSION_MS_MAX;
+    const caller = isYoung ? await this.#rootKeys.callerOf(secretHash).catch(noneIfRefused) : undefined;
+    if (caller !== undefined) return { caller, session: sessionOf(token, caller) };
+    await this.end(token);
+    return undefined;
   }
 
   /** Ends a session. */
   async end(token: string): Promise<void> {
     if (!TOKEN.test(token)) return;
-    const record = sessionRecord(hashOf(token));
+    const record = sessionRecord(hashSecret(token));
     await this.#nodes.run(record, (redis) => redis.del(record));
   }
 }
 
-const hashOf = (text: string) => createHash('sha256').update(text).digest('hex');
+/** Returns undefined for a root key that is not accepted. Any other failure is an outage. */
+function noneIfRefused(error: unknown): undefined {
+  if (!isUnauthorized(error)) throw error;
+}
+
 const sessionOf = (token: string, { rootKeyId }: Caller): BrowserSession => ({
   rootKeyId,
-  csrfToken: hashOf(`csrf ${token}`),
+  csrfToken: hashSecret(`csrf ${token}`),
 });
