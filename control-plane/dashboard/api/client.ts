@@ -59,12 +59,13 @@ export const serverNow = () => Date.now() + clockAheadMs;
 
 /** Goes on with the session that this browser has, if it has one. */
 export async function resume(): Promise<void> {
-  try {
-    const response = await fetch(SESSION, { cache: 'no-store', signal: AbortSignal.timeout(READ_MS_MAX) });
-    if (response.ok) csrfToken = (await response.json()).csrfToken ?? '';
-  } catch {
-    events.dispatchEvent(new Event('lost'));
-  }
+  csrfToken = await currentToken().catch(() => '');
+}
+
+/** Returns the token of the session that this browser has now; '' = none. */
+async function currentToken(): Promise<string> {
+  const session = await exchange(SESSION, { method: 'GET', waitMs: READ_MS_MAX });
+  return session.csrfToken ?? '';
 }
 
 /**
@@ -79,31 +80,36 @@ export async function signIn(rootKey: string): Promise<void> {
 }
 
 /** Ends the session, here and on the server. */
-export function signOut(reason = ''): void {
-  if (isSignedIn()) void exchange(SESSION, { method: 'DELETE', waitMs: READ_MS_MAX }).catch(() => undefined);
+export function signOut(): void {
+  void exchange(SESSION, { method: 'DELETE', waitMs: READ_MS_MAX }).catch(() => undefined);
+  leave('');
+}
+
+function leave(reason: string): void {
   csrfToken = '';
   events.dispatchEvent(new CustomEvent('session', { detail: reason }));
 }
 
 /**
- * Calls the API in the session of the signed-in user; signs out if the session is over.
+ * Calls the API in the session of the signed-in user; leaves the session if it is over.
  */
 export async function call<Name extends keyof Responses>(
   operation: Name,
   input: Input = {},
 ): Promise<Responses[Name]> {
+  const sentToken = csrfToken;
   try {
     return await send(operation, input);
   } catch (error) {
     if (!(error instanceof Failure && error.code === 'UNAUTHORIZED')) throw error;
-    // Another tab may have begun another session.
-    const before = csrfToken;
-    csrfToken = '';
-    await resume();
-    if (isSignedIn() && csrfToken !== before) return send(operation, input);
-    csrfToken = '';
-    signOut('The session is over, or its root key is no longer accepted.');
-    throw error;
+    // Another tab may have opened another session.
+    const token = await currentToken();
+    if (token === '' || token === sentToken) {
+      leave('The session is over, or its root key is no longer accepted.');
+      throw error;
+    }
+    csrfToken = token;
+    return send(operation, input);
   }
 }
 
