@@ -8,40 +8,40 @@ import { type RunningStart, readRunningStart } from './started.ts';
 import { json } from './terminal/output.ts';
 import { canPrompt, promptSecret } from './terminal/prompt.ts';
 
+/** The configuration, with the URL of the private Redis of a running `npm start`. */
+type StartedConfig = CliConfig & { readonly redisUrl: string | undefined };
+
+/** Reads the configuration. Its defaults are those of a running `npm start` of this machine, if there is one. */
+function readConfig(): StartedConfig {
+  const { KEYFENCE_DATA: data, KEYFENCE_URL: url, KEYFENCE_VERIFIER_URL: verifierUrl } = settings;
+  const { KEYFENCE_DATA } = loadConfigOrExit({ KEYFENCE_DATA: data }, () => []);
+  const running: Partial<RunningStart> = readRunningStart(KEYFENCE_DATA) ?? {};
+  const config = loadConfigOrExit(
+    {
+      ...settings,
+      KEYFENCE_URL: { ...url, default: running.controlPlane ?? url.default },
+      KEYFENCE_VERIFIER_URL: { ...verifierUrl, default: running.verifier ?? verifierUrl.default },
+    },
+    () => [],
+  );
+  const isOwn = running.controlPlane !== undefined && config.KEYFENCE_URL.origin === running.controlPlane;
+  const rootKeyFile = isOwn && running.rootKeyFile && existsSync(running.rootKeyFile);
+  const KEYFENCE_ROOT_KEY =
+    config.KEYFENCE_ROOT_KEY ||
+    (rootKeyFile ? settings.KEYFENCE_ROOT_KEY.parse(readFileSync(running.rootKeyFile, 'utf8')) : '');
+  return { ...config, KEYFENCE_ROOT_KEY, redisUrl: running.redisUrl };
+}
+
 /** One run of the command line: the services it calls, its output, and its exit status. */
 export class Session {
   /** True with `--json`: output is for scripts. */
   json = false;
-  #config: CliConfig | undefined;
+  #config: StartedConfig | undefined;
 
   /** The configuration, read at first use, so that help needs no environment. */
-  get config(): CliConfig {
-    this.#config ??= loadConfigOrExit(settings, () => []);
+  get config(): StartedConfig {
+    this.#config ??= readConfig();
     return this.#config;
-  }
-
-  /**
-   * Like `config`, but with the defaults of a running `npm start` of this machine, if there is one.
-   * @returns `redisUrl` of its private Redis too
-   */
-  get configOrStarted(): CliConfig & { readonly redisUrl: string | undefined } {
-    const { KEYFENCE_DATA } = this.config;
-    const running: Partial<RunningStart> = readRunningStart(KEYFENCE_DATA) ?? {};
-    const { KEYFENCE_URL: url, KEYFENCE_VERIFIER_URL: verifierUrl, KEYFENCE_ROOT_KEY: rootKey } = settings;
-    const config = loadConfigOrExit(
-      {
-        ...settings,
-        KEYFENCE_URL: { ...url, default: running.controlPlane ?? url.default },
-        KEYFENCE_VERIFIER_URL: { ...verifierUrl, default: running.verifier ?? verifierUrl.default },
-      },
-      () => [],
-    );
-    const isOwn = running.controlPlane !== undefined && config.KEYFENCE_URL.origin === running.controlPlane;
-    const rootKeyFile = isOwn && running.rootKeyFile && existsSync(running.rootKeyFile);
-    const KEYFENCE_ROOT_KEY =
-      config.KEYFENCE_ROOT_KEY ||
-      (rootKeyFile ? rootKey.parse(readFileSync(running.rootKeyFile, 'utf8')) : '');
-    return { ...config, KEYFENCE_ROOT_KEY, redisUrl: running.redisUrl };
   }
 
   /**
@@ -49,7 +49,7 @@ export class Session {
    * NOT_PERMITTED.
    */
   async controlPlane(): Promise<Client> {
-    const { KEYFENCE_URL: url, KEYFENCE_ROOT_KEY: configuredKey } = this.configOrStarted;
+    const { KEYFENCE_URL: url, KEYFENCE_ROOT_KEY: configuredKey } = this.config;
     const rootKey = configuredKey || (canPrompt() ? await promptSecret(`Root key for ${url.origin}: `) : '');
     if (!rootKey) {
       throw new CliError('NOT_PERMITTED', 'no root key: set KEYFENCE_ROOT_KEY_FILE or KEYFENCE_ROOT_KEY');
@@ -73,7 +73,7 @@ export class Session {
 
   /** The verifier, called without a root key. */
   verifier(): Client {
-    return new Client(this.configOrStarted.KEYFENCE_VERIFIER_URL, 'verifier');
+    return new Client(this.config.KEYFENCE_VERIFIER_URL, 'verifier');
   }
 
   /**
@@ -81,7 +81,7 @@ export class Session {
    * (VERIFY_ROOT_KEYS).
    */
   async verdict<T>(question: object): Promise<T> {
-    const { KEYFENCE_VERIFIER_URL: url, KEYFENCE_ROOT_KEY: rootKey } = this.configOrStarted;
+    const { KEYFENCE_VERIFIER_URL: url, KEYFENCE_ROOT_KEY: rootKey } = this.config;
     const ask = (client: Client) => this.callPatiently<T>(client, 'keys.verifyKey', question);
     try {
       return await ask(this.verifier());

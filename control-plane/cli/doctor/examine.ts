@@ -19,7 +19,7 @@ export async function examine(session: Session): Promise<Finding[]> {
     KEYFENCE_VERIFIER_URL: verifierUrl,
     KEYFENCE_ROOT_KEY: rootKey,
     redisUrl,
-  } = session.configOrStarted;
+  } = session.config;
   const controlPlane = new Client(url, 'control plane', rootKey || undefined);
   const verifier = new Client(verifierUrl, 'verifier');
   return [
