@@ -37,21 +37,17 @@ export function tlsFaults(config: TlsConfig): string[] {
     return [];
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    const names = TLS_CLIENT_CA_FILE ? 'TLS_CERT_FILE, TLS_KEY_FILE, TLS_CLIENT_CA_FILE' : NAMES;
-    return [`${names}: not a certificate and its key (${code ?? message})`];
+    const authority = TLS_CLIENT_CA_FILE ? ', TLS_CLIENT_CA_FILE' : '';
+    return [`TLS_CERT_FILE, TLS_KEY_FILE${authority}: not a certificate and its key (${code ?? message})`];
   }
 }
-
-const NAMES = 'TLS_CERT_FILE, TLS_KEY_FILE';
 
 /** A certificate that is read again when its files change. */
 export interface Certificate {
   /** True if clients need a certificate, too. */
   readonly asksClients: boolean;
-  /** The current pair of certificate and key, with the authority of clients. */
-  readonly pair: Pair;
   /**
-   * Calls `use` with the pair, now and whenever the pair changes. New connections get the new pair; open
+   * Calls `use` with the pair and the authority of clients, now and whenever the pair changes. New connections get the new pair; open
    * connections keep theirs.
    */
   follow(use: (pair: Pair) => void): void;
@@ -102,9 +98,6 @@ export function followCertificate(
   lookLater();
   return {
     asksClients: config.TLS_CLIENT_CA_FILE !== '',
-    get pair() {
-      return pair;
-    },
     follow(use) {
       followers.push(use);
       use(pair);

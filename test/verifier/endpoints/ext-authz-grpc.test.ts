@@ -398,7 +398,11 @@ test('with a certificate it is asked over TLS, and shows the new one when that i
     expect((await check(bearer('good'), {}, over(first.cert))).status?.code ?? 0).toBe(0);
     renameSync(second.keyFile, first.keyFile);
     renameSync(second.certFile, first.certFile);
-    await eventually(() => certificate?.pair.cert === second.cert);
+    let current = '';
+    certificate?.follow(({ cert }) => {
+      current = cert;
+    });
+    await eventually(() => current === second.cert);
     expect((await check(bearer('good'), {}, over(second.cert))).status?.code ?? 0).toBe(0);
     await expect(check(bearer('good'), {}, over(first.cert))).rejects.toMatchObject({
       code: status.UNAVAILABLE,

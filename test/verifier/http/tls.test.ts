@@ -138,7 +138,11 @@ describe('a certificate', () => {
     const followed = followCertificate(files, systemClock, log);
     symlinkSync('second', `${link}.new`);
     renameSync(`${link}.new`, link);
-    await eventually(() => followed?.pair.cert === second.cert);
+    let current = '';
+    followed?.follow(({ cert }) => {
+      current = cert;
+    });
+    await eventually(() => current === second.cert);
     followed?.close();
   });
 });
@@ -219,7 +223,9 @@ test('with TLS_CLIENT_CA_FILE only callers with a certificate of that authority 
   const fleet = await Fleet.start({ verifiers: 0 });
   try {
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
-    const { address: url } = await fleet.addVerifier({
+    const { address: url, proxyAddress = '' } = await fleet.addVerifier({
+      UPSTREAM_URL: 'http://127.0.0.1:9',
+      PROXY_PORT: '0',
       TLS_CERT_FILE: first.certFile,
       TLS_KEY_FILE: first.keyFile,
       TLS_CLIENT_CA_FILE: second.certFile,
@@ -233,6 +239,12 @@ test('with TLS_CLIENT_CA_FILE only callers with a certificate of that authority 
     expect(await caller?.verify(key)).toMatchObject({ code: 'VALID', keyId });
     for (const refused of [without, stranger])
       await expect(refused?.verify(key)).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
+    // Clients of the API need none: the request without a key is refused by the verifier itself.
+    const api = new Client(proxyAddress, { connect: { ca: first.cert } });
+    const open = await api.request({ method: 'GET', path: '/' });
+    expect(open.statusCode).toBe(401);
+    await open.body.dump();
+    await api.close();
     // The authority is replaced while the verifier runs, and the client's certificate with it.
     copyFileSync(third.certFile, second.certFile);
     await eventually(async () => (await stranger?.verify(key).catch(() => undefined))?.code === 'VALID');
