@@ -81,7 +81,8 @@ function compile(application: string, files: readonly string[], options: object)
   try {
     return execFileSync(process.execPath, command, { encoding: 'utf8' });
   } catch (error) {
-    return String((error as { stdout: unknown }).stdout);
+    // A compiler that says nothing has not compiled.
+    return String((error as { stdout: unknown }).stdout) || String(error);
   }
 }
 
@@ -283,7 +284,7 @@ test('the examples run with the package, and let nobody in whose key was disable
   await Promise.all(load);
   // They end by themselves, leave the fence, and answer what is on its way to them.
   const ended = children.map((child) => new Promise((resolve) => child.once('exit', resolve)));
-  const begun = await Promise.all(addresses.map((address) => beginRequest(address)));
+  const requests = await Promise.all(addresses.map((address) => beginRequest(address)));
   for (const child of children) child.kill('SIGTERM');
   for (const address of addresses)
     await fleet.until(() =>
@@ -292,7 +293,7 @@ test('the examples run with the package, and let nobody in whose key was disable
         () => true,
       ),
     );
-  expect(await Promise.all(begun.map((end) => end()))).toEqual(FRAMEWORKS.map(() => 200));
+  expect(await Promise.all(requests.map((end) => end()))).toEqual(FRAMEWORKS.map(() => 200));
   expect(await Promise.all(ended)).toEqual(FRAMEWORKS.map(() => 0));
   const after = await fleet.ok('keys.updateKey', { keyId, enabled: true });
   expect(after.propagation).toMatchObject({ state: 'complete', by: 'acks' });

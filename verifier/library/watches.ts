@@ -8,7 +8,7 @@ import { type KeylessQuestion, mayBeKey, readQuestionOptions } from './questions
 
 /** Time between two checks of a watched key. */
 const PERIOD_MS = 400;
-/** A sidecar's last good verdict keeps a watched key for this time, counted from when it was asked for. */
+/** A sidecar's last good verdict keeps a watched key for this time, counted from when the question was sent. */
 const SIDECAR_TRUST_MS = 1000;
 
 /** Checks the options of a watch and returns its question. Throws a TypeError that names the fault. */
@@ -25,12 +25,16 @@ const WATCH_OPTIONS: ReadonlySet<string> = new Set(['apiId', 'permissions', 'cli
 /** The watches of a verifier in this process. */
 export class LocalWatches {
   readonly #verifier: VerdictSource;
-  readonly #rechecker: Rechecker;
+  readonly #log: Pick<Logger, 'error'>;
+  readonly #clock: Clock;
+  /** undefined = nothing was watched yet, and no timer runs. */
+  #rechecker: Rechecker | undefined;
   #isClosed = false;
 
   constructor(verifier: VerdictSource, log: Pick<Logger, 'error'>, clock: Clock) {
     this.#verifier = verifier;
-    this.#rechecker = new Rechecker(verifier, log, clock, PERIOD_MS);
+    this.#log = log;
+    this.#clock = clock;
   }
 
   watch(key: string, rest: KeylessQuestion, until: AbortSignal): AbortSignal {
@@ -49,9 +53,11 @@ export class LocalWatches {
       destroy();
       return over.signal;
     }
-    const place = this.#rechecker.begin({ destroy }, question, undefined);
+    const rechecker = this.#rechecker ?? new Rechecker(this.#verifier, this.#log, this.#clock, PERIOD_MS);
+    this.#rechecker = rechecker;
+    const place = rechecker.begin({ destroy }, question, undefined);
     const end = () => {
-      this.#rechecker.end(place);
+      rechecker.end(place);
       until.removeEventListener('abort', end);
       over.signal.removeEventListener('abort', end);
     };
@@ -64,7 +70,7 @@ export class LocalWatches {
   /** Ends all watches: no change of a key waits for this verifier any more. */
   close(): void {
     this.#isClosed = true;
-    this.#rechecker.cutAll();
+    this.#rechecker?.cutAll();
   }
 }
 

@@ -7,8 +7,8 @@ import { clientIpOf, connectGuard } from './guard/http-guard.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
 export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard/guard-options.ts';
+export { type EndableConnection, endWithKey, type PassedRequest, watchKey } from './guard/long-requests.ts';
 export { RefusedError } from './guard/refusal.ts';
-export { type EndableConnection, endWithKey, watchKey } from './node-http.ts';
 
 declare global {
   namespace Express {

@@ -4,15 +4,14 @@ import { newRequestId } from '#shared/contract/request-id.ts';
 import type { ValidKey } from '../library/key-verifier.ts';
 import { wrongOptions } from '../library/options.ts';
 import { allowanceHeaders } from './guard/answers.ts';
-import { createGuard, type Guard, type Passage } from './guard/guard.ts';
+import { createGuard, type Passage, routeGuards } from './guard/guard.ts';
 import type { GuardOptions, RouteGuardOptions } from './guard/guard-options.ts';
 import { removeIdentity } from './guard/header-lines.ts';
-import { type EndableConnection, endCarrier, watchCarrier } from './guard/long-requests.ts';
 import { Refusal } from './guard/refusal.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
 export type { GuardOptions, OwnRefusal, RefusalNotice, RouteGuardOptions } from './guard/guard-options.ts';
-export type { EndableConnection } from './guard/long-requests.ts';
+export { type EndableConnection, endWithKey, type PassedRequest, watchKey } from './guard/long-requests.ts';
 export { RefusedError } from './guard/refusal.ts';
 
 declare module 'fastify' {
@@ -52,16 +51,7 @@ export function keyfence(
 
 function register(instance: FastifyInstance, options: GuardOptions<FastifyRequest>): void {
   const guard = createGuard(options, ({ ip }) => ip);
-  const guards = new WeakMap<object, Guard<FastifyRequest>>();
-  const guardOf = (rules: unknown): Guard<FastifyRequest> | undefined => {
-    if (rules === undefined) return guard;
-    if (rules === false) return undefined;
-    if (typeof rules !== 'object' || rules === null)
-      throw wrongOptions(['config.apiKey: must be false or an object']);
-    const routeGuard = guards.get(rules) ?? guard.with(rules);
-    guards.set(rules, routeGuard);
-    return routeGuard;
-  };
+  const guardOf = routeGuards(guard, 'config.apiKey');
   if (hasChildren(instance)) {
     throw wrongOptions([
       'register: keyfence must be registered before the plugins whose routes it should guard',
@@ -154,19 +144,3 @@ function hasChildren(instance: FastifyInstance): boolean {
 
 /** Returns the key that let the request pass; undefined = the route is open, or its guard is optional. */
 export const optionalKey = (request: FastifyRequest): ValidKey | undefined => request.apiKey;
-
-/**
- * Watches the key with which a request passed a guard. The returned signal aborts, with a `WatchError`, within
- * a second after a change that makes the key no longer good is complete. The watch ends when `signal` aborts.
- * Throws an Error if no guard let the request pass with a key.
- */
-export const watchKey = ({ raw }: FastifyRequest, signal: AbortSignal): AbortSignal =>
-  watchCarrier(raw, signal);
-
-/**
- * Ends a response (`reply.raw`), a socket or a WebSocket of `@fastify/websocket` when the key of its request
- * is no longer good, within a second after the change is complete. A WebSocket gets the close code 1008.
- * Throws like `watchKey`.
- */
-export const endWithKey = ({ raw }: FastifyRequest, connection: EndableConnection): void =>
-  endCarrier(raw, connection);

@@ -4,11 +4,11 @@ import { allowanceHeaders } from './guard/answers.ts';
 import { createGuard, type Passage } from './guard/guard.ts';
 import type { GuardOptions } from './guard/guard-options.ts';
 import { isIdentity } from './guard/header-lines.ts';
-import { watchCarrier } from './guard/long-requests.ts';
 import { Refusal } from './guard/refusal.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
 export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard/guard-options.ts';
+export { type PassedRequest, watchKey } from './guard/long-requests.ts';
 export { RefusedError } from './guard/refusal.ts';
 
 /** The outcome of a check: either the key, or the response that refuses the request. */
@@ -112,11 +112,3 @@ function removeIdentityFrom(headers: Headers): void {
     // The headers of this request are immutable.
   }
 }
-
-/**
- * Watches the key with which a request passed a guard, as for a stream of server-sent events. The returned
- * signal aborts, with a `WatchError`, within a second after a change that makes the key no longer good is
- * complete. The watch ends when `signal` aborts: abort it at the end of the stream, because the request's own
- * signal aborts only if the client goes away. Throws an Error if no guard let the request pass with a key.
- */
-export const watchKey = (request: Request, signal: AbortSignal): AbortSignal => watchCarrier(request, signal);

@@ -6,7 +6,7 @@ import { allowanceHeaders } from './guard/answers.ts';
 import { createGuard, type Passage } from './guard/guard.ts';
 import type { GuardOptions } from './guard/guard-options.ts';
 import { hasIdentity, isIdentity, removeIdentity, type WithHeaders } from './guard/header-lines.ts';
-import { watchCarrier } from './guard/long-requests.ts';
+import { watchKey as watchRequest } from './guard/long-requests.ts';
 import { Refusal } from './guard/refusal.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
@@ -100,7 +100,7 @@ const toUndefined = () => undefined;
  * with a key.
  */
 export const watchKey = (context: Context, signal: AbortSignal = endOf(context)): AbortSignal =>
-  watchCarrier(incomingOf(context) ?? context.req.raw, signal);
+  watchRequest({ raw: incomingOf(context) ?? context.req.raw }, signal);
 
 /** Returns a signal that aborts when Node's response is over, or without one, when the client goes away. */
 function endOf({ env, req }: Context): AbortSignal {

@@ -5,12 +5,11 @@ import { allowanceHeaders } from './guard/answers.ts';
 import { createGuard, type Passage } from './guard/guard.ts';
 import type { GuardOptions } from './guard/guard-options.ts';
 import { removeIdentity } from './guard/header-lines.ts';
-import { type EndableConnection, endCarrier, watchCarrier } from './guard/long-requests.ts';
 import { Refusal } from './guard/refusal.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
 export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard/guard-options.ts';
-export type { EndableConnection } from './guard/long-requests.ts';
+export { type EndableConnection, endWithKey, type PassedRequest, watchKey } from './guard/long-requests.ts';
 export { RefusedError } from './guard/refusal.ts';
 
 /** The state of a guarded request: `new Koa<KeyfenceState>()`. */
@@ -46,18 +45,3 @@ export function keyfence(options: GuardOptions<Context>): Middleware<KeyfenceSta
     await next();
   };
 }
-
-/**
- * Watches the key with which a request passed a guard. The returned signal aborts, with a `WatchError`, within
- * a second after a change that makes the key no longer good is complete. The watch ends when `signal` aborts.
- * Throws an Error if no guard let the request pass with a key.
- */
-export const watchKey = ({ req }: Pick<Context, 'req'>, signal: AbortSignal): AbortSignal =>
-  watchCarrier(req, signal);
-
-/**
- * Ends a response (`context.res`), a socket or a WebSocket of `ws` when the key of its request is no longer
- * good, within a second after the change is complete. Throws like `watchKey`.
- */
-export const endWithKey = ({ req }: Pick<Context, 'req'>, connection: EndableConnection): void =>
-  endCarrier(req, connection);

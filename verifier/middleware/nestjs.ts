@@ -10,17 +10,16 @@ import {
   SetMetadata,
 } from '@nestjs/common';
 import type { ValidKey } from '../library/key-verifier.ts';
-import { wrongOptions } from '../library/options.ts';
 import { allowanceHeaders } from './guard/answers.ts';
-import { createGuard, type Guard, type Passage } from './guard/guard.ts';
+import { createGuard, type Guard, type Passage, routeGuards } from './guard/guard.ts';
 import type { GuardOptions, RouteGuardOptions } from './guard/guard-options.ts';
+import { DEFAULT_RULES, rulesOf } from './guard/guard-rules.ts';
 import { removeIdentity } from './guard/header-lines.ts';
-import { type EndableConnection, endCarrier, watchCarrier } from './guard/long-requests.ts';
 import { Refusal } from './guard/refusal.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
 export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard/guard-options.ts';
-export type { EndableConnection } from './guard/long-requests.ts';
+export { type EndableConnection, endWithKey, type PassedRequest, watchKey } from './guard/long-requests.ts';
 
 /** A request of Nest on Express or on Fastify. */
 export interface NestRequest {
@@ -46,9 +45,13 @@ const RULES = 'keyfence:rules';
 
 /**
  * Sets the rules that differ for a handler, or for all handlers of a controller. `false` opens them to
- * everybody.
+ * everybody. Throws a TypeError that names every wrong option.
  */
-export const KeyRules = (rules: false | NestRouteOptions): CustomDecorator => SetMetadata(RULES, rules);
+export function KeyRules(rules: false | NestRouteOptions): CustomDecorator {
+  // Checks the rules now, so that a wrong rule stops the application at its start.
+  if (rules !== false) rulesOf(rules, DEFAULT_RULES);
+  return SetMetadata(RULES, rules);
+}
 
 /** Injects the key that let the request pass: `@ApiKey() apiKey: ValidKey`. */
 export const ApiKey: () => ParameterDecorator = createParamDecorator(
@@ -61,19 +64,20 @@ export const ApiKey: () => ParameterDecorator = createParamDecorator(
  */
 export class KeyfenceGuard implements CanActivate, OnModuleDestroy {
   readonly #guard: Guard<NestRequest>;
-  readonly #guards = new WeakMap<object, Guard<NestRequest>>();
+  readonly #guardOf: (rules: unknown) => Guard<NestRequest> | undefined;
 
   /** Throws a TypeError that names every wrong option. */
   constructor(options: NestGuardOptions) {
-    this.#guard = createGuard(options, (request) => request.ip ?? carrierOf(request).socket?.remoteAddress);
+    this.#guard = createGuard(options, (request) => request.ip ?? nodeRequest(request).socket?.remoteAddress);
+    this.#guardOf = routeGuards(this.#guard, 'KeyRules');
   }
 
   canActivate(context: ExecutionContext): boolean | Promise<boolean> {
     if (context.getType() !== 'http') throw new Error('KeyfenceGuard: guards handlers of HTTP requests only');
-    const guard = this.#guardOf(context);
+    const guard = this.#guardOf(metadataOf(context.getHandler()) ?? metadataOf(context.getClass()));
     const http = context.switchToHttp();
     const request = http.getRequest<NestRequest>();
-    const carrier = carrierOf(request);
+    const carrier = nodeRequest(request);
     removeIdentity(carrier);
     if (guard === undefined) return true;
     const passage = guard.check({
@@ -93,17 +97,6 @@ export class KeyfenceGuard implements CanActivate, OnModuleDestroy {
   async onModuleDestroy(): Promise<void> {
     await this.#guard.close();
   }
-
-  #guardOf(context: ExecutionContext): Guard<NestRequest> | undefined {
-    const rules = metadataOf(context.getHandler()) ?? metadataOf(context.getClass());
-    if (rules === undefined) return this.#guard;
-    if (rules === false) return undefined;
-    if (typeof rules !== 'object' || rules === null)
-      throw wrongOptions(['KeyRules: must be false or an object']);
-    const own = this.#guards.get(rules) ?? this.#guard.with(rules);
-    this.#guards.set(rules, own);
-    return own;
-  }
 }
 
 /** Returns the rules of a handler or controller. Nest loads reflect-metadata, which extends Reflect. */
@@ -113,7 +106,7 @@ const metadataOf = (target: object): unknown =>
 type NodeRequest = IncomingMessage & { readonly originalUrl?: string };
 
 /** Returns the request of node:http. */
-const carrierOf = (request: NestRequest): NodeRequest => (request.raw ?? request) as NodeRequest;
+const nodeRequest = (request: NestRequest): NodeRequest => (request.raw ?? request) as NodeRequest;
 
 /** A response of Express, or a reply of Fastify. */
 type NestResponse = Pick<ServerResponse, 'setHeader'> | { header(name: string, value: string): unknown };
@@ -136,18 +129,3 @@ function contentOf({ headers, body }: Refusal): string | Record<string, unknown>
   const isJson = headers.some(([name, value]) => /^content-type$/i.test(name) && /\bjson\b/.test(value));
   return isJson ? JSON.parse(body) : body;
 }
-
-/**
- * Watches the key with which a request passed a guard. The returned signal aborts, with a `WatchError`, within
- * a second after a change that makes the key no longer good is complete. The watch ends when `signal` aborts.
- * Throws an Error if no guard let the request pass with a key.
- */
-export const watchKey = (request: NestRequest | IncomingMessage, signal: AbortSignal): AbortSignal =>
-  watchCarrier(carrierOf(request as NestRequest), signal);
-
-/**
- * Ends a response, a socket or a WebSocket of `ws` when the key of its request is no longer good, within a
- * second after the change is complete. Throws like `watchKey`.
- */
-export const endWithKey = (request: NestRequest | IncomingMessage, connection: EndableConnection): void =>
-  endCarrier(carrierOf(request as NestRequest), connection);

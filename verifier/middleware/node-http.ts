@@ -7,11 +7,10 @@ import { createGuard } from './guard/guard.ts';
 import type { GuardedRequest, GuardOptions, RefusedCode, RouteGuardOptions } from './guard/guard-options.ts';
 import { DEFAULT_RULES, rulesOf } from './guard/guard-rules.ts';
 import { clientIpOf, connectGuard, upgradeGuard } from './guard/http-guard.ts';
-import { type EndableConnection, endCarrier, watchCarrier } from './guard/long-requests.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
 export type { GuardedRequest, GuardOptions, OwnRefusal, RefusalNotice } from './guard/guard-options.ts';
-export type { EndableConnection } from './guard/long-requests.ts';
+export { type EndableConnection, endWithKey, type PassedRequest, watchKey } from './guard/long-requests.ts';
 
 /** A guard of requests of node:http. `Key` is undefined too if the guard is `optional`. */
 export interface HttpGuard<Key = ValidKey> {
@@ -69,18 +68,3 @@ export function credentialFrom(
   const rules = sources === undefined ? DEFAULT_RULES : rulesOf({ sources }, DEFAULT_RULES);
   return credentialOf(rules.headers.read(request.rawHeaders), request.url, rules.sources);
 }
-
-/**
- * Watches the key with which a request passed a guard. The returned signal aborts, with a `WatchError`, within
- * a second after a change that makes the key no longer good is complete. The watch ends when `signal` aborts.
- * Throws an Error if no guard let the request pass with a key.
- */
-export const watchKey = (request: IncomingMessage, signal: AbortSignal): AbortSignal =>
-  watchCarrier(request, signal);
-
-/**
- * Ends a response, a socket or a WebSocket of `ws` when the key of its request is no longer good, within a
- * second after the change is complete. A WebSocket gets the close code 1008. Throws like `watchKey`.
- */
-export const endWithKey = (request: IncomingMessage, connection: EndableConnection): void =>
-  endCarrier(request, connection);

@@ -105,8 +105,8 @@ export const FRAMEWORKS: Readonly<
         }),
     );
     app.use(
-      (_error: Error, _request: express.Request, response: express.Response, _next: express.NextFunction) => {
-        response.status(500).end();
+      (error: Error, _request: express.Request, response: express.Response, _next: express.NextFunction) => {
+        response.status(500).set('x-error', encodeURIComponent(error.message)).end();
       },
     );
     const server = app.listen(0, '127.0.0.1');
@@ -137,7 +137,9 @@ export const FRAMEWORKS: Readonly<
       return context.json(seen(context.get('apiKey'), context.req.header()));
     });
     app.route('/sub', part);
-    app.onError((_error, context) => context.body(null, 500));
+    app.onError((error, context) =>
+      context.body(null, 500, { 'x-error': encodeURIComponent(error.message) }),
+    );
     const server = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' });
     await new Promise((resolve) => server.once('listening', resolve));
     return { address: addressOf(server), handled: () => handled, close: async () => end(server) };

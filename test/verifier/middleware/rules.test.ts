@@ -1,7 +1,9 @@
+import 'reflect-metadata';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createVerifier } from '../../../verifier/library/create-verifier.ts';
 import type { KeyVerifier } from '../../../verifier/library/key-verifier.ts';
 import type { GuardOptions, RefusalNotice } from '../../../verifier/middleware/guard/guard-options.ts';
+import { KeyRules } from '../../../verifier/middleware/nestjs.ts';
 import { credentialFrom } from '../../../verifier/middleware/node-http.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { type App, FRAMEWORKS } from './apps.ts';
@@ -172,11 +174,14 @@ describe.each(['fastify', 'express', 'hono', 'koa'] as const)('%s', (name) => {
   test("refusals are errors of the framework's own handler if the application wants that", async () => {
     const app = await open(name, { throwRefusals: true });
     const answer = await get(`${app.address}/orders`);
-    // The applications of the tests answer every error with an empty 500, but for Fastify and Koa.
-    expect(answer.status).toBe(name === 'fastify' || name === 'koa' ? 401 : 500);
-    if (name === 'fastify') expect(JSON.parse(answer.text)).toMatchObject({ code: 'KEY_MISSING' });
-    if (name === 'fastify' || name === 'koa')
+    if (name === 'express' || name === 'hono') {
+      // The application's own handler, which answers every error with 500.
+      expect([answer.status, answer.headers.get('x-error')]).toEqual([500, 'refused%3A%20KEY_MISSING']);
+    } else {
+      expect(answer.status).toBe(401);
       expect(answer.headers.get('www-authenticate')).toBe('Bearer realm="api"');
+    }
+    if (name === 'fastify') expect(JSON.parse(answer.text)).toMatchObject({ code: 'KEY_MISSING' });
     expect(app.handled()).toBe(0);
   });
 });
@@ -190,4 +195,10 @@ test('the key of a request can be read as a guard reads it', () => {
   expect(from([], '/?api_key=k')).toEqual({ fault: 'KEY_MISSING' });
   expect(from([], '/?api_key=k', ['query'])).toEqual({ key: 'k' });
   expect(from(['x-mine', 'k'], '/', [{ header: 'X-Mine' }])).toEqual({ key: 'k' });
+});
+
+test('wrong rules of a handler of NestJS stop the start, where they are declared', () => {
+  expect(() => KeyRules({ roles: ['a'] } as object)).toThrow('roles: unknown option');
+  expect(() => KeyRules('open' as never)).toThrow('options: must be an object');
+  expect(KeyRules(false)).toBeTypeOf('function');
 });

@@ -43,38 +43,40 @@ export const DEFAULT_RULES: Rules<unknown> = {
  * Returns the rules with those that `options` replaces. Throws a TypeError that names every wrong option.
  */
 export function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R> {
-  const record = optionsObject(options, 'options');
-  const { sources, cost, ratelimits, tags, clientIp, onRefused } = options;
-  const ownSources = sources === undefined ? undefined : sourcesOf(sources);
-  const faults = [...faultsOf(record)];
-  if (sources !== undefined && ownSources === undefined)
-    faults.push(`sources: must be an array of ${SOURCES.join(', ')} and { header: 'X-Your-Header' }`);
+  const faults = [...faultsOf(optionsObject(options, 'options'))];
   if (faults.length > 0) throw wrongOptions(faults);
+  const sources = sourcesOf(options.sources);
   return {
-    ...byDefault,
-    ...(ownSources === undefined ? {} : placesOf(ownSources)),
+    ...(sources === undefined ? byDefault : placesOf(sources)),
     questionOptions: fixedQuestion(options, byDefault.questionOptions),
-    costOf: typeof cost === 'function' ? cost : cost === undefined ? byDefault.costOf : undefined,
-    ratelimitsOf:
-      typeof ratelimits === 'function'
-        ? ratelimits
-        : ratelimits === undefined
-          ? byDefault.ratelimitsOf
-          : undefined,
-    tagsOf: typeof tags === 'function' ? tags : tags === undefined ? byDefault.tagsOf : undefined,
-    ownClientIpOf: clientIp ?? byDefault.ownClientIpOf,
+    costOf: functionOf(options.cost, byDefault.costOf),
+    ratelimitsOf: functionOf(options.ratelimits, byDefault.ratelimitsOf),
+    tagsOf: functionOf(options.tags, byDefault.tagsOf),
+    ownClientIpOf: options.clientIp ?? byDefault.ownClientIpOf,
     isOptional: options.optional ?? byDefault.isOptional,
-    onRefused: onRefused ?? byDefault.onRefused,
+    onRefused: options.onRefused ?? byDefault.onRefused,
     throwsRefusals: options.throwRefusals ?? byDefault.throwsRefusals,
   };
 }
 
-/** Checks for each option. An option that is present but undefined is a mistake, except for those without effect. */
+/** Returns the function that computes an option for each request; undefined = a constant replaces it. */
+function functionOf<F extends (...parameters: never[]) => unknown>(
+  option: F | number | readonly unknown[] | undefined,
+  byDefault: F | undefined,
+): F | undefined {
+  if (option === undefined) return byDefault;
+  return typeof option === 'function' ? option : undefined;
+}
+
+/** Checks for each option. An option that is present but undefined is a mistake, except for `sources`. */
 const CHECKS: Readonly<Record<keyof RouteGuardOptions, (value: unknown) => string | undefined>> = {
   // An `apiId` that is present but undefined would accept the keys of any API.
   apiId: (value) => apiIdFault(value, 'apiId'),
   permissions: (value) => permissionsFault(value, 'permissions'),
-  sources: () => undefined,
+  sources: (value) =>
+    value === undefined || sourcesOf(value) !== undefined
+      ? undefined
+      : `sources: must be an array of ${SOURCES.join(', ')} and { header: 'X-Your-Header' }`,
   cost: (value) =>
     typeof value === 'function' || isCost(value)
       ? undefined
@@ -113,7 +115,7 @@ function sourcesOf(sources: unknown): readonly CredentialSource[] | undefined {
   for (const source of sources as readonly unknown[]) {
     const header: unknown = Object(source) === source ? (source as { header?: unknown }).header : undefined;
     if (typeof header === 'string' && HEADER_NAME.test(header) && !isIdentity(header))
-      own.push(...headerSource(header));
+      own.push(`header:${header.toLowerCase()}`);
     else if (!SOURCES.some((name) => name === source)) return undefined;
   }
   return [...SOURCES.filter((source) => sources.includes(source)), ...own];
@@ -122,8 +124,6 @@ function sourcesOf(sources: unknown): readonly CredentialSource[] | undefined {
 /** A header with a key by itself: any but those that a guard or HTTP itself reads for another purpose. */
 const HEADER_NAME =
   /^(?!(?:authorization|cookie|host|connection|content-length|x-request-id|transfer-encoding)$)[\w!#$%&'*+.^`|~-]{1,100}$/i;
-
-const headerSource = (header: string): CredentialSource[] => [`header:${header.toLowerCase()}`];
 
 function placesOf(
   sources: readonly CredentialSource[],

@@ -71,6 +71,24 @@ export function createGuard<R>(options: GuardOptions<R>, clientIpOf: ClientIpOf<
   return guard(verifier, rules, clientIpOf, async () => undefined);
 }
 
+/**
+ * Returns the guard of a route by its own rules: `guard` if there are none, undefined if they are `false`.
+ * Guards with the same rules are created once.
+ * @param place name of the rules, for messages
+ */
+export function routeGuards<R>(guard: Guard<R>, place: string): (rules: unknown) => Guard<R> | undefined {
+  const guards = new WeakMap<object, Guard<R>>();
+  return (rules) => {
+    if (rules === undefined) return guard;
+    if (rules === false) return undefined;
+    if (typeof rules !== 'object' || rules === null)
+      throw wrongOptions([`${place}: must be false or an object`]);
+    const own = guards.get(rules) ?? guard.with(rules);
+    guards.set(rules, own);
+    return own;
+  };
+}
+
 function guard<R>(
   verifier: KeyVerifier,
   rules: Rules<R>,
@@ -169,9 +187,7 @@ function refused<R>(
   { onRefused, throwsRefusals }: Rules<R>,
   { request }: IncomingRequest<R>,
 ) {
-  const { status, code, keyId, requestId } = refusal;
-  const about = { status, code, requestId, ...(keyId === undefined ? {} : { keyId }) };
-  const own = onRefused === undefined ? refusal : refusal.with(onRefused(about, request));
+  const own = onRefused === undefined ? refusal : refusal.with(onRefused(refusal.notice(), request));
   if (throwsRefusals) throw new RefusedError(own);
   return own;
 }

@@ -22,6 +22,12 @@ export class Refusal implements RefusalNotice {
     this.body = body;
   }
 
+  /** Returns what the application's `onRefused` gets. */
+  notice(): RefusalNotice {
+    const { status, code, keyId, requestId } = this;
+    return { status, code, requestId, ...(keyId === undefined ? {} : { keyId }) };
+  }
+
   /** Returns the refusal with the parts that the application replaces. Throws a TypeError if they are wrong. */
   with(own: unknown): Refusal {
     if (own === undefined) return this;
@@ -35,13 +41,7 @@ export class Refusal implements RefusalNotice {
       validateHeaderName(name);
       validateHeaderValue(name, value);
     }
-    const replaced = new Set(lines.map(([name]) => name.toLowerCase()));
-    const merged = new Map(
-      [...this.headers.filter(([name]) => !replaced.has(name.toLowerCase())), ...lines].map((line) => [
-        line[0].toLowerCase(),
-        line,
-      ]),
-    );
+    const merged = new Map([...this.headers, ...lines].map((line) => [line[0].toLowerCase(), line]));
     const text = body === undefined ? this.body : typeof body === 'string' ? body : JSON.stringify(body);
     return new Refusal({ ...this, status }, [...merged.values()], text);
   }
