@@ -28,8 +28,8 @@ async function ask(at: number, key: string, fields: object = {}) {
 const verify = async (at: number, key: string, fields: object = {}) => (await ask(at, key, fields)).body;
 
 /**
- * What must be granted of a limit whose whole is asked for twice in a window. What this machine was too busy to ask for
- * cannot have been granted: it stopped early, or it asked less often than every `periodMs`, by more than timers are late.
+ * The amount that must be granted of a limit, at twice the demand. A request that this machine was too busy to send cannot
+ * have been granted: it stopped early, or sent less often than every `periodMs`, by more than timers are late.
  */
 function demandedOf(moments: readonly number[], limit: number, windowMs: number, periodMs: number): number {
   const share = Math.min(1, (Math.max(...moments) % windowMs) / windowMs + periodMs / windowMs);
