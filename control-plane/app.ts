@@ -46,12 +46,12 @@ export async function startControlPlane(
 ): Promise<ControlPlane> {
   const metrics = new Metrics();
   const parts = makeParts({ config, clock, log, metrics });
-  const { nodes, fence, durability, bootstrapWatch, sweep, services } = parts;
+  const { nodes, fence, durability, bootstrapWatch, sweep, webhookSender, services } = parts;
   const { audit, propagator, publishedRootKeys } = services;
   const app = createServer(config, log, (text) => isOurs(text, parts.bootstrapKeys));
   const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
   connections.watch(app.server);
-  metrics.watch({ fence, durability, audit, bootstrapWatch, connections });
+  metrics.watch({ fence, durability, audit, bootstrapWatch, connections, webhookSender });
   await addHooks(app, { config, clock, log, metrics, connections, ...parts });
   let stopping = false;
   app.addHook('onSend', (_request, reply, payload, done) => {
@@ -67,7 +67,7 @@ export async function startControlPlane(
   const { HOST: host, PORT: port } = config;
   const address = await listening('PORT', `${host}:${port}`, app.listen({ host, port }));
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  for (const part of [durability, sweep, bootstrapWatch, publishedRootKeys]) void part.run();
+  for (const part of [durability, sweep, bootstrapWatch, publishedRootKeys, webhookSender]) void part.run();
   log.info({ address, adminAddress }, 'control plane listening');
   return {
     address,
@@ -78,6 +78,7 @@ export async function startControlPlane(
       for (const part of [sweep, bootstrapWatch, publishedRootKeys, durability, propagator]) part.stop();
       await app.close();
       await audit.stop();
+      await webhookSender.stop();
       admin.close();
       admin.closeAllConnections();
       await nodes.close();

@@ -7,6 +7,7 @@ import type { Audit } from './redis/audit.ts';
 import type { BootstrapWatch } from './redis/callers/bootstrap-keys.ts';
 import type { DurabilityCheck } from './redis/durability.ts';
 import type { WriteResult } from './redis/durable-writer.ts';
+import type { WebhookEvents, WebhookSender } from './webhooks/webhook-sender.ts';
 
 /** The parts of the control plane that metrics observe. */
 interface MeasuredParts {
@@ -15,6 +16,7 @@ interface MeasuredParts {
   readonly audit: Pick<Audit, 'waiting'>;
   readonly bootstrapWatch: Pick<BootstrapWatch, 'differing'>;
   readonly connections: Pick<Connections, 'strangers' | 'admitted'>;
+  readonly webhookSender: Pick<WebhookSender, 'isSender' | 'open' | 'failing'>;
 }
 
 /** The control plane's metrics. No label has unbounded values. */
@@ -66,6 +68,20 @@ export class Metrics {
     .help(
       'Secrets in handled reports. "key", "root_key": the secret is of a key or a root key; the log and the audit log say which. "unknown": the secret is no longer, or never was, in use here.',
     );
+  readonly #webhookAttempts = this.#make
+    .counter('keyfence_webhook_attempts_total', 'result', ['delivered', 'failed', 'dead'])
+    .help(
+      'Attempts to deliver events to webhook endpoints. "delivered": the response had a status of 200 to 299; "failed": the event will be tried again; "dead": it was given up after three days.',
+    );
+  readonly #webhookDropped = this.#make
+    .counter('keyfence_webhook_events_dropped_total')
+    .help(
+      'Events that webhook endpoints will never get: the queue of an endpoint was full (WEBHOOK_QUEUE_MAX), or the audit log was trimmed before they were read (AUDIT_EVENTS_MAX).',
+    );
+  readonly webhookEvents: WebhookEvents = {
+    onAttempt: (result) => this.#webhookAttempts.inc({ result }),
+    onDropped: (events) => this.#webhookDropped.inc(events),
+  };
   readonly #killed = this.#make
     .counter('keyfence_laggards_killed_total')
     .help(
@@ -97,7 +113,7 @@ export class Metrics {
   }
 
   /** Registers gauges whose values are read when they are scraped. */
-  watch({ fence, durability, audit, bootstrapWatch, connections }: MeasuredParts): void {
+  watch({ fence, durability, audit, bootstrapWatch, connections, webhookSender }: MeasuredParts): void {
     const { gauge } = this.#make;
     gauge('keyfence_connections_strangers', () => connections.strangers).help(
       'Connections to the API that have not carried a call with a valid root key. At most half of CONNECTIONS_MAX.',
@@ -113,6 +129,15 @@ export class Metrics {
     );
     gauge('keyfence_audit_events_waiting', () => audit.waiting).help(
       'Audit events of changes that wait in memory because Redis did not accept them. Events beyond 10,000 are only in the log of the process. If the process is killed, that is also true of the events that wait.',
+    );
+    gauge('keyfence_webhook_sender', () => (webhookSender.isSender ? 1 : 0)).help(
+      '1 in the control plane that sends webhooks; 0 in the others. If it dies, another takes over within 10 s.',
+    );
+    gauge('keyfence_webhook_events_open', () => webhookSender.open).help(
+      'Events that wait until their change is complete, before they are queued for webhook endpoints; in the sender.',
+    );
+    gauge('keyfence_webhook_endpoints_failing', () => webhookSender.failing).help(
+      'Webhook endpoints at which so many attempts failed one after the other that only one event is tried at a time; in the sender.',
     );
     gauge('keyfence_bootstrap_root_keys_differing', () => bootstrapWatch.differing).help(
       'Number of different sets of bootstrap root keys (ROOT_KEY) that other control planes of the same Redis had within the last 90 s; checked every 30 s. If it is above 0 outside a rotation, some control plane may accept a root key that you have withdrawn.',

@@ -6,6 +6,9 @@ import type { Config } from './config.ts';
 import { Fence } from './core/fence.ts';
 import { Propagator } from './core/propagation.ts';
 import { Sweep } from './core/sweep.ts';
+import { AddressRules } from './core/webhooks/public-addresses.ts';
+import { operations } from './http/operations/index.ts';
+import type { Operation } from './http/operations/operation.ts';
 import type { Services } from './http/operations/services.ts';
 import type { Metrics } from './metrics.ts';
 import { Apis } from './redis/apis.ts';
@@ -34,6 +37,12 @@ import { RateLimitOverrides } from './redis/shared-log/rate-limit-overrides.ts';
 import { Roles } from './redis/shared-log/roles.ts';
 import { RedisSweepStore } from './redis/sweep-store.ts';
 import { UsageView } from './redis/usage.ts';
+import { Deliveries } from './redis/webhooks/deliveries.ts';
+import { WebhookEndpoints } from './redis/webhooks/endpoints.ts';
+import { Notices } from './redis/webhooks/notices.ts';
+import { EventPoster } from './webhooks/event-poster.ts';
+import { sendTestEvent, urlFault } from './webhooks/test-event.ts';
+import { WebhookSender } from './webhooks/webhook-sender.ts';
 
 /** The parts on which all others depend. */
 interface Base {
@@ -59,7 +68,9 @@ export function makeParts(base: Base) {
   const { nodes, writer, changes, fence, durability } = coherence;
   const bootstrapKeys = new BootstrapKeys(config.ROOT_KEY);
   const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
-  const services = makeServices(base, coherence, { bootstrapKeys, bootstrapWatch });
+  const rules = new AddressRules(config.WEBHOOK_NETWORKS);
+  const poster = new EventPoster({ rules, clock });
+  const services = makeServices(base, coherence, { bootstrapKeys, bootstrapWatch, rules, poster });
   const { apis, keys } = services;
   const sweep = new Sweep({
     store: new RedisSweepStore(nodes, writer, apis, keys, () => clock.wallMs()),
@@ -70,10 +81,21 @@ export function makeParts(base: Base) {
     leaseMs: config.LEASE_MS,
     deposedMs: deposedMsOf(config),
   });
+  const webhookSender = makeWebhookSender(base, coherence, services, poster);
   const handledReports = new HandledReports(nodes, writer);
   const sessions = new Sessions(nodes, services.rootKeys, clock);
   return {
-    ...{ nodes, fence, durability, bootstrapKeys, bootstrapWatch, handledReports, sessions, sweep },
+    ...{
+      nodes,
+      fence,
+      durability,
+      bootstrapKeys,
+      bootstrapWatch,
+      handledReports,
+      sessions,
+      sweep,
+      webhookSender,
+    },
     services,
   };
 }
@@ -106,7 +128,16 @@ function makeCoherence({ config, clock, log, metrics }: Base) {
 function makeServices(
   { config, clock, log, metrics }: Base,
   { nodes, writer, changes, propagator }: ReturnType<typeof makeCoherence>,
-  bootstrap: { readonly bootstrapKeys: BootstrapKeys; readonly bootstrapWatch: BootstrapWatch },
+  {
+    rules,
+    poster,
+    ...bootstrap
+  }: {
+    readonly bootstrapKeys: BootstrapKeys;
+    readonly bootstrapWatch: BootstrapWatch;
+    readonly rules: AddressRules;
+    readonly poster: EventPoster;
+  },
 ): Services {
   const limits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
   const keys = new Keys({ nodes, writer, log: changes, clock, limits });
@@ -125,12 +156,15 @@ function makeServices(
     onCount: (kind, result, events) => metrics.audit.inc({ kind, result }, events),
     log,
   });
+  const endpoints = new WebhookEndpoints(nodes, writer, clock);
   return {
     apis,
     audit,
     catalogue: new Catalogue(sharedLogOptions),
     clock,
     credits: new Credits(writer, clock),
+    deliveries: new Deliveries(nodes, config.WEBHOOK_QUEUE_MAX),
+    endpoints,
     examine: async () => [...(await examineServers(nodes, config)), ...(await examineFleet(nodes))],
     fleet: new FleetView(nodes),
     identities: new Identities({ ...sharedLogOptions, apis, propagator }),
@@ -139,6 +173,7 @@ function makeServices(
     overrides: new RateLimitOverrides({ ...sharedLogOptions, propagator }),
     propagator,
     limits: new LimitView(nodes),
+    notices: new Notices(nodes),
     refusals: new RefusalView(nodes),
     publishedRootKeys: new PublishedRootKeys({
       ...sharedLogOptions,
@@ -152,6 +187,25 @@ function makeServices(
     successors: new Successors(nodes, keys, clock),
     usage: new UsageView(nodes),
     view,
+    testEndpoint: (endpointId) => sendTestEvent({ endpoints, poster, clock }, endpointId),
+    urlFault: (url) => urlFault(rules, url),
     holdMs: config.FENCE_WAIT_MS,
   };
+}
+
+/** Creates the part that sends webhooks. */
+function makeWebhookSender(
+  { config, clock, log, metrics }: Base,
+  { nodes, propagator }: ReturnType<typeof makeCoherence>,
+  { endpoints }: Services,
+  poster: EventPoster,
+): WebhookSender {
+  const list: readonly Operation[] = operations;
+  const types = new Map(list.map(({ name, event }) => [name, event]));
+  return new WebhookSender({
+    ...{ nodes, endpoints, poster, propagator, clock, log, events: metrics.webhookEvents },
+    typeOf: (operation) => types.get(operation),
+    duties: [],
+    queueMax: config.WEBHOOK_QUEUE_MAX,
+  });
 }

@@ -22,6 +22,7 @@ const EventSubject = Type.Object({
   roleId: Type.Optional(Type.String()),
   permissionId: Type.Optional(Type.String()),
   identityId: Type.Optional(Type.String()),
+  endpointId: Type.Optional(Type.String()),
   externalId: Type.Optional(
     Type.String({ description: 'The identity of the keys, if it was used to choose them.' }),
   ),
@@ -59,6 +60,8 @@ export interface Subject {
   readonly roleId?: string;
   readonly permissionId?: string;
   readonly identityId?: string;
+  /** The webhook endpoint. */
+  readonly endpointId?: string;
   /** The external id by which the keys were chosen. */
   readonly externalId?: string;
 }
@@ -131,7 +134,7 @@ function fitting(properties: Readonly<Record<string, TSchema>>, value: unknown):
 
 /** The form of ids that Keyfence makes; nobody chooses such a text as a secret. */
 const ID =
-  /^(?:(?:key|api|root|role|permission)_[0-9A-Za-z]{20}|identity_[0-9a-f]{40}|bootstrap_[0-9a-f]{8})$/;
+  /^(?:(?:key|api|root|role|permission|endpoint)_[0-9A-Za-z]{20}|identity_[0-9a-f]{40}|bootstrap_[0-9a-f]{8})$/;
 
 /**
  * Returns what may be logged of an id that a caller sent: the id, or only its length and a hash if it does

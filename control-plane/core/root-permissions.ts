@@ -36,6 +36,10 @@ export const ROOT_ACTIONS = [
   'check_rate_limit',
   'read_fleet',
   'read_audit',
+  'create_webhook',
+  'read_webhook',
+  'update_webhook',
+  'delete_webhook',
 ] as const;
 
 /** An action on an API and its keys. */

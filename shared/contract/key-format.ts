@@ -61,7 +61,7 @@ export function secretHashFrom(digest: string): string {
  * ids sort by creation time in ASCII order.
  */
 export function generateId(
-  kind: 'key' | 'api' | 'root' | 'role' | 'permission' | 'verifier' | 'pool' | 'override',
+  kind: 'key' | 'api' | 'root' | 'role' | 'permission' | 'verifier' | 'pool' | 'override' | 'endpoint',
   nowMs: number,
   random = drawBytes,
 ): string {

@@ -66,6 +66,15 @@ export function indexOf(apiId: string, keyId: string): string {
   return keyId.startsWith('permission_') ? `kf:{${apiId}}:permissions` : apiKeys(apiId).index;
 }
 
+/**
+ * Sorted set: the keys of an API that expire → when the next event about it is due, Unix milliseconds; 0 = not
+ * computed yet.
+ */
+export const expiryIndex = (apiId: string): string => `kf:{${apiId}}:due`;
+
+/** Hash with an expiry: a pool whose credits ran out → when, Unix milliseconds. No keyId contains a `!`. */
+export const exhaustedPools = (apiId: string): string => `kf:{${apiId}}:u:!x`;
+
 /** Hash: the record of one key. */
 export const recordKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:k:${keyId}`;
 
@@ -151,6 +160,43 @@ export const auditStream = (of: 'done' | 'refused'): string => `kf:{!audit}:${of
 export const auditKeyIndex = (keyId: string): string => `kf:{!audit}:k:${keyId}`;
 /** The id of the last event that was written again because replicas lacked it. */
 export const auditRetryKey = 'kf:{!audit}:again';
+
+/** Stream: events for webhooks that no call caused, until they are in the queues of endpoints. */
+export const noticeStream = 'kf:{!audit}:notices';
+/** String with an expiry: an event of this id is or was in `noticeStream`, so it is not added again. */
+export const noticeMark = (id: string): string => `kf:{!audit}:n:${id}`;
+/** Hash: verifier id → its host and version; the verifiers whose loss was not reported yet. */
+export const watchedVerifiers = 'kf:{!audit}:verifiers';
+/** String with an expiry: the control plane that sends webhooks now. */
+export const webhookSender = 'kf:{!audit}:sender';
+/** Hash: id of a webhook endpoint → its record, as JSON. */
+export const webhookEndpoints = 'kf:{!audit}:endpoints';
+
+/** The data of one webhook endpoint, all in the slot of the audit log. */
+export interface WebhookKeys {
+  /** Stream: the events that wait for delivery. */
+  readonly queue: string;
+  /** Hash: id of an event in the queue → the number of failed attempts and the time of the next one. */
+  readonly retries: string;
+  /** Stream: the latest attempts. */
+  readonly attempts: string;
+  /** Stream: the latest events that were given up. */
+  readonly dead: string;
+  /** Hash: consecutive failures, and the numbers of events that were dropped or given up. */
+  readonly state: string;
+}
+
+/** Returns the names of all data of one webhook endpoint, apart from its record. */
+export function webhookKeys(endpointId: string): WebhookKeys {
+  const base = `kf:{!audit}:w:${endpointId}`;
+  return {
+    queue: `${base}:queue`,
+    retries: `${base}:retries`,
+    attempts: `${base}:attempts`,
+    dead: `${base}:dead`,
+    state: `${base}:state`,
+  };
+}
 
 /** Parses the value of `secretPointer`. */
 export function parsePointer(value: string): { apiId: string; keyId: string } {

@@ -167,10 +167,12 @@ export class Call<Request = unknown> {
    * @param isApi whether an API with the id that was sent exists
    */
   #subject(isApi = true): Subject {
-    const ids = (['apiId', 'keyId', 'rootKeyId', 'roleId', 'identityId'] as const).flatMap((name) => {
-      const id = this.#textOf(name) ?? this.#textOf(NAMES_V2[name] ?? '');
-      return id === undefined ? [] : [[name, name === 'apiId' && isApi ? id : idAsSent(id)]];
-    });
+    const ids = (['apiId', 'keyId', 'rootKeyId', 'roleId', 'identityId', 'endpointId'] as const).flatMap(
+      (name) => {
+        const id = this.#textOf(name) ?? this.#textOf(NAMES_V2[name] ?? '');
+        return id === undefined ? [] : [[name, name === 'apiId' && isApi ? id : idAsSent(id)]];
+      },
+    );
     return { ...Object.fromEntries(ids), ...this.#subjectNotes };
   }
 

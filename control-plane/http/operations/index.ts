@@ -55,6 +55,15 @@ import { setOverride } from './ratelimit/set-override.ts';
 import { createRootKey } from './root-keys/create-root-key.ts';
 import { listRootKeys } from './root-keys/list-root-keys.ts';
 import { updateRootKey } from './root-keys/update-root-key.ts';
+import { createEndpoint } from './webhooks/create-endpoint.ts';
+import { deleteEndpoint } from './webhooks/delete-endpoint.ts';
+import { getEndpoint } from './webhooks/get-endpoint.ts';
+import { listDeliveries } from './webhooks/list-deliveries.ts';
+import { listEndpoints } from './webhooks/list-endpoints.ts';
+import { redeliver } from './webhooks/redeliver.ts';
+import { rotateSecret } from './webhooks/rotate-secret.ts';
+import { testEndpoint } from './webhooks/test-endpoint.ts';
+import { updateEndpoint } from './webhooks/update-endpoint.ts';
 
 /** All operations of the control plane, in the order of the reference. */
 export const operations = [
@@ -113,6 +122,15 @@ export const operations = [
   updateRootKey,
   listRootKeys,
   listEvents,
+  createEndpoint,
+  updateEndpoint,
+  getEndpoint,
+  listEndpoints,
+  deleteEndpoint,
+  rotateSecret,
+  listDeliveries,
+  redeliver,
+  testEndpoint,
   listFindings,
   listVerifiers,
 ] as const;

@@ -1,6 +1,7 @@
 import type { Static, TSchema } from 'typebox';
 import type { ErrorCode } from '#shared/contract/errors.ts';
 import type { ApiAction, RootAction } from '../../core/root-permissions.ts';
+import type { EventType } from '../../core/webhooks/event-types.ts';
 import type { Call } from './call.ts';
 import type { Services } from './services.ts';
 import type { Face } from './v2/face.ts';
@@ -47,6 +48,11 @@ export interface Operation<
   readonly reads?: true;
   /** True if the operation is answered even under load, because it may be what stops a stolen key. */
   readonly neverShed?: true;
+  /**
+   * The webhook event that a call is sent as. If it set `enabled`, `updated` and `disabled` become `disabled` or
+   * `enabled`.
+   */
+  readonly event?: EventType;
   /** Maximum size of the body, bytes, if it is not BODY_BYTES_MAX. */
   readonly bodyBytesMax?: number;
   /** True if `handle` validates the items of its body one by one, and calls `checkStrings` for each. */

@@ -18,6 +18,19 @@ import type { PublishedRootKeys } from '../../redis/shared-log/published-root-ke
 import type { RateLimitOverrides } from '../../redis/shared-log/rate-limit-overrides.ts';
 import type { Roles } from '../../redis/shared-log/roles.ts';
 import type { UsageView } from '../../redis/usage.ts';
+import type { Deliveries } from '../../redis/webhooks/deliveries.ts';
+import type { WebhookEndpoints } from '../../redis/webhooks/endpoints.ts';
+import type { Notices } from '../../redis/webhooks/notices.ts';
+
+/** The outcome of a test event. */
+interface TestResult {
+  readonly delivered: boolean;
+  readonly eventId: string;
+  readonly durationMs: number;
+  readonly status?: number;
+  readonly response?: string;
+  readonly error?: string;
+}
 
 /** Everything that operations act on. */
 export interface Services {
@@ -26,6 +39,8 @@ export interface Services {
   readonly catalogue: Catalogue;
   readonly clock: Clock;
   readonly credits: Credits;
+  readonly deliveries: Deliveries;
+  readonly endpoints: WebhookEndpoints;
   /** Examines the settings of Redis and the fleet. Rejects with SERVICE_UNAVAILABLE. */
   readonly examine: () => Promise<readonly Finding[]>;
   readonly fleet: FleetView;
@@ -35,6 +50,7 @@ export interface Services {
   readonly overrides: RateLimitOverrides;
   readonly propagator: Propagator;
   readonly limits: LimitView;
+  readonly notices: Notices;
   readonly refusals: RefusalView;
   readonly publishedRootKeys: PublishedRootKeys;
   readonly roles: Roles;
@@ -42,6 +58,10 @@ export interface Services {
   readonly successors: Successors;
   readonly usage: UsageView;
   readonly view: KeyView;
+  /** Sends an event to a webhook endpoint at once. */
+  readonly testEndpoint: (endpointId: string) => Promise<TestResult | undefined>;
+  /** Returns the rule that the URL of a webhook endpoint breaks; undefined = it may be used. */
+  readonly urlFault: (url: string) => string | undefined;
   /** Maximum duration of a call of many steps, milliseconds. */
   readonly holdMs: number;
 }

@@ -18,6 +18,7 @@ export const createApi = operation({
     defaultBytes: Type.Optional(DEFAULTS.defaultBytes),
   }),
   response: Type.Object({ apiId: Id('the API'), name: Type.String(), ...DEFAULTS_VIEW }),
+  event: 'api.created',
   errors: ['CONFLICT'],
   example: { name: 'Shop', apiId: 'shop' },
   v2: {

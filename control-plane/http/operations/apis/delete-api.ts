@@ -12,6 +12,7 @@ export const deleteApi = operation({
   permissions: ['api.<apiId>.delete_api'],
   request: Fields({ apiId: ApiId, waitMs: WaitMs }),
   response: PropagationResponse,
+  event: 'api.deleted',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop' },
   neverShed: true,

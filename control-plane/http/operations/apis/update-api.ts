@@ -17,6 +17,7 @@ export const updateApi = operation({
     defaultBytes: Type.Optional(Type.Union([DEFAULTS.defaultBytes, Type.Null()])),
   }),
   response: Type.Object({ apiId: Id('the API') }),
+  event: 'api.updated',
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop', defaultPrefix: 'shop' },
   async handle(call, { apis }) {

@@ -29,6 +29,7 @@ export const createIdentity = operation({
     waitMs: WaitMs,
   }),
   response: Type.Object({ identityId: Id('the identity'), propagation: Propagation }),
+  event: 'identity.created',
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { externalId: 'ada', meta: { plan: 'pro' } },
   v2: {

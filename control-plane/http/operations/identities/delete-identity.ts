@@ -14,6 +14,7 @@ export const deleteIdentity = operation({
   permissions: ['root.*.delete_identity'],
   request: Fields({ identityId: IdentityId, waitMs: WaitMs }),
   response: PropagationResponse,
+  event: 'identity.deleted',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { identityId: identityIdExample },
   neverShed: true,

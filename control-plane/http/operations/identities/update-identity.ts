@@ -35,6 +35,7 @@ export const updateIdentity = operation({
     id: IdentityView.properties.id,
     propagation: Propagation,
   }),
+  event: 'identity.updated',
   errors: ['NOT_FOUND'],
   example: { externalId: 'ada', enabled: false },
   neverShed: true,

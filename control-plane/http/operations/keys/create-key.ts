@@ -39,6 +39,7 @@ export const createKey = operation({
     { keyId: Id('the key'), key: Secret },
     { examples: [{ keyId: keyIdExample, key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' }] },
   ),
+  event: 'key.created',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' } },
   v2: {

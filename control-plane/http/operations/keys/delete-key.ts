@@ -13,6 +13,7 @@ export const deleteKey = operation({
   permissions: ['api.<apiId>.delete_key'],
   request: Fields({ keyId: KeyId, waitMs: WaitMs }),
   response: PropagationResponse,
+  event: 'key.deleted',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample },
   neverShed: true,

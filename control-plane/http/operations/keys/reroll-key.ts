@@ -56,6 +56,7 @@ export const rerollKey = operation({
       ],
     },
   ),
+  event: 'key.rotated',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, expiration: 86_400_000 },
   neverShed: true,

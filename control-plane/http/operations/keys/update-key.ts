@@ -26,6 +26,7 @@ export const updateKey = operation({
     waitMs: WaitMs,
   }),
   response: PropagationResponse,
+  event: 'key.updated',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { keyId: keyIdExample, enabled: false },
   neverShed: true,

@@ -33,6 +33,7 @@ export const updateRemaining = operation({
     }),
     propagation: Propagation,
   }),
+  event: 'key.updated',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, op: 'increment', value: 100 },
   neverShed: true,

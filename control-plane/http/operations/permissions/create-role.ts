@@ -22,6 +22,7 @@ export const createRole = operation({
     permissions: Type.Optional(RolePermissions),
   }),
   response: Type.Object({ roleId: Id('the role') }),
+  event: 'role.created',
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { name: 'editor', description: 'Writes articles', permissions: ['articles.write'] },
   v2: {

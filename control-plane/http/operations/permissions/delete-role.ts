@@ -15,6 +15,7 @@ export const deleteRole = operation({
   permissions: ['root.*.delete_role'],
   request: Fields({ roleId: RoleId, waitMs: WaitMs }),
   response: PropagationResponse,
+  event: 'role.deleted',
   errors: ['NOT_FOUND'],
   example: { roleId: roleIdExample },
   neverShed: true,

@@ -18,6 +18,7 @@ export const setRolePermissions = operation({
   permissions: ['root.*.update_role'],
   request: Fields({ roleId: RoleId, permissions: RolePermissions, waitMs: WaitMs }),
   response: PropagationResponse,
+  event: 'role.updated',
   errors: ['NOT_FOUND', 'VERIFIERS_TOO_OLD'],
   example: { roleId: roleIdExample, permissions: ['articles.read', 'articles.write'] },
   neverShed: true,

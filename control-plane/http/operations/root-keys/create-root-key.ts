@@ -27,6 +27,7 @@ export const createRootKey = operation({
     key: Secret,
     propagation: Type.Optional(Propagation),
   }),
+  event: 'root_key.created',
   errors: ['CONFLICT'],
   example: { name: 'support', permissions: ['api.shop.read_key', 'api.shop.read_api'] },
   async handle(call, { rootKeys, publishedRootKeys, clock }) {

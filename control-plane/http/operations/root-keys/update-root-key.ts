@@ -21,6 +21,7 @@ export const updateRootKey = operation({
     enabled: Type.Boolean(),
     propagation: Propagation,
   }),
+  event: 'root_key.disabled',
   errors: ['NOT_FOUND'],
   example: { rootKeyId: 'root_0mzc9k4q8r2wfXa1Bc2d', enabled: false },
   neverShed: true,

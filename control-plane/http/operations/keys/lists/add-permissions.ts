@@ -14,6 +14,7 @@ export const addPermissions = operation({
   permissions: ['api.<apiId>.update_key'],
   request: Fields(permissionsOfKey('Permissions to add.')),
   response: Permissions,
+  event: 'key.updated',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: permissionsExample,
   neverShed: true,

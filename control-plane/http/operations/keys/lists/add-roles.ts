@@ -12,6 +12,7 @@ export const addRoles = operation({
   permissions: ['api.<apiId>.update_key'],
   request: Fields(rolesOfKey('Roles to add.')),
   response: KeyRoles,
+  event: 'key.updated',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: rolesExample,
   neverShed: true,

@@ -15,6 +15,7 @@ export const removePermissions = operation({
   permissions: ['api.<apiId>.update_key'],
   request: Fields({ ...permissionsOfKey('Permissions to remove.'), waitMs: WaitMs }),
   response: PropagationResponse,
+  event: 'key.updated',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: permissionsExample,
   neverShed: true,

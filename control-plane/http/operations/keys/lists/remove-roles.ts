@@ -13,6 +13,7 @@ export const removeRoles = operation({
   permissions: ['api.<apiId>.update_key'],
   request: Fields({ ...rolesOfKey('Roles to remove.'), waitMs: WaitMs }),
   response: PropagationResponse,
+  event: 'key.updated',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: rolesExample,
   neverShed: true,

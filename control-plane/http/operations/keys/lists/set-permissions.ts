@@ -13,6 +13,7 @@ export const setPermissions = operation({
   permissions: ['api.<apiId>.update_key'],
   request: Fields(permissionsOfKey('All permissions of the key after the change.')),
   response: Permissions,
+  event: 'key.updated',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: permissionsExample,
   neverShed: true,

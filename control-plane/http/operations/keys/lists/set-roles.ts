@@ -11,6 +11,7 @@ export const setRoles = operation({
   permissions: ['api.<apiId>.update_key'],
   request: Fields(rolesOfKey('All roles of the key after the change.')),
   response: KeyRoles,
+  event: 'key.updated',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: rolesExample,
   neverShed: true,

@@ -28,6 +28,7 @@ export const deleteAllKeys = operation({
     deletedKeys: Count('Number of keys that this call deleted.'),
     propagation: Type.Optional(Propagation),
   }),
+  event: 'key.deleted',
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop' },
   neverShed: true,

@@ -15,6 +15,7 @@ export const deleteKeys = operation({
     results: [{ result: 'deleted', keyId: keyIdExample, sequence: 8 }],
     propagation: { ...propagationExample, sequence: 8, waitedMs: 4 },
   }),
+  event: 'key.deleted',
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop', keyIds: [keyIdExample] },
   neverShed: true,

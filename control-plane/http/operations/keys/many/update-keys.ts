@@ -30,6 +30,7 @@ export const updateKeys = operation({
     ],
     propagation: { ...propagationExample, waitedMs: 4 },
   }),
+  event: 'key.updated',
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop', externalId: 'ada', enabled: false },
   neverShed: true,

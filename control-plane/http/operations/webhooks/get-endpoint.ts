@@ -1,0 +1,18 @@
+import { operation } from '../operation.ts';
+import { Fields } from '../request-parts.ts';
+import { EndpointId, EndpointView, endpointNotFound, withState } from './endpoint.ts';
+
+export const getEndpoint = operation({
+  name: 'webhooks.getEndpoint',
+  summary: 'Show a webhook endpoint and its queue',
+  description: 'Shows everything except the signing secret.',
+  permissions: ['root.*.read_webhook'],
+  request: Fields({ endpointId: EndpointId }),
+  response: EndpointView,
+  errors: ['NOT_FOUND'],
+  async handle({ request: { endpointId } }, services) {
+    const endpoint = await services.endpoints.get(endpointId);
+    if (!endpoint) throw endpointNotFound(endpointId);
+    return withState(endpoint, services);
+  },
+});

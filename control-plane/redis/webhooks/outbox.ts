@@ -1,0 +1,248 @@
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import {
+  auditStream,
+  noticeStream,
+  webhookEndpoints,
+  webhookKeys,
+  webhookSender,
+} from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+import type { ListedEvent } from '../../core/audit-event.ts';
+import { readEvent } from '../../core/audit-event.ts';
+import { ATTEMPTS_KEPT, DEAD_KEPT } from './deliveries.ts';
+
+const holdScript = new Script(new URL('../lua/webhooks/hold-sender.lua', import.meta.url));
+const queueScript = new Script(new URL('../lua/webhooks/queue-events.lua', import.meta.url));
+const settleScript = new Script(new URL('../lua/webhooks/settle-attempts.lua', import.meta.url));
+
+/** Name of the consumer group, and of its only consumer: whoever is the sender. */
+const GROUP = 'webhooks';
+/** Connection for reads that wait. */
+const LANE = 'webhooks';
+/** Longest time that a read waits for news, milliseconds: below the time-out of commands. */
+const BLOCK_MS = 500;
+/** Time for which a control plane is the sender unless it says so again, milliseconds. */
+export const SENDER_MS = 10_000;
+/** The streams where events arise, in the order of the script's keys. */
+const SOURCES = [auditStream('done'), noticeStream] as const;
+
+/** An entry of a stream where events arise. */
+export interface SourceEntry {
+  /** Place of the stream. */
+  readonly source: 0 | 1;
+  readonly id: string;
+  /** Undefined = it was trimmed before it was read, so its content is lost. */
+  readonly text: string | undefined;
+}
+
+/** A message for endpoints. */
+export interface Message {
+  /** The `webhook-id`. */
+  readonly id: string;
+  readonly type: string;
+  /** Messages with the same order are delivered one after the other. */
+  readonly order: string;
+  readonly body: string;
+}
+
+/** An entry of a source with all its messages. */
+export interface QueuedEntry {
+  readonly source: 0 | 1;
+  readonly id: string;
+  readonly messages: readonly (Message & { readonly endpointIds: readonly string[] })[];
+}
+
+/** A message in an endpoint's queue. */
+export interface WaitingMessage extends Message {
+  readonly entryId: string;
+  /** Unix milliseconds by the clock of Redis. */
+  readonly queuedAtMs: number;
+  readonly attempts: number;
+  /** Unix milliseconds before which it is not tried again. */
+  readonly nextAtMs: number;
+}
+
+/** The outcome of an attempt. */
+export interface SettledAttempt {
+  readonly message: WaitingMessage;
+  readonly result: 'delivered' | 'failed' | 'dead';
+  /** Number of failed attempts so far. */
+  readonly attempts: number;
+  readonly nextAtMs: number;
+  readonly record: object;
+}
+
+/** Thrown when another control plane sends webhooks. */
+export class NotSender extends Error {
+  constructor() {
+    super('another control plane sends webhooks');
+  }
+}
+
+/** The sender's view of events and queues in Redis. Each method rejects with NotSender if another is the sender. */
+export class Outbox {
+  readonly #nodes: RedisNodes;
+  readonly #name: string;
+  readonly #queueMax: number;
+
+  /** @param name a name that no other process has */
+  constructor(nodes: RedisNodes, name: string, queueMax: number) {
+    this.#nodes = nodes;
+    this.#name = name;
+    this.#queueMax = queueMax;
+  }
+
+  /** Becomes or stays the sender; false = another is. */
+  async hold(): Promise<boolean> {
+    return (await this.#run(holdScript, [webhookSender], [this.#name, SENDER_MS])) === 1;
+  }
+
+  /** Lets another control plane be the sender. */
+  async letGo(): Promise<void> {
+    await this.#run(holdScript, [webhookSender], [this.#name, 0]);
+  }
+
+  /** Creates the group of each source, unless it exists. */
+  async prepare(): Promise<void> {
+    const count = await this.#nodes.run(webhookEndpoints, (redis) => redis.hlen(webhookEndpoints));
+    for (const stream of SOURCES) {
+      // If there are endpoints but no group, somebody removed it: better repeat events than miss some.
+      const start = count > 0 ? '0' : '$';
+      await this.#nodes
+        .run(stream, (redis) => redis.xgroup('CREATE', stream, GROUP, start, 'MKSTREAM'))
+        .catch((error: unknown) => {
+          if (!String(error).includes('BUSYGROUP')) throw error;
+        });
+    }
+  }
+
+  /**
+   * Reads entries that nobody settled yet.
+   * @param after of each source, the id after which to read what was read before; undefined = wait for news
+   */
+  async read(count: number, after: readonly [string, string] | undefined): Promise<SourceEntry[]> {
+    const [done, notices] = after ?? ['>', '>'];
+    const reply = (await this.#nodes.run(
+      webhookSender,
+      (redis) =>
+        redis.xreadgroup(
+          ...(['GROUP', GROUP, GROUP, 'COUNT', count, 'BLOCK', BLOCK_MS, 'STREAMS'] as const),
+          ...SOURCES,
+          done,
+          notices,
+        ),
+      LANE,
+    )) as [stream: string, rows: [id: string, fields: string[] | null][]][] | null;
+    return (reply ?? []).flatMap(([stream, rows]) =>
+      rows.map(
+        ([id, fields]): SourceEntry => ({
+          source: stream === SOURCES[0] ? 0 : 1,
+          id,
+          text: fields?.[1],
+        }),
+      ),
+    );
+  }
+
+  /** Returns the number of entries of the audit log that were trimmed before the sender read them, since the log began. */
+  async missed(): Promise<number> {
+    const [stream] = SOURCES;
+    const [about, groups] = await this.#nodes.run(stream, (redis) =>
+      Promise.all([redis.xinfo('STREAM', stream), redis.xinfo('GROUPS', stream)]),
+    );
+    const { length, 'entries-added': added } = fieldsOf(about);
+    const group = (groups as unknown[]).map(fieldsOf).find(({ name }) => name === GROUP);
+    const read = group?.['entries-read'];
+    if (typeof read !== 'number') return 0;
+    return Math.max(0, Number(added) - Number(length) - read);
+  }
+
+  /** Moves the messages of entries to the queues. Returns the number of messages that full queues lost, by endpoint. */
+  async queue(entries: readonly QueuedEntry[]): Promise<Map<string, number>> {
+    const args = entries.flatMap(({ source, id, messages }) => [
+      source + 2,
+      id,
+      messages.length,
+      '1',
+      ...messages.flatMap((message) => [
+        ...[message.id, message.type, message.order, message.body, message.endpointIds.length],
+        ...message.endpointIds,
+      ]),
+    ]);
+    const base = webhookKeys('').queue.slice(0, -':queue'.length);
+    const reply = (await this.#run(
+      queueScript,
+      [webhookSender, ...SOURCES, webhookEndpoints],
+      [this.#name, SENDER_MS, GROUP, base, this.#queueMax, ...args],
+    )) as (string | number)[];
+    if (reply.length === 0) throw new NotSender();
+    const dropped = new Map<string, number>();
+    for (let i = 1; i < reply.length; i += 2) {
+      const endpointId = String(reply[i]);
+      dropped.set(endpointId, (dropped.get(endpointId) ?? 0) + Number(reply[i + 1]));
+    }
+    return dropped;
+  }
+
+  /** Reads messages of a queue in their order, after the entry `after`; '' = from the start. */
+  async waiting(endpointId: string, after: string, count: number): Promise<WaitingMessage[]> {
+    const { queue, retries } = webhookKeys(endpointId);
+    const start = after === '' ? '-' : `(${after}`;
+    const rows = await this.#nodes.run(queue, (redis) => redis.xrange(queue, start, '+', 'COUNT', count));
+    if (rows.length === 0) return [];
+    const ids = rows.map(([id]) => id);
+    const states = await this.#nodes.run(retries, (redis) => redis.hmget(retries, ...ids));
+    return rows.map(([entryId, fields], i) => {
+      const [attempts = '0', nextAtMs = '0'] = states[i]?.split(' ') ?? [];
+      return {
+        ...messageOf(fields),
+        ...{ entryId, queuedAtMs: Number(entryId.split('-')[0]) },
+        ...{ attempts: Number(attempts), nextAtMs: Number(nextAtMs) },
+      };
+    });
+  }
+
+  /** Records attempts of one endpoint and its state after them. */
+  async settle(
+    endpointId: string,
+    attempts: readonly SettledAttempt[],
+    state: { readonly failures: number; readonly pausedUntilMs: number },
+  ): Promise<void> {
+    const { queue, retries, attempts: latest, dead, state: stateKey } = webhookKeys(endpointId);
+    const args = attempts.flatMap(({ message, result, attempts: failures, nextAtMs, record }) => [
+      ...[message.entryId, result, failures, Math.round(nextAtMs), JSON.stringify(record)],
+      ...[message.id, message.type, message.order, message.body],
+    ]);
+    const reply = await this.#run(
+      settleScript,
+      [webhookSender, queue, retries, latest, dead, stateKey, webhookEndpoints],
+      [
+        ...[this.#name, SENDER_MS, endpointId, ATTEMPTS_KEPT, DEAD_KEPT],
+        ...[state.failures, Math.round(state.pausedUntilMs), ...args],
+      ],
+    );
+    if (reply !== 1) throw new NotSender();
+  }
+
+  #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
+    return this.#nodes.run(webhookSender, (redis) => script.run(redis, keys, args));
+  }
+}
+
+/** Returns the audit event of an entry. */
+export const auditEventOf = ({ id, text }: SourceEntry): ListedEvent => readEvent(id, text);
+
+/** Returns the message in the fields of an entry, which begin with those that `names` lists. */
+export function messageOf(fields: readonly string[]): Message {
+  const values = fieldsOf(fields);
+  const text = (name: string) => String(values[name] ?? '');
+  return { id: text('i'), type: text('t'), order: text('k'), body: text('e') };
+}
+
+/** Returns names and values that alternate in a reply of Redis. */
+export function fieldsOf(reply: unknown): Record<string, unknown> {
+  const flat = reply as readonly unknown[];
+  return Object.fromEntries(
+    Array.from({ length: flat.length / 2 }, (_, i) => [String(flat[2 * i]), flat[2 * i + 1]]),
+  );
+}

@@ -1,0 +1,246 @@
+import { backoffMs, type Clock, Waker } from '#shared/lang/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { endpointPauseMs, retryDelayMs } from '../core/webhooks/retry-schedule.ts';
+import type { Attempt } from '../redis/webhooks/deliveries.ts';
+import type { SigningEndpoint } from '../redis/webhooks/endpoints.ts';
+import {
+  NotSender,
+  type Outbox,
+  type SettledAttempt,
+  type WaitingMessage,
+} from '../redis/webhooks/outbox.ts';
+import type { EventPoster, PostResult } from './event-poster.ts';
+
+/** Attempts at one endpoint at the same time. */
+const AT_ONCE = 8;
+/** Messages of a queue that are in memory. */
+const WINDOW_MAX = 500;
+const READ_AT_ONCE = 100;
+/** Attempts that are recorded by one run of the script. */
+const SETTLED_AT_ONCE = 50;
+/** Longest pause before the queue is read again. */
+const LOOK_MS = 1000;
+/** Longest time to finish what is under way, milliseconds. */
+const STOP_MS = 3000;
+const RETRY_FIRST_MS = 100;
+const RETRY_MAX_MS = 5000;
+/** "Gone", with which an endpoint says that it wants no more events (Standard Webhooks). */
+const GONE = 410;
+
+/** A message of the queue that is in memory. */
+interface OpenMessage extends WaitingMessage {
+  isBeingSent: boolean;
+}
+
+/** A callback that counts the results of attempts. */
+export type OnAttempt = (result: 'delivered' | 'failed' | 'dead') => void;
+
+interface EndpointSenderOptions {
+  readonly outbox: Outbox;
+  readonly poster: EventPoster;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly onAttempt: OnAttempt;
+  /** Tells whether this process is certainly still the sender. */
+  readonly isSender: () => boolean;
+  /** Disables the endpoint, because it answered that it is gone. */
+  readonly onGone: (endpointId: string) => Promise<void>;
+  /** Returns a random number from 0 to below 1. */
+  readonly chance?: () => number;
+}
+
+/**
+ * Delivers the queue of one endpoint: several messages at a time, but those of one order one after the other.
+ * While attempts fail one after the other, only the oldest message is tried, and ever less often.
+ */
+export class EndpointSender {
+  readonly #options: EndpointSenderOptions;
+  readonly #window = new Map<string, OpenMessage>();
+  readonly #settled: SettledAttempt[] = [];
+  readonly #stop = new AbortController();
+  readonly #waker = new Waker();
+  #endpoint: SigningEndpoint;
+  #lastId = '';
+  #hasMore = true;
+  #lookedAtMs = 0;
+  #sending = 0;
+  #failures = 0;
+  #pausedUntilMs = 0;
+  #settling = false;
+  #isStopping = false;
+
+  constructor(endpoint: SigningEndpoint, options: EndpointSenderOptions) {
+    this.#endpoint = endpoint;
+    this.#options = options;
+  }
+
+  /** True while so many attempts failed one after the other that attempts are rare. */
+  get isPaused(): boolean {
+    return this.#pausedUntilMs > 0;
+  }
+
+  /** Takes over a changed endpoint. */
+  set endpoint(endpoint: SigningEndpoint) {
+    // Somebody who changed the URL wants to see at once whether it helps.
+    if (endpoint.url !== this.#endpoint.url) this.#pausedUntilMs = 0;
+    this.#endpoint = endpoint;
+    this.wake();
+  }
+
+  /** Says that the queue may have news. */
+  wake(): void {
+    this.#hasMore = true;
+    this.#waker.wake();
+  }
+
+  /** Begins no more attempts; those under way have 3 s to end. */
+  stop(): void {
+    this.#isStopping = true;
+    this.#options.clock.after(STOP_MS, () => this.#stop.abort());
+    this.#waker.wake();
+  }
+
+  /** Delivers until `stop`. Rejects with NotSender if another control plane is the sender. */
+  async run(): Promise<void> {
+    const { clock, log } = this.#options;
+    for (let failures = 0; !this.#isStopping; ) {
+      this.#waker.reset();
+      try {
+        await this.#fill();
+        this.#begin();
+        await this.#settle();
+        failures = 0;
+        if (this.#settled.length === 0) await this.#waker.pause(clock, this.#restMs());
+      } catch (err) {
+        if (err instanceof NotSender) throw err;
+        log.debug({ err, endpointId: this.#endpoint.endpointId }, 'webhook events wait for Redis');
+        await this.#waker.pause(clock, backoffMs(failures++, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random));
+      }
+    }
+    while (this.#sending > 0) {
+      this.#waker.reset();
+      await this.#waker.pause(clock, LOOK_MS);
+    }
+    await this.#settle().catch(() => undefined); // otherwise they are delivered again
+  }
+
+  /** Reads more messages if there is room; now and then, because other control planes may queue some. */
+  async #fill(): Promise<void> {
+    const nowMs = this.#options.clock.monotonicMs();
+    if (nowMs - this.#lookedAtMs >= LOOK_MS) this.#hasMore = true;
+    if (this.#hasMore) this.#lookedAtMs = nowMs;
+    while (this.#hasMore && this.#window.size < WINDOW_MAX) {
+      this.#hasMore = false;
+      const { endpointId } = this.#endpoint;
+      const messages = await this.#options.outbox.waiting(endpointId, this.#lastId, READ_AT_ONCE);
+      for (const message of messages) {
+        this.#window.set(message.entryId, { ...message, isBeingSent: false });
+        this.#lastId = message.entryId;
+      }
+      this.#hasMore ||= messages.length === READ_AT_ONCE;
+    }
+  }
+
+  /** Begins the attempts that are due. */
+  #begin(): void {
+    const nowMs = this.#options.clock.wallMs();
+    if (!this.#endpoint.enabled || nowMs < this.#pausedUntilMs || !this.#options.isSender()) return;
+    const first = this.#firsts();
+    if (this.#pausedUntilMs > 0) {
+      // The pause is over: one message shows whether attempts succeed again. A message that never succeeds must not
+      // be the only one that is tried.
+      if (this.#sending > 0) return;
+      const fewest = first.reduce<OpenMessage | undefined>(
+        (best, each) => (best === undefined || each.attempts < best.attempts ? each : best),
+        undefined,
+      );
+      if (fewest) this.#send(fewest);
+      return;
+    }
+    for (const message of first) {
+      if (this.#sending >= AT_ONCE) return;
+      if (message.nextAtMs <= nowMs) this.#send(message);
+    }
+  }
+
+  /** The oldest message of each order, unless it is being sent; as many as may be sent. */
+  #firsts(): OpenMessage[] {
+    const orders = new Set<string>();
+    const firsts: OpenMessage[] = [];
+    const nowMs = this.#options.clock.wallMs();
+    let due = 0;
+    for (const message of this.#window.values()) {
+      if (!orders.has(message.order) && !message.isBeingSent) {
+        firsts.push(message);
+        if (message.nextAtMs <= nowMs) due++;
+      }
+      orders.add(message.order);
+      if (due >= AT_ONCE) break;
+    }
+    return firsts;
+  }
+
+  #send(message: OpenMessage): void {
+    message.isBeingSent = true;
+    this.#sending++;
+    void this.#attempt(message);
+  }
+
+  async #attempt(message: WaitingMessage): Promise<void> {
+    const { poster, clock, onAttempt, chance = Math.random } = this.#options;
+    const result = await poster.post(this.#endpoint, message.id, message.body, this.#stop.signal);
+    this.#sending--;
+    this.#waker.wake();
+    if (this.#stop.signal.aborted && !result.isDelivered) return;
+    const nowMs = clock.wallMs();
+    this.#failures = result.isDelivered ? 0 : this.#failures + 1;
+    const pauseMs = endpointPauseMs(this.#failures, chance());
+    this.#pausedUntilMs = pauseMs > 0 ? nowMs + pauseMs : 0;
+    const attempts = message.attempts + (result.isDelivered ? 0 : 1);
+    const delayMs = retryDelayMs(attempts, nowMs - message.queuedAtMs, chance());
+    const outcome = result.isDelivered ? 'delivered' : delayMs === undefined ? 'dead' : 'failed';
+    const nextAtMs = nowMs + (delayMs ?? 0);
+    const record = recordOf(result, { time: nowMs, attempt: message.attempts + 1, result: outcome });
+    const nextAt = outcome === 'failed' ? { nextAt: Math.max(nextAtMs, this.#pausedUntilMs) } : {};
+    this.#settled.push({ message, result: outcome, attempts, nextAtMs, record: { ...record, ...nextAt } });
+    onAttempt(outcome);
+    if (outcome === 'failed')
+      this.#window.set(message.entryId, { ...message, attempts, nextAtMs, isBeingSent: false });
+    else this.#window.delete(message.entryId);
+    if (result.status === GONE) {
+      this.#endpoint = { ...this.#endpoint, enabled: false };
+      void this.#options.onGone(this.#endpoint.endpointId).catch(() => undefined);
+    }
+  }
+
+  /** Records what was attempted, in its order. */
+  async #settle(): Promise<void> {
+    if (this.#settling) return;
+    this.#settling = true;
+    try {
+      while (this.#settled.length > 0) {
+        const part = this.#settled.slice(0, SETTLED_AT_ONCE);
+        const state = { failures: this.#failures, pausedUntilMs: this.#pausedUntilMs };
+        await this.#options.outbox.settle(this.#endpoint.endpointId, part, state);
+        this.#settled.splice(0, part.length);
+      }
+    } finally {
+      this.#settling = false;
+    }
+  }
+
+  /** The time until there may be something to do, milliseconds. */
+  #restMs(): number {
+    const nowMs = this.#options.clock.wallMs();
+    if (this.#pausedUntilMs > nowMs) return Math.min(LOOK_MS, this.#pausedUntilMs - nowMs);
+    const times = [...this.#window.values()].map(({ nextAtMs }) => nextAtMs).filter((time) => time > nowMs);
+    return Math.max(1, Math.min(LOOK_MS, ...times.map((time) => time - nowMs)));
+  }
+}
+
+function recordOf(
+  { isDelivered: _, ...result }: PostResult,
+  attempt: Pick<Attempt, 'time' | 'attempt' | 'result'>,
+): Attempt {
+  return { ...attempt, ...result };
+}

@@ -1,0 +1,175 @@
+import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { type EventType, letsPass } from '../core/webhooks/event-types.ts';
+import { eventsOf, type PendingEvent } from '../core/webhooks/events-of.ts';
+import type { WebhookEndpoint } from '../redis/webhooks/endpoints.ts';
+import { noticesOf } from '../redis/webhooks/notices.ts';
+import { auditEventOf, type Outbox, type QueuedEntry, type SourceEntry } from '../redis/webhooks/outbox.ts';
+import type { Receipts } from './receipts.ts';
+
+/** Entries that wait until their changes are complete. */
+const OPEN_MAX = 5000;
+const READ_AT_ONCE = 200;
+/** Messages that one run of the script queues. */
+const QUEUED_AT_ONCE = 50;
+const RETRY_MS = 500;
+
+interface PumpOptions {
+  readonly outbox: Outbox;
+  readonly endpoints: () => Promise<readonly WebhookEndpoint[]>;
+  readonly receipts: Receipts;
+  readonly typeOf: (operation: string) => EventType | undefined;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Learns which endpoints have news. */
+  readonly onQueued: (endpointIds: ReadonlySet<string>) => void;
+  readonly onDropped: (events: number) => void;
+}
+
+/** Moves events from where they arise to the queues of endpoints, each key's in order and once complete. */
+export class Pump {
+  readonly #options: PumpOptions;
+  readonly #open = new Set<string>();
+  /** The latest message of each order, settled when it may be queued. */
+  readonly #orders = new Map<string, Promise<void>>();
+  readonly #ready: QueuedEntry[] = [];
+  readonly #room = new Waker();
+  /** Where to read what was read before, of each source; undefined = read news. */
+  #after: [string, string] | undefined = ['0', '0'];
+  #flushing: Promise<void> | undefined;
+  #failure: unknown;
+
+  constructor(options: PumpOptions) {
+    this.#options = options;
+  }
+
+  /** Number of events that wait until their changes are complete. */
+  get open(): number {
+    return this.#open.size;
+  }
+
+  /** Runs until the signal aborts. Rejects with NotSender if another control plane is the sender. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    while (!signal.aborted) {
+      if (this.#failure !== undefined) throw this.#failure;
+      if (this.#open.size >= OPEN_MAX) {
+        this.#room.reset();
+        await this.#room.pause(clock, RETRY_MS);
+        continue;
+      }
+      const entries = await this.#read();
+      if (entries.length > 0) await this.#take(entries, signal);
+    }
+  }
+
+  async #read(): Promise<SourceEntry[]> {
+    const after = this.#after;
+    const entries = await this.#options.outbox.read(READ_AT_ONCE, after);
+    if (after === undefined) return entries;
+    if (entries.length === 0) this.#after = undefined;
+    else for (const { source, id } of entries) after[source] = id;
+    return entries;
+  }
+
+  async #take(entries: readonly SourceEntry[], signal: AbortSignal): Promise<void> {
+    // Read the endpoints after the events: whoever had created an endpoint before an event gets that event.
+    const endpoints = (await this.#options.endpoints()).filter(({ enabled }) => enabled);
+    for (const entry of entries) {
+      const id = `${entry.source}${entry.id}`;
+      if (this.#open.has(id)) continue;
+      this.#open.add(id);
+      if (entry.text === undefined) this.#options.onDropped(1);
+      void this.#queue(entry, endpoints, signal);
+    }
+  }
+
+  /** Queues one entry once all before it, and its change, allow that. */
+  async #queue(
+    entry: SourceEntry,
+    endpoints: readonly WebhookEndpoint[],
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { source, id } = entry;
+    const messages = await Promise.all(
+      this.#eventsIn(entry).flatMap((event, i) => {
+        const endpointIds = endpoints
+          .filter((endpoint) => isFor(endpoint, event))
+          .map((each) => each.endpointId);
+        if (endpointIds.length === 0) return [];
+        return this.#message(event, `event_${source === 0 ? '' : 'n'}${id}-${i}`, endpointIds, signal);
+      }),
+    );
+    if (signal.aborted) return;
+    this.#ready.push({ source, id, messages });
+    this.#flushing ??= this.#flush();
+  }
+
+  #eventsIn(entry: SourceEntry): PendingEvent[] {
+    if (entry.text === undefined) return [];
+    return entry.source === 0 ? eventsOf(auditEventOf(entry), this.#options.typeOf) : noticesOf(entry.text);
+  }
+
+  /** Returns the message of an event, after those before it of the same order, and after its change is complete. */
+  async #message(event: PendingEvent, id: string, endpointIds: readonly string[], signal: AbortSignal) {
+    const order = orderOf(event);
+    const before = this.#orders.get(order);
+    const { type, time, change } = event;
+    const receipt = change ? this.#options.receipts.of(event.data, change, signal) : undefined;
+    const turn = Promise.all([before, receipt]).then(() => undefined);
+    this.#orders.set(order, turn);
+    await turn;
+    if (this.#orders.get(order) === turn) this.#orders.delete(order);
+    const propagation = await receipt;
+    const data = { ...event.data, ...(propagation ? { propagation } : {}) };
+    const body = JSON.stringify({ type, timestamp: new Date(time).toISOString(), data });
+    return { id, type, order, body, endpointIds };
+  }
+
+  async #flush(): Promise<void> {
+    const { outbox, clock, log, onQueued, onDropped } = this.#options;
+    try {
+      while (this.#ready.length > 0) {
+        const part = this.#nextPart();
+        const lost = await outbox.queue(part);
+        this.#ready.splice(0, part.length);
+        for (const { source, id } of part) this.#open.delete(`${source}${id}`);
+        onQueued(new Set(part.flatMap(({ messages }) => messages.flatMap((each) => each.endpointIds))));
+        for (const [endpointId, events] of lost) {
+          log.error(
+            { endpointId, events },
+            'the queue of a webhook endpoint is full: it lost its oldest events',
+          );
+          onDropped(events);
+        }
+        this.#room.wake();
+      }
+    } catch (error) {
+      // The term of this sender ends, and the next one begins with what is not queued.
+      this.#failure = error;
+      await pause(clock, 0);
+    } finally {
+      this.#flushing = undefined;
+    }
+  }
+
+  #nextPart(): QueuedEntry[] {
+    let messages = 0;
+    const end = this.#ready.findIndex((entry, i) => {
+      messages += entry.messages.length;
+      return i > 0 && (messages > QUEUED_AT_ONCE || i >= 4 * QUEUED_AT_ONCE);
+    });
+    return this.#ready.slice(0, end < 0 ? undefined : end);
+  }
+}
+
+function isFor({ events, apiIds }: WebhookEndpoint, { type, data }: PendingEvent): boolean {
+  if (!letsPass(events, type)) return false;
+  return apiIds === undefined || apiIds.some((apiId) => apiId === data['apiId']);
+}
+
+/** Returns what an event is in order with: the key, or another thing that it is about. */
+function orderOf({ type, data }: PendingEvent): string {
+  const { keyId, identityId, roleId, rootKeyId, verifierId, apiId } = data;
+  return String(keyId ?? identityId ?? roleId ?? rootKeyId ?? verifierId ?? apiId ?? type);
+}

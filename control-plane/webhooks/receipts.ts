@@ -1,0 +1,59 @@
+import { ApiError } from '#shared/contract/errors.ts';
+import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import type { Propagator } from '../core/propagation.ts';
+import type { PendingEvent } from '../core/webhooks/events-of.ts';
+
+const FIRST_MS = 20;
+const MAX_MS = 2000;
+/** Changes that are checked at the same time, so that Redis has room for others. */
+const AT_ONCE = 32;
+
+/** Waits until changes are complete. */
+export class Receipts {
+  readonly #propagator: Pick<Propagator, 'status'>;
+  readonly #clock: Clock;
+  readonly #waiting: (() => void)[] = [];
+  #checking = 0;
+
+  constructor(propagator: Pick<Propagator, 'status'>, clock: Clock) {
+    this.#propagator = propagator;
+    this.#clock = clock;
+  }
+
+  /** Resolves with the receipt of a change once it is complete; undefined if the signal aborts. */
+  async of(
+    data: PendingEvent['data'],
+    { keyId, sequence }: NonNullable<PendingEvent['change']>,
+    signal: AbortSignal,
+  ): Promise<object | undefined> {
+    const { apiId } = data;
+    const isOfApi = keyId === '' || keyId.startsWith('key_');
+    const log = isOfApi && typeof apiId === 'string' ? apiId : SHARED_LOG;
+    for (let looks = 0; !signal.aborted; looks++) {
+      const receipt = await this.#check(log, keyId, sequence);
+      if (receipt) return receipt;
+      await pause(this.#clock, backoffMs(looks, FIRST_MS, MAX_MS, Math.random), signal);
+    }
+    return undefined;
+  }
+
+  async #check(apiId: string, keyId: string, sequence: number): Promise<object | undefined> {
+    if (this.#checking >= AT_ONCE) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    else this.#checking++;
+    try {
+      const status = await this.#propagator.status(apiId, keyId, sequence);
+      if (status?.state !== 'complete') return undefined;
+      const { durable, verifiers } = status;
+      return { state: 'complete', sequence, durable, verifiers };
+    } catch (error) {
+      // A failover lost the change, or the log does not reach back to it.
+      if (error instanceof ApiError && error.code === 'CONFLICT') return { state: 'lost', sequence };
+      return undefined;
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#checking--;
+    }
+  }
+}
