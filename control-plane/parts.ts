@@ -38,9 +38,13 @@ import { Roles } from './redis/shared-log/roles.ts';
 import { RedisSweepStore } from './redis/sweep-store.ts';
 import { UsageView } from './redis/usage.ts';
 import { Deliveries } from './redis/webhooks/deliveries.ts';
+import { DueKeys } from './redis/webhooks/due-keys.ts';
 import { WebhookEndpoints } from './redis/webhooks/endpoints.ts';
 import { Notices } from './redis/webhooks/notices.ts';
+import { WatchedFleet } from './redis/webhooks/watched-fleet.ts';
+import { DueWatch } from './webhooks/due-watch.ts';
 import { EventPoster } from './webhooks/event-poster.ts';
+import { FleetWatch } from './webhooks/fleet-watch.ts';
 import { sendTestEvent, urlFault } from './webhooks/test-event.ts';
 import { WebhookSender } from './webhooks/webhook-sender.ts';
 
@@ -197,7 +201,7 @@ function makeServices(
 function makeWebhookSender(
   { config, clock, log, metrics }: Base,
   { nodes, propagator }: ReturnType<typeof makeCoherence>,
-  { endpoints }: Services,
+  { endpoints, apis, view, fleet, notices }: Services,
   poster: EventPoster,
 ): WebhookSender {
   const list: readonly Operation[] = operations;
@@ -205,7 +209,13 @@ function makeWebhookSender(
   return new WebhookSender({
     ...{ nodes, endpoints, poster, propagator, clock, log, events: metrics.webhookEvents },
     typeOf: (operation) => types.get(operation),
-    duties: [],
+    duties: [
+      new DueWatch({
+        ...{ apis, notices, clock, log, leads: config.WEBHOOK_EXPIRING_DAYS },
+        dueKeys: new DueKeys(nodes, view),
+      }),
+      new FleetWatch({ fleet: new WatchedFleet(nodes, fleet), notices, clock, log }),
+    ],
     queueMax: config.WEBHOOK_QUEUE_MAX,
   });
 }

@@ -57,6 +57,8 @@ export class WebhookSender {
   #running: Promise<void> | undefined;
   #missed: number | undefined;
   #heldAtMs = 0;
+  /** The reason why nothing was sent, as it was logged last. */
+  #reason = '';
 
   constructor(options: SenderOptions) {
     this.#options = options;
@@ -98,11 +100,19 @@ export class WebhookSender {
         if (await this.#outbox.hold()) await this.#term();
       } catch (err) {
         if (err instanceof NotSender) log.warn('another control plane sends webhooks now');
-        else log.debug({ err }, 'webhooks wait for Redis');
+        else this.#sayFailure(err);
       }
       await pause(clock, PERIOD_MS, this.#stop.signal);
     }
     await this.#outbox.letGo().catch(() => undefined);
+  }
+
+  /** Logs why nothing is sent, once for each reason. */
+  #sayFailure(err: unknown): void {
+    const reason = String(err);
+    if (reason === this.#reason) return;
+    this.#reason = reason;
+    this.#options.log.warn({ err }, 'webhooks are not sent');
   }
 
   /** Sends until another control plane is the sender, Redis fails, or the process stops. */
@@ -120,6 +130,7 @@ export class WebhookSender {
       },
     });
     this.#pump = pump;
+    this.#reason = '';
     log.info('this control plane sends webhooks');
     const lines: Promise<void>[] = [];
     let failure: unknown;

@@ -39,7 +39,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
     audit: { waiting: 0 },
     bootstrapWatch: { differing: 0 },
     connections: { strangers: 0, admitted: 0 },
-  webhookSender: { isSender: false, open: 0, failing: 0 },
+    webhookSender: { isSender: false, open: 0, failing: 0 },
   });
   const verifierMetrics = new VerifierMetrics();
   watchState(

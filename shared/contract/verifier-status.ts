@@ -50,5 +50,10 @@ export interface Following {
 /** Maximum number of APIs in one report, so that it stays below about 20 KiB. */
 export const APIS_LISTED_MAX = 100;
 
+/** The report of a verifier that stops by itself, so that nobody takes it for lost. */
+export const STOPPED_REPORT = 'stopped';
+/** Time for which that report is kept, milliseconds. */
+export const STOPPED_REPORT_MS = 600_000;
+
 /** The header in which a verifier's `/openapi.json` sends the verifier's id. */
 export const VERIFIER_ID_HEADER = 'X-Verifier-Id';

@@ -1,45 +1,176 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { EVENT_TYPES } from '../../control-plane/core/webhooks/event-types.ts';
+import { operations } from '../../control-plane/http/operations/index.ts';
+import { isChange, type Operation } from '../../control-plane/http/operations/operation.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { Receiver } from './receiver.ts';
 
 let fleet: Fleet;
 let receiver: Receiver;
-let endpointId: string;
+/** Every secret that was made, none of which may be in any event. */
+const secrets: string[] = [];
 
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 1, env: { WEBHOOK_NETWORKS: '127.0.0.0/8' } });
   receiver = await Receiver.start();
-  const created = await fleet.ok('webhooks.createEndpoint', { url: receiver.url });
-  ({ endpointId, secret: receiver.secret } = created);
+  ({ secret: receiver.secret } = await fleet.ok('webhooks.createEndpoint', { url: receiver.url }));
 });
 afterAll(async () => {
   await receiver.stop();
   await fleet.stop();
 });
 
-const gets = (id: string, types: readonly string[]) =>
+const receives = (id: string, types: readonly string[]) =>
   fleet.until(
     () => JSON.stringify(receiver.typesOf(id)) === JSON.stringify(types),
-    `${id} got ${receiver.typesOf(id)}`,
+    `${id}: ${types} was awaited`,
   );
+const lastOf = (type: string) => receiver.received.findLast((event) => event.type === type);
 
-test('the life of a key is told in order, signed, and a disable with its receipt', async () => {
-  const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'shop', name: 'Ada' });
+async function newKey(fields: object = {}): Promise<{ keyId: string; key: string }> {
+  const created = await fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
+  secrets.push(created.key);
+  return created;
+}
+
+test('events of a key come in the order of its changes, and a disable has its receipt', async () => {
+  const { keyId, key } = await newKey({ name: 'Ada' });
+  expect(await fleet.verdict(key)).toBe('VALID');
   await fleet.ok('keys.updateKey', { keyId, name: 'Grace' });
   await fleet.ok('keys.updateKey', { keyId, enabled: false });
   await fleet.ok('keys.updateKey', { keyId, enabled: true });
   await fleet.ok('keys.deleteKey', { keyId });
-  const types = ['key.created', 'key.updated', 'key.disabled', 'key.enabled', 'key.deleted'];
-  await gets(keyId, types);
-  expect(receiver.unsigned).toBe(0);
-  const disabled = receiver.received.find(({ type, data }) => type === 'key.disabled' && data.keyId === keyId);
-  expect(disabled?.data).toMatchObject({
+  await receives(keyId, ['key.created', 'key.updated', 'key.disabled', 'key.enabled', 'key.deleted']);
+  expect(lastOf('key.disabled')?.data).toMatchObject({
     apiId: 'shop',
     operation: 'keys.updateKey',
     outcome: 'OK',
     before: { enabled: true },
     after: { enabled: false },
-    propagation: { state: 'complete', durable: true, verifiers: 0 },
+    propagation: { state: 'complete', durable: true, verifiers: 1 },
   });
-  expect(receiver.received.every(({ text }) => !text.includes(key))).toBe(true);
+  expect(Date.parse(lastOf('key.disabled')?.timestamp ?? '')).toBeGreaterThan(0);
+});
+
+test('a key that is rotated, and the key that replaces it, have an event each', async () => {
+  const { keyId } = await newKey();
+  const rotated = await fleet.ok('keys.rerollKey', { keyId, expiration: 60_000 });
+  secrets.push(rotated.key);
+  await receives(keyId, ['key.created', 'key.rotated']);
+  await fleet.until(() => lastOf('key.created')?.data.keyId === rotated.keyId);
+  expect(lastOf('key.rotated')?.data.after.rerolledTo).toBe(rotated.keyId);
+});
+
+test('each of many keys that are imported, changed or deleted by one call has its event', async () => {
+  const sha256 = (i: number) => String(i).repeat(64);
+  const keys = [1, 2, 3].map((i) => ({ sha256: sha256(i) }));
+  const { results } = await fleet.ok('keys.importKeys', { apiId: 'shop', keys });
+  const keyIds: string[] = results.map((each: { keyId: string }) => each.keyId);
+  await fleet.ok('keys.updateKeys', { apiId: 'shop', keyIds, enabled: false });
+  await fleet.ok('keys.deleteKeys', { apiId: 'shop', keyIds });
+  for (const keyId of keyIds) await receives(keyId, ['key.created', 'key.disabled', 'key.deleted']);
+});
+
+test('identities, roles, root keys and APIs have theirs', async () => {
+  const { identityId } = await fleet.ok('identities.createIdentity', { externalId: 'ada' });
+  await fleet.ok('identities.updateIdentity', { identityId, meta: { plan: 'pro' } });
+  await fleet.ok('identities.updateIdentity', { identityId, enabled: false });
+  await fleet.ok('identities.updateIdentity', { identityId, enabled: true });
+  await fleet.ok('identities.deleteIdentity', { identityId });
+  const verbs = ['created', 'updated', 'disabled', 'enabled', 'deleted'];
+  await receives(
+    identityId,
+    verbs.map((verb) => `identity.${verb}`),
+  );
+  expect(lastOf('identity.disabled')?.data.propagation).toMatchObject({ state: 'complete' });
+  const { roleId } = await fleet.ok('permissions.createRole', { name: 'editor' });
+  await fleet.ok('permissions.setRolePermissions', { roleId, permissions: ['a'] });
+  await fleet.ok('permissions.deleteRole', { roleId });
+  await receives(roleId, ['role.created', 'role.updated', 'role.deleted']);
+  const { rootKeyId, key } = await fleet.ok('rootKeys.createRootKey', {
+    name: 'support',
+    permissions: ['api.shop.read_key'],
+  });
+  secrets.push(key);
+  await fleet.ok('rootKeys.updateRootKey', { rootKeyId, enabled: false });
+  await fleet.ok('rootKeys.updateRootKey', { rootKeyId, enabled: true });
+  await receives(rootKeyId, ['root_key.created', 'root_key.disabled', 'root_key.enabled']);
+  await fleet.ok('apis.createApi', { apiId: 'webshop', name: 'W' });
+  await fleet.ok('apis.updateApi', { apiId: 'webshop', name: 'Webshop' });
+  await fleet.ok('apis.deleteApi', { apiId: 'webshop' });
+  await receives('webshop', ['api.created', 'api.updated', 'api.deleted']);
+});
+
+test('an endpoint gets only the types and the APIs that it wants', async () => {
+  const chosen = await Receiver.start();
+  const events = ['key.disabled', 'identity.*'];
+  const input = { url: chosen.url, events, apiIds: ['billing'] };
+  const { endpointId } = await fleet.ok('webhooks.createEndpoint', input);
+  const shop = await newKey();
+  const billing = await newKey({ apiId: 'billing' });
+  await fleet.ok('identities.createIdentity', { externalId: 'grace' });
+  await fleet.ok('keys.updateKey', { keyId: shop.keyId, enabled: false });
+  await fleet.ok('keys.updateKey', { keyId: billing.keyId, enabled: false });
+  await receives(billing.keyId, ['key.created', 'key.disabled']);
+  await fleet.until(() => chosen.received.length > 0);
+  expect(chosen.received.map(({ type, data }) => [type, data.keyId])).toEqual([
+    ['key.disabled', billing.keyId],
+  ]);
+  await fleet.ok('webhooks.deleteEndpoint', { endpointId });
+  await chosen.stop();
+});
+
+test('credits that are spent have one event, and none before', async () => {
+  const { keyId, key } = await newKey({ remaining: 3 });
+  for (let i = 0; i < 3; i++) expect(await fleet.verdict(key)).toBe('VALID');
+  expect(await fleet.verdict(key)).toBe('USAGE_EXCEEDED');
+  await receives(keyId, ['key.created', 'key.credits_exhausted']);
+  await fleet.ok('keys.updateRemaining', { keyId, op: 'set', value: 1 });
+  expect(await fleet.verdict(key)).toBe('VALID');
+  expect(await fleet.verdict(key)).toBe('USAGE_EXCEEDED');
+  await fleet.until(() => receiver.typesOf(keyId).length === 4);
+  expect(receiver.typesOf(keyId).slice(2)).toEqual(['key.updated', 'key.credits_exhausted']);
+});
+
+test('a key that expires has its events: one before, and one when it has expired', async () => {
+  const expires = Date.now() + 2500;
+  const { keyId } = await newKey({ expires, name: 'short', externalId: 'ada' });
+  await receives(keyId, ['key.created', 'key.expiring', 'key.expired']);
+  expect(lastOf('key.expiring')?.data).toEqual({
+    ...{ apiId: 'shop', keyId, name: 'short', externalId: 'ada' },
+    ...{ expires, days: 1 },
+  });
+  expect(Date.parse(lastOf('key.expired')?.timestamp ?? '')).toBe(expires);
+});
+
+test('every event is signed, and none has a secret', () => {
+  expect(receiver.received.length).toBeGreaterThan(30);
+  expect(receiver.unsigned).toBe(0);
+  expect(secrets.length).toBeGreaterThan(5);
+  const bodies = receiver.received.map(({ text }) => text).join('\n');
+  for (const secret of secrets) expect(bodies.includes(secret)).toBe(false);
+  expect(bodies).not.toContain('whsec_');
+});
+
+test('every operation that changes something names its event, or is listed here with those that have none', () => {
+  const all: readonly Operation[] = operations;
+  const silent = all.filter((operation) => isChange(operation) && !operation.event).map(({ name }) => name);
+  expect(silent).toEqual([
+    // Each imported key has an event of its own.
+    'keys.importKeys',
+    'permissions.createPermission',
+    'permissions.deletePermission',
+    'ratelimit.setOverride',
+    'ratelimit.deleteOverride',
+    'webhooks.createEndpoint',
+    'webhooks.updateEndpoint',
+    'webhooks.deleteEndpoint',
+    'webhooks.rotateSecret',
+    'webhooks.redeliver',
+    'webhooks.test',
+  ]);
+  const sent = new Set(receiver.received.map(({ type }) => type));
+  // These have tests of their own.
+  const others = ['key.leaked', 'root_key.leaked', 'verifier.lost', 'webhook.test'];
+  expect(Object.keys(EVENT_TYPES).filter((type) => !sent.has(type))).toEqual(others);
 });

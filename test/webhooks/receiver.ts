@@ -17,7 +17,9 @@ export interface Received {
 export class Receiver {
   readonly received: Received[] = [];
   /** What it answers, in turn; the last one from then on. */
-  answers: ({ status: number; body?: string; headers?: Record<string, string> } | 'hang')[] = [{ status: 204 }];
+  answers: ({ status: number; body?: string; headers?: Record<string, string> } | 'hang')[] = [
+    { status: 204 },
+  ];
   secret = '';
   /** Requests whose signature was wrong. */
   unsigned = 0;

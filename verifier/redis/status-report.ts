@@ -5,6 +5,8 @@ import {
   APIS_LISTED_MAX,
   type FollowedApi,
   type Following,
+  STOPPED_REPORT,
+  STOPPED_REPORT_MS,
   type VerifierStatus,
 } from '#shared/contract/verifier-status.ts';
 import { type Clock, pause } from '#shared/lang/clock.ts';
@@ -58,11 +60,13 @@ export class StatusReport {
     }
   }
 
-  /** Removes this verifier from the list, if Redis can be reached. */
+  /** Removes this verifier from the list, if Redis can be reached, and leaves a word that it was not lost. */
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.#attempt('leave the list', async () => {
-      await this.#options.nodes.run(verifierIds, (redis) => redis.del(verifierStatus(this.id)));
+      await this.#options.nodes.run(verifierIds, (redis) =>
+        redis.set(verifierStatus(this.id), STOPPED_REPORT, 'PX', STOPPED_REPORT_MS),
+      );
       await this.#options.nodes.run(verifierIds, (redis) => redis.zrem(verifierIds, this.id));
     });
   }

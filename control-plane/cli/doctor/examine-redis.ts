@@ -22,7 +22,8 @@ const NECESSARY = `
   hget ${K} f, hmget ${K} f, hgetall ${K}, hset ${K} f v, hdel ${K} f, hexists ${K} f, hlen ${K}, hvals ${K},
   zadd ${K} 0 m, zrem ${K} m, zcard ${K}, zcount ${K} 0 1, zscore ${K} m, zrange ${K} 0 1,
   zrangebyscore ${K} 0 1, zrevrangebyscore ${K} 1 0, zrangebylex ${K} - +,
-  xadd ${K} * f v, xlen ${K}, xrange ${K} - +, xrevrange ${K} + -`
+  hincrby ${K} f 1, hsetnx ${K} f v, xadd ${K} * f v, xlen ${K}, xrange ${K} - +, xrevrange ${K} + -, xdel ${K} 1-0,
+  xgroup create ${K} g 0, xreadgroup group g c streams ${K} 0, xack ${K} g 1-0, xinfo stream ${K}`
   .trim()
   .split(/,\s+/);
 /** Commands that no Keyfence process uses. */

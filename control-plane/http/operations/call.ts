@@ -82,6 +82,11 @@ export class Call<Request = unknown> {
     this.#caller = caller;
   }
 
+  /** The id of the call, as its response has it. */
+  get requestId(): string {
+    return this.#arrival.requestId;
+  }
+
   /** The id of the caller's root key; undefined before authentication. */
   get rootKeyId(): string | undefined {
     return this.#caller?.rootKeyId;

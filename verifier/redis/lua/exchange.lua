@@ -15,6 +15,7 @@
 -- A pool's hash:
 --   b credits that nobody holds, below 0 if more was subtracted than the pool had; h the sum of what holders can spend
 --   r refill, 'd amount' or 'm amount day'; t the next refill, Unix seconds; f the last refill; l lost credits
+--   k the keys that share it; z since when it has no credits, Unix ms
 --   '@' and a holder's name → granted, spent, turn, spoken for; and Unix ms of the last recall, until the holder's next turn
 --   "Spoken for" is the part of the latest grant that waiting requests will spend immediately.
 -- Returns for each {turn, status, granted, spent, spoken for, total, ms, lacking}, and for a limit its window and the ms left in it
@@ -95,8 +96,21 @@ local function clear(scan, pool, mine)
   return gone
 end
 
+-- Remembers for the control plane, which sends an event, that a pool has no credits any more. `since` is its field z.
+local WEEK = 604800
+local function noteEmpty(pool, total, since)
+  if total > 0 then
+    if since then redis.call('HDEL', pool, 'z') end
+  elseif not since then
+    local base, id = string.match(pool, '^(.*:)q:(.*)$')
+    redis.call('HSET', pool, 'z', text(nowMs))
+    redis.call('HSET', base .. 'u:!x', id, text(nowMs))
+    redis.call('EXPIRE', base .. 'u:!x', WEEK)
+  end
+end
+
 local function exchange(pool, turn, saidSpent, kept, needs, wanted)
-  local b, h, r, t, mine = unpack(redis.call('HMGET', pool, 'b', 'h', 'r', 't', '@' .. member))
+  local b, h, r, t, mine, since = unpack(redis.call('HMGET', pool, 'b', 'h', 'r', 't', '@' .. member, 'z'))
   if not b then return {turn, 'STALE'} end
   local granted, spent, last, spoken = numbers(mine)
   local said = saidSpent or spent
@@ -113,6 +127,7 @@ local function exchange(pool, turn, saidSpent, kept, needs, wanted)
     status, b, h, granted, spoken, total, _, lacking = grant(credits.scan, pool, b, h, granted, kept, needs, wanted)
   end
   redis.call('HSET', pool, 'b', text(b), 'h', text(h), '@' .. member, field(granted, spent, turn, spoken))
+  noteEmpty(pool, b + h, since)
   return {turn, status, granted, spent, spoken, total or b + h, due and (due - now) * 1000 or -1, lacking or 0}
 end
 

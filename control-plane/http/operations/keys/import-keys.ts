@@ -7,10 +7,12 @@ import { checkRanges } from '../../../core/schemas/range-schemas.ts';
 import { tooOldError } from '../../../core/write-error.ts';
 import type { ImportOutcome, KeyToImport } from '../../../redis/keys/key-import.ts';
 import type { Roles } from '../../../redis/shared-log/roles.ts';
+import type { Notice } from '../../../redis/webhooks/notices.ts';
 import { faultTexts } from '../../faults.ts';
 import { validatorAtFirstCall } from '../../schema-compilers.ts';
 import { checkStrings } from '../../strings.ts';
 import { withoutAliases } from '../aliases.ts';
+import type { Call } from '../call.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields } from '../request-parts.ts';
@@ -81,7 +83,7 @@ export const importKeys = operation({
     toRequest: importOf,
     toAnswer: ({ results }, { body }) => ({ data: migrationData(body, results) }),
   },
-  async handle(call, { keyImport, roles }) {
+  async handle(call, { keyImport, roles, notices, clock }) {
     const { apiId, keys } = call.request;
     const results: Result[] = [];
     const idsOf = roleIdCache(roles);
@@ -99,6 +101,7 @@ export const importKeys = operation({
     const outcomes = keysToImport.length > 0 ? await keyImport.run(apiId, keysToImport) : [];
     for (const [n, { place }] of good.entries()) results[place] = resultOf(apiId, outcomes[n]);
     call.note({}, { after: tally(results) });
+    await notices.add(noticesOfImport(call, results, clock.wallMs()));
     return { results };
   },
 });
@@ -145,6 +148,18 @@ function resultOf(apiId: string, outcome: ImportOutcome | undefined): Result {
 }
 
 const refusal = ({ code, message }: ApiError): Result => ({ result: 'refused', code, message });
+
+/** Returns one notice for all keys that were created, which the audit log does not name one by one. */
+function noticesOfImport(
+  { apiId, requestId, rootKeyId }: Call,
+  results: readonly Result[],
+  time: number,
+): Notice[] {
+  const keyIds = results.flatMap((each) => (each.result === 'created' ? [each.keyId] : []));
+  if (keyIds.length === 0) return [];
+  const data = { apiId, operation: 'keys.importKeys', requestId, rootKeyId, outcome: 'OK' };
+  return [{ type: 'key.created', time, data, keyIds }];
+}
 
 /** Counts each outcome, for the audit log. */
 function tally(results: readonly Result[]) {

@@ -6,6 +6,7 @@
 -- ARGV days that may have usage
 -- Returns 1 when the API is gone, 0 when it must stay
 if not redis.call('HGET', KEYS[1], 'deleted') or redis.call('ZCARD', KEYS[4]) > 0 then return 0 end
-redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7])
+local base = string.sub(KEYS[1], 1, -5)
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[6], KEYS[7], base .. 'due', base .. 'u:!x')
 for _, day in ipairs(ARGV) do redis.call('DEL', KEYS[8] .. day) end
 return 1

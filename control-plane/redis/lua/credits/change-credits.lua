@@ -1,8 +1,9 @@
 -- Applies a change to the credits of a key; write-change.lua describes the change.
 --
--- base: prefix of the API's names; pool: the key's pool before the change, if any; asked: the change, as a table
+-- base: prefix of the API's names; pool: the key's pool before the change, if any; asked: the change, as a table;
+-- keyId: the key
 -- Returns the pool after it ('' = none, nil = unchanged), the credits left and whether some are owed, as in write-change.lua
-local function changeCredits(base, pool, asked)
+local function changeCredits(base, pool, asked, keyId)
   -- Another key of the pool was changed; this key joins the pool of that key.
   if asked.op == 'join' then return asked.id, '', '' end
   local credits = creditsOf(base .. 'members', base .. 'held')
@@ -23,7 +24,7 @@ local function changeCredits(base, pool, asked)
     if asked.op == 'set' then
       after, b, h, name = asked.id, asked.value, 0, pools .. asked.id
       left = credits.text(b)
-      if k then redis.call('HSET', name, 'k', k) end
+      redis.call('HSET', name, 'k', k or keyId)
       if refilled then redis.call('HSET', name, 'f', refilled) end
     end
   else

@@ -1,5 +1,5 @@
--- Keeps the list of keys that share a pool of credits. The pool's field `k` names them once there was more than one;
--- the pool lives as long as any of them.
+-- Keeps the list of keys that share a pool of credits. The pool's field `k` names them, except in a pool of an earlier
+-- release that always had one key; the pool lives as long as any of them.
 --
 -- Returns two functions that take the name of a pool
 local function sharingOf()

@@ -35,7 +35,7 @@ if credits ~= '' then
   local base, given = string.sub(head, 1, -5), cjson.decode(credits)
   local name = base .. 'q:' .. given.id
   redis.call('HSET', record, 'q', given.id)
-  redis.call('HSET', name, 'b', string.format('%.0f', given.value), 'h', '0')
+  redis.call('HSET', name, 'b', string.format('%.0f', given.value), 'h', '0', 'k', keyId)
   if given.refill ~= '' then
     local _, due = creditsOf(base .. 'members', base .. 'held').refillOf(given.refill)
     redis.call('HSET', name, 'r', given.refill, 't', string.format('%.0f', due))
@@ -52,5 +52,8 @@ elseif meta ~= '' then
   redis.call('HSET', record, 'm', meta)
 end
 redis.call('ZADD', index, number, keyId)
+for i = 13, #ARGV, 2 do
+  if ARGV[i] == 'x' then redis.call('ZADD', string.sub(head, 1, -5) .. 'due', 0, keyId) end
+end
 if foreign == '1' then redis.call('HSET', head, 'foreign', '1') end
 return 'OK'

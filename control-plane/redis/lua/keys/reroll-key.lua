@@ -78,7 +78,8 @@ if bytes ~= '' then
 end
 local number = addCreation(head, creations, kept, content .. ' ' .. version)
 redis.call('HSET', new, 'i', number, unpack(fields))
-local owner, apart = unpack(redis.call('HMGET', new, 'o', 'M'))
+local owner, apart, newExpires = unpack(redis.call('HMGET', new, 'o', 'M', 'x'))
+if newExpires then redis.call('ZADD', base .. 'due', 0, newId) end
 if apart then redis.call('SET', newLong, redis.call('GET', sourceLong)) end
 redis.call('ZADD', index, number, newId)
 if owner then redis.call('ZADD', owners .. owner, number, newId) end

@@ -76,7 +76,7 @@ local function change(keys, args)
   -- a digest of their change follow the secret's hash: two different changes must not look the same in two histories.
   local named, left, owed = secretHash, '', ''
   if asked then
-    patch.q, left, owed = changeCredits(base, pool, asked)
+    patch.q, left, owed = changeCredits(base, pool, asked, keyId)
     named = secretHash .. ' ' .. (patch.q or pool or '') .. ' ' .. redis.sha1hex(done)
   elseif pool then named = secretHash .. ' ' .. pool end
   local payload = ''
@@ -121,6 +121,8 @@ local function change(keys, args)
     end
     redis.call(unpack(set))
     if operation == 'create' then redis.call('ZADD', index, sequence, keyId) end
+    if patch.x == '' then redis.call('ZREM', base .. 'due', keyId)
+    elseif patch.x then redis.call('ZADD', base .. 'due', 0, keyId) end
     if patch.o and patch.o ~= owner then
       if owner then redis.call('ZREM', owners .. owner, keyId) end
       if patch.o ~= '' then redis.call('ZADD', owners .. patch.o, number, keyId) end
@@ -133,6 +135,7 @@ local function change(keys, args)
       redis.call('HDEL', base .. 'k:' .. predecessor, 'T', 'Y')
     end
     redis.call('ZREM', index, keyId)
+    if old[2] then redis.call('ZREM', base .. 'due', keyId) end
     if owner then redis.call('ZREM', owners .. owner, keyId) end
   elseif operation == 'api-deleted' then
     redis.call('HSET', head, 'deleted', now)
