@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type Clock, pause } from '#shared/lang/clock.ts';
+import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import type { Propagator } from '../core/propagation.ts';
@@ -56,6 +56,8 @@ export class WebhookSender {
   #pump: Pump | undefined;
   #running: Promise<void> | undefined;
   #missed: number | undefined;
+  /** Wakes when there are events for an endpoint that has no line yet. */
+  readonly #look = new Waker();
   #heldAtMs = 0;
   /** The reason why nothing was sent, as it was logged last. */
   #reason = '';
@@ -126,7 +128,11 @@ export class WebhookSender {
       endpoints: () => endpoints.signing(),
       receipts: new Receipts(propagator, clock),
       onQueued: (endpointIds) => {
-        for (const endpointId of endpointIds) this.#lines.get(endpointId)?.wake();
+        for (const endpointId of endpointIds) {
+          const line = this.#lines.get(endpointId);
+          if (line) line.wake();
+          else this.#look.wake();
+        }
       },
     });
     this.#pump = pump;
@@ -144,6 +150,7 @@ export class WebhookSender {
     work.push(...duties.map((duty) => duty.run(signal)));
     await Promise.race([...work.slice(0, 2), aborted(signal)]);
     end.abort();
+    this.#look.wake();
     for (const line of this.#lines.values()) line.stop();
     this.#lines.clear();
     await Promise.all([...work, ...lines]);
@@ -158,9 +165,10 @@ export class WebhookSender {
       const heldAtMs = clock.monotonicMs();
       if (!(await this.#outbox.hold())) throw new NotSender();
       this.#heldAtMs = heldAtMs;
+      this.#look.reset();
       await this.#followEndpoints(begin);
       await this.#countMissed();
-      await pause(clock, PERIOD_MS, signal);
+      await this.#look.pause(clock, PERIOD_MS);
     }
   }
 
