@@ -66,7 +66,9 @@ export class EndpointSender {
   #sending = 0;
   #failures = 0;
   #pausedUntilMs = 0;
-  #settling = false;
+  #settling: Promise<void> | undefined;
+  /** The reason why the latest attempts could not be recorded. */
+  #failure: unknown;
   #isStopping = false;
 
   constructor(endpoint: SigningEndpoint, options: EndpointSenderOptions) {
@@ -106,22 +108,25 @@ export class EndpointSender {
     for (let failures = 0; !this.#isStopping; ) {
       this.#waker.reset();
       try {
+        if (this.#failure !== undefined) throw this.#failure;
         await this.#fill();
         this.#begin();
-        await this.#settle();
         failures = 0;
-        if (this.#settled.length === 0) await this.#waker.pause(clock, this.#restMs());
+        await this.#waker.pause(clock, this.#restMs());
       } catch (err) {
         if (err instanceof NotSender) throw err;
+        this.#failure = undefined;
         log.debug({ err, endpointId: this.#endpoint.endpointId }, 'webhook events wait for Redis');
         await this.#waker.pause(clock, backoffMs(failures++, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random));
+        this.#settle();
       }
     }
     while (this.#sending > 0) {
       this.#waker.reset();
       await this.#waker.pause(clock, LOOK_MS);
     }
-    await this.#settle().catch(() => undefined); // otherwise they are delivered again
+    this.#settle();
+    await this.#settling; // if this fails, they are delivered again
   }
 
   /** Reads more messages if there is room; now and then, because other control planes may queue some. */
@@ -145,6 +150,7 @@ export class EndpointSender {
   #begin(): void {
     const nowMs = this.#options.clock.wallMs();
     if (!this.#endpoint.enabled || nowMs < this.#pausedUntilMs || !this.#options.isSender()) return;
+    if (this.#settled.length >= WINDOW_MAX) return;
     const first = this.#firsts();
     if (this.#pausedUntilMs > 0) {
       // The pause is over: one message shows whether attempts succeed again. A message that never succeeds must not
@@ -203,6 +209,7 @@ export class EndpointSender {
     const record = recordOf(result, { time: nowMs, attempt: message.attempts + 1, result: outcome });
     const nextAt = outcome === 'failed' ? { nextAt: Math.max(nextAtMs, this.#pausedUntilMs) } : {};
     this.#settled.push({ message, result: outcome, attempts, nextAtMs, record: { ...record, ...nextAt } });
+    this.#settle();
     onAttempt(outcome);
     if (outcome === 'failed')
       this.#window.set(message.entryId, { ...message, attempts, nextAtMs, isBeingSent: false });
@@ -213,19 +220,24 @@ export class EndpointSender {
     }
   }
 
-  /** Records what was attempted, in its order. */
-  async #settle(): Promise<void> {
-    if (this.#settling) return;
-    this.#settling = true;
-    try {
-      while (this.#settled.length > 0) {
-        const part = this.#settled.slice(0, SETTLED_AT_ONCE);
-        const state = { failures: this.#failures, pausedUntilMs: this.#pausedUntilMs };
-        await this.#options.outbox.settle(this.#endpoint.endpointId, part, state);
-        this.#settled.splice(0, part.length);
-      }
-    } finally {
-      this.#settling = false;
+  /** Records what was attempted, in its order, while other attempts go on. */
+  #settle(): void {
+    this.#settling ??= this.#recordAll()
+      .catch((error: unknown) => {
+        this.#failure = error;
+        this.#waker.wake();
+      })
+      .finally(() => {
+        this.#settling = undefined;
+      });
+  }
+
+  async #recordAll(): Promise<void> {
+    while (this.#settled.length > 0) {
+      const part = this.#settled.slice(0, SETTLED_AT_ONCE);
+      const state = { failures: this.#failures, pausedUntilMs: this.#pausedUntilMs };
+      await this.#options.outbox.settle(this.#endpoint.endpointId, part, state);
+      this.#settled.splice(0, part.length);
     }
   }
 

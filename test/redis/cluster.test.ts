@@ -8,6 +8,7 @@ import { metric } from '../harness/metrics.ts';
 import { RedisCluster } from '../harness/redis-cluster.ts';
 import type { RedisNode } from '../harness/redis-nodes.ts';
 import { scratch } from '../harness/scratch.ts';
+import { Receiver } from '../webhooks/receiver.ts';
 
 const directory = scratch('cluster');
 let cluster: RedisCluster;
@@ -15,7 +16,7 @@ let fleet: Fleet;
 
 beforeAll(async () => {
   cluster = await RedisCluster.start(directory);
-  const env = { REDIS_MODE: 'cluster', USAGE_PERIOD_MS: '100' };
+  const env = { REDIS_MODE: 'cluster', USAGE_PERIOD_MS: '100', WEBHOOK_NETWORKS: '127.0.0.0/8' };
   fleet = await Fleet.start({ verifiers: 2, redisUrl: cluster.url, env });
 });
 afterAll(async () => {
@@ -56,6 +57,22 @@ describe('with a Redis Cluster', () => {
     }
     expect(owners.size).toBe(3);
     expect((await fleet.ok('apis.listApis')).apis).toHaveLength(12);
+  });
+
+  test('keys of every node that expire are told to webhooks, and so is what happens to them', async () => {
+    const receiver = await Receiver.start();
+    await fleet.ok('webhooks.createEndpoint', { url: receiver.url });
+    const expires = Date.now() + 2000;
+    const keyIds: string[] = [];
+    for (let i = 0; i < 6; i++) {
+      const { keyId } = await fleet.ok('keys.createKey', { apiId: `api-${i}`, expires });
+      await fleet.ok('keys.updateKey', { keyId, name: 'Ada' });
+      keyIds.push(keyId);
+    }
+    const types = ['key.created', 'key.expired', 'key.expiring', 'key.updated'];
+    for (const keyId of keyIds)
+      await fleet.until(() => JSON.stringify(receiver.typesOf(keyId).sort()) === JSON.stringify(types));
+    await receiver.stop();
   });
 
   test('a write is durable where its own node keeps it: another node that does not is no matter, one that holds it is', async () => {
