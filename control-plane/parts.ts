@@ -74,7 +74,8 @@ export function makeParts(base: Base) {
   const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
   const rules = new AddressRules(config.WEBHOOK_NETWORKS);
   const poster = new EventPoster({ rules, clock });
-  const services = makeServices(base, coherence, { bootstrapKeys, bootstrapWatch, rules, poster });
+  const webhooks = makeWebhookServices(base, coherence, { rules, poster });
+  const services = { ...makeServices(base, coherence, { bootstrapKeys, bootstrapWatch }), ...webhooks };
   const { apis, keys } = services;
   const sweep = new Sweep({
     store: new RedisSweepStore(nodes, writer, apis, keys, () => clock.wallMs()),
@@ -132,17 +133,8 @@ function makeCoherence({ config, clock, log, metrics }: Base) {
 function makeServices(
   { config, clock, log, metrics }: Base,
   { nodes, writer, changes, propagator }: ReturnType<typeof makeCoherence>,
-  {
-    rules,
-    poster,
-    ...bootstrap
-  }: {
-    readonly bootstrapKeys: BootstrapKeys;
-    readonly bootstrapWatch: BootstrapWatch;
-    readonly rules: AddressRules;
-    readonly poster: EventPoster;
-  },
-): Services {
+  bootstrap: { readonly bootstrapKeys: BootstrapKeys; readonly bootstrapWatch: BootstrapWatch },
+): Omit<Services, keyof ReturnType<typeof makeWebhookServices>> {
   const limits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
   const keys = new Keys({ nodes, writer, log: changes, clock, limits });
   const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
@@ -160,15 +152,12 @@ function makeServices(
     onCount: (kind, result, events) => metrics.audit.inc({ kind, result }, events),
     log,
   });
-  const endpoints = new WebhookEndpoints(nodes, writer, clock);
   return {
     apis,
     audit,
     catalogue: new Catalogue(sharedLogOptions),
     clock,
     credits: new Credits(writer, clock),
-    deliveries: new Deliveries(nodes, config.WEBHOOK_QUEUE_MAX),
-    endpoints,
     examine: async () => [...(await examineServers(nodes, config)), ...(await examineFleet(nodes))],
     fleet: new FleetView(nodes),
     identities: new Identities({ ...sharedLogOptions, apis, propagator }),
@@ -177,7 +166,6 @@ function makeServices(
     overrides: new RateLimitOverrides({ ...sharedLogOptions, propagator }),
     propagator,
     limits: new LimitView(nodes),
-    notices: new Notices(nodes),
     refusals: new RefusalView(nodes),
     publishedRootKeys: new PublishedRootKeys({
       ...sharedLogOptions,
@@ -191,9 +179,23 @@ function makeServices(
     successors: new Successors(nodes, keys, clock),
     usage: new UsageView(nodes),
     view,
-    testEndpoint: (endpointId) => sendTestEvent({ endpoints, poster, clock }, endpointId),
-    urlFault: (url) => urlFault(rules, url),
     holdMs: config.FENCE_WAIT_MS,
+  };
+}
+
+/** Creates the services that operations on webhooks act on. */
+function makeWebhookServices(
+  { config, clock }: Base,
+  { nodes, writer }: Pick<ReturnType<typeof makeCoherence>, 'nodes' | 'writer'>,
+  { rules, poster }: { readonly rules: AddressRules; readonly poster: EventPoster },
+) {
+  const endpoints = new WebhookEndpoints(nodes, writer, clock);
+  return {
+    deliveries: new Deliveries(nodes, config.WEBHOOK_QUEUE_MAX),
+    endpoints,
+    notices: new Notices(nodes),
+    testEndpoint: (endpointId: string) => sendTestEvent({ endpoints, poster, clock }, endpointId),
+    urlFault: (url: string) => urlFault(rules, url),
   };
 }
 

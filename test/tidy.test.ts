@@ -44,6 +44,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/testing': ['verifier/library'],
   'control-plane/core': [],
   'control-plane/redis': ['control-plane/core'],
+  'control-plane/webhooks': ['control-plane/core', 'control-plane/redis'],
   'control-plane/http': ['control-plane/core', 'control-plane/redis'],
   // An operation knows neither path nor HTTP.
   'control-plane/http/operations': [
@@ -58,8 +59,9 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'control-plane/dashboard/keys': ['api', 'parts', 'changes'].map(
     (room) => `control-plane/dashboard/${room}`,
   ),
+  'control-plane/dashboard/webhooks': ['control-plane/dashboard/api', 'control-plane/dashboard/parts'],
   'control-plane/dashboard/pages': [
-    ...['api', 'parts', 'changes', 'keys'].map((room) => `control-plane/dashboard/${room}`),
+    ...['api', 'parts', 'changes', 'keys', 'webhooks'].map((room) => `control-plane/dashboard/${room}`),
     'control-plane/core',
   ],
 };
@@ -145,7 +147,7 @@ describe('imports', () => {
   test('of the dashboard are types of the server and the names of permissions, so that it is a client like any other', () => {
     expect(
       offenders(
-        /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|changes|keys|pages)\/|core\/root-permissions\.ts')|#)/m,
+        /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|changes|keys|webhooks|pages)\/|core\/root-permissions\.ts')|#)/m,
         // The build takes the names of the operations from the server.
         /^(?!control-plane\/dashboard\/(?!vite\.config\.ts))/,
       ),
@@ -166,7 +168,7 @@ describe('imports', () => {
     expect(
       offenders(
         /'undici'/,
-        /^verifier\/(proxy\/(upstream|upstream-handler)|library\/(client|tls-connector))\.ts$/,
+        /^verifier\/(proxy\/(upstream|upstream-handler)|library\/(client|tls-connector))\.ts$|^control-plane\/webhooks\/event-poster\.ts$/,
       ),
     ).toEqual([]);
     expect(

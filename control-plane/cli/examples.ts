@@ -1,12 +1,14 @@
 import type { Command } from 'commander';
 
-/** Ids in the examples: of a key, a role and a root key. */
+/** Ids in the examples: of a key, a role, a root key, and a webhook endpoint with a delivery. */
 export const EXAMPLE_IDS = {
   keyId: 'key_0Vc1iPBOSJfMufLJEFOb',
   roleId: 'role_0Vc1iPBOSJfMufLJEFOb',
   rootKeyId: 'root_0Vc1iPBOSJfMufLJEFOb',
+  endpointId: 'endpoint_0Vc1iPBOSJfMufLJEFOb',
+  deliveryId: 'a1790000000000-0',
 } as const;
-const { keyId, roleId, rootKeyId } = EXAMPLE_IDS;
+const { keyId, roleId, rootKeyId, endpointId, deliveryId } = EXAMPLE_IDS;
 
 /** Examples of each command, without the word `keyfence`. `secret.txt` has the secret of a key. */
 const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
@@ -58,6 +60,20 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'root-keys list': ['root-keys list'],
   'root-keys enable': [`root-keys enable ${rootKeyId}`],
   'root-keys disable': [`root-keys disable ${rootKeyId}`],
+  'webhooks create': [
+    'webhooks create https://hooks.example.com/keyfence',
+    'webhooks create https://hooks.example.com/keyfence --events key.disabled,key.expiring --api-ids shop',
+  ],
+  'webhooks get': [`webhooks get ${endpointId}`],
+  'webhooks list': ['webhooks list'],
+  'webhooks update': [`webhooks update ${endpointId} --name Hooks`],
+  'webhooks enable': [`webhooks enable ${endpointId}`],
+  'webhooks disable': [`webhooks disable ${endpointId}`],
+  'webhooks rotate-secret': [`webhooks rotate-secret ${endpointId}`],
+  'webhooks deliveries': [`webhooks deliveries ${endpointId} --limit 20`],
+  'webhooks redeliver': [`webhooks redeliver ${endpointId} ${deliveryId}`],
+  'webhooks test': [`webhooks test ${endpointId}`],
+  'webhooks delete': [`webhooks delete ${endpointId} --yes`],
   fleet: ['fleet'],
   audit: [
     'audit --since yesterday --until today',

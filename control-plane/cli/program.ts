@@ -9,6 +9,7 @@ import { identityCommands } from './commands/identities.ts';
 import { keyCommands } from './commands/keys/keys.ts';
 import { roleCommands } from './commands/roles.ts';
 import { rootKeyCommands } from './commands/root-keys.ts';
+import { webhookCommands } from './commands/webhooks.ts';
 import { completionCommand } from './completion.ts';
 import { addExamples } from './examples.ts';
 import { Session } from './session.ts';
@@ -16,7 +17,9 @@ import { Session } from './session.ts';
 /** Creates the whole command line. Parsing throws CommanderError or CliError, and never ends the process. */
 export function createProgram(session = new Session()): Command {
   const program = new Command('keyfence')
-    .description('Manages Keyfence: keys, roles, identities, APIs, root keys and the fleet of verifiers.')
+    .description(
+      'Manages Keyfence: keys, roles, identities, APIs, root keys, webhooks and the fleet of verifiers.',
+    )
     .version(VERSION)
     .option('--json', 'print the result as one line of JSON, and errors as JSON on standard error')
     .exitOverride()
@@ -35,6 +38,7 @@ export function createProgram(session = new Session()): Command {
   identityCommands(program, session);
   roleCommands(program, session);
   rootKeyCommands(program, session);
+  webhookCommands(program, session);
   fleetCommand(program, session);
   auditCommand(program, session);
   doctorCommand(program, session);

@@ -14,6 +14,8 @@ import { Overview } from './pages/overview.tsx';
 import { Roles } from './pages/roles.tsx';
 import { RootKeys } from './pages/root-keys.tsx';
 import { SignIn } from './pages/sign-in.tsx';
+import { WebhookDetail } from './pages/webhook.tsx';
+import { Webhooks } from './pages/webhooks.tsx';
 import { partsOf } from './parts/conditions.ts';
 import { Page } from './parts/page.tsx';
 
@@ -23,6 +25,7 @@ const SECTIONS = [
   ['#/identities', 'Identities'],
   ['#/roles', 'Roles'],
   ['#/root-keys', 'Root keys'],
+  ['#/webhooks', 'Webhooks'],
   ['#/fleet', 'Fleet'],
   ['#/audit', 'Audit'],
 ] as const;
@@ -95,6 +98,8 @@ function view(section: string, id: string) {
       return <Roles />;
     case 'root-keys':
       return <RootKeys />;
+    case 'webhooks':
+      return id === '' ? <Webhooks /> : <WebhookDetail endpointId={id} />;
     case 'fleet':
       return <Fleet />;
     case 'audit':

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import type { UserConfig } from 'vite';
+import { eventTypes } from '../core/webhooks/event-types.ts';
 import { operations } from '../http/operations/index.ts';
 import { isChange } from '../http/operations/operation.ts';
 
@@ -15,6 +16,7 @@ export default {
   // The same assets whatever NODE_ENV is.
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact', development: false } },
   define: {
+    EVENT_TYPES: JSON.stringify(eventTypes.filter((type) => type !== 'webhook.test')),
     CHANGING_OPERATIONS: JSON.stringify(operations.filter(isChange).map(({ name }) => name)),
   },
   build: {

@@ -11,6 +11,7 @@ import {
 } from '#shared/contract/openapi-errors.ts';
 import { VERSION } from '#shared/version.ts';
 import type { App } from './server.ts';
+import { webhookSection } from './webhook-document.ts';
 
 /**
  * The page loads scripts and styles only from this server, has no inline code, and talks only to this server.
@@ -43,7 +44,7 @@ dark.addEventListener('change', follow);
 follow();
 const header = document.createElement('header');
 header.className = 'keyfence';
-for (const [name, section] of [['Keyfence', ''], ['Overview', ''], ['APIs', 'apis'], ['Identities', 'identities'], ['Roles', 'roles'], ['Root keys', 'root-keys'], ['Fleet', 'fleet'], ['Audit', 'audit']]) {
+for (const [name, section] of [['Keyfence', ''], ['Overview', ''], ['APIs', 'apis'], ['Identities', 'identities'], ['Roles', 'roles'], ['Root keys', 'root-keys'], ['Webhooks', 'webhooks'], ['Fleet', 'fleet'], ['Audit', 'audit']]) {
   const link = document.createElement('a');
   link.href = '/dashboard/#/' + section;
   link.textContent = name;
@@ -83,10 +84,12 @@ interface Generation {
   /** Fastify's decorator that makes the document. */
   readonly decorator: 'swagger' | 'swaggerV2';
   readonly components: object;
+  /** The section about events that are sent. */
+  readonly webhooks?: Record<string, object>;
 }
 const V1: Generation = {
   ...{ below: '/v1/', title: 'Keyfence control plane', document: '/openapi.json', page: '/docs' },
-  ...{ decorator: 'swagger', components: errorComponents },
+  ...{ decorator: 'swagger', components: errorComponents, webhooks: webhookSection() },
 };
 const V2: Generation = {
   ...{ below: '/v2/', title: 'Keyfence control plane, second generation' },
@@ -142,7 +145,13 @@ async function showPage(app: App, { below, page, decorator }: Generation): Promi
   });
 }
 
-function optionsOf({ below, title, decorator, components }: Generation): FastifyDynamicSwaggerOptions {
+function optionsOf({
+  below,
+  title,
+  decorator,
+  components,
+  webhooks,
+}: Generation): FastifyDynamicSwaggerOptions {
   return {
     decorator,
     transform: ({ schema, url }) => ({
@@ -170,7 +179,9 @@ function optionsOf({ below, title, decorator, components }: Generation): Fastify
       },
     },
     transformObject: (document) =>
-      'openapiObject' in document ? withErrors(document.openapiObject, components) : {},
+      'openapiObject' in document
+        ? { ...withErrors(document.openapiObject, components), ...(webhooks ? { webhooks } : {}) }
+        : {},
   };
 }
 

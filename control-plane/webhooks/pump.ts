@@ -34,7 +34,7 @@ export class Pump {
   readonly #orders = new Map<string, Promise<void>>();
   readonly #ready: QueuedEntry[] = [];
   readonly #room = new Waker();
-  /** Where to read what was read before, of each source; undefined = read news. */
+  /** Of each source, the id after which what was read before is read again; undefined = news are read. */
   #after: [string, string] | undefined = ['0', '0'];
   #flushing: Promise<void> | undefined;
   #failure: unknown;

@@ -161,10 +161,11 @@ export const auditKeyIndex = (keyId: string): string => `kf:{!audit}:k:${keyId}`
 /** The id of the last event that was written again because replicas lacked it. */
 export const auditRetryKey = 'kf:{!audit}:again';
 
-/** Stream: events for webhooks that no call caused, until they are in the queues of endpoints. */
+/**
+ * Stream: events for webhooks that no call caused, until they are in the queues of endpoints. Strings with an expiry at
+ * `kf:{!audit}:n:…` mark those that must not be added again.
+ */
 export const noticeStream = 'kf:{!audit}:notices';
-/** String with an expiry: an event of this id is or was in `noticeStream`, so it is not added again. */
-export const noticeMark = (id: string): string => `kf:{!audit}:n:${id}`;
 /** Hash: verifier id → its host and version; the verifiers whose loss was not reported yet. */
 export const watchedVerifiers = 'kf:{!audit}:verifiers';
 /** String with an expiry: the control plane that sends webhooks now. */

@@ -16,8 +16,9 @@ const ROOT = join(import.meta.dirname, '..', '..');
 const directory = scratch('doctor');
 const COMMANDS =
   `+hello +info +time +config|get +cluster|slots +wait +eval +evalsha +publish +get +mget +set +del +exists
-  +incr +pexpire +pttl +hget +hmget +hgetall +hset +hdel +hexists +hincrby +hlen +hvals +zadd +zrem +zcard +zcount +zscore
-  +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +xadd +xlen +xrange +xrevrange`.split(/\s+/);
+  +incr +pexpire +pttl +hget +hmget +hgetall +hset +hsetnx +hdel +hexists +hincrby +hlen +hvals +zadd +zrem +zcard +zcount +zscore
+  +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +xadd +xlen +xrange +xrevrange
+  +xdel +xgroup|create +xreadgroup +xack +xinfo|stream +xinfo|groups`.split(/\s+/);
 let node: RedisNode;
 let redis: Redis;
 let fleet: Fleet;

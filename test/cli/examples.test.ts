@@ -7,18 +7,22 @@ import { EXAMPLE_IDS } from '../../control-plane/cli/examples.ts';
 import { createProgram } from '../../control-plane/cli/program.ts';
 import { generateKey } from '../../shared/contract/key-format.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
+import { Receiver } from '../webhooks/receiver.ts';
 import { envOf, useCommandLine } from './keyfence.ts';
 
 let fleet: Fleet;
 let directory: string;
+let receiver: Receiver;
 beforeAll(async () => {
-  fleet = await Fleet.start();
+  fleet = await Fleet.start({ env: { WEBHOOK_NETWORKS: '127.0.0.0/8' } });
+  receiver = await Receiver.start();
   directory = mkdtempSync(join(tmpdir(), 'keyfence-examples-'));
   const lines = [1, 2].map(() => JSON.stringify({ key: generateKey(16), name: 'Grace' }));
   writeFileSync(join(directory, 'keys.ndjson'), lines.join('\n'));
 });
 afterAll(async () => {
   await fleet.stop();
+  await receiver.stop();
   rmSync(directory, { recursive: true, force: true });
 });
 const commandLine = useCommandLine();
@@ -43,9 +47,9 @@ const wordsOf = (line: string) =>
 
 /** Things are made before they are used, and used before they are deleted. */
 const rankOf = (example: string) =>
-  /^(?:apis|roles|identities|permissions|root-keys) create/.test(example)
+  /^(?:apis|roles|identities|permissions|root-keys|webhooks) create/.test(example)
     ? 0
-    : /^(?:apis|roles|identities|permissions) delete/.test(example)
+    : /^(?:apis|roles|identities|permissions|webhooks) delete/.test(example)
       ? 2
       : 1;
 
@@ -57,6 +61,11 @@ test('every example that a help shows works as it stands', async () => {
     name: 'old',
     permissions: ['api.*.read_key'],
   });
+  const { endpointId } = await fleet.ok('webhooks.createEndpoint', { url: receiver.url });
+  const firstDelivery = async (): Promise<string> => {
+    const { deliveries } = await fleet.ok('webhooks.listDeliveries', { endpointId });
+    return deliveries[0]?.deliveryId ?? '';
+  };
   for (const example of examples) {
     const { keyId, key } = await fleet.ok('keys.createKey', {
       apiId: 'shop',
@@ -67,11 +76,19 @@ test('every example that a help shows works as it stands', async () => {
     const roles = await fleet.ok('permissions.listRoles', {});
     const roleId = [roles].flat().find(({ name }: { name: string }) => name === 'editor')?.id ?? '';
     const { propagation } = await fleet.ok('keys.updateKey', { keyId, name: 'Ada' });
+    let deliveryId = '';
+    if (example.includes(EXAMPLE_IDS.deliveryId))
+      await fleet.until(async () => {
+        deliveryId = await firstDelivery();
+        return deliveryId !== '';
+      });
     const [line = '', input] = example.split(' < ');
     const args = wordsOf(line).map((word) => {
       if (word === EXAMPLE_IDS.keyId) return keyId;
       if (word === EXAMPLE_IDS.roleId) return roleId;
       if (word === EXAMPLE_IDS.rootKeyId) return rootKeyId;
+      if (word === EXAMPLE_IDS.endpointId) return endpointId;
+      if (word === EXAMPLE_IDS.deliveryId) return deliveryId;
       if (word === '1042') return String(propagation.sequence);
       return word.endsWith('.ndjson') ? join(directory, word) : word;
     });

@@ -54,7 +54,10 @@ onStage('for everybody', (stage) => {
 
   const LONG = { id: 'a-rather-long-name-of-an-api-that-somebody-chose-for-a-reason', keyId: '' };
   let keyId = '';
+  let endpointId = '';
   beforeAll(async () => {
+    const url = `http://127.0.0.1:1/${'long'.repeat(100)}`;
+    ({ endpointId } = await stage.fleet.ok('webhooks.createEndpoint', { url, name: 'h'.repeat(100) }));
     const names = Array.from({ length: 25 }, (_, i) => `Key ${i}`);
     const make = (name: string) =>
       stage.fleet.ok('keys.createKey', { apiId: 'checked', name, externalId: 'ada' });
@@ -84,7 +87,7 @@ onStage('for everybody', (stage) => {
       await check('sign in');
       await dashboard.signIn();
       await page.getByRole('heading', { name: 'Overview' }).waitFor();
-      for (const hash of viewsOf('checked', keyId)) {
+      for (const hash of viewsOf('checked', keyId, endpointId)) {
         await dashboard.go(hash);
         if (hash === '#/apis/checked') {
           const height = await page.evaluate<number>('document.documentElement.scrollHeight');
@@ -105,7 +108,7 @@ onStage('for everybody', (stage) => {
       }
       // As narrow as phones are, and as a desk is at 400 %.
       if (width === 390) await page.setViewportSize({ width: 320, height: 740 });
-      for (const hash of viewsOf(LONG.id, LONG.keyId)) {
+      for (const hash of viewsOf(LONG.id, LONG.keyId, endpointId)) {
         await dashboard.go(hash);
         for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
         if (hash === `#/keys/${LONG.keyId}`) {
@@ -127,7 +130,7 @@ const OVERFLOW = ({ scrollWidth, clientWidth }: { scrollWidth: number; clientWid
   scrollWidth - clientWidth;
 
 /** Every page that there is. */
-const viewsOf = (apiId: string, keyId: string) => [
+const viewsOf = (apiId: string, keyId: string, endpointId: string) => [
   '#/',
   '#/apis',
   `#/apis/${apiId}`,
@@ -137,6 +140,8 @@ const viewsOf = (apiId: string, keyId: string) => [
   '#/identities/nobody%20yet',
   '#/roles',
   '#/root-keys',
+  '#/webhooks',
+  `#/webhooks/${endpointId}`,
   '#/fleet',
   '#/audit',
   '#/apis/never-made',

@@ -20,6 +20,7 @@ class Stage {
       STATUS_PERIOD_MS: '100',
       USAGE_PERIOD_MS: '100',
       FAILURES_PER_MINUTE: '0',
+      WEBHOOK_NETWORKS: '127.0.0.0/8',
     };
     const [fleet, browser] = await Promise.all([Fleet.start({ env, redisUrl: redis.url }), startChromium()]);
     this.#parts = { directory, fleet, browser, redis };

@@ -18,6 +18,7 @@ import {
   usageKey,
 } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
+import { Receiver } from '../webhooks/receiver.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 
 const LEASE_MS = '500';
@@ -288,7 +289,7 @@ class Seen {
     const feed = await redis.as('operator').monitor();
     feed.on('monitor', (_time: string, [name = '', second = '']: string[], source: string) => {
       const command = name.toLowerCase();
-      const isContainer = ['config', 'cluster', 'client'].includes(command);
+      const isContainer = ['config', 'cluster', 'client', 'xgroup', 'xinfo'].includes(command);
       seen.#lines.push({ source, command: isContainer ? `${command}|${second.toLowerCase()}` : command });
     });
     seen.#close = () => feed.disconnect();
@@ -324,9 +325,10 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
   const as = (user: string) => ({ REDIS_USERNAME: user, REDIS_PASSWORD: user, ...often });
   const fleet = await Fleet.start({
     redisUrl: `redis://127.0.0.1:${redis.port}`,
-    env: as('control-plane'),
+    env: { ...as('control-plane'), WEBHOOK_NETWORKS: '127.0.0.0/8', WEBHOOK_QUEUE_MAX: '100' },
     verifiers: 0,
   });
+  const receiver = await Receiver.start();
   try {
     await fleet.addVerifier(as('verifier'));
     await fleet.ok('apis.createApi', { apiId: 'a', name: 'A' });
@@ -385,6 +387,20 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     await fleet.ok('keys.importKeys', { apiId: 'a', keys: [{ sha256: 'ab'.repeat(32) }] });
     await fleet.ok('audit.listEvents', { keyId });
     await fleet.ok('audit.listEvents');
+    // More events than a queue has room for, of which some come in the end; and a pool of an earlier release.
+    await receiver.stop();
+    const { endpointId } = await fleet.ok('webhooks.createEndpoint', { url: receiver.url });
+    const hashes = Array.from({ length: 110 }, (_, i) => ({ sha256: String(1000 + i).repeat(16) }));
+    await fleet.ok('keys.importKeys', { apiId: 'a', keys: hashes });
+    const endpoint = () => fleet.ok('webhooks.getEndpoint', { endpointId });
+    await fleet.until(async () => (await endpoint()).dropped >= 10);
+    await receiver.listen();
+    await fleet.ok('webhooks.updateEndpoint', { endpointId, url: `${receiver.url}?again` });
+    await fleet.until(async () => (await endpoint()).waiting === 0);
+    await fleet.ok('webhooks.listDeliveries', { endpointId });
+    await fleet.ok('webhooks.deleteEndpoint', { endpointId });
+    await admin.hdel(apiKeys('a').head, 'xi');
+    await fleet.until(async () => (await admin.hexists(apiKeys('a').head, 'xi')) === 1);
     for (const query of [{}, { sort: '-createdAt' }, { externalId: 'owner' }, { enabled: 'true' }])
       await fleet.ok('apis.listKeys', { apiId: 'a', ...query });
     await fleet.ok('apis.getApi', { apiId: 'a' });
@@ -431,6 +447,7 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     await fleet.verifiers[0]?.stop();
     await fleet.verifiers.pop();
   } finally {
+    await receiver.stop();
     await fleet.stop();
   }
   return fleet.logged.filter((line) => /NOPERM|not permitted|WRONGPASS|NOAUTH/.test(line));

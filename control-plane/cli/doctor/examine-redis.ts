@@ -22,8 +22,10 @@ const NECESSARY = `
   hget ${K} f, hmget ${K} f, hgetall ${K}, hset ${K} f v, hdel ${K} f, hexists ${K} f, hlen ${K}, hvals ${K},
   zadd ${K} 0 m, zrem ${K} m, zcard ${K}, zcount ${K} 0 1, zscore ${K} m, zrange ${K} 0 1,
   zrangebyscore ${K} 0 1, zrevrangebyscore ${K} 1 0, zrangebylex ${K} - +,
-  hincrby ${K} f 1, hsetnx ${K} f v, xadd ${K} * f v, xlen ${K}, xrange ${K} - +, xrevrange ${K} + -, xdel ${K} 1-0,
-  xgroup create ${K} g 0, xreadgroup group g c streams ${K} 0, xack ${K} g 1-0, xinfo stream ${K}`
+  hincrby ${K} f 1, hsetnx ${K} f v,
+  xadd ${K} * f v, xlen ${K}, xrange ${K} - +, xrevrange ${K} + -, xdel ${K} 1-0,
+  xgroup create ${K} g 0, xreadgroup group g c streams ${K} 0, xack ${K} g 1-0,
+  xinfo stream ${K}, xinfo groups ${K}`
   .trim()
   .split(/,\s+/);
 /** Commands that no Keyfence process uses. */
@@ -98,7 +100,7 @@ async function commandsCheck(nodes: RedisNodes, config: RedisConfig): Promise<Fi
 const nameOf = (command: string) =>
   command.startsWith('get other')
     ? 'keys of others'
-    : (/^(config|cluster) \w+|^\w+/.exec(command)?.[0] ?? command);
+    : (/^(config|cluster|xgroup|xinfo) \w+|^\w+/.exec(command)?.[0] ?? command);
 const permit = (names: readonly string[]) => names.map((name) => `+${name.replace(' ', '|')}`).join(' ');
 
 /** True for a unix socket, which the network cannot reach. */

@@ -17,6 +17,10 @@ export type Propagation = Responses['keys.updateKey']['propagation'];
 export type AuditEvent = Responses['audit.listEvents']['events'][number];
 /** A verifier's report about itself. */
 export type Verifier = Responses['fleet.listVerifiers']['verifiers'][number];
+/** A webhook endpoint with the state of its queue. */
+export type Endpoint = Responses['webhooks.getEndpoint'];
+/** An attempt to deliver an event. */
+export type Delivery = Responses['webhooks.listDeliveries']['deliveries'][number];
 type Input = Readonly<Record<string, unknown>>;
 
 /** The reason why a call failed: the API's code, or UNREACHABLE if the API did not answer. */

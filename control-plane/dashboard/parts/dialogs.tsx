@@ -42,6 +42,7 @@ export function Confirm(props: {
   title: string;
   word?: string;
   action: string;
+  busyText?: string;
   run: () => Promise<{ propagation?: Propagation }>;
   onDone: () => void;
   onClose: () => void;
@@ -76,7 +77,7 @@ export function Confirm(props: {
         <p>{props.children}</p>
         {props.word !== undefined && <Word word={props.word} text={text} onInput={setText} />}
         {problem}
-        {busy && <p role="status">Waiting until no verifier accepts it any more…</p>}
+        {busy && <p role="status">{props.busyText ?? 'Waiting until no verifier accepts it any more…'}</p>}
         <div class="row">
           <button
             type="submit"

@@ -52,7 +52,7 @@ export interface QueueState {
   readonly dead: number;
 }
 
-/** Which deliveries are listed: the latest attempts, or the events that were given up. */
+/** The deliveries that are listed: the latest attempts, or the events that were given up. */
 export type DeliveryKind = 'attempts' | 'dead';
 /** The beginning of a delivery's id, by its kind. */
 const MARKS: Readonly<Record<DeliveryKind, string>> = { attempts: 'a', dead: 'd' };

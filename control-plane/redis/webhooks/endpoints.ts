@@ -11,7 +11,7 @@ import type { DurableWriter } from '../durable-writer.ts';
 const setScript = new Script(new URL('../lua/webhooks/set-endpoint.lua', import.meta.url));
 
 /** The maximum number of endpoints, so that one response can list them and Redis can hold their queues. */
-export const ENDPOINTS_MAX = 50;
+const ENDPOINTS_MAX = 50;
 const SECRET_BYTES = 32;
 /** Time for which a replaced signing secret still signs. */
 const ROTATION_MS = 86_400_000;

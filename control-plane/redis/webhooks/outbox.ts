@@ -232,15 +232,15 @@ export class Outbox {
 /** Returns the audit event of an entry. */
 export const auditEventOf = ({ id, text }: SourceEntry): ListedEvent => readEvent(id, text);
 
-/** Returns the message in the fields of an entry, which begin with those that `names` lists. */
-export function messageOf(fields: readonly string[]): Message {
+/** Returns the message in the fields of an entry. */
+function messageOf(fields: readonly string[]): Message {
   const values = fieldsOf(fields);
   const text = (name: string) => String(values[name] ?? '');
   return { id: text('i'), type: text('t'), order: text('k'), body: text('e') };
 }
 
 /** Returns names and values that alternate in a reply of Redis. */
-export function fieldsOf(reply: unknown): Record<string, unknown> {
+function fieldsOf(reply: unknown): Record<string, unknown> {
   const flat = reply as readonly unknown[];
   return Object.fromEntries(
     Array.from({ length: flat.length / 2 }, (_, i) => [String(flat[2 * i]), flat[2 * i + 1]]),

@@ -17,6 +17,8 @@ export interface MissingVerifier {
 export class WatchedFleet {
   readonly #nodes: RedisNodes;
   readonly #fleet: FleetView;
+  /** When each verifier reported last, as far as this process saw it. */
+  readonly #lastReports = new Map<string, number>();
 
   constructor(nodes: RedisNodes, fleet: FleetView) {
     this.#nodes = nodes;
@@ -32,10 +34,10 @@ export class WatchedFleet {
       after = page.next;
     }
     const before = await this.#nodes.run(watchedVerifiers, (redis) => redis.hgetall(watchedVerifiers));
-    const fields = [...reporting.values()].flatMap(({ id, host, version, reportedAt }) => [
-      id,
-      JSON.stringify({ host, version, lastReportedAt: reportedAt }),
-    ]);
+    for (const { id, reportedAt } of reporting.values()) this.#lastReports.set(id, reportedAt);
+    const fields = [...reporting.values()].flatMap(({ id, host, version, reportedAt }) =>
+      id in before ? [] : [id, JSON.stringify({ host, version, lastReportedAt: reportedAt })],
+    );
     if (fields.length > 0)
       await this.#nodes.run(watchedVerifiers, (redis) => redis.hset(watchedVerifiers, ...fields));
     const silent = Object.keys(before).filter((id) => !reporting.has(id));
@@ -45,15 +47,17 @@ export class WatchedFleet {
     );
     const stopped = silent.filter((_id, i) => reports[i] === STOPPED_REPORT);
     for (const id of stopped) await this.forget(id);
-    return silent.flatMap((verifierId, i) =>
-      reports[i] === null ? [{ verifierId, ...(JSON.parse(before[verifierId] ?? '{}') as Missing) }] : [],
-    );
+    return silent.flatMap((verifierId, i) => {
+      if (reports[i] !== null) return [];
+      const about = JSON.parse(before[verifierId] ?? '{}') as Omit<MissingVerifier, 'verifierId'>;
+      const lastReportedAt = this.#lastReports.get(verifierId) ?? about.lastReportedAt;
+      return [{ verifierId, ...about, lastReportedAt }];
+    });
   }
 
   /** Watches a verifier no longer. */
   async forget(verifierId: string): Promise<void> {
     await this.#nodes.run(watchedVerifiers, (redis) => redis.hdel(watchedVerifiers, verifierId));
+    this.#lastReports.delete(verifierId);
   }
 }
-
-type Missing = Omit<MissingVerifier, 'verifierId'>;

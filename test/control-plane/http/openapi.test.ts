@@ -15,7 +15,9 @@ let operations: Operation[];
 beforeAll(async () => {
   // A disk that is held up for seconds is no fault of what is tested: no answer may be 503.
   const patient = { REDIS_COMMAND_TIMEOUT_MS: '60000', REDIS_CONNECT_TIMEOUT_MS: '60000' };
-  fleet = await Fleet.start({ env: { STATUS_PERIOD_MS: '100', ...patient } });
+  fleet = await Fleet.start({
+    env: { STATUS_PERIOD_MS: '100', FAILURES_PER_MINUTE: '0', WEBHOOK_NETWORKS: '127.0.0.0/8', ...patient },
+  });
   base = fleet.controlPlanes[0]?.address ?? '';
   document = new Document((await fleet.get(`${base}/openapi.json`)).body);
   ({ operations } = document);
@@ -96,6 +98,14 @@ test('every documented operation succeeds, and answers what the document says an
   const refusal = { t: 1, c: 'FORBIDDEN', w: 'ip', r: requestId, v: 'verifier_1', a: '::1', p: 'GET /' };
   await fleet.client.hset(refusedRequestsKey('shop'), requestId, keyId);
   await fleet.client.hset(refusalsKey('shop', keyId), '0', `${requestId} ${JSON.stringify(refusal)}`);
+  const { endpointId } = await fleet.ok('webhooks.createEndpoint', { url: 'http://127.0.0.1:1/' });
+  await fleet.ok('keys.updateKey', { keyId, name: 'Grace' });
+  let deliveryId = '';
+  await fleet.until(async () => {
+    const { deliveries } = await fleet.ok('webhooks.listDeliveries', { endpointId });
+    deliveryId = deliveries[0]?.deliveryId ?? '';
+    return deliveryId !== '';
+  });
   // In this order: what deletes comes last.
   const inputs: Readonly<Record<string, object>> = {
     createApi: { name: 'Books', apiId: 'books' },
@@ -143,6 +153,20 @@ test('every documented operation succeeds, and answers what the document says an
     listFindings: {},
     listVerifiers: {},
     listEvents: { limit: '5' },
+    createEndpoint: {
+      url: 'https://hooks.example.com/hook',
+      name: 'Hooks',
+      events: ['key.*'],
+      apiIds: ['shop'],
+    },
+    updateEndpoint: { endpointId, name: 'Hooks', apiIds: null },
+    getEndpoint: { endpointId },
+    listEndpoints: {},
+    rotateSecret: { endpointId },
+    listDeliveries: { endpointId, limit: '1' },
+    redeliver: { endpointId, deliveryId },
+    test: { endpointId },
+    deleteEndpoint: { endpointId },
     deleteKey: { keyId },
     deleteKeys: { apiId: 'shop', externalId: 'ada' },
     deleteAllKeys: { apiId: 'shop' },

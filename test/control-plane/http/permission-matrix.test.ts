@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { API_ACTIONS, ROOT_ACTIONS } from '../../../control-plane/core/root-permissions.ts';
 import { operations as all } from '../../../control-plane/http/operations/index.ts';
-import { apiKeys, refusalsKey, refusedRequestsKey } from '../../../shared/redis/redis-keys.ts';
+import { apiKeys, refusalsKey, refusedRequestsKey, webhookKeys } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { Document, type Operation } from '../../harness/openapi.ts';
 
@@ -17,7 +17,10 @@ let operations: Operation[];
 const secrets = new Map<string, string>();
 
 beforeAll(async () => {
-  fleet = await Fleet.start({ verifiers: 0, env: { ROOT_KEY_CALLS_PER_MINUTE: '0' } });
+  fleet = await Fleet.start({
+    verifiers: 0,
+    env: { ROOT_KEY_CALLS_PER_MINUTE: '0', WEBHOOK_NETWORKS: '127.0.0.0/8' },
+  });
   const documentAt = async (path: string) =>
     new Document((await fleet.get(`${fleet.controlPlanes[0]?.address}${path}`)).body).operations;
   // Of the second generation, those that the first does not have: the others share their checks.
@@ -82,6 +85,14 @@ const newOverride = async () => {
   const body = { ...OVERRIDDEN, limit: 5, duration: 60_000 };
   expect((await fleet.post(`${address}/v2/ratelimit.setOverride`, body, { authorization })).status).toBe(200);
   return OVERRIDDEN;
+};
+let endpoint: string | undefined;
+/** An endpoint where nobody listens. There may be fifty. */
+const newEndpoint = async () => {
+  if (endpoint) await fleet.admin('webhooks.deleteEndpoint', { endpointId: endpoint });
+  const input = { url: 'http://127.0.0.1:1/', events: ['webhook.test'] };
+  endpoint = (await fleet.ok('webhooks.createEndpoint', input)).endpointId as string;
+  return { endpointId: endpoint };
 };
 const onKey = async (apiId: string) => ({ keyId: await newKey(apiId) });
 const onKeys = async (apiId: string) => ({ apiId, keyIds: [await newKey(apiId)] });
@@ -173,6 +184,27 @@ const TARGETS: Readonly<Record<string, Target>> = {
   listFindings: { input: async () => ({}) },
   listVerifiers: { input: async () => ({}) },
   listEvents: { input: async () => ({}) },
+  createEndpoint: {
+    input: async () => {
+      await newEndpoint();
+      return { url: 'https://hooks.example.com/' };
+    },
+  },
+  updateEndpoint: { input: async () => ({ ...(await newEndpoint()), name: 'Hooks' }) },
+  getEndpoint: { input: newEndpoint },
+  listEndpoints: { input: async () => ({}) },
+  deleteEndpoint: { input: newEndpoint, spent: true },
+  rotateSecret: { input: newEndpoint },
+  listDeliveries: { input: newEndpoint },
+  redeliver: {
+    input: async () => {
+      const { endpointId } = await newEndpoint();
+      const fields = ['a', '{}', 'i', 'event_1', 't', 'key.created', 'k', 'key_1', 'e', '{}'];
+      const id = await fleet.client.xadd(webhookKeys(endpointId).dead, '*', ...fields);
+      return { endpointId, deliveryId: `d${id}` };
+    },
+  },
+  test: { input: newEndpoint },
   createApi: { input: async (apiId) => ({ apiId: await gone(apiId), name: apiId }), spent: true },
   updateApi: { input: async (apiId) => ({ apiId: await fresh(apiId), defaultPrefix: 'x' }) },
   deleteApi: { input: async (apiId) => ({ apiId: await fresh(apiId) }), spent: true },

@@ -27,7 +27,7 @@ test('of more APIs than a report has room for it has those in trouble, the worst
   const redis = {
     evalsha: async (_sha: string, keys: number, ...rest: string[]) =>
       void reports.push(JSON.parse(rest[keys + 1] ?? '')),
-    del: async () => 1,
+    set: async () => 'OK',
     zrem: async () => 1,
   };
   const nodes = {

@@ -1,0 +1,9 @@
+import type { Endpoint } from '../api/client.ts';
+import { Badge } from '../parts/badge.tsx';
+
+const KINDS = { active: 'good', failing: 'bad', disabled: 'warn' } as const;
+
+/** The state of a webhook endpoint. */
+export function EndpointState({ endpoint: { state } }: { endpoint: Pick<Endpoint, 'state'> }) {
+  return <Badge kind={KINDS[state]}>{state}</Badge>;
+}

@@ -1,0 +1,35 @@
+import { EVENT_TYPES, eventSchema, eventTypes } from '../core/webhooks/event-types.ts';
+import { operations } from './operations/index.ts';
+import type { Operation } from './operations/operation.ts';
+
+const header = (name: string, description: string) => ({
+  ...{ in: 'header', name, description, required: true },
+  schema: { type: 'string' },
+});
+const PARAMETERS = [
+  header('webhook-id', 'Id of the event, the same in each attempt: an event may come more than once.'),
+  header('webhook-timestamp', 'Unix seconds of the attempt. Refuse what is much older than your clock.'),
+  header('webhook-signature', '`v1,` and an HMAC-SHA-256 (Standard Webhooks); one for each signing secret.'),
+];
+const RESPONSES = {
+  '2XX': { description: 'The event arrived.' },
+  410: { description: 'The endpoint wants no more events, and is disabled.' },
+  default: { description: 'The event is sent again, for up to three days.' },
+};
+
+/** Returns the section `webhooks` of the OpenAPI document: an entry for each type of event. */
+export function webhookSection(): Record<string, object> {
+  const all: readonly Operation[] = operations;
+  const entries = eventTypes.map((type) => {
+    const causes = all.filter(({ event }) => event === type).map(({ name }) => `\`${name}\``);
+    const cause = causes.length === 0 ? '' : ` Sent after ${causes.join(', ')}.`;
+    const post = {
+      ...{ tags: ['events'], operationId: `event.${type}`, summary: type },
+      ...{ description: `${EVENT_TYPES[type]}${cause}`, security: [], parameters: PARAMETERS },
+      requestBody: { required: true, content: { 'application/json': { schema: eventSchema(type) } } },
+      responses: RESPONSES,
+    };
+    return [type, { post }];
+  });
+  return Object.fromEntries(entries);
+}

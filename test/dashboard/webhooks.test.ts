@@ -1,0 +1,75 @@
+import { expect, test } from 'vitest';
+import { Receiver } from '../webhooks/receiver.ts';
+import { onStage } from './stage.ts';
+
+onStage('webhooks', (stage) => {
+  test('an endpoint is created, tested, looked into, rotated and deleted', async () => {
+    const receiver = await Receiver.start();
+    const dashboard = await stage.signedIn('#/webhooks');
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'New endpoint' }).click();
+    await page.getByLabel('URL').fill(receiver.url);
+    await page.getByRole('textbox', { name: 'Name' }).fill('Billing');
+    await page.getByLabel('All events').uncheck();
+    await page.getByRole('button', { name: 'Create endpoint' }).click();
+    await page.getByText('events: choose at least one').waitFor();
+    await page.getByRole('checkbox', { name: 'key.disabled', exact: true }).check();
+    await page.getByRole('button', { name: 'Create endpoint' }).click();
+    receiver.secret = await page.getByLabel('Secret', { exact: true }).inputValue();
+    expect(receiver.secret).toMatch(/^whsec_/);
+    await page.getByRole('button', { name: 'I have stored it' }).click();
+    await page.getByRole('link', { name: 'Billing' }).click();
+    await page.getByRole('heading', { name: 'Billing' }).waitFor();
+    await page.getByRole('button', { name: 'Send a test event' }).click();
+    await page.getByText('Delivered: it answered 204').waitFor();
+    receiver.answers = [{ status: 500, body: 'no room' }, { status: 204 }];
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'hooked' });
+    await stage.fleet.ok('keys.updateKey', { keyId, enabled: false });
+    const deliveries = page.getByRole('table', { name: 'Deliveries' });
+    await stage.fleet.until(async () => {
+      await page.getByRole('button', { name: 'Reload' }).click();
+      await dashboard.loaded();
+      return (await deliveries.getByText('delivered').count()) === 1;
+    });
+    expect(
+      (await dashboard.rows('Deliveries')).map(([type, result]) => [type, result?.split('\n')[0]]),
+    ).toEqual([
+      ['key.disabled', expect.stringMatching(/^delivered 204/)],
+      ['key.disabled', expect.stringMatching(/^failed 500, again/)],
+    ]);
+    await deliveries.getByText('Request and response').last().click();
+    await deliveries.getByText('no room').waitFor();
+    await deliveries.getByRole('button', { name: 'Send key.disabled again' }).first().click();
+    await stage.fleet.until(() => receiver.typesOf(keyId).length === 1 && receiver.received.length === 4);
+    expect(receiver.unsigned).toBe(0);
+    await page.getByRole('button', { name: 'Replace signing secret' }).click();
+    expect(await page.getByLabel('Secret', { exact: true }).inputValue()).not.toBe(receiver.secret);
+    await page.getByRole('button', { name: 'I have stored it' }).click();
+    await page.getByText('Events are signed with the former secret too').waitFor();
+    await page.getByRole('button', { name: 'Disable this endpoint' }).click();
+    await page.getByRole('button', { name: 'Enable this endpoint' }).waitFor();
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByRole('button', { name: 'Delete endpoint' }).click();
+    await page.getByText('No endpoints yet').waitFor();
+    await dashboard.close();
+    await receiver.stop();
+  });
+
+  test('an endpoint that fails says so, and since when what waits', async () => {
+    const { endpointId } = await stage.fleet.ok('webhooks.createEndpoint', {
+      url: 'http://127.0.0.1:1/hook',
+    });
+    for (let i = 0; i < 6; i++) await stage.fleet.ok('keys.createKey', { apiId: 'hooked' });
+    const dashboard = await stage.signedIn('#/webhooks');
+    await stage.fleet.until(async () =>
+      (await dashboard.rows('Endpoints')).some(
+        ([name, , state]) => name === '127.0.0.1:1' && state === 'failing',
+      ),
+    );
+    await dashboard.page.getByRole('link', { name: '127.0.0.1:1' }).click();
+    await dashboard.page.getByText('attempts failed in a row').waitFor();
+    await dashboard.page.getByText(', the oldest since').waitFor();
+    await dashboard.close();
+    await stage.fleet.ok('webhooks.deleteEndpoint', { endpointId });
+  });
+});
