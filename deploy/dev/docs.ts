@@ -26,21 +26,14 @@ import { proxySettings } from '../../verifier/proxy/proxy-options.ts';
 import { scriptArguments } from './arguments.ts';
 import { byVerifiers } from './by-verifiers.ts';
 import { chartValues } from './chart-values.ts';
+import { eventsTable, namesTable } from './operation-tables.ts';
 import { verifierDocument } from './verifier-openapi.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
 /** Returns every file that is generated, in whole or in part, with its present and its correct content. */
 export async function documents(): Promise<{ file: string; present: string; content: string }[]> {
-  const controlPlaneMetrics = new ControlPlaneMetrics();
-  controlPlaneMetrics.watch({
-    fence: { pending: 0, oldestMs: 0 },
-    durability: { answering: false, durable: false, evictedKeys: 0 },
-    audit: { waiting: 0 },
-    bootstrapWatch: { differing: 0 },
-    connections: { strangers: 0, admitted: 0 },
-    webhookSender: { isSender: false, open: 0, failing: 0 },
-  });
+  const controlPlaneMetrics = newControlPlaneMetrics();
   const verifierMetrics = new VerifierMetrics();
   watchState(
     verifierMetrics.registry,
@@ -65,6 +58,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
   const tables: Record<string, Record<string, string>> = {
     ...commandTables(),
     'control-plane/settings.md': { settings: settingsTable(controlPlane) },
+    'control-plane/webhook-events.md': { events: eventsTable() },
     'control-plane/v1-and-v2.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
     'verifier/settings.md': { settings: settingsTable(settingsOutside(proxySettings)) },
@@ -90,6 +84,20 @@ export async function documents(): Promise<{ file: string; present: string; cont
     return { file, present, content };
   });
   return [...withTables, document, operationsOfVerifiers(), prometheusRule()];
+}
+
+/** Creates the metrics of a control plane that does nothing. */
+function newControlPlaneMetrics(): ControlPlaneMetrics {
+  const metrics = new ControlPlaneMetrics();
+  metrics.watch({
+    fence: { pending: 0, oldestMs: 0 },
+    durability: { answering: false, durable: false, evictedKeys: 0 },
+    audit: { waiting: 0 },
+    bootstrapWatch: { differing: 0 },
+    connections: { strangers: 0, admitted: 0 },
+    webhookSender: { isSender: false, open: 0, failing: 0 },
+  });
+  return metrics;
 }
 
 /** Returns the files of the examples, as code for their page. */
@@ -132,14 +140,6 @@ function replaceTable(text: string, name: string, table: string): string {
   const pattern = new RegExp(`(<!-- generated: ${name} -->\n)[\\s\\S]*?(<!-- end -->)`);
   if (!pattern.test(text)) throw new Error(`there is no place for the table of ${name}`);
   return text.replace(pattern, (_, start: string, end: string) => `${start}${table}\n${end}`);
-}
-
-/** The operations that both interfaces have, by their names in each. */
-function namesTable(): string {
-  const rows = (operations as readonly Operation[]).flatMap(({ name, onlyV2, v2 }) =>
-    v2 ? [`| ${onlyV2 ? '–' : `\`${name}\``} | \`${v2.name ?? name}\` |`] : [],
-  );
-  return ['| v1 | v2 |', '|---|---|', ...rows].join('\n');
 }
 
 /** Returns the verifier's settings that are not in `settings`, which have a page of their own. */
