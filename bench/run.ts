@@ -23,6 +23,7 @@ const folders: Readonly<Record<string, string>> = {
   writes: 'changes',
   import: 'changes',
   many: 'changes',
+  webhooks: 'changes',
   'list-keys': 'changes',
   limits: 'requests',
   roles: 'requests',

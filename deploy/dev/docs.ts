@@ -9,8 +9,6 @@ import { EXITS } from '../../control-plane/cli/exit.ts';
 import { createProgram } from '../../control-plane/cli/program.ts';
 import { settings as cli } from '../../control-plane/cli/settings.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
-import { operations } from '../../control-plane/http/operations/index.ts';
-import type { Operation } from '../../control-plane/http/operations/operation.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
 import { ERRORS } from '../../shared/contract/errors.ts';
 import { KEY_FIELDS } from '../../shared/contract/key-record.ts';
