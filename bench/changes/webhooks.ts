@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { startRedis } from '../../deploy/dev/redis-server.ts';
 import { auditStream } from '../../shared/redis/redis-keys.ts';
-import { type Benchmark, inDirectory, median, percentile, type Row, startProcess } from '../harness.ts';
+import { type Benchmark, inDirectory, median, percentile, pin, type Row, startProcess } from '../harness.ts';
+import { LOAD_CORE, SERVER_CORE } from '../load/load.ts';
 import { type ControlPlane, startControlPlane } from '../servers.ts';
 
 const ENDPOINTS = 10;
@@ -45,16 +46,17 @@ const webhooks: Benchmark = ({ quick }) =>
       'ports',
     );
     const stage = { called, sender, redis, ports: receivers.ready.ports };
+    pin(called.pid, SERVER_CORE);
+    for (const pid of [sender.pid, receivers.pid, server.process.pid, process.pid]) pin(pid, LOAD_CORE);
     try {
       const seconds = quick ? 5 : 20;
+      const calls = await compareCalls(stage, quick);
+      pin(called.pid, LOAD_CORE);
+      pin(sender.pid, SERVER_CORE);
       return {
         title: 'Webhooks',
         about: ABOUT,
-        rows: [
-          ...(await compareCalls(stage, quick)),
-          await deliver(stage, seconds, 'one'),
-          await deliver(stage, seconds, 'all'),
-        ],
+        rows: [...calls, await deliver(stage, seconds, 'one'), await deliver(stage, seconds, 'all')],
       };
     } finally {
       redis.disconnect();
@@ -63,7 +65,7 @@ const webhooks: Benchmark = ({ quick }) =>
     }
   });
 
-const ABOUT = `Two control planes and one Redis (AOF, fsync always); one control plane sends webhooks, the other takes calls. ${ENDPOINTS} endpoints are HTTP servers of one process, which answer at once. Calls: ${CALLS_PER_SECOND} a second create and then disable keys, with an endpoint that gets every event and without any, in turns; compared is the CPU time of the called control plane for a call. Deliveries: ${EVENTS_PER_SECOND.toLocaleString('en')} events a second are written to the audit log, as calls write them. The age of an event is from its record to its arrival. No process is pinned to a core.`;
+const ABOUT = `Two control planes and one Redis (AOF, fsync always); one control plane sends webhooks, the other takes calls. ${ENDPOINTS} endpoints are HTTP servers of one process, which answer at once. Calls: ${CALLS_PER_SECOND} a second create and then disable keys, with an endpoint that gets every event and without any, in turns; compared is the CPU time of the called control plane for a call. Deliveries: ${EVENTS_PER_SECOND.toLocaleString('en')} events a second are written to the audit log, as calls write them. The age of an event is from its record to its arrival. The control plane that is measured has a core for itself, and everything else shares another.`;
 
 /** Compares the CPU time of calls with and without an endpoint. */
 async function compareCalls(stage: Stage, quick: boolean): Promise<Row[]> {
