@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/contract/key-format.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { metric } from '../harness/metrics.ts';
+import { Receiver } from '../webhooks/receiver.ts';
 import { bodyOf, publish, Reporter, send } from './reporter.ts';
 
 const github = new Reporter('90a421169f0a406205f1563a953312f0be898d3c7b6c06b681aa86a874555f4a');
@@ -17,10 +18,15 @@ const OFF = 2;
 let keysFile = '';
 
 beforeAll(async () => {
-  fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '2000' } });
+  fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '2000', WEBHOOK_NETWORKS: '127.0.0.0/8' } });
   keysFile = join(fleet.directory, 'public-keys.json');
   publish(keysFile, [github]);
-  const env = { LEASE_MS: '2000', LEAKS_PUBLIC_KEYS_FILE: keysFile, FAILURES_PER_MINUTE: '0' };
+  const env = {
+    LEASE_MS: '2000',
+    WEBHOOK_NETWORKS: '127.0.0.0/8',
+    LEAKS_PUBLIC_KEYS_FILE: keysFile,
+    FAILURES_PER_MINUTE: '0',
+  };
   const [off] = fleet.controlPlanes.splice(0);
   await fleet.addControlPlane({ ...env, LEAKS: 'tell' });
   await fleet.addControlPlane({ ...env, LEAKS: 'disable' });
@@ -85,6 +91,24 @@ describe('a signed report', () => {
     ]);
     const [told] = await eventsOf({ keyId: disabled.keyId });
     expect(told).not.toHaveProperty('sequence');
+  });
+
+  test('is told to webhooks, and so is the disable', async () => {
+    const receiver = await Receiver.start();
+    const { endpointId } = await fleet.ok('webhooks.createEndpoint', {
+      url: receiver.url,
+      events: ['key.*'],
+    });
+    const [told, disabled] = [await createKey(), await createKey()];
+    expect((await report(bodyOf([told.key]), TELL)).status).toBe(200);
+    expect((await report(bodyOf([disabled.key]))).status).toBe(200);
+    await fleet.until(() => receiver.typesOf(disabled.keyId).length === 3);
+    expect(receiver.typesOf(told.keyId)).toEqual(['key.created', 'key.leaked']);
+    expect(receiver.typesOf(disabled.keyId)).toEqual(['key.created', 'key.leaked', 'key.disabled']);
+    const bodies = receiver.received.map(({ text }) => text).join();
+    for (const { key } of [told, disabled]) expect(bodies).not.toContain(key);
+    await fleet.ok('webhooks.deleteEndpoint', { endpointId });
+    await receiver.stop();
   });
 
   test('a second time changes nothing, with whatever signature: not even a key that was enabled again', async () => {

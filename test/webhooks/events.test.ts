@@ -1,3 +1,4 @@
+import { Value } from 'typebox/value';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { EVENT_TYPES } from '../../control-plane/core/webhooks/event-types.ts';
 import { operations } from '../../control-plane/http/operations/index.ts';
@@ -150,6 +151,19 @@ test('every event is signed, and none has a secret', () => {
   const bodies = receiver.received.map(({ text }) => text).join('\n');
   for (const secret of secrets) expect(bodies.includes(secret)).toBe(false);
   expect(bodies).not.toContain('whsec_');
+});
+
+test('every event is as the schema of its type says, and the document has that schema', async () => {
+  const address = fleet.controlPlanes[0]?.address;
+  const { webhooks } = (await fleet.get(`${address}/openapi.json`)).body;
+  expect(Object.keys(webhooks)).toEqual(Object.keys(EVENT_TYPES));
+  for (const { type, text } of receiver.received) {
+    const { schema } = webhooks[type].post.requestBody.content['application/json'];
+    expect([...Value.Errors(schema, JSON.parse(text))], text).toEqual([]);
+    const { properties } = schema.properties.data;
+    // What is sent is what is documented.
+    expect(Object.keys(properties), text).toEqual(expect.arrayContaining(Object.keys(JSON.parse(text).data)));
+  }
 });
 
 test('every operation that changes something names its event, or is listed here with those that have none', () => {
