@@ -219,5 +219,6 @@ function makeWebhookSender(
       new FleetWatch({ fleet: new WatchedFleet(nodes, fleet), notices, clock, log }),
     ],
     queueMax: config.WEBHOOK_QUEUE_MAX,
+    commandMsMax: config.REDIS_COMMAND_TIMEOUT_MS,
   });
 }

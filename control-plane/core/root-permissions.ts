@@ -58,6 +58,11 @@ export class Permissions {
     this.#slugs = new Set(granted);
   }
 
+  /** All of them, as they were granted. */
+  get granted(): readonly string[] {
+    return [...this.#slugs];
+  }
+
   /** Tells whether `action` is allowed on this API, or on all APIs if `apiId` is `*`. */
   allows(apiId: string, action: ApiAction): boolean {
     return this.#has('*') || this.#has(`api.*.${action}`) || this.#has(`api.${apiId}.${action}`);

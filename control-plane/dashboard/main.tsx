@@ -1,7 +1,7 @@
 import './style/style.css';
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { events, isSignedIn, resume, signOut, watchConnection } from './api/client.ts';
+import { events, isSignedIn, may, resume, signOut, watchConnection } from './api/client.ts';
 import { Apis } from './pages/apis.tsx';
 import { Audit } from './pages/audit.tsx';
 import { Finder, useFinder } from './pages/finder.tsx';
@@ -19,16 +19,22 @@ import { Webhooks } from './pages/webhooks.tsx';
 import { partsOf } from './parts/conditions.ts';
 import { Page } from './parts/page.tsx';
 
+/** The sections, each with the permission without which it would be empty. */
 const SECTIONS = [
-  ['#/', 'Overview'],
-  ['#/apis', 'APIs'],
-  ['#/identities', 'Identities'],
-  ['#/roles', 'Roles'],
-  ['#/root-keys', 'Root keys'],
-  ['#/webhooks', 'Webhooks'],
-  ['#/fleet', 'Fleet'],
-  ['#/audit', 'Audit'],
+  ['#/', 'Overview', ''],
+  ['#/apis', 'APIs', ''],
+  ['#/identities', 'Identities', 'root.*.read_identity'],
+  ['#/roles', 'Roles', 'root.*.read_role'],
+  ['#/root-keys', 'Root keys', 'root.*.read_root_key'],
+  ['#/webhooks', 'Webhooks', 'root.*.read_webhook'],
+  ['#/fleet', 'Fleet', 'root.*.read_fleet'],
+  ['#/audit', 'Audit', 'root.*.read_audit'],
 ] as const;
+
+const permittedSections = () =>
+  SECTIONS.flatMap(([hash, name, permission]) =>
+    permission === '' || may(permission) ? [[hash, name] as const] : [],
+  );
 
 function App() {
   const [signedIn, setSignedIn] = useState(isSignedIn());
@@ -58,7 +64,7 @@ function App() {
         </a>
         {signedIn && (
           <nav aria-label="Sections">
-            {SECTIONS.map(([target, name]) => (
+            {permittedSections().map(([target, name]) => (
               <a key={target} href={target} {...(target === current ? { 'aria-current': 'page' } : {})}>
                 {name}
               </a>
@@ -77,7 +83,7 @@ function App() {
         {isOffline && 'Connection to the control plane lost. What is shown may be out of date.'}
       </div>
       {finder.start !== undefined && (
-        <Finder start={finder.start} sections={SECTIONS} onClose={finder.close} />
+        <Finder start={finder.start} sections={permittedSections()} onClose={finder.close} />
       )}
       <main key={`${signedIn}${hash}`}>{signedIn ? view(section, id) : <SignIn reason={endReason} />}</main>
     </>

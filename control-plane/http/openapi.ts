@@ -58,6 +58,23 @@ for (const [name, path] of [['Reference v1', '/docs'], ['v2', '/docs/v2']]) {
   header.append(link);
 }
 document.body.prepend(header);
+// Calls are made in the session of the dashboard, unless a root key is entered here.
+const send = window.fetch;
+const csrfToken = () => send('/dashboard/session').then((answer) => answer.json()).then((session) => session.csrfToken, () => undefined);
+window.fetch = async (resource, options) => {
+  const request = new Request(resource, options);
+  const isOwn = new URL(request.url).origin === location.origin && !request.headers.has('authorization');
+  const token = isOwn && /^[/]v[12][/]/.test(new URL(request.url).pathname) ? await csrfToken() : undefined;
+  if (token) request.headers.set('x-keyfence-csrf', token);
+  return send(request);
+};
+void csrfToken().then((token) => {
+  const link = document.createElement('a');
+  link.href = '/dashboard/';
+  link.className = 'session';
+  link.textContent = token ? 'Signed in' : 'Sign in';
+  header.append(link);
+});
 const named = (field) => field.closest('tr')?.querySelector('.parameter__name')?.textContent ?? 'Body';
 const mend = () => {
   // Of its own accord the library nests links into buttons, names no field, and lets nobody scroll by the keyboard.
@@ -207,6 +224,7 @@ function withErrors(document: object, errors: object): object {
       content.example = operation['x-example'];
     }
     delete operation['x-example'];
+    for (const response of Object.values(operation.responses)) response.description = 'Done.';
     Object.assign(operation.responses, errorResponses([...ANY_REQUEST, ...ANY_CALL, ...body, ...own]));
     delete operation['x-errors'];
   }
@@ -231,7 +249,7 @@ interface Schema {
 }
 
 interface Operation {
-  readonly responses: object;
+  readonly responses: Record<string, { description: string }>;
   readonly parameters?: readonly { required?: boolean; readonly schema: Schema }[];
   readonly requestBody?: {
     readonly content: Readonly<Record<string, { readonly schema: Schema; example?: unknown }>>;

@@ -3,19 +3,15 @@ import type { Logger } from '#shared/process/log.ts';
 import { endpointPauseMs, retryDelayMs } from '../core/webhooks/retry-schedule.ts';
 import type { Attempt } from '../redis/webhooks/deliveries.ts';
 import type { SigningEndpoint } from '../redis/webhooks/endpoints.ts';
-import {
-  NotSender,
-  type Outbox,
-  type SettledAttempt,
-  type WaitingMessage,
-} from '../redis/webhooks/outbox.ts';
+import { NotSender, type Outbox, type SettledAttempt } from '../redis/webhooks/outbox.ts';
 import type { EventPoster, PostResult } from './event-poster.ts';
+import { MessageWindow, type OpenMessage } from './message-window.ts';
 
 /** Attempts at one endpoint at the same time. */
 const AT_ONCE = 8;
-/** Messages of a queue that are in memory. */
-const WINDOW_MAX = 500;
 const READ_AT_ONCE = 100;
+/** Attempts that may wait for Redis to record them. */
+const SETTLED_MAX = 500;
 /** Attempts that are recorded by one run of the script. */
 const SETTLED_AT_ONCE = 50;
 /** Longest pause before the queue is read again. */
@@ -26,11 +22,6 @@ const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5000;
 /** "Gone", with which an endpoint says that it wants no more events (Standard Webhooks). */
 const GONE = 410;
-
-/** A message of the queue that is in memory. */
-interface OpenMessage extends WaitingMessage {
-  isBeingSent: boolean;
-}
 
 /** A callback that counts the results of attempts. */
 export type OnAttempt = (result: 'delivered' | 'failed' | 'dead') => void;
@@ -55,7 +46,7 @@ interface EndpointSenderOptions {
  */
 export class EndpointSender {
   readonly #options: EndpointSenderOptions;
-  readonly #window = new Map<string, OpenMessage>();
+  readonly #window = new MessageWindow();
   readonly #settled: SettledAttempt[] = [];
   readonly #stop = new AbortController();
   readonly #waker = new Waker();
@@ -134,12 +125,12 @@ export class EndpointSender {
     const nowMs = this.#options.clock.monotonicMs();
     if (nowMs - this.#lookedAtMs >= LOOK_MS) this.#hasMore = true;
     if (this.#hasMore) this.#lookedAtMs = nowMs;
-    while (this.#hasMore && this.#window.size < WINDOW_MAX) {
+    while (this.#hasMore && this.#window.hasRoom) {
       this.#hasMore = false;
       const { endpointId } = this.#endpoint;
       const messages = await this.#options.outbox.waiting(endpointId, this.#lastId, READ_AT_ONCE);
       for (const message of messages) {
-        this.#window.set(message.entryId, { ...message, isBeingSent: false });
+        this.#window.add(message);
         this.#lastId = message.entryId;
       }
       this.#hasMore ||= messages.length === READ_AT_ONCE;
@@ -150,8 +141,8 @@ export class EndpointSender {
   #begin(): void {
     const nowMs = this.#options.clock.wallMs();
     if (!this.#endpoint.enabled || nowMs < this.#pausedUntilMs || !this.#options.isSender()) return;
-    if (this.#settled.length >= WINDOW_MAX) return;
-    const first = this.#firsts();
+    if (this.#settled.length >= SETTLED_MAX) return;
+    const first = this.#window.firsts(nowMs, AT_ONCE);
     if (this.#pausedUntilMs > 0) {
       // The pause is over: one message shows whether attempts succeed again. A message that never succeeds must not
       // be the only one that is tried.
@@ -169,34 +160,33 @@ export class EndpointSender {
     }
   }
 
-  /** The oldest message of each order, unless it is being sent; as many as may be sent. */
-  #firsts(): OpenMessage[] {
-    const orders = new Set<string>();
-    const firsts: OpenMessage[] = [];
-    const nowMs = this.#options.clock.wallMs();
-    let due = 0;
-    for (const message of this.#window.values()) {
-      if (!orders.has(message.order) && !message.isBeingSent) {
-        firsts.push(message);
-        if (message.nextAtMs <= nowMs) due++;
-      }
-      orders.add(message.order);
-      if (due >= AT_ONCE) break;
-    }
-    return firsts;
-  }
-
   #send(message: OpenMessage): void {
     message.isBeingSent = true;
     this.#sending++;
-    void this.#attempt(message);
+    void this.#attempt(message).catch((error: unknown) => {
+      // Redis did not say what is in the message.
+      this.#sending--;
+      message.isBeingSent = false;
+      this.#failure = error;
+      this.#waker.wake();
+    });
   }
 
-  async #attempt(message: WaitingMessage): Promise<void> {
-    const { poster, clock, onAttempt, chance = Math.random } = this.#options;
-    const result = await poster.post(this.#endpoint, message.id, message.body, this.#stop.signal);
+  async #attempt(message: OpenMessage): Promise<void> {
+    const { outbox, poster } = this.#options;
+    const { endpointId } = this.#endpoint;
+    const body = message.body ?? (await outbox.bodyOf(endpointId, message.entryId));
+    const result =
+      body === undefined ? undefined : await poster.post(this.#endpoint, message.id, body, this.#stop.signal);
     this.#sending--;
     this.#waker.wake();
+    if (body === undefined || result === undefined) this.#window.drop(message);
+    else this.#note({ ...message, body }, result);
+  }
+
+  /** Notes the outcome of an attempt. */
+  #note(message: OpenMessage & { readonly body: string }, result: PostResult): void {
+    const { clock, onAttempt, chance = Math.random } = this.#options;
     if (this.#stop.signal.aborted && !result.isDelivered) return;
     const nowMs = clock.wallMs();
     this.#failures = result.isDelivered ? 0 : this.#failures + 1;
@@ -211,9 +201,8 @@ export class EndpointSender {
     this.#settled.push({ message, result: outcome, attempts, nextAtMs, record: { ...record, ...nextAt } });
     this.#settle();
     onAttempt(outcome);
-    if (outcome === 'failed')
-      this.#window.set(message.entryId, { ...message, attempts, nextAtMs, isBeingSent: false });
-    else this.#window.delete(message.entryId);
+    if (outcome === 'failed') this.#window.defer(message, attempts, nextAtMs);
+    else this.#window.drop(message);
     if (result.status === GONE) {
       this.#endpoint = { ...this.#endpoint, enabled: false };
       void this.#options.onGone(this.#endpoint.endpointId).catch(() => undefined);
@@ -245,8 +234,7 @@ export class EndpointSender {
   #restMs(): number {
     const nowMs = this.#options.clock.wallMs();
     if (this.#pausedUntilMs > nowMs) return Math.min(LOOK_MS, this.#pausedUntilMs - nowMs);
-    const times = [...this.#window.values()].map(({ nextAtMs }) => nextAtMs).filter((time) => time > nowMs);
-    return Math.max(1, Math.min(LOOK_MS, ...times.map((time) => time - nowMs)));
+    return Math.max(1, Math.min(LOOK_MS, this.#window.nextAtMs(nowMs) - nowMs));
   }
 }
 

@@ -39,6 +39,8 @@ interface SenderOptions {
   readonly typeOf: (operation: string) => EventType | undefined;
   readonly duties: readonly SenderDuty[];
   readonly queueMax: number;
+  /** Time after which a command to Redis is cut off, milliseconds. */
+  readonly commandMsMax: number;
   readonly clock: Clock;
   readonly log: Logger;
   readonly events: WebhookEvents;
@@ -64,7 +66,7 @@ export class WebhookSender {
 
   constructor(options: SenderOptions) {
     this.#options = options;
-    this.#outbox = new Outbox(options.nodes, randomUUID(), options.queueMax);
+    this.#outbox = new Outbox(options.nodes, randomUUID(), options.queueMax, options.commandMsMax);
   }
 
   /** True while this control plane is the sender. */

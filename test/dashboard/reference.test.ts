@@ -53,6 +53,29 @@ describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromiu
     },
   );
 
+  test('makes calls in the session of the dashboard, without a root key of its own', async () => {
+    const page = await browser.newPage();
+    page.setDefaultTimeout(HOLDS_MS_MAX);
+    await page.goto(`${base}/docs`);
+    await page.locator('header.keyfence').getByRole('link', { name: 'Sign in' }).click();
+    await page.getByLabel('Root key').fill(ROOT_KEY);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('link', { name: 'Reference', exact: true }).click();
+    await page.locator('header.keyfence').getByRole('link', { name: 'Signed in' }).waitFor();
+    const operation = page.locator('#operations-permissions-createRole');
+    await operation.locator('.opblock-summary-control').click();
+    await operation.getByRole('button', { name: 'Execute' }).click();
+    await expect
+      .poll(() => operation.locator('.live-responses-table .response-col_status').last().textContent())
+      .toContain('200');
+    expect(
+      (await fleet.ok('audit.listEvents', { operation: 'permissions.createRole' })).events[0],
+    ).toMatchObject({
+      by: { rootKeyId: expect.stringMatching(/^bootstrap_/) },
+    });
+    await page.close();
+  });
+
   test('says where verifyKey is answered, by a command that works, and offers no button that could not', async () => {
     const page = await browser.newPage();
     page.setDefaultTimeout(HOLDS_MS_MAX);

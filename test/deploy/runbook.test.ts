@@ -30,6 +30,7 @@ const PAGES = [
   'alerts-control-plane',
   'alerts-processes',
   'alerts-leaks',
+  'alerts-webhooks',
 ];
 const runbook = PAGES.map((page) => readFileSync(join(DEPLOY, `${page}.md`), 'utf8')).join('\n');
 /** The shell commands of a section, as they are written. */

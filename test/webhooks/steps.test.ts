@@ -81,6 +81,7 @@ function newSender(over: RedisNodes): WebhookSender {
     typeOf: () => 'key.updated',
     duties: [],
     queueMax: 1000,
+    commandMsMax: 2000,
     clock,
     log,
     events: { onAttempt: () => undefined, onDropped: () => undefined },

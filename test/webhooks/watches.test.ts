@@ -226,7 +226,7 @@ test('a verifier that stops leaves a word, and one that is killed does not', asy
 });
 
 test('events that the audit log lost before the sender read them are counted', async () => {
-  const outbox = new Outbox(nodes, 'me', 100);
+  const outbox = new Outbox(nodes, 'me', 100, 2000);
   await outbox.hold();
   await outbox.prepare();
   const audit = new Audit({

@@ -49,6 +49,8 @@ const CHANGE_MS_MAX = 75_000;
 
 /** The session's token against CSRF; '' = nobody is signed in. The session itself is in a cookie. */
 let csrfToken = '';
+/** The permissions of the root key with which the session began. */
+let permissions: ReadonlySet<string> = new Set();
 let clockAheadMs = 0;
 
 /** Events of the session: begun, ended (with the reason), connection lost, connection restored. */
@@ -61,6 +63,16 @@ export const isSignedIn = () => csrfToken !== '';
  */
 export const serverNow = () => Date.now() + clockAheadMs;
 
+/**
+ * Tells whether the signed-in root key has a permission, such as `api.shop.update_key` or `root.*.read_audit`. The
+ * server decides; this only hides what it would refuse.
+ */
+export function may(permission: string): boolean {
+  const [service, , action] = permission.split('.');
+  const isOnAll = service === 'api' && permissions.has(`api.*.${action}`);
+  return permissions.has('*') || permissions.has(permission) || isOnAll;
+}
+
 /** Goes on with the session that this browser has, if it has one. */
 export async function resume(): Promise<void> {
   csrfToken = await currentToken().catch(() => '');
@@ -69,6 +81,7 @@ export async function resume(): Promise<void> {
 /** Returns the token of the session that this browser has now; '' = none. */
 async function currentToken(): Promise<string> {
   const session = await exchange(SESSION, { method: 'GET', waitMs: READ_MS_MAX });
+  permissions = new Set(session.permissions ?? []);
   return session.csrfToken ?? '';
 }
 
@@ -80,6 +93,7 @@ export async function signIn(rootKey: string): Promise<void> {
   if (!/^[\x21-\x7e]{1,512}$/.test(rootKey)) throw new Failure('UNAUTHORIZED', 'this is not a root key');
   const session = await exchange(SESSION, { method: 'POST', body: { rootKey }, waitMs: READ_MS_MAX });
   csrfToken = session.csrfToken;
+  permissions = new Set(session.permissions);
   events.dispatchEvent(new CustomEvent('session', { detail: '' }));
 }
 

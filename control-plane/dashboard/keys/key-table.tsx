@@ -1,20 +1,22 @@
 import type { ComponentChildren } from 'preact';
-import type { Key } from '../api/client.ts';
+import { type Key, may } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { Expiry, KeyState, KeySwitch, useForeignFound } from './key-state.tsx';
 import type { useSelection } from './selection.tsx';
 
 /** A page of an API's keys, which can be selected, opened and changed. */
 export function KeyTable(props: {
+  apiId: string;
   page: { readonly keys: readonly Key[]; readonly total: number; readonly cursor?: string | undefined };
   selection: ReturnType<typeof useSelection>;
   apply: Apply;
   panelOf: (keyId: string) => ComponentChildren;
 }) {
   const { page } = props;
+  const mayChange = may(`api.${props.apiId}.update_key`);
   const isFound = useForeignFound(page.keys);
   return (
     <Table
@@ -29,21 +31,8 @@ export function KeyTable(props: {
             : 'No key matches.'
       }
       columns={[
-        { title: 'Selected', narrow: 'box', cell: props.selection.box },
-        {
-          title: 'Key',
-          narrow: 'first',
-          cell: ({ keyId, name, start }) => (
-            <>
-              <a href={`#/keys/${keyId}`} title={name}>
-                <bdi>{name ?? keyId}</bdi>
-              </a>
-              <small>
-                <code>{start}…</code>
-              </small>
-            </>
-          ),
-        },
+        ...(mayChange ? [{ title: 'Selected', narrow: 'box', cell: props.selection.box } as const] : []),
+        KEY_COLUMN,
         {
           title: 'Identity',
           cell: ({ externalId }) =>
@@ -62,9 +51,30 @@ export function KeyTable(props: {
           narrow: 'none',
           cell: ({ keyId, name }) => <CopyId id={keyId} of={name ?? keyId} unseen />,
         },
-        { title: 'Change', narrow: 'beside', cell: (key) => <KeySwitch of={key} apply={props.apply} /> },
+        ...(mayChange ? [changeColumn(props.apply)] : []),
       ]}
       below={({ keyId }) => props.panelOf(keyId)}
     />
   );
 }
+
+const changeColumn = (apply: Apply): Column<Key> => ({
+  title: 'Change',
+  narrow: 'beside',
+  cell: (key) => <KeySwitch of={key} apply={apply} />,
+});
+
+const KEY_COLUMN: Column<Key> = {
+  title: 'Key',
+  narrow: 'first',
+  cell: ({ keyId, name, start }) => (
+    <>
+      <a href={`#/keys/${keyId}`} title={name}>
+        <bdi>{name ?? keyId}</bdi>
+      </a>
+      <small>
+        <code>{start}…</code>
+      </small>
+    </>
+  ),
+};

@@ -28,7 +28,7 @@ export function Apis() {
   };
   return (
     <Page title="APIs">
-      <Opener action="New API">
+      <Opener action="New API" permission="api.*.create_api">
         {(close) => (
           <ActionForm label="New API" action="Create" run={create} onDone={close}>
             <Field label="Name" name="name" required maxLength={256} />

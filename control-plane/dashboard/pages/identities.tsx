@@ -1,4 +1,4 @@
-import { call, type Identity } from '../api/client.ts';
+import { call, type Identity, may } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
 import { useConditions } from '../parts/conditions.ts';
 import { CopyId } from '../parts/copy-id.tsx';
@@ -25,6 +25,7 @@ export function Identities() {
     <Page title="Identities">
       <Opener
         action="New identity"
+        permission="root.*.create_identity"
         beside={
           <Finder
             text={filter.search}
@@ -122,9 +123,13 @@ const columnsOf = (apply: ReturnType<typeof useChange>['applyIdentity']): readon
     cell: ({ id, externalId }) => <CopyId id={id} of={externalId} />,
   },
   { title: 'State', narrow: 'beside', cell: (of) => <IdentityState of={of} /> },
-  {
-    title: 'Change',
-    narrow: 'beside',
-    cell: (of) => <IdentitySwitch of={of} apply={apply} />,
-  },
+  ...(may('root.*.update_identity')
+    ? [
+        {
+          title: 'Change',
+          narrow: 'beside',
+          cell: (of: Identity) => <IdentitySwitch of={of} apply={apply} />,
+        } as const,
+      ]
+    : []),
 ];

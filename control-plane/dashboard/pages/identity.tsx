@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { call, Failure, type Identity } from '../api/client.ts';
+import { call, Failure, type Identity, may } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
 import { KeyState, useForeignFound } from '../keys/key-state.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
@@ -25,7 +25,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
   if (identity.failure?.code === 'NOT_FOUND') {
     return (
       <Page title="No identity yet" way={WAY}>
-        <NewIdentity externalId={externalId} onCreated={identity.reload} />
+        {may('root.*.create_identity') && <NewIdentity externalId={externalId} onCreated={identity.reload} />}
         <h2>Keys</h2>
         <OwnKeys externalId={externalId} />
       </Page>
@@ -38,7 +38,8 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
       beside={
         identity.data && (
           <>
-            <IdentityState of={identity.data} /> <IdentitySwitch of={identity.data} apply={applyIdentity} />
+            <IdentityState of={identity.data} />{' '}
+            {may('root.*.update_identity') && <IdentitySwitch of={identity.data} apply={applyIdentity} />}
           </>
         )
       }
@@ -52,13 +53,14 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
             </p>
             <h2>Keys</h2>
             <OwnKeys key={String(of.enabled)} externalId={externalId} />
-            <h2>Change</h2>
-            <Edit of={of} onSaved={identity.reload} />
-            <p class="row">
-              <button type="button" class="danger" onClick={() => setDeleting(true)}>
-                Delete identity…
-              </button>
-            </p>
+            {may('root.*.update_identity') && <Edit of={of} onSaved={identity.reload} />}
+            {may('root.*.delete_identity') && (
+              <p class="row">
+                <button type="button" class="danger" onClick={() => setDeleting(true)}>
+                  Delete identity…
+                </button>
+              </p>
+            )}
             {deleting && <DeleteIdentity of={of} onClose={() => setDeleting(false)} />}
           </>
         )}
@@ -104,20 +106,23 @@ function Edit({ of, onSaved }: { of: Identity; onSaved: () => void }) {
     return undefined;
   };
   return (
-    <ActionForm label="Change the identity" action="Save" run={save}>
-      <label class="wide">
-        Meta <small>a JSON object; every verification returns it</small>
-        <textarea name="meta" rows={4} spellcheck={false} defaultValue={JSON.stringify(of.meta, null, 2)} />
-      </label>
-      <label class="wide">
-        Rate limits <small>that all keys share, one a line, such as tokens 5000/1d</small>
-        <textarea name="ratelimits" rows={2} spellcheck={false} defaultValue={limitsText(of.ratelimits)} />
-      </label>
-      <label class="wide">
-        APIs <small>in which it holds, such as billing shop; empty = all</small>
-        <input name="apiIds" spellcheck={false} autocomplete="off" defaultValue={of.apiIds?.join(' ')} />
-      </label>
-    </ActionForm>
+    <>
+      <h2>Change</h2>
+      <ActionForm label="Change the identity" action="Save" run={save}>
+        <label class="wide">
+          Meta <small>a JSON object; every verification returns it</small>
+          <textarea name="meta" rows={4} spellcheck={false} defaultValue={JSON.stringify(of.meta, null, 2)} />
+        </label>
+        <label class="wide">
+          Rate limits <small>that all keys share, one a line, such as tokens 5000/1d</small>
+          <textarea name="ratelimits" rows={2} spellcheck={false} defaultValue={limitsText(of.ratelimits)} />
+        </label>
+        <label class="wide">
+          APIs <small>in which it holds, such as billing shop; empty = all</small>
+          <input name="apiIds" spellcheck={false} autocomplete="off" defaultValue={of.apiIds?.join(' ')} />
+        </label>
+      </ActionForm>
+    </>
   );
 }
 

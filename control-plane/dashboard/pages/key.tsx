@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { type AuditEvent, call, type Key, listEvents, listVerifiers } from '../api/client.ts';
+import { type AuditEvent, call, type Key, listEvents, listVerifiers, may } from '../api/client.ts';
 import { type Apply, useChange } from '../changes/change.tsx';
 import { Explain } from '../keys/explain.tsx';
 import { Credits, KeyFacts } from '../keys/key-facts.tsx';
@@ -21,7 +21,10 @@ export function KeyDetail({ keyId }: { keyId: string }) {
   const isFound = useForeignFound(key.data && [key.data]);
   const { apply, panelOf } = useChange(key.reload);
   const events = useLoad(
-    () => listEvents({ keyId, since: key.data?.createdAt && key.data.createdAt - CLOCK_MS_OFF_MAX }),
+    async () =>
+      !may('root.*.read_audit')
+        ? { events: [], isCut: false }
+        : listEvents({ keyId, since: key.data?.createdAt && key.data.createdAt - CLOCK_MS_OFF_MAX }),
     [key.data?.createdAt, key.data?.updatedAt],
   );
   if (key.failure?.code === 'NOT_FOUND' || key.failure?.code === 'BAD_REQUEST')
@@ -33,7 +36,8 @@ export function KeyDetail({ keyId }: { keyId: string }) {
       beside={
         key.data && (
           <>
-            <KeyState of={key.data} isFound={isFound} /> <KeySwitch of={key.data} apply={apply} />
+            <KeyState of={key.data} isFound={isFound} />{' '}
+            {may(`api.${key.data.apiId}.update_key`) && <KeySwitch of={key.data} apply={apply} />}
           </>
         )
       }
@@ -43,24 +47,25 @@ export function KeyDetail({ keyId }: { keyId: string }) {
         {(of) => (
           <>
             <KeyFacts of={of} />
-            <h2>Verifications</h2>
-            <Usage load={(granularity) => call('keys.getVerifications', { keyId, granularity })} />
+            {may(`api.${of.apiId}.read_analytics`) && (
+              <>
+                <h2>Verifications</h2>
+                <Usage load={(granularity) => call('keys.getVerifications', { keyId, granularity })} />
+              </>
+            )}
             <h2>Last refusals</h2>
             <Refusals keyId={keyId} />
-            <h2>Explain</h2>
-            <Explain of={of} />
+            {may(`api.${of.apiId}.explain_key`) && (
+              <>
+                <h2>Explain</h2>
+                <Explain of={of} />
+              </>
+            )}
             <h2>Credits</h2>
             <Credits of={of} />
-            <CreditFields of={of} apply={apply} />
-            <h2>Change</h2>
-            <Edit of={of} apply={apply} />
-            <h2>Verifiers that have its API</h2>
-            <Holders apiId={of.apiId} />
-            <div class="title">
-              <h2>History</h2>
-              <a href={`#/audit/${keyId}`}>Audit log of this key</a>
-            </div>
-            <History events={events} />
+            {may(`api.${of.apiId}.update_key`) && <Changes of={of} apply={apply} />}
+            {may('root.*.read_fleet') && <Holders apiId={of.apiId} />}
+            {may('root.*.read_audit') && <History keyId={keyId} events={events} />}
             <Ending of={of} />
           </>
         )}
@@ -86,18 +91,21 @@ function NoSuchKey({ keyId }: { keyId: string }) {
 /** The buttons that rotate a key and delete it, with their dialogs. */
 function Ending({ of }: { of: Key }) {
   const [rotating, setRotating] = useState(false);
+  const mayRotate = may(`api.${of.apiId}.update_key`) && may(`api.${of.apiId}.create_key`);
   const [deleting, setDeleting] = useState(false);
   return (
     <>
       <p class="row">
-        {of.rerolledTo === undefined && (
+        {of.rerolledTo === undefined && mayRotate && (
           <button type="button" onClick={() => setRotating(true)}>
             Rotate key…
           </button>
         )}
-        <button type="button" class="danger" onClick={() => setDeleting(true)}>
-          Delete key…
-        </button>
+        {may(`api.${of.apiId}.delete_key`) && (
+          <button type="button" class="danger" onClick={() => setDeleting(true)}>
+            Delete key…
+          </button>
+        )}
       </p>
       {rotating && <RotateDialog of={of} onClose={() => setRotating(false)} />}
       {deleting && (
@@ -114,6 +122,17 @@ function Ending({ of }: { of: Key }) {
           disabling can.
         </Confirm>
       )}
+    </>
+  );
+}
+
+/** The forms that change a key. */
+function Changes({ of, apply }: { of: Key; apply: Apply }) {
+  return (
+    <>
+      <CreditFields of={of} apply={apply} />
+      <h2>Change</h2>
+      <Edit of={of} apply={apply} />
     </>
   );
 }
@@ -139,12 +158,16 @@ const CLOCK_MS_OFF_MAX = 3_600_000;
 const REFRESH_MS = 30_000;
 
 /** The latest events of a key. */
-function History({ events }: { events: Load<Awaited<ReturnType<typeof listEvents>>> }) {
+function History(props: { keyId: string; events: Load<Awaited<ReturnType<typeof listEvents>>> }) {
   const names = useNames();
   return (
-    <Loaded of={events}>
+    <Loaded of={props.events}>
       {(page) => (
         <>
+          <div class="title">
+            <h2>History</h2>
+            <a href={`#/audit/${props.keyId}`}>Audit log of this key</a>
+          </div>
           <Events
             events={page.events}
             names={names}
@@ -195,22 +218,29 @@ function Holders({ apiId }: { apiId: string }) {
         const holders = fleet.flatMap(({ id, host, apis }) =>
           apis.filter((api) => api.apiId === apiId).map((api) => ({ ...api, id, host })),
         );
+        const heading = <h2>Verifiers that have its API</h2>;
         return holders.length === 0 ? (
-          <p class="quiet">None yet: the first verification of a key of this API brings it there.</p>
+          <>
+            {heading}
+            <p class="quiet">None yet: the first verification of a key of this API brings it there.</p>
+          </>
         ) : (
-          <div class="panel">
-            <ul class="followers">
-              {holders.map(({ id, host, state, lag, position }) => (
-                <li key={id}>
-                  {host} <code>{id.slice(-6)}</code>{' '}
-                  <Badge kind={state === 'live' && lag === 0 ? 'good' : 'warn'}>
-                    {state === 'live' ? (lag === 0 ? 'up to date' : `${lag} changes behind`) : state}
-                  </Badge>{' '}
-                  <small>at change {position}</small>
-                </li>
-              ))}
-            </ul>
-          </div>
+          <>
+            {heading}
+            <div class="panel">
+              <ul class="followers">
+                {holders.map(({ id, host, state, lag, position }) => (
+                  <li key={id}>
+                    {host} <code>{id.slice(-6)}</code>{' '}
+                    <Badge kind={state === 'live' && lag === 0 ? 'good' : 'warn'}>
+                      {state === 'live' ? (lag === 0 ? 'up to date' : `${lag} changes behind`) : state}
+                    </Badge>{' '}
+                    <small>at change {position}</small>
+                  </li>
+                ))}
+              </ul>
+            </div>
+          </>
         );
       }}
     </Loaded>

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { call, type Key } from '../api/client.ts';
+import { call, type Key, may } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
 import { ApiSettings } from '../keys/api-settings.tsx';
 import { enteredOf, NewKeyFields } from '../keys/key-fields.tsx';
@@ -17,13 +17,13 @@ import { Usage } from '../parts/usage.tsx';
 
 const WAY = [['#/apis', 'APIs']] as const;
 const SECTIONS = { traffic: 'Traffic', settings: 'Settings' } as const;
+const SECTION_ACTIONS = { traffic: 'read_analytics', settings: 'update_api' } as const;
 type Section = keyof typeof SECTIONS;
 
 /** A page for the keys of an API: find, create, disable and enable them, one or several at a time. */
 export function Keys({ apiId }: { apiId: string }) {
   const [filter, setFilter] = useConditions(NO_FILTER);
   const [section, setSection] = useState<Section>();
-  const [deleting, setDeleting] = useState(false);
   const pages = usePages();
   const api = useLoad(() => call('apis.getApi', { apiId }), []);
   const search = useSearch(apiId, filter, pages.cursor);
@@ -42,12 +42,11 @@ export function Keys({ apiId }: { apiId: string }) {
     <Page title={`Keys of ${api.data?.name ?? apiId}`} way={WAY} beside={<CopyId id={apiId} of="the API" />}>
       <Opener
         action="New key"
+        permission={`api.${apiId}.create_key`}
         beside={
           <>
-            <Sections open={section} onChange={setSection} />
-            <button type="button" onClick={() => setDeleting(true)}>
-              Delete API…
-            </button>
+            <Sections apiId={apiId} open={section} onChange={setSection} />
+            <DeleteApiButton apiId={apiId} />
           </>
         }
       >
@@ -57,7 +56,6 @@ export function Keys({ apiId }: { apiId: string }) {
       {section === 'traffic' && (
         <Usage load={(granularity) => call('apis.getVerifications', { apiId, granularity })} />
       )}
-      {deleting && <DeleteApi apiId={apiId} onClose={() => setDeleting(false)} />}
       <Search
         filter={filter}
         onSearch={(conditions) => {
@@ -70,9 +68,11 @@ export function Keys({ apiId }: { apiId: string }) {
       <Loaded of={keys}>
         {(page) => (
           <>
-            <SelectionBar selection={selection} page={page.keys} change={switchAll} />
+            {may(`api.${apiId}.update_key`) && (
+              <SelectionBar selection={selection} page={page.keys} change={switchAll} />
+            )}
             {panelsBeside(page.keys.map(({ keyId }) => keyId))}
-            <KeyTable page={page} selection={selection} apply={apply} panelOf={panelOf} />
+            <KeyTable apiId={apiId} page={page} selection={selection} apply={apply} panelOf={panelOf} />
             {pages.pager(page.cursor)}
           </>
         )}
@@ -95,8 +95,16 @@ function NoSuchApi({ apiId }: { apiId: string }) {
 }
 
 /** The buttons that open and close sections. */
-function Sections({ open, onChange }: { open: Section | undefined; onChange: (section?: Section) => void }) {
-  return (Object.keys(SECTIONS) as Section[]).map((section) => (
+function Sections(props: {
+  apiId: string;
+  open: Section | undefined;
+  onChange: (section?: Section) => void;
+}) {
+  const { apiId, open, onChange } = props;
+  const permitted = (Object.keys(SECTIONS) as Section[]).filter((section) =>
+    may(`api.${apiId}.${SECTION_ACTIONS[section]}`),
+  );
+  return permitted.map((section) => (
     <button
       key={section}
       type="button"
@@ -106,6 +114,19 @@ function Sections({ open, onChange }: { open: Section | undefined; onChange: (se
       {SECTIONS[section]}
     </button>
   ));
+}
+
+function DeleteApiButton({ apiId }: { apiId: string }) {
+  const [isOpen, setOpen] = useState(false);
+  if (!may(`api.${apiId}.delete_api`)) return null;
+  return (
+    <>
+      <button type="button" onClick={() => setOpen(true)}>
+        Delete API…
+      </button>
+      {isOpen && <DeleteApi apiId={apiId} onClose={() => setOpen(false)} />}
+    </>
+  );
 }
 
 function DeleteApi({ apiId, onClose }: { apiId: string; onClose: () => void }) {

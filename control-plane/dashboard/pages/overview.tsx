@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { call, listVerifiers, serverNow, type Verifier } from '../api/client.ts';
+import { call, listVerifiers, may, serverNow, type Verifier } from '../api/client.ts';
 import { type Sample, useRates } from '../api/rates.ts';
 import { CODES, KINDS } from '../api/verdicts.ts';
 import { Bars } from '../parts/charts.tsx';
@@ -19,28 +19,48 @@ const REFUSALS = CODES.filter((code) => code !== 'VALID');
 
 /** The current state of the service: verdicts, what needs attention, and the latest changes. */
 export function Overview() {
+  const [maySeeFleet, maySeeAudit] = [may('root.*.read_fleet'), may('root.*.read_audit')];
+  return (
+    <Page title="Overview">
+      {maySeeFleet && <FleetState />}
+      {maySeeAudit && <LastChanges />}
+      {!maySeeFleet && !maySeeAudit && (
+        <p class="quiet">
+          This root key may see neither the fleet nor the audit log. <a href="#/apis">To the APIs</a>
+        </p>
+      )}
+    </Page>
+  );
+}
+
+function FleetState() {
   const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
   const findings = useLoad(() => call('fleet.listFindings'), [], FINDINGS_REFRESH_MS);
   const samples = useRates(verifiers.data);
+  return (
+    <Loaded of={verifiers}>
+      {(fleet) => (
+        <>
+          <Tiles verifiers={fleet} last={samples.at(-1)} />
+          <Attention
+            troubles={[...troublesOf(fleet), ...changesIn(findings)]}
+            isExamined={!findings.failure}
+          />
+          <div class="panel">
+            <Rates samples={samples} />
+            <Reasons verifiers={fleet} />
+          </div>
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+function LastChanges() {
   const names = useNames();
   const events = useLoad(() => call('audit.listEvents', { limit: EVENTS_LIMIT }), [], EVENTS_REFRESH_MS);
   return (
-    <Page title="Overview">
-      <Loaded of={verifiers}>
-        {(fleet) => (
-          <>
-            <Tiles verifiers={fleet} last={samples.at(-1)} />
-            <Attention
-              troubles={[...troublesOf(fleet), ...changesIn(findings)]}
-              isExamined={!findings.failure}
-            />
-            <div class="panel">
-              <Rates samples={samples} />
-              <Reasons verifiers={fleet} />
-            </div>
-          </>
-        )}
-      </Loaded>
+    <>
       <div class="title">
         <h2>Last changes</h2>
         <a href="#/audit">All of the audit log</a>
@@ -48,7 +68,7 @@ export function Overview() {
       <Loaded of={events}>
         {(page) => <Events events={page.events} names={names} empty="Nothing was changed yet." />}
       </Loaded>
-    </Page>
+    </>
   );
 }
 

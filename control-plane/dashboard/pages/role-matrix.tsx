@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { Role } from '../api/client.ts';
+import { may, type Role } from '../api/client.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { slugsOf } from '../parts/entered-values.ts';
 import { Field, fieldsOf } from '../parts/forms.tsx';
@@ -76,27 +76,33 @@ export function Matrix(props: {
                 <span class="unseen">Changes</span>
               </th>
               {roles.map((role) => (
-                <td key={role.id}>
-                  {ticks.isChanged(role) ? (
-                    <Save role={role} save={() => ticks.save(role)} />
-                  ) : (
-                    <button
-                      type="button"
-                      class="small"
-                      aria-label={`Delete ${role.name}`}
-                      onClick={() => remove(role)}
-                    >
-                      Delete
-                    </button>
-                  )}
-                </td>
+                <Ending key={role.id} role={role} ticks={ticks} remove={remove} />
               ))}
             </tr>
           </tfoot>
         </table>
       </section>
-      <NewLine onAdd={(more) => setNewSlugs((before) => [...before, ...more])} />
+      {may('root.*.update_role') && (
+        <NewLine onAdd={(more) => setNewSlugs((before) => [...before, ...more])} />
+      )}
     </>
+  );
+}
+
+/** The cell below a role: its change is saved, or the role deleted. */
+function Ending({ role, ticks, remove }: { role: Role; ticks: Ticks; remove: (role: Role) => void }) {
+  return (
+    <td>
+      {ticks.isChanged(role) ? (
+        <Save role={role} save={() => ticks.save(role)} />
+      ) : (
+        may('root.*.delete_role') && (
+          <button type="button" class="small" aria-label={`Delete ${role.name}`} onClick={() => remove(role)}>
+            Delete
+          </button>
+        )
+      )}
+    </td>
   );
 }
 

@@ -24,6 +24,7 @@ export function Roles() {
     <Page title="Roles">
       <Opener
         action="New role"
+        permission="root.*.create_role"
         beside={
           <Field
             label="Find"

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { API_ACTIONS, ROOT_ACTIONS } from '../../core/root-permissions.ts';
-import { call, Failure } from '../api/client.ts';
+import { call, Failure, may } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
@@ -24,7 +24,7 @@ export function RootKeys() {
   };
   return (
     <Page title="Root keys">
-      <Opener action="New root key">
+      <Opener action="New root key" permission="root.*.create_root_key">
         {(close) => <NewRootKey onCreated={rootKeys.reload} onDone={close} />}
       </Opener>
       {disabling && (
@@ -56,15 +56,16 @@ export function RootKeys() {
               {
                 title: 'Change',
                 narrow: 'beside',
-                cell: ({ rootKeyId, enabled, name }) => (
-                  <Switch
-                    enabled={enabled}
-                    name={name}
-                    change={async (isOn) =>
-                      isOn ? change(rootKeyId, true) : setDisabling({ rootKeyId, name })
-                    }
-                  />
-                ),
+                cell: ({ rootKeyId, enabled, name }) =>
+                  may('root.*.update_root_key') && (
+                    <Switch
+                      enabled={enabled}
+                      name={name}
+                      change={async (isOn) =>
+                        isOn ? change(rootKeyId, true) : setDisabling({ rootKeyId, name })
+                      }
+                    />
+                  ),
               },
             ]}
           />
@@ -106,16 +107,32 @@ function May({ permissions }: { permissions: readonly string[] }) {
   );
 }
 
+const isReading = (action: string) => action.startsWith('read_');
+/** The scopes of a new root key. */
+const SCOPES = {
+  reads: {
+    text: 'read everything',
+    permissions: [
+      ...API_ACTIONS.filter(isReading).map((action) => `api.*.${action}`),
+      ...ROOT_ACTIONS.filter(isReading).map((action) => `root.*.${action}`),
+    ],
+  },
+  all: { text: 'do everything', permissions: ['*'] },
+  chosen: { text: 'do what is ticked here', permissions: [] },
+} as const;
+type Scope = keyof typeof SCOPES;
+
 function NewRootKey({ onCreated, onDone }: { onCreated: () => void; onDone: () => void }) {
-  const [hasAll, setHasAll] = useState(false);
+  const [scope, setScope] = useState<Scope>('chosen');
   const create = async (entry: FormEntry) => {
     const apiId = entry('apiId') || '*';
-    const permissions = hasAll
-      ? ['*']
-      : [
-          ...API_ACTIONS.filter(entry).map((action) => `api.${apiId}.${action}`),
-          ...ROOT_ACTIONS.filter(entry).map((action) => `root.*.${action}`),
-        ];
+    const permissions =
+      scope !== 'chosen'
+        ? SCOPES[scope].permissions
+        : [
+            ...API_ACTIONS.filter(entry).map((action) => `api.${apiId}.${action}`),
+            ...ROOT_ACTIONS.filter(entry).map((action) => `root.*.${action}`),
+          ];
     if (permissions.length === 0) throw new Failure('BAD_REQUEST', 'permissions: choose at least one');
     const rootKey = await call('rootKeys.createRootKey', { name: entry('name'), permissions });
     onCreated();
@@ -124,15 +141,16 @@ function NewRootKey({ onCreated, onDone }: { onCreated: () => void; onDone: () =
   return (
     <ActionForm label="New root key" action="Create root key" run={create} onDone={onDone}>
       <Field label="Name" name="name" required maxLength={256} />
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={hasAll}
-          onChange={(event) => setHasAll(event.currentTarget.checked)}
-        />{' '}
-        May do everything
-      </label>
-      {!hasAll && (
+      <fieldset class="wide row">
+        <legend>May</legend>
+        {(Object.keys(SCOPES) as Scope[]).map((each) => (
+          <label class="check" key={each}>
+            <input type="radio" name="scope" checked={scope === each} onChange={() => setScope(each)} />{' '}
+            {SCOPES[each].text}
+          </label>
+        ))}
+      </fieldset>
+      {scope === 'chosen' && (
         <>
           <Field
             label="For the API"

@@ -1,4 +1,4 @@
-import { call, type Endpoint } from '../api/client.ts';
+import { call, type Endpoint, may } from '../api/client.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -18,7 +18,7 @@ export function WebhookDetail({ endpointId }: { endpointId: string }) {
         {(present) => (
           <>
             <Facts endpoint={present} />
-            <EndpointActions endpoint={present} reload={endpoint.reload} />
+            {may('root.*.update_webhook') && <EndpointActions endpoint={present} reload={endpoint.reload} />}
           </>
         )}
       </Loaded>

@@ -16,7 +16,7 @@ export function Webhooks() {
   const endpoints = useLoad(() => call('webhooks.listEndpoints'), [], REFRESH_MS);
   return (
     <Page title="Webhooks">
-      <Opener action="New endpoint">
+      <Opener action="New endpoint" permission="root.*.create_webhook">
         {(close) => <NewEndpoint onCreated={endpoints.reload} onDone={close} />}
       </Opener>
       <Loaded of={endpoints}>

@@ -1,5 +1,6 @@
 import type { ComponentChildren, InputHTMLAttributes } from 'preact';
 import { useRef, useState } from 'preact/hooks';
+import { may } from '../api/client.ts';
 import { SecretDialog } from './dialogs.tsx';
 import { useAction } from './loading.tsx';
 
@@ -97,9 +98,13 @@ export function ActionForm(props: {
   );
 }
 
-/** A row of buttons, the first of which opens a form; the form closes when it is done. */
+/**
+ * A row of buttons, the first of which opens a form; the form closes when it is done. Without the permission there is
+ * no such button.
+ */
 export function Opener(props: {
   action: string;
+  permission: string;
   beside?: ComponentChildren;
   children: (close: () => void) => ComponentChildren;
 }) {
@@ -112,9 +117,11 @@ export function Opener(props: {
   return (
     <>
       <p class="row">
-        <button ref={button} type="button" class="main" aria-expanded={open} onClick={() => setOpen(!open)}>
-          {props.action}
-        </button>
+        {may(props.permission) && (
+          <button ref={button} type="button" class="main" aria-expanded={open} onClick={() => setOpen(!open)}>
+            {props.action}
+          </button>
+        )}
         {props.beside}
       </p>
       {open && props.children(close)}

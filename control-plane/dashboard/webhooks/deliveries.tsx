@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { call, type Delivery } from '../api/client.ts';
+import { call, type Delivery, may } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
 import { usePages } from '../parts/paging.tsx';
@@ -53,9 +53,10 @@ export function Deliveries({ endpointId }: { endpointId: string }) {
                 {
                   title: 'Again',
                   narrow: 'beside',
-                  cell: ({ deliveryId, type }) => (
-                    <Redeliver endpointId={endpointId} deliveryId={deliveryId} type={type} />
-                  ),
+                  cell: ({ deliveryId, type }) =>
+                    may('root.*.update_webhook') && (
+                      <Redeliver endpointId={endpointId} deliveryId={deliveryId} type={type} />
+                    ),
                 },
               ]}
             />

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { call, type Endpoint } from '../api/client.ts';
+import { call, type Endpoint, may } from '../api/client.ts';
 import { Confirm, SecretDialog } from '../parts/dialogs.tsx';
 import { Switch } from '../parts/forms.tsx';
 import { useAction } from '../parts/loading.tsx';
@@ -33,9 +33,11 @@ export function EndpointActions({ endpoint, reload }: { endpoint: Endpoint; relo
         <button type="button" aria-disabled={busy} onClick={() => void run(rotate)}>
           Replace signing secret
         </button>
-        <button type="button" class="danger" onClick={() => setDeleting(true)}>
-          Delete
-        </button>
+        {may('root.*.delete_webhook') && (
+          <button type="button" class="danger" onClick={() => setDeleting(true)}>
+            Delete
+          </button>
+        )}
       </p>
       {formerSecretEndsAt !== undefined && (
         <p class="quiet">

@@ -20,6 +20,8 @@ export interface BrowserSession {
   readonly rootKeyId: string;
   /** Each call with the session's cookie must have this in a header, which no other site can read or set. */
   readonly csrfToken: string;
+  /** The permissions of the root key, so that the browser shows only what is permitted. */
+  readonly permissions: readonly string[];
 }
 
 /**
@@ -76,7 +78,8 @@ function noneIfRefused(error: unknown): undefined {
   if (!isUnauthorized(error)) throw error;
 }
 
-const sessionOf = (token: string, { rootKeyId }: Caller): BrowserSession => ({
+const sessionOf = (token: string, { rootKeyId, permissions }: Caller): BrowserSession => ({
   rootKeyId,
+  permissions: permissions.granted,
   csrfToken: hashSecret(`csrf ${token}`),
 });

@@ -19,8 +19,8 @@ const settleScript = new Script(new URL('../lua/webhooks/settle-attempts.lua', i
 const GROUP = 'webhooks';
 /** Connection for reads that wait. */
 const LANE = 'webhooks';
-/** Longest time that a read waits for news, milliseconds: below the time-out of commands. */
-const BLOCK_MS = 500;
+/** Longest time that a read waits for news, milliseconds. */
+const BLOCK_MS_MAX = 500;
 /** Time for which a control plane is the sender unless it says so again, milliseconds. */
 export const SENDER_MS = 10_000;
 /** The streams where events arise, in the order of the script's keys. */
@@ -84,12 +84,17 @@ export class Outbox {
   readonly #nodes: RedisNodes;
   readonly #name: string;
   readonly #queueMax: number;
+  readonly #blockMs: number;
 
-  /** @param name a name that no other process has */
-  constructor(nodes: RedisNodes, name: string, queueMax: number) {
+  /**
+   * @param name a name that no other process has
+   * @param commandMsMax time after which a command is cut off
+   */
+  constructor(nodes: RedisNodes, name: string, queueMax: number, commandMsMax: number) {
     this.#nodes = nodes;
     this.#name = name;
     this.#queueMax = queueMax;
+    this.#blockMs = Math.max(1, Math.min(BLOCK_MS_MAX, Math.floor(commandMsMax / 4)));
   }
 
   /** Becomes or stays the sender; false = another is. */
@@ -126,7 +131,7 @@ export class Outbox {
       webhookSender,
       (redis) =>
         redis.xreadgroup(
-          ...(['GROUP', GROUP, GROUP, 'COUNT', count, 'BLOCK', BLOCK_MS, 'STREAMS'] as const),
+          ...(['GROUP', GROUP, GROUP, 'COUNT', count, 'BLOCK', this.#blockMs, 'STREAMS'] as const),
           ...SOURCES,
           done,
           notices,
@@ -200,6 +205,13 @@ export class Outbox {
         ...{ attempts: Number(attempts), nextAtMs: Number(nextAtMs) },
       };
     });
+  }
+
+  /** Reads the body of a message; undefined if a full queue has dropped it. */
+  async bodyOf(endpointId: string, entryId: string): Promise<string | undefined> {
+    const { queue } = webhookKeys(endpointId);
+    const [row] = await this.#nodes.run(queue, (redis) => redis.xrange(queue, entryId, entryId));
+    return row && messageOf(row[1]).body;
   }
 
   /** Records attempts of one endpoint and its state after them. */

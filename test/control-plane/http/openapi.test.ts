@@ -72,6 +72,11 @@ describe('the document', () => {
     expect((await call(created, example as object)).status).toBe(200);
   });
 
+  test('says of every response what it is', async () => {
+    for (const path of ['/openapi.json', '/openapi-v2.json'])
+      expect(JSON.stringify((await fleet.get(`${base}${path}`)).body)).not.toContain('Default Response');
+  });
+
   test('leaves out no operation that there is', () => {
     const grep = (pattern: string) =>
       execFileSync('grep', ['-rhozP', pattern, 'control-plane/http/operations'], { encoding: 'utf8' });

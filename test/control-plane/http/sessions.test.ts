@@ -54,7 +54,11 @@ test('a root key is exchanged for a session that calls, changes and is audited l
   expect(cookies).toEqual([
     expect.stringMatching(/^keyfence_session=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict; Max-Age=43200$/),
   ]);
-  expect(body).toEqual({ rootKeyId: expect.any(String), csrfToken: expect.stringMatching(/^[\w-]{43}$/) });
+  expect(body).toEqual({
+    rootKeyId: expect.any(String),
+    csrfToken: expect.stringMatching(/^[\w-]{43}$/),
+    permissions: ['*'],
+  });
   expect((await listApis(headers)).status).toBe(200);
   const created = await send('POST', '/v1/keys.createKey', headers, { apiId: 'shop' });
   expect(created.status).toBe(200);
