@@ -48,7 +48,8 @@ export function start(
 
 /** As `start`, on a terminal of its own, which hears `input` once it shows `prompt`. */
 export function startOnTerminal(args: readonly string[], env: Env, prompt = '', input = ''): Promise<Run> {
-  const command = [process.execPath, COMMAND, ...args].map((word) => `'${word}'`).join(' ');
+  const words = [process.execPath, COMMAND, ...args].map((word) => `'${word}'`).join(' ');
+  const command = `stty cols 80; ${words}`;
   const child = spawn('script', ['-qefc', command, '/dev/null'], { env: { TERM: 'xterm', ...env } });
   const { ended } = follow(child);
   let shown = '';

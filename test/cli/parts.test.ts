@@ -158,6 +158,19 @@ describe('what is shown', () => {
       ),
     );
     expect(lines.split('\n')).toEqual(['id     name      n', 'key_1  –         true', 'k      a\\u000ab  7']);
+    const narrow = (width: number) =>
+      stripVTControlCharacters(
+        table(
+          [{ id: 'key_0123456789', name: 'a rather long name', note: 'another text that is long' }],
+          { id: ({ id }) => id, name: ({ name }) => name, note: ({ note }) => note },
+          width,
+        ),
+      ).split('\n');
+    expect(narrow(62)[1]).toBe('key_0123456789  a rather long name  another text that is long');
+    expect(narrow(50)[1]).toBe('key_0123456789  a rather long name  another text…');
+    expect(narrow(38)[1]).toBe('key_0123456789  a rather…   another t…');
+    expect(narrow(30)).toEqual(['id              name', 'key_0123456789  a rather…']);
+    expect(narrow(5)).toEqual(['id', 'key_0123456789']);
     expect(stripVTControlCharacters(list({ id: 'x', enabled: false, gone: undefined, n: 0 }))).toBe(
       'id       x\nenabled  false\nn        0',
     );

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
+import { promisify, stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { generateKey } from '../../shared/contract/key-format.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
@@ -34,6 +34,47 @@ test('the root key and the key are asked for, and what is typed is not shown', a
   expect(verified.stdout).not.toContain(key);
   const left = await startOnTerminal(['apis', 'list'], env, 'Root key for http', '\u0003');
   expect(left.status).toBe(130);
+});
+
+test('lists fit a terminal of 80 columns, with whole ids in front', async () => {
+  const name = 'A rather long name that somebody chose for a reason';
+  const { keyId } = await fleet.ok('keys.createKey', {
+    apiId: 'wide',
+    name,
+    externalId: 'ada',
+    remaining: 5,
+  });
+  await fleet.ok('identities.createIdentity', { externalId: 'ada' });
+  await fleet.ok('permissions.createRole', {
+    name: 'editor',
+    permissions: ['a.rather.long.permission', 'files.read'],
+  });
+  await fleet.ok('rootKeys.createRootKey', {
+    name,
+    permissions: ['api.*.read_key', 'api.*.read_api', 'root.*.read_role'],
+  });
+  await fleet.ok('webhooks.createEndpoint', { url: `https://example.com/${'long'.repeat(30)}` });
+  const lists = [
+    ...[
+      ['keys', 'list', 'wide'],
+      ['apis', 'list'],
+      ['identities', 'list'],
+      ['roles', 'list'],
+      ['root-keys', 'list'],
+    ],
+    ...[['permissions', 'list'], ['webhooks', 'list'], ['fleet'], ['audit'], ['keys', 'usage', keyId]],
+  ];
+  for (const args of lists) {
+    const { stdout, status } = await startOnTerminal(args, envOf(fleet));
+    expect(status, args.join(' ')).toBe(0);
+    const lines = stripVTControlCharacters(stdout).split(/\r?\n/);
+    expect(Math.max(...lines.map((line) => line.length)), `${args.join(' ')}\n${stdout}`).toBeLessThanOrEqual(
+      80,
+    );
+  }
+  expect((await startOnTerminal(['keys', 'list', 'wide'], envOf(fleet))).stdout).toContain(keyId);
+  // Elsewhere nothing is cut.
+  expect((await start(['keys', 'list', 'wide'], envOf(fleet)).ended).stdout).toContain(name);
 });
 
 test('deleting asks first', async () => {

@@ -16,17 +16,45 @@ export const json = (value: unknown): string => printable(JSON.stringify(value))
 
 type Cell = string | number | boolean | undefined;
 
-/** Formats a line for each item, in named columns; an undefined cell is shown as a dash. */
-export function table<T>(items: readonly T[], columns: Readonly<Record<string, (item: T) => Cell>>): string {
+/** Space between two columns. */
+const GAP = '  ';
+/** Characters below which no column is cut. */
+const COLUMN_WIDTH_MIN = 10;
+
+/**
+ * Formats a line for each item, in named columns; an undefined cell is shown as a dash. If a terminal has no room for
+ * it, cuts the widest columns, but never the first, and leaves out the last ones if need be.
+ * @param width characters in a line; by default those of the terminal, and any number elsewhere
+ */
+export function table<T>(
+  items: readonly T[],
+  columns: Readonly<Record<string, (item: T) => Cell>>,
+  width = process.stdout.columns || Number.POSITIVE_INFINITY,
+): string {
   const names = Object.keys(columns);
   const cells = items.map((item) => Object.values(columns).map((of) => printable(String(of(item) ?? '–'))));
-  const widths = names.map((name, i) => Math.max(name.length, ...cells.map((row) => row[i]?.length ?? 0)));
+  const widest = names.map((name, i) => Math.max(name.length, ...cells.map((row) => row[i]?.length ?? 0)));
+  const widths = fittingWidths(widest, width);
   const line = (row: readonly string[]) =>
-    row
-      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
-      .join('  ')
+    widths
+      .map((room, i) => cut(row[i] ?? '', room).padEnd(room))
+      .join(GAP)
       .trimEnd();
   return [styleText('bold', line(names)), ...cells.map(line)].join('\n');
+}
+
+const cut = (text: string, width: number) => (text.length > width ? `${text.slice(0, width - 1).trimEnd()}…` : text);
+
+/** Returns the widths of the columns that a line of `width` characters has room for. */
+function fittingWidths(widest: readonly number[], width: number): number[] {
+  const widths = [...widest];
+  for (;;) {
+    const excess = widths.reduce((sum, each) => sum + each + GAP.length, -GAP.length) - width;
+    if (excess <= 0 || widths.length === 1) return widths;
+    const most = Math.max(...widths.slice(1));
+    if (most <= COLUMN_WIDTH_MIN) widths.pop();
+    else widths[widths.lastIndexOf(most)] = Math.max(COLUMN_WIDTH_MIN, most - excess);
+  }
 }
 
 /** Formats names and values, one per line; undefined values are left out. */
