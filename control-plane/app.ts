@@ -97,8 +97,8 @@ async function addHooks(
     readonly log: ReturnType<typeof createLogger>;
   },
 ): Promise<void> {
-  const { config, clock, metrics, connections, nodes, bootstrapKeys, sessions, services } = parts;
-  const { audit, apis, keys, rootKeys } = services;
+  const { config, clock, metrics, connections, nodes, bootstrapKeys, services } = parts;
+  const { audit, apis, keys, rootKeys, sessions } = services;
   recordCalls(app, audit, apis, clock);
   await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, onShed: () => metrics.shed.inc() });
   const rates = await limitRates(app, {

@@ -88,7 +88,6 @@ export function makeParts(base: Base) {
   });
   const webhookSender = makeWebhookSender(base, coherence, services, poster);
   const handledReports = new HandledReports(nodes, writer);
-  const sessions = new Sessions(nodes, services.rootKeys, clock);
   return {
     ...{
       nodes,
@@ -97,7 +96,6 @@ export function makeParts(base: Base) {
       bootstrapKeys,
       bootstrapWatch,
       handledReports,
-      sessions,
       sweep,
       webhookSender,
     },
@@ -176,6 +174,7 @@ function makeServices(
     }),
     roles: new Roles(sharedLogOptions),
     rootKeys,
+    sessions: new Sessions(nodes, rootKeys, clock),
     successors: new Successors(nodes, keys, clock),
     usage: new UsageView(nodes),
     view,

@@ -59,9 +59,12 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'control-plane/dashboard/keys': ['api', 'parts', 'changes'].map(
     (room) => `control-plane/dashboard/${room}`,
   ),
+  'control-plane/dashboard/roles': ['control-plane/dashboard/api', 'control-plane/dashboard/parts'],
   'control-plane/dashboard/webhooks': ['control-plane/dashboard/api', 'control-plane/dashboard/parts'],
   'control-plane/dashboard/pages': [
-    ...['api', 'parts', 'changes', 'keys', 'webhooks'].map((room) => `control-plane/dashboard/${room}`),
+    ...['api', 'parts', 'changes', 'keys', 'roles', 'webhooks'].map(
+      (room) => `control-plane/dashboard/${room}`,
+    ),
     'control-plane/core',
   ],
 };
@@ -147,7 +150,7 @@ describe('imports', () => {
   test('of the dashboard are types of the server and the names of permissions, so that it is a client like any other', () => {
     expect(
       offenders(
-        /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|changes|keys|webhooks|pages)\/|core\/root-permissions\.ts')|#)/m,
+        /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|changes|keys|roles|webhooks|pages)\/|core\/root-permissions\.ts')|#)/m,
         // The build takes the names of the operations from the server.
         /^(?!control-plane\/dashboard\/(?!vite\.config\.ts))/,
       ),

@@ -1,14 +1,15 @@
 import type { Command } from 'commander';
 
-/** Ids in the examples: of a key, a role, a root key, and a webhook endpoint with a delivery. */
+/** Ids in the examples: of a key, a role, a root key, a session, and a webhook endpoint with a delivery. */
 export const EXAMPLE_IDS = {
   keyId: 'key_0Vc1iPBOSJfMufLJEFOb',
   roleId: 'role_0Vc1iPBOSJfMufLJEFOb',
   rootKeyId: 'root_0Vc1iPBOSJfMufLJEFOb',
+  sessionId: 'session_0Vc1iPBOSJfMufLJEFOb',
   endpointId: 'endpoint_0Vc1iPBOSJfMufLJEFOb',
   deliveryId: 'a1790000000000-0',
 } as const;
-const { keyId, roleId, rootKeyId, endpointId, deliveryId } = EXAMPLE_IDS;
+const { keyId, roleId, rootKeyId, sessionId, endpointId, deliveryId } = EXAMPLE_IDS;
 
 /** Examples of each command, without the word `keyfence`. `secret.txt` has the secret of a key. */
 const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
@@ -58,6 +59,8 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'roles delete': [`roles delete ${roleId} --yes`],
   'root-keys create': ['root-keys create support --permission api.*.read_key api.*.read_api'],
   'root-keys list': ['root-keys list'],
+  'root-keys sessions': ['root-keys sessions'],
+  'root-keys end-session': [`root-keys end-session ${sessionId}`],
   'root-keys enable': [`root-keys enable ${rootKeyId}`],
   'root-keys disable': [`root-keys disable ${rootKeyId}`],
   'webhooks create': [

@@ -134,7 +134,7 @@ function fitting(properties: Readonly<Record<string, TSchema>>, value: unknown):
 
 /** The form of ids that Keyfence makes; nobody chooses such a text as a secret. */
 const ID =
-  /^(?:(?:key|api|root|role|permission|endpoint)_[0-9A-Za-z]{20}|identity_[0-9a-f]{40}|bootstrap_[0-9a-f]{8})$/;
+  /^(?:(?:key|api|root|role|permission|endpoint|session)_[0-9A-Za-z]{20}|identity_[0-9a-f]{40}|bootstrap_[0-9a-f]{8})$/;
 
 /**
  * Returns what may be logged of an id that a caller sent: the id, or only its length and a hash if it does

@@ -70,8 +70,16 @@ export function answerError(
     .code(ERRORS[code][0])
     .header('x-request-id', request.id)
     .type(JSON_TYPE)
-    .send(JSON.stringify((isV2(request) ? errorBodyV2 : errorBody)(code, message, request.id)));
+    .send(
+      JSON.stringify((isV2(request) ? errorBodyV2 : errorBody)(code, message, request.id, baseOf(request))),
+    );
 }
+
+/** The form of a host and port; a client may send anything else. */
+const HOST = /^[\w.:[\]-]{1,255}$/;
+
+/** Returns the address at which the caller reached this server; '' = it sent no usable one. */
+const baseOf = ({ protocol, host }: FastifyRequest) => (HOST.test(host) ? `${protocol}://${host}` : '');
 
 /** Tells whether a request is for version 2 of the interface, whose errors have another shape. */
 const isV2 = ({ url }: FastifyRequest) => url.startsWith('/v2/');

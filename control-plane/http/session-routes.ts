@@ -28,7 +28,7 @@ export function serveSessions(
   );
   app.post(PATH, { schema: { hide: true, body } }, async (request, reply) => {
     requireSameOrigin(request);
-    const opening = sessions.begin(request.body.rootKey);
+    const opening = sessions.begin(request.body.rootKey, request.ip ?? 'unknown');
     const { token, session } = await admitted(admission, request, reply, opening);
     setCookie(request, reply, token);
     return session;

@@ -75,24 +75,26 @@ export const ERROR_DOCS_PATH = '/docs/errors';
 /**
  * Returns the body of every error response. Messages repeat ids and field names from the request. If a caller
  * put a key in their place, it is removed.
+ * @param base the server's address as its caller knows it, before the path of the documentation
  */
-export function errorBody(code: ErrorCode, message: string, requestId: string) {
-  const docs = `${ERROR_DOCS_PATH}#${code}`;
+export function errorBody(code: ErrorCode, message: string, requestId: string, base = '') {
+  const docs = `${base}${ERROR_DOCS_PATH}#${code}`;
   return { error: { code, message: withoutKeys(message), docs, requestId } };
 }
 
 /**
  * Returns the body of an error response in v2 of the interface. `errors` lists the refused fields, one for each line
  * of the message, which names the field before a colon. The part of a line after a semicolon is the fix.
+ * @param base as for `errorBody`
  */
-export function errorBodyV2(code: ErrorCode, message: string, requestId: string) {
+export function errorBodyV2(code: ErrorCode, message: string, requestId: string, base = '') {
   const [status] = ERRORS[code];
   const detail = withoutKeys(message);
   const title = code.replaceAll(
     /_?([A-Z])([A-Z]*)/g,
     (_word, first, rest) => ` ${first}${rest.toLowerCase()}`,
   );
-  const error = { title: title.trim(), detail, status, type: `${ERROR_DOCS_PATH}#${code}` };
+  const error = { title: title.trim(), detail, status, type: `${base}${ERROR_DOCS_PATH}#${code}` };
   if (code !== 'BAD_REQUEST') return { meta: { requestId }, error };
   return { meta: { requestId }, error: { ...error, errors: detail.split('\n').map(refusedField) } };
 }

@@ -61,7 +61,17 @@ export function secretHashFrom(digest: string): string {
  * ids sort by creation time in ASCII order.
  */
 export function generateId(
-  kind: 'key' | 'api' | 'root' | 'role' | 'permission' | 'verifier' | 'pool' | 'override' | 'endpoint',
+  kind:
+    | 'key'
+    | 'api'
+    | 'root'
+    | 'role'
+    | 'permission'
+    | 'verifier'
+    | 'pool'
+    | 'override'
+    | 'endpoint'
+    | 'session',
   nowMs: number,
   random = drawBytes,
 ): string {

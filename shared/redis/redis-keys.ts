@@ -113,6 +113,9 @@ export const rootKeyRecord = (secretHash: string): string => `kf:{!root}:k:${sec
 /** String with an expiry: a session of the dashboard, found by its token's hash. */
 export const sessionRecord = (tokenHash: string): string => `kf:s:${tokenHash}`;
 
+/** Hash: id of a session → who began it and when, and the hash of its token, JSON. Some of them may be over. */
+export const sessionList = 'kf:{!root}:sessions';
+
 /** Hash: rootKeyId → its secret's hash. */
 export const rootKeyIndex = 'kf:{!root}:ids';
 

@@ -62,6 +62,8 @@ test('every example that a help shows works as it stands', async () => {
     permissions: ['api.*.read_key'],
   });
   const { endpointId } = await fleet.ok('webhooks.createEndpoint', { url: receiver.url });
+  await fleet.post(`${fleet.controlPlanes[0]?.address}/dashboard/session`, { rootKey: ROOT_KEY });
+  const [{ sessionId }] = (await fleet.ok('rootKeys.listSessions')).sessions;
   const firstDelivery = async (): Promise<string> => {
     const { deliveries } = await fleet.ok('webhooks.listDeliveries', { endpointId });
     return deliveries[0]?.deliveryId ?? '';
@@ -88,6 +90,7 @@ test('every example that a help shows works as it stands', async () => {
       if (word === EXAMPLE_IDS.roleId) return roleId;
       if (word === EXAMPLE_IDS.rootKeyId) return rootKeyId;
       if (word === EXAMPLE_IDS.endpointId) return endpointId;
+      if (word === EXAMPLE_IDS.sessionId) return sessionId;
       if (word === EXAMPLE_IDS.deliveryId) return deliveryId;
       if (word === '1042') return String(propagation.sequence);
       return word.endsWith('.ndjson') ? join(directory, word) : word;

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { RootKey } from '../../redis/callers/root-keys.ts';
+import type { ListedSession } from '../../redis/callers/sessions.ts';
 import type { Session } from '../session.ts';
 import { list, table, time } from '../terminal/output.ts';
 
@@ -34,6 +35,8 @@ export function rootKeyCommands(program: Command, session: Session): void {
       );
     });
 
+  addSessions(rootKeys, session);
+
   for (const [name, enabled, help] of [
     ['enable', true, 'accept a root key again'],
     ['disable', false, 'refuse a root key from its next call on'],
@@ -46,4 +49,29 @@ export function rootKeyCommands(program: Command, session: Session): void {
         session.print(response, () => `${name}d ${rootKeyId}`);
       });
   }
+}
+
+function addSessions(rootKeys: Command, session: Session): void {
+  rootKeys
+    .command('sessions')
+    .description('list who is signed in at the dashboard')
+    .action(async () => {
+      const response = await session.call<{ sessions: ListedSession[] }>('rootKeys.listSessions');
+      session.print(response, () =>
+        table(response.sessions, {
+          sessionId: ({ sessionId }) => sessionId,
+          rootKeyId: ({ rootKeyId }) => rootKeyId,
+          from: ({ address }) => address,
+          since: ({ createdAt }) => time(createdAt),
+        }),
+      );
+    });
+
+  rootKeys
+    .command('end-session <sessionId>')
+    .description('sign somebody out of the dashboard; the root key stays')
+    .action(async (sessionId: string) => {
+      const response = await session.call('rootKeys.endSession', { sessionId });
+      session.print(response, () => `ended ${sessionId}`);
+    });
 }

@@ -43,7 +43,8 @@ export function table<T>(
   return [styleText('bold', line(names)), ...cells.map(line)].join('\n');
 }
 
-const cut = (text: string, width: number) => (text.length > width ? `${text.slice(0, width - 1).trimEnd()}…` : text);
+const cut = (text: string, width: number) =>
+  text.length > width ? `${text.slice(0, width - 1).trimEnd()}…` : text;
 
 /** Returns the widths of the columns that a line of `width` characters has room for. */
 function fittingWidths(widest: readonly number[], width: number): number[] {

@@ -17,6 +17,8 @@ export type Propagation = Responses['keys.updateKey']['propagation'];
 export type AuditEvent = Responses['audit.listEvents']['events'][number];
 /** A verifier's report about itself. */
 export type Verifier = Responses['fleet.listVerifiers']['verifiers'][number];
+/** A root key as listRootKeys returns it. */
+export type RootKey = Responses['rootKeys.listRootKeys']['rootKeys'][number];
 /** A webhook endpoint with the state of its queue. */
 export type Endpoint = Responses['webhooks.getEndpoint'];
 /** An attempt to deliver an event. */

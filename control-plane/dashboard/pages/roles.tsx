@@ -7,7 +7,7 @@ import { slugsOf } from '../parts/entered-values.ts';
 import { ActionForm, Field, type FormEntry, Opener } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
-import { Matrix } from './role-matrix.tsx';
+import { Matrix } from '../roles/role-matrix.tsx';
 
 /** Maximum number of roles shown side by side. */
 const COLUMNS_MAX = 12;

@@ -1,14 +1,15 @@
 import { useState } from 'preact/hooks';
 import { API_ACTIONS, ROOT_ACTIONS } from '../../core/root-permissions.ts';
-import { call, Failure, may } from '../api/client.ts';
+import { call, Failure, may, type RootKey } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
 import { ActionForm, Field, type FormEntry, Opener, Switch } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
+import { Sessions } from './sessions.tsx';
 
 /**
  * A page with the root keys and their permissions, and a form to create one. Root keys of the configuration
@@ -21,6 +22,18 @@ export function RootKeys() {
     await call('rootKeys.updateRootKey', { rootKeyId, enabled });
     rootKeys.reload();
     return {};
+  };
+  const changeColumn: Column<RootKey> = {
+    title: 'Change',
+    narrow: 'beside',
+    cell: ({ rootKeyId, enabled, name }) =>
+      may('root.*.update_root_key') && (
+        <Switch
+          enabled={enabled}
+          name={name}
+          change={async (isOn) => (isOn ? change(rootKeyId, true) : setDisabling({ rootKeyId, name }))}
+        />
+      ),
   };
   return (
     <Page title="Root keys">
@@ -41,39 +54,26 @@ export function RootKeys() {
             rows={page.rootKeys}
             id={({ rootKeyId }) => rootKeyId}
             empty="No root keys besides those of the configuration."
-            columns={[
-              { title: 'Name', narrow: 'first', cell: ({ name }) => <bdi>{name}</bdi> },
-              { title: 'Id', cell: ({ rootKeyId, name }) => <CopyId id={rootKeyId} of={name} /> },
-              { title: 'May', cell: ({ permissions }) => <May permissions={permissions} /> },
-              {
-                title: 'State',
-                narrow: 'beside',
-                cell: ({ enabled }) => (
-                  <Badge kind={enabled ? 'good' : 'bad'}>{enabled ? 'enabled' : 'disabled'}</Badge>
-                ),
-              },
-              { title: 'Created', cell: ({ createdAt }) => <Time at={createdAt} /> },
-              {
-                title: 'Change',
-                narrow: 'beside',
-                cell: ({ rootKeyId, enabled, name }) =>
-                  may('root.*.update_root_key') && (
-                    <Switch
-                      enabled={enabled}
-                      name={name}
-                      change={async (isOn) =>
-                        isOn ? change(rootKeyId, true) : setDisabling({ rootKeyId, name })
-                      }
-                    />
-                  ),
-              },
-            ]}
+            columns={[...COLUMNS, changeColumn]}
           />
         )}
       </Loaded>
+      <Sessions names={new Map(rootKeys.data?.rootKeys.map(({ rootKeyId, name }) => [rootKeyId, name]))} />
     </Page>
   );
 }
+
+const COLUMNS: readonly Column<RootKey>[] = [
+  { title: 'Name', narrow: 'first', cell: ({ name }) => <bdi>{name}</bdi> },
+  { title: 'Id', cell: ({ rootKeyId, name }) => <CopyId id={rootKeyId} of={name} /> },
+  { title: 'May', cell: ({ permissions }) => <May permissions={permissions} /> },
+  {
+    title: 'State',
+    narrow: 'beside',
+    cell: ({ enabled }) => <Badge kind={enabled ? 'good' : 'bad'}>{enabled ? 'enabled' : 'disabled'}</Badge>,
+  },
+  { title: 'Created', cell: ({ createdAt }) => <Time at={createdAt} /> },
+];
 
 function DisableRootKey({
   name,

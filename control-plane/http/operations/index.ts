@@ -53,7 +53,9 @@ import { getOverride } from './ratelimit/get-override.ts';
 import { listOverrides } from './ratelimit/list-overrides.ts';
 import { setOverride } from './ratelimit/set-override.ts';
 import { createRootKey } from './root-keys/create-root-key.ts';
+import { endSession } from './root-keys/end-session.ts';
 import { listRootKeys } from './root-keys/list-root-keys.ts';
+import { listSessions } from './root-keys/list-sessions.ts';
 import { updateRootKey } from './root-keys/update-root-key.ts';
 import { createEndpoint } from './webhooks/create-endpoint.ts';
 import { deleteEndpoint } from './webhooks/delete-endpoint.ts';
@@ -121,6 +123,8 @@ export const operations = [
   createRootKey,
   updateRootKey,
   listRootKeys,
+  listSessions,
+  endSession,
   listEvents,
   createEndpoint,
   updateEndpoint,

@@ -3,6 +3,7 @@ import type { Propagator } from '../../core/propagation.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
 import type { RootKeys } from '../../redis/callers/root-keys.ts';
+import type { Sessions } from '../../redis/callers/sessions.ts';
 import type { Finding } from '../../redis/examination/finding.ts';
 import type { FleetView } from '../../redis/fleet.ts';
 import type { Credits } from '../../redis/keys/credit-changes.ts';
@@ -55,6 +56,7 @@ export interface Services {
   readonly publishedRootKeys: PublishedRootKeys;
   readonly roles: Roles;
   readonly rootKeys: RootKeys;
+  readonly sessions: Sessions;
   readonly successors: Successors;
   readonly usage: UsageView;
   readonly view: KeyView;

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { hashSecret } from '#shared/contract/key-format.ts';
+import { generateId, hashSecret } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { sessionRecord } from '#shared/redis/redis-keys.ts';
+import { sessionList, sessionRecord } from '#shared/redis/redis-keys.ts';
 import { type Caller, isUnauthorized, type RootKeys } from './root-keys.ts';
 
 /** A session ends after this time without a call. */
@@ -24,6 +24,19 @@ export interface BrowserSession {
   readonly permissions: readonly string[];
 }
 
+/** A session as admins see it. */
+export interface ListedSession {
+  readonly sessionId: string;
+  /** Id of the root key that began it. */
+  readonly rootKeyId: string;
+  /** Address from which it was begun. */
+  readonly address: string;
+  readonly createdAt: number;
+}
+
+/** Number of sessions above which those that are over are removed from the list whenever one begins. */
+const LISTED_MAX = 1000;
+
 /**
  * Sessions of browsers. Redis has only the hash of a session's token, and the hash of the root key that began
  * it: the session ends with that root key, at once.
@@ -39,13 +52,25 @@ export class Sessions {
     this.#clock = clock;
   }
 
-  /** Begins a session. Rejects with UNAUTHORIZED if the root key is not accepted. */
-  async begin(rootKey: string): Promise<{ token: string; session: BrowserSession }> {
+  /**
+   * Begins a session. Rejects with UNAUTHORIZED if the root key is not accepted.
+   * @param address address of the browser
+   */
+  async begin(rootKey: string, address: string): Promise<{ token: string; session: BrowserSession }> {
     const { caller, secretHash } = await this.#rootKeys.callerWith(rootKey);
     const token = randomBytes(TOKEN_BYTES).toString('base64url');
-    const record = sessionRecord(hashSecret(token));
-    const value = `${this.#clock.wallMs()} ${secretHash}`;
+    const tokenHash = hashSecret(token);
+    const record = sessionRecord(tokenHash);
+    const createdAt = this.#clock.wallMs();
+    const value = `${createdAt} ${secretHash}`;
     await this.#nodes.run(record, (redis) => redis.set(record, value, 'PX', SESSION_IDLE_MS));
+    const entry = JSON.stringify({ rootKeyId: caller.rootKeyId, address, createdAt, tokenHash });
+    const sessionId = generateId('session', createdAt);
+    const count = await this.#nodes.run(sessionList, async (redis) => {
+      await redis.hset(sessionList, sessionId, entry);
+      return redis.hlen(sessionList);
+    });
+    if (count > LISTED_MAX) await this.list();
     return { token, session: sessionOf(token, caller) };
   }
 
@@ -65,12 +90,52 @@ export class Sessions {
     return undefined;
   }
 
-  /** Ends a session. */
+  /** The sessions that are not over, in order of their beginning. */
+  async list(): Promise<ListedSession[]> {
+    const entries = await this.#nodes.run(sessionList, (redis) => redis.hgetall(sessionList));
+    const sessions = await Promise.all(
+      Object.entries(entries).map(async ([sessionId, text]) => {
+        const { tokenHash, ...about } = JSON.parse(text) as SessionEntry;
+        const record = sessionRecord(tokenHash);
+        const isOpen = await this.#nodes.run(record, (redis) => redis.exists(record));
+        if (isOpen === 0) await this.#nodes.run(sessionList, (redis) => redis.hdel(sessionList, sessionId));
+        return isOpen === 0 ? undefined : { sessionId, ...about };
+      }),
+    );
+    const open = sessions.filter((session) => session !== undefined);
+    return open.sort((a, b) => (a.sessionId < b.sessionId ? -1 : 1));
+  }
+
+  /** The root key that began a session; undefined = there is no such session. */
+  async rootKeyOf(sessionId: string): Promise<string | undefined> {
+    return (await this.#entry(sessionId))?.rootKeyId;
+  }
+
+  /** Ends a session by its id. */
+  async endById(sessionId: string): Promise<void> {
+    const entry = await this.#entry(sessionId);
+    if (!entry) return;
+    const record = sessionRecord(entry.tokenHash);
+    await this.#nodes.run(record, (redis) => redis.del(record));
+    await this.#nodes.run(sessionList, (redis) => redis.hdel(sessionList, sessionId));
+  }
+
+  async #entry(sessionId: string): Promise<SessionEntry | undefined> {
+    const text = await this.#nodes.run(sessionList, (redis) => redis.hget(sessionList, sessionId));
+    return text === null ? undefined : (JSON.parse(text) as SessionEntry);
+  }
+
+  /** Ends a session by its token. */
   async end(token: string): Promise<void> {
     if (!TOKEN.test(token)) return;
     const record = sessionRecord(hashSecret(token));
     await this.#nodes.run(record, (redis) => redis.del(record));
   }
+}
+
+/** A session in the list of all. */
+interface SessionEntry extends Omit<ListedSession, 'sessionId'> {
+  readonly tokenHash: string;
 }
 
 /** Returns undefined for a root key that is not accepted. Any other failure is an outage. */

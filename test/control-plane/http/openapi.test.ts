@@ -111,6 +111,8 @@ test('every documented operation succeeds, and answers what the document says an
     deliveryId = deliveries[0]?.deliveryId ?? '';
     return deliveryId !== '';
   });
+  await fleet.post(`${base}/dashboard/session`, { rootKey: ROOT_KEY });
+  const [{ sessionId }] = (await fleet.ok('rootKeys.listSessions')).sessions;
   // In this order: what deletes comes last.
   const inputs: Readonly<Record<string, object>> = {
     createApi: { name: 'Books', apiId: 'books' },
@@ -155,6 +157,8 @@ test('every documented operation succeeds, and answers what the document says an
     createRootKey: { name: 'n', permissions: ['api.*.read_key'] },
     updateRootKey: { rootKeyId, enabled: false },
     listRootKeys: {},
+    listSessions: {},
+    endSession: { sessionId },
     listFindings: {},
     listVerifiers: {},
     listEvents: { limit: '5' },

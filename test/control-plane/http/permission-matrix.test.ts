@@ -181,6 +181,18 @@ const TARGETS: Readonly<Record<string, Target>> = {
     input: async () => ({ rootKeyId: await newRootKey('root.*.update_root_key'), enabled: true }),
   },
   listRootKeys: { input: async () => ({}) },
+  listSessions: { input: async () => ({}) },
+  endSession: {
+    input: async () => {
+      const { key } = await fleet.ok('rootKeys.createRootKey', {
+        ...{ name: 'signed in', permissions: ['root.*.update_root_key'] },
+      });
+      await fleet.post(`${fleet.controlPlanes[0]?.address}/dashboard/session`, { rootKey: key });
+      const { sessions } = await fleet.ok('rootKeys.listSessions');
+      return { sessionId: sessions.at(-1).sessionId };
+    },
+    spent: true,
+  },
   listFindings: { input: async () => ({}) },
   listVerifiers: { input: async () => ({}) },
   listEvents: { input: async () => ({}) },

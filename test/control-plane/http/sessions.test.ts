@@ -172,3 +172,36 @@ test('made-up cookies, root keys that are none, and wrong bodies are refused; a 
   await put.body.dump();
   expect(fleet.logged.join()).not.toContain(headers.cookie.split('=')[1]);
 });
+
+test('sessions are listed with their root keys and addresses, and each can be ended by itself', async () => {
+  const before = (await fleet.ok('rootKeys.listSessions')).sessions.length;
+  const [one, two] = [await signIn(), await signIn()];
+  const { sessions } = await fleet.ok('rootKeys.listSessions');
+  expect(sessions.slice(before)).toEqual(
+    [one, two].map(({ body }) => ({
+      sessionId: expect.stringMatching(/^session_\w{20}$/),
+      rootKeyId: body.rootKeyId,
+      address: '127.0.0.1',
+      createdAt: expect.any(Number),
+    })),
+  );
+  expect(JSON.stringify(sessions)).not.toMatch(/[\w-]{43}/);
+  const { sessionId } = sessions[before];
+  await fleet.ok('rootKeys.endSession', { sessionId });
+  expect((await listApis(one.headers)).status).toBe(401);
+  expect((await listApis(two.headers)).status).toBe(200);
+  expect((await fleet.admin('rootKeys.endSession', { sessionId })).status).toBe(404);
+  expect((await fleet.ok('rootKeys.listSessions')).sessions).toHaveLength(before + 1);
+  await send('DELETE', SESSION, two.headers);
+  expect((await fleet.ok('rootKeys.listSessions')).sessions).toHaveLength(before);
+});
+
+test('a root key ends no session of one that may do more', async () => {
+  await signIn();
+  const { key: rootKey } = await fleet.ok('rootKeys.createRootKey', {
+    ...{ name: 'limited', permissions: ['root.*.update_root_key', 'root.*.read_root_key'] },
+  });
+  const { sessions } = await fleet.ok('rootKeys.listSessions', {}, { rootKey });
+  const { sessionId } = sessions.at(-1);
+  expect((await fleet.admin('rootKeys.endSession', { sessionId }, { rootKey })).status).toBe(403);
+});

@@ -1,0 +1,24 @@
+import { Type } from 'typebox';
+import { Id, List, Time } from '../../../core/schemas/field-schemas.ts';
+import { operation } from '../operation.ts';
+import { Fields } from '../request-parts.ts';
+
+export const listSessions = operation({
+  name: 'rootKeys.listSessions',
+  summary: 'List sessions of the dashboard',
+  description: 'Shows who is signed in, in order of the beginning.',
+  permissions: ['root.*.read_root_key'],
+  request: Fields({}),
+  response: Type.Object({
+    sessions: List(
+      Type.Object({
+        sessionId: Id('the session'),
+        rootKeyId: Id('the root key that began it'),
+        address: Type.String({ description: 'Where it was begun.' }),
+        createdAt: Time('When it was begun'),
+      }),
+    ),
+  }),
+  errors: [],
+  handle: async (_call, { sessions }) => ({ sessions: await sessions.list() }),
+});
