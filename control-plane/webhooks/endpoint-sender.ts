@@ -69,7 +69,7 @@ export class EndpointSender {
 
   /** True while so many attempts failed one after the other that attempts are rare. */
   get isPaused(): boolean {
-    return this.#pausedUntilMs > 0;
+    return this.#endpoint.enabled && this.#pausedUntilMs > 0;
   }
 
   /** Takes over a changed endpoint. */
@@ -163,13 +163,16 @@ export class EndpointSender {
   #send(message: OpenMessage): void {
     message.isBeingSent = true;
     this.#sending++;
-    void this.#attempt(message).catch((error: unknown) => {
-      // Redis did not say what is in the message.
-      this.#sending--;
-      message.isBeingSent = false;
-      this.#failure = error;
-      this.#waker.wake();
-    });
+    void this.#attempt(message)
+      .catch((error: unknown) => {
+        // Redis did not say what is in the message.
+        message.isBeingSent = false;
+        this.#failure = error;
+      })
+      .finally(() => {
+        this.#sending--;
+        this.#waker.wake();
+      });
   }
 
   async #attempt(message: OpenMessage): Promise<void> {
@@ -178,8 +181,6 @@ export class EndpointSender {
     const body = message.body ?? (await outbox.bodyOf(endpointId, message.entryId));
     const result =
       body === undefined ? undefined : await poster.post(this.#endpoint, message.id, body, this.#stop.signal);
-    this.#sending--;
-    this.#waker.wake();
     if (body === undefined || result === undefined) this.#window.drop(message);
     else this.#note({ ...message, body }, result);
   }

@@ -80,7 +80,12 @@ export class Pump {
       if (this.#open.has(id)) continue;
       this.#open.add(id);
       if (entry.text === undefined) this.#options.onDropped(1);
-      void this.#queue(entry, endpoints, signal);
+      void this.#queue(entry, endpoints, signal).catch((err: unknown) => {
+        // A damaged entry must stop neither the others nor the process.
+        this.#options.log.error({ err, entry: entry.id }, 'an event is damaged, and was not sent');
+        this.#options.onDropped(1);
+        this.#add({ source: entry.source, id: entry.id, messages: [] });
+      });
     }
   }
 
@@ -100,8 +105,11 @@ export class Pump {
         return this.#message(event, `event_${source === 0 ? '' : 'n'}${id}-${i}`, endpointIds, signal);
       }),
     );
-    if (signal.aborted) return;
-    this.#ready.push({ source, id, messages });
+    if (!signal.aborted) this.#add({ source, id, messages });
+  }
+
+  #add(entry: QueuedEntry): void {
+    this.#ready.push(entry);
     this.#flushing ??= this.#flush();
   }
 

@@ -144,6 +144,22 @@ test('a key that expires has its events: one before, and one when it has expired
   expect(Date.parse(lastOf('key.expired')?.timestamp ?? '')).toBe(expires);
 });
 
+test('a damaged event or endpoint in Redis stops neither the others nor the process', async () => {
+  const damaged = [
+    '{"time":9000000000000000,"requestId":"r","operation":"keys.updateKey","outcome":"OK","by":{"address":"a"},"on":{"keyId":"key_x"}}',
+    'not JSON',
+    '[]',
+  ];
+  for (const text of damaged) await fleet.client.xadd('kf:{!audit}:done', '*', 'e', text, 'k', '');
+  for (const text of ['{"type":"key.expired"}', '{"type":"key.expired","keyIds":3}', 'null', ''])
+    await fleet.client.xadd('kf:{!audit}:notices', '*', 'e', text);
+  await fleet.client.hset('kf:{!audit}:endpoints', 'endpoint_damaged', '{');
+  const { keyId } = await newKey();
+  await receives(keyId, ['key.created']);
+  await fleet.client.hdel('kf:{!audit}:endpoints', 'endpoint_damaged');
+  await fleet.until(async () => (await fleet.client.xlen('kf:{!audit}:notices')) === 0);
+});
+
 test('every event is signed, and none has a secret', () => {
   expect(receiver.received.length).toBeGreaterThan(30);
   expect(receiver.unsigned).toBe(0);

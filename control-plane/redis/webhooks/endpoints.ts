@@ -88,7 +88,7 @@ export class WebhookEndpoints {
   /** All endpoints with their signing secrets, for whoever signs. */
   async signing(): Promise<SigningEndpoint[]> {
     const texts = await this.#nodes.run(webhookEndpoints, (redis) => redis.hvals(webhookEndpoints));
-    return texts.map(recordOf).sort((a, b) => (a.endpointId < b.endpointId ? -1 : 1));
+    return texts.flatMap(recordOrNone).sort((a, b) => (a.endpointId < b.endpointId ? -1 : 1));
   }
 
   /** Returns the endpoint before and after the change; undefined if there is no such endpoint. */
@@ -167,6 +167,15 @@ export const secretsOf = (
 const newSecret = () => `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`;
 
 const recordOf = (text: string) => JSON.parse(text) as SigningEndpoint;
+
+/** Returns the record in a text; none if it is damaged, so that it does not stop the others. */
+function recordOrNone(text: string): SigningEndpoint[] {
+  try {
+    return [recordOf(text)];
+  } catch {
+    return [];
+  }
+}
 
 function publicPart(record: SigningEndpoint, nowMs: number): WebhookEndpoint {
   const { secret: _, formerSecret: __, formerSecretEndsAt = 0, ...endpoint } = record;
