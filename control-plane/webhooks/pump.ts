@@ -30,7 +30,7 @@ interface PumpOptions {
 export class Pump {
   readonly #options: PumpOptions;
   readonly #open = new Set<string>();
-  /** The latest message of each order, settled when it may be queued. */
+  /** Of each order, when its latest entry is queued. */
   readonly #orders = new Map<string, Promise<void>>();
   readonly #ready: QueuedEntry[] = [];
   readonly #room = new Waker();
@@ -80,19 +80,26 @@ export class Pump {
       if (this.#open.has(id)) continue;
       this.#open.add(id);
       if (entry.text === undefined) this.#options.onDropped(1);
-      void this.#queue(entry, endpoints, signal).catch((err: unknown) => {
-        // A damaged entry must stop neither the others nor the process.
-        this.#options.log.error({ err, entry: entry.id }, 'an event is damaged, and was not sent');
-        this.#options.onDropped(1);
-        this.#add({ source: entry.source, id: entry.id, messages: [] });
-      });
+      const { promise: added, resolve } = Promise.withResolvers<void>();
+      void this.#queue(entry, endpoints, added, signal)
+        .catch((err: unknown) => {
+          // A damaged entry must stop neither the others nor the process.
+          this.#options.log.error({ err, entry: entry.id }, 'an event is damaged, and was not sent');
+          this.#options.onDropped(1);
+          this.#add({ source: entry.source, id: entry.id, messages: [] });
+        })
+        .finally(resolve);
     }
   }
 
-  /** Queues one entry once all before it, and its change, allow that. */
+  /**
+   * Queues one entry once those before it with the same order are queued, and its change is complete.
+   * @param added settles when this entry is queued, for those after it
+   */
   async #queue(
     entry: SourceEntry,
     endpoints: readonly WebhookEndpoint[],
+    added: Promise<void>,
     signal: AbortSignal,
   ): Promise<void> {
     const { source, id } = entry;
@@ -102,7 +109,9 @@ export class Pump {
           .filter((endpoint) => isFor(endpoint, event))
           .map((each) => each.endpointId);
         if (endpointIds.length === 0) return [];
-        return this.#message(event, `event_${source === 0 ? '' : 'n'}${id}-${i}`, endpointIds, signal);
+        const before = this.#follow(orderOf(event), added);
+        const eventId = `event_${source === 0 ? '' : 'n'}${id}-${i}`;
+        return this.#message(event, eventId, endpointIds, before, signal);
       }),
     );
     if (!signal.aborted) this.#add({ source, id, messages });
@@ -118,20 +127,33 @@ export class Pump {
     return entry.source === 0 ? eventsOf(auditEventOf(entry), this.#options.typeOf) : noticesOf(entry.text);
   }
 
-  /** Returns the message of an event, after those before it of the same order, and after its change is complete. */
-  async #message(event: PendingEvent, id: string, endpointIds: readonly string[], signal: AbortSignal) {
-    const order = orderOf(event);
+  /** Makes an entry the latest of an order; returns when the one before it is queued. */
+  #follow(order: string, added: Promise<void>): Promise<void> | undefined {
     const before = this.#orders.get(order);
+    if (before === added) return undefined; // an earlier event of the same entry
+    this.#orders.set(order, added);
+    void added.then(() => {
+      if (this.#orders.get(order) === added) this.#orders.delete(order);
+    });
+    return before;
+  }
+
+  /** Returns the message of an event, once those before it are queued and its change is complete. */
+  async #message(
+    event: PendingEvent,
+    id: string,
+    endpointIds: readonly string[],
+    before: Promise<void> | undefined,
+    signal: AbortSignal,
+  ) {
     const { type, time, change } = event;
-    const receipt = change ? this.#options.receipts.of(event.data, change, signal) : undefined;
-    const turn = Promise.all([before, receipt]).then(() => undefined);
-    this.#orders.set(order, turn);
-    await turn;
-    if (this.#orders.get(order) === turn) this.#orders.delete(order);
-    const propagation = await receipt;
+    const [propagation] = await Promise.all([
+      change ? this.#options.receipts.of(event.data, change, signal) : undefined,
+      before,
+    ]);
     const data = { ...event.data, ...(propagation ? { propagation } : {}) };
     const body = JSON.stringify({ type, timestamp: new Date(time).toISOString(), data });
-    return { id, type, order, body, endpointIds };
+    return { id, type, order: orderOf(event), body, endpointIds };
   }
 
   async #flush(): Promise<void> {
