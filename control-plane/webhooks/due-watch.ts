@@ -41,10 +41,13 @@ export class DueWatch implements SenderDuty {
         after = apiIds.length === VISITED_AT_ONCE ? (apiIds.at(-1) ?? '') : '';
         for (const apiId of apiIds) {
           if (signal.aborted) return;
-          await this.#visit(apiId, signal);
+          // In a Cluster, the node of one API may be away, and those of others not.
+          await this.#visit(apiId, signal).catch((err: unknown) => {
+            log.debug({ err, apiId }, 'cannot look for keys that expire');
+          });
         }
       } catch (err) {
-        log.debug({ err }, 'cannot look for keys that expire');
+        log.debug({ err }, 'cannot list APIs to look for keys that expire');
       }
       await pause(clock, PERIOD_MS, signal);
     }
@@ -55,7 +58,7 @@ export class DueWatch implements SenderDuty {
     for (let pages = 0; pages < PAGES_MAX && !signal.aborted; pages++) {
       const due = await dueKeys.read(apiId, clock.wallMs());
       if (!due) return;
-      if (!due.isIndexed) await dueKeys.index(apiId, clock.wallMs());
+      if (!due.isIndexed) await dueKeys.index(apiId, clock.wallMs(), signal);
       const isSettled = await this.#tell(apiId, due);
       if (due.isIndexed && (due.keys.length < DUE_AT_ONCE || !isSettled)) return;
     }

@@ -30,6 +30,7 @@ import {
 } from '../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { Fleet } from '../harness/fleet.ts';
+import { Process } from '../harness/processes.ts';
 import { scratch } from '../harness/scratch.ts';
 import { eventually, PATIENT } from '../harness/waiting.ts';
 import { SteppedClock } from './stepped-clock.ts';
@@ -97,8 +98,8 @@ describe('keys that expire', () => {
   test('of an earlier release are added to the index, and told once each, also after kills', async () => {
     await earlierApi('shop', { key_a: 20, key_b: 100, key_c: 0.5 });
     await watchUntil(2);
-    const told = async () => (await noticesNow()).map(({ type, data }) => [type, data.keyId, data.days]);
-    expect(await told()).toEqual([
+    const sent = async () => (await noticesNow()).map(({ type, data }) => [type, data.keyId, data.days]);
+    expect(await sent()).toEqual([
       ['key.expiring', 'key_a', 30],
       ['key.expiring', 'key_c', 1],
     ]);
@@ -107,7 +108,7 @@ describe('keys that expire', () => {
     await (await redis()).zadd(expiryIndex('shop'), 0, 'key_a', 0, 'key_c');
     clock.nowMs += DAY;
     await watchUntil(3);
-    expect((await told()).slice(2)).toEqual([['key.expired', 'key_c', undefined]]);
+    expect((await sent()).slice(2)).toEqual([['key.expired', 'key_c', undefined]]);
     expect((await noticesNow())[0].data).toMatchObject({ apiId: 'shop', name: 'Ada', externalId: 'ada' });
     // An hour later it is indexed once more, for what an earlier release wrote meanwhile, and then no more.
     const head = apiKeys('shop').head;
@@ -141,6 +142,14 @@ describe('keys that expire', () => {
       );
     expect(callsOf('zrangebyscore')).toBe(1);
     expect(callsOf('hmget')).toBe(2);
+  });
+
+  test('are told although an API before theirs cannot be read', async () => {
+    await earlierApi('broken', { key_b: 20 });
+    await (await redis()).set(apiKeys('broken').head, 'not a hash');
+    await earlierApi('shop', { key_a: 20 });
+    await watchUntil(1);
+    expect((await noticesNow()).map(({ data }) => data.keyId)).toEqual(['key_a']);
   });
 
   test('are not told while nobody wants to know, and nothing of them adds up', async () => {
@@ -216,12 +225,19 @@ describe('verifiers that are lost', () => {
 });
 
 test('a verifier that stops leaves a word, and one that is killed does not', async () => {
-  const fleet = await Fleet.start({ verifiers: 1, env: { STATUS_PERIOD_MS: '1000' } });
+  const fleet = await Fleet.start({ verifiers: 0 });
+  const verifier = new Process('verifier/main.ts', { REDIS_URL: fleet.redisUrl, STATUS_PERIOD_MS: '1000' });
   const ids = () => fleet.client.zrange(verifierIds, 0, '-1');
-  await fleet.until(async () => (await ids()).length === 1);
-  const [id = ''] = await ids();
-  await fleet.verifiers.shift()?.stop();
-  expect(await fleet.client.get(verifierStatus(id))).toBe('stopped');
+  const statusAfter = async (signal: NodeJS.Signals) => {
+    const before = await ids();
+    await verifier.start();
+    await fleet.until(async () => (await ids()).length > before.length);
+    const id = (await ids()).find((each) => !before.includes(each)) ?? '';
+    await verifier.stop(signal);
+    return fleet.client.get(verifierStatus(id));
+  };
+  expect(await statusAfter('SIGTERM')).toBe('stopped');
+  expect(await statusAfter('SIGKILL')).toMatch(/^\{.*"startedAt"/);
   await fleet.stop();
 });
 

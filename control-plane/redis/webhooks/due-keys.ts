@@ -86,14 +86,18 @@ export class DueKeys {
     await this.#run(scheduleScript, [expiryIndex(apiId), exhaustedPools(apiId)], args);
   }
 
-  /** Adds the keys of earlier releases to the index: twice, the second time an hour after the first. */
-  async index(apiId: string, nowMs: number): Promise<void> {
+  /**
+   * Adds the keys of earlier releases to the index: twice, the second time an hour after the first. Begins anew if the
+   * signal ended it.
+   */
+  async index(apiId: string, nowMs: number, signal: AbortSignal): Promise<void> {
     const { head } = apiKeys(apiId);
     const state = await this.#nodes.run(head, (redis) => redis.hget(head, 'xi'));
     const prefixes = [recordKey(apiId, ''), poolKey(apiId, '')];
     const index = (newState: string, ids: readonly string[]) =>
       this.#run(indexScript, [head, expiryIndex(apiId)], [...prefixes, newState, ...ids]);
     for (let from: number | undefined = 0; from !== undefined; ) {
+      if (signal.aborted) return;
       const page = await this.#view.ids(apiId, undefined, INDEXED_AT_ONCE, from);
       await index('', page?.keyIds ?? []);
       from = page?.next;
