@@ -1,6 +1,6 @@
 import { lookup as systemLookup } from 'node:dns/promises';
-import { isIP, type LookupFunction } from 'node:net';
-import { Agent, buildConnector, request } from 'undici';
+import type { LookupFunction } from 'node:net';
+import type { Dispatcher, request } from 'undici';
 import type { Clock } from '#shared/lang/clock.ts';
 import { VERSION } from '#shared/version.ts';
 import type { AddressRules } from '../core/webhooks/public-addresses.ts';
@@ -31,6 +31,12 @@ export interface PostResult {
 /** Resolves a name to all its addresses. */
 type Resolve = (host: string) => Promise<readonly { readonly address: string; readonly family: number }[]>;
 
+/** Connections to endpoints. */
+interface Client {
+  readonly request: typeof request;
+  readonly agent: Dispatcher;
+}
+
 interface PosterOptions {
   readonly rules: AddressRules;
   readonly clock: Clock;
@@ -46,24 +52,12 @@ export class EventPoster {
   readonly #rules: AddressRules;
   readonly #clock: Clock;
   readonly #resolve: Resolve;
-  readonly #agent: Agent;
+  #client: Promise<Client> | undefined;
 
   constructor({ rules, clock, resolve = (host) => systemLookup(host, { all: true }) }: PosterOptions) {
     this.#rules = rules;
     this.#clock = clock;
     this.#resolve = resolve;
-    const connectorOf = (isPlain: boolean) =>
-      buildConnector({
-        timeout: CONNECT_MS_MAX,
-        allowH2: false,
-        rejectUnauthorized: true,
-        lookup: this.#lookup(isPlain),
-      });
-    const [plain, secure] = [connectorOf(true), connectorOf(false)];
-    this.#agent = new Agent({
-      connections: CONNECTIONS_MAX,
-      connect: (options, callback) => (options.protocol === 'https:' ? secure : plain)(options, callback),
-    });
   }
 
   /** Sends one event. Never rejects. `signal` ends the attempt. */
@@ -79,9 +73,11 @@ export class EventPoster {
     signal?.addEventListener('abort', end, { once: true });
     try {
       const url = new URL(endpoint.url);
-      this.#checkLiteral(url);
+      refuse(this.#rules.hostFault(url));
+      this.#client ??= this.#newClient();
+      const { request, agent } = await this.#client;
       const response = await request(url, {
-        ...{ method: 'POST', body, dispatcher: this.#agent, signal: abort.signal },
+        ...{ method: 'POST', body, dispatcher: agent, signal: abort.signal },
         headers: {
           'content-type': 'application/json',
           'user-agent': `keyfence/${VERSION}`,
@@ -108,18 +104,25 @@ export class EventPoster {
   }
 
   async close(): Promise<void> {
-    await this.#agent.destroy();
+    await (await this.#client)?.agent.destroy();
   }
 
-  /** Throws if the URL has an address, not a name, that is not allowed. */
-  #checkLiteral({ hostname, protocol }: URL): void {
-    const address = hostname.replace(/^\[|\]$/g, '');
-    if (isIP(address) !== 0) this.#check(address, protocol === 'http:');
-  }
-
-  #check(address: string, isPlain: boolean): void {
-    const fault = addressFault(this.#rules, address, isPlain);
-    if (fault !== undefined) throw new Error(fault);
+  /** Creates the connections. Loads undici only when called, because loading takes 90 ms. */
+  async #newClient(): Promise<Client> {
+    const { Agent, buildConnector, request } = await import('undici');
+    const connectorOf = (isPlain: boolean) =>
+      buildConnector({
+        timeout: CONNECT_MS_MAX,
+        allowH2: false,
+        rejectUnauthorized: true,
+        lookup: this.#lookup(isPlain),
+      });
+    const [plain, secure] = [connectorOf(true), connectorOf(false)];
+    const agent = new Agent({
+      connections: CONNECTIONS_MAX,
+      connect: (options, callback) => (options.protocol === 'https:' ? secure : plain)(options, callback),
+    });
+    return { request, agent };
   }
 
   /** Returns a look-up for connections, which yields only addresses that are allowed. */
@@ -128,7 +131,7 @@ export class EventPoster {
       this.#resolve(host)
         .then((addresses) => {
           // If any is not allowed, the name belongs to somebody who tries.
-          for (const { address } of addresses) this.#check(address, isPlain);
+          for (const { address } of addresses) refuse(this.#rules.addressFault(address, isPlain));
           const [first] = addresses;
           if (!first) throw new Error(`${host} has no address`);
           return { first, addresses };
@@ -142,11 +145,9 @@ export class EventPoster {
   }
 }
 
-/** Returns the rule that an address breaks, for a message; undefined = it may be used. */
-export function addressFault(rules: AddressRules, address: string, isPlain: boolean): string | undefined {
-  if (!rules.allows(address)) return `${address} is not a public address, and not in WEBHOOK_NETWORKS`;
-  if (isPlain && !rules.isOwn(address)) return `http:// is allowed only for addresses in WEBHOOK_NETWORKS`;
-  return undefined;
+/** Throws for a broken rule. */
+function refuse(fault: string | undefined): void {
+  if (fault !== undefined) throw new Error(fault);
 }
 
 /** Reads a response up to its limit, so that its connection can be used again, and returns its beginning. */

@@ -1,8 +1,7 @@
-import { isIP } from 'node:net';
 import type { Clock } from '#shared/lang/clock.ts';
 import type { AddressRules } from '../core/webhooks/public-addresses.ts';
 import type { WebhookEndpoints } from '../redis/webhooks/endpoints.ts';
-import { addressFault, type EventPoster } from './event-poster.ts';
+import type { EventPoster } from './event-poster.ts';
 
 /** Sends a test event to an endpoint; undefined = there is no such endpoint. */
 export async function sendTestEvent(
@@ -25,7 +24,5 @@ export function urlFault(rules: AddressRules, text: string): string | undefined 
   if (url === undefined || !/^https?:$/.test(url.protocol)) return 'must be a URL that begins with https://';
   if (url.username || url.password) return 'must not have a user or password';
   if (url.hash) return 'must not have a fragment';
-  const address = url.hostname.replace(/^\[|\]$/g, '');
-  const isPlain = url.protocol === 'http:';
-  return isIP(address) === 0 ? undefined : addressFault(rules, address, isPlain);
+  return rules.hostFault(url);
 }

@@ -21,17 +21,29 @@ export class AddressRules {
     this.#networks = new IpRanges(rangesText(networks));
   }
 
-  /** Tells whether an address is in the networks of the configuration. */
-  isOwn(address: string): boolean {
-    return this.#networks.has(address);
-  }
-
   /** Tells whether an address is public, or in the networks of the configuration. */
   allows(address: string): boolean {
     const words = wordsOf(address);
     if (words === undefined) return false;
-    if (this.isOwn(address)) return true;
+    if (this.#networks.has(address)) return true;
     if (this.#special.has(address)) return false;
     return words.length === 1 || this.#global.has(address);
+  }
+
+  /**
+   * Returns the rule that an address breaks, for a message; undefined = it may be used.
+   * @param isPlain true for a connection without TLS
+   */
+  addressFault(address: string, isPlain: boolean): string | undefined {
+    if (!this.allows(address)) return `${address} is not a public address, and not in WEBHOOK_NETWORKS`;
+    if (isPlain && !this.#networks.has(address))
+      return 'http:// is allowed only for addresses in WEBHOOK_NETWORKS';
+    return undefined;
+  }
+
+  /** Returns the same for the host of a URL if it is an address; undefined for a name. */
+  hostFault({ hostname, protocol }: URL): string | undefined {
+    const isName = !hostname.startsWith('[') && wordsOf(hostname) === undefined;
+    return isName ? undefined : this.addressFault(hostname.replace(/^\[|\]$/g, ''), protocol === 'http:');
   }
 }
