@@ -3,7 +3,7 @@ import { processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import { leakFaults, leakSettings } from './http/leaks/leak-reports.ts';
 import { httpSettings } from './http/limits.ts';
-import { webhookFaults, webhookSettings } from './webhooks/webhook-settings.ts';
+import { webhookSettings } from './webhooks/webhook-settings.ts';
 
 const ROOT_KEY_LENGTH_MIN = 32;
 
@@ -67,7 +67,7 @@ export type Config = ConfigOf<typeof settings>;
 
 /** Returns the faults of settings that do not fit together. */
 export function configFaults(config: Config): string[] {
-  return [...redisFaults(config), ...leakFaults(config), ...webhookFaults(config)];
+  return [...redisFaults(config), ...leakFaults(config)];
 }
 
 function parseRootKeys(text: string): readonly string[] {

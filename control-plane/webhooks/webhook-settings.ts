@@ -1,5 +1,5 @@
 import { rangeFault } from '#shared/lang/ip-ranges.ts';
-import { integer, list, type Setting } from '#shared/process/load-config.ts';
+import { integer, type Setting } from '#shared/process/load-config.ts';
 
 const DAYS_MAX = 365;
 
@@ -16,9 +16,22 @@ const days: Setting<readonly number[]> = {
   help: 'Days before the expiry of a key at which webhooks send `key.expiring`',
 };
 
-const networks = list(/^[0-9A-Fa-f.:/]{1,50}$/, 'comma-separated addresses and networks').help(
-  'Addresses and networks besides public ones to which webhooks may be sent, such as `10.0.0.0/8`. Only there an endpoint may have an http:// URL',
-);
+const networks: Setting<readonly string[]> = {
+  parse(value) {
+    const ranges = value
+      .split(',')
+      .map((range) => range.trim())
+      .filter(Boolean);
+    for (const range of ranges) {
+      const fault = rangeFault(range);
+      if (fault !== undefined) throw new Error(`"${range}" ${fault}`);
+    }
+    return ranges;
+  },
+  default: '',
+  rule: 'comma-separated addresses and networks',
+  help: 'Addresses and networks besides public ones to which webhooks may be sent, such as `10.0.0.0/8`. Only there an endpoint may have an http:// URL',
+};
 
 export const webhookSettings = {
   WEBHOOK_NETWORKS: networks,
@@ -27,15 +40,3 @@ export const webhookSettings = {
   ),
   WEBHOOK_EXPIRING_DAYS: days,
 };
-
-/** Returns the faults of the settings. */
-export function webhookFaults({
-  WEBHOOK_NETWORKS,
-}: {
-  readonly WEBHOOK_NETWORKS: readonly string[];
-}): string[] {
-  return WEBHOOK_NETWORKS.flatMap((range) => {
-    const fault = rangeFault(range);
-    return fault === undefined ? [] : [`WEBHOOK_NETWORKS: ${range} ${fault}`];
-  });
-}
