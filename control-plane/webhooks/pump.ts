@@ -1,10 +1,11 @@
-import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
+import { type Clock, Waker } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { readEvent } from '../core/audit-event.ts';
 import { type EventType, letsPass } from '../core/webhooks/event-types.ts';
 import { eventsOf, type PendingEvent } from '../core/webhooks/events-of.ts';
 import type { WebhookEndpoint } from '../redis/webhooks/endpoints.ts';
 import { noticesOf } from '../redis/webhooks/notices.ts';
-import { auditEventOf, type Outbox, type QueuedEntry, type SourceEntry } from '../redis/webhooks/outbox.ts';
+import type { Outbox, QueuedEntry, SourceEntry } from '../redis/webhooks/outbox.ts';
 import type { Receipts } from './receipts.ts';
 
 /** Entries that wait until their changes are complete. */
@@ -29,7 +30,7 @@ interface PumpOptions {
 /** Moves events from where they arise to the queues of endpoints, each key's in order and once complete. */
 export class Pump {
   readonly #options: PumpOptions;
-  readonly #open = new Set<string>();
+  #open = 0;
   /** Of each order, when its latest entry is queued. */
   readonly #orders = new Map<string, Promise<void>>();
   readonly #ready: QueuedEntry[] = [];
@@ -45,7 +46,7 @@ export class Pump {
 
   /** Number of events that wait until their changes are complete. */
   get open(): number {
-    return this.#open.size;
+    return this.#open;
   }
 
   /** Runs until the signal aborts. Rejects with NotSender if another control plane is the sender. */
@@ -53,7 +54,7 @@ export class Pump {
     const { clock } = this.#options;
     while (!signal.aborted) {
       if (this.#failure !== undefined) throw this.#failure;
-      if (this.#open.size >= OPEN_MAX) {
+      if (this.#open >= OPEN_MAX) {
         this.#room.reset();
         await this.#room.pause(clock, RETRY_MS);
         continue;
@@ -76,9 +77,7 @@ export class Pump {
     // Read the endpoints after the events: whoever had created an endpoint before an event gets that event.
     const endpoints = (await this.#options.endpoints()).filter(({ enabled }) => enabled);
     for (const entry of entries) {
-      const id = `${entry.source}${entry.id}`;
-      if (this.#open.has(id)) continue;
-      this.#open.add(id);
+      this.#open++;
       if (entry.text === undefined) this.#options.onDropped(1);
       const { promise: added, resolve } = Promise.withResolvers<void>();
       void this.#queue(entry, endpoints, added, signal)
@@ -124,7 +123,9 @@ export class Pump {
 
   #eventsIn(entry: SourceEntry): PendingEvent[] {
     if (entry.text === undefined) return [];
-    return entry.source === 0 ? eventsOf(auditEventOf(entry), this.#options.typeOf) : noticesOf(entry.text);
+    return entry.source === 0
+      ? eventsOf(readEvent(entry.id, entry.text), this.#options.typeOf)
+      : noticesOf(entry.text);
   }
 
   /** Makes an entry the latest of an order; returns when the one before it is queued. */
@@ -157,13 +158,13 @@ export class Pump {
   }
 
   async #flush(): Promise<void> {
-    const { outbox, clock, log, onQueued, onDropped } = this.#options;
+    const { outbox, log, onQueued, onDropped } = this.#options;
     try {
       while (this.#ready.length > 0) {
         const part = this.#nextPart();
         const lost = await outbox.queue(part);
         this.#ready.splice(0, part.length);
-        for (const { source, id } of part) this.#open.delete(`${source}${id}`);
+        this.#open -= part.length;
         onQueued(new Set(part.flatMap(({ messages }) => messages.flatMap((each) => each.endpointIds))));
         for (const [endpointId, events] of lost) {
           log.error(
@@ -177,7 +178,6 @@ export class Pump {
     } catch (error) {
       // The term of this sender ends, and the next one begins with what is not queued.
       this.#failure = error;
-      await pause(clock, 0);
     } finally {
       this.#flushing = undefined;
     }

@@ -64,9 +64,9 @@ function typesOf(event: ListedEvent, typeOf: (operation: string) => EventType | 
 }
 
 function dataOf(event: ListedEvent, group: string): PendingEvent['data'] {
-  const { operation, requestId, by, on, before, after } = event;
-  const { rootKeyId, ...caller } = by;
-  void caller; // addresses of callers stay in the audit log
+  const { operation, requestId, on, before, after } = event;
+  // The address of the caller stays in the audit log.
+  const { rootKeyId } = event.by;
   const callerField = group === 'root_key' ? 'by' : 'rootKeyId';
   const isLarge = JSON.stringify([before, after]).length > EFFECT_BYTES_MAX;
   return {

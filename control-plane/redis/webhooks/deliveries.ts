@@ -1,6 +1,7 @@
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { webhookKeys } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
+import { fieldsOf, messageOf } from './stored-message.ts';
 
 const againScript = new Script(new URL('../lua/webhooks/queue-again.lua', import.meta.url));
 
@@ -117,7 +118,7 @@ export class Deliveries {
 }
 
 function deliveryOf(deliveryId: string, fields: readonly string[]): Delivery {
-  const [, record = '{}', , eventId = '', , type = '', , , , body = '{}'] = fields;
-  const attempt = JSON.parse(record) as Attempt;
+  const { id: eventId, type, body } = messageOf(fields);
+  const attempt = JSON.parse(String(fieldsOf(fields)['a'])) as Attempt;
   return { deliveryId, eventId, type, ...attempt, event: JSON.parse(body) as object };
 }

@@ -7,9 +7,8 @@ import {
   webhookSender,
 } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import type { ListedEvent } from '../../core/audit-event.ts';
-import { readEvent } from '../../core/audit-event.ts';
 import { ATTEMPTS_KEPT, DEAD_KEPT } from './deliveries.ts';
+import { fieldsOf, type Message, messageOf } from './stored-message.ts';
 
 const holdScript = new Script(new URL('../lua/webhooks/hold-sender.lua', import.meta.url));
 const queueScript = new Script(new URL('../lua/webhooks/queue-events.lua', import.meta.url));
@@ -33,16 +32,6 @@ export interface SourceEntry {
   readonly id: string;
   /** Undefined = it was trimmed before it was read, so its content is lost. */
   readonly text: string | undefined;
-}
-
-/** A message for endpoints. */
-export interface Message {
-  /** The `webhook-id`. */
-  readonly id: string;
-  readonly type: string;
-  /** Messages with the same order are delivered one after the other. */
-  readonly order: string;
-  readonly body: string;
 }
 
 /** An entry of a source with all its messages. */
@@ -168,7 +157,6 @@ export class Outbox {
       source + 2,
       id,
       messages.length,
-      '1',
       ...messages.flatMap((message) => [
         ...[message.id, message.type, message.order, message.body, message.endpointIds.length],
         ...message.endpointIds,
@@ -239,22 +227,4 @@ export class Outbox {
   #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
     return this.#nodes.run(webhookSender, (redis) => script.run(redis, keys, args));
   }
-}
-
-/** Returns the audit event of an entry. */
-export const auditEventOf = ({ id, text }: SourceEntry): ListedEvent => readEvent(id, text);
-
-/** Returns the message in the fields of an entry. */
-function messageOf(fields: readonly string[]): Message {
-  const values = fieldsOf(fields);
-  const text = (name: string) => String(values[name] ?? '');
-  return { id: text('i'), type: text('t'), order: text('k'), body: text('e') };
-}
-
-/** Returns names and values that alternate in a reply of Redis. */
-function fieldsOf(reply: unknown): Record<string, unknown> {
-  const flat = reply as readonly unknown[];
-  return Object.fromEntries(
-    Array.from({ length: flat.length / 2 }, (_, i) => [String(flat[2 * i]), flat[2 * i + 1]]),
-  );
 }

@@ -6,7 +6,7 @@
 -- KEYS 1 sender  2 audit log  3 notices  4 endpoints
 -- ARGV 1 name of the sender  2 ms for which it is the sender  3 group of the streams  4 beginning of the queues' names
 --      5 maximum length of a queue
---      6… for each event: place of its stream in KEYS; its id there; how many messages; '1' = this is the last part of it
+--      6… for each event: place of its stream in KEYS; its id there; how many messages;
 --         and for each message: webhook-id; type; order; body; how many endpoints; and their ids
 -- Returns {} if another is the sender | {1, endpoint, number of its events that were dropped, …}
 -- include sender.lua
@@ -34,10 +34,10 @@ end
 
 local at = 6
 while at <= #ARGV do
-  local stream, entry, messages, last = KEYS[tonumber(ARGV[at])], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
-  at = at + 4
+  local stream, entry, messages = KEYS[tonumber(ARGV[at])], ARGV[at + 1], tonumber(ARGV[at + 2])
+  at = at + 3
   -- If it is not pending any more, an earlier run of this script did all this, and only its reply was lost.
-  local pending = last ~= '1' or redis.call('XACK', stream, group, entry) == 1
+  local pending = redis.call('XACK', stream, group, entry) == 1
   for _ = 1, messages do
     local id, type, order, body, count = unpack(ARGV, at, at + 4)
     for i = 1, tonumber(count) do
@@ -45,6 +45,6 @@ while at <= #ARGV do
     end
     at = at + 5 + tonumber(count)
   end
-  if last == '1' and stream == KEYS[3] then redis.call('XDEL', stream, entry) end
+  if stream == KEYS[3] then redis.call('XDEL', stream, entry) end
 end
 return dropped
