@@ -23,8 +23,7 @@ for at = 8, #ARGV, 9 do
   if result == 'failed' then
     if redis.call('XRANGE', queue, entry, entry)[1] then redis.call('HSET', retries, entry, failures .. ' ' .. nextAt) end
   else
-    -- An event that was dropped meanwhile was counted as dropped.
-    if redis.call('XDEL', queue, entry) == 0 then redis.call('HINCRBY', state, 'dropped', -1) end
+    redis.call('XDEL', queue, entry)
     redis.call('HDEL', retries, entry)
   end
   keep(attempts, ARGV[4], record, unpack(ARGV, at + 5, at + 8))
