@@ -15,7 +15,7 @@ const CALLS_PER_SECOND = 300;
 /** Hundredths of a second in which Linux counts CPU time. */
 const JIFFY_MS = 10;
 
-/** What the receivers counted since they were asked last. */
+/** The counts of the receivers since the request before. */
 interface Counts {
   readonly count: number;
   /** Ages of some events on arrival, milliseconds. */

@@ -14,7 +14,7 @@ const READ_AT_ONCE = 100;
 const SETTLED_MAX = 500;
 /** Attempts that are recorded by one run of the script. */
 const SETTLED_AT_ONCE = 50;
-/** Longest pause before the queue is read again. */
+/** Longest pause between two looks at what is due. */
 const LOOK_MS = 1000;
 /** Longest time to finish what is under way, milliseconds. */
 const STOP_MS = 3000;
@@ -42,7 +42,7 @@ interface EndpointSenderOptions {
 
 /**
  * Delivers the queue of one endpoint: several messages at a time, but those of one order one after the other.
- * While attempts fail one after the other, only the oldest message is tried, and ever less often.
+ * While attempts fail one after the other, one message at a time is tried, and ever less often.
  */
 export class EndpointSender {
   readonly #options: EndpointSenderOptions;
@@ -53,7 +53,6 @@ export class EndpointSender {
   #endpoint: SigningEndpoint;
   #lastId = '';
   #hasMore = true;
-  #lookedAtMs = 0;
   #sending = 0;
   #failures = 0;
   #pausedUntilMs = 0;
@@ -72,7 +71,7 @@ export class EndpointSender {
     return this.#endpoint.enabled && this.#pausedUntilMs > 0;
   }
 
-  /** Takes over a changed endpoint. */
+  /** Takes over the present state of the endpoint, and looks for messages that other control planes queued. */
   set endpoint(endpoint: SigningEndpoint) {
     // Somebody who changed the URL wants to see at once whether it helps.
     if (endpoint.url !== this.#endpoint.url) this.#pausedUntilMs = 0;
@@ -120,11 +119,8 @@ export class EndpointSender {
     await this.#settling; // if this fails, they are delivered again
   }
 
-  /** Reads more messages if there is room; now and then, because other control planes may queue some. */
+  /** Reads more messages if there are any and there is room. */
   async #fill(): Promise<void> {
-    const nowMs = this.#options.clock.monotonicMs();
-    if (nowMs - this.#lookedAtMs >= LOOK_MS) this.#hasMore = true;
-    if (this.#hasMore) this.#lookedAtMs = nowMs;
     while (this.#hasMore && this.#window.hasRoom) {
       this.#hasMore = false;
       const { endpointId } = this.#endpoint;

@@ -6,15 +6,11 @@ import type { PendingEvent } from '../core/webhooks/events-of.ts';
 
 const FIRST_MS = 20;
 const MAX_MS = 2000;
-/** Changes that are checked at the same time, so that Redis has room for others. */
-const AT_ONCE = 32;
 
 /** Waits until changes are complete. */
 export class Receipts {
   readonly #propagator: Pick<Propagator, 'status'>;
   readonly #clock: Clock;
-  readonly #waiting: (() => void)[] = [];
-  #checking = 0;
 
   constructor(propagator: Pick<Propagator, 'status'>, clock: Clock) {
     this.#propagator = propagator;
@@ -39,8 +35,6 @@ export class Receipts {
   }
 
   async #check(apiId: string, keyId: string, sequence: number): Promise<object | undefined> {
-    if (this.#checking >= AT_ONCE) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    else this.#checking++;
     try {
       const status = await this.#propagator.status(apiId, keyId, sequence);
       if (status?.state !== 'complete') return undefined;
@@ -50,10 +44,6 @@ export class Receipts {
       // A failover lost the change, or the log does not reach back to it.
       if (error instanceof ApiError && error.code === 'CONFLICT') return { state: 'lost', sequence };
       return undefined;
-    } finally {
-      const next = this.#waiting.shift();
-      if (next) next();
-      else this.#checking--;
     }
   }
 }

@@ -74,7 +74,7 @@ function NewEndpoint({ onCreated, onDone }: { onCreated: () => void; onDone: () 
     return { key: secret };
   };
   return (
-    <ActionForm label="Signing secret" action="Create endpoint" run={create} onDone={onDone}>
+    <ActionForm label="New endpoint" action="Create endpoint" run={create} onDone={onDone}>
       <Field label="URL" hint="https://…" wide type="url" name="url" required maxLength={2048} />
       <Field label="Name" name="name" maxLength={256} />
       <Field label="Only of these APIs" hint="their ids; empty = all" name="apiIds" />

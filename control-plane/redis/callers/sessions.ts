@@ -29,13 +29,13 @@ export interface ListedSession {
   readonly sessionId: string;
   /** Id of the root key that began it. */
   readonly rootKeyId: string;
-  /** Address from which it was begun. */
+  /** Address of the browser that began it. */
   readonly address: string;
   readonly createdAt: number;
 }
 
-/** Number of sessions above which those that are over are removed from the list whenever one begins. */
-const LISTED_MAX = 1000;
+/** Whenever the list has a multiple of so many sessions, those that are over are removed. */
+const SWEPT_AT = 1000;
 
 /**
  * Sessions of browsers. Redis has only the hash of a session's token, and the hash of the root key that began
@@ -70,7 +70,7 @@ export class Sessions {
       await redis.hset(sessionList, sessionId, entry);
       return redis.hlen(sessionList);
     });
-    if (count > LISTED_MAX) await this.list();
+    if (count % SWEPT_AT === 0) await this.list();
     return { token, session: sessionOf(token, caller) };
   }
 

@@ -97,8 +97,13 @@ export class WebhookEndpoints {
     patch: EndpointPatch,
   ): Promise<{ readonly before: WebhookEndpoint; readonly after: WebhookEndpoint } | undefined> {
     return this.#change(endpointId, (record, updatedAt) => {
-      const fields = Object.entries({ ...record, ...patch, updatedAt }).filter(([, value]) => value !== null);
-      return Object.fromEntries(fields) as unknown as SigningEndpoint;
+      const { name: oldName, apiIds: oldApiIds, ...rest } = record;
+      const { name = oldName, apiIds = oldApiIds, ...changes } = patch;
+      return {
+        ...{ ...rest, ...changes, updatedAt },
+        ...(name == null ? {} : { name }),
+        ...(apiIds == null ? {} : { apiIds }),
+      };
     });
   }
 

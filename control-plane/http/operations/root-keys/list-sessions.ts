@@ -14,8 +14,8 @@ export const listSessions = operation({
       Type.Object({
         sessionId: Id('the session'),
         rootKeyId: Id('the root key that began it'),
-        address: Type.String({ description: 'Where it was begun.' }),
-        createdAt: Time('When it was begun'),
+        address: Type.String({ description: 'The address of the browser that began it.' }),
+        createdAt: Time('When it began'),
       }),
     ),
   }),
