@@ -223,11 +223,11 @@ export class Client {
     else await rest(20);
   }
 
-  /** Gives, takes off and sets, one after the other. */
+  /** Rotates the key, then gives credits, takes them off, sets them and rotates again, one after the other. */
   async changeCredits(account: Account, running: { now: boolean }): Promise<void> {
-    while (running.now) {
+    for (let isFirst = true; running.now; isFirst = false) {
       await rest(this.#random() * WRITER_REST_MS_MAX);
-      if (this.#random() < 0.1) await this.#reroll(account, running);
+      if (isFirst || this.#random() < 0.1) await this.#reroll(account, running);
       const { keyId } = account;
       const op = this.#random() < 0.2 ? 'set' : this.#random() < 0.7 ? 'increment' : 'decrement';
       const value = Math.floor(this.#random() * 50);
