@@ -1,7 +1,7 @@
 import './style/style.css';
 import { render } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { events, isSignedIn, may, resume, signOut, watchConnection } from './api/client.ts';
+import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
+import { events, isSignedIn, may, resume, signedInAs, signOut, watchConnection } from './api/client.ts';
 import { Apis } from './pages/apis.tsx';
 import { Audit } from './pages/audit.tsx';
 import { Finder, useFinder } from './pages/finder.tsx';
@@ -52,6 +52,9 @@ function App() {
     watchConnection();
     addEventListener('hashchange', () => setHash(location.hash));
   }, []);
+  useLayoutEffect(() => {
+    document.getElementById('app')?.classList.toggle('signed-in', signedIn);
+  }, [signedIn]);
   const finder = useFinder(signedIn);
   const [path] = partsOf(hash);
   const [, section = '', id = ''] = path.split('/');
@@ -60,23 +63,30 @@ function App() {
     <>
       <header>
         <a class="brand" href="#/">
-          Keyfence
+          <img src="./icon.svg" alt="" /> Keyfence
         </a>
         {signedIn && (
-          <nav aria-label="Sections">
-            {permittedSections().map(([target, name]) => (
-              <a key={target} href={target} {...(target === current ? { 'aria-current': 'page' } : {})}>
-                {name}
-              </a>
-            ))}
-            <a href="/docs">Reference</a>
+          <>
             <button type="button" class="find" onClick={finder.open} aria-keyshortcuts="Control+K Meta+K">
               Find <kbd>⌘K</kbd>
             </button>
-            <button type="button" class="sign-out" onClick={() => signOut()}>
-              Sign out
-            </button>
-          </nav>
+            <nav aria-label="Sections">
+              {permittedSections().map(([target, name]) => (
+                <a key={target} href={target} {...(target === current ? { 'aria-current': 'page' } : {})}>
+                  {name}
+                </a>
+              ))}
+              <a href="/docs">Reference</a>
+            </nav>
+            <div class="who">
+              <span>
+                Signed in as <bdi>{signedInAs()}</bdi>
+              </span>
+              <button type="button" class="small" onClick={() => signOut()}>
+                Sign out
+              </button>
+            </div>
+          </>
         )}
       </header>
       <div class="lost" role="alert">

@@ -43,6 +43,7 @@ export class Failure extends Error {
 }
 
 const BASE = new URL('../v1/', document.baseURI);
+const USAGE_QUERY = new URL('../v2/analytics.getVerifications', document.baseURI);
 const SESSION = new URL('session', document.baseURI);
 const READ_MS_MAX = 15_000;
 const CONNECTION_MS = 2000;
@@ -53,12 +54,16 @@ const CHANGE_MS_MAX = 75_000;
 let csrfToken = '';
 /** The permissions of the root key with which the session began. */
 let permissions: ReadonlySet<string> = new Set();
+/** Id of the root key with which the session began. */
+let rootKeyId = '';
 let clockAheadMs = 0;
 
 /** Events of the session: begun, ended (with the reason), connection lost, connection restored. */
 export const events = new EventTarget();
 /** Tells whether there is a session. */
 export const isSignedIn = () => csrfToken !== '';
+/** Names who is signed in. */
+export const signedInAs = () => rootKeyId;
 /**
  * Returns the server's clock, Unix milliseconds, at most a second late; times from the server are compared
  * with it.
@@ -84,6 +89,7 @@ export async function resume(): Promise<void> {
 async function currentToken(): Promise<string> {
   const session = await exchange(SESSION, { method: 'GET', waitMs: READ_MS_MAX });
   permissions = new Set(session.permissions ?? []);
+  rootKeyId = session.rootKeyId ?? '';
   return session.csrfToken ?? '';
 }
 
@@ -96,6 +102,7 @@ export async function signIn(rootKey: string): Promise<void> {
   const session = await exchange(SESSION, { method: 'POST', body: { rootKey }, waitMs: READ_MS_MAX });
   csrfToken = session.csrfToken;
   permissions = new Set(session.permissions);
+  ({ rootKeyId } = session);
   events.dispatchEvent(new CustomEvent('session', { detail: '' }));
 }
 
@@ -131,6 +138,19 @@ export async function call<Name extends keyof Responses>(
     csrfToken = token;
     return send(operation, input);
   }
+}
+
+/** A row of counts of verifications. */
+interface UsageRow {
+  readonly time?: number;
+  readonly outcome?: string;
+  readonly key_space_id?: string;
+  readonly count: number;
+}
+
+/** Asks for counts of verifications over all APIs that the user may read, in SQL. */
+export async function queryUsage(query: string): Promise<readonly UsageRow[]> {
+  return (await exchange(USAGE_QUERY, { method: 'POST', body: { query }, waitMs: READ_MS_MAX })).data;
 }
 
 /** Lists every verifier that reported itself; at most 1,000. */
@@ -217,8 +237,9 @@ async function exchange(
     if (Number.isFinite(date)) clockAheadMs = date - Date.now();
     events.dispatchEvent(new Event('reached'));
     if (response.ok) return answer;
-    const { code, message, requestId } = answer.error;
-    throw new Failure(code, message, requestId);
+    // The second generation has other fields.
+    const { code = 'BAD_REQUEST', message = answer.error.detail, requestId } = answer.error;
+    throw new Failure(code, message, requestId ?? answer.meta?.requestId);
   } catch (error) {
     if (error instanceof Failure) throw error;
     events.dispatchEvent(new Event('lost'));

@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Key } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
 import { ActionForm, Field, type FormEntry } from '../parts/forms.tsx';
@@ -6,15 +6,26 @@ import { Table } from '../parts/table.tsx';
 
 type Explanation = Awaited<ReturnType<typeof explain>>;
 
-/** A form that asks how a question about a key would be judged, and the rules one by one. */
-export function Explain({ of }: { of: Key }) {
+/**
+ * A form that asks how a question about a key would be judged, and the rules one by one.
+ * @param props.asked the address of a refusal, which is explained at once
+ */
+export function Explain({ of, asked }: { of: Key; asked: { readonly clientIp: string } | undefined }) {
   const [explanation, setExplanation] = useState<Explanation>();
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const field = place.current?.querySelector<HTMLInputElement>('[name="clientIp"]');
+    if (!asked || !field) return;
+    field.value = asked.clientIp;
+    field.form?.requestSubmit();
+    field.focus();
+  }, [asked]);
   const run = async (entry: FormEntry) => {
     setExplanation(await explain(of, entry));
     return undefined;
   };
   return (
-    <>
+    <div ref={place}>
       <ActionForm label="Explain a question" action="Explain" run={run} message="">
         <Field label="Permissions" hint="such as files.read AND files.write" name="permissions" />
         <Field label="Client's address" hint="for a key with allowed addresses" name="clientIp" />
@@ -44,7 +55,7 @@ export function Explain({ of }: { of: Key }) {
           />
         </>
       )}
-    </>
+    </div>
   );
 }
 

@@ -1,8 +1,8 @@
-import type { ComponentChildren } from 'preact';
 import type { LimitInput } from '#shared/contract/credits.ts';
 import type { Key } from '../api/client.ts';
-import { Gauge } from '../parts/charts.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
+import { Fact } from '../parts/fact.tsx';
+import { Gauge } from '../parts/gauge.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
 import { Time } from '../parts/time.tsx';
 import { Expiry } from './key-state.tsx';
@@ -86,15 +86,6 @@ export function Credits({ of: { remaining, remainingHeld = 0, remainingLost, ref
       {remainingLost !== undefined && (
         <p class="quiet">{remainingLost.toLocaleString()} were lost with verifiers that crashed.</p>
       )}
-    </div>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
     </div>
   );
 }

@@ -44,10 +44,11 @@ export function useForeignFound(keys: readonly Key[] = []): boolean {
 }
 
 /** The button that disables or enables a key; its panel offers to undo that. */
-export function KeySwitch({ of, apply }: { of: Key; apply: Apply }) {
+export function KeySwitch({ of, apply, isMain = false }: { of: Key; apply: Apply; isMain?: boolean }) {
   return (
     <Switch
       enabled={of.enabled}
+      isMain={isMain}
       name={of.name ?? `${of.start}…`}
       change={(enabled, headline) => apply(of, headline, { enabled }, { enabled: of.enabled })}
     />

@@ -33,6 +33,7 @@ export function KeyTable(props: {
       columns={[
         ...(mayChange ? [{ title: 'Selected', narrow: 'box', cell: props.selection.box } as const] : []),
         KEY_COLUMN,
+        { title: 'Starts with', narrow: 'none', cell: ({ start }) => <code>{start}…</code> },
         {
           title: 'Identity',
           cell: ({ externalId }) =>
@@ -67,14 +68,9 @@ const changeColumn = (apply: Apply): Column<Key> => ({
 const KEY_COLUMN: Column<Key> = {
   title: 'Key',
   narrow: 'first',
-  cell: ({ keyId, name, start }) => (
-    <>
-      <a href={`#/keys/${keyId}`} title={name}>
-        <bdi>{name ?? keyId}</bdi>
-      </a>
-      <small>
-        <code>{start}…</code>
-      </small>
-    </>
+  cell: ({ keyId, name }) => (
+    <a href={`#/keys/${keyId}`} title={name}>
+      <bdi>{name ?? keyId}</bdi>
+    </a>
   ),
 };

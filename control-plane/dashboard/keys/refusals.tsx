@@ -1,11 +1,36 @@
-import { call } from '../api/client.ts';
+import { useState } from 'preact/hooks';
+import { call, type Key, may } from '../api/client.ts';
 import { KINDS } from '../api/verdicts.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
-import { Table } from '../parts/table.tsx';
+import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
+import { Explain } from './explain.tsx';
 
-/** The latest refusals of a key. */
-export function Refusals({ keyId }: { keyId: string }) {
+/** The latest refusals of a key, each of which can be explained, and the form that explains any question. */
+export function ExplainedRefusals({ of }: { of: Key }) {
+  const [asked, setAsked] = useState<{ readonly clientIp: string }>();
+  const mayExplain = may(`api.${of.apiId}.explain_key`);
+  return (
+    <>
+      <h2>Last refusals</h2>
+      <Refusals keyId={of.keyId} {...(mayExplain ? { onExplain: setAsked } : {})} />
+      {mayExplain && (
+        <>
+          <h2>Explain</h2>
+          <Explain of={of} asked={asked} />
+        </>
+      )}
+    </>
+  );
+}
+
+function Refusals({
+  keyId,
+  onExplain,
+}: {
+  keyId: string;
+  onExplain?: (asked: { clientIp: string }) => void;
+}) {
   const refusals = useLoad(() => call('keys.listRefusals', { keyId }), [keyId]);
   return (
     <Loaded of={refusals}>
@@ -25,12 +50,32 @@ export function Refusals({ keyId }: { keyId: string }) {
             { title: 'From', cell: ({ clientIp = '–' }) => clientIp },
             { title: 'Route', cell: ({ route = '–' }) => <bdi>{route}</bdi> },
             { title: 'Request', cell: ({ requestId }) => (requestId ? <code>{requestId}</code> : '–') },
+            ...(onExplain === undefined
+              ? []
+              : [
+                  {
+                    title: 'Explain',
+                    narrow: 'beside',
+                    cell: ({ clientIp = '', requestId = '' }) => (
+                      <button
+                        type="button"
+                        class="small"
+                        aria-label={`Explain the refusal of request ${requestId}`}
+                        onClick={() => onExplain({ clientIp })}
+                      >
+                        Explain
+                      </button>
+                    ),
+                  } satisfies Column<Refusal>,
+                ]),
           ]}
         />
       )}
     </Loaded>
   );
 }
+
+type Refusal = Awaited<ReturnType<typeof call<'keys.listRefusals'>>>['refusals'][number];
 
 const nameOf = (code: string): string =>
   Object.hasOwn(KINDS, code) ? KINDS[code as keyof typeof KINDS].name : code;

@@ -27,16 +27,20 @@ export function Apis() {
     return undefined;
   };
   return (
-    <Page title="APIs">
-      <Opener action="New API" permission="api.*.create_api">
-        {(close) => (
-          <ActionForm label="New API" action="Create" run={create} onDone={close}>
-            <Field label="Name" name="name" required maxLength={256} />
-            <Field label="Id" hint="empty = a new one" name="apiId" pattern="[A-Za-z0-9_\-]{1,64}" />
-            <DefaultFields />
-          </ActionForm>
-        )}
-      </Opener>
+    <Page
+      title="APIs"
+      actions={
+        <Opener action="New API" permission="api.*.create_api">
+          {(close) => (
+            <ActionForm label="New API" action="Create" run={create} onDone={close}>
+              <Field label="Name" name="name" required maxLength={256} />
+              <Field label="Id" hint="empty = a new one" name="apiId" pattern="[A-Za-z0-9_\-]{1,64}" />
+              <DefaultFields />
+            </ActionForm>
+          )}
+        </Opener>
+      }
+    >
       <Loaded of={apis}>
         {(page) => (
           <>

@@ -1,10 +1,12 @@
 import { call } from '../api/client.ts';
 import { useConditions } from '../parts/conditions.ts';
+import { EventExport } from '../parts/event-export.tsx';
 import { Events, useNames } from '../parts/events.tsx';
 import { Choice, Field, fieldsOf } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
+import { PeriodFields, periodOf } from '../parts/periods.tsx';
 
 /** The operations that change something; the build takes them from the list of operations. */
 declare const CHANGING_OPERATIONS: readonly string[];
@@ -16,21 +18,31 @@ const NO_FILTER = {
   keyId: '',
   apiId: '',
   rootKeyId: '',
+  period: '',
   since: '',
   until: '',
 };
+const PERIODS = ['', 'hour', 'today', 'yesterday', '7d', 'custom'] as const;
 
 /** The audit log: calls that changed something, or were refused. */
 export function Audit({ keyId = '' }: { keyId?: string }) {
   const [filter, setFilter] = useConditions({ ...NO_FILTER, keyId });
   const names = useNames();
   const pages = usePages();
-  const events = useLoad(() => {
-    const [since, until] = [momentOf(filter.since), momentOf(filter.until)];
-    return call('audit.listEvents', { ...filter, since, until, limit: '50', cursor: pages.cursor });
-  }, [filter, pages.cursor]);
+  const list = (limit: number, cursor: string | undefined) => {
+    const { period: _name, ...conditions } = filter;
+    // The log's \`until\` is included.
+    const { since, until } = periodOf(filter) ?? {};
+    const times = { since, until: until && until - 1 };
+    return call('audit.listEvents', { ...conditions, ...times, limit: String(limit), cursor });
+  };
+  const events = useLoad(() => list(50, pages.cursor), [filter, pages.cursor]);
   return (
-    <Page title="Audit" {...(keyId ? { way: [[`#/keys/${keyId}`, `Key ${keyId}`]] } : {})}>
+    <Page
+      title="Audit"
+      {...(keyId ? { way: [[`#/keys/${keyId}`, `Key ${keyId}`]] } : {})}
+      actions={<EventExport list={(cursor) => list(100, cursor)} />}
+    >
       <Search
         filter={filter}
         names={names}
@@ -69,6 +81,7 @@ function Search(props: {
       keyId: entry('keyId'),
       apiId: entry('apiId'),
       rootKeyId: entry('rootKeyId'),
+      period: entry('period'),
       since: entry('since'),
       until: entry('until'),
     });
@@ -101,8 +114,7 @@ function Search(props: {
         defaultValue={filter.keyId}
         pattern="[A-Za-z0-9_\-]{1,80}"
       />
-      <Field type="datetime-local" label="From" name="since" defaultValue={filter.since} />
-      <Field type="datetime-local" label="To" name="until" defaultValue={filter.until} />
+      <PeriodFields value={filter} names={PERIODS} kind="datetime-local" />
       <button type="submit">Search</button>
     </form>
   );
@@ -131,6 +143,3 @@ function ApiField({ value }: { value: string }) {
     </>
   );
 }
-
-/** Returns the Unix milliseconds of a datetime input; undefined = empty. */
-const momentOf = (text: string) => (text === '' ? undefined : Math.max(0, new Date(text).getTime()));

@@ -22,22 +22,21 @@ export function Identities() {
   );
   const { applyIdentity, panelOf } = useChange(identities.reload);
   return (
-    <Page title="Identities">
-      <Opener
-        action="New identity"
-        permission="root.*.create_identity"
-        beside={
-          <Finder
-            text={filter.search}
-            onSearch={(search) => {
-              pages.reset();
-              setFilter({ search });
-            }}
-          />
-        }
-      >
-        {(close) => <NewIdentity onDone={close} />}
-      </Opener>
+    <Page
+      title="Identities"
+      actions={
+        <Opener action="New identity" permission="root.*.create_identity">
+          {(close) => <NewIdentity onDone={close} />}
+        </Opener>
+      }
+    >
+      <Finder
+        text={filter.search}
+        onSearch={(search) => {
+          pages.reset();
+          setFilter({ search });
+        }}
+      />
       <Loaded of={identities}>
         {(page) => (
           <>

@@ -1,18 +1,19 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { type AuditEvent, call, type Key, listEvents, listVerifiers, may } from '../api/client.ts';
+import { useState } from 'preact/hooks';
+import { call, type Key, may } from '../api/client.ts';
 import { type Apply, useChange } from '../changes/change.tsx';
-import { Explain } from '../keys/explain.tsx';
+import { Holders } from '../keys/holders.tsx';
 import { Credits, KeyFacts } from '../keys/key-facts.tsx';
 import { CreditFields, enteredOf, KeyFields } from '../keys/key-fields.tsx';
+import { History, UnderWay, useHistory } from '../keys/key-history.tsx';
 import { KeyState, KeySwitch, useForeignFound } from '../keys/key-state.tsx';
-import { Refusals } from '../keys/refusals.tsx';
+import { ExplainedRefusals } from '../keys/refusals.tsx';
 import { RotateDialog } from '../keys/rotate.tsx';
-import { Badge } from '../parts/badge.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
-import { Events, useNames } from '../parts/events.tsx';
 import { ActionForm, type FormEntry } from '../parts/forms.tsx';
-import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
+import { Loaded, useLoad } from '../parts/loading.tsx';
+import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
+import { type Tab, Tabs } from '../parts/tabs.tsx';
 import { Usage } from '../parts/usage.tsx';
 
 /** A page for one key: its fields, usage and history, with forms to change, rotate and delete it. */
@@ -20,57 +21,65 @@ export function KeyDetail({ keyId }: { keyId: string }) {
   const key = useLoad(() => call('keys.getKey', { keyId }), []);
   const isFound = useForeignFound(key.data && [key.data]);
   const { apply, panelOf } = useChange(key.reload);
-  const events = useLoad(
-    async () =>
-      !may('root.*.read_audit')
-        ? { events: [], isCut: false }
-        : listEvents({ keyId, since: key.data?.createdAt && key.data.createdAt - CLOCK_MS_OFF_MAX }),
-    [key.data?.createdAt, key.data?.updatedAt],
-  );
+  const events = useHistory(keyId, key.data);
   if (key.failure?.code === 'NOT_FOUND' || key.failure?.code === 'BAD_REQUEST')
     return <NoSuchKey keyId={keyId} />;
+  const of = key.data;
   return (
     <Page
-      title={key.data?.name ?? `Key ${keyId}`}
-      way={[['#/apis', 'APIs'], ...(key.data ? [[`#/apis/${key.data.apiId}`, key.data.apiId] as const] : [])]}
-      beside={
-        key.data && (
-          <>
-            <KeyState of={key.data} isFound={isFound} />{' '}
-            {may(`api.${key.data.apiId}.update_key`) && <KeySwitch of={key.data} apply={apply} />}
-          </>
-        )
-      }
+      title={of?.name ?? `Key ${keyId}`}
+      way={[['#/apis', 'APIs'], ...(of ? [[`#/apis/${of.apiId}`, of.apiId] as const] : [])]}
+      beside={of && <KeyState of={of} isFound={isFound} />}
+      actions={of && <Actions of={of} apply={apply} />}
     >
       {panelOf(keyId) ?? <UnderWay keyId={keyId} events={events.data?.events} />}
-      <Loaded of={key}>
-        {(of) => (
-          <>
-            <KeyFacts of={of} />
-            {may(`api.${of.apiId}.read_analytics`) && (
-              <>
-                <h2>Verifications</h2>
-                <Usage load={(granularity) => call('keys.getVerifications', { keyId, granularity })} />
-              </>
-            )}
-            <h2>Last refusals</h2>
-            <Refusals keyId={keyId} />
-            {may(`api.${of.apiId}.explain_key`) && (
-              <>
-                <h2>Explain</h2>
-                <Explain of={of} />
-              </>
-            )}
-            <h2>Credits</h2>
-            <Credits of={of} />
-            {may(`api.${of.apiId}.update_key`) && <Changes of={of} apply={apply} />}
-            {may('root.*.read_fleet') && <Holders apiId={of.apiId} />}
-            {may('root.*.read_audit') && <History keyId={keyId} events={events} />}
-            <Ending of={of} />
-          </>
-        )}
-      </Loaded>
+      <Loaded of={key}>{(of) => <Tabs label="Parts of the key" tabs={tabsOf(of, apply, events)} />}</Loaded>
     </Page>
+  );
+}
+
+/** The parts of the page that the user may see. */
+function tabsOf(of: Key, apply: Apply, events: ReturnType<typeof useHistory>): readonly Tab[] {
+  const tabs: readonly (Tab & { readonly permission?: string })[] = [
+    { id: 'overview', title: 'Overview', content: () => <KeyOverview of={of} apply={apply} /> },
+    {
+      id: 'access',
+      title: 'Access',
+      permission: `api.${of.apiId}.update_key`,
+      content: () => <Edit of={of} apply={apply} />,
+    },
+    {
+      id: 'history',
+      title: 'History',
+      permission: 'root.*.read_audit',
+      content: () => <History keyId={of.keyId} events={events} />,
+    },
+    {
+      id: 'verifiers',
+      title: 'Verifiers',
+      permission: 'root.*.read_fleet',
+      content: () => <Holders apiId={of.apiId} />,
+    },
+  ];
+  return tabs.filter(({ permission }) => permission === undefined || may(permission));
+}
+
+function KeyOverview({ of, apply }: { of: Key; apply: Apply }) {
+  const { apiId, keyId } = of;
+  return (
+    <>
+      <KeyFacts of={of} />
+      {may(`api.${apiId}.read_analytics`) && (
+        <>
+          <h2>Verifications</h2>
+          <Usage load={(period) => call('keys.getVerifications', { keyId, ...period })} />
+        </>
+      )}
+      <h2>Credits</h2>
+      <Credits of={of} />
+      {may(`api.${apiId}.update_key`) && <CreditFields of={of} apply={apply} />}
+      <ExplainedRefusals of={of} />
+    </>
   );
 }
 
@@ -88,25 +97,27 @@ function NoSuchKey({ keyId }: { keyId: string }) {
   );
 }
 
-/** The buttons that rotate a key and delete it, with their dialogs. */
-function Ending({ of }: { of: Key }) {
+/** The actions on a key, with their dialogs. */
+function Actions({ of, apply }: { of: Key; apply: Apply }) {
   const [rotating, setRotating] = useState(false);
-  const mayRotate = may(`api.${of.apiId}.update_key`) && may(`api.${of.apiId}.create_key`);
   const [deleting, setDeleting] = useState(false);
+  const mayUpdate = may(`api.${of.apiId}.update_key`);
+  const mayRotate = of.rerolledTo === undefined && mayUpdate && may(`api.${of.apiId}.create_key`);
   return (
     <>
-      <p class="row">
-        {of.rerolledTo === undefined && mayRotate && (
-          <button type="button" onClick={() => setRotating(true)}>
-            Rotate key…
-          </button>
-        )}
-        {may(`api.${of.apiId}.delete_key`) && (
+      {mayUpdate && <KeySwitch of={of} apply={apply} isMain />}
+      {mayRotate && (
+        <button type="button" onClick={() => setRotating(true)}>
+          Rotate key…
+        </button>
+      )}
+      {may(`api.${of.apiId}.delete_key`) && (
+        <More>
           <button type="button" class="danger" onClick={() => setDeleting(true)}>
             Delete key…
           </button>
-        )}
-      </p>
+        </More>
+      )}
       {rotating && <RotateDialog of={of} onClose={() => setRotating(false)} />}
       {deleting && (
         <Confirm
@@ -126,17 +137,7 @@ function Ending({ of }: { of: Key }) {
   );
 }
 
-/** The forms that change a key. */
-function Changes({ of, apply }: { of: Key; apply: Apply }) {
-  return (
-    <>
-      <CreditFields of={of} apply={apply} />
-      <h2>Change</h2>
-      <Edit of={of} apply={apply} />
-    </>
-  );
-}
-
+/** The form that changes a key. */
 function Edit({ of, apply }: { of: Key; apply: Apply }) {
   const [message, setMessage] = useState('');
   const save = async (entry: FormEntry) => {
@@ -150,99 +151,5 @@ function Edit({ of, apply }: { of: Key; apply: Apply }) {
     <ActionForm label="Change the key" action="Save" run={save} message={message}>
       <KeyFields of={of} />
     </ActionForm>
-  );
-}
-
-/** Clocks of control planes and Redis may differ by so much. */
-const CLOCK_MS_OFF_MAX = 3_600_000;
-const REFRESH_MS = 30_000;
-
-/** The latest events of a key. */
-function History(props: { keyId: string; events: Load<Awaited<ReturnType<typeof listEvents>>> }) {
-  const names = useNames();
-  return (
-    <Loaded of={props.events}>
-      {(page) => (
-        <>
-          <div class="title">
-            <h2>History</h2>
-            <a href={`#/audit/${props.keyId}`}>Audit log of this key</a>
-          </div>
-          <Events
-            events={page.events}
-            names={names}
-            empty={page.isCut ? 'None among the latest events.' : 'No events of this key are kept.'}
-          />
-          {page.isCut && <p class="quiet">Earlier events are in the audit log of this key.</p>}
-        </>
-      )}
-    </Loaded>
-  );
-}
-
-const POLL_MS = 500;
-
-/** The latest change, if it is not complete and was not made on this page since it was loaded. */
-function UnderWay({ keyId, events = [] }: { keyId: string; events?: readonly AuditEvent[] | undefined }) {
-  const sequence = events.find((event) => event.sequence !== undefined)?.sequence;
-  const wasPending = useRef(false);
-  const loadKey = async () => {
-    if (sequence === undefined) return undefined;
-    const { propagation } = await call('keys.getPropagation', { keyId, sequence });
-    wasPending.current ||= propagation.state === 'pending';
-    return propagation;
-  };
-  const [isPending, setPending] = useState(false);
-  const { data, failure } = useLoad(loadKey, [sequence, isPending], isPending ? POLL_MS : 0);
-  const isLost = failure !== undefined && !failure.passes;
-  useEffect(() => setPending(data?.state === 'pending' && !isLost), [data, isLost]);
-  if (!data || isLost || !wasPending.current) return null;
-  const late = data.laggards?.length ?? data.verifiers;
-  return (
-    <section class={`panel fence ${isPending ? '' : 'done'}`} aria-label="How far the last change has come">
-      <span role="status">
-        {isPending
-          ? `Change ${data.sequence} is not complete yet. Waiting for ${late} of ${data.verifiers} verifiers.`
-          : `Change ${data.sequence} is complete: no verifier answers from the earlier state.`}
-      </span>
-    </section>
-  );
-}
-
-/** The verifiers that answer from memory for keys of this API, and how up to date each is. */
-function Holders({ apiId }: { apiId: string }) {
-  const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
-  return (
-    <Loaded of={verifiers}>
-      {(fleet) => {
-        const holders = fleet.flatMap(({ id, host, apis }) =>
-          apis.filter((api) => api.apiId === apiId).map((api) => ({ ...api, id, host })),
-        );
-        const heading = <h2>Verifiers that have its API</h2>;
-        return holders.length === 0 ? (
-          <>
-            {heading}
-            <p class="quiet">None yet: the first verification of a key of this API brings it there.</p>
-          </>
-        ) : (
-          <>
-            {heading}
-            <div class="panel">
-              <ul class="followers">
-                {holders.map(({ id, host, state, lag, position }) => (
-                  <li key={id}>
-                    {host} <code>{id.slice(-6)}</code>{' '}
-                    <Badge kind={state === 'live' && lag === 0 ? 'good' : 'warn'}>
-                      {state === 'live' ? (lag === 0 ? 'up to date' : `${lag} changes behind`) : state}
-                    </Badge>{' '}
-                    <small>at change {position}</small>
-                  </li>
-                ))}
-              </ul>
-            </div>
-          </>
-        );
-      }}
-    </Loaded>
   );
 }

@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { call, type Key, may } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
 import { ApiSettings } from '../keys/api-settings.tsx';
@@ -11,27 +11,68 @@ import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
 import { ActionForm, type FormEntry, Opener } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
+import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
+import { type Tab, Tabs } from '../parts/tabs.tsx';
 import { Usage } from '../parts/usage.tsx';
 
 const WAY = [['#/apis', 'APIs']] as const;
-const SECTIONS = { traffic: 'Traffic', settings: 'Settings' } as const;
-const SECTION_ACTIONS = { traffic: 'read_analytics', settings: 'update_api' } as const;
-type Section = keyof typeof SECTIONS;
 
-/** A page for the keys of an API: find, create, disable and enable them, one or several at a time. */
+/** A page for an API: its keys, its traffic and its settings. */
 export function Keys({ apiId }: { apiId: string }) {
-  const [filter, setFilter] = useConditions(NO_FILTER);
-  const [section, setSection] = useState<Section>();
-  const pages = usePages();
   const api = useLoad(() => call('apis.getApi', { apiId }), []);
-  const search = useSearch(apiId, filter, pages.cursor);
-  const keys = search.page;
-  const { apply, applyAll, panelOf, panelsBeside } = useChange(keys.reload);
-  const selection = useSelection();
+  // The list takes in a key that was made beside it.
+  const [made, setMade] = useState(0);
   if (api.failure?.code === 'NOT_FOUND' || api.failure?.code === 'BAD_REQUEST')
     return <NoSuchApi apiId={apiId} />;
+  return (
+    <Page
+      title={`Keys of ${api.data?.name ?? apiId}`}
+      way={WAY}
+      beside={<CopyId id={apiId} of="the API" />}
+      actions={
+        <>
+          <Opener action="New key" permission={`api.${apiId}.create_key`}>
+            {(close) => <NewKey apiId={apiId} onCreated={() => setMade(made + 1)} onDone={close} />}
+          </Opener>
+          <DeleteApiButton apiId={apiId} />
+        </>
+      }
+    >
+      <Tabs label="Parts of the API" tabs={tabsOf(apiId, made)} />
+    </Page>
+  );
+}
+
+/** The parts of the page that the user may see. */
+function tabsOf(apiId: string, made: number): readonly Tab[] {
+  return [
+    { id: 'keys', title: 'Keys', content: () => <KeyList apiId={apiId} made={made} /> },
+    ...(may(`api.${apiId}.read_analytics`)
+      ? [{ id: 'traffic', title: 'Traffic', content: () => <ApiTraffic apiId={apiId} /> }]
+      : []),
+    ...(may(`api.${apiId}.update_api`)
+      ? [{ id: 'settings', title: 'Settings', content: () => <ApiSettings apiId={apiId} /> }]
+      : []),
+  ];
+}
+
+const ApiTraffic = ({ apiId }: { apiId: string }) => (
+  <Usage load={(period) => call('apis.getVerifications', { apiId, ...period })} />
+);
+
+/** The keys of an API: find, disable and enable them, one or several at a time. */
+function KeyList({ apiId, made }: { apiId: string; made: number }) {
+  const [filter, setFilter] = useConditions(NO_FILTER);
+  const pages = usePages();
+  const search = useSearch(apiId, filter, pages.cursor);
+  const keys = search.page;
+  useEffect(() => {
+    if (made > 0) keys.reload();
+  }, [made]);
+  const { apply, applyAll, panelOf, panelsBeside } = useChange(keys.reload);
+  const selection = useSelection();
   const switchAll = (selected: readonly Key[], headline: string, enabled: boolean) => {
     const idsOf = (keys: readonly Key[]) => keys.map(({ keyId }) => keyId);
     const keyIds = idsOf(selected.filter((key) => key.enabled !== enabled));
@@ -39,23 +80,7 @@ export function Keys({ apiId }: { apiId: string }) {
     return applyAll(apiId, idsOf(selected), headline, { enabled }, keyIds.length > 0 ? undo : undefined);
   };
   return (
-    <Page title={`Keys of ${api.data?.name ?? apiId}`} way={WAY} beside={<CopyId id={apiId} of="the API" />}>
-      <Opener
-        action="New key"
-        permission={`api.${apiId}.create_key`}
-        beside={
-          <>
-            <Sections apiId={apiId} open={section} onChange={setSection} />
-            <DeleteApiButton apiId={apiId} />
-          </>
-        }
-      >
-        {(close) => <NewKey apiId={apiId} onCreated={keys.reload} onDone={close} />}
-      </Opener>
-      {section === 'settings' && <ApiSettings apiId={apiId} />}
-      {section === 'traffic' && (
-        <Usage load={(granularity) => call('apis.getVerifications', { apiId, granularity })} />
-      )}
+    <>
       <Search
         filter={filter}
         onSearch={(conditions) => {
@@ -77,7 +102,7 @@ export function Keys({ apiId }: { apiId: string }) {
           </>
         )}
       </Loaded>
-    </Page>
+    </>
   );
 }
 
@@ -94,36 +119,16 @@ function NoSuchApi({ apiId }: { apiId: string }) {
   );
 }
 
-/** The buttons that open and close sections. */
-function Sections(props: {
-  apiId: string;
-  open: Section | undefined;
-  onChange: (section?: Section) => void;
-}) {
-  const { apiId, open, onChange } = props;
-  const permitted = (Object.keys(SECTIONS) as Section[]).filter((section) =>
-    may(`api.${apiId}.${SECTION_ACTIONS[section]}`),
-  );
-  return permitted.map((section) => (
-    <button
-      key={section}
-      type="button"
-      aria-expanded={open === section}
-      onClick={() => onChange(open === section ? undefined : section)}
-    >
-      {SECTIONS[section]}
-    </button>
-  ));
-}
-
 function DeleteApiButton({ apiId }: { apiId: string }) {
   const [isOpen, setOpen] = useState(false);
   if (!may(`api.${apiId}.delete_api`)) return null;
   return (
     <>
-      <button type="button" onClick={() => setOpen(true)}>
-        Delete API…
-      </button>
+      <More>
+        <button type="button" class="danger" onClick={() => setOpen(true)}>
+          Delete API…
+        </button>
+      </More>
       {isOpen && <DeleteApi apiId={apiId} onClose={() => setOpen(false)} />}
     </>
   );

@@ -1,12 +1,15 @@
 import type { ComponentChildren } from 'preact';
 import { call, listVerifiers, may, serverNow, type Verifier } from '../api/client.ts';
 import { type Sample, useRates } from '../api/rates.ts';
-import { CODES, KINDS } from '../api/verdicts.ts';
+import { type UsagePeriod, usageByApi, usageOfAll } from '../api/usage-query.ts';
+import { CODES, COUNTERS, KINDS } from '../api/verdicts.ts';
 import { Bars } from '../parts/charts.tsx';
 import { Events, useNames } from '../parts/events.tsx';
 import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
+import { Table } from '../parts/table.tsx';
 import { duration } from '../parts/time.tsx';
+import { Usage } from '../parts/usage.tsx';
 
 const REFRESH_MS = 2000;
 const EVENTS_REFRESH_MS = 10_000;
@@ -23,6 +26,7 @@ export function Overview() {
   return (
     <Page title="Overview">
       {maySeeFleet && <FleetState />}
+      {may('api.*.read_analytics') && <TrafficOfAll />}
       {maySeeAudit && <LastChanges />}
       {!maySeeFleet && !maySeeAudit && (
         <p class="quiet">
@@ -53,6 +57,48 @@ function FleetState() {
         </>
       )}
     </Loaded>
+  );
+}
+
+/** The verifications of all APIs in a time that the reader chooses. */
+function TrafficOfAll() {
+  return (
+    <>
+      <h2>Traffic of all APIs</h2>
+      <Usage
+        load={async (period) => ({ verifications: await usageOfAll(period) })}
+        below={(period) => <TrafficByApi key={`${period.granularity} ${period.start}`} period={period} />}
+      />
+    </>
+  );
+}
+
+function TrafficByApi({ period }: { period: UsagePeriod }) {
+  const usage = useLoad(() => usageByApi(period), []);
+  if (!usage.data?.length) return null;
+  return (
+    <Table
+      label="Traffic by API"
+      rows={usage.data}
+      id={({ apiId }) => apiId}
+      empty=""
+      columns={[
+        { title: 'API', narrow: 'first', cell: ({ apiId }) => <a href={`#/apis/${apiId}`}>{apiId}</a> },
+        { title: 'Verifications', number: true, cell: ({ total }) => total.toLocaleString() },
+        {
+          title: 'Refused',
+          number: true,
+          cell: ({ total, success }) => (total - success).toLocaleString(),
+        },
+        {
+          title: 'Why',
+          cell: (counts) =>
+            COUNTERS.filter(({ field }) => field !== 'success' && counts[field] > 0)
+              .map(({ name, field }) => `${counts[field].toLocaleString()} ${name}`)
+              .join(', '),
+        },
+      ]}
+    />
   );
 }
 

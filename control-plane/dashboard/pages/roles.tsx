@@ -21,21 +21,22 @@ export function Roles() {
   const [deleting, setDeleting] = useState<Role>();
   const { applyRole, panelsBeside } = useChange(roles.reload);
   return (
-    <Page title="Roles">
-      <Opener
-        action="New role"
-        permission="root.*.create_role"
-        beside={
-          <Field
-            label="Find"
-            type="search"
-            value={text}
-            onInput={(event) => setText(event.currentTarget.value)}
-          />
-        }
-      >
-        {(close) => <NewRole onCreated={roles.reload} onDone={close} />}
-      </Opener>
+    <Page
+      title="Roles"
+      actions={
+        <Opener action="New role" permission="root.*.create_role">
+          {(close) => <NewRole onCreated={roles.reload} onDone={close} />}
+        </Opener>
+      }
+    >
+      <p class="row">
+        <Field
+          label="Find"
+          type="search"
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
+      </p>
       {panelsBeside([])}
       {deleting && (
         <Confirm

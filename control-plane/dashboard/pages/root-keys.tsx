@@ -36,10 +36,14 @@ export function RootKeys() {
       ),
   };
   return (
-    <Page title="Root keys">
-      <Opener action="New root key" permission="root.*.create_root_key">
-        {(close) => <NewRootKey onCreated={rootKeys.reload} onDone={close} />}
-      </Opener>
+    <Page
+      title="Root keys"
+      actions={
+        <Opener action="New root key" permission="root.*.create_root_key">
+          {(close) => <NewRootKey onCreated={rootKeys.reload} onDone={close} />}
+        </Opener>
+      }
+    >
       {disabling && (
         <DisableRootKey
           name={disabling.name}

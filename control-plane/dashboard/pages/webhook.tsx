@@ -1,5 +1,6 @@
 import { call, type Endpoint, may } from '../api/client.ts';
 import { CopyId } from '../parts/copy-id.tsx';
+import { Fact } from '../parts/fact.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Time } from '../parts/time.tsx';
@@ -31,43 +32,37 @@ function Facts({ endpoint }: { endpoint: Endpoint }) {
   const { endpointId, url, events, apiIds, waiting, oldestAt, dropped, dead, pausedUntil } = endpoint;
   return (
     <dl class="panel">
-      <dt>State</dt>
-      <dd>
+      <Fact name="State">
         <EndpointState endpoint={endpoint} />{' '}
         {pausedUntil !== undefined && (
           <>
             {endpoint.failures} attempts failed in a row; the next is <Time at={pausedUntil} />
           </>
         )}
-      </dd>
-      <dt>URL</dt>
-      <dd>
+      </Fact>
+      <Fact name="URL">
         <bdi>{url}</bdi>
-      </dd>
-      <dt>Id</dt>
-      <dd>
+      </Fact>
+      <Fact name="Id">
         <CopyId id={endpointId} of="this endpoint" />
-      </dd>
-      <dt>Events</dt>
-      <dd>
+      </Fact>
+      <Fact name="Events">
         {events.join(', ')}
         {apiIds && ` of ${apiIds.join(', ')}`}
-      </dd>
-      <dt>Waiting</dt>
-      <dd>
+      </Fact>
+      <Fact name="Waiting">
         {waiting.toLocaleString()}{' '}
         {oldestAt !== undefined && (
           <>
             , the oldest since <Time at={oldestAt} />
           </>
         )}
-      </dd>
-      <dt>Lost</dt>
-      <dd>
+      </Fact>
+      <Fact name="Lost">
         {dropped === 0 && dead === 0
           ? 'none'
           : `${dropped.toLocaleString()} because the queue was full, ${dead.toLocaleString()} after three days`}
-      </dd>
+      </Fact>
     </dl>
   );
 }

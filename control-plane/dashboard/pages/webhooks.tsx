@@ -15,10 +15,14 @@ const REFRESH_MS = 5000;
 export function Webhooks() {
   const endpoints = useLoad(() => call('webhooks.listEndpoints'), [], REFRESH_MS);
   return (
-    <Page title="Webhooks">
-      <Opener action="New endpoint" permission="root.*.create_webhook">
-        {(close) => <NewEndpoint onCreated={endpoints.reload} onDone={close} />}
-      </Opener>
+    <Page
+      title="Webhooks"
+      actions={
+        <Opener action="New endpoint" permission="root.*.create_webhook">
+          {(close) => <NewEndpoint onCreated={endpoints.reload} onDone={close} />}
+        </Opener>
+      }
+    >
       <Loaded of={endpoints}>
         {(page) => (
           <Table

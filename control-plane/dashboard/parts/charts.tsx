@@ -1,10 +1,14 @@
-const HEIGHT = 100;
-const BAR = 10;
-const GAP = 2;
+import { useEffect, useRef } from 'preact/hooks';
+import uPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+
+const HEIGHT = 176;
 /** Minimum number of places, so that a few bars are not wide. */
 const PLACES_MIN = 30;
+/** Height of the lowest value that a logarithmic axis shows. */
+const LOGARITHMIC_MIN = 0.1;
 
-/** One kind of counted things; `tone` is its colour in style.css. */
+/** One kind of counted things; `tone` is its colour in style/. */
 export interface Series {
   readonly name: string;
   readonly tone: string;
@@ -16,55 +20,33 @@ export interface Point {
   readonly values: readonly number[];
 }
 
-/**
- * Stacked bars with a legend, and with the numbers as a table for users who cannot see the bars.
- * @param props.logarithmic for times, so that slow ones do not hide quick ones; then each point has one value
- */
-export function Bars(props: {
-  label: string;
-  unit: string;
-  series: readonly Series[];
-  points: readonly Point[];
-  logarithmic?: boolean;
-}) {
-  const { label, unit, series, points, logarithmic = false } = props;
-  const sums = points.map(({ values }) => values.reduce((a, b) => a + b, 0));
+interface ChartProps {
+  readonly label: string;
+  readonly unit: string;
+  readonly series: readonly Series[];
+  readonly points: readonly Point[];
+  /** For times, so that slow ones do not hide quick ones; then each point has one value. */
+  readonly logarithmic?: boolean;
+}
+
+/** Stacked bars with axes and a legend, and with the numbers as a table for users who cannot see the bars. */
+export function Bars(props: ChartProps) {
+  const { label, unit, series, points } = props;
+  const sums = points.map(({ values }) => sumOf(values));
   const max = Math.max(1, ...sums);
-  const scale = (value: number) => HEIGHT * (logarithmic ? Math.log1p(value) / Math.log1p(max) : value / max);
-  const places = Math.max(PLACES_MIN, points.length);
-  // The newest point is at the right end, above its time.
-  const leftOf = (i: number) => (places - points.length + i) * (BAR + GAP);
   const visible = series.filter((_, i) => points.some(({ values }) => (values[i] ?? 0) > 0));
   return (
     <figure>
       <figcaption>
-        {label}
+        <strong>{label}</strong>
         <Legend of={visible} />
       </figcaption>
-      <div class="axis quiet">
-        {amountText(max, unit)}
-        {logarithmic && ', logarithmic'}
-      </div>
-      <svg
+      <div
         class="chart"
-        viewBox={`0 0 ${places * (BAR + GAP)} ${HEIGHT}`}
-        preserveAspectRatio="none"
         role="img"
         aria-label={`${label}: ${points.length} bars, the highest ${amountText(max, unit)}`}
       >
-        {points.map((point, i) => (
-          <Bar
-            key={point.title}
-            title={describe(point, series, unit)}
-            offset={leftOf(i)}
-            heights={point.values.map(scale)}
-            series={series}
-          />
-        ))}
-      </svg>
-      <div class="axis quiet">
-        <span>{points.length === places && points[0]?.title}</span>
-        <span>{points.at(-1)?.title}</span>
+        <Plot {...props} />
       </div>
       <details>
         <summary>As numbers</summary>
@@ -80,62 +62,135 @@ export function Bars(props: {
   );
 }
 
-function Bar(props: {
-  title: string;
-  offset: number;
-  heights: readonly number[];
-  series: readonly Series[];
-}) {
-  const { title, offset, heights, series } = props;
-  let top = HEIGHT;
+/** The drawing, which follows its data, its width and the colours of the scheme. */
+function Plot(props: ChartProps) {
+  const place = useRef<HTMLDivElement>(null);
+  const hint = useRef<HTMLDivElement>(null);
+  const { points, series } = props;
+  const names = series.map(({ name }) => name).join();
+  const plot = useRef<uPlot>(undefined);
+  const latest = useRef(props);
+  latest.current = props;
+  useEffect(() => {
+    const element = place.current;
+    if (!element) return;
+    const draw = () => {
+      plot.current?.destroy();
+      plot.current = new uPlot(optionsOf(element, hint.current, latest), dataOf(latest.current), element);
+    };
+    draw();
+    const scheme = matchMedia('(prefers-color-scheme: dark)');
+    scheme.addEventListener('change', draw);
+    const watch = new ResizeObserver(() =>
+      plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }),
+    );
+    watch.observe(element);
+    return () => {
+      scheme.removeEventListener('change', draw);
+      watch.disconnect();
+      plot.current?.destroy();
+    };
+  }, [names]);
+  useEffect(() => plot.current?.setData(dataOf(props)), [points]);
   return (
-    <g>
-      <title>{title}</title>
-      <rect class="back" x={offset} width={BAR + GAP} height={HEIGHT} />
-      {heights.map((height, i) => {
-        top -= height;
-        const { name = '', tone = '' } = series[i] ?? {};
-        return height > 0 && <rect key={name} class={tone} x={offset} y={top} width={BAR} height={height} />;
-      })}
-    </g>
+    <>
+      <div ref={place} />
+      <div ref={hint} class="hint" hidden />
+    </>
   );
 }
 
-/** One bar divided into parts of a whole, with a legend. */
-export function Gauge(props: {
-  label: string;
-  title: string;
-  parts: readonly (Series & { readonly value: number })[];
-  whole: number;
-}) {
-  const { label, title, parts, whole } = props;
-  const text = parts.map(({ name, value }) => `${value.toLocaleString()} ${name}`);
-  let offset = 0;
-  return (
-    <figure>
-      <figcaption>
-        {title}
-        <Legend of={parts.map(({ tone }, i) => ({ tone, name: text[i] ?? '' }))} />
-      </figcaption>
-      <svg
-        class="gauge"
-        viewBox="0 0 1 1"
-        preserveAspectRatio="none"
-        role="img"
-        aria-label={`${label}: ${text.join(', ')}`}
-      >
-        <rect class="quiet" width="1" height="1" />
-        {parts.map(({ name, tone, value }) => {
-          const width = value / whole;
-          offset += width;
-          return <rect key={name} class={tone} x={offset - width} width={width} height="1" />;
-        })}
-      </svg>
-    </figure>
-  );
+function optionsOf(
+  element: HTMLElement,
+  hint: HTMLElement | null,
+  latest: { readonly current: ChartProps },
+): uPlot.Options {
+  const { series, logarithmic = false, unit } = latest.current;
+  const style = getComputedStyle(element);
+  const colorOf = (name: string) => {
+    // The property may be light-dark(…), which only a colour of an element resolves.
+    element.style.color = `var(--${name})`;
+    return style.color;
+  };
+  const [stroke, line] = [colorOf('quiet'), colorOf('line')];
+  const fills = series.toReversed().map(({ tone }) => colorOf(TONES[tone] ?? tone));
+  element.style.color = '';
+  const axis = { stroke, font: `12px ${style.fontFamily}`, ticks: { show: false } };
+  const bars = uPlot.paths.bars?.({ size: [0.8, 40], align: 0 });
+  return {
+    width: element.clientWidth,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
+    scales: {
+      x: { time: false, range: () => [-0.5, placesOf(latest.current) - 0.5] },
+      y: logarithmic
+        ? { distr: 3, log: 10, range: (_, __, max) => [LOGARITHMIC_MIN, Math.max(10, max)] }
+        : { range: (_, __, max) => [0, Math.max(1, max) * 1.05] },
+    },
+    axes: [
+      {
+        ...axis,
+        grid: { show: false },
+        size: 28,
+        space: 120,
+        values: (_, at) => at.map((n) => latest.current.points[n - offsetOf(latest.current)]?.title ?? ''),
+        incrs: [1, 2, 4, 6, 8, 12, 16, 24, 48],
+      },
+      {
+        ...axis,
+        grid: { stroke: line, width: 1 },
+        size: 64,
+        values: (_, at) =>
+          at.map((value) => (value === null ? '' : `${value.toLocaleString()} ${unit}`.trim())),
+        ...(logarithmic
+          ? {}
+          : { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6, 1e7, 1e8] }),
+      },
+    ],
+    // The sum of all comes first, so that each lies above those that it contains.
+    series: [
+      {},
+      ...fills.map(
+        (fill): uPlot.Series => ({
+          fill,
+          width: 0,
+          points: { show: false },
+          ...(bars ? { paths: bars } : {}),
+        }),
+      ),
+    ],
+    hooks: { setCursor: [({ cursor }) => showHint(hint, latest.current, cursor)] },
+  };
 }
 
-function Legend({ of }: { of: readonly Series[] }) {
+/** Shows the numbers of the place that the pointer is at. */
+function showHint(hint: HTMLElement | null, props: ChartProps, { idx, left = 0 }: uPlot.Cursor): void {
+  const point = props.points[(idx ?? -1) - offsetOf(props)];
+  if (!hint) return;
+  hint.hidden = point === undefined || left < 0;
+  if (point) hint.textContent = describe(point, props.series, props.unit);
+}
+
+/** Tones whose colour has another name. */
+const TONES: Readonly<Record<string, string>> = { spent: 'main', quiet: 'edge' };
+
+const placesOf = ({ points }: ChartProps) => Math.max(PLACES_MIN, points.length);
+/** The newest point is at the right end. */
+const offsetOf = (props: ChartProps) => placesOf(props) - props.points.length;
+
+/** The height of each bar with those below it, the highest first. */
+function dataOf(props: ChartProps): uPlot.AlignedData {
+  const { points, series } = props;
+  const offset = offsetOf(props);
+  const stacked = series.map((_, n) => points.map(({ values }) => sumOf(values.slice(0, n + 1)) || null));
+  return [points.map((_, i) => offset + i), ...stacked.toReversed()];
+}
+
+const sumOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0);
+
+/** The names of the series with their colours. */
+export function Legend({ of }: { of: readonly Series[] }) {
   return (
     <span class="legend">
       {of.map(({ name, tone }) => (

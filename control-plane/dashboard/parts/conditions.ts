@@ -18,13 +18,13 @@ export function useConditions<T extends Readonly<Record<string, string>>>(unset:
     return mapValues(unset, (name, value) => query.get(name) ?? value);
   });
   const change = (next: T) => {
-    const [path] = partsOf(location.hash);
-    const entries = Object.entries(next).filter(
-      ([name, value]) => value !== unset[name] && !looksLikeKey(value),
-    );
-    const query = new URLSearchParams(entries).toString();
+    const [path, query] = partsOf(location.hash);
+    for (const [name, value] of Object.entries(next)) {
+      if (value === unset[name] || looksLikeKey(value)) query.delete(name);
+      else query.set(name, value);
+    }
     // No new history entry and no event: the list is already shown.
-    history.replaceState(null, '', query ? `${path}?${query}` : path);
+    history.replaceState(null, '', query.size > 0 ? `${path}?${query}` : path);
     setConditions(next);
   };
   return [conditions, change] as const;

@@ -18,7 +18,7 @@ export function CopyId({ id, of, unseen = false }: { id: string; of: string; uns
     setTimeout(() => setMessage(''), SAID_MS);
   };
   return (
-    <span class="copy">
+    <span class={`copy ${unseen ? 'unseen-id' : ''}`}>
       <code ref={code} class={unseen ? 'unseen' : ''}>
         {id}
       </code>{' '}

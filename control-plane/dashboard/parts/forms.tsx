@@ -1,7 +1,7 @@
 import type { ComponentChildren, InputHTMLAttributes } from 'preact';
-import { useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { may } from '../api/client.ts';
-import { SecretDialog } from './dialogs.tsx';
+import { Dialog, SecretDialog } from './dialogs.tsx';
 import { useAction } from './loading.tsx';
 
 /** Returns the trimmed values of a submitted form. */
@@ -99,32 +99,27 @@ export function ActionForm(props: {
 }
 
 /**
- * A row of buttons, the first of which opens a form; the form closes when it is done. Without the permission there is
- * no such button.
+ * The primary action of a page: a button that opens a form in a dialog, which closes when it is done. Without the
+ * permission there is no such button.
  */
 export function Opener(props: {
   action: string;
   permission: string;
-  beside?: ComponentChildren;
   children: (close: () => void) => ComponentChildren;
 }) {
   const [open, setOpen] = useState(false);
-  const button = useRef<HTMLButtonElement>(null);
-  const close = () => {
-    setOpen(false);
-    button.current?.focus();
-  };
+  const close = () => setOpen(false);
+  if (!may(props.permission)) return null;
   return (
     <>
-      <p class="row">
-        {may(props.permission) && (
-          <button ref={button} type="button" class="main" aria-expanded={open} onClick={() => setOpen(!open)}>
-            {props.action}
-          </button>
-        )}
-        {props.beside}
-      </p>
-      {open && props.children(close)}
+      <button type="button" class="main" onClick={() => setOpen(true)}>
+        {props.action}
+      </button>
+      {open && (
+        <Dialog title={props.action} onClose={close}>
+          {props.children(close)}
+        </Dialog>
+      )}
     </>
   );
 }
@@ -134,15 +129,17 @@ export function Switch(props: {
   enabled: boolean;
   name: string;
   change: (enabled: boolean, headline: string) => Promise<unknown>;
+  /** True for the primary action of a page. */
+  isMain?: boolean;
 }) {
   const { busy, run, problem } = useAction();
-  const { enabled, name, change } = props;
+  const { enabled, name, change, isMain = false } = props;
   const verb = enabled ? 'Disable' : 'Enable';
   return (
     <>
       <button
         type="button"
-        class="small"
+        class={isMain ? 'main' : 'small'}
         aria-disabled={busy}
         aria-label={`${verb} ${name}`}
         onClick={() => void run(() => change(!enabled, `${verb}d ${name}`))}

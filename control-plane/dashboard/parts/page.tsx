@@ -9,9 +9,11 @@ export function Page(props: {
   title: string;
   way?: readonly Crumb[];
   beside?: ComponentChildren;
+  /** Buttons at the end of the heading. */
+  actions?: ComponentChildren;
   children: ComponentChildren;
 }) {
-  const { title, way = [], beside, children } = props;
+  const { title, way = [], beside, actions, children } = props;
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => heading.current?.focus(), []);
   useEffect(() => {
@@ -33,6 +35,7 @@ export function Page(props: {
           {title}
         </h1>
         {beside}
+        {actions && <div class="actions">{actions}</div>}
       </div>
       {children}
     </>

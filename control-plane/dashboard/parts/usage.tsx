@@ -1,65 +1,68 @@
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Granularity, UsageField } from '#shared/contract/usage.ts';
 import { call } from '../api/client.ts';
 import { COUNTERS } from '../api/verdicts.ts';
 import { Bars } from './charts.tsx';
+import { fieldsOf } from './forms.tsx';
 import { Loaded, useLoad } from './loading.tsx';
+import { type ChosenPeriod, PeriodFields, USAGE_PERIODS, usagePeriodOf } from './periods.tsx';
 
 const REFRESH_MS = 30_000;
 /** Verdicts of one hour or day, by their kinds. */
 type Counts = Readonly<Record<UsageField, number>>;
 const totalOf = (counts: Counts) => COUNTERS.reduce((total, { field }) => total + counts[field], 0);
 
-/** Verdicts of a key or of an API, by hour or day. */
+/** A period of counts as the API takes it. */
+type UsageQuery = { readonly granularity: Granularity; readonly start: string; readonly end: string };
+
+/** Verdicts of a key, of an API or of all, by hour or day, in a time that the reader chooses. */
 export function Usage(props: {
-  load: (
-    granularity: Granularity,
-  ) => Promise<{ verifications: readonly (Counts & { readonly time?: number })[] }>;
+  load: (period: UsageQuery) => Promise<{ verifications: readonly (Counts & { readonly time?: number })[] }>;
+  /** Shows more about the same period. */
+  below?: (period: UsageQuery) => ComponentChildren;
 }) {
-  const [granularity, setGranularity] = useState<Granularity>('hour');
-  const usage = useLoad(() => props.load(granularity), [granularity], REFRESH_MS);
-  const titleOf = new Intl.DateTimeFormat(
-    undefined,
-    granularity === 'hour'
-      ? { weekday: 'short', hour: '2-digit', minute: '2-digit' }
-      : { dateStyle: 'medium', timeZone: 'UTC' },
-  );
+  const [chosen, setChosen] = useState<ChosenPeriod>({ period: '24h', since: '', until: '' });
+  const { granularity, since, until } = usagePeriodOf(chosen);
+  const query = { granularity, start: String(since), end: String(until - 1) };
+  const usage = useLoad(() => props.load(query), [chosen], REFRESH_MS);
+  const choose = (event: Event) => {
+    const entry = fieldsOf(event);
+    setChosen({ period: entry('period'), since: entry('since'), until: entry('until') });
+  };
   return (
     <div class="panel">
-      <fieldset class="row">
-        <legend class="unseen">Counted</legend>
-        {(['hour', 'day'] as const).map((value) => (
-          <label class="check" key={value}>
-            <input
-              type="radio"
-              name="granularity"
-              checked={granularity === value}
-              onChange={() => setGranularity(value)}
-            />{' '}
-            by the {value}
-          </label>
-        ))}
-      </fieldset>
+      <form class="row period" aria-label="Period" onSubmit={choose}>
+        <PeriodFields value={chosen} names={USAGE_PERIODS} kind="date" />
+        {chosen.period === 'custom' && <button type="submit">Show</button>}
+      </form>
       <Loaded of={usage}>
         {({ verifications }) =>
           verifications.every((at) => totalOf(at) === 0) ? (
-            <p class="quiet">No verification was reported yet; verifiers report once a minute.</p>
+            <p class="quiet">No verification was reported for this time; verifiers report once a minute.</p>
           ) : (
             <Bars
               label={`Verifications by the ${granularity}`}
               unit=""
               series={COUNTERS}
               points={verifications.map((at) => ({
-                title: titleOf.format(at.time),
+                title: TITLES[granularity].format(at.time),
                 values: COUNTERS.map(({ field }) => at[field]),
               }))}
             />
           )
         }
       </Loaded>
+      {props.below?.(query)}
     </div>
   );
 }
+
+/** Counts by day are those of days in UTC. */
+const TITLES = {
+  hour: new Intl.DateTimeFormat(undefined, { weekday: 'short', hour: '2-digit', minute: '2-digit' }),
+  day: new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric', timeZone: 'UTC' }),
+};
 
 const DAY_HOURS = 24;
 

@@ -1,0 +1,57 @@
+import { LENGTH_MS, type UsageField } from '#shared/contract/usage.ts';
+import { queryUsage } from './client.ts';
+import { COUNTERS, KINDS } from './verdicts.ts';
+
+/** A period of counts by hour or day; Unix milliseconds as text, the end included. */
+export interface UsagePeriod {
+  readonly granularity: 'hour' | 'day';
+  readonly start: string;
+  readonly end: string;
+}
+
+type Counts = Record<UsageField, number>;
+const noCounts = () => Object.fromEntries(COUNTERS.map(({ field }) => [field, 0])) as Counts;
+
+/** Loads the counts of all APIs together, also of hours and days without any. */
+export async function usageOfAll(period: UsagePeriod): Promise<readonly (Counts & { time: number })[]> {
+  const length = LENGTH_MS[period.granularity];
+  const buckets = new Map<number, Counts & { time: number }>();
+  const first = Math.floor(Number(period.start) / length) * length;
+  for (let time = first; time <= Number(period.end); time += length)
+    buckets.set(time, { time, ...noCounts() });
+  for (const { time = 0, outcome = '', count } of await select('time, outcome', period))
+    add(buckets.get(Number(time)), outcome, count);
+  return [...buckets.values()];
+}
+
+/** Loads the counts of each API that was used, the most used first. */
+export async function usageByApi(
+  period: UsagePeriod,
+): Promise<readonly (Counts & { apiId: string; total: number })[]> {
+  const apis = new Map<string, Counts & { apiId: string; total: number }>();
+  for (const { key_space_id: apiId = '', outcome = '', count } of await select(
+    'key_space_id, outcome',
+    period,
+  )) {
+    const counts = apis.get(apiId) ?? { apiId, total: 0, ...noCounts() };
+    add(counts, outcome, count);
+    apis.set(apiId, { ...counts, total: counts.total + count });
+  }
+  return [...apis.values()].sort((a, b) => b.total - a.total);
+}
+
+function add(counts: Counts | undefined, outcome: string, count: number): void {
+  const field = Object.hasOwn(KINDS, outcome) ? KINDS[outcome as keyof typeof KINDS].field : undefined;
+  if (counts && field) counts[field] += count;
+}
+
+function select(columns: string, { granularity, start, end }: UsagePeriod) {
+  const textOf = (ms: string) => new Date(Number(ms)).toISOString().slice(0, 19).replace('T', ' ');
+  const length = LENGTH_MS[granularity];
+  // The hour or day in which the period begins counts as a whole, as it does for one API.
+  const from = String(Math.floor(Number(start) / length) * length);
+  return queryUsage(
+    `SELECT ${columns}, SUM(count) AS count FROM key_verifications_per_${granularity}_v1 ` +
+      `WHERE time >= '${textOf(from)}' AND time <= '${textOf(end)}' GROUP BY ${columns}`,
+  );
+}

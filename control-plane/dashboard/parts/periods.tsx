@@ -1,0 +1,100 @@
+import type { ComponentChildren } from 'preact';
+import { LENGTH_MS, RETENTION } from '#shared/contract/usage.ts';
+import { serverNow } from '../api/client.ts';
+import { Choice, Field } from './forms.tsx';
+
+/** A time from `since` until before `until`, Unix milliseconds. */
+export interface Period {
+  readonly since: number;
+  readonly until: number;
+}
+/** A period of which one end may be open. */
+type OpenPeriod = { readonly [End in keyof Period]: number | undefined };
+
+const { hour: HOUR_MS, day: DAY_MS } = LENGTH_MS;
+
+/** Returns when a day begins in the reader's time zone. */
+const dayBegin = (daysAgo: number): number => {
+  const now = new Date(serverNow());
+  return new Date(now.getFullYear(), now.getMonth(), now.getDate() - daysAgo).getTime();
+};
+
+const lastMs = (ms: number) => (): Period => ({ since: serverNow() - ms, until: serverNow() + 1 });
+const PRESETS = {
+  hour: { text: 'last hour', of: lastMs(HOUR_MS) },
+  '24h': { text: 'last 24 hours', of: lastMs(DAY_MS) },
+  today: { text: 'today', of: (): Period => ({ since: dayBegin(0), until: dayBegin(-1) }) },
+  yesterday: { text: 'yesterday', of: (): Period => ({ since: dayBegin(1), until: dayBegin(0) }) },
+  '7d': { text: 'last 7 days', of: lastMs(7 * DAY_MS) },
+  '31d': { text: 'last 31 days', of: lastMs(31 * DAY_MS) },
+} as const;
+type Preset = keyof typeof PRESETS;
+
+/** The presets of a list, and `custom`, for which the reader enters both times; '' = any time. */
+export type PeriodName = Preset | 'custom' | '';
+
+/** A choice of a period as a form has it: its name, and two local times if it is `custom`. */
+export interface ChosenPeriod {
+  readonly period: string;
+  readonly since: string;
+  readonly until: string;
+}
+
+/** Returns the chosen period now; undefined = any time, or a custom period whose times are not both there. */
+export function periodOf({ period, since, until }: ChosenPeriod): OpenPeriod | undefined {
+  if (period === 'custom') {
+    const times = { since: momentOf(since), until: momentOf(until) };
+    return times.since === undefined && times.until === undefined ? undefined : times;
+  }
+  return Object.hasOwn(PRESETS, period) ? PRESETS[period as Preset].of() : undefined;
+}
+
+/** Returns the Unix milliseconds of a date or datetime input; undefined = empty or not a time. */
+function momentOf(text: string): number | undefined {
+  const at = new Date(text.length === 10 ? `${text}T00:00` : text).getTime();
+  return Number.isNaN(at) ? undefined : Math.max(0, at);
+}
+
+/** The inputs that choose a period, in a search form. */
+export function PeriodFields(props: {
+  value: ChosenPeriod;
+  names: readonly PeriodName[];
+  kind: 'date' | 'datetime-local';
+  children?: ComponentChildren;
+}) {
+  const { value, names, kind } = props;
+  const textOf = (name: PeriodName) =>
+    name === '' ? 'any time' : name === 'custom' ? 'custom…' : PRESETS[name].text;
+  return (
+    <>
+      <Choice
+        label="Time"
+        name="period"
+        value={value.period}
+        options={Object.fromEntries(names.map((name) => [name, textOf(name)]))}
+      />
+      {value.period === 'custom' && (
+        <>
+          <Field type={kind} label="From" name="since" defaultValue={value.since} />
+          <Field type={kind} label="To" hint="not included" name="until" defaultValue={value.until} />
+        </>
+      )}
+    </>
+  );
+}
+
+/** The presets for counts by hour or day. */
+export const USAGE_PERIODS = ['24h', 'today', 'yesterday', '7d', '31d', 'custom'] as const;
+
+/** A period of counts, and whether they are those of hours or of days: hours are kept for two days only. */
+export function usagePeriodOf(chosen: ChosenPeriod): Period & { readonly granularity: 'hour' | 'day' } {
+  const { since = 0, until = serverNow() } = periodOf(chosen) ?? PRESETS['24h'].of();
+  const isRecent =
+    since > serverNow() - RETENTION.hour * HOUR_MS && until - since <= RETENTION.hour * HOUR_MS;
+  const earliest = serverNow() - RETENTION.day * DAY_MS;
+  return {
+    since: Math.max(since, earliest),
+    until: Math.min(until, serverNow()),
+    granularity: isRecent ? 'hour' : 'day',
+  };
+}
