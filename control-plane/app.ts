@@ -12,6 +12,7 @@ import { protect } from './http/guards/load-shedding.ts';
 import { limitRates } from './http/guards/rate-limits.ts';
 import { isOurs, refuseSecrets } from './http/guards/secrets.ts';
 import { takeTurns } from './http/guards/turns.ts';
+import { serveHandovers } from './http/handover-routes.ts';
 import { receiveLeakReports } from './http/leaks/leak-reports.ts';
 import { documentRoutes } from './http/openapi.ts';
 import { operations } from './http/operations/index.ts';
@@ -20,6 +21,7 @@ import { type App, createServer } from './http/server.ts';
 import { serveSessions } from './http/session-routes.ts';
 import { Metrics } from './metrics.ts';
 import { makeParts } from './parts.ts';
+import { Handovers } from './redis/callers/handovers.ts';
 
 /** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
@@ -111,6 +113,7 @@ async function addHooks(
   await documentRoutes(app);
   await serveDashboard(app);
   serveSessions(app, { sessions, connections, rates });
+  serveHandovers(app, { sessions, handovers: new Handovers(nodes), connections, rates });
   authenticate(app, { rootKeys, sessions, connections, rates });
   refuseSecrets(app, { bootstrapKeys, keys });
   takeTurns(

@@ -2,10 +2,13 @@ import './style/style.css';
 import { render } from 'preact';
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import { events, isSignedIn, may, resume, signedInAs, signOut, watchConnection } from './api/client.ts';
+import type { Call } from './changes/commands.ts';
+import { CopyAs } from './changes/copy-as.tsx';
 import { Apis } from './pages/apis.tsx';
 import { Audit } from './pages/audit.tsx';
 import { Finder, useFinder } from './pages/finder.tsx';
 import { Fleet } from './pages/fleet.tsx';
+import { Handover } from './pages/handover.tsx';
 import { Identities } from './pages/identities.tsx';
 import { IdentityDetail } from './pages/identity.tsx';
 import { KeyDetail } from './pages/key.tsx';
@@ -18,6 +21,7 @@ import { WebhookDetail } from './pages/webhook.tsx';
 import { Webhooks } from './pages/webhooks.tsx';
 import { partsOf } from './parts/conditions.ts';
 import { Page } from './parts/page.tsx';
+import { useHash } from './parts/unsaved.tsx';
 
 /** The sections, each with the permission without which it would be empty. */
 const SECTIONS = [
@@ -40,7 +44,8 @@ function App() {
   const [signedIn, setSignedIn] = useState(isSignedIn());
   const [endReason, setEndReason] = useState('');
   const [isOffline, setOffline] = useState(false);
-  const [hash, setHash] = useState(location.hash);
+  const { hash, question } = useHash();
+  const [lastCall, setLastCall] = useState<Call>();
   useEffect(() => {
     const session = (event: Event) => {
       setSignedIn(isSignedIn());
@@ -50,7 +55,7 @@ function App() {
     events.addEventListener('lost', () => setOffline(true));
     events.addEventListener('reached', () => setOffline(false));
     watchConnection();
-    addEventListener('hashchange', () => setHash(location.hash));
+    events.addEventListener('changed', (event) => setLastCall((event as CustomEvent<Call>).detail));
   }, []);
   useLayoutEffect(() => {
     document.getElementById('app')?.classList.toggle('signed-in', signedIn);
@@ -82,6 +87,7 @@ function App() {
               <span>
                 Signed in as <bdi>{signedInAs()}</bdi>
               </span>
+              {lastCall && <CopyAs call={lastCall} />}
               <button type="button" class="small" onClick={() => signOut()}>
                 Sign out
               </button>
@@ -92,10 +98,19 @@ function App() {
       <div class="lost" role="alert">
         {isOffline && 'Connection to the control plane lost. What is shown may be out of date.'}
       </div>
+      {question}
       {finder.start !== undefined && (
         <Finder start={finder.start} sections={permittedSections()} onClose={finder.close} />
       )}
-      <main key={`${signedIn}${hash}`}>{signedIn ? view(section, id) : <SignIn reason={endReason} />}</main>
+      <main key={`${signedIn}${hash}`}>
+        {section === 'handover' ? (
+          <Handover part={id} />
+        ) : signedIn ? (
+          view(section, id)
+        ) : (
+          <SignIn reason={endReason} />
+        )}
+      </main>
     </>
   );
 }

@@ -113,6 +113,12 @@ export const rootKeyRecord = (secretHash: string): string => `kf:{!root}:k:${sec
 /** String with an expiry: a session of the dashboard, found by its token's hash. */
 export const sessionRecord = (tokenHash: string): string => `kf:s:${tokenHash}`;
 
+/** String with an expiry: an encrypted secret that a link shows once. */
+export const handoverRecord = (id: string): string => `kf:h:${id}`;
+
+/** String with an expiry: how many such links a root key has made. */
+export const handoverCounter = (rootKeyId: string): string => `kf:h:n:${rootKeyId}`;
+
 /** Hash: id of a session → who began it and when, and the hash of its token, JSON. Some of them may be over. */
 export const sessionList = 'kf:{!root}:sessions';
 

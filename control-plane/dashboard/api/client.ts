@@ -24,6 +24,8 @@ export type Endpoint = Responses['webhooks.getEndpoint'];
 /** An attempt to deliver an event. */
 export type Delivery = Responses['webhooks.listDeliveries']['deliveries'][number];
 type Input = Readonly<Record<string, unknown>>;
+/** The operations that change something; the build takes them from the list of operations. */
+declare const CHANGING_OPERATIONS: readonly string[];
 
 /** The reason why a call failed: the API's code, or UNREACHABLE if the API did not answer. */
 export class Failure extends Error {
@@ -45,6 +47,7 @@ export class Failure extends Error {
 const BASE = new URL('../v1/', document.baseURI);
 const USAGE_QUERY = new URL('../v2/analytics.getVerifications', document.baseURI);
 const SESSION = new URL('session', document.baseURI);
+const HANDOVER = new URL('handover', document.baseURI);
 const READ_MS_MAX = 15_000;
 const CONNECTION_MS = 2000;
 /** Longer than the 60 s for which the API may wait for a change. */
@@ -58,7 +61,7 @@ let permissions: ReadonlySet<string> = new Set();
 let rootKeyId = '';
 let clockAheadMs = 0;
 
-/** Events of the session: begun, ended (with the reason), connection lost, connection restored. */
+/** Events of the session: begun, ended (with the reason), connection lost, connection restored, something changed (with the call). */
 export const events = new EventTarget();
 /** Tells whether there is a session. */
 export const isSignedIn = () => csrfToken !== '';
@@ -153,6 +156,17 @@ export async function queryUsage(query: string): Promise<readonly UsageRow[]> {
   return (await exchange(USAGE_QUERY, { method: 'POST', body: { query }, waitMs: READ_MS_MAX })).data;
 }
 
+/** Stores an encrypted secret for an hour; returns the id under which it can be taken once. */
+export async function putHandover(ciphertext: string): Promise<string> {
+  return (await exchange(HANDOVER, { method: 'POST', body: { ciphertext }, waitMs: READ_MS_MAX })).id;
+}
+
+/** Takes an encrypted secret, which the server then forgets. Rejects with NOT_FOUND if it is gone. */
+export async function takeHandover(id: string): Promise<string> {
+  const url = new URL(`handover/${id}`, document.baseURI);
+  return (await exchange(url, { method: 'POST', waitMs: READ_MS_MAX })).ciphertext;
+}
+
 /** Lists every verifier that reported itself; at most 1,000. */
 export async function listVerifiers(): Promise<Verifier[]> {
   const verifiers: Verifier[] = [];
@@ -208,7 +222,11 @@ export function watchConnection(): void {
 async function send<Name extends keyof Responses>(operation: Name, input: Input): Promise<Responses[Name]> {
   const reads = /\.(get|list)/.test(operation);
   const url = new URL(operation, BASE);
-  if (!reads) return exchange(url, { method: 'POST', body: input, waitMs: CHANGE_MS_MAX });
+  if (!reads) {
+    const answer = await exchange(url, { method: 'POST', body: input, waitMs: CHANGE_MS_MAX });
+    if (CHANGING_OPERATIONS.includes(operation)) announceChange(operation, input);
+    return answer;
+  }
   for (const [name, value] of Object.entries(input)) {
     if (value === undefined || value === '') continue;
     if (looksLikeKey(String(value)))
@@ -216,6 +234,11 @@ async function send<Name extends keyof Responses>(operation: Name, input: Input)
     url.searchParams.set(name, String(value));
   }
   return exchange(url, { method: 'GET', waitMs: READ_MS_MAX });
+}
+
+/** Tells the page of a change, without what only the dashboard needs. */
+function announceChange(operation: string, { waitMs: _, operationId: __, ...input }: Input): void {
+  events.dispatchEvent(new CustomEvent('changed', { detail: { operation, input } }));
 }
 
 /** Sends a request and returns the body of its response. Rejects with a Failure. */

@@ -51,7 +51,7 @@ export function ApiSettings({ apiId }: { apiId: string }) {
   return (
     <Loaded of={api}>
       {(of) => (
-        <ActionForm label="Settings of the API" action="Save" run={save} message={message}>
+        <ActionForm isEdit label="Settings of the API" action="Save" run={save} message={message}>
           <Field label="Name" name="name" maxLength={256} defaultValue={of.name ?? ''} />
           <DefaultFields of={of} />
         </ActionForm>

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import type { KEY_FIELDS } from '#shared/contract/key-record.ts';
-import { Failure, type Key } from '../api/client.ts';
+import { call, Failure, type Key } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import {
   limitOf,
@@ -12,6 +12,8 @@ import {
   slugsOf,
 } from '../parts/entered-values.ts';
 import { ActionForm, Field, type FormEntry } from '../parts/forms.tsx';
+import { useLoad } from '../parts/loading.tsx';
+import { Picker } from '../parts/picker.tsx';
 
 type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'apiIds'>;
 type FieldName = keyof Fields;
@@ -24,8 +26,8 @@ const FIELDS: {
   externalId: ['text', 'Identity', 'its id in your own system'],
   environment: ['text', 'Environment', 'such as live or test'],
   expires: ['time', 'Expires', 'empty = never'],
-  permissions: ['slugs', 'Permissions', 'such as files.read files.write'],
-  roles: ['slugs', 'Roles', 'such as editor, Billing Manager'],
+  permissions: ['slugs', 'Permissions', 'such as files.read; Enter adds it'],
+  roles: ['slugs', 'Roles', 'such as editor; Enter adds it'],
   allowedIps: ['ranges', 'Allowed addresses', 'such as 192.0.2.0/24 2001:db8::/32; empty = anywhere'],
   ratelimit: ['limit', 'Rate limit', 'such as 100/10s [exact]'],
   ratelimits: ['limits', 'Further rate limits', 'one a line, such as tokens 5000/1d'],
@@ -36,6 +38,7 @@ const NAMES = Object.keys(FIELDS) as FieldName[];
 
 /** Inputs for the fields of a key, in the forms that create and change a key. */
 export function KeyFields({ of }: { of?: Key }) {
+  const catalogue = useCatalogue();
   return NAMES.map((name) => {
     const [kind, label, hint] = FIELDS[name];
     const value = textOf(name, of);
@@ -43,7 +46,14 @@ export function KeyFields({ of }: { of?: Key }) {
     const input = {
       text: <input id={id} name={name} maxLength={256} defaultValue={value} autocomplete="off" />,
       time: <input id={id} name={name} type="datetime-local" step="1" defaultValue={value} />,
-      slugs: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
+      slugs: (
+        <Picker
+          {...{ id, name }}
+          values={(name === 'roles' ? of?.roles : of?.permissions) ?? []}
+          options={(name === 'roles' ? catalogue.roles : catalogue.permissions) ?? []}
+          separator={name === 'roles' ? ', ' : ' '}
+        />
+      ),
       ranges: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
       limit: <input id={id} name={name} defaultValue={value} autocomplete="off" />,
       limits: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
@@ -56,6 +66,18 @@ export function KeyFields({ of }: { of?: Key }) {
       </label>
     );
   });
+}
+
+/** Loads the names of roles and permissions that there are, as far as the user may list them. */
+function useCatalogue() {
+  const list = async () => {
+    const [roles, permissions] = await Promise.all([
+      call('permissions.listRoles').catch(() => []),
+      call('permissions.listPermissions').catch(() => []),
+    ]);
+    return { roles: roles.map(({ name }) => name), permissions: permissions.map(({ slug }) => slug) };
+  };
+  return useLoad(list, []).data ?? { roles: [], permissions: [] };
 }
 
 /**
@@ -138,7 +160,7 @@ export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
     return undefined;
   };
   return (
-    <ActionForm label="Set the credits" action="Set" run={save} message={message}>
+    <ActionForm isEdit label="Set the credits" action="Set" run={save} message={message} isMain={false}>
       <Whole label="Credits" hint="empty = no limit" name="remaining" of={remaining} />
       <label>
         Refill

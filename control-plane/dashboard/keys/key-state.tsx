@@ -44,11 +44,11 @@ export function useForeignFound(keys: readonly Key[] = []): boolean {
 }
 
 /** The button that disables or enables a key; its panel offers to undo that. */
-export function KeySwitch({ of, apply, isMain = false }: { of: Key; apply: Apply; isMain?: boolean }) {
+export function KeySwitch({ of, apply, isLarge = false }: { of: Key; apply: Apply; isLarge?: boolean }) {
   return (
     <Switch
       enabled={of.enabled}
-      isMain={isMain}
+      isLarge={isLarge}
       name={of.name ?? `${of.start}…`}
       change={(enabled, headline) => apply(of, headline, { enabled }, { enabled: of.enabled })}
     />

@@ -72,7 +72,7 @@ function SuccessorSecret({ of: { key, keyId, endsAt, propagation } }: { of: Succ
     location.hash = `#/keys/${keyId}`;
   };
   return (
-    <SecretDialog title="The new key" secret={key} onClose={leave}>
+    <SecretDialog title="The new key" secret={key} onClose={leave} canHandOver>
       <p>
         The old key{' '}
         {endsAt === undefined ? (

@@ -108,7 +108,7 @@ function Edit({ of, onSaved }: { of: Identity; onSaved: () => void }) {
   return (
     <>
       <h2>Change</h2>
-      <ActionForm label="Change the identity" action="Save" run={save}>
+      <ActionForm isEdit label="Change the identity" action="Save" run={save}>
         <label class="wide">
           Meta <small>a JSON object; every verification returns it</small>
           <textarea name="meta" rows={4} spellcheck={false} defaultValue={JSON.stringify(of.meta, null, 2)} />

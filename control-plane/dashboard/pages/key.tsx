@@ -41,12 +41,18 @@ export function KeyDetail({ keyId }: { keyId: string }) {
 /** The parts of the page that the user may see. */
 function tabsOf(of: Key, apply: Apply, events: ReturnType<typeof useHistory>): readonly Tab[] {
   const tabs: readonly (Tab & { readonly permission?: string })[] = [
-    { id: 'overview', title: 'Overview', content: () => <KeyOverview of={of} apply={apply} /> },
+    { id: 'overview', title: 'Overview', content: () => <KeyOverview of={of} /> },
     {
       id: 'access',
       title: 'Access',
       permission: `api.${of.apiId}.update_key`,
-      content: () => <Edit of={of} apply={apply} />,
+      content: () => (
+        <>
+          <Edit of={of} apply={apply} />
+          <h2>Credits</h2>
+          <CreditFields of={of} apply={apply} />
+        </>
+      ),
     },
     {
       id: 'history',
@@ -64,7 +70,7 @@ function tabsOf(of: Key, apply: Apply, events: ReturnType<typeof useHistory>): r
   return tabs.filter(({ permission }) => permission === undefined || may(permission));
 }
 
-function KeyOverview({ of, apply }: { of: Key; apply: Apply }) {
+function KeyOverview({ of }: { of: Key }) {
   const { apiId, keyId } = of;
   return (
     <>
@@ -77,7 +83,6 @@ function KeyOverview({ of, apply }: { of: Key; apply: Apply }) {
       )}
       <h2>Credits</h2>
       <Credits of={of} />
-      {may(`api.${apiId}.update_key`) && <CreditFields of={of} apply={apply} />}
       <ExplainedRefusals of={of} />
     </>
   );
@@ -105,7 +110,7 @@ function Actions({ of, apply }: { of: Key; apply: Apply }) {
   const mayRotate = of.rerolledTo === undefined && mayUpdate && may(`api.${of.apiId}.create_key`);
   return (
     <>
-      {mayUpdate && <KeySwitch of={of} apply={apply} isMain />}
+      {mayUpdate && <KeySwitch of={of} apply={apply} isLarge />}
       {mayRotate && (
         <button type="button" onClick={() => setRotating(true)}>
           Rotate key…
@@ -148,7 +153,7 @@ function Edit({ of, apply }: { of: Key; apply: Apply }) {
     return undefined;
   };
   return (
-    <ActionForm label="Change the key" action="Save" run={save} message={message}>
+    <ActionForm isEdit label="Change the key" action="Save" run={save} message={message}>
       <KeyFields of={of} />
     </ActionForm>
   );

@@ -10,6 +10,7 @@ import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
 import { duration } from '../parts/time.tsx';
 import { Usage } from '../parts/usage.tsx';
+import { FirstRun } from './first-run.tsx';
 
 const REFRESH_MS = 2000;
 const EVENTS_REFRESH_MS = 10_000;
@@ -23,8 +24,11 @@ const REFUSALS = CODES.filter((code) => code !== 'VALID');
 /** The current state of the service: verdicts, what needs attention, and the latest changes. */
 export function Overview() {
   const [maySeeFleet, maySeeAudit] = [may('root.*.read_fleet'), may('root.*.read_audit')];
+  const apis = useLoad(() => call('apis.listApis', { limit: '1' }), []);
+  const isFirst = apis.data?.apis.length === 0 && may('api.*.create_api') && may('api.*.create_key');
   return (
     <Page title="Overview">
+      {isFirst && <FirstRun />}
       {maySeeFleet && <FleetState />}
       {may('api.*.read_analytics') && <TrafficOfAll />}
       {maySeeAudit && <LastChanges />}

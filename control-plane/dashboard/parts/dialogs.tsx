@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { Propagation } from '../api/client.ts';
+import { canEncrypt, linkTo } from '../api/handover.ts';
 import { useAction } from './loading.tsx';
 import { Time } from './time.tsx';
 
@@ -113,6 +114,8 @@ export function SecretDialog(props: {
   title: string;
   secret: string;
   onClose: () => void;
+  /** True if the secret can be given to somebody by a link. */
+  canHandOver?: boolean;
   children?: ComponentChildren;
 }) {
   const [notice, setNotice] = useState('');
@@ -142,6 +145,7 @@ export function SecretDialog(props: {
         />
       </label>
       <p role="status">{notice}</p>
+      {props.canHandOver && <HandoverLink secret={props.secret} />}
       <div class="row">
         <button type="button" class="main" onClick={() => void copy()}>
           Copy
@@ -151,5 +155,34 @@ export function SecretDialog(props: {
         </button>
       </div>
     </Dialog>
+  );
+}
+
+/** A button that makes a link which shows the secret once, for the person who needs it. */
+function HandoverLink({ secret }: { secret: string }) {
+  const { busy, run, problem } = useAction();
+  const [link, setLink] = useState<string>();
+  if (!canEncrypt())
+    return <p class="quiet">Over HTTPS, you could give it to somebody by a one-time link.</p>;
+  if (link === undefined)
+    return (
+      <p>
+        <button
+          type="button"
+          class="small"
+          aria-disabled={busy}
+          onClick={() => void run(async () => setLink(await linkTo(secret)))}
+        >
+          Make a one-time link
+        </button>{' '}
+        <span class="quiet">to give it to somebody; this server cannot read it</span>
+        {problem}
+      </p>
+    );
+  return (
+    <label>
+      One-time link <small>works once, within an hour</small>
+      <input class="code" readOnly value={link} onFocus={(event) => event.currentTarget.select()} />
+    </label>
   );
 }

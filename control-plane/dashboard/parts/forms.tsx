@@ -64,6 +64,10 @@ export function ActionForm(props: {
   action: string;
   run: (entry: FormEntry) => Promise<{ key: string } | undefined>;
   message?: string;
+  /** True if what was entered is lost when the page is left. */
+  isEdit?: boolean;
+  /** False if the page has another primary action. */
+  isMain?: boolean;
   onDone?: () => void;
   children: ComponentChildren;
 }) {
@@ -71,8 +75,10 @@ export function ActionForm(props: {
   const [secret, setSecret] = useState<string>();
   const submit = (event: Event) => {
     const entry = fieldsOf(event);
+    const form = event.currentTarget as HTMLFormElement;
     void run(async () => {
       const result = await props.run(entry);
+      delete form.dataset['edited'];
       if (result) setSecret(result.key);
       else props.onDone?.();
     });
@@ -82,14 +88,28 @@ export function ActionForm(props: {
       setSecret(undefined);
       props.onDone?.();
     };
-    return <SecretDialog title={`The ${props.label.toLowerCase()}`} secret={secret} onClose={onStored} />;
+    return (
+      <SecretDialog
+        title={`The ${props.label.toLowerCase()}`}
+        secret={secret}
+        onClose={onStored}
+        canHandOver
+      />
+    );
   }
   return (
-    <form class="panel fields" onSubmit={submit} aria-label={props.label}>
+    <form
+      class="panel fields"
+      onSubmit={submit}
+      onInput={({ currentTarget }) => {
+        if (props.isEdit) currentTarget.dataset['edited'] = '';
+      }}
+      aria-label={props.label}
+    >
       {props.children}
       {problem}
       <div class="row wide">
-        <button type="submit" class="main" aria-disabled={busy}>
+        <button type="submit" class={props.isMain === false ? '' : 'main'} aria-disabled={busy}>
           {props.action}
         </button>
         <span role="status">{props.message}</span>
@@ -129,17 +149,17 @@ export function Switch(props: {
   enabled: boolean;
   name: string;
   change: (enabled: boolean, headline: string) => Promise<unknown>;
-  /** True for the primary action of a page. */
-  isMain?: boolean;
+  /** True beside the heading of a page. */
+  isLarge?: boolean;
 }) {
   const { busy, run, problem } = useAction();
-  const { enabled, name, change, isMain = false } = props;
+  const { enabled, name, change, isLarge = false } = props;
   const verb = enabled ? 'Disable' : 'Enable';
   return (
     <>
       <button
         type="button"
-        class={isMain ? 'main' : 'small'}
+        class={isLarge ? '' : 'small'}
         aria-disabled={busy}
         aria-label={`${verb} ${name}`}
         onClick={() => void run(() => change(!enabled, `${verb}d ${name}`))}

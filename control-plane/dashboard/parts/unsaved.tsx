@@ -1,0 +1,47 @@
+import { useEffect, useState } from 'preact/hooks';
+import { Dialog } from './dialogs.tsx';
+
+/** Edited forms mark themselves, so that the page knows of all of them. */
+const editedForms = () => [...document.querySelectorAll<HTMLFormElement>('main form[data-edited]')];
+
+/**
+ * Follows the fragment of the address, and asks before it leaves a page with edits that were not saved. Also the browser
+ * asks before it closes such a page.
+ */
+export function useHash() {
+  const [hash, setHash] = useState(location.hash);
+  const [target, setTarget] = useState<string>();
+  useEffect(() => {
+    const follow = ({ oldURL }: HashChangeEvent) => {
+      if (editedForms().length === 0) return setHash(location.hash);
+      setTarget(location.hash);
+      history.replaceState(null, '', oldURL);
+    };
+    const close = (event: BeforeUnloadEvent) => editedForms().length > 0 && event.preventDefault();
+    addEventListener('hashchange', follow);
+    addEventListener('beforeunload', close);
+    return () => {
+      removeEventListener('hashchange', follow);
+      removeEventListener('beforeunload', close);
+    };
+  }, []);
+  const leave = () => {
+    for (const form of editedForms()) delete form.dataset['edited'];
+    location.hash = target ?? '';
+    setTarget(undefined);
+  };
+  const question = target !== undefined && (
+    <Dialog title="Leave without saving?" onClose={() => setTarget(undefined)}>
+      <p>What you changed in the form is lost.</p>
+      <div class="row">
+        <button type="button" class="danger" onClick={leave}>
+          Leave
+        </button>
+        <button type="button" onClick={() => setTarget(undefined)}>
+          Stay
+        </button>
+      </div>
+    </Dialog>
+  );
+  return { hash, question };
+}

@@ -1,0 +1,42 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/contract/errors.ts';
+import type { Handovers } from '../redis/callers/handovers.ts';
+import type { Sessions } from '../redis/callers/sessions.ts';
+import { type Admission, admitted } from './guards/admission.ts';
+import type { App } from './server.ts';
+import { callerOfSession } from './session-routes.ts';
+
+const PATH = '/dashboard/handover';
+/** Maximum length of an encrypted secret in base64url: longer than the longest secret that Keyfence makes. */
+const CIPHERTEXT_LENGTH_MAX = 1024;
+
+/**
+ * Serves links that show a secret once: a session of the dashboard puts the encrypted secret here, and whoever has the link
+ * takes it. Taking is a POST, so that programs that look at links in messages do not use them up.
+ */
+export function serveHandovers(
+  app: App,
+  {
+    sessions,
+    handovers,
+    ...admission
+  }: Admission & { readonly sessions: Sessions; readonly handovers: Handovers },
+): void {
+  const body = Type.Object(
+    { ciphertext: Type.String({ pattern: '^[\\w-]+$', minLength: 16, maxLength: CIPHERTEXT_LENGTH_MAX }) },
+    { additionalProperties: false },
+  );
+  app.post(PATH, { schema: { hide: true, body } }, async (request, reply) => {
+    const { rootKeyId } = await admitted(admission, request, reply, callerOfSession(request, sessions));
+    return { id: await handovers.put(rootKeyId, request.body.ciphertext) };
+  });
+  const params = Type.Object({ id: Type.String({ pattern: '^[\\w-]{22}$' }) });
+  app.post(`${PATH}/:id`, { schema: { hide: true, params } }, async (request, reply) => {
+    const ciphertext = await handovers.take(request.params.id);
+    if (ciphertext === undefined) {
+      await admission.rates.countFailure(request, reply);
+      throw new ApiError('NOT_FOUND', 'this link was used before, or is older than an hour');
+    }
+    return { ciphertext };
+  });
+}
