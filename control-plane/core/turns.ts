@@ -1,35 +1,7 @@
-import { ApiError, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
-import type { App } from '../server.ts';
-
-/** Limits on the calls of one root key. */
-interface TurnLimits {
+/** Limits on the calls of one caller. */
+export interface TurnLimits {
   readonly atOnce: number;
   readonly waitingMax: number;
-}
-
-/**
- * Runs at most `atOnce` calls of one root key at the same time. A call counts until it is answered, or has
- * written and only waits for verifiers. Redis does one thing at a time, so more concurrent calls would speed
- * up no caller and slow down others.
- * @param onRefusal is called for each call that finds the queue full and is answered RATE_LIMITED
- */
-export function takeTurns(app: App, limits: TurnLimits, onRefusal: () => void): void {
-  const turns = new Turns(limits);
-  app.addHook('preHandler', async ({ call }, reply) => {
-    if (!call) return;
-    const turn = turns.take(call.caller.rootKeyId);
-    if (turn === undefined) {
-      onRefusal();
-      reply.header('retry-after', String(RETRY_AFTER_SECONDS));
-      throw new ApiError('RATE_LIMITED', `more than ${limits.waitingMax} calls of this root key are waiting`);
-    }
-    call.turn = await turn;
-  });
-  // `onResponse` would not fire for a client that has gone.
-  app.addHook('onSend', ({ call }, _reply, payload, done) => {
-    call?.giveTurnBack();
-    done(null, payload);
-  });
 }
 
 /**
