@@ -27,6 +27,7 @@ import { Credits } from './redis/keys/credit-changes.ts';
 import { KeyImport } from './redis/keys/key-import.ts';
 import { KeyView } from './redis/keys/key-view.ts';
 import { Keys } from './redis/keys/keys.ts';
+import { OrderedKeys } from './redis/keys/ordered-keys.ts';
 import { Successors } from './redis/keys/successors.ts';
 import { LimitView } from './redis/limit-view.ts';
 import { RefusalView } from './redis/refusals.ts';
@@ -161,6 +162,7 @@ function makeServices(
     identities: new Identities({ ...sharedLogOptions, apis, propagator }),
     keyImport: new KeyImport({ writer, keys, clock, limits }),
     keys,
+    orderedKeys: new OrderedKeys(nodes, view),
     overrides: new RateLimitOverrides({ ...sharedLogOptions, propagator }),
     propagator,
     limits: new LimitView(nodes),

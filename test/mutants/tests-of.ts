@@ -27,6 +27,7 @@ const PROMISES: Readonly<Record<string, readonly string[]>> = {
   'control-plane/redis/lua': ['control-plane/redis/scripts', 'control-plane/redis/key-scripts'],
   'control-plane/redis/lua/callers': ['control-plane/http/root-keys', 'control-plane/redis/bootstrap-keys'],
   'control-plane/redis/lua/credits': ['credits/scripts', 'credits/conformance', 'limits/conformance'],
+  'control-plane/redis/lua/keys': ['control-plane/http/ordered-keys', 'control-plane/http/listing'],
   'control-plane/redis/lua/log': ['control-plane/redis/gate', 'control-plane/core/fence'],
   'control-plane/redis/shared-log': ['permissions/roles', 'permissions/identities', 'limits/identities'],
   shared: ['control-plane/http/contract', 'verifier/http/http', 'metrics'],

@@ -10,6 +10,7 @@ import type { Credits } from '../../redis/keys/credit-changes.ts';
 import type { KeyImport } from '../../redis/keys/key-import.ts';
 import type { KeyView } from '../../redis/keys/key-view.ts';
 import type { Keys } from '../../redis/keys/keys.ts';
+import type { OrderedKeys } from '../../redis/keys/ordered-keys.ts';
 import type { Successors } from '../../redis/keys/successors.ts';
 import type { LimitView } from '../../redis/limit-view.ts';
 import type { RefusalView } from '../../redis/refusals.ts';
@@ -48,6 +49,7 @@ export interface Services {
   readonly identities: Identities;
   readonly keyImport: KeyImport;
   readonly keys: Keys;
+  readonly orderedKeys: OrderedKeys;
   readonly overrides: RateLimitOverrides;
   readonly propagator: Propagator;
   readonly limits: LimitView;

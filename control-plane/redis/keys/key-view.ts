@@ -90,20 +90,30 @@ export class KeyView {
     from?: number,
     index = apiKeys(apiId).index,
   ): Promise<KeyPage | undefined> {
+    return this.#list(apiId, filter, limit, order, from ?? '', index);
+  }
+
+  /**
+   * Those of the keys with these creation numbers that exist and meet the conditions, in the order given;
+   * undefined if there is no such API.
+   */
+  listNumbers(apiId: string, filter: KeyFilter, numbers: readonly number[]): Promise<KeyPage | undefined> {
+    return this.#list(apiId, filter, numbers.length, 'numbers', numbers.join(' '), apiKeys(apiId).index);
+  }
+
+  async #list(
+    apiId: string,
+    filter: KeyFilter,
+    limit: number,
+    order: 'asc' | 'desc' | 'numbers',
+    from: string | number,
+    index: string,
+  ): Promise<KeyPage | undefined> {
     const { head } = apiKeys(apiId);
-    const source = filter.externalId === undefined ? index : identityIndexKey(apiId, filter.externalId);
-    const enabled = filter.enabled === undefined ? '' : filter.enabled ? '1' : '0';
     const prefixes = [recordKey(apiId, ''), metaKey(apiId, '')];
-    const selection = [
-      order,
-      from ?? '',
-      limit,
-      EXAMINED_MAX,
-      enabled,
-      filter.namePrefix ?? '',
-      filter.search ?? '',
-    ];
-    const reply = await this.#run(listScript, [head, index, source], [...prefixes, ...selection, ...LETTERS]);
+    const selection = [order, from, limit, EXAMINED_MAX, ...conditionsOf(filter)];
+    const keys = [head, index, sourceOf(apiId, filter, index)];
+    const reply = await this.#run(listScript, keys, [...prefixes, ...selection, ...LETTERS]);
     const [total, next, ...rows] = reply as [number, string, ...string[][]] | [];
     if (total === undefined) return undefined;
     return {
@@ -134,6 +144,17 @@ export class KeyView {
     return this.#nodes.run(keys[0] ?? '', (redis) => script.run(redis, keys, args));
   }
 }
+
+/** The index with the keys that a listing examines. */
+export const sourceOf = (apiId: string, { externalId }: KeyFilter, index = apiKeys(apiId).index): string =>
+  externalId === undefined ? index : identityIndexKey(apiId, externalId);
+
+/** The conditions of a filter for which there is no index, as scripts take them. */
+export const conditionsOf = ({ enabled, namePrefix = '', search = '' }: KeyFilter): readonly string[] => [
+  enabled === undefined ? '' : enabled ? '1' : '0',
+  namePrefix,
+  search,
+];
 
 /** @param values meta, then the values of LETTERS */
 function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly string[]): Key {

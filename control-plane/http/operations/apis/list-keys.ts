@@ -2,37 +2,55 @@ import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
 import type { KeyFilter } from '../../../redis/keys/key-view.ts';
+import type { Place, ValueOrder } from '../../../redis/keys/ordered-keys.ts';
 import { withoutAliases } from '../aliases.ts';
 import { apiNotFound } from '../authorization.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
 import { lastUsed, UsedKey, withNames } from '../keys/key.ts';
 import { operation } from '../operation.ts';
 import { ApiId, ExternalId, Fields, Limit, OwnerId, PageCursor } from '../request-parts.ts';
+import type { Services } from '../services.ts';
 import { PageCursor as PageCursorV2, PageLimit, pagination, Search } from '../v2/envelope.ts';
 import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../v2/key-data.ts';
 
 /**
- * The order, and the creation number at which the page begins. It reveals no more about the API than `total`
- * does.
+ * The order, and the creation number at which the page begins; in other orders, that of the last key of the page
+ * before and its value. It reveals no more about the API than `total` and that page do.
  */
-const PLACE = /^(asc|desc):(\d{1,15})$/;
+const PLACE = /^(asc|desc|-?(?:name|expires|lastUsedAt)):(\d{1,15})(?::(.*))?$/s;
+/** Maximum length of a cursor: one with a name of 256 characters of 4 bytes has 1,396. */
+const CURSOR_MAX = 1400;
+
+type Order = 'asc' | 'desc' | ValueOrder;
 
 export const listKeys = operation({
   name: 'apis.listKeys',
   summary: 'List the keys of an API',
   description:
-    'Lists the keys in order of creation; following the cursors visits each key once. With a filter, a page may be short and still have a cursor.',
+    'Lists the keys in the order that `sort` names; following the cursors visits each key once while nothing changes. In order of creation, a page with a filter may be short and still have a cursor. In any other order, each page examines all keys: at most 200,000, or those of `externalId`. Keys without a value come last. Names are compared in any case, and numbers in them by value.',
   permissions: ['api.<apiId>.read_key', 'api.<apiId>.read_api'],
   request: Fields({
     apiId: ApiId,
     limit: Limit('Keys'),
-    cursor: PageCursor({ minLength: 1, maxLength: 64 }),
+    cursor: PageCursor({ minLength: 1, maxLength: CURSOR_MAX }),
     enabled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
     externalId: Type.Optional(ExternalId),
     ownerId: Type.Optional(OwnerId),
     name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Prefix of the name.' })),
     search: Search('the name or the id'),
-    sort: Type.Union([Type.Literal('createdAt'), Type.Literal('-createdAt')], { default: 'createdAt' }),
+    sort: Type.Union(
+      [
+        Type.Literal('createdAt'),
+        Type.Literal('-createdAt'),
+        Type.Literal('name'),
+        Type.Literal('-name'),
+        Type.Literal('expires'),
+        Type.Literal('-expires'),
+        Type.Literal('lastUsedAt'),
+        Type.Literal('-lastUsedAt'),
+      ],
+      { default: 'createdAt', description: '`-`: the greatest value first.' },
+    ),
   }),
   response: Type.Object({
     keys: List(UsedKey),
@@ -61,17 +79,17 @@ export const listKeys = operation({
     toAnswer: ({ keys, cursor }) => ({ data: keys.map(keyDataOf), pagination: pagination(cursor) }),
   },
   async handle({ request }, services) {
-    const { view, usage } = services;
+    const { usage } = services;
     const { apiId, limit, cursor, sort, enabled, externalId, name, search } = withoutAliases(request);
-    const order = sort === 'createdAt' ? 'asc' : 'desc';
-    const from = cursor === undefined ? undefined : placeOf(cursor, order);
+    const order = sort === 'createdAt' ? 'asc' : sort === '-createdAt' ? 'desc' : sort;
     const filter: KeyFilter = {
       ...(enabled === undefined ? {} : { enabled: enabled === 'true' }),
       ...(externalId === undefined ? {} : { externalId }),
       ...(name === undefined ? {} : { namePrefix: name }),
       ...(search === undefined ? {} : { search }),
     };
-    const page = await view.list(apiId, filter, Number(limit), order, from);
+    const place = cursor === undefined ? undefined : placeOf(cursor, order);
+    const page = await readPage(services, apiId, filter, Number(limit), order, place);
     if (!page) throw apiNotFound(apiId);
     const usageTimes = await usage.lastUsedAtOf(
       apiId,
@@ -83,14 +101,27 @@ export const listKeys = operation({
         page.keys.map((key, i) => ({ ...key, ...lastUsed(usageTimes[i]) })),
       ),
       total: page.total,
-      ...(page.next === undefined ? {} : { cursor: makeCursor(`${order}:${page.next}`) }),
+      ...(page.next ? { cursor: makeCursor(`${order}:${page.next.number}:${page.next.value}`) } : {}),
     };
   },
 });
 
-function placeOf(cursor: string, order: 'asc' | 'desc'): number {
-  const [direction, from] = openCursor(cursor, PLACE, 'listKeys');
-  if (direction !== order)
+async function readPage(
+  { view, orderedKeys }: Pick<Services, 'view' | 'orderedKeys'>,
+  apiId: string,
+  filter: KeyFilter,
+  limit: number,
+  order: Order,
+  place: Place | undefined,
+) {
+  if (order !== 'asc' && order !== 'desc') return orderedKeys.list(apiId, filter, limit, order, place);
+  const page = await view.list(apiId, filter, limit, order, place?.number);
+  return page && { ...page, next: page.next === undefined ? undefined : { number: page.next, value: '' } };
+}
+
+function placeOf(cursor: string, order: Order): Place {
+  const [cursorOrder, number, value = ''] = openCursor(cursor, PLACE, 'listKeys');
+  if (cursorOrder !== order)
     throw new ApiError('BAD_REQUEST', 'cursor: belongs to another sort; begin without a cursor');
-  return Number(from);
+  return { number: Number(number), value };
 }

@@ -1,27 +1,37 @@
 #!lua flags=allow-oom
--- Lists one page of an API's keys in order of creation, as of one moment. Not flagged `no-writes`, so that a deposed
--- primary refuses to answer.
+-- Lists one page of an API's keys, in order of creation or by the creation numbers of the page's keys, as of one moment.
+-- Not flagged `no-writes`, so that a deposed primary refuses to answer.
 --
 -- KEYS 1 head  2 index  3 the index to read: the same, or an owner's
--- ARGV 1 record prefix  2 long-meta prefix  3 'asc' | 'desc'  4 creation number to begin with, '' = the first
+-- ARGV 1 record prefix  2 long-meta prefix  3 'asc' | 'desc' | 'numbers'
+--      4 creation number to begin with, '' = the first; 'numbers': all creation numbers of the page, with a space between
 --      5 maximum number of keys on the page  6 maximum number of keys examined  7 enabled: '1' | '0' | '' = either
 --      8 prefix of the keys' names  9 part of the name or the id, A–Z in any case
 --      10… letters of the fields to return besides meta
 -- Returns {} if there is no such API | {number of keys of the API, creation number to continue from or '', and for each key
 --   {keyId, meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none}
 -- include ../../../../shared/redis/credits.lua
+-- include filter.lua
 local head, index, source = unpack(KEYS)
 local records, metas, order, from, limit, most, enabled, prefix, part = unpack(ARGV)
 
 local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
 if not created or deleted then return {} end
 local base, credits = string.sub(head, 1, -5), nil
-limit, most, part = tonumber(limit), tonumber(most), string.lower(part)
-if enabled == '' and prefix == '' and part == '' then most = limit end
+local condition = conditionOf(enabled, prefix, part)
+limit = tonumber(limit)
+most = condition and tonumber(most) or limit
 
-local range = order == 'asc' and {'ZRANGEBYSCORE', source, '-inf', '+inf'} or {'ZREVRANGEBYSCORE', source, '+inf', '-inf'}
-if from ~= '' then range[3] = from end
-local found = redis.call(range[1], range[2], range[3], range[4], 'WITHSCORES', 'LIMIT', 0, most + 1)
+local found = {}
+if order == 'numbers' then
+  for number in string.gmatch(from, '%d+') do
+    for _, value in ipairs(redis.call('ZRANGEBYSCORE', source, number, number, 'WITHSCORES')) do found[#found + 1] = value end
+  end
+else
+  local range = order == 'asc' and {'ZRANGEBYSCORE', source, '-inf', '+inf'} or {'ZREVRANGEBYSCORE', source, '+inf', '-inf'}
+  if from ~= '' then range[3] = from end
+  found = redis.call(range[1], range[2], range[3], range[4], 'WITHSCORES', 'LIMIT', 0, most + 1)
+end
 local page = {redis.call('ZCARD', index), ''}
 for i = 1, #found, 2 do
   if #page == limit + 2 or i > 2 * most then
@@ -30,12 +40,7 @@ for i = 1, #found, 2 do
   end
   local keyId = found[i]
   local f = redis.call('HMGET', records .. keyId, 'e', 'n', 'M', 'm', unpack(ARGV, 10))
-  local name = f[2] or ''
-  if
-    (enabled == '' or f[1] == enabled)
-    and string.sub(name, 1, #prefix) == prefix
-    and string.find(string.lower(name .. '\n' .. keyId), part, 1, true)
-  then
+  if not condition or matches(condition, keyId, f[1], f[2] or '') then
     if f[3] then f[4] = redis.call('GET', metas .. keyId) end
     local key = {keyId}
     for n = 4, #f do key[n - 2] = f[n] or '' end
