@@ -8,37 +8,22 @@ const PAGE_KEYS = 25;
 const EXAMINED_A_CALL = 1000;
 /** Maximum number of calls for one page of matches; then the reader decides. */
 const CALLS_MAX = 200;
-/** Maximum number of keys sorted in an order without an index, because all of them are loaded. */
-const ORDERED_MAX = 1000;
-const CALL_KEYS_MAX = 100;
 
 /** Conditions on the keys of a list, and their order. */
 export type Filter = Readonly<Record<'search' | 'externalId' | 'enabled' | 'sort', string>>;
 export const NO_FILTER: Filter = { search: '', externalId: '', enabled: '', sort: '-createdAt' };
 
 /** Orders for which the server has an index. */
-const INDEX_FIELDS = { '-createdAt': 'newest first', createdAt: 'oldest first' };
-/** Orders without an index, each with the value to compare: ascending, undefined last. */
-const ORDERS: Readonly<Record<string, { text: string; of: (key: Key) => string | number | undefined }>> = {
-  name: { text: 'name', of: ({ name }) => name },
-  lastUsedAt: { text: 'last use', of: ({ lastUsedAt }) => lastUsedAt && -lastUsedAt },
-  expires: { text: 'next to expire', of: ({ expires }) => expires },
-};
-
-const ORDER_TEXTS = {
-  ...INDEX_FIELDS,
-  ...Object.fromEntries(Object.entries(ORDERS).map(([sort, { text }]) => [sort, text])),
-};
+const INDEX_ORDERS = { '-createdAt': 'newest first', createdAt: 'oldest first' };
+const ORDERS = { ...INDEX_ORDERS, name: 'name', '-lastUsedAt': 'last use', expires: 'next to expire' };
 
 /** A page of matching keys. */
 interface Matches {
   readonly keys: readonly Key[];
   readonly total: number;
   readonly cursor?: string | undefined;
-  /** Maximum number of keys examined for the page; undefined if all keys match. */
+  /** Maximum number of keys examined for the page; undefined if an index led to them, or all were examined. */
   readonly examinedCount?: number | undefined;
-  /** The requested order, if there are too many keys for it. */
-  readonly notBy?: string | undefined;
 }
 
 /** The observer of a search: receives its progress, and says whether to continue. */
@@ -48,8 +33,8 @@ interface Reader {
 }
 
 /**
- * Finds a page of keys in the requested order; in order of creation if there are too many keys for another
- * order.
+ * Calls the server until the page is full, or there are no more keys, or the reader stops it, or `CALLS_MAX` is
+ * reached. In order of creation, the server examines some keys per call; in any other, all.
  */
 async function searchKeys(
   apiId: string,
@@ -57,58 +42,19 @@ async function searchKeys(
   from: string | undefined,
   reader: Reader,
 ): Promise<Matches> {
-  const order = ORDERS[filter.sort];
-  if (!order) return search(apiId, filter, from, PAGE_KEYS, reader);
-  const byCreation = { ...filter, sort: NO_FILTER.sort };
-  const place = Number(from ?? 0);
-  // Only the order of creation, used for too many keys, has a cursor of the server.
-  const isPlace = Number.isSafeInteger(place);
-  const matches = isPlace ? await search(apiId, byCreation, undefined, ORDERED_MAX, reader) : undefined;
-  if (!matches || matches.cursor !== undefined)
-    return {
-      ...(await search(apiId, byCreation, isPlace ? undefined : from, PAGE_KEYS, reader)),
-      notBy: order.text,
-    };
-  const next = place + PAGE_KEYS;
-  return {
-    ...matches,
-    keys: matches.keys.toSorted((a, b) => compare(order.of(a), order.of(b))).slice(place, next),
-    cursor: next < matches.keys.length ? String(next) : undefined,
-  };
-}
-
-/**
- * Calls the server until it has as many keys as wanted, or there are no more, or the reader stops it, or
- * `CALLS_MAX` is reached. Without an index, the server examines some keys per call.
- */
-async function search(
-  apiId: string,
-  filter: Filter,
-  from: string | undefined,
-  pageSize: number,
-  reader: Reader,
-): Promise<Matches> {
   const keys: Key[] = [];
   let [cursor, total, calls] = [from, 0, 0];
-  const isPicky = filter.search !== '' || filter.enabled !== '';
+  const isPicky = (filter.search !== '' || filter.enabled !== '') && filter.sort in INDEX_ORDERS;
   do {
-    const limit = String(Math.min(CALL_KEYS_MAX, pageSize - keys.length));
+    const limit = String(PAGE_KEYS - keys.length);
     const page = await call('apis.listKeys', { apiId, limit, cursor, ...filter });
     keys.push(...page.keys);
     ({ total, cursor } = page);
     calls++;
     if (isPicky) reader.report(Math.min(total, calls * EXAMINED_A_CALL));
-    if (!isPicky && filter.externalId === '' && total > pageSize && pageSize > PAGE_KEYS) break;
-  } while (cursor !== undefined && keys.length < pageSize && calls < CALLS_MAX && reader.wants());
+  } while (cursor !== undefined && keys.length < PAGE_KEYS && calls < CALLS_MAX && reader.wants());
   const examinedCount = isPicky ? Math.min(total, calls * EXAMINED_A_CALL) : undefined;
   return { keys, total, cursor, examinedCount };
-}
-
-function compare(a: string | number | undefined, b: string | number | undefined): number {
-  if (a === undefined || b === undefined) return Number(a === undefined) - Number(b === undefined);
-  return typeof a === 'number' && typeof b === 'number'
-    ? a - b
-    : String(a).localeCompare(String(b), undefined, { numeric: true });
 }
 
 /**
@@ -154,8 +100,6 @@ export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
       {page.total.toLocaleString()} {page.total === 1 ? 'key' : 'keys'} in this API
       {page.examinedCount !== undefined &&
         `; ${page.examinedCount.toLocaleString()} searched for this page${page.cursor ? ', there may be more' : ''}`}
-      {page.notBy !== undefined &&
-        `. Newest first: only up to ${ORDERED_MAX.toLocaleString()} keys are ordered by ${page.notBy}, so search for some of them`}
     </p>
   );
 }
@@ -183,7 +127,7 @@ export function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter
         value={filter.enabled}
         options={{ '': 'any', true: 'enabled', false: 'disabled' }}
       />
-      <Choice label="Order" name="sort" value={filter.sort} options={ORDER_TEXTS} />
+      <Choice label="Order" name="sort" value={filter.sort} options={ORDERS} />
       <button type="submit">Search</button>
     </form>
   );
