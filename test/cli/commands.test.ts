@@ -274,6 +274,9 @@ describe('keys', () => {
     expect(rest).not.toHaveProperty('cursor');
     expect([...first.keys, ...rest.keys].map(({ name }) => name)).toEqual(['n0', 'n1', 'n2', 'n3', 'n4']);
     expect((await answer('keys list listed --newest --limit 1')).keys[0].name).toBe('n4');
+    expect((await answer('keys list listed --sort -name --limit 1')).keys[0].name).toBe('n4');
+    expect((await run('keys list listed --sort size')).stderr).toContain('lastUsedAt');
+    expect((await run('keys list listed --sort name --newest')).status).not.toBe(0);
     expect((await answer('keys list listed --disabled')).keys).toEqual([]);
     const { stdout, stderr } = await run('keys list listed --limit 2');
     expect(stdout.split('\n')[0]).toMatch(/^keyId +start +state/);

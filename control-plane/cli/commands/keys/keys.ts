@@ -21,6 +21,9 @@ import { verifyKey } from './verify.ts';
 
 type Change = { propagation: ChangeStatus };
 
+/** The orders of a listing, as the interface names them. */
+const ORDERS = ['createdAt', 'name', 'expires', 'lastUsedAt'].flatMap((field) => [field, `-${field}`]);
+
 /** Adds `keyfence keys …`. */
 export function keyCommands(program: Command, session: Session): void {
   const keys = program.command('keys').description('keys: who may call your APIs');
@@ -75,7 +78,13 @@ function addList(keys: Command, session: Session): void {
     .option('--disabled', 'only disabled keys')
     .option('--name <start>', 'only keys whose name begins with this')
     .option('--external-id <id>', 'only keys of this identity')
-    .option('--newest', 'newest first; default: oldest first');
+    .addOption(new Option('--newest', 'newest first; the same as --sort -createdAt').conflicts('sort'))
+    .addOption(
+      new Option(
+        '--sort <order>',
+        'order of the keys; -: the greatest value first. Default: createdAt',
+      ).choices(ORDERS),
+    );
   addPageOptions(listing, 'keys').action((apiId: string, { enabled, disabled, newest, ...filter }) => {
     const query = {
       apiId,
@@ -83,12 +92,13 @@ function addList(keys: Command, session: Session): void {
       ...(enabled || disabled ? { enabled: enabled === true } : {}),
       ...(newest ? { sort: '-createdAt' } : {}),
     };
-    return printListing<Key>(session, 'apis.listKeys', 'keys', query, {
+    return printListing<Key & { lastUsedAt?: number }>(session, 'apis.listKeys', 'keys', query, {
       keyId: ({ keyId }) => keyId,
       start: ({ start }) => start || undefined,
       state: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
       created: ({ createdAt }) => time(createdAt),
       expires: ({ expires }) => time(expires),
+      lastUsed: ({ lastUsedAt }) => time(lastUsedAt),
       externalId: ({ externalId }) => externalId,
       name: ({ name }) => name,
     });
