@@ -101,6 +101,7 @@ onStage('for everybody', (stage) => {
         }
         for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
         await check(hash);
+        await page.keyboard.press('Escape');
         if (hash === '#/apis/checked') {
           await page.getByRole('button', { name: 'Undo' }).click();
           await page.getByText('Undone: Disabled Key 20').waitFor();
@@ -111,10 +112,12 @@ onStage('for everybody', (stage) => {
       for (const hash of viewsOf(LONG.id, LONG.keyId, endpointId)) {
         await dashboard.go(hash);
         for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
+        expect(await page.locator('html').evaluate(OVERFLOW), hash).toBeLessThanOrEqual(0);
+        await page.keyboard.press('Escape');
         if (hash === `#/keys/${LONG.keyId}`) {
           await page.getByRole('button', { name: /^(Disable|Enable) W/ }).click();
           await page.getByText(/(Disabled|Enabled) W+\. Complete/).waitFor();
-          await page.getByRole('button', { name: 'Delete key' }).click();
+          await dashboard.choose('Delete key');
           expect(await page.getByRole('dialog').evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
           await page.getByRole('button', { name: 'Cancel' }).click();
         }
@@ -134,7 +137,13 @@ const viewsOf = (apiId: string, keyId: string, endpointId: string) => [
   '#/',
   '#/apis',
   `#/apis/${apiId}`,
+  `#/apis/${apiId}?tab=traffic`,
+  `#/apis/${apiId}?tab=settings`,
   `#/keys/${keyId}`,
+  `#/keys/${keyId}?tab=access`,
+  `#/keys/${keyId}?tab=history`,
+  `#/keys/${keyId}?tab=verifiers`,
+  '#/handover/used',
   '#/identities',
   '#/identities/ada',
   '#/identities/nobody%20yet',
@@ -150,7 +159,7 @@ const viewsOf = (apiId: string, keyId: string, endpointId: string) => [
 ];
 
 /** Elements that are used but that a screen reader could not name. */
-const NAMELESS = `[...document.querySelectorAll('a, button, input, select, textarea, table, form, dialog')]
+const NAMELESS = `[...document.querySelectorAll('a, button, input:not([type=hidden]), select, textarea, table, form, dialog')]
   .filter((element) => {
     const text = element.labels?.[0]?.innerText || element.getAttribute('aria-label') || element.textContent;
     return !text?.trim() || (element.matches('input, select, textarea') && !element.labels?.length);

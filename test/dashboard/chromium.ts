@@ -70,6 +70,18 @@ export class Dashboard {
     await this.loaded();
   }
 
+  /** Shows a part of the page. */
+  async openTab(name: string): Promise<void> {
+    await this.page.getByRole('tab', { name }).click();
+    await this.loaded();
+  }
+
+  /** Chooses an action of the menu beside the heading. */
+  async choose(action: string): Promise<void> {
+    await this.page.getByText('More', { exact: true }).click();
+    await this.page.getByRole('button', { name: action }).click();
+  }
+
   async loaded(): Promise<void> {
     await this.page.locator('main h1').waitFor();
     await this.page.locator('[aria-busy="true"]').first().waitFor({ state: 'detached' });

@@ -63,7 +63,15 @@ onStage('a colleague', (stage) => {
       ...['Overview', 'APIs', 'Identities', 'Roles', 'Root keys', 'Webhooks', 'Fleet', 'Audit', 'Reference'],
     ]);
     const buttons = await changingButtonsOn(dashboard, [
-      ...['#/', '#/apis', '#/apis/shared', `#/keys/${keyId}`, '#/identities', '#/identities/ada'],
+      ...[
+        '#/',
+        '#/apis',
+        '#/apis/shared',
+        `#/keys/${keyId}`,
+        `#/keys/${keyId}?tab=verifiers`,
+        '#/identities',
+        '#/identities/ada',
+      ],
       ...['#/identities/nobody', '#/roles', '#/root-keys', '#/webhooks', `#/webhooks/${endpointId}`],
       ...['#/fleet', '#/audit'],
     ]);
@@ -90,8 +98,8 @@ onStage('a colleague', (stage) => {
     await dashboard.page.getByText('may see neither the fleet nor the audit log').waitFor();
     const other = await changingButtonsOn(dashboard, ['#/apis/theirs', `#/keys/${otherId}`]);
     expect(other).toEqual([]);
-    const own = await changingButtonsOn(dashboard, ['#/apis/mine', `#/keys/${keyId}`]);
-    expect(own).toEqual(expect.arrayContaining(['#/apis/mine Disable', `#/keys/${keyId} Save`]));
+    const own = await changingButtonsOn(dashboard, ['#/apis/mine', `#/keys/${keyId}?tab=access`]);
+    expect(own).toEqual(expect.arrayContaining(['#/apis/mine Disable', `#/keys/${keyId}?tab=access Save`]));
     expect(own.join()).not.toMatch(/New key|Delete|Rotate/);
     expect(refused).toEqual([]);
     await dashboard.close(rootKey);

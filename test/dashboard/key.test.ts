@@ -13,6 +13,7 @@ onStage('the page of a key', (stage) => {
     expect(await stage.fleet.verdict(key)).toBe('VALID');
     const dashboard = await stage.signedIn(`#/keys/${keyId}`);
     const { page } = dashboard;
+    await dashboard.openTab('Access');
     const form = page.getByRole('form', { name: 'Change the key' });
     const keyNow = () => stage.fleet.ok('keys.getKey', { keyId });
 
@@ -28,7 +29,9 @@ onStage('the page of a key', (stage) => {
     await form.getByLabel('Expires').fill('2999-12-31T10:00:00');
     await form.getByRole('button', { name: 'Save' }).click();
     await page.getByText('Saved.').waitFor();
+    await dashboard.openTab('Overview');
     await page.locator('dd', { hasText: '2999' }).waitFor();
+    await dashboard.openTab('Access');
     expect(await keyNow()).toMatchObject({ name: 'Bob', externalId: 'someone', meta: { plan: 'free' } });
     expect(new Date((await keyNow()).expires).getFullYear()).toBe(2999);
 
@@ -40,22 +43,23 @@ onStage('the page of a key', (stage) => {
     await stage.fleet.until(async () => !('expires' in (await keyNow())));
     expect(await keyNow()).not.toHaveProperty('externalId');
 
+    await dashboard.openTab('Overview');
     await stage.fleet.until(async () => {
       await page.reload();
       await page.getByRole('heading', { name: 'Bob' }).waitFor();
       await dashboard.loaded();
       return page
-        .getByRole('img', { name: /Verifications by the hour: 48 bars, the highest 1$/ })
+        .getByRole('img', { name: /Verifications by the hour: 25 bars, the highest 1$/ })
         .isVisible();
     });
-    await page.getByLabel('day').check();
+    await page.getByLabel('Time').selectOption('last 7 days');
     await page.getByRole('img', { name: /Verifications by the day/ }).waitFor();
 
-    await page.getByRole('button', { name: 'Delete key' }).click();
+    await dashboard.choose('Delete key');
     const dialog = page.getByRole('dialog', { name: 'Delete this key?' });
     await dialog.getByRole('button', { name: 'Cancel' }).click();
     expect(await stage.fleet.verdict(key)).toBe('VALID');
-    await page.getByRole('button', { name: 'Delete key' }).click();
+    await dashboard.choose('Delete key');
     await dialog.getByRole('button', { name: 'Delete for good' }).click();
     await page.getByRole('heading', { name: 'Keys of detail' }).waitFor();
     expect(await stage.fleet.verdict(key)).toBe('NOT_FOUND');
@@ -104,6 +108,7 @@ onStage('the page of a key', (stage) => {
     const form = page.getByRole('form', { name: 'Set the credits' });
     const keyNow = () => stage.fleet.ok('keys.getKey', { keyId });
     await page.getByRole('img', { name: 'Credits: 40 free, 0 at verifiers' }).waitFor();
+    await dashboard.openTab('Access');
 
     await form.getByLabel('Credits empty').fill('many');
     await form.getByRole('button', { name: 'Set' }).click();
@@ -113,16 +118,19 @@ onStage('the page of a key', (stage) => {
     await form.getByLabel('Amount').fill('100');
     await form.getByLabel('Date').fill('15');
     await form.getByRole('button', { name: 'Set' }).click();
+    await dashboard.openTab('Overview');
     await page.getByRole('img', { name: 'Credits: 70 free, 0 at verifiers' }).waitFor();
     await page.getByText('Refilled to 100 monthly on day 15 at 00:00 UTC').waitFor();
     expect(await keyNow()).toMatchObject({
       remaining: 70,
       refill: { interval: 'monthly', amount: 100, refillDay: 15 },
     });
+    await dashboard.openTab('Access');
     await form.getByRole('button', { name: 'Set' }).click();
     await form.getByText('Nothing differs.').waitFor();
     await form.getByLabel('Credits empty').fill('');
     await form.getByRole('button', { name: 'Set' }).click();
+    await dashboard.openTab('Overview');
     await page.getByText('No credits are counted for this key.').waitFor();
     expect(await keyNow()).not.toHaveProperty('remaining');
     await dashboard.close();
@@ -164,6 +172,7 @@ onStage('the page of a key', (stage) => {
     await dashboard.go(`#/keys/${keyId}`);
     for (const told of ['1 in 30 days, exact', '5,000 in 1,500 milliseconds', '10 a day'])
       await page.locator('dd').getByText(told, { exact: true }).waitFor();
+    await dashboard.openTab('Access');
     const form = page.getByRole('form', { name: 'Change the key' });
     expect(await form.getByLabel('Rate limit such as').inputValue()).toBe('1/30d exact');
     await form.getByRole('button', { name: 'Save' }).click();
@@ -186,7 +195,7 @@ onStage('the page of a key', (stage) => {
     await dashboard.signIn();
     await page.getByRole('heading', { name: 'Overview' }).waitFor();
     await dashboard.go(`#/keys/${keyId}`);
-    await page.getByRole('button', { name: 'Delete key' }).click();
+    await dashboard.choose('Delete key');
     await page.getByRole('button', { name: 'Delete for good' }).click();
     await page
       .getByRole('dialog')
@@ -213,7 +222,7 @@ onStage('the page of a key', (stage) => {
     await panel.getByText('is complete: no verifier answers from the earlier state.').waitFor();
     await dashboard.go('#/');
     await dashboard.go(`#/keys/${keyId}`);
-    await page.getByRole('heading', { name: 'History' }).waitFor();
+    await page.getByRole('tab', { name: 'History' }).waitFor();
     expect(await panel.count()).toBe(0);
     await dashboard.close();
   });

@@ -15,7 +15,7 @@ onStage('the keys of an API', (stage) => {
     await page.getByRole('heading', { name: 'Keys of Shop' }).waitFor();
     await page.getByText('No keys yet.').waitFor();
 
-    await page.getByRole('button', { name: 'Settings' }).click();
+    await dashboard.openTab('Settings');
     const settings = page.getByRole('form', { name: 'Settings of the API' });
     await settings.getByLabel('Prefix of new keys').fill('acme');
     await settings.getByLabel('Random bytes of new keys').fill('24');
@@ -23,7 +23,7 @@ onStage('the keys of an API', (stage) => {
     await settings.getByText('Saved.').waitFor();
     const defaults = { name: 'Shop', defaultPrefix: 'acme', defaultBytes: 24 };
     expect(await stage.fleet.ok('apis.getApi', { apiId: 'shop' })).toMatchObject(defaults);
-    await page.getByRole('button', { name: 'Settings' }).click();
+    await dashboard.openTab('Keys');
 
     await page.getByRole('button', { name: 'New key' }).click();
     const form = page.getByRole('form', { name: 'New key' });

@@ -20,12 +20,12 @@ onStage('why a request was refused', (stage) => {
     const [[, why, from, route, request] = []] = await dashboard.rows('Last refusals');
     expect([why, from, route, request]).toEqual(['wrong address', '198.51.100.7', '–', requestId]);
 
-    const question = page.getByRole('form', { name: 'Explain a question' });
-    await question.getByLabel("Client's address").fill('198.51.100.7');
-    await question.getByRole('button', { name: 'Explain' }).click();
+    // Each refusal can be explained, from where the request came.
+    await page.getByRole('button', { name: `Explain the refusal of request ${requestId}` }).click();
     await page.getByRole('cell', { name: '198.51.100.7 is not in 192.0.2.0/24' }).waitFor();
     expect(await page.getByRole('status').getByText('FORBIDDEN').count()).toBe(1);
 
+    await dashboard.openTab('Access');
     const form = page.getByRole('form', { name: 'Change the key' });
     expect(await form.getByLabel('Allowed addresses').inputValue()).toBe('192.0.2.0/24');
     await form.getByLabel('Allowed addresses').fill('198.51.100.7/24');

@@ -31,8 +31,8 @@ onStage('the sections', (stage) => {
     const row = (await dashboard.rows('APIs')).find(([name]) => name === 'busy') ?? [];
     expect(row.slice(2, 4).map((text) => text.trim())).toEqual(['2', '3 1 refused']);
     await dashboard.go('#/apis/busy');
-    await page.getByRole('button', { name: 'Traffic' }).click();
-    await page.getByRole('img', { name: /Verifications by the hour: 48 bars, the highest [123]$/ }).waitFor();
+    await dashboard.openTab('Traffic');
+    await page.getByRole('img', { name: /Verifications by the hour: 25 bars, the highest [123]$/ }).waitFor();
     await dashboard.close(key);
   });
 
@@ -40,7 +40,7 @@ onStage('the sections', (stage) => {
     const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'doomed' });
     const dashboard = await stage.signedIn('#/apis/doomed');
     const { page } = dashboard;
-    await page.getByRole('button', { name: 'Delete API' }).click();
+    await dashboard.choose('Delete API');
     const remove = page.getByRole('button', { name: 'Delete API and keys' });
     await page.getByLabel('Type doomed to confirm').fill('doome');
     expect(await remove.isDisabled()).toBe(true);
@@ -106,6 +106,7 @@ onStage('the sections', (stage) => {
     await stage.fleet.admin('keys.updateKey', { keyId, enabled: 'no' });
     const dashboard = await stage.signedIn(`#/keys/${keyId}`);
     const { page } = dashboard;
+    await dashboard.openTab('History');
     await page.getByRole('link', { name: 'Audit log of this key' }).click();
     await page.getByRole('heading', { name: 'Audit' }).waitFor();
     await dashboard.loaded();
@@ -118,9 +119,15 @@ onStage('the sections', (stage) => {
     await dashboard.loaded();
     expect(await operations()).toEqual([['keys.updateKey', 'BAD_REQUEST']]);
     const search = page.getByRole('form', { name: 'Search' });
+    await search.getByLabel('Time').selectOption('last hour');
+    await dashboard.loaded();
+    expect(await operations()).toEqual([['keys.updateKey', 'BAD_REQUEST']]);
+    await search.getByLabel('Time').selectOption('yesterday');
+    await page.getByText('No events.').waitFor();
+    await search.getByLabel('Time').selectOption('custom…');
     const between = async (from: string, to: string) => {
       await search.getByLabel('From').fill(from);
-      await search.getByLabel('To', { exact: true }).fill(to);
+      await search.getByLabel('To not included').fill(to);
       await search.getByRole('button', { name: 'Search' }).click();
     };
     await between('2999-12-31T10:00', '');

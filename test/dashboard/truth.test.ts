@@ -16,6 +16,7 @@ onStage('what the dashboard says is so', (stage) => {
     for (let i = 0; i < 1500; i++) pipeline.xadd(auditStream('done'), '*', 'e', other, 'k', '');
     await pipeline.exec();
     const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    await dashboard.openTab('History');
     await dashboard.page.getByRole('cell', { name: 'keys.createKey' }).waitFor();
     expect(await dashboard.rows('Events')).toHaveLength(1);
     await dashboard.close();
@@ -68,7 +69,7 @@ onStage('what the dashboard says is so', (stage) => {
     await page.getByText('stopped with late payer').waitFor();
     await dashboard.go('#/apis/states');
     const states = Object.fromEntries(
-      (await dashboard.rows('Keys')).map((row) => [row[7]?.trim(), [row[3]?.trim(), row[5]?.trim()]]),
+      (await dashboard.rows('Keys')).map((row) => [row[1]?.trim(), [row[4]?.trim(), row[6]?.trim()]]),
     );
     expect(Object.values(states)).toContainEqual(['stopped with late payer', '']);
     expect(Object.values(states)).toContainEqual(['replaced', 'at its rotation']);

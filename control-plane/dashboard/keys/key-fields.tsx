@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import type { KEY_FIELDS } from '#shared/contract/key-record.ts';
-import { call, Failure, type Key } from '../api/client.ts';
+import { call, Failure, type Key, may } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import {
   limitOf,
@@ -72,8 +72,8 @@ export function KeyFields({ of }: { of?: Key }) {
 function useCatalogue() {
   const list = async () => {
     const [roles, permissions] = await Promise.all([
-      call('permissions.listRoles').catch(() => []),
-      call('permissions.listPermissions').catch(() => []),
+      may('root.*.read_role') ? call('permissions.listRoles') : [],
+      may('root.*.read_permission') ? call('permissions.listPermissions') : [],
     ]);
     return { roles: roles.map(({ name }) => name), permissions: permissions.map(({ slug }) => slug) };
   };

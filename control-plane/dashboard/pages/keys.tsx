@@ -32,12 +32,14 @@ export function Keys({ apiId }: { apiId: string }) {
       way={WAY}
       beside={<CopyId id={apiId} of="the API" />}
       actions={
-        <>
-          <Opener action="New key" permission={`api.${apiId}.create_key`}>
-            {(close) => <NewKey apiId={apiId} onCreated={() => setMade(made + 1)} onDone={close} />}
-          </Opener>
-          <DeleteApiButton apiId={apiId} />
-        </>
+        api.data && (
+          <>
+            <Opener action="New key" permission={`api.${apiId}.create_key`}>
+              {(close) => <NewKey apiId={apiId} onCreated={() => setMade(made + 1)} onDone={close} />}
+            </Opener>
+            <DeleteApiButton apiId={apiId} />
+          </>
+        )
       }
     >
       <Tabs label="Parts of the API" tabs={tabsOf(apiId, made)} />

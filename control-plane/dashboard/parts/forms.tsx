@@ -76,9 +76,12 @@ export function ActionForm(props: {
   const submit = (event: Event) => {
     const entry = fieldsOf(event);
     const form = event.currentTarget as HTMLFormElement;
+    delete form.dataset['edited'];
     void run(async () => {
-      const result = await props.run(entry);
-      delete form.dataset['edited'];
+      const result = await props.run(entry).catch((error: unknown) => {
+        if (props.isEdit) form.dataset['edited'] = '';
+        throw error;
+      });
       if (result) setSecret(result.key);
       else props.onDone?.();
     });
