@@ -81,6 +81,7 @@ const mend = () => {
   for (const link of document.querySelectorAll('.opblock-summary-control a[href]')) link.removeAttribute('href');
   for (const field of document.querySelectorAll(':is(.opblock, .modal-ux) :is(input, select, textarea):not([aria-label], [id])'))
     field.setAttribute('aria-label', named(field));
+  for (const servers of document.querySelectorAll('select#servers:not([aria-label])')) servers.setAttribute('aria-label', 'Server');
   for (const sample of document.querySelectorAll('pre.microlight:not([tabindex])')) sample.tabIndex = 0;
 };
 new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
@@ -90,6 +91,11 @@ mend();
 const BY_VERIFIERS = JSON.parse(
   readFileSync(new URL('./by-verifiers.json', import.meta.url), 'utf8'),
 ) as Readonly<Record<'/v1/' | '/v2/', object>>;
+
+/** The answer of each operation to its example; written from a real run by `npm run examples`. */
+const ANSWERS = JSON.parse(readFileSync(new URL('./examples.json', import.meta.url), 'utf8')) as Readonly<
+  Record<string, unknown>
+>;
 
 /** The document of one version of the interface. */
 interface Generation {
@@ -205,7 +211,7 @@ function optionsOf({
 const ANY_CALL: readonly ErrorCode[] = ['UNAUTHORIZED', 'INSUFFICIENT_PERMISSIONS', 'RATE_LIMITED'];
 
 /**
- * Adds the errors of each operation. They are not in the routes' schemas, because errors are serialised
+ * Adds the examples and the errors of each operation. The errors are not in the routes' schemas, because errors are serialised
  * separately.
  */
 function withErrors(document: object, errors: object): object {
@@ -214,17 +220,24 @@ function withErrors(document: object, errors: object): object {
     paths: Record<string, Record<string, Operation>>;
     components: object;
   };
-  for (const operation of Object.values(paths).flatMap((methods) => Object.values(methods))) {
-    const { 'x-errors': own = [] } = operation;
+  for (const [path, operation] of Object.entries(paths).flatMap(([path, methods]) =>
+    Object.values(methods).map((operation): [string, Operation] => [path, operation]),
+  )) {
+    const { 'x-errors': own = [], 'x-example': example = {} } = operation;
     const body = operation.requestBody === undefined ? [] : ANY_BODY;
-    for (const parameter of operation.parameters ?? [])
+    for (const parameter of operation.parameters ?? []) {
       if (parameter.schema.default !== undefined) parameter.required = false;
+      if (parameter.name in example) parameter.example = example[parameter.name];
+    }
     for (const content of Object.values(operation.requestBody?.content ?? {})) {
       requireNoDefaults(content.schema);
-      content.example = operation['x-example'];
+      content.example = example;
     }
     delete operation['x-example'];
-    for (const response of Object.values(operation.responses)) response.description = 'Done.';
+    for (const response of Object.values(operation.responses)) {
+      response.description = 'Done.';
+      for (const content of Object.values(response.content ?? {})) content.example = ANSWERS[path];
+    }
     Object.assign(operation.responses, errorResponses([...ANY_REQUEST, ...ANY_CALL, ...body, ...own]));
     delete operation['x-errors'];
   }
@@ -248,12 +261,17 @@ interface Schema {
   readonly items?: Schema;
 }
 
+type Content = Readonly<Record<string, { readonly schema: Schema; example?: unknown }>>;
+
 interface Operation {
-  readonly responses: Record<string, { description: string }>;
-  readonly parameters?: readonly { required?: boolean; readonly schema: Schema }[];
-  readonly requestBody?: {
-    readonly content: Readonly<Record<string, { readonly schema: Schema; example?: unknown }>>;
-  };
-  'x-example'?: object;
+  readonly responses: Record<string, { description: string; readonly content?: Content }>;
+  readonly parameters?: readonly {
+    readonly name: string;
+    required?: boolean;
+    example?: unknown;
+    readonly schema: Schema;
+  }[];
+  readonly requestBody?: { readonly content: Content };
+  'x-example'?: Readonly<Record<string, unknown>>;
   'x-errors'?: readonly ErrorCode[];
 }

@@ -76,7 +76,8 @@ async function withAuthorization(
 function schemaOf(operation: Operation) {
   const { name, id, request, response, summary, description } = operation;
   return {
-    ...(isQuery(operation) ? { querystring: request } : { body: request, 'x-example': operation.example }),
+    ...(isQuery(operation) ? { querystring: request } : { body: request }),
+    'x-example': operation.example,
     ...openapiSchema(operation, { name, ...(id === undefined ? {} : { id }), summary, description }),
     response: { 200: response },
   };

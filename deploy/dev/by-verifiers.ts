@@ -1,5 +1,8 @@
 import { verifierDocument } from './verifier-openapi.ts';
 
+/** The verifier of `npm start`. */
+const SERVER = { url: 'http://127.0.0.1:3001', description: 'the verifier of npm start, or yours' };
+
 /**
  * Precedes the description of an operation that verifiers answer, whose "try it" button the page hides: a browser calls
  * only its own origin.
@@ -10,7 +13,7 @@ const elsewhere = (
 ) => `A verifier answers this, not the control plane, so it cannot be tried from this page. It needs a root key only with VERIFY_ROOT_KEYS=required.
 From a terminal, with the address of a verifier (that of \`npm start\` here):
 
-    curl -s http://127.0.0.1:3001${path} -H 'content-type: application/json' -d '${JSON.stringify(body)}'`;
+    curl -s ${SERVER.url}${path} -H 'content-type: application/json' -d '${JSON.stringify(body)}'`;
 
 /** Returns the paths that verifiers answer, by version of the interface, for the control plane's reference. */
 export function byVerifiers() {
@@ -22,7 +25,7 @@ export function byVerifiers() {
         const { example } = post.requestBody.content['application/json'];
         const body = name.endsWith('verifyKey') ? { key: 'YOUR_KEY' } : example;
         const description = `${elsewhere(name, body as object)}\n\n${post.description}`;
-        return [[name, { post: { ...post, tags: ['verifier'], description } }]];
+        return [[name, { post: { ...post, tags: ['verifier'], servers: [SERVER], description } }]];
       }),
     );
   // In the document of verifiers, the errors of version 2 have names of their own.

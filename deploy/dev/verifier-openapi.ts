@@ -196,6 +196,7 @@ export const verifierDocument = {
                   enabled: true,
                   meta: { plan: 'pro' },
                   name: 'Ada',
+                  permissions: ['files.read'],
                   requestId: '0mzc9k4q8r2wfXa1',
                 },
               },
@@ -230,7 +231,10 @@ export const verifierDocument = {
                 schema: verdictV2,
                 example: {
                   meta: { requestId: '0mzc9k4q8r2wfXa1' },
-                  data: { valid: true, code: 'VALID', keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', enabled: true },
+                  data: {
+                    ...{ valid: true, code: 'VALID', keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', name: 'Ada' },
+                    ...{ meta: { plan: 'pro' }, enabled: true, permissions: ['files.read'] },
+                  },
                 },
               },
             },

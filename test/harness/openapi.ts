@@ -19,7 +19,7 @@ export interface Schema {
 interface Response {
   readonly $ref?: string;
   readonly headers?: Readonly<Record<string, unknown>>;
-  readonly content?: Readonly<Record<string, { readonly schema: Schema }>>;
+  readonly content?: Readonly<Record<string, { readonly schema: Schema; readonly example?: unknown }>>;
 }
 
 export interface Operation {
@@ -28,7 +28,7 @@ export interface Operation {
   readonly operationId: string;
   readonly summary: string;
   readonly description: string;
-  readonly parameters?: readonly { name: string; required?: boolean; schema: Schema }[];
+  readonly parameters?: readonly { name: string; required?: boolean; schema: Schema; example?: unknown }[];
   readonly requestBody?: {
     readonly content: Readonly<Record<string, { readonly schema: Schema; readonly example?: unknown }>>;
   };

@@ -42,8 +42,8 @@ export interface Operation<
   readonly response: Response;
   /** Errors of this operation besides those of every call. */
   readonly errors: readonly ErrorCode[];
-  /** A valid body. */
-  readonly example?: object;
+  /** A valid request, shown with what it is answered in `examples.json`. */
+  readonly example: object;
   /** True if the operation changes nothing and is a POST only because its input must not appear in a URL. */
   readonly reads?: true;
   /** True if the operation is answered even under load, because it may be what stops a stolen key. */

@@ -45,6 +45,7 @@ export const getApiVerifications = operation({
     ),
   }),
   errors: ['NOT_FOUND'],
+  example: { apiId: 'shop' },
   async handle({ request }, { apis, usage, clock }) {
     const { apiId, granularity, start, end, tag, groupBy, limit } = request;
     const byTag = groupBy === 'tag';

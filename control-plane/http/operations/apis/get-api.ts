@@ -13,6 +13,7 @@ export const getApi = operation({
   request: Fields({ apiId: ApiId }),
   response: ApiView,
   errors: ['NOT_FOUND'],
+  example: { apiId: 'shop' },
   v2: {
     request: Fields({ apiId: ApiId }),
     data: Type.Object({

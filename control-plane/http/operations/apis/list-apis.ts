@@ -18,6 +18,7 @@ export const listApis = operation({
   request: Fields({ limit: Limit('APIs'), cursor: PageCursor({ minLength: 1, maxLength: 96 }) }),
   response: Type.Object({ apis: List(ApiView), cursor: Cursor }),
   errors: [],
+  example: { limit: '25' },
   async handle({ request, caller }, { apis }) {
     const [after = ''] = request.cursor === undefined ? [] : openCursor(request.cursor, PLACE, 'listApis');
     const limit = Number(request.limit);

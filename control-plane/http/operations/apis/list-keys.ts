@@ -58,6 +58,7 @@ export const listKeys = operation({
     cursor: Cursor,
   }),
   errors: ['NOT_FOUND'],
+  example: { apiId: 'shop', limit: '25', sort: '-createdAt' },
   v2: {
     request: Fields({
       apiId: ApiId,

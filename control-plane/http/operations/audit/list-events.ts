@@ -29,6 +29,7 @@ export const listEvents = operation({
   }),
   response: Type.Object({ events: List(Event), cursor: Cursor }),
   errors: [],
+  example: { operation: 'keys.createKey', limit: '25' },
   async handle({ request }, { audit }) {
     const { limit, cursor, refused, since, until, ...filter } = request;
     const kind = refused === 'true' ? 'refused' : 'done';

@@ -20,6 +20,7 @@ export const listFindings = operation({
     ),
   }),
   errors: [],
+  example: {},
   async handle(_call, { examine }) {
     const findings = await examine();
     return { findings: findings.map(({ found: result, ...finding }) => ({ ...finding, result })) };

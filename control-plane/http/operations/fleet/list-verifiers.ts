@@ -12,6 +12,7 @@ export const listVerifiers = operation({
   request: Fields({ limit: Limit('Verifiers'), cursor: PageCursor({ pattern: '^[A-Za-z0-9_-]{1,64}$' }) }),
   response: Type.Object({ verifiers: List(Verifier), cursor: Cursor }),
   errors: [],
+  example: {},
   async handle({ request: { limit, cursor = '' } }, { fleet }) {
     const { verifiers, next } = await fleet.list(cursor, Number(limit));
     return { verifiers, ...(next === undefined ? {} : { cursor: next }) };

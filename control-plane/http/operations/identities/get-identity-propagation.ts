@@ -2,7 +2,7 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { operation } from '../operation.ts';
 import { Fields, SequenceText } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
-import { IdentityId, identityNotFound } from './identity.ts';
+import { IdentityId, identityIdExample, identityNotFound } from './identity.ts';
 
 export const getIdentityPropagation = operation({
   name: 'identities.getIdentityPropagation',
@@ -12,6 +12,7 @@ export const getIdentityPropagation = operation({
   request: Fields({ identityId: IdentityId, sequence: SequenceText }),
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { identityId: identityIdExample, sequence: '1' },
   async handle({ request: { identityId, sequence } }, { propagator }) {
     const propagation = await propagator.status(SHARED_LOG, identityId, Number(sequence));
     if (!propagation) throw identityNotFound();

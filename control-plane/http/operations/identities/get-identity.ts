@@ -11,6 +11,7 @@ export const getIdentity = operation({
   request: Fields(REFERENCE),
   response: IdentityView,
   errors: ['NOT_FOUND'],
+  example: { externalId: 'ada' },
   v2: {
     request: Fields({ identity: IdentityName }),
     data: IdentityData,

@@ -28,6 +28,7 @@ export const listIdentities = operation({
     cursor: Cursor,
   }),
   errors: [],
+  example: { limit: '25' },
   v2: {
     request: Fields({ limit: PageLimit, cursor: PageCursorV2, search: SEARCH }),
     data: List(IdentityData),

@@ -35,6 +35,7 @@ export const listKeysOfIdentity = operation({
   }),
   response: Type.Object({ keys: List(UsedKey), cursor: Cursor }),
   errors: [],
+  example: { externalId: 'ada', limit: '25' },
   async handle({ request, caller }, services) {
     const place = request.cursor === undefined ? { after: '' } : placeOf(request.cursor);
     const { keys, next } = await readPage(request.externalId, Number(request.limit), place, caller, services);

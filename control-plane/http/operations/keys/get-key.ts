@@ -12,6 +12,7 @@ export const getKey = operation({
   request: Fields({ keyId: KeyId }),
   response: UsedKey,
   errors: ['NOT_FOUND'],
+  example: { keyId: keyIdExample },
   v2: {
     request: Fields({ keyId: KeyId, decrypt: Decrypt }),
     data: KeyData,

@@ -2,6 +2,7 @@ import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, SequenceText } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
+import { keyIdExample } from './key.ts';
 
 export const getPropagation = operation({
   name: 'keys.getPropagation',
@@ -11,6 +12,7 @@ export const getPropagation = operation({
   request: Fields({ keyId: KeyId, sequence: SequenceText }),
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { keyId: keyIdExample, sequence: '1' },
   async handle({ apiId, request: { keyId, sequence } }, { keys, propagator }) {
     const propagation = await propagator.status(apiId, keyId, Number(sequence));
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);

@@ -4,6 +4,7 @@ import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, period, timeOf } from '../request-parts.ts';
 import { usageCounts } from '../response-parts.ts';
+import { keyIdExample } from './key.ts';
 
 export const getVerifications = operation({
   name: 'keys.getVerifications',
@@ -18,6 +19,7 @@ export const getVerifications = operation({
     }),
   }),
   errors: ['NOT_FOUND'],
+  example: { keyId: keyIdExample },
   async handle({ apiId, request }, { keys, usage, clock }) {
     const { keyId, granularity, start, end } = request;
     if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);

@@ -10,6 +10,7 @@ export const getPermission = operation({
   request: Fields({ permissionId: PermissionId }),
   response: PermissionView,
   errors: ['NOT_FOUND'],
+  example: { permissionId: 'files.write' },
   v2: {
     request: Fields({ permission: PermissionId }),
     data: PermissionView,

@@ -3,7 +3,7 @@ import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, SequenceText } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
-import { roleNotFound } from './role.ts';
+import { roleIdExample, roleNotFound } from './role.ts';
 
 export const getRolePropagation = operation({
   name: 'permissions.getRolePropagation',
@@ -13,6 +13,7 @@ export const getRolePropagation = operation({
   request: Fields({ roleId: RoleId, sequence: SequenceText }),
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { roleId: roleIdExample, sequence: '1' },
   async handle({ request: { roleId, sequence } }, { propagator }) {
     const propagation = await propagator.status(SHARED_LOG, roleId, Number(sequence));
     if (!propagation) throw roleNotFound(roleId);

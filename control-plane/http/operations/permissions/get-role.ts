@@ -2,7 +2,7 @@ import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
 import { RoleData, RoleReference, roleIdIn, rolesData } from '../v2/role-data.ts';
-import { RoleView, roleNotFound } from './role.ts';
+import { RoleView, roleIdExample, roleNotFound } from './role.ts';
 
 export const getRole = operation({
   name: 'permissions.getRole',
@@ -12,6 +12,7 @@ export const getRole = operation({
   request: Fields({ roleId: RoleId }),
   response: RoleView,
   errors: ['NOT_FOUND'],
+  example: { roleId: roleIdExample },
   v2: {
     request: Fields({ role: RoleReference }),
     data: RoleData,

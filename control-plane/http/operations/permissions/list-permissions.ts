@@ -13,6 +13,7 @@ export const listPermissions = operation({
   request: Fields({}),
   response: List(PermissionView),
   errors: [],
+  example: { limit: '25' },
   v2: {
     request: Fields({
       ...{ limit: PageLimit, cursor: PageCursor },

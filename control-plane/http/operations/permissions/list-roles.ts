@@ -13,6 +13,7 @@ export const listRoles = operation({
   request: Fields({}),
   response: List(RoleView),
   errors: [],
+  example: { limit: '25' },
   v2: {
     request: Fields({
       ...{ limit: PageLimit, cursor: PageCursor },

@@ -21,5 +21,6 @@ export const listRootKeys = operation({
     ),
   }),
   errors: [],
+  example: {},
   handle: async (_call, { rootKeys }) => ({ rootKeys: await rootKeys.list() }),
 });

@@ -20,5 +20,6 @@ export const listSessions = operation({
     ),
   }),
   errors: [],
+  example: {},
   handle: async (_call, { sessions }) => ({ sessions: await sessions.list() }),
 });

@@ -31,6 +31,7 @@ export const operationV2 = <const Name extends string, Body extends TSchema, Dat
 }: OperationV2<Name, Body, Data>) =>
   operation({
     ...common,
+    example,
     onlyV2: true,
     response: envelope({ data, ...(paged ? { paged } : {}) }),
     v2: {

@@ -1,6 +1,6 @@
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { EndpointId, EndpointView, endpointNotFound, withState } from './endpoint.ts';
+import { EndpointId, EndpointView, endpointIdExample, endpointNotFound, withState } from './endpoint.ts';
 
 export const getEndpoint = operation({
   name: 'webhooks.getEndpoint',
@@ -10,6 +10,7 @@ export const getEndpoint = operation({
   request: Fields({ endpointId: EndpointId }),
   response: EndpointView,
   errors: ['NOT_FOUND'],
+  example: { endpointId: endpointIdExample },
   async handle({ request: { endpointId } }, services) {
     const endpoint = await services.endpoints.get(endpointId);
     if (!endpoint) throw endpointNotFound(endpointId);

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { Cursor, Id, List, Time } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, Limit, PageCursor } from '../request-parts.ts';
-import { EndpointId, endpointNotFound } from './endpoint.ts';
+import { EndpointId, endpointIdExample, endpointNotFound } from './endpoint.ts';
 
 const DeliveryView = Type.Object({
   deliveryId: Id('the attempt'),
@@ -38,6 +38,7 @@ export const listDeliveries = operation({
   }),
   response: Type.Object({ deliveries: List(DeliveryView), cursor: Cursor }),
   errors: ['NOT_FOUND'],
+  example: { endpointId: endpointIdExample, limit: '25' },
   async handle({ request: { endpointId, dead, limit, cursor } }, { deliveries: store, endpoints }) {
     if (!(await endpoints.get(endpointId))) throw endpointNotFound(endpointId);
     const kind = dead === 'true' ? 'dead' : 'attempts';

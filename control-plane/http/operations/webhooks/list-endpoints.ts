@@ -12,6 +12,7 @@ export const listEndpoints = operation({
   request: Fields({}),
   response: Type.Object({ endpoints: List(EndpointView) }),
   errors: [],
+  example: {},
   async handle(_call, services) {
     const endpoints = await services.endpoints.list();
     return { endpoints: await Promise.all(endpoints.map((endpoint) => withState(endpoint, services))) };
