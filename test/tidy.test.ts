@@ -54,15 +54,25 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'control-plane/cli': ['control-plane/core', 'control-plane/redis', 'control-plane/config.ts'],
   'control-plane/dashboard': ['control-plane/core', 'control-plane/http'],
   'control-plane/dashboard/api': ['control-plane/http'],
-  'control-plane/dashboard/parts': ['control-plane/dashboard/api'],
-  'control-plane/dashboard/changes': ['control-plane/dashboard/api', 'control-plane/dashboard/parts'],
-  'control-plane/dashboard/keys': ['api', 'parts', 'changes'].map(
-    (room) => `control-plane/dashboard/${room}`,
+  ...Object.fromEntries(
+    Object.entries({
+      parts: ['api'],
+      handover: ['api', 'parts'],
+      forms: ['api', 'parts'],
+      changes: ['api', 'parts'],
+      audit: ['api', 'parts'],
+      usage: ['api', 'parts', 'forms'],
+      overview: ['api', 'parts', 'forms', 'changes', 'usage'],
+      roles: ['api', 'parts', 'forms'],
+      webhooks: ['api', 'parts', 'forms'],
+      keys: ['api', 'parts', 'forms', 'changes', 'audit', 'usage'],
+    }).map(([room, others]) => [
+      `control-plane/dashboard/${room}`,
+      others.map((other) => `control-plane/dashboard/${other}`),
+    ]),
   ),
-  'control-plane/dashboard/roles': ['control-plane/dashboard/api', 'control-plane/dashboard/parts'],
-  'control-plane/dashboard/webhooks': ['control-plane/dashboard/api', 'control-plane/dashboard/parts'],
   'control-plane/dashboard/pages': [
-    ...['api', 'parts', 'changes', 'keys', 'roles', 'webhooks'].map(
+    ...['api', 'parts', 'forms', 'changes', 'audit', 'usage', 'overview', 'keys', 'roles', 'webhooks'].map(
       (room) => `control-plane/dashboard/${room}`,
     ),
     'control-plane/core',
@@ -150,7 +160,7 @@ describe('imports', () => {
   test('of the dashboard are types of the server and the names of permissions, so that it is a client like any other', () => {
     expect(
       offenders(
-        /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|changes|keys|roles|webhooks|pages)\/|core\/root-permissions\.ts')|#)/m,
+        /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|forms|changes|audit|usage|overview|handover|keys|roles|webhooks|pages)\/|core\/root-permissions\.ts')|#)/m,
         // The build takes the names of the operations from the server.
         /^(?!control-plane\/dashboard\/(?!vite\.config\.ts))/,
       ),

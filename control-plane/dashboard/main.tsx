@@ -4,11 +4,12 @@ import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import { events, isSignedIn, may, resume, signedInAs, signOut, watchConnection } from './api/client.ts';
 import type { Call } from './changes/commands.ts';
 import { CopyAs } from './changes/copy-as.tsx';
+import { useHash } from './forms/unsaved.tsx';
+import { Handover } from './handover/handover-page.tsx';
 import { Apis } from './pages/apis.tsx';
 import { Audit } from './pages/audit.tsx';
 import { Finder, useFinder } from './pages/finder.tsx';
 import { Fleet } from './pages/fleet.tsx';
-import { Handover } from './pages/handover.tsx';
 import { Identities } from './pages/identities.tsx';
 import { IdentityDetail } from './pages/identity.tsx';
 import { KeyDetail } from './pages/key.tsx';
@@ -21,7 +22,6 @@ import { WebhookDetail } from './pages/webhook.tsx';
 import { Webhooks } from './pages/webhooks.tsx';
 import { partsOf } from './parts/conditions.ts';
 import { Page } from './parts/page.tsx';
-import { useHash } from './parts/unsaved.tsx';
 
 /** The sections, each with the permission without which it would be empty. */
 const SECTIONS = [
@@ -45,7 +45,6 @@ function App() {
   const [endReason, setEndReason] = useState('');
   const [isOffline, setOffline] = useState(false);
   const { hash, question } = useHash();
-  const [lastCall, setLastCall] = useState<Call>();
   useEffect(() => {
     const session = (event: Event) => {
       setSignedIn(isSignedIn());
@@ -55,7 +54,6 @@ function App() {
     events.addEventListener('lost', () => setOffline(true));
     events.addEventListener('reached', () => setOffline(false));
     watchConnection();
-    events.addEventListener('changed', (event) => setLastCall((event as CustomEvent<Call>).detail));
   }, []);
   useLayoutEffect(() => {
     document.getElementById('app')?.classList.toggle('signed-in', signedIn);
@@ -66,35 +64,7 @@ function App() {
   const current = section === 'apis' || section === 'keys' ? '#/apis' : `#/${section}`;
   return (
     <>
-      <header>
-        <a class="brand" href="#/">
-          <img src="./icon.svg" alt="" /> Keyfence
-        </a>
-        {signedIn && (
-          <>
-            <button type="button" class="find" onClick={finder.open} aria-keyshortcuts="Control+K Meta+K">
-              Find <kbd>⌘K</kbd>
-            </button>
-            <nav aria-label="Sections">
-              {permittedSections().map(([target, name]) => (
-                <a key={target} href={target} {...(target === current ? { 'aria-current': 'page' } : {})}>
-                  {name}
-                </a>
-              ))}
-              <a href="/docs">Reference</a>
-            </nav>
-            <div class="who">
-              <span>
-                Signed in as <bdi>{signedInAs()}</bdi>
-              </span>
-              {lastCall && <CopyAs call={lastCall} />}
-              <button type="button" class="small" onClick={() => signOut()}>
-                Sign out
-              </button>
-            </div>
-          </>
-        )}
-      </header>
+      <Header hasSession={signedIn} current={current} onFind={finder.open} />
       <div class="lost" role="alert">
         {isOffline && 'Connection to the control plane lost. What is shown may be out of date.'}
       </div>
@@ -112,6 +82,46 @@ function App() {
         )}
       </main>
     </>
+  );
+}
+
+/** The sections and who is signed in, at the side of the page. */
+function Header(props: { hasSession: boolean; current: string; onFind: () => void }) {
+  const { hasSession, current, onFind } = props;
+  const [lastCall, setLastCall] = useState<Call>();
+  useEffect(() => {
+    events.addEventListener('changed', (event) => setLastCall((event as CustomEvent<Call>).detail));
+  }, []);
+  return (
+    <header>
+      <a class="brand" href="#/">
+        <img src="./icon.svg" alt="" /> Keyfence
+      </a>
+      {hasSession && (
+        <>
+          <button type="button" class="find" onClick={onFind} aria-keyshortcuts="Control+K Meta+K">
+            Find <kbd>⌘K</kbd>
+          </button>
+          <nav aria-label="Sections">
+            {permittedSections().map(([target, name]) => (
+              <a key={target} href={target} {...(target === current ? { 'aria-current': 'page' } : {})}>
+                {name}
+              </a>
+            ))}
+            <a href="/docs">Reference</a>
+          </nav>
+          <div class="who">
+            <span>
+              Signed in as <bdi>{signedInAs()}</bdi>
+            </span>
+            {lastCall && <CopyAs call={lastCall} />}
+            <button type="button" class="small" onClick={() => signOut()}>
+              Sign out
+            </button>
+          </div>
+        </>
+      )}
+    </header>
   );
 }
 

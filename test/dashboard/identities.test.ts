@@ -23,7 +23,7 @@ onStage('the identities', (stage) => {
     await panel.getByText(/Disabled Ada.*Complete/).waitFor();
     expect(await verdicts()).toEqual(['DISABLED', 'DISABLED']);
     await page.getByText('disabled', { exact: true }).waitFor();
-    await page.getByRole('button', { name: 'Delete identity' }).click();
+    await dashboard.choose('Delete identity');
     await page.getByRole('button', { name: 'Delete for good' }).click();
     await page.getByText(/Conflict.*the identity is disabled/).waitFor();
     await page.getByRole('button', { name: 'Cancel' }).click();
@@ -61,7 +61,7 @@ onStage('the identities', (stage) => {
     await dashboard.go(`#/keys/${shop.keyId}`);
     await page.getByRole('link', { name: externalId }).click();
     await page.getByRole('heading', { name: externalId }).waitFor();
-    await page.getByRole('button', { name: 'Delete identity' }).click();
+    await dashboard.choose('Delete identity');
     await page.getByRole('button', { name: 'Delete for good' }).click();
     await page.getByText('No identities yet.').waitFor();
     expect(await verdicts()).toEqual(['VALID', 'VALID']);

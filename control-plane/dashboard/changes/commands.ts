@@ -1,3 +1,5 @@
+import type { LimitInput } from '#shared/contract/credits.ts';
+
 /** A call of the API that changed something. */
 export interface Call {
   readonly operation: string;
@@ -14,10 +16,12 @@ export const curlOf = ({ operation, input }: Call, base: string): string =>
 
 /** Formats a call as a script for Node; the root key is in an environment variable. */
 export const scriptOf = ({ operation, input }: Call, base: string): string =>
-  `const response = await fetch(${JSON.stringify(`${base}v1/${operation}`)}, {
+  `import { env } from 'node:process';
+
+const response = await fetch(${JSON.stringify(`${base}v1/${operation}`)}, {
   method: 'POST',
   headers: {
-    authorization: \`Bearer \${process.env.KEYFENCE_ROOT_KEY}\`,
+    authorization: \`Bearer \${env.KEYFENCE_ROOT_KEY}\`,
     'content-type': 'application/json',
   },
   body: JSON.stringify(${JSON.stringify(input)}),
@@ -28,7 +32,8 @@ console.log(await response.json());`;
 export function commandOf({ operation, input }: Call): string | undefined {
   const [words, fields] = partsOf(operation, input) ?? [];
   if (words === undefined) return undefined;
-  const options = Object.entries(fields ?? {}).flatMap(([name, value]) => optionOf(name, value));
+  const options = Object.entries(fields ?? {}).map(([name, value]) => optionOf(name, value));
+  if (options.includes(undefined)) return undefined;
   return ['npx keyfence', ...words.map(quote), ...options].join(' ');
 }
 
@@ -96,15 +101,20 @@ function spanOf(ms: number): string {
   return ms === 0 ? '0' : `${Math.ceil(ms / length)}${unit}`;
 }
 
-/** Formats a field as an option; null clears it. */
-function optionOf(name: string, value: unknown): string[] {
+/** Formats a field as an option; null clears it. undefined = no option has such a value. */
+function optionOf(name: string, value: unknown): string | undefined {
   const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  if (value === null) return [`--clear ${name}`];
-  if (value === true) return [`--${flag}`];
-  return [`--${flag} ${quote(argumentOf(name, value))}`];
+  if (value === null) return `--clear ${name}`;
+  if (value === true) return `--${flag}`;
+  const argument = argumentOf(name, value);
+  return argument === undefined ? undefined : `--${flag} ${quote(argument)}`;
 }
 
-function argumentOf(name: string, value: unknown): string {
+function argumentOf(name: string, value: unknown): string | undefined {
+  if (name === 'ratelimit') {
+    const { limit, duration, async = true } = value as LimitInput;
+    return async && duration % 1000 === 0 ? `${limit}/${duration / 1000}s` : undefined;
+  }
   if (name === 'expires') return new Date(Number(value)).toISOString();
   if (name === 'refill') {
     const { interval, amount, refillDay } = value as Record<string, string | number>;

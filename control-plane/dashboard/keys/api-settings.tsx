@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { call } from '../api/client.ts';
-import { ActionForm, Field, type FormEntry } from '../parts/forms.tsx';
+import { ActionForm, Field, type FormEntry } from '../forms/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 
 interface Defaults {

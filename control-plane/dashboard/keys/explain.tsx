@@ -1,25 +1,25 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Key } from '../api/client.ts';
+import { ActionForm, Field, type FormEntry } from '../forms/forms.tsx';
 import { Badge } from '../parts/badge.tsx';
-import { ActionForm, Field, type FormEntry } from '../parts/forms.tsx';
 import { Table } from '../parts/table.tsx';
 
 type Explanation = Awaited<ReturnType<typeof explain>>;
 
 /**
  * A form that asks how a question about a key would be judged, and the rules one by one.
- * @param props.asked the address of a refusal, which is explained at once
+ * @param props.refusal the address of a refusal, which is explained at once
  */
-export function Explain({ of, asked }: { of: Key; asked: { readonly clientIp: string } | undefined }) {
+export function Explain({ of, refusal }: { of: Key; refusal: { readonly clientIp: string } | undefined }) {
   const [explanation, setExplanation] = useState<Explanation>();
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const field = place.current?.querySelector<HTMLInputElement>('[name="clientIp"]');
-    if (!asked || !field) return;
-    field.value = asked.clientIp;
+    if (!refusal || !field) return;
+    field.value = refusal.clientIp;
     field.form?.requestSubmit();
     field.focus();
-  }, [asked]);
+  }, [refusal]);
   const run = async (entry: FormEntry) => {
     setExplanation(await explain(of, entry));
     return undefined;

@@ -2,9 +2,9 @@ import type { LimitInput } from '#shared/contract/credits.ts';
 import type { Key } from '../api/client.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Fact } from '../parts/fact.tsx';
-import { Gauge } from '../parts/gauge.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
 import { Time } from '../parts/time.tsx';
+import { Gauge } from '../usage/gauge.tsx';
 import { Expiry } from './key-state.tsx';
 
 /** The fields of a key, each with its label. */

@@ -10,10 +10,10 @@ import {
   namesOf,
   parseObject,
   slugsOf,
-} from '../parts/entered-values.ts';
-import { ActionForm, Field, type FormEntry } from '../parts/forms.tsx';
+} from '../forms/entered-values.ts';
+import { ActionForm, Field, type FormEntry } from '../forms/forms.tsx';
+import { Picker } from '../forms/picker.tsx';
 import { useLoad } from '../parts/loading.tsx';
-import { Picker } from '../parts/picker.tsx';
 
 type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'apiIds'>;
 type FieldName = keyof Fields;

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type AuditEvent, call, type Key, listEvents, may } from '../api/client.ts';
-import { Events, useNames } from '../parts/events.tsx';
+import { Events, useNames } from '../audit/events.tsx';
 import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
 
 /** Clocks of control planes and Redis may differ by so much. */

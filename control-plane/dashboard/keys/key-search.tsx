@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Key } from '../api/client.ts';
-import { Choice, Field, fieldsOf } from '../parts/forms.tsx';
+import { Choice, Field, fieldsOf } from '../forms/forms.tsx';
 import { useLoad } from '../parts/loading.tsx';
 
 const PAGE_KEYS = 25;

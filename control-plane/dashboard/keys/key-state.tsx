@@ -1,8 +1,8 @@
 import { type Key, listVerifiers, serverNow } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import { Badge } from '../parts/badge.tsx';
-import { Switch } from '../parts/forms.tsx';
 import { useLoad } from '../parts/loading.tsx';
+import { Switch } from '../parts/switch.tsx';
 import { Time } from '../parts/time.tsx';
 
 /** A badge with the state in which verifiers see the key: its own, or that of its identity. */

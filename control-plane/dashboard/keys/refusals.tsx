@@ -8,16 +8,16 @@ import { Explain } from './explain.tsx';
 
 /** The latest refusals of a key, each of which can be explained, and the form that explains any question. */
 export function ExplainedRefusals({ of }: { of: Key }) {
-  const [asked, setAsked] = useState<{ readonly clientIp: string }>();
+  const [refusal, setRefusal] = useState<{ readonly clientIp: string }>();
   const mayExplain = may(`api.${of.apiId}.explain_key`);
   return (
     <>
       <h2>Last refusals</h2>
-      <Refusals keyId={of.keyId} {...(mayExplain ? { onExplain: setAsked } : {})} />
+      <Refusals keyId={of.keyId} {...(mayExplain ? { onExplain: setRefusal } : {})} />
       {mayExplain && (
         <>
           <h2>Explain</h2>
-          <Explain of={of} asked={asked} />
+          <Explain of={of} refusal={refusal} />
         </>
       )}
     </>
@@ -29,7 +29,7 @@ function Refusals({
   onExplain,
 }: {
   keyId: string;
-  onExplain?: (asked: { clientIp: string }) => void;
+  onExplain?: (refusal: { clientIp: string }) => void;
 }) {
   const refusals = useLoad(() => call('keys.listRefusals', { keyId }), [keyId]);
   return (

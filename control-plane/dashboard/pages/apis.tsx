@@ -1,13 +1,13 @@
 import { call } from '../api/client.ts';
+import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
 import { DefaultFields, enteredDefaults } from '../keys/api-settings.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
-import { ActionForm, Field, type FormEntry, Opener } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
-import { Traffic } from '../parts/usage.tsx';
+import { Traffic } from '../usage/usage.tsx';
 
 /** Small, because each API on the page needs a call for its traffic. */
 const PAGE_SIZE = '25';

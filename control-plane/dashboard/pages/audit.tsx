@@ -1,12 +1,12 @@
 import { call } from '../api/client.ts';
+import { EventExport } from '../audit/event-export.tsx';
+import { Events, useNames } from '../audit/events.tsx';
+import { Choice, Field, fieldsOf } from '../forms/forms.tsx';
 import { useConditions } from '../parts/conditions.ts';
-import { EventExport } from '../parts/event-export.tsx';
-import { Events, useNames } from '../parts/events.tsx';
-import { Choice, Field, fieldsOf } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
-import { PeriodFields, periodOf } from '../parts/periods.tsx';
+import { PeriodFields, periodOf } from '../usage/periods.tsx';
 
 /** The operations that change something; the build takes them from the list of operations. */
 declare const CHANGING_OPERATIONS: readonly string[];

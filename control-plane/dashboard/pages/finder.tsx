@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, Failure, looksLikeKey } from '../api/client.ts';
+import { Field } from '../forms/forms.tsx';
 import { Dialog } from '../parts/dialogs.tsx';
-import { Field } from '../parts/forms.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
 import { Problem, useLoad } from '../parts/loading.tsx';
 

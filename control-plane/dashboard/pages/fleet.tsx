@@ -3,11 +3,11 @@ import { listVerifiers, type Verifier } from '../api/client.ts';
 import { useRates } from '../api/rates.ts';
 import { history } from '../changes/follow.ts';
 import { Badge } from '../parts/badge.tsx';
-import { Bars } from '../parts/charts.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
+import { Bars } from '../usage/charts.tsx';
 
 const REFRESH_MS = 2000;
 

@@ -1,8 +1,8 @@
 import { call, type Identity, may } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
+import { ActionForm, Field, type FormEntry, fieldsOf, Opener } from '../forms/forms.tsx';
 import { useConditions } from '../parts/conditions.ts';
 import { CopyId } from '../parts/copy-id.tsx';
-import { ActionForm, Field, type FormEntry, fieldsOf, Opener } from '../parts/forms.tsx';
 import { IdentityState, IdentitySwitch, identityPage } from '../parts/identity-state.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';

@@ -1,13 +1,14 @@
 import { useState } from 'preact/hooks';
 import { call, Failure, type Identity, may } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
+import { limitsOf, limitsText, parseObject, slugsOf } from '../forms/entered-values.ts';
+import { ActionForm, type FormEntry } from '../forms/forms.tsx';
 import { KeyState, useForeignFound } from '../keys/key-state.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
-import { limitsOf, limitsText, parseObject, slugsOf } from '../parts/entered-values.ts';
-import { ActionForm, type FormEntry } from '../parts/forms.tsx';
 import { IdentityState, IdentitySwitch } from '../parts/identity-state.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
+import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
@@ -35,11 +36,20 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
     <Page
       title={externalId}
       way={WAY}
-      beside={
+      beside={identity.data && <IdentityState of={identity.data} />}
+      actions={
         identity.data && (
           <>
-            <IdentityState of={identity.data} />{' '}
-            {may('root.*.update_identity') && <IdentitySwitch of={identity.data} apply={applyIdentity} />}
+            {may('root.*.update_identity') && (
+              <IdentitySwitch of={identity.data} apply={applyIdentity} isLarge />
+            )}
+            {may('root.*.delete_identity') && (
+              <More>
+                <button type="button" class="danger" onClick={() => setDeleting(true)}>
+                  Delete identity…
+                </button>
+              </More>
+            )}
           </>
         )
       }
@@ -54,13 +64,6 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
             <h2>Keys</h2>
             <OwnKeys key={String(of.enabled)} externalId={externalId} />
             {may('root.*.update_identity') && <Edit of={of} onSaved={identity.reload} />}
-            {may('root.*.delete_identity') && (
-              <p class="row">
-                <button type="button" class="danger" onClick={() => setDeleting(true)}>
-                  Delete identity…
-                </button>
-              </p>
-            )}
             {deleting && <DeleteIdentity of={of} onClose={() => setDeleting(false)} />}
           </>
         )}

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { call, type Key, may } from '../api/client.ts';
 import { type Apply, useChange } from '../changes/change.tsx';
+import { ActionForm, type FormEntry } from '../forms/forms.tsx';
 import { Holders } from '../keys/holders.tsx';
 import { Credits, KeyFacts } from '../keys/key-facts.tsx';
 import { CreditFields, enteredOf, KeyFields } from '../keys/key-fields.tsx';
@@ -9,12 +10,11 @@ import { KeyState, KeySwitch, useForeignFound } from '../keys/key-state.tsx';
 import { ExplainedRefusals } from '../keys/refusals.tsx';
 import { RotateDialog } from '../keys/rotate.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
-import { ActionForm, type FormEntry } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { type Tab, Tabs } from '../parts/tabs.tsx';
-import { Usage } from '../parts/usage.tsx';
+import { Usage } from '../usage/usage.tsx';
 
 /** A page for one key: its fields, usage and history, with forms to change, rotate and delete it. */
 export function KeyDetail({ keyId }: { keyId: string }) {

@@ -1,6 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { call, type Key, may } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
+import { ActionForm, type FormEntry, Opener } from '../forms/forms.tsx';
 import { ApiSettings } from '../keys/api-settings.tsx';
 import { enteredOf, NewKeyFields } from '../keys/key-fields.tsx';
 import { NO_FILTER, Search, SearchState, useSearch } from '../keys/key-search.tsx';
@@ -9,13 +10,12 @@ import { SelectionBar, useSelection } from '../keys/selection.tsx';
 import { useConditions } from '../parts/conditions.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
-import { ActionForm, type FormEntry, Opener } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { type Tab, Tabs } from '../parts/tabs.tsx';
-import { Usage } from '../parts/usage.tsx';
+import { Usage } from '../usage/usage.tsx';
 
 const WAY = [['#/apis', 'APIs']] as const;
 
@@ -23,7 +23,7 @@ const WAY = [['#/apis', 'APIs']] as const;
 export function Keys({ apiId }: { apiId: string }) {
   const api = useLoad(() => call('apis.getApi', { apiId }), []);
   // The list takes in a key that was made beside it.
-  const [made, setMade] = useState(0);
+  const [creations, setCreations] = useState(0);
   if (api.failure?.code === 'NOT_FOUND' || api.failure?.code === 'BAD_REQUEST')
     return <NoSuchApi apiId={apiId} />;
   return (
@@ -35,22 +35,24 @@ export function Keys({ apiId }: { apiId: string }) {
         api.data && (
           <>
             <Opener action="New key" permission={`api.${apiId}.create_key`}>
-              {(close) => <NewKey apiId={apiId} onCreated={() => setMade(made + 1)} onDone={close} />}
+              {(close) => (
+                <NewKey apiId={apiId} onCreated={() => setCreations(creations + 1)} onDone={close} />
+              )}
             </Opener>
             <DeleteApiButton apiId={apiId} />
           </>
         )
       }
     >
-      <Tabs label="Parts of the API" tabs={tabsOf(apiId, made)} />
+      <Tabs label="Parts of the API" tabs={tabsOf(apiId, creations)} />
     </Page>
   );
 }
 
 /** The parts of the page that the user may see. */
-function tabsOf(apiId: string, made: number): readonly Tab[] {
+function tabsOf(apiId: string, creations: number): readonly Tab[] {
   return [
-    { id: 'keys', title: 'Keys', content: () => <KeyList apiId={apiId} made={made} /> },
+    { id: 'keys', title: 'Keys', content: () => <KeyList apiId={apiId} creations={creations} /> },
     ...(may(`api.${apiId}.read_analytics`)
       ? [{ id: 'traffic', title: 'Traffic', content: () => <ApiTraffic apiId={apiId} /> }]
       : []),
@@ -65,14 +67,14 @@ const ApiTraffic = ({ apiId }: { apiId: string }) => (
 );
 
 /** The keys of an API: find, disable and enable them, one or several at a time. */
-function KeyList({ apiId, made }: { apiId: string; made: number }) {
+function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
   const [filter, setFilter] = useConditions(NO_FILTER);
   const pages = usePages();
   const search = useSearch(apiId, filter, pages.cursor);
   const keys = search.page;
   useEffect(() => {
-    if (made > 0) keys.reload();
-  }, [made]);
+    if (creations > 0) keys.reload();
+  }, [creations]);
   const { apply, applyAll, panelOf, panelsBeside } = useChange(keys.reload);
   const selection = useSelection();
   const switchAll = (selected: readonly Key[], headline: string, enabled: boolean) => {

@@ -1,16 +1,16 @@
 import type { ComponentChildren } from 'preact';
 import { call, listVerifiers, may, serverNow, type Verifier } from '../api/client.ts';
 import { type Sample, useRates } from '../api/rates.ts';
-import { type UsagePeriod, usageByApi, usageOfAll } from '../api/usage-query.ts';
 import { CODES, COUNTERS, KINDS } from '../api/verdicts.ts';
-import { Bars } from '../parts/charts.tsx';
-import { Events, useNames } from '../parts/events.tsx';
+import { Events, useNames } from '../audit/events.tsx';
+import { FirstRun } from '../overview/first-run.tsx';
 import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
 import { duration } from '../parts/time.tsx';
-import { Usage } from '../parts/usage.tsx';
-import { FirstRun } from './first-run.tsx';
+import { Bars } from '../usage/charts.tsx';
+import { Usage } from '../usage/usage.tsx';
+import { type UsagePeriod, usageByApi, usageOfAll } from '../usage/usage-query.ts';
 
 const REFRESH_MS = 2000;
 const EVENTS_REFRESH_MS = 10_000;

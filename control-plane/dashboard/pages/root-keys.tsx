@@ -1,12 +1,13 @@
 import { useState } from 'preact/hooks';
 import { API_ACTIONS, ROOT_ACTIONS } from '../../core/root-permissions.ts';
 import { call, Failure, may, type RootKey } from '../api/client.ts';
+import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
-import { ActionForm, Field, type FormEntry, Opener, Switch } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
+import { Switch } from '../parts/switch.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { Sessions } from './sessions.tsx';

@@ -1,5 +1,5 @@
 import { signIn } from '../api/client.ts';
-import { fieldsOf } from '../parts/forms.tsx';
+import { fieldsOf } from '../forms/forms.tsx';
 import { useAction } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { call, type Endpoint, Failure } from '../api/client.ts';
-import { ActionForm, Field, type FormEntry, Opener } from '../parts/forms.tsx';
+import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';

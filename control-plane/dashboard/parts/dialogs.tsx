@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { Propagation } from '../api/client.ts';
-import { canEncrypt, linkTo } from '../api/handover.ts';
+import { canEncrypt, linkTo } from '../api/one-time-links.ts';
 import { useAction } from './loading.tsx';
 import { Time } from './time.tsx';
 

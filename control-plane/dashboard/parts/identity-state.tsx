@@ -1,6 +1,6 @@
 import type { Identity } from '../api/client.ts';
 import { Badge } from './badge.tsx';
-import { Switch } from './forms.tsx';
+import { Switch } from './switch.tsx';
 
 /** Returns the address of an identity's page. */
 export const identityPage = (externalId: string): string => `#/identities/${encodeURIComponent(externalId)}`;
@@ -14,12 +14,14 @@ export function IdentityState({ of }: { of: Identity }) {
 export function IdentitySwitch(props: {
   of: Identity;
   apply: (identity: Identity, headline: string, enabled: boolean, undo: boolean) => Promise<void>;
+  isLarge?: boolean;
 }) {
-  const { of, apply } = props;
+  const { of, apply, isLarge = false } = props;
   return (
     <Switch
       enabled={of.enabled}
       name={of.externalId}
+      isLarge={isLarge}
       change={(enabled, headline) => apply(of, headline, enabled, true)}
     />
   );

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { may, type Role } from '../api/client.ts';
+import { slugsOf } from '../forms/entered-values.ts';
+import { Field, fieldsOf } from '../forms/forms.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
-import { slugsOf } from '../parts/entered-values.ts';
-import { Field, fieldsOf } from '../parts/forms.tsx';
 import { useAction } from '../parts/loading.tsx';
 
 /** Ticked permissions by role, for roles whose ticks differ from their permissions. */

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { call, type Endpoint, may } from '../api/client.ts';
 import { Confirm, SecretDialog } from '../parts/dialogs.tsx';
-import { Switch } from '../parts/forms.tsx';
 import { useAction } from '../parts/loading.tsx';
+import { Switch } from '../parts/switch.tsx';
 import { duration, Time } from '../parts/time.tsx';
 
 /** Buttons that test, disable, re-sign and delete an endpoint. */

@@ -4,7 +4,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { handoverCounter, handoverRecord } from '#shared/redis/redis-keys.ts';
 
 /** A secret that nobody has fetched is gone after this time. */
-export const HANDOVER_MS = 3_600_000;
+const HANDOVER_MS = 3_600_000;
 
 /** Maximum number of links that one root key makes without an hour's pause. */
 const HANDOVERS_MAX = 1000;

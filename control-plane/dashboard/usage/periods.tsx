@@ -1,7 +1,6 @@
 import type { ComponentChildren } from 'preact';
-import { LENGTH_MS, RETENTION } from '#shared/contract/usage.ts';
 import { serverNow } from '../api/client.ts';
-import { Choice, Field } from './forms.tsx';
+import { Choice, Field } from '../forms/forms.tsx';
 
 /** A time from `since` until before `until`, Unix milliseconds. */
 export interface Period {
@@ -11,7 +10,10 @@ export interface Period {
 /** A period of which one end may be open. */
 type OpenPeriod = { readonly [End in keyof Period]: number | undefined };
 
-const { hour: HOUR_MS, day: DAY_MS } = LENGTH_MS;
+export const HOUR_MS = 3_600_000;
+export const DAY_MS = 24 * HOUR_MS;
+/** The server keeps counts by hour and by day for so long. */
+const KEPT_MS = { hour: 48 * HOUR_MS, day: 31 * DAY_MS } as const;
 
 /** Returns when a day begins in the reader's time zone. */
 const dayBegin = (daysAgo: number): number => {
@@ -87,11 +89,10 @@ export function PeriodFields(props: {
 export const USAGE_PERIODS = ['24h', 'today', 'yesterday', '7d', '31d', 'custom'] as const;
 
 /** A period of counts, and whether they are those of hours or of days: hours are kept for two days only. */
-export function usagePeriodOf(chosen: ChosenPeriod): Period & { readonly granularity: 'hour' | 'day' } {
-  const { since = 0, until = serverNow() } = periodOf(chosen) ?? PRESETS['24h'].of();
-  const isRecent =
-    since > serverNow() - RETENTION.hour * HOUR_MS && until - since <= RETENTION.hour * HOUR_MS;
-  const earliest = serverNow() - RETENTION.day * DAY_MS;
+export function usagePeriodOf(choice: ChosenPeriod): Period & { readonly granularity: 'hour' | 'day' } {
+  const { since = 0, until = serverNow() } = periodOf(choice) ?? PRESETS['24h'].of();
+  const isRecent = since > serverNow() - KEPT_MS.hour && until - since <= KEPT_MS.hour;
+  const earliest = serverNow() - KEPT_MS.day;
   return {
     since: Math.max(since, earliest),
     until: Math.min(until, serverNow()),

@@ -105,7 +105,7 @@ function optionsOf(
   hint: HTMLElement | null,
   latest: { readonly current: ChartProps },
 ): uPlot.Options {
-  const { series, logarithmic = false, unit } = latest.current;
+  const { series, logarithmic = false } = latest.current;
   const style = getComputedStyle(element);
   const colorOf = (name: string) => {
     // The property may be light-dark(…), which only a colour of an element resolves.
@@ -115,7 +115,6 @@ function optionsOf(
   const [stroke, line] = [colorOf('quiet'), colorOf('line')];
   const fills = series.toReversed().map(({ tone }) => colorOf(TONES[tone] ?? tone));
   element.style.color = '';
-  const axis = { stroke, font: `12px ${style.fontFamily}`, ticks: { show: false } };
   const bars = uPlot.paths.bars?.({ size: [0.8, 40], align: 0 });
   return {
     width: element.clientWidth,
@@ -128,26 +127,7 @@ function optionsOf(
         ? { distr: 3, log: 10, range: (_, __, max) => [LOGARITHMIC_MIN, Math.max(10, max)] }
         : { range: (_, __, max) => [0, Math.max(1, max) * 1.05] },
     },
-    axes: [
-      {
-        ...axis,
-        grid: { show: false },
-        size: 28,
-        space: 120,
-        values: (_, at) => at.map((n) => latest.current.points[n - offsetOf(latest.current)]?.title ?? ''),
-        incrs: [1, 2, 4, 6, 8, 12, 16, 24, 48],
-      },
-      {
-        ...axis,
-        grid: { stroke: line, width: 1 },
-        size: 64,
-        values: (_, at) =>
-          at.map((value) => (value === null ? '' : `${value.toLocaleString()} ${unit}`.trim())),
-        ...(logarithmic
-          ? {}
-          : { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6, 1e7, 1e8] }),
-      },
-    ],
+    axes: axesOf(latest, { stroke, line, font: `12px ${style.fontFamily}` }),
     // The sum of all comes first, so that each lies above those that it contains.
     series: [
       {},
@@ -164,11 +144,45 @@ function optionsOf(
   };
 }
 
+function axesOf(
+  latest: { readonly current: ChartProps },
+  look: { readonly stroke: string; readonly line: string; readonly font: string },
+): uPlot.Axis[] {
+  const { logarithmic = false, unit } = latest.current;
+  const axis = { stroke: look.stroke, font: look.font, ticks: { show: false } };
+  const titleAt = (n: number) => latest.current.points[n - offsetOf(latest.current)]?.title ?? '';
+  const amountAt = (value: number | null) => (value === null ? '' : amountText(value, unit));
+  return [
+    {
+      ...axis,
+      grid: { show: false },
+      size: 28,
+      space: 120,
+      values: (_, places) => places.map(titleAt),
+      incrs: [1, 2, 4, 6, 8, 12, 16, 24, 48],
+    },
+    {
+      ...axis,
+      grid: { stroke: look.line, width: 1 },
+      size: 64,
+      values: (_, values) => values.map(amountAt),
+      ...(logarithmic ? {} : { incrs: WHOLE_STEPS }),
+    },
+  ];
+}
+
+/** Steps between the lines of an axis: counts have no fractions. */
+const WHOLE_STEPS = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8].flatMap((power) => [
+  power,
+  2 * power,
+  5 * power,
+]);
+
 /** Shows the numbers of the place that the pointer is at. */
-function showHint(hint: HTMLElement | null, props: ChartProps, { idx, left = 0 }: uPlot.Cursor): void {
-  const point = props.points[(idx ?? -1) - offsetOf(props)];
+function showHint(hint: HTMLElement | null, props: ChartProps, cursor: uPlot.Cursor): void {
+  const point = props.points[(cursor.idx ?? -1) - offsetOf(props)];
   if (!hint) return;
-  hint.hidden = point === undefined || left < 0;
+  hint.hidden = point === undefined || (cursor.left ?? 0) < 0;
   if (point) hint.textContent = describe(point, props.series, props.unit);
 }
 

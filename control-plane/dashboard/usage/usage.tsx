@@ -3,9 +3,9 @@ import { useState } from 'preact/hooks';
 import type { Granularity, UsageField } from '#shared/contract/usage.ts';
 import { call } from '../api/client.ts';
 import { COUNTERS } from '../api/verdicts.ts';
+import { fieldsOf } from '../forms/forms.tsx';
+import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Bars } from './charts.tsx';
-import { fieldsOf } from './forms.tsx';
-import { Loaded, useLoad } from './loading.tsx';
 import { type ChosenPeriod, PeriodFields, USAGE_PERIODS, usagePeriodOf } from './periods.tsx';
 
 const REFRESH_MS = 30_000;
@@ -22,19 +22,19 @@ export function Usage(props: {
   /** Shows more about the same period. */
   below?: (period: UsageQuery) => ComponentChildren;
 }) {
-  const [chosen, setChosen] = useState<ChosenPeriod>({ period: '24h', since: '', until: '' });
-  const { granularity, since, until } = usagePeriodOf(chosen);
+  const [choice, setChoice] = useState<ChosenPeriod>({ period: '24h', since: '', until: '' });
+  const { granularity, since, until } = usagePeriodOf(choice);
   const query = { granularity, start: String(since), end: String(until - 1) };
-  const usage = useLoad(() => props.load(query), [chosen], REFRESH_MS);
+  const usage = useLoad(() => props.load(query), [choice], REFRESH_MS);
   const choose = (event: Event) => {
     const entry = fieldsOf(event);
-    setChosen({ period: entry('period'), since: entry('since'), until: entry('until') });
+    setChoice({ period: entry('period'), since: entry('since'), until: entry('until') });
   };
   return (
     <div class="panel">
       <form class="row period" aria-label="Period" onSubmit={choose}>
-        <PeriodFields value={chosen} names={USAGE_PERIODS} kind="date" />
-        {chosen.period === 'custom' && <button type="submit">Show</button>}
+        <PeriodFields value={choice} names={USAGE_PERIODS} kind="date" />
+        {choice.period === 'custom' && <button type="submit">Show</button>}
       </form>
       <Loaded of={usage}>
         {({ verifications }) =>

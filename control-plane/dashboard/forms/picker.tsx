@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { namesOf, slugsOf } from './entered-values.ts';
 
 /**
  * An input for several values, which suggests those of a catalogue and takes others too. Enter, a comma and leaving the input add
@@ -13,11 +14,11 @@ export function Picker(props: {
   separator: ' ' | ', ';
 }) {
   const { id, name, options, separator } = props;
-  const [chosen, setChosen] = useState(props.values);
+  const [values, setValues] = useState(props.values);
   const [text, setText] = useState('');
   const add = (typed: string) => {
-    const values = typed.split(separator === ' ' ? /[\s,]+/ : /\s*[,\n]\s*/).filter(Boolean);
-    setChosen([...new Set([...chosen, ...values])]);
+    const additions = separator === ' ' ? slugsOf(typed) : namesOf(typed);
+    setValues([...new Set([...values, ...additions])]);
     setText('');
   };
   const key = (event: KeyboardEvent) => {
@@ -25,17 +26,17 @@ export function Picker(props: {
     if (isEnd && text.trim() !== '') {
       event.preventDefault();
       add(text);
-    } else if (event.key === 'Backspace' && text === '') setChosen(chosen.slice(0, -1));
+    } else if (event.key === 'Backspace' && text === '') setValues(values.slice(0, -1));
   };
   return (
     <div class="picker">
-      {chosen.map((value) => (
+      {values.map((value) => (
         <span key={value} class="chip">
           <bdi>{value}</bdi>
           <button
             type="button"
             aria-label={`Remove ${value}`}
-            onClick={() => setChosen(chosen.filter((each) => each !== value))}
+            onClick={() => setValues(values.filter((each) => each !== value))}
           >
             ×
           </button>
@@ -53,12 +54,12 @@ export function Picker(props: {
       />
       <datalist id={`${id}-options`}>
         {options
-          .filter((option) => !chosen.includes(option))
+          .filter((option) => !values.includes(option))
           .map((option) => (
             <option key={option} value={option} />
           ))}
       </datalist>
-      <input type="hidden" name={name} value={[...chosen, text.trim()].filter(Boolean).join(separator)} />
+      <input type="hidden" name={name} value={[...values, text.trim()].filter(Boolean).join(separator)} />
     </div>
   );
 }

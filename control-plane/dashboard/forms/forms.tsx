@@ -1,8 +1,8 @@
 import type { ComponentChildren, InputHTMLAttributes } from 'preact';
 import { useState } from 'preact/hooks';
 import { may } from '../api/client.ts';
-import { Dialog, SecretDialog } from './dialogs.tsx';
-import { useAction } from './loading.tsx';
+import { Dialog, SecretDialog } from '../parts/dialogs.tsx';
+import { useAction } from '../parts/loading.tsx';
 
 /** Returns the trimmed values of a submitted form. */
 export function fieldsOf(event: Event): (name: string) => string {
@@ -86,20 +86,12 @@ export function ActionForm(props: {
       else props.onDone?.();
     });
   };
-  if (secret !== undefined) {
-    const onStored = () => {
-      setSecret(undefined);
-      props.onDone?.();
-    };
-    return (
-      <SecretDialog
-        title={`The ${props.label.toLowerCase()}`}
-        secret={secret}
-        onClose={onStored}
-        canHandOver
-      />
-    );
-  }
+  const finish = () => {
+    setSecret(undefined);
+    props.onDone?.();
+  };
+  if (secret !== undefined)
+    return <SecretDialog title={titleOf(props.label)} secret={secret} onClose={finish} canHandOver />;
   return (
     <form
       class="panel fields"
@@ -120,6 +112,8 @@ export function ActionForm(props: {
     </form>
   );
 }
+
+const titleOf = (label: string) => `The ${label.toLowerCase()}`;
 
 /**
  * The primary action of a page: a button that opens a form in a dialog, which closes when it is done. Without the
@@ -143,33 +137,6 @@ export function Opener(props: {
           {props.children(close)}
         </Dialog>
       )}
-    </>
-  );
-}
-
-/** A button that disables or enables something that can be undone. */
-export function Switch(props: {
-  enabled: boolean;
-  name: string;
-  change: (enabled: boolean, headline: string) => Promise<unknown>;
-  /** True beside the heading of a page. */
-  isLarge?: boolean;
-}) {
-  const { busy, run, problem } = useAction();
-  const { enabled, name, change, isLarge = false } = props;
-  const verb = enabled ? 'Disable' : 'Enable';
-  return (
-    <>
-      <button
-        type="button"
-        class={isLarge ? '' : 'small'}
-        aria-disabled={busy}
-        aria-label={`${verb} ${name}`}
-        onClick={() => void run(() => change(!enabled, `${verb}d ${name}`))}
-      >
-        {verb}
-      </button>
-      {problem}
     </>
   );
 }

@@ -1,9 +1,9 @@
 import { type AuditEvent, call } from '../api/client.ts';
-import { Badge } from './badge.tsx';
-import { identityPage } from './identity-state.tsx';
-import { useLoad } from './loading.tsx';
-import { Table } from './table.tsx';
-import { Time } from './time.tsx';
+import { Badge } from '../parts/badge.tsx';
+import { identityPage } from '../parts/identity-state.tsx';
+import { useLoad } from '../parts/loading.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
 
 /** Loads the names of root keys and roles by their ids, as far as this root key may list them. */
 export function useNames(): ReadonlyMap<string, string> {

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { canEncrypt, openLink } from '../api/handover.ts';
+import { canEncrypt, openLink } from '../api/one-time-links.ts';
 import { SecretDialog } from '../parts/dialogs.tsx';
 import { useAction } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';

@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { Dialog } from './dialogs.tsx';
+import { Dialog } from '../parts/dialogs.tsx';
 
 /** Edited forms mark themselves, so that the page knows of all of them. */
 const editedForms = () => [...document.querySelectorAll<HTMLFormElement>('main form[data-edited]')];

@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call, listVerifiers, may } from '../api/client.ts';
 import { Code } from '../changes/copy-as.tsx';
-import { ActionForm, Field, type FormEntry } from '../parts/forms.tsx';
+import { ActionForm, Field, type FormEntry } from '../forms/forms.tsx';
 import { useLoad } from '../parts/loading.tsx';
 
 /** The address at which a verifier of `npm start` listens, and beside each API by default. */

@@ -1,6 +1,7 @@
-import { LENGTH_MS, type UsageField } from '#shared/contract/usage.ts';
-import { queryUsage } from './client.ts';
-import { COUNTERS, KINDS } from './verdicts.ts';
+import type { UsageField } from '#shared/contract/usage.ts';
+import { queryUsage } from '../api/client.ts';
+import { COUNTERS, KINDS } from '../api/verdicts.ts';
+import { DAY_MS, HOUR_MS } from './periods.tsx';
 
 /** A period of counts by hour or day; Unix milliseconds as text, the end included. */
 export interface UsagePeriod {
@@ -14,7 +15,7 @@ const noCounts = () => Object.fromEntries(COUNTERS.map(({ field }) => [field, 0]
 
 /** Loads the counts of all APIs together, also of hours and days without any. */
 export async function usageOfAll(period: UsagePeriod): Promise<readonly (Counts & { time: number })[]> {
-  const length = LENGTH_MS[period.granularity];
+  const length = period.granularity === 'hour' ? HOUR_MS : DAY_MS;
   const buckets = new Map<number, Counts & { time: number }>();
   const first = Math.floor(Number(period.start) / length) * length;
   for (let time = first; time <= Number(period.end); time += length)
@@ -47,7 +48,7 @@ function add(counts: Counts | undefined, outcome: string, count: number): void {
 
 function select(columns: string, { granularity, start, end }: UsagePeriod) {
   const textOf = (ms: string) => new Date(Number(ms)).toISOString().slice(0, 19).replace('T', ' ');
-  const length = LENGTH_MS[granularity];
+  const length = granularity === 'hour' ? HOUR_MS : DAY_MS;
   // The hour or day in which the period begins counts as a whole, as it does for one API.
   const from = String(Math.floor(Number(start) / length) * length);
   return queryUsage(

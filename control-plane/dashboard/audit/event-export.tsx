@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import type { AuditEvent } from '../api/client.ts';
-import { useAction } from './loading.tsx';
+import { useAction } from '../parts/loading.tsx';
 
 /** Maximum number of events in one file. */
 const EVENTS_MAX = 100_000;

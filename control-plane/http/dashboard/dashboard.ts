@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import fastifyStatic from '@fastify/static';
-import type { App } from './server.ts';
+import type { App } from '../server.ts';
 
-const ASSETS = join(import.meta.dirname, '..', 'dashboard', 'assets');
+const ASSETS = join(import.meta.dirname, '..', '..', 'dashboard', 'assets');
 
 /**
  * The dashboard loads scripts and styles only from this server and talks only to this server. No text can

@@ -1,0 +1,28 @@
+import { useAction } from './loading.tsx';
+
+/** A button that disables or enables something that can be undone. */
+export function Switch(props: {
+  enabled: boolean;
+  name: string;
+  change: (enabled: boolean, headline: string) => Promise<unknown>;
+  /** True beside the heading of a page. */
+  isLarge?: boolean;
+}) {
+  const { busy, run, problem } = useAction();
+  const { enabled, name, change, isLarge = false } = props;
+  const verb = enabled ? 'Disable' : 'Enable';
+  return (
+    <>
+      <button
+        type="button"
+        class={isLarge ? '' : 'small'}
+        aria-disabled={busy}
+        aria-label={`${verb} ${name}`}
+        onClick={() => void run(() => change(!enabled, `${verb}d ${name}`))}
+      >
+        {verb}
+      </button>
+      {problem}
+    </>
+  );
+}

@@ -1,0 +1,158 @@
+import { readFile } from 'node:fs/promises';
+import { expect, test } from 'vitest';
+import { LENGTH_MS, usageField } from '../../shared/contract/usage.ts';
+import { VERDICTS } from '../../shared/contract/verdict-codes.ts';
+import { apiUsageKey, usageKey } from '../../shared/redis/redis-keys.ts';
+import { Dashboard } from './chromium.ts';
+import { onStage } from './stage.ts';
+
+onStage('what people come for', (stage) => {
+  test('from the first run to the first verification, in two clicks and one command', async () => {
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'Create API' }).click();
+    await page.getByRole('button', { name: 'Create key' }).click();
+    await page.getByText('waiting for the first verification').waitFor();
+    const code = await page.locator('.code-block pre').first().innerText();
+    const secret = /"key":"(\w+)"/.exec(code)?.[1] ?? '';
+    expect(await stage.fleet.verdict(secret)).toBe('VALID');
+    await page.getByText('done: a verifier answered').waitFor();
+    await page.getByRole('link', { name: 'To the keys of the API' }).click();
+    await page.getByRole('heading', { name: 'Keys of My API' }).waitFor();
+    expect((await dashboard.rows('Keys'))[0]?.[1]).toBe('First client');
+    await dashboard.go('#/');
+    expect(await page.getByRole('region', { name: 'First steps' }).count()).toBe(0);
+    await dashboard.close(secret);
+  });
+
+  test('a new secret is handed over by a link that shows it once, and which the server cannot read', async () => {
+    await stage.fleet.ok('apis.createApi', { apiId: 'given', name: 'given' });
+    const dashboard = await stage.signedIn('#/apis/given');
+    const { page } = dashboard;
+    let sent = '';
+    page.on('request', (request) => {
+      if (request.url().endsWith('/dashboard/handover')) sent = request.postData() ?? '';
+    });
+    await page.getByRole('button', { name: 'New key' }).click();
+    await page.getByRole('button', { name: 'Create key' }).click();
+    const secret = await page.getByLabel('Secret').inputValue();
+    await page.getByRole('button', { name: 'Make a one-time link' }).click();
+    const link = await page.getByLabel('One-time link').inputValue();
+    expect(sent).toMatch(/^\{"ciphertext":"[\w-]{50,}"\}$/);
+    expect(sent).not.toContain(secret);
+    const [, id = ''] = /#\/handover\/([\w-]+)\./.exec(link) ?? [];
+    expect(await stage.redis.command('PTTL', `kf:h:${id}`)).toSatisfy(
+      (ms) => Number(ms) > 3_500_000 && Number(ms) <= 3_600_000,
+    );
+
+    // Somebody else, who is not signed in.
+    const other = await Dashboard.open(stage.browser, stage.base);
+    await other.page.goto(link);
+    await other.page.reload();
+    await other.page.getByRole('button', { name: 'Show the secret' }).click();
+    expect(await other.page.getByRole('textbox', { name: 'Secret' }).inputValue()).toBe(secret);
+    expect(await other.page.getByRole('button', { name: 'Make a one-time link' }).count()).toBe(0);
+    await other.page.getByRole('button', { name: 'I have stored it' }).click();
+    await other.page.getByText('The link shows nothing any more.').waitFor();
+    await other.page.reload();
+    await other.page.getByRole('button', { name: 'Show the secret' }).click();
+    await other.page.getByText('this link was used before, or is older than an hour').waitFor();
+    await other.page.goto(link.slice(0, -3));
+    await other.page.reload();
+    await other.page.getByRole('button', { name: 'Show the secret' }).click();
+    await other.page.getByText('the link is not complete').waitFor();
+    await other.close(secret);
+    await dashboard.close(secret);
+  });
+
+  test('what happened yesterday over all APIs is drawn, told by API, and listed', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'past', name: 'Pia' });
+    const now = new Date();
+    const noon = new Date(now.getFullYear(), now.getMonth(), now.getDate() - 1, 12).getTime();
+    const hour = Math.floor(noon / LENGTH_MS.hour);
+    for (const [code, count] of [
+      ['VALID', 40],
+      ['DISABLED', 2],
+    ] as const) {
+      const field = usageField('hour', hour, VERDICTS[code].usage.letter);
+      for (const usage of [usageKey('past', keyId), apiUsageKey('past')])
+        await stage.redis.command('HSET', usage, field, String(count));
+    }
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    await page.getByLabel('Time').selectOption('yesterday');
+    await page.getByRole('img', { name: /Verifications by the hour: 24 bars, the highest 42$/ }).waitFor();
+    await expect.poll(() => dashboard.rows('Traffic by API')).toEqual([['past', '42', '2', '2 disabled']]);
+    await dashboard.go('#/audit?period=today');
+    await page.getByRole('cell', { name: 'keys.createKey' }).first().waitFor();
+    await page.getByLabel('Time').selectOption('yesterday');
+    await page.getByText('No events.').waitFor();
+    await dashboard.close();
+  });
+
+  test('the audit log is exported, all of its pages, as CSV and as NDJSON', async () => {
+    for (let i = 0; i < 130; i++)
+      await stage.fleet.ok('identities.createIdentity', { externalId: `customer ${i}` });
+    await stage.fleet.ok('identities.createIdentity', { externalId: '=HYPERLINK("x")' });
+    const dashboard = await stage.signedIn('#/audit?operation=identities.createIdentity');
+    const { page } = dashboard;
+    const download = async (format: string) => {
+      const started = page.waitForEvent('download');
+      await page.getByRole('button', { name: `Export ${format}` }).click();
+      return readFile(await (await started).path(), 'utf8');
+    };
+    const events = (await download('NDJSON'))
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    await page.getByText('131 events.').waitFor();
+    expect(events).toHaveLength(131);
+    expect(events[0].on.externalId).toBe('=HYPERLINK("x")');
+    const lines = (await download('CSV')).trim().split('\r\n');
+    expect(lines).toHaveLength(132);
+    expect(lines[0]).toMatch(/^"time","operation","outcome","by"/);
+    // No spreadsheet takes it for a formula.
+    expect(lines[1]).toContain(`,"'=HYPERLINK(""x"")",`);
+    await dashboard.close();
+  });
+
+  test('edits are not lost by a click, and values are picked from the catalogue', async () => {
+    await stage.fleet.ok('permissions.createRole', { name: 'Billing Manager' });
+    await stage.fleet.ok('permissions.createPermission', { name: 'bills.read' });
+    const { keyId } = await stage.fleet.ok('keys.createKey', {
+      ...{ apiId: 'edited', name: 'Edi', permissions: ['bills.old', 'bills.write'] },
+    });
+    const dashboard = await stage.signedIn(`#/keys/${keyId}?tab=access`);
+    const { page } = dashboard;
+    const form = page.getByRole('form', { name: 'Change the key' });
+    const offered = (id: string) =>
+      page
+        .locator(`#${id}-options option`)
+        .evaluateAll((all) => all.map((each) => each.getAttribute('value')));
+    await expect.poll(() => offered('field-permissions')).toContain('bills.read');
+    await form.getByLabel('Permissions').fill('bills.read');
+    await form.getByRole('button', { name: 'Remove bills.old' }).click();
+    await form.getByLabel('Roles').fill('billing manager');
+    await page.getByRole('link', { name: 'Identities' }).click();
+    const question = page.getByRole('dialog', { name: 'Leave without saving?' });
+    await question.getByRole('button', { name: 'Stay' }).click();
+    expect(new URL(page.url()).hash).toBe(`#/keys/${keyId}?tab=access`);
+    await form.getByRole('button', { name: 'Remove billing manager' }).click();
+    await form.getByLabel('Roles').fill('Billing Manager');
+    await form.getByLabel('Roles').press('Enter');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved.').waitFor();
+    const { permissions, roles } = await stage.fleet.ok('keys.getKey', { keyId });
+    expect([permissions.toSorted(), roles]).toEqual([['bills.read', 'bills.write'], ['Billing Manager']]);
+    await page.getByRole('link', { name: 'Identities' }).click();
+    await page.getByRole('heading', { name: 'Identities' }).waitFor();
+
+    await dashboard.go(`#/keys/${keyId}?tab=access`);
+    await form.getByLabel('Name').fill('Other');
+    await page.getByRole('link', { name: 'Roles' }).click();
+    await question.getByRole('button', { name: 'Leave' }).click();
+    await page.getByRole('heading', { name: 'Roles' }).waitFor();
+    expect((await stage.fleet.ok('keys.getKey', { keyId })).name).toBe('Edi');
+    await dashboard.close();
+  });
+});
