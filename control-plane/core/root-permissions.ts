@@ -47,6 +47,30 @@ export type ApiAction = (typeof API_ACTIONS)[number];
 /** An action on root keys, roles, and everything else that belongs to no API. */
 export type RootAction = (typeof ROOT_ACTIONS)[number];
 
+const isReading = (action: string) => action.startsWith('read_');
+const READS = [
+  ...API_ACTIONS.filter(isReading).map((action) => `api.*.${action}`),
+  ...ROOT_ACTIONS.filter(isReading).map((action) => `root.*.${action}`),
+];
+
+/** Sets of permissions for usual tasks, by the names that OIDC_PERMISSIONS uses. */
+export const PRESETS: Readonly<
+  Record<string, { readonly text: string; readonly permissions: readonly string[] }>
+> = {
+  'read-only': { text: 'read everything', permissions: READS },
+  support: {
+    text: 'support customers: read, and change and explain keys',
+    permissions: [...READS, 'api.*.update_key', 'api.*.explain_key'],
+  },
+  ci: {
+    text: 'manage keys, as CI does',
+    permissions: ['create_key', 'read_key', 'update_key', 'delete_key', 'read_api'].map(
+      (action) => `api.*.${action}`,
+    ),
+  },
+  everything: { text: 'do everything', permissions: ['*'] },
+};
+
 /** The form of a permission: `*`, `api.<apiId|*>.<action>` or `root.*.<action>`. */
 export const PERMISSION_PATTERN = `^(\\*|api\\.(\\*|${API_ID_PATTERN})\\.(${API_ACTIONS.join('|')})|root\\.\\*\\.(${ROOT_ACTIONS.join('|')}))$`;
 

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { API_ACTIONS, ROOT_ACTIONS } from '../../core/root-permissions.ts';
+import { API_ACTIONS, PRESETS, ROOT_ACTIONS } from '../../core/root-permissions.ts';
 import { call, Failure, may, type RootKey } from '../api/client.ts';
 import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
 import { Badge } from '../parts/badge.tsx';
@@ -112,32 +112,14 @@ function May({ permissions }: { permissions: readonly string[] }) {
   );
 }
 
-const isReading = (action: string) => action.startsWith('read_');
-/** The scopes of a new root key. */
-const SCOPES = {
-  reads: {
-    text: 'read everything',
-    permissions: [
-      ...API_ACTIONS.filter(isReading).map((action) => `api.*.${action}`),
-      ...ROOT_ACTIONS.filter(isReading).map((action) => `root.*.${action}`),
-    ],
-  },
-  all: { text: 'do everything', permissions: ['*'] },
-  chosen: { text: 'do what is ticked here', permissions: [] },
-} as const;
-type Scope = keyof typeof SCOPES;
-
 function NewRootKey({ onCreated, onDone }: { onCreated: () => void; onDone: () => void }) {
-  const [scope, setScope] = useState<Scope>('chosen');
+  const [preset, setPreset] = useState('');
   const create = async (entry: FormEntry) => {
     const apiId = entry('apiId') || '*';
-    const permissions =
-      scope !== 'chosen'
-        ? SCOPES[scope].permissions
-        : [
-            ...API_ACTIONS.filter(entry).map((action) => `api.${apiId}.${action}`),
-            ...ROOT_ACTIONS.filter(entry).map((action) => `root.*.${action}`),
-          ];
+    const permissions = PRESETS[preset]?.permissions ?? [
+      ...API_ACTIONS.filter(entry).map((action) => `api.${apiId}.${action}`),
+      ...ROOT_ACTIONS.filter(entry).map((action) => `root.*.${action}`),
+    ];
     if (permissions.length === 0) throw new Failure('BAD_REQUEST', 'permissions: choose at least one');
     const rootKey = await call('rootKeys.createRootKey', { name: entry('name'), permissions });
     onCreated();
@@ -148,14 +130,16 @@ function NewRootKey({ onCreated, onDone }: { onCreated: () => void; onDone: () =
       <Field label="Name" name="name" required maxLength={256} />
       <fieldset class="wide row">
         <legend>May</legend>
-        {(Object.keys(SCOPES) as Scope[]).map((each) => (
-          <label class="check" key={each}>
-            <input type="radio" name="scope" checked={scope === each} onChange={() => setScope(each)} />{' '}
-            {SCOPES[each].text}
-          </label>
-        ))}
+        {[...Object.entries(PRESETS), ['', { text: 'do what is ticked here' }] as const].map(
+          ([name, { text }]) => (
+            <label class="check" key={name}>
+              <input type="radio" name="preset" checked={preset === name} onChange={() => setPreset(name)} />{' '}
+              {text}
+            </label>
+          ),
+        )}
       </fieldset>
-      {scope === 'chosen' && (
+      {preset === '' && (
         <>
           <Field
             label="For the API"
