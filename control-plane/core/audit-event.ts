@@ -3,12 +3,14 @@ import { type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import type { ErrorCode } from '#shared/contract/errors.ts';
 import { auditedFields, type StoredFields } from '#shared/contract/key-record.ts';
+import { type Person, PersonSchema } from './person.ts';
 import { Id, Sequence, Time } from './schemas/field-schemas.ts';
 
 const Effect = (description: string) =>
   Type.Optional(Type.Object({}, { additionalProperties: true, description }));
 const EventCaller = Type.Object({
-  rootKeyId: Type.Optional(Id('who called')),
+  rootKeyId: Type.Optional(Id('the root key that called')),
+  person: Type.Optional(PersonSchema),
   address: Type.String({ description: 'Address of the caller; `unknown` if it could not be determined.' }),
 });
 const EventSubject = Type.Object({
@@ -82,7 +84,7 @@ export interface AuditEvent extends AuditedEffect {
   readonly traceId?: string;
   readonly operation: string;
   readonly outcome: 'OK' | ErrorCode;
-  readonly by: { readonly rootKeyId?: string; readonly address: string };
+  readonly by: { readonly rootKeyId?: string; readonly person?: Person; readonly address: string };
   readonly on: Subject;
 }
 
@@ -134,7 +136,7 @@ function fitting(properties: Readonly<Record<string, TSchema>>, value: unknown):
 
 /** The form of ids that Keyfence makes; nobody chooses such a text as a secret. */
 const ID =
-  /^(?:(?:key|api|root|role|permission|endpoint|session)_[0-9A-Za-z]{20}|identity_[0-9a-f]{40}|bootstrap_[0-9a-f]{8})$/;
+  /^(?:(?:key|api|root|role|permission|endpoint|session)_[0-9A-Za-z]{20}|(?:identity|person)_[0-9a-f]{40}|bootstrap_[0-9a-f]{8})$/;
 
 /**
  * Returns what may be logged of an id that a caller sent: the id, or only its length and a hash if it does

@@ -100,7 +100,6 @@ function answerWithoutRequest({ server }: App, log: FastifyBaseLogger): void {
 
 function logRequests(app: App, log: FastifyBaseLogger): void {
   app.addHook('onResponse', (request, reply, done) => {
-    const rootKeyId = request.call?.rootKeyId;
     log.info(
       {
         ...namesOf(request),
@@ -108,7 +107,7 @@ function logRequests(app: App, log: FastifyBaseLogger): void {
         path: request.routeOptions.url ?? 'unknown',
         status: reply.statusCode,
         ms: Math.round(reply.elapsedTime * 10) / 10,
-        ...(rootKeyId === undefined ? {} : { rootKeyId }),
+        ...request.call?.callerId,
       },
       'request',
     );

@@ -14,7 +14,7 @@ export interface AuditFilter {
   readonly operation?: string;
   readonly apiId?: string;
   readonly keyId?: string;
-  /** The caller. */
+  /** The caller: a root key or a person. */
   readonly rootKeyId?: string;
 }
 
@@ -277,6 +277,6 @@ function matches({ operation, by, on }: ListedEvent, filter: AuditFilter): boole
     (filter.operation === undefined || filter.operation === operation) &&
     (filter.apiId === undefined || filter.apiId === on.apiId) &&
     (filter.keyId === undefined || filter.keyId === on.keyId) &&
-    (filter.rootKeyId === undefined || filter.rootKeyId === by.rootKeyId)
+    (filter.rootKeyId === undefined || filter.rootKeyId === (by.person?.personId ?? by.rootKeyId))
   );
 }

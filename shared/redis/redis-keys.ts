@@ -119,6 +119,12 @@ export const handoverRecord = (id: string): string => `kf:h:${id}`;
 /** String with an expiry: how many such links a root key has made. */
 export const handoverCounter = (rootKeyId: string): string => `kf:h:n:${rootKeyId}`;
 
+/** String with an expiry: a call refreshes the claims of the person who has the session with this hash. */
+export const refreshLock = (tokenHash: string): string => `kf:o:r:${tokenHash}`;
+
+/** String with an expiry: a sign-in that waits for the identity provider, found by the hash of its browser and its state. */
+export const pendingSignIn = (hash: string): string => `kf:o:${hash}`;
+
 /** Hash: id of a session → who began it and when, and the hash of its token, JSON. Some of them may be over. */
 export const sessionList = 'kf:{!root}:sessions';
 

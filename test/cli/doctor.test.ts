@@ -15,7 +15,7 @@ import { envOf, useCommandLine } from './keyfence.ts';
 const ROOT = join(import.meta.dirname, '..', '..');
 const directory = scratch('doctor');
 const COMMANDS =
-  `+hello +info +time +config|get +cluster|slots +wait +eval +evalsha +publish +get +mget +set +del +exists
+  `+hello +info +time +config|get +cluster|slots +wait +eval +evalsha +publish +get +getdel +mget +set +del +exists
   +incr +pexpire +pttl +hget +hmget +hgetall +hset +hsetnx +hdel +hexists +hincrby +hlen +hvals +zadd +zrem +zcard +zcount +zscore
   +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +xadd +xlen +xrange +xrevrange
   +xdel +xgroup|create +xreadgroup +xack +xinfo|stream +xinfo|groups`.split(/\s+/);

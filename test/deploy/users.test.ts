@@ -408,6 +408,11 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     const rootKey = await fleet.ok('rootKeys.createRootKey', { name: 'r', permissions: ['*'] });
     await fleet.ok('apis.listApis', {}, { rootKey: rootKey.key });
     await fleet.ok('rootKeys.listRootKeys');
+    const session = `${fleet.controlPlanes[0]?.address}/dashboard/session`;
+    const signedIn = await fleet.post(session, { rootKey: rootKey.key });
+    const [cookie = ''] = String(signedIn.headers['set-cookie']).split(';');
+    const own = { cookie, 'x-keyfence-csrf': signedIn.body.csrfToken };
+    expect((await fleet.send(session, { method: 'DELETE', headers: own })).status).toBe(200);
     await fleet.ok('rootKeys.updateRootKey', { rootKeyId: rootKey.rootKeyId, enabled: false });
 
     // A change that is written while the verifier's connection is cut is fetched from the log.

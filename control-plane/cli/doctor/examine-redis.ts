@@ -18,7 +18,7 @@ const K = 'kf:{!doctor}:x';
 /** Every command of the control plane, in the form in which it is run. */
 const NECESSARY = `
   hello 3, info server, time, config get x, cluster slots, wait 0 0, eval x 0, evalsha x 0, publish kf:{doctor}:chg x,
-  get ${K}, mget ${K}, set ${K} v, del ${K}, exists ${K}, incr ${K}, pexpire ${K} 1, pttl ${K},
+  get ${K}, getdel ${K}, mget ${K}, set ${K} v, del ${K}, exists ${K}, incr ${K}, pexpire ${K} 1, pttl ${K},
   hget ${K} f, hmget ${K} f, hgetall ${K}, hset ${K} f v, hdel ${K} f, hexists ${K} f, hlen ${K}, hvals ${K},
   zadd ${K} 0 m, zrem ${K} m, zcard ${K}, zcount ${K} 0 1, zscore ${K} m, zrange ${K} 0 1,
   zrangebyscore ${K} 0 1, zrevrangebyscore ${K} 1 0, zrangebylex ${K} - +,

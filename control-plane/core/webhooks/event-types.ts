@@ -72,6 +72,7 @@ const change = {
   operation: Type.String({ description: 'The operation, such as `keys.updateKey`.' }),
   requestId: Type.String({ description: 'As in the audit log.' }),
   rootKeyId: Type.Optional(Id('the root key of the caller')),
+  personId: Type.Optional(Id('the person who called, signed in at the dashboard')),
   outcome: Type.Union([Type.Literal('OK'), Type.Literal('UNKNOWN')], {
     description: 'UNKNOWN: an outage ended the call, and it may have had no effect; read the current state.',
   }),

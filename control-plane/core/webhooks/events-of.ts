@@ -66,14 +66,15 @@ function typesOf(event: ListedEvent, typeOf: (operation: string) => EventType | 
 function dataOf(event: ListedEvent, group: string): PendingEvent['data'] {
   const { operation, requestId, on, before, after } = event;
   // The address of the caller stays in the audit log.
-  const { rootKeyId } = event.by;
-  const callerField = group === 'root_key' ? 'by' : 'rootKeyId';
+  const { rootKeyId, person } = event.by;
+  const callerId = person?.personId ?? rootKeyId;
+  const callerField = group === 'root_key' ? 'by' : person ? 'personId' : 'rootKeyId';
   const isLarge = JSON.stringify([before, after]).length > EFFECT_BYTES_MAX;
   return {
     ...on,
     operation,
     requestId,
-    ...(rootKeyId === undefined ? {} : { [callerField]: rootKeyId }),
+    ...(callerId === undefined ? {} : { [callerField]: callerId }),
     outcome: event.outcome === 'OK' ? 'OK' : 'UNKNOWN',
     ...(before === undefined || isLarge ? {} : { before }),
     ...(after === undefined || isLarge ? {} : { after }),

@@ -12,7 +12,7 @@ export function takeTurns(app: App, limits: TurnLimits, onRefusal: () => void): 
   const turns = new Turns(limits);
   app.addHook('preHandler', async ({ call }, reply) => {
     if (!call) return;
-    const turn = turns.take(call.caller.rootKeyId);
+    const turn = turns.take(call.caller.id);
     if (turn === undefined) {
       onRefusal();
       reply.header('retry-after', String(RETRY_AFTER_SECONDS));

@@ -86,7 +86,7 @@ export async function limitRates(
       'calls',
       options.callsMax,
       ({ call, routeOptions: { config } }) =>
-        `${call?.rootKeyId}:${config.operation && isChange(config.operation) ? 'POST' : 'GET'}`,
+        `${call?.caller.id}:${config.operation && isChange(config.operation) ? 'POST' : 'GET'}`,
     ),
     countFailure: limit(
       'failures',

@@ -31,15 +31,19 @@ export function requireApi(caller: Caller, apiId: string, action: ApiAction, sub
   if (!caller.permissions.touches(apiId))
     throw new MaskedNotFound(`${subject} not found`, 'INSUFFICIENT_PERMISSIONS');
   if (!caller.permissions.allows(apiId, action)) {
-    throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs api.${apiId}.${action}`);
+    throw lack(caller, `api.${apiId}.${action}`);
   }
 }
 
 function requireRoot(caller: Caller, action: RootAction): void {
   if (!caller.permissions.allowsRoot(action)) {
-    throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs root.*.${action}`);
+    throw lack(caller, `root.*.${action}`);
   }
 }
+
+/** The error for a permission that the caller lacks. */
+export const lack = ({ person }: Caller, permission: string): ApiError =>
+  new ApiError('INSUFFICIENT_PERMISSIONS', `${person ? 'the person' : 'the root key'} needs ${permission}`);
 
 /** The API of a key. Throws NOT_FOUND if the id is unknown. */
 async function apiOfKey(call: Call, keyId: string, keys: Keys): Promise<string> {

@@ -12,7 +12,7 @@ import {
 import type { CreditsChange, LogEntry } from '../../core/change-log-port.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
-import type { Caller } from '../../redis/callers/root-keys.ts';
+import { type Caller, nameOf } from '../../redis/callers/root-keys.ts';
 
 /** The facts of a call that are known when it arrives. */
 type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'operation'> & {
@@ -72,7 +72,7 @@ export class Call<Request = unknown> {
     this.log = parts.log;
   }
 
-  /** The root key of the caller. Throws before authentication. */
+  /** The root key or the person that calls. Throws before authentication. */
   get caller(): Caller {
     if (!this.#caller) throw new Error('a call was not behind authentication');
     return this.#caller;
@@ -87,9 +87,11 @@ export class Call<Request = unknown> {
     return this.#arrival.requestId;
   }
 
-  /** The id of the caller's root key; undefined before authentication. */
-  get rootKeyId(): string | undefined {
-    return this.#caller?.rootKeyId;
+  /** The caller's id, by its kind; empty before authentication. */
+  get callerId(): { readonly rootKeyId?: string; readonly personId?: string } {
+    if (!this.#caller) return {};
+    const { id, person } = this.#caller;
+    return person === undefined ? { rootKeyId: id } : { personId: id };
   }
 
   /**
@@ -163,8 +165,8 @@ export class Call<Request = unknown> {
 
   #event(outcome: AuditEvent['outcome'], on: Subject, effect: AuditedEffect): AuditEvent {
     const { address, ...arrival } = this.#arrival;
-    const rootKeyId = this.#caller ? { rootKeyId: this.#caller.rootKeyId } : {};
-    return { ...arrival, outcome, by: { ...rootKeyId, address }, on, ...effect };
+    const name = this.#caller ? nameOf(this.#caller) : {};
+    return { ...arrival, outcome, by: { ...name, address }, on, ...effect };
   }
 
   /**

@@ -4,6 +4,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
 import { rootKeyFrom } from '#shared/redis/root-keys-record.ts';
 import { Script } from '#shared/redis/script.ts';
+import type { Person } from '../../core/person.ts';
 import { Permissions } from '../../core/root-permissions.ts';
 import type { DurableWriter } from '../durable-writer.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
@@ -31,7 +32,10 @@ export interface RootKey {
 
 /** The caller of an operation. */
 export interface Caller {
-  readonly rootKeyId: string;
+  /** The id of the root key, or of the person. */
+  readonly id: string;
+  /** The person who signed in; undefined = the caller has a root key. */
+  readonly person?: Person;
   readonly permissions: Permissions;
   /**
    * Ids of the root keys that led to the caller's: each created the next, and the last created the caller's.
@@ -86,9 +90,9 @@ export class RootKeys {
 
   /** Returns the caller with a root key of the configuration; undefined = it is none. */
   #bootstrapCaller(secretHash: string): Caller | undefined {
-    const rootKeyId = this.#bootstrap.idOf(secretHash);
-    if (rootKeyId === undefined) return undefined;
-    return { rootKeyId, permissions: new Permissions(['*']), ancestors: [] };
+    const id = this.#bootstrap.idOf(secretHash);
+    if (id === undefined) return undefined;
+    return { id, permissions: new Permissions(['*']), ancestors: [] };
   }
 
   async #storedCaller(secretHash: string, fix: string): Promise<Caller> {
@@ -103,13 +107,14 @@ export class RootKeys {
         `Authorization: a root key that made this one is disabled; ${advice}`,
       );
     }
-    return { rootKeyId, permissions: new Permissions(rootKey.permissions), ancestors };
+    return { id: rootKeyId, permissions: new Permissions(rootKey.permissions), ancestors };
   }
 
   /** @returns the secret too, which is not stored */
   async create(by: Caller, name: string, permissions: readonly string[], nowMs: number) {
-    const isBootstrap = this.#bootstrap.ids.includes(by.rootKeyId);
-    const ancestors = isBootstrap ? [] : [...by.ancestors, by.rootKeyId];
+    // Root keys that a person created stay when the person leaves, as those of a bootstrap root key do.
+    const isRoot = by.person !== undefined || this.#bootstrap.ids.includes(by.id);
+    const ancestors = isRoot ? [] : [...by.ancestors, by.id];
     if (ancestors.length > ANCESTORS_MAX)
       throw new ApiError(
         'CONFLICT',
@@ -207,7 +212,11 @@ export class RootKeys {
   }
 }
 
-/** Returns true for the error of a root key that is not accepted. */
+/** Returns the caller's name, as sessions and the audit log show it. */
+export const nameOf = ({ id, person }: Caller): { readonly rootKeyId?: string; readonly person?: Person } =>
+  person === undefined ? { rootKeyId: id } : { person };
+
+/** Returns true for the error of a root key or a session that is not accepted. */
 export const isUnauthorized = (error: unknown): error is ApiError =>
   error instanceof ApiError && error.code === 'UNAUTHORIZED';
 

@@ -3,7 +3,9 @@ import { generateId, hashSecret } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { sessionList, sessionRecord } from '#shared/redis/redis-keys.ts';
-import { type Caller, isUnauthorized, type RootKeys } from './root-keys.ts';
+import type { Person, SignIn } from '../../core/person.ts';
+import { idTokenIn, type PersonSessions } from './person-sessions.ts';
+import { type Caller, isUnauthorized, nameOf, type RootKeys } from './root-keys.ts';
 
 /** A session ends after this time without a call. */
 export const SESSION_IDLE_MS = 30 * 60_000;
@@ -14,21 +16,23 @@ const TOKEN_BYTES = 32;
 /** The form of a token. A text of another form costs no look-up. */
 const TOKEN = /^[\w-]{43}$/;
 
+/** The root key or the person that began a session. */
+interface Beginner {
+  readonly rootKeyId?: string;
+  readonly person?: Person;
+}
+
 /** A session as its browser needs it. */
-export interface BrowserSession {
-  /** Id of the root key that began it. */
-  readonly rootKeyId: string;
+export interface BrowserSession extends Beginner {
   /** Each call with the session's cookie must have this in a header, which no other site can read or set. */
   readonly csrfToken: string;
-  /** The permissions of the root key, so that the browser shows only what is permitted. */
+  /** The permissions of the root key or the person, so that the browser shows only what is permitted. */
   readonly permissions: readonly string[];
 }
 
 /** A session as admins see it. */
-export interface ListedSession {
+export interface ListedSession extends Beginner {
   readonly sessionId: string;
-  /** Id of the root key that began it. */
-  readonly rootKeyId: string;
   /** Address of the browser that began it. */
   readonly address: string;
   readonly createdAt: number;
@@ -38,18 +42,21 @@ export interface ListedSession {
 const SWEPT_AT = 1000;
 
 /**
- * Sessions of browsers. Redis has only the hash of a session's token, and the hash of the root key that began
- * it: the session ends with that root key, at once.
+ * Sessions of browsers. Redis has only the hash of a session's token. With it are either the hash of the root
+ * key that began the session, which ends with that root key at once, or the person who signed in.
  */
 export class Sessions {
   readonly #nodes: RedisNodes;
   readonly #rootKeys: RootKeys;
   readonly #clock: Clock;
+  readonly #persons: PersonSessions | undefined;
 
-  constructor(nodes: RedisNodes, rootKeys: RootKeys, clock: Clock) {
+  /** @param persons undefined = only root keys begin sessions */
+  constructor(nodes: RedisNodes, rootKeys: RootKeys, clock: Clock, persons?: PersonSessions) {
     this.#nodes = nodes;
     this.#rootKeys = rootKeys;
     this.#clock = clock;
+    this.#persons = persons;
   }
 
   /**
@@ -58,20 +65,35 @@ export class Sessions {
    */
   async begin(rootKey: string, address: string): Promise<{ token: string; session: BrowserSession }> {
     const { caller, secretHash } = await this.#rootKeys.callerWith(rootKey);
-    const token = randomBytes(TOKEN_BYTES).toString('base64url');
+    const token = newToken();
+    await this.#open(token, secretHash, { ...nameOf(caller), address });
+    return { token, session: sessionOf(token, caller) };
+  }
+
+  /**
+   * Begins the session of a person; resolves with its token. Rejects with INSUFFICIENT_PERMISSIONS if the
+   * person has none.
+   */
+  async beginFor(signIn: SignIn, address: string): Promise<string> {
+    if (!this.#persons) throw new Error('no identity provider is configured');
+    const token = newToken();
+    await this.#open(token, this.#persons.textOf(token, signIn), { person: signIn.person, address });
+    return token;
+  }
+
+  async #open(token: string, beginner: string, about: Omit<ListedSession, 'sessionId' | 'createdAt'>) {
     const tokenHash = hashSecret(token);
     const record = sessionRecord(tokenHash);
     const createdAt = this.#clock.wallMs();
-    const value = `${createdAt} ${secretHash}`;
+    const value = `${createdAt} ${beginner}`;
     await this.#nodes.run(record, (redis) => redis.set(record, value, 'PX', SESSION_IDLE_MS));
-    const entry = JSON.stringify({ rootKeyId: caller.rootKeyId, address, createdAt, tokenHash });
+    const entry = JSON.stringify({ ...about, createdAt, tokenHash });
     const sessionId = generateId('session', createdAt);
     const count = await this.#nodes.run(sessionList, async (redis) => {
       await redis.hset(sessionList, sessionId, entry);
       return redis.hlen(sessionList);
     });
     if (count % SWEPT_AT === 0) await this.list();
-    return { token, session: sessionOf(token, caller) };
   }
 
   /** Returns the caller and the session of a token; undefined = the session is over, or there never was one. */
@@ -81,13 +103,18 @@ export class Sessions {
     const [value] = await this.#nodes.run(record, (redis) =>
       Promise.all([redis.get(record), redis.pexpire(record, SESSION_IDLE_MS)]),
     );
-    const [createdAt = '', secretHash = ''] = value?.split(' ') ?? [];
-    if (secretHash === '') return undefined;
-    const isYoung = this.#clock.wallMs() - Number(createdAt) < SESSION_MS_MAX;
-    const caller = isYoung ? await this.#rootKeys.callerOf(secretHash).catch(noneIfRefused) : undefined;
+    if (value === null) return undefined;
+    const isYoung = this.#clock.wallMs() - Number(value.split(' ')[0]) < SESSION_MS_MAX;
+    const caller = isYoung ? await this.#callerOf(token, value).catch(noneIfRefused) : undefined;
     if (caller !== undefined) return { caller, session: sessionOf(token, caller) };
     await this.end(token);
     return undefined;
+  }
+
+  async #callerOf(token: string, value: string): Promise<Caller | undefined> {
+    if (isPerson(value)) return this.#persons?.callerOf(token, value);
+    const [, secretHash = ''] = value.split(' ');
+    return this.#rootKeys.callerOf(secretHash);
   }
 
   /** The sessions that are not over, in order of their beginning. */
@@ -106,9 +133,22 @@ export class Sessions {
     return open.sort((a, b) => (a.sessionId < b.sessionId ? -1 : 1));
   }
 
-  /** The root key that began a session; undefined = there is no such session. */
-  async rootKeyOf(sessionId: string): Promise<string | undefined> {
-    return (await this.#entry(sessionId))?.rootKeyId;
+  /** Returns who began a session, with their permissions now; undefined = there is no such session. */
+  async beginnerOf(sessionId: string): Promise<(Beginner & { permissions: readonly string[] }) | undefined> {
+    const entry = await this.#entry(sessionId);
+    if (!entry) return undefined;
+    const { rootKeyId, person, tokenHash } = entry;
+    if (person === undefined) {
+      const rootKey = await this.#rootKeys.get(rootKeyId ?? '');
+      // A root key of the configuration has all permissions.
+      return {
+        ...(rootKeyId === undefined ? {} : { rootKeyId }),
+        permissions: rootKey?.permissions ?? ['*'],
+      };
+    }
+    const record = sessionRecord(tokenHash);
+    const value = await this.#nodes.run(record, (redis) => redis.get(record));
+    return { person, permissions: value === null ? [] : (this.#persons?.permissionsIn(value) ?? []) };
   }
 
   /** Ends a session by its id. */
@@ -125,11 +165,12 @@ export class Sessions {
     return text === null ? undefined : (JSON.parse(text) as SessionEntry);
   }
 
-  /** Ends a session by its token. */
-  async end(token: string): Promise<void> {
-    if (!TOKEN.test(token)) return;
+  /** Ends a session by its token; resolves with the ID token of its person, if it has one. */
+  async end(token: string): Promise<string | undefined> {
+    if (!TOKEN.test(token)) return undefined;
     const record = sessionRecord(hashSecret(token));
-    await this.#nodes.run(record, (redis) => redis.del(record));
+    const value = await this.#nodes.run(record, (redis) => redis.getdel(record));
+    return value !== null && isPerson(value) ? idTokenIn(token, value) : undefined;
   }
 }
 
@@ -143,8 +184,13 @@ function noneIfRefused(error: unknown): undefined {
   if (!isUnauthorized(error)) throw error;
 }
 
-const sessionOf = (token: string, { rootKeyId, permissions }: Caller): BrowserSession => ({
-  rootKeyId,
-  permissions: permissions.granted,
+const newToken = () => randomBytes(TOKEN_BYTES).toString('base64url');
+
+/** Tells whether a session's value in Redis has a person in place of the hash of a root key. */
+const isPerson = (value: string) => value.includes('{');
+
+const sessionOf = (token: string, caller: Caller): BrowserSession => ({
+  ...nameOf(caller),
+  permissions: caller.permissions.granted,
   csrfToken: hashSecret(`csrf ${token}`),
 });

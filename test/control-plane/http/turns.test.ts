@@ -75,7 +75,7 @@ test('of the calls of one root key so many are worked on at once, each until its
     const arrival = { time: 0, requestId: request.id, operation: 'any.work', address: '' };
     const audit = { record: async () => undefined, recordAll: async () => undefined };
     request.call = new Call(arrival, {}, { audit, apis: { isKnown: async () => false }, log });
-    request.call.caller = { rootKeyId, permissions: new Permissions([]), ancestors: [] };
+    request.call.caller = { id: rootKeyId, permissions: new Permissions([]), ancestors: [] };
   });
   takeTurns(app, { atOnce: 32, waitingMax: 8 }, () => undefined);
   const working: string[] = [];

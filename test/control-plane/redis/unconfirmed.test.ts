@@ -131,7 +131,7 @@ describe('an import', () => {
 test('an API, a root key and what is done to it are outages where they are not confirmed', async () => {
   const { writer, apis } = parts();
   const rootKeys = new RootKeys(nodes, writer, new BootstrapKeys([]));
-  const by = { rootKeyId: 'root_of_the_test', permissions: new Permissions(['*']), ancestors: [] };
+  const by = { id: 'root_of_the_test', permissions: new Permissions(['*']), ancestors: [] };
   const { rootKeyId } = await rootKeys.create(by, 'n', ['*'], 1);
   writer.short = /./;
   await expect(apis.create({ name: 'Shop', apiId: 'shop' })).rejects.toEqual(outage);

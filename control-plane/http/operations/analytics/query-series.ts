@@ -4,7 +4,7 @@ import { type IdColumn, SERIES_MAX, type UsageQuery } from '../../../core/usage-
 import type { Series } from '../../../core/usage-query/rows.ts';
 import type { Caller } from '../../../redis/callers/root-keys.ts';
 import type { UsagePeriod } from '../../../redis/usage.ts';
-import { absence, apiNotFound, requireApi } from '../authorization.ts';
+import { absence, apiNotFound, lack, requireApi } from '../authorization.ts';
 import type { Services } from '../services.ts';
 
 const ACTION = 'read_analytics';
@@ -106,8 +106,7 @@ async function keySource(keyId: string, caller: Caller, { keys }: Services): Pro
 /** The APIs that the caller may read. Rejects with BAD_REQUEST if they are too many. */
 async function readableApis(caller: Caller, { apis }: Services): Promise<string[]> {
   const readableIds = caller.permissions.apisWith(ACTION);
-  if (readableIds?.length === 0)
-    throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs api.*.${ACTION}`);
+  if (readableIds?.length === 0) throw lack(caller, `api.*.${ACTION}`);
   const page = readableIds ? await apis.among(readableIds, '', SERIES_MAX) : await apis.list('', SERIES_MAX);
   if (page.next !== undefined)
     throw refusal(`there are more than ${SERIES_MAX} APIs; name some by key_space_id = '…' or IN`);

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/contract/errors.ts';
 import { Id } from '../../../core/schemas/field-schemas.ts';
+import { lack } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields, Name } from '../request-parts.ts';
 import { DEFAULTS, DEFAULTS_VIEW } from './api.ts';
@@ -33,7 +33,7 @@ export const createApi = operation({
     const { apiId, ...about } = call.request;
     // Whether an API of this id exists need not be hidden here, so say which permission is missing.
     if (!call.caller.permissions.allows(apiId ?? '*', 'create_api')) {
-      throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs api.${apiId ?? '*'}.create_api`);
+      throw lack(call.caller, `api.${apiId ?? '*'}.create_api`);
     }
     const created = await apis.create(call.request);
     call.note({ apiId: created.apiId }, { after: about });

@@ -24,7 +24,10 @@ export const listEvents = operation({
     apiId: Type.Optional(ApiId),
     keyId: Type.Optional(KeyId),
     rootKeyId: Type.Optional(
-      Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'The root key of the caller.' }),
+      Type.String({
+        pattern: '^[A-Za-z0-9_-]{1,80}$',
+        description: 'The root key that called, or the person (personId).',
+      }),
     ),
   }),
   response: Type.Object({ events: List(Event), cursor: Cursor }),

@@ -151,13 +151,13 @@ const refusal = ({ code, message }: ApiError): Result => ({ result: 'refused', c
 
 /** Returns one notice for all keys that were created, which the audit log does not name one by one. */
 function noticesOfImport(
-  { apiId, requestId, rootKeyId }: Call,
+  { apiId, requestId, callerId }: Call,
   results: readonly Result[],
   time: number,
 ): Notice[] {
   const keyIds = results.flatMap((each) => (each.result === 'created' ? [each.keyId] : []));
   if (keyIds.length === 0) return [];
-  const data = { apiId, operation: 'keys.importKeys', requestId, rootKeyId, outcome: 'OK' };
+  const data = { apiId, operation: 'keys.importKeys', requestId, ...callerId, outcome: 'OK' };
   return [{ type: 'key.created', time, data, keyIds }];
 }
 

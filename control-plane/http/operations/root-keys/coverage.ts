@@ -5,8 +5,9 @@ import type { Caller } from '../../../redis/callers/root-keys.ts';
  * Throws unless the caller has all these permissions: callers can neither grant nor manage more than they
  * have.
  */
-export function requireCovered({ permissions }: Caller, slugs: readonly string[]): void {
+export function requireCovered({ permissions, person }: Caller, slugs: readonly string[]): void {
   if (!permissions.covers(slugs)) {
-    throw new ApiError('INSUFFICIENT_PERMISSIONS', 'the root key itself lacks some of these permissions');
+    const holder = person ? 'the person' : 'the root key';
+    throw new ApiError('INSUFFICIENT_PERMISSIONS', `${holder} itself lacks some of these permissions`);
   }
 }

@@ -7,7 +7,7 @@ import { requireCovered } from './coverage.ts';
 export const endSession = operation({
   name: 'rootKeys.endSession',
   summary: 'End a session of the dashboard',
-  description: 'Its next call is refused. The root key stays.',
+  description: 'Its next call is refused. The root key stays, and the person can sign in again.',
   permissions: ['root.*.update_root_key'],
   request: Fields({
     sessionId: Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'From listSessions.' }),
@@ -16,14 +16,15 @@ export const endSession = operation({
   errors: ['NOT_FOUND'],
   example: { sessionId: 'session_0mzc9k4q8r2wfXa1Bc2d' },
   neverShed: true,
-  async handle(call, { rootKeys, sessions }) {
+  async handle(call, { sessions }) {
     const { sessionId } = call.request;
-    const rootKeyId = await sessions.rootKeyOf(sessionId);
-    if (rootKeyId === undefined) throw new ApiError('NOT_FOUND', `session ${sessionId} not found`);
-    const rootKey = await rootKeys.get(rootKeyId);
-    // A root key of the configuration has all permissions.
-    requireCovered(call.caller, rootKey?.permissions ?? ['*']);
-    call.note({ rootKeyId }, { after: { sessionId } });
+    const beginner = await sessions.beginnerOf(sessionId);
+    if (!beginner) throw new ApiError('NOT_FOUND', `session ${sessionId} not found`);
+    const { rootKeyId, person, permissions } = beginner;
+    requireCovered(call.caller, permissions);
+    call.note(rootKeyId === undefined ? {} : { rootKeyId }, {
+      after: { sessionId, ...(person ? { personId: person.personId } : {}) },
+    });
     await sessions.endById(sessionId);
     return {};
   },

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { PersonSchema } from '../../../core/person.ts';
 import { Id, List, Time } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
@@ -13,7 +14,8 @@ export const listSessions = operation({
     sessions: List(
       Type.Object({
         sessionId: Id('the session'),
-        rootKeyId: Id('the root key that began it'),
+        rootKeyId: Type.Optional(Id('the root key that began it')),
+        person: Type.Optional(PersonSchema),
         address: Type.String({ description: 'The address of the browser that began it.' }),
         createdAt: Time('When it began'),
       }),
