@@ -3,6 +3,7 @@ import { processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import { leakFaults, leakSettings } from './http/leaks/leak-reports.ts';
 import { httpSettings } from './http/limits.ts';
+import { oidcFaults, oidcSettings } from './http/sign-in/oidc-settings.ts';
 import { webhookSettings } from './webhooks/webhook-settings.ts';
 
 const ROOT_KEY_LENGTH_MIN = 32;
@@ -57,6 +58,7 @@ export const settings = {
   EVENT_LOOP_DELAY_MS_MAX: integer(0, 60_000, 'ms', 500).deprecated(
     'Mean delay of the event loop above which calls are refused with 503, except updates and deletes. 0 = never',
   ),
+  ...oidcSettings,
   ...leakSettings,
   ...webhookSettings,
   ...httpSettings,
@@ -67,7 +69,7 @@ export type Config = ConfigOf<typeof settings>;
 
 /** Returns the faults of settings that do not fit together. */
 export function configFaults(config: Config): string[] {
-  return [...redisFaults(config), ...leakFaults(config)];
+  return [...redisFaults(config), ...leakFaults(config), ...oidcFaults(config)];
 }
 
 function parseRootKeys(text: string): readonly string[] {

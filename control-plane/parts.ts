@@ -10,12 +10,16 @@ import { AddressRules } from './core/webhooks/public-addresses.ts';
 import { operations } from './http/operations/index.ts';
 import type { Operation } from './http/operations/operation.ts';
 import type { Services } from './http/operations/services.ts';
+import { OidcProvider } from './http/sign-in/oidc-provider.ts';
+import { oidcOptions } from './http/sign-in/oidc-settings.ts';
 import type { Metrics } from './metrics.ts';
 import { Apis } from './redis/apis.ts';
 import { Audit } from './redis/audit.ts';
 import { BootstrapKeys, BootstrapWatch } from './redis/callers/bootstrap-keys.ts';
+import { PendingSignIns } from './redis/callers/pending-sign-ins.ts';
+import { PersonSessions } from './redis/callers/person-sessions.ts';
 import { RootKeys } from './redis/callers/root-keys.ts';
-import { Sessions } from './redis/callers/sessions.ts';
+import { SESSION_IDLE_MS, Sessions } from './redis/callers/sessions.ts';
 import { BATCH_LIMITS, RedisChangeLog } from './redis/change-log.ts';
 import { DurabilityCheck } from './redis/durability.ts';
 import { DurableWriter } from './redis/durable-writer.ts';
@@ -76,7 +80,9 @@ export function makeParts(base: Base) {
   const rules = new AddressRules(config.WEBHOOK_NETWORKS);
   const poster = new EventPoster({ rules, clock });
   const webhooks = makeWebhookServices(base, coherence, { rules, poster });
-  const services = { ...makeServices(base, coherence, { bootstrapKeys, bootstrapWatch }), ...webhooks };
+  const withoutSessions = makeServices(base, coherence, { bootstrapKeys, bootstrapWatch });
+  const { sessions, ...signIn } = makeSignIn(base, nodes, withoutSessions.rootKeys);
+  const services = { ...withoutSessions, sessions, ...webhooks };
   const { apis, keys } = services;
   const sweep = new Sweep({
     store: new RedisSweepStore(nodes, writer, apis, keys, () => clock.wallMs()),
@@ -99,6 +105,7 @@ export function makeParts(base: Base) {
       handledReports,
       sweep,
       webhookSender,
+      ...signIn,
     },
     services,
   };
@@ -128,12 +135,26 @@ function makeCoherence({ config, clock, log, metrics }: Base) {
   return { nodes, writer, changes, durability, fence, propagator };
 }
 
+/** Creates the parts by which root keys and persons sign in to the dashboard. */
+function makeSignIn({ config, clock, log }: Base, nodes: RedisNodes, rootKeys: RootKeys) {
+  const options = oidcOptions(config);
+  const provider = options && new OidcProvider(options, log);
+  const persons =
+    provider &&
+    new PersonSessions({
+      ...{ nodes, clock, issuer: options.issuer.href, rules: options.rules, idleMs: SESSION_IDLE_MS },
+      refresh: (tokens, person) => provider.refresh(tokens, person),
+    });
+  const sessions = new Sessions(nodes, rootKeys, clock, persons);
+  return { provider, pendingSignIns: new PendingSignIns(nodes), sessions };
+}
+
 /** Creates the services that operations act on. */
 function makeServices(
   { config, clock, log, metrics }: Base,
   { nodes, writer, changes, propagator }: ReturnType<typeof makeCoherence>,
   bootstrap: { readonly bootstrapKeys: BootstrapKeys; readonly bootstrapWatch: BootstrapWatch },
-): Omit<Services, keyof ReturnType<typeof makeWebhookServices>> {
+): Omit<Services, 'sessions' | keyof ReturnType<typeof makeWebhookServices>> {
   const limits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
   const keys = new Keys({ nodes, writer, log: changes, clock, limits });
   const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
@@ -176,7 +197,6 @@ function makeServices(
     }),
     roles: new Roles(sharedLogOptions),
     rootKeys,
-    sessions: new Sessions(nodes, rootKeys, clock),
     successors: new Successors(nodes, keys, clock),
     usage: new UsageView(nodes),
     view,

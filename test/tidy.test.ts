@@ -187,6 +187,9 @@ describe('imports', () => {
     expect(
       offenders(/import\('@grpc|import (?!type)[^;]*from '@grpc/, /^verifier\/endpoints\/envoy-grpc\.ts$/),
     ).toEqual([]);
+    // Nobody pays for a library of a sign-in that is not configured.
+    expect(offenders(/import (?!type)[^;]*from 'openid-client'/, /^$/)).toEqual([]);
+    expect(offenders(/'openid-client'/, /^control-plane\/http\/sign-in\/oidc-provider\.ts$/)).toEqual([]);
     expect(offenders(/from 'pino'/, /^shared\/process\/log\.ts$/)).toEqual([]);
   });
 });

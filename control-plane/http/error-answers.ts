@@ -57,6 +57,32 @@ export function answerError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply {
+  const { code, message } = beginErrorAnswer(error, request, reply);
+  const body = isV2(request) ? errorBodyV2 : errorBody;
+  return reply.type(JSON_TYPE).send(JSON.stringify(body(code, message, request.id, baseOf(request))));
+}
+
+/** Answers a person who signs in with a page that says what went wrong, and leads back to the dashboard. */
+export function answerPage(
+  error: FastifyError | ApiError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const { message } = beginErrorAnswer(error, request, reply);
+  const text = message.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+  return reply
+    .type('text/html; charset=utf-8')
+    .send(
+      `<!doctype html><html lang="en"><meta charset="utf-8"><title>Keyfence: not signed in</title><h1>Not signed in</h1><p>${text}.</p><p>Request ${request.id}</p><p><a href="../../">Back to the dashboard</a></p></html>\n`,
+    );
+}
+
+/** Logs an error, and sets the status and the headers of its answer. */
+function beginErrorAnswer(
+  error: FastifyError | ApiError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Failure {
   request.failure = meaningOf(error, request);
   const { code } = request.failure;
   const message = advised(request.failure.message);
@@ -66,13 +92,8 @@ export function answerError(
     reply.header('retry-after', String(RETRY_AFTER_SECONDS));
   }
   if (code === 'UNAUTHORIZED') reply.header('www-authenticate', 'Bearer');
-  return reply
-    .code(ERRORS[code][0])
-    .header('x-request-id', request.id)
-    .type(JSON_TYPE)
-    .send(
-      JSON.stringify((isV2(request) ? errorBodyV2 : errorBody)(code, message, request.id, baseOf(request))),
-    );
+  reply.code(ERRORS[code][0]).header('x-request-id', request.id);
+  return { code, message };
 }
 
 /** The form of a host and port; a client may send anything else. */

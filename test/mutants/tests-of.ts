@@ -9,6 +9,12 @@ const PROMISES: Readonly<Record<string, readonly string[]>> = {
   'control-plane/core': ['control-plane/redis/kills', 'simulation/redis', 'simulation/simulation'],
   'control-plane/http': ['control-plane/http/limits', 'control-plane/http/openapi', 'edges/edges'],
   'control-plane/http/leaks': ['leaks/leaks'],
+  'control-plane/http/sign-in': [
+    'oidc/attacks',
+    'oidc/sign-in',
+    'oidc/refresh',
+    'control-plane/http/sessions',
+  ],
   'control-plane/http/operations': ['control-plane/http/permission-matrix', 'control-plane/http/listing'],
   'control-plane/http/operations/keys': [
     'control-plane/redis/credit-changes',
@@ -17,6 +23,7 @@ const PROMISES: Readonly<Record<string, readonly string[]>> = {
   ],
   'control-plane/http/operations/permissions': ['permissions/role-calls', 'permissions/roles'],
   'control-plane/redis': ['control-plane/redis/replicas', 'simulation/redis', 'control-plane/redis/kills'],
+  'control-plane/redis/callers': ['oidc/refresh', 'oidc/attacks', 'control-plane/http/sessions'],
   'control-plane/redis/keys': [
     'http/many-keys',
     'http/import',

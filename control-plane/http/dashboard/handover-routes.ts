@@ -4,7 +4,7 @@ import type { Handovers } from '../../redis/callers/handovers.ts';
 import type { Sessions } from '../../redis/callers/sessions.ts';
 import { type Admission, admitted } from '../guards/admission.ts';
 import type { App } from '../server.ts';
-import { callerOfSession } from '../session-routes.ts';
+import { callerOfSession } from '../sign-in/session-routes.ts';
 
 const PATH = '/dashboard/handover';
 /** Maximum length of an encrypted secret in base64url: longer than the longest secret that Keyfence makes. */
@@ -27,8 +27,8 @@ export function serveHandovers(
     { additionalProperties: false },
   );
   app.post(PATH, { schema: { hide: true, body } }, async (request, reply) => {
-    const { rootKeyId } = await admitted(admission, request, reply, callerOfSession(request, sessions));
-    return { id: await handovers.put(rootKeyId, request.body.ciphertext) };
+    const caller = await admitted(admission, request, reply, callerOfSession(request, sessions));
+    return { id: await handovers.put(caller.id, request.body.ciphertext) };
   });
   const params = Type.Object({ id: Type.String({ pattern: '^[\\w-]{22}$' }) });
   app.post(`${PATH}/:id`, { schema: { hide: true, params } }, async (request, reply) => {

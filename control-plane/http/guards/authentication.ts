@@ -1,7 +1,7 @@
 import type { RootKeys } from '../../redis/callers/root-keys.ts';
 import type { Sessions } from '../../redis/callers/sessions.ts';
 import type { App } from '../server.ts';
-import { callerOfSession, hasSession } from '../session-routes.ts';
+import { callerOfSession, hasSession } from '../sign-in/session-routes.ts';
 import { type Admission, admitted } from './admission.ts';
 
 /**

@@ -6,7 +6,7 @@ import { handoverCounter, handoverRecord } from '#shared/redis/redis-keys.ts';
 /** A secret that nobody has fetched is gone after this time. */
 const HANDOVER_MS = 3_600_000;
 
-/** Maximum number of links that one root key makes without an hour's pause. */
+/** Maximum number of links that one root key or person makes without an hour's pause. */
 const HANDOVERS_MAX = 1000;
 const ID_BYTES = 16;
 
@@ -23,15 +23,15 @@ export class Handovers {
 
   /**
    * Keeps a ciphertext for an hour, and returns the id under which it can be taken. Rejects with RATE_LIMITED if one
-   * root key makes too many.
+   * caller makes too many.
    */
-  async put(rootKeyId: string, ciphertext: string): Promise<string> {
-    const counter = handoverCounter(rootKeyId);
+  async put(callerId: string, ciphertext: string): Promise<string> {
+    const counter = handoverCounter(callerId);
     const [count] = await this.#nodes.run(counter, (redis) =>
       Promise.all([redis.incr(counter), redis.pexpire(counter, HANDOVER_MS)]),
     );
     if (count > HANDOVERS_MAX)
-      throw new ApiError('RATE_LIMITED', `more than ${HANDOVERS_MAX} links of one root key; wait an hour`);
+      throw new ApiError('RATE_LIMITED', `more than ${HANDOVERS_MAX} links of one caller; wait an hour`);
     const id = randomBytes(ID_BYTES).toString('base64url');
     const record = handoverRecord(id);
     await this.#nodes.run(record, (redis) => redis.set(record, ciphertext, 'PX', HANDOVER_MS));

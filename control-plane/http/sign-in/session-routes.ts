@@ -1,15 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
-import type { Caller } from '../redis/callers/root-keys.ts';
-import { SESSION_MS_MAX, type Sessions } from '../redis/callers/sessions.ts';
-import { type Admission, admitted } from './guards/admission.ts';
-import type { App } from './server.ts';
+import type { Caller } from '../../redis/callers/root-keys.ts';
+import { SESSION_MS_MAX, type Sessions } from '../../redis/callers/sessions.ts';
+import { type Admission, admitted } from '../guards/admission.ts';
+import type { App } from '../server.ts';
+import type { OidcProvider } from './oidc-provider.ts';
+import { cookieIn, cookieLine, SESSION_COOKIE } from './session-cookies.ts';
 
 const PATH = '/dashboard/session';
-const COOKIE = 'keyfence_session';
-/** Browsers accept this name only over TLS and from this host itself, not from a neighbour in its domain (RFC 6265bis). */
-const SECURE_COOKIE = `__Host-${COOKIE}`;
 const CSRF_HEADER = 'x-keyfence-csrf';
 /** Maximum length of a root key that a configuration can have. */
 const ROOT_KEY_LENGTH_MAX = 512;
@@ -17,11 +16,14 @@ const ROOT_KEY_LENGTH_MAX = 512;
 /**
  * Serves the sessions of the dashboard: `POST` begins one with a root key, `GET` returns the one of the
  * cookie, `DELETE` ends it. The cookie cannot be read by scripts and is not sent by other sites.
+ * @param parts.provider the identity provider; undefined = only root keys sign in
  */
 export function serveSessions(
   app: App,
-  { sessions, ...admission }: Admission & { readonly sessions: Sessions },
+  parts: Admission & { readonly sessions: Sessions; readonly provider: OidcProvider | undefined },
 ): void {
+  const { sessions, provider, ...admission } = parts;
+  const offer = provider === undefined ? {} : { provider: provider.host };
   const body = Type.Object(
     { rootKey: Type.String({ minLength: 1, maxLength: ROOT_KEY_LENGTH_MAX }) },
     { additionalProperties: false },
@@ -31,23 +33,25 @@ export function serveSessions(
     const opening = sessions.begin(request.body.rootKey, request.ip ?? 'unknown');
     const { token, session } = await admitted(admission, request, reply, opening);
     setCookie(request, reply, token);
-    return session;
+    return { ...offer, ...session };
   });
   app.get(PATH, { schema: { hide: true } }, async (request, reply) => {
     requireSameOrigin(request);
     const token = tokenOf(request);
-    if (token === undefined) return {};
+    if (token === undefined) return offer;
     const open = await sessions.find(token);
-    if (open !== undefined) return open.session;
+    if (open !== undefined) return { ...offer, ...open.session };
     clearCookie(reply);
     await admission.rates.countFailure(request, reply);
-    return {};
+    return offer;
   });
   app.delete(PATH, { schema: { hide: true } }, async (request, reply) => {
-    await admitted(admission, request, reply, callerOfSession(request, sessions));
-    await sessions.end(tokenOf(request) ?? '');
+    const caller = await admitted(admission, request, reply, callerOfSession(request, sessions));
+    const idToken = await sessions.end(tokenOf(request) ?? '');
     clearCookie(reply);
-    return {};
+    // The session is over, whether or not the provider answers.
+    const signOutUrl = caller.person && (await provider?.signOutUrl(idToken).catch(() => undefined));
+    return signOutUrl === undefined ? {} : { signOutUrl };
   });
 }
 
@@ -71,14 +75,7 @@ export async function callerOfSession(request: FastifyRequest, sessions: Session
   return open.caller;
 }
 
-/** Returns the token in the cookie. The one that no other site can have set comes first. */
-function tokenOf({ headers: { cookie = '' } }: FastifyRequest): string | undefined {
-  const [secure, plain] = COOKIE_VALUES;
-  return (secure.exec(cookie) ?? plain.exec(cookie))?.[1];
-}
-
-const valueIn = (name: string) => new RegExp(`(?:^|;\\s*)${name}=([\\w-]+)`);
-const COOKIE_VALUES = [valueIn(SECURE_COOKIE), valueIn(COOKIE)] as const;
+const tokenOf = (request: FastifyRequest) => cookieIn(request, SESSION_COOKIE);
 
 /**
  * Throws UNAUTHORIZED if the browser says that another site made the request. Browsers without these headers
@@ -95,13 +92,12 @@ function requireSameOrigin({ headers }: FastifyRequest): void {
 
 function setCookie({ headers, protocol }: FastifyRequest, reply: FastifyReply, token: string): void {
   const isSecure = protocol === 'https' || headers.origin?.startsWith('https:') === true;
-  reply.header('set-cookie', cookieLine(isSecure, token, SESSION_MS_MAX));
+  const cookie = { name: SESSION_COOKIE, value: token, ageMs: SESSION_MS_MAX, isSecure };
+  reply.header('set-cookie', cookieLine(cookie));
 }
 
 /** Clears the cookie under both names: a GET does not say whether the page came over TLS. */
 function clearCookie(reply: FastifyReply): void {
-  for (const isSecure of [true, false]) reply.header('set-cookie', cookieLine(isSecure, '', 0));
+  for (const isSecure of [true, false])
+    reply.header('set-cookie', cookieLine({ name: SESSION_COOKIE, value: '', ageMs: 0, isSecure }));
 }
-
-const cookieLine = (isSecure: boolean, token: string, ageMs: number) =>
-  `${isSecure ? SECURE_COOKIE : COOKIE}=${token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${ageMs / 1000}${isSecure ? '; Secure' : ''}`;

@@ -1,0 +1,63 @@
+import { randomBytes } from 'node:crypto';
+import { ApiError } from '#shared/contract/errors.ts';
+import { type PendingSignIns, SIGN_IN_MS_MAX } from '../../redis/callers/pending-sign-ins.ts';
+import { SESSION_MS_MAX, type Sessions } from '../../redis/callers/sessions.ts';
+import { answerPage } from '../error-answers.ts';
+import { type Admission, admitted } from '../guards/admission.ts';
+import type { App } from '../server.ts';
+import { CALLBACK_PATH, type OidcProvider } from './oidc-provider.ts';
+import { cookieIn, cookieLine, SESSION_COOKIE } from './session-cookies.ts';
+
+const COOKIE = 'keyfence_sign_in';
+const BROWSER_BYTES = 32;
+
+/**
+ * Serves the sign-in of persons: one path sends the browser to the provider, the other takes it back and begins
+ * a session. A cookie binds the two to one browser; without it, somebody could sign in others as themselves.
+ */
+export function serveOidc(
+  app: App,
+  parts: Admission & {
+    readonly provider: OidcProvider;
+    readonly pendingSignIns: PendingSignIns;
+    readonly sessions: Sessions;
+  },
+): void {
+  const { provider, pendingSignIns, sessions, rates } = parts;
+  const options = { schema: { hide: true }, errorHandler: answerPage };
+  const { isSecure } = provider;
+  // The provider's redirect comes from another site, so the browser would not send a Strict cookie.
+  const bindingCookie = (browser: string, ageMs: number) =>
+    cookieLine({ name: COOKIE, value: browser, ageMs, isSecure, sameSite: 'Lax' });
+
+  app.get('/dashboard/session/oidc/begin', options, async (request, reply) => {
+    const site = request.headers['sec-fetch-site'] ?? 'none';
+    if (site !== 'none' && site !== 'same-origin')
+      throw new ApiError('UNAUTHORIZED', 'another site opened this page; sign in from the dashboard');
+    // Each of these calls costs memory of Redis, and anybody can make them.
+    await rates.countFailure(request, reply);
+    const { url, check } = await provider.begin();
+    const browser = randomBytes(BROWSER_BYTES).toString('base64url');
+    await pendingSignIns.add(browser, check);
+    reply.header('set-cookie', bindingCookie(browser, SIGN_IN_MS_MAX));
+    return reply.redirect(url.href);
+  });
+
+  app.get(CALLBACK_PATH, options, async (request, reply) => {
+    reply.header('set-cookie', bindingCookie('', 0));
+    const [, query = ''] = request.url.split('?');
+    const finish = async () => {
+      const state = new URLSearchParams(query).get('state') ?? '';
+      const check = await pendingSignIns.take(cookieIn(request, COOKIE, isSecure) ?? '', state);
+      if (check) return provider.finish(query, check);
+      const reason = 'it began in another browser, was finished already, or took more than 10 minutes';
+      throw new ApiError('UNAUTHORIZED', `this sign-in is over: ${reason}`);
+    };
+    const signIn = await admitted(parts, request, reply, finish());
+    const token = await sessions.beginFor(signIn, request.ip ?? 'unknown');
+    const session = { name: SESSION_COOKIE, value: token, ageMs: SESSION_MS_MAX, isSecure };
+    reply.header('set-cookie', cookieLine(session));
+    // The calls of that page carry the session's cookie, because the page itself makes them.
+    return reply.redirect(`${provider.dashboardUrl}#/`);
+  });
+}
