@@ -2,6 +2,7 @@ import './style/style.css';
 import { render } from 'preact';
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import { events, isSignedIn, may, resume, signedInAs, signOut, watchConnection } from './api/client.ts';
+import { callerDetails, callerName } from './audit/events.tsx';
 import type { Call } from './changes/commands.ts';
 import { CopyAs } from './changes/copy-as.tsx';
 import { useHash } from './forms/unsaved.tsx';
@@ -43,6 +44,7 @@ const permittedSections = () =>
 function App() {
   const [signedIn, setSignedIn] = useState(isSignedIn());
   const [endReason, setEndReason] = useState('');
+  const [signOutUrl, setSignOutUrl] = useState<string>();
   const [isOffline, setOffline] = useState(false);
   const { hash, question } = useHash();
   useEffect(() => {
@@ -64,7 +66,7 @@ function App() {
   const current = section === 'apis' || section === 'keys' ? '#/apis' : `#/${section}`;
   return (
     <>
-      <Header hasSession={signedIn} current={current} onFind={finder.open} />
+      <Header hasSession={signedIn} current={current} onFind={finder.open} onSignOut={setSignOutUrl} />
       <div class="lost" role="alert">
         {isOffline && 'Connection to the control plane lost. What is shown may be out of date.'}
       </div>
@@ -78,7 +80,7 @@ function App() {
         ) : signedIn ? (
           view(section, id)
         ) : (
-          <SignIn reason={endReason} />
+          <SignIn reason={endReason} signOutUrl={signOutUrl} />
         )}
       </main>
     </>
@@ -86,8 +88,13 @@ function App() {
 }
 
 /** The sections and who is signed in, at the side of the page. */
-function Header(props: { hasSession: boolean; current: string; onFind: () => void }) {
-  const { hasSession, current, onFind } = props;
+function Header(props: {
+  hasSession: boolean;
+  current: string;
+  onFind: () => void;
+  onSignOut: (signOutUrl: string | undefined) => void;
+}) {
+  const { hasSession, current, onFind, onSignOut } = props;
   const [lastCall, setLastCall] = useState<Call>();
   useEffect(() => {
     events.addEventListener('changed', (event) => setLastCall((event as CustomEvent<Call>).detail));
@@ -112,10 +119,10 @@ function Header(props: { hasSession: boolean; current: string; onFind: () => voi
           </nav>
           <div class="who">
             <span>
-              Signed in as <bdi>{signedInAs()}</bdi>
+              Signed in as <bdi title={callerDetails(signedInAs())}>{callerName(signedInAs())}</bdi>
             </span>
             {lastCall && <CopyAs call={lastCall} />}
-            <button type="button" class="small" onClick={() => signOut()}>
+            <button type="button" class="small" onClick={() => void signOut().then(onSignOut)}>
               Sign out
             </button>
           </div>

@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { ListedEvent } from '../../core/audit-event.ts';
+import { personName } from '../../core/person.ts';
 import { pastMoment } from '../arguments.ts';
 import type { Session } from '../session.ts';
 import { time } from '../terminal/output.ts';
@@ -25,12 +26,12 @@ export function auditCommand(program: Command, session: Session): void {
     .option('--operation <operation>', 'only this operation, such as keys.updateKey')
     .option('--api <apiId>', 'only calls on this API')
     .option('--key <keyId>', 'only calls on this key')
-    .option('--by <rootKeyId>', 'only calls by this root key');
+    .option('--by <rootKeyId>', 'only calls by this root key, or by the person with this id');
   addPageOptions(audit, 'events').action(({ refused, api, key, by, ...rest }) => {
     const query = { ...rest, apiId: api, keyId: key, rootKeyId: by, ...(refused ? { refused } : {}) };
     return printListing<ListedEvent>(session, 'audit.listEvents', 'events', query, {
       time: (event) => time(event.time),
-      by: ({ by }) => by.rootKeyId,
+      by: ({ by }) => (by.person ? personName(by.person) : by.rootKeyId),
       from: ({ by }) => by.address,
       operation: ({ operation }) => operation,
       outcome: ({ outcome }) => outcome,

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { personName } from '../../core/person.ts';
 import type { RootKey } from '../../redis/callers/root-keys.ts';
 import type { ListedSession } from '../../redis/callers/sessions.ts';
 import type { Session } from '../session.ts';
@@ -60,7 +61,7 @@ function addSessions(rootKeys: Command, session: Session): void {
       session.print(response, () =>
         table(response.sessions, {
           sessionId: ({ sessionId }) => sessionId,
-          rootKeyId: ({ rootKeyId }) => rootKeyId,
+          who: ({ rootKeyId, person }) => (person ? personName(person) : rootKeyId),
           from: ({ address }) => address,
           since: ({ createdAt }) => time(createdAt),
         }),
@@ -69,7 +70,7 @@ function addSessions(rootKeys: Command, session: Session): void {
 
   rootKeys
     .command('end-session <sessionId>')
-    .description('sign somebody out of the dashboard; the root key stays')
+    .description('sign somebody out of the dashboard; they can sign in again')
     .action(async (sessionId: string) => {
       const response = await session.call('rootKeys.endSession', { sessionId });
       session.print(response, () => `ended ${sessionId}`);

@@ -55,18 +55,20 @@ const CHANGE_MS_MAX = 75_000;
 
 /** The session's token against CSRF; '' = nobody is signed in. The session itself is in a cookie. */
 let csrfToken = '';
-/** The permissions of the root key with which the session began. */
+/** The permissions of the root key or the person with which the session began. */
 let permissions: ReadonlySet<string> = new Set();
-/** Id of the root key with which the session began. */
-let rootKeyId = '';
+/** The root key or the person that is signed in, and the host of the identity provider; absent = only root keys sign in. */
+let signedIn: Pick<AuditEvent['by'], 'rootKeyId' | 'person'> & { readonly provider?: string } = {};
 let clockAheadMs = 0;
 
 /** Events of the session: begun, ended (with the reason), connection lost, connection restored, something changed (with the call). */
 export const events = new EventTarget();
 /** Tells whether there is a session. */
 export const isSignedIn = () => csrfToken !== '';
-/** Names who is signed in. */
-export const signedInAs = () => rootKeyId;
+/** Returns the root key or the person that is signed in. */
+export const signedInAs = () => signedIn;
+/** Returns the host of the identity provider; undefined = only root keys sign in. */
+export const signInProvider = () => signedIn.provider;
 /**
  * Returns the server's clock, Unix milliseconds, at most a second late; times from the server are compared
  * with it.
@@ -74,7 +76,7 @@ export const signedInAs = () => rootKeyId;
 export const serverNow = () => Date.now() + clockAheadMs;
 
 /**
- * Tells whether the signed-in root key has a permission, such as `api.shop.update_key` or `root.*.read_audit`. The
+ * Tells whether the signed-in root key or person has a permission, such as `api.shop.update_key` or `root.*.read_audit`. The
  * server decides; this only hides what it would refuse.
  */
 export function may(permission: string): boolean {
@@ -91,8 +93,8 @@ export async function resume(): Promise<void> {
 /** Returns the token of the session that this browser has now; '' = none. */
 async function currentToken(): Promise<string> {
   const session = await exchange(SESSION, { method: 'GET', waitMs: READ_MS_MAX });
+  signedIn = session;
   permissions = new Set(session.permissions ?? []);
-  rootKeyId = session.rootKeyId ?? '';
   return session.csrfToken ?? '';
 }
 
@@ -104,15 +106,19 @@ export async function signIn(rootKey: string): Promise<void> {
   if (!/^[\x21-\x7e]{1,512}$/.test(rootKey)) throw new Failure('UNAUTHORIZED', 'this is not a root key');
   const session = await exchange(SESSION, { method: 'POST', body: { rootKey }, waitMs: READ_MS_MAX });
   csrfToken = session.csrfToken;
+  signedIn = session;
   permissions = new Set(session.permissions);
-  ({ rootKeyId } = session);
   events.dispatchEvent(new CustomEvent('session', { detail: '' }));
 }
 
-/** Ends the session, here and on the server. */
-export function signOut(): void {
-  void exchange(SESSION, { method: 'DELETE', waitMs: READ_MS_MAX }).catch(() => undefined);
+/**
+ * Ends the session, here and on the server. Resolves with the address that signs the person out at the identity
+ * provider too; undefined = there is none.
+ */
+export async function signOut(): Promise<string | undefined> {
+  const ending = exchange(SESSION, { method: 'DELETE', waitMs: READ_MS_MAX });
   leave('');
+  return (await ending.catch(() => ({}))).signOutUrl;
 }
 
 function leave(reason: string): void {
@@ -128,6 +134,7 @@ export async function call<Name extends keyof Responses>(
   input: Input = {},
 ): Promise<Responses[Name]> {
   const sentToken = csrfToken;
+  const wasPerson = signedIn.person !== undefined;
   try {
     return await send(operation, input);
   } catch (error) {
@@ -135,7 +142,8 @@ export async function call<Name extends keyof Responses>(
     // Another tab may have opened another session.
     const token = await currentToken();
     if (token === '' || token === sentToken) {
-      leave('The session is over, or its root key is no longer accepted.');
+      const reason = wasPerson ? 'sign in again' : 'or its root key is no longer accepted';
+      leave(`The session is over, ${reason}.`);
       throw error;
     }
     csrfToken = token;

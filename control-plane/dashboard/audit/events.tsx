@@ -20,6 +20,21 @@ export function useNames(): ReadonlyMap<string, string> {
   return useLoad(list, []).data ?? new Map();
 }
 
+type Caller = Pick<AuditEvent['by'], 'rootKeyId' | 'person'>;
+
+/** Returns the name of a root key or a person. An address is harder to choose freely than a name, so it comes first. */
+export function callerName(
+  { rootKeyId, person }: Caller,
+  names: ReadonlyMap<string, string> = new Map(),
+): string {
+  if (person) return person.email ?? person.name ?? person.subject;
+  return names.get(rootKeyId ?? '') ?? rootKeyId ?? 'nobody known';
+}
+
+/** Returns everything that is known of a root key or a person, on one line. */
+export const callerDetails = ({ rootKeyId, person }: Caller): string =>
+  person ? Object.values(person).join(' · ') : (rootKeyId ?? '');
+
 /** Events of the audit log, as a table. */
 export function Events(props: {
   events: readonly AuditEvent[];
@@ -48,9 +63,8 @@ export function Events(props: {
         {
           title: 'By',
           cell: ({ by }) => (
-            <span title={by.rootKeyId ?? ''}>
-              <bdi>{names.get(by.rootKeyId ?? '') ?? by.rootKeyId ?? 'nobody known'}</bdi>{' '}
-              <small>{by.address}</small>
+            <span title={callerDetails(by)}>
+              <bdi>{callerName(by, names)}</bdi> <small>{by.address}</small>
             </span>
           ),
         },

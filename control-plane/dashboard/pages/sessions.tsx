@@ -1,4 +1,5 @@
 import { call, may } from '../api/client.ts';
+import { callerDetails, callerName } from '../audit/events.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -24,21 +25,21 @@ export function Sessions({ names }: { names: ReadonlyMap<string, string> }) {
             empty="Nobody."
             columns={[
               {
-                title: 'Root key',
+                title: 'Who',
                 narrow: 'first',
-                cell: ({ rootKeyId }) => <bdi>{names.get(rootKeyId) ?? rootKeyId}</bdi>,
+                cell: (session) => <bdi title={callerDetails(session)}>{callerName(session, names)}</bdi>,
               },
               { title: 'From', cell: ({ address }) => <code>{address}</code> },
               { title: 'Since', cell: ({ createdAt }) => <Time at={createdAt} /> },
               {
                 title: 'Change',
                 narrow: 'beside',
-                cell: ({ sessionId, rootKeyId, address }) =>
+                cell: ({ sessionId, address, ...beginner }) =>
                   may('root.*.update_root_key') && (
                     <button
                       type="button"
                       class="small"
-                      aria-label={`End the session of ${names.get(rootKeyId) ?? rootKeyId} from ${address}`}
+                      aria-label={`End the session of ${callerName(beginner, names)} from ${address}`}
                       onClick={() => void run(() => end(sessionId))}
                     >
                       End

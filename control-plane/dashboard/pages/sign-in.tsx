@@ -1,10 +1,11 @@
-import { signIn } from '../api/client.ts';
+import { signIn, signInProvider } from '../api/client.ts';
 import { fieldsOf } from '../forms/forms.tsx';
 import { useAction } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 
-/** A page that asks for a root key. */
-export function SignIn({ reason }: { reason: string }) {
+/** A page that leads to the identity provider, if there is one, and asks for a root key. */
+export function SignIn({ reason, signOutUrl }: { reason: string; signOutUrl: string | undefined }) {
+  const provider = signInProvider();
   const { busy, run, problem } = useAction();
   const submit = (event: Event) => {
     const field = fieldsOf(event);
@@ -14,6 +15,16 @@ export function SignIn({ reason }: { reason: string }) {
     <Page title="Sign in">
       <form class="panel sign-in" onSubmit={submit}>
         {reason && <p role="alert">{reason}</p>}
+        {provider && signOutUrl && (
+          <p>
+            You are still signed in at {provider}. <a href={signOutUrl}>Sign out there, too</a>
+          </p>
+        )}
+        {provider && (
+          <a class="main" href="session/oidc/begin">
+            Sign in with {provider}
+          </a>
+        )}
         <label>
           Root key
           <input name="rootKey" type="password" required autocomplete="off" spellcheck={false} />
