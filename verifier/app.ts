@@ -1,3 +1,4 @@
+import type { Registry } from 'prom-client';
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
 import type { Logger } from '#shared/process/log.ts';
@@ -13,7 +14,11 @@ import { watchUpstreams } from './metrics/upstream-metrics.ts';
 
 /** A verifier process, from its start until `stop`. */
 export interface RunningVerifier extends Addresses {
-  readonly adminAddress: string;
+  /** undefined in a worker, whose main process has the admin port. */
+  readonly adminAddress: string | undefined;
+  readonly registry: Registry;
+  /** Resolves with true once the verifier can answer; with false if it is stopped before. */
+  readonly ready: Promise<boolean>;
   readonly verdictsGiven: number;
   /**
    * Reports not ready, goes on answering for `drainMs`, and closes each connection after its next answer.
@@ -23,12 +28,19 @@ export interface RunningVerifier extends Addresses {
 }
 
 const READY_POLL_MS = 2;
+/** A worker waits so long for Redis before it takes connections, which its siblings answer meanwhile. */
+const WORKER_READY_MS_MAX = 5000;
 
 /**
  * Starts a verifier that listens. Redis may still be out of reach: until Redis answers, the process is not
  * ready and answers 503.
  */
-export async function startVerifier(config: Config, clock: Clock, log: Logger): Promise<RunningVerifier> {
+export async function startVerifier(
+  config: Config,
+  clock: Clock,
+  log: Logger,
+  { isWorker = false } = {},
+): Promise<RunningVerifier> {
   const metrics = new Metrics();
   const { crowded } = metrics;
   processMetrics(metrics.registry);
@@ -46,18 +58,25 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
 
   const stopping = new AbortController();
   const start = new Start();
-  const admin = createAdminServer({
-    metrics: metrics.registry,
-    notReady: () => (stopping.signal.aborted ? 'stopping' : start.missing),
-  });
-  const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
+  const notReady = () => (stopping.signal.aborted ? 'stopping' : start.missing);
+  const admin = isWorker ? undefined : createAdminServer({ metrics: metrics.registry, notReady });
+  const adminAddress = admin && (await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT));
+  const begin = () => {
+    engine.start();
+    return start.isDone(engine, clock, stopping.signal);
+  };
+  let ready: Promise<boolean> | undefined;
+  if (isWorker) {
+    ready = begin();
+    await Promise.race([ready, pause(clock, WORKER_READY_MS_MAX)]);
+  }
   const listeners = await openListeners({ engine, verifier: counter, config, clock, log, crowded });
   watchState(metrics.registry, verifier, apiIds, engine);
   watchServer(metrics.registry, listeners);
   watchUpstreams(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;
-  engine.start();
-  void start.isDone(engine, clock, stopping.signal).then((isDone) => {
+  ready ??= begin();
+  void ready.then((isDone) => {
     if (!isDone) return;
     listeners.ready();
     log.info('ready');
@@ -68,6 +87,8 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     adminAddress,
     proxyAddress,
     grpcAddress,
+    registry: metrics.registry,
+    ready,
     get verdictsGiven() {
       const { memory, redis } = metrics.verdictTotals.verdicts;
       return memory + redis;
@@ -78,8 +99,8 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
       await pause(clock, drainMs);
       await listeners.close(config.SHUTDOWN_GRACE_MS / 2);
       await engine.stop();
-      admin.close();
-      admin.closeAllConnections();
+      admin?.close();
+      admin?.closeAllConnections();
       await engine.close();
     },
   };

@@ -1,5 +1,5 @@
 import { API_ID } from '#shared/contract/api-id.ts';
-import { type ConfigOf, choice, flag, list, port, text } from '#shared/process/load-config.ts';
+import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/process/load-config.ts';
 import { processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import { clientIpFaults, clientIpSettings } from './endpoints/client-ips.ts';
@@ -14,6 +14,9 @@ import { proxyFaults, proxySettings } from './proxy/proxy-options.ts';
 export const settings = {
   HOST: text('127.0.0.1').help('Address at which the verifier listens for questions about keys'),
   PORT: port(3001).help('Port at which the verifier listens for questions about keys'),
+  WORKERS: integer(1, 64, 'processes', 1).help(
+    'Number of verifier processes that share the ports, for a machine whose other cores would be idle. Each has keys in memory of its own (CACHE_KEYS_MAX) and is a verifier of its own for changes. SIGHUP replaces them one after the other, without losing a request',
+  ),
   ...unixSettings,
   ...tlsSettings,
   ...processSettings(9301),
@@ -54,6 +57,9 @@ export type Config = ConfigOf<typeof settings>;
 /** Returns the faults of settings that do not fit together. */
 export function configFaults(config: Config): string[] {
   return [
+    ...(config.WORKERS > 1 && config.LISTEN_UNIX
+      ? ['LISTEN_UNIX: one process listens there, so WORKERS must be 1']
+      : []),
     ...redisFaults(config),
     ...tlsFaults(config),
     ...clientIpFaults(config),

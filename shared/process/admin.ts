@@ -4,7 +4,7 @@ import { listening } from './listening.ts';
 
 /** The data that the admin listener serves. */
 export interface AdminOptions {
-  readonly metrics: Registry;
+  readonly metrics: Pick<Registry, 'metrics' | 'contentType'>;
   /** Returns the reason why the process is not ready; undefined = ready. */
   readonly notReady: () => string | undefined;
 }

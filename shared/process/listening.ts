@@ -48,7 +48,7 @@ export function tryListening(host: string, port: number): Promise<void> {
 }
 
 /** EX_CONFIG of sysexits.h: another start would not help. */
-const EXIT_CONFIG = 78;
+export const EXIT_CONFIG = 78;
 
 /**
  * Resolves with the result of `start`. If `start` cannot listen, writes the reason to standard error and ends

@@ -1,0 +1,146 @@
+import cluster, { type Worker } from 'node:cluster';
+import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
+import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
+import { EXIT_CONFIG } from '#shared/process/listening.ts';
+import type { Logger } from '#shared/process/log.ts';
+import type { Config } from '../config.ts';
+import type { FromWorker, ToWorker } from './messages.ts';
+import { WorkerMetrics } from './worker-metrics.ts';
+
+const RESTART_MS = { first: 100, max: 10_000 } as const;
+/** Longest time for which a rolling restart waits until a new worker is ready. */
+const READY_MS_MAX = 30_000;
+
+/**
+ * Runs WORKERS verifiers, each in a process of its own. This main process opens the ports, spreads connections over
+ * the workers, serves the admin port for all of them, and replaces workers that end. Each worker is a verifier of
+ * its own towards Redis and the fence.
+ */
+export class Workers {
+  readonly #config: Config;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #metrics: WorkerMetrics;
+  readonly #states = new Map<Worker, 'starting' | 'ready' | 'stopping'>();
+  readonly #admin;
+  #adminAddress = '';
+  /** Workers that ended in a row before they were ready. */
+  #failures = 0;
+  #isStopping = false;
+  #rolling: Promise<void> | undefined;
+
+  constructor(config: Config, clock: Clock, log: Logger) {
+    this.#config = config;
+    this.#clock = clock;
+    this.#log = log;
+    this.#metrics = new WorkerMetrics(
+      () => [...this.#states.keys()].filter((worker) => worker.isConnected()).map(reporting),
+      clock,
+    );
+    this.#admin = createAdminServer({ metrics: this.#metrics, notReady: () => this.missing });
+  }
+
+  /** Listens on the admin port and starts the workers. */
+  async start(): Promise<void> {
+    this.#adminAddress = await listenAdmin(this.#admin, this.#config.ADMIN_HOST, this.#config.ADMIN_PORT);
+    for (let i = 0; i < this.#config.WORKERS; i++) this.#fork();
+  }
+
+  /** The reason why traffic must not come; undefined = every worker that takes connections is ready. */
+  get missing(): string | undefined {
+    if (this.#isStopping) return 'stopping';
+    const states = [...this.#states.values()];
+    if (!states.includes('ready')) return 'no worker is ready';
+    return undefined;
+  }
+
+  /** Replaces each worker, one after the other: the next one stops when its successor is ready. */
+  restart(): Promise<void> {
+    this.#rolling ??= this.#replaceAll().finally(() => {
+      this.#rolling = undefined;
+    });
+    return this.#rolling;
+  }
+
+  /** Stops all workers, each as a process alone stops. */
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    await Promise.all([...this.#states.keys()].map((worker) => this.#stop(worker)));
+    this.#admin.close();
+    this.#admin.closeAllConnections();
+  }
+
+  async #replaceAll(): Promise<void> {
+    const before = [...this.#states].filter(([, state]) => state !== 'stopping').map(([worker]) => worker);
+    this.#log.info({ workers: before.length }, 'restarting the workers');
+    for (const worker of before) {
+      if (this.#isStopping) return;
+      const successor = this.#fork();
+      if (!(await this.#isReady(successor))) {
+        this.#log.error('a new worker is not ready; the others stay as they are');
+        return this.#stop(successor);
+      }
+      await this.#stop(worker);
+    }
+    this.#log.info('all workers are new');
+  }
+
+  async #isReady(worker: Worker): Promise<boolean> {
+    const change = new AbortController();
+    worker.on('message', ({ type }: FromWorker) => type === 'ready' && change.abort());
+    worker.once('exit', () => change.abort());
+    await pause(this.#clock, READY_MS_MAX, change.signal);
+    return this.#states.get(worker) === 'ready';
+  }
+
+  async #stop(worker: Worker): Promise<void> {
+    if (!this.#states.has(worker) || this.#states.get(worker) === 'stopping') return;
+    this.#states.set(worker, 'stopping');
+    await this.#metrics.takeLast(reporting(worker));
+    const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
+    if (!worker.isConnected()) return;
+    worker.send({ type: 'stop' } satisfies ToWorker);
+    await ended;
+  }
+
+  #fork(): Worker {
+    const worker = cluster.fork();
+    this.#states.set(worker, 'starting');
+    worker.on('message', (message: FromWorker) => this.#hear(worker, message));
+    worker.once('exit', (code) => void this.#lose(worker, code));
+    return worker;
+  }
+
+  #hear(worker: Worker, message: FromWorker): void {
+    if (message.type === 'metrics') this.#metrics.take(worker.id, message);
+    else if (message.type === 'listening') {
+      const { address } = message.addresses;
+      this.#log.info(
+        { ...message.addresses, adminAddress: this.#adminAddress, address },
+        'verifier listening',
+      );
+    } else if (this.#states.get(worker) === 'starting') {
+      this.#states.set(worker, 'ready');
+      this.#failures = 0;
+    }
+  }
+
+  /** Replaces a worker that ended although nobody stopped it. */
+  async #lose(worker: Worker, code: number): Promise<void> {
+    const state = this.#states.get(worker);
+    this.#states.delete(worker);
+    await this.#metrics.end(worker.id);
+    if (this.#isStopping || state === 'stopping') return;
+    // Another start would not help, and the worker has said why.
+    if (code === EXIT_CONFIG) process.exit(EXIT_CONFIG);
+    this.#log.error({ pid: worker.process.pid, code }, 'a worker ended; starting another');
+    if (state !== 'ready') this.#failures++;
+    await pause(this.#clock, backoffMs(this.#failures, RESTART_MS.first, RESTART_MS.max, Math.random));
+    if (!this.#isStopping && this.#states.size < this.#config.WORKERS) this.#fork();
+  }
+}
+
+const reporting = (worker: Worker) => ({
+  id: worker.id,
+  send: (message: ToWorker) => void (worker.isConnected() && worker.send(message)),
+});
