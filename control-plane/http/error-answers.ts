@@ -15,6 +15,7 @@ import { UNHANDLED } from '#shared/contract/unhandled-error.ts';
 import { advised } from './advice.ts';
 import { faultTexts } from './faults.ts';
 import { LINGER_MS } from './guards/connections.ts';
+import { PAGE_HEADERS, pageHtml } from './pages/page.ts';
 
 /** The error that refused a request; an ApiError if one was thrown. */
 interface Failure {
@@ -58,6 +59,15 @@ export function answerError(
   reply: FastifyReply,
 ): FastifyReply {
   const { code, message } = beginErrorAnswer(error, request, reply);
+  if (code === 'NOT_FOUND' && request.is404 && isBrowser(request))
+    return reply
+      .headers(PAGE_HEADERS)
+      .send(
+        pageHtml(
+          'No such page',
+          `<p>${message.replace('no', 'No')}.</p><p><a href="/dashboard/">Open the dashboard</a></p>`,
+        ),
+      );
   const body = isV2(request) ? errorBodyV2 : errorBody;
   return reply.type(JSON_TYPE).send(JSON.stringify(body(code, message, request.id, baseOf(request))));
 }
@@ -70,11 +80,8 @@ export function answerPage(
 ): FastifyReply {
   const { message } = beginErrorAnswer(error, request, reply);
   const text = message.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
-  return reply
-    .type('text/html; charset=utf-8')
-    .send(
-      `<!doctype html><html lang="en"><meta charset="utf-8"><title>Keyfence: not signed in</title><h1>Not signed in</h1><p>${text}.</p><p>Request ${request.id}</p><p><a href="../../">Back to the dashboard</a></p></html>\n`,
-    );
+  const content = `<p>${text}.</p><p>Request ${request.id}</p><p><a href="../../">Back to the dashboard</a></p>`;
+  return reply.headers(PAGE_HEADERS).send(pageHtml('Not signed in', content));
 }
 
 /** Logs an error, and sets the status and the headers of its answer. */
@@ -95,6 +102,9 @@ function beginErrorAnswer(
   reply.code(ERRORS[code][0]).header('x-request-id', request.id);
   return { code, message };
 }
+
+/** Tells whether a person opened the address: programs that call the API ask for JSON or for anything. */
+const isBrowser = ({ headers }: FastifyRequest) => headers.accept?.includes('text/html') ?? false;
 
 /** The form of a host and port; a client may send anything else. */
 const HOST = /^[\w.:[\]-]{1,255}$/;

@@ -10,6 +10,7 @@ import {
   errorResponses,
 } from '#shared/contract/openapi-errors.ts';
 import { VERSION } from '#shared/version.ts';
+import { LINKS, PAGE_STYLE } from './pages/page.ts';
 import type { App } from './server.ts';
 import { webhookSection } from './webhook-document.ts';
 
@@ -28,7 +29,7 @@ const REFERENCE_CSP = {
 };
 
 /** The page's style: like the dashboard's, also on phones and in dark mode. */
-const STYLE = readFileSync(new URL('./openapi.css', import.meta.url), 'utf8');
+const STYLE = PAGE_STYLE + readFileSync(new URL('./pages/reference.css', import.meta.url), 'utf8');
 /**
  * Additions to the library's page: the viewport for phones, the reader's colour scheme, and the dashboard's
  * header.
@@ -44,17 +45,11 @@ dark.addEventListener('change', follow);
 follow();
 const header = document.createElement('header');
 header.className = 'keyfence';
-for (const [name, section] of [['Keyfence', ''], ['Overview', ''], ['APIs', 'apis'], ['Identities', 'identities'], ['Roles', 'roles'], ['Root keys', 'root-keys'], ['Webhooks', 'webhooks'], ['Fleet', 'fleet'], ['Audit', 'audit']]) {
-  const link = document.createElement('a');
-  link.href = '/dashboard/#/' + section;
-  link.textContent = name;
-  header.append(link);
-}
-for (const [name, path] of [['Reference v1', '/docs'], ['v2', '/docs/v2']]) {
+for (const [name, path] of ${JSON.stringify(LINKS)}) {
   const link = document.createElement('a');
   link.href = path;
   link.textContent = name;
-  if (location.pathname.startsWith('/docs/v2') === path.endsWith('v2')) link.setAttribute('aria-current', 'page');
+  if (path === (location.pathname.startsWith('/docs/v2') ? '/docs/v2' : '/docs')) link.setAttribute('aria-current', 'page');
   header.append(link);
 }
 document.body.prepend(header);

@@ -5,7 +5,7 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorDocsHtml } from '#shared/contract/errors.ts';
+import { ApiError, ERRORS, errorBody } from '#shared/contract/errors.ts';
 import { isWellFormed } from '#shared/contract/key-format.ts';
 import { newRequestId, requestIdFrom } from '#shared/contract/request-id.ts';
 import { traceIdOf } from '#shared/contract/trace-id.ts';
@@ -13,6 +13,7 @@ import { nearest } from '../core/nearest.ts';
 import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE, namesOf } from './error-answers.ts';
 import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';
+import { servePages } from './pages/page.ts';
 import { serializerAtFirstCall, validatorAtFirstCall } from './schema-compilers.ts';
 
 /** The Fastify instance with our defaults, to which routes are added. */
@@ -43,10 +44,7 @@ export function createServer(
   logRequests(app, log);
   refuseOtherPaths(app);
   app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
-  app.get(ERROR_DOCS_PATH, async (_request, reply) => {
-    reply.type('text/html; charset=utf-8');
-    return errorDocsHtml();
-  });
+  servePages(app);
   return app;
 }
 

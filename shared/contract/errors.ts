@@ -109,11 +109,16 @@ function refusedField(line: string) {
 const withoutKeys = (message: string) =>
   message.replace(/[0-9A-Za-z_]{28,}/g, (word) => (isWellFormed(word) ? '[a key]' : word));
 
-/** Returns the page at `ERROR_DOCS_PATH`. */
+/** Returns the HTML that explains each error code. */
+export const errorSections = (): string =>
+  Object.entries(ERRORS)
+    .map(
+      ([code, [status, meaning]]) =>
+        `<section id="${code}"><h2>${code} <small>${status}</small></h2><p>${meaning.replaceAll('<', '&lt;')}</p></section>`,
+    )
+    .join('');
+
+/** Returns the page at `ERROR_DOCS_PATH` of a process without a dashboard. */
 export function errorDocsHtml(): string {
-  const sections = Object.entries(ERRORS).map(
-    ([code, [status, meaning]]) =>
-      `<section id="${code}"><h2>${code} <small>${status}</small></h2><p>${meaning.replaceAll('<', '&lt;')}</p></section>`,
-  );
-  return `<!doctype html><html lang="en"><meta charset="utf-8"><title>Keyfence errors</title><h1>Errors</h1>${sections.join('')}</html>\n`;
+  return `<!doctype html><html lang="en"><meta charset="utf-8"><title>Keyfence errors</title><h1>Errors</h1>${errorSections()}</html>\n`;
 }
