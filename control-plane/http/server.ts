@@ -5,7 +5,7 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import { ApiError, ERRORS, errorBody } from '#shared/contract/errors.ts';
+import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorSections } from '#shared/contract/errors.ts';
 import { isWellFormed } from '#shared/contract/key-format.ts';
 import { newRequestId, requestIdFrom } from '#shared/contract/request-id.ts';
 import { traceIdOf } from '#shared/contract/trace-id.ts';
@@ -13,7 +13,7 @@ import { nearest } from '../core/nearest.ts';
 import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE, namesOf } from './error-answers.ts';
 import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';
-import { servePages } from './pages/page.ts';
+import { PAGE_HEADERS, PAGE_STYLE, pageHtml, STYLE_PATH } from './pages/page.ts';
 import { serializerAtFirstCall, validatorAtFirstCall } from './schema-compilers.ts';
 
 /** The Fastify instance with our defaults, to which routes are added. */
@@ -46,6 +46,19 @@ export function createServer(
   app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
   servePages(app);
   return app;
+}
+
+/** Serves the page about errors, and the style of all pages outside the dashboard. */
+function servePages(app: App): void {
+  const errors = pageHtml('Errors', errorSections(), ERROR_DOCS_PATH);
+  app.get(ERROR_DOCS_PATH, { schema: { hide: true } }, async (_request, reply) => {
+    reply.headers(PAGE_HEADERS);
+    return errors;
+  });
+  app.get(STYLE_PATH, { schema: { hide: true } }, async (_request, reply) => {
+    reply.type('text/css; charset=utf-8').header('cache-control', 'no-cache');
+    return PAGE_STYLE;
+  });
 }
 
 function createApp(config: HttpLimits, log: FastifyBaseLogger, isSecret: (text: string) => boolean) {

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
-import { ERROR_DOCS_PATH, errorSections } from '#shared/contract/errors.ts';
-import type { App } from '../server.ts';
+import { ERROR_DOCS_PATH } from '#shared/contract/errors.ts';
 
-const STYLE_PATH = '/docs/page.css';
+/** The path of `PAGE_STYLE`. */
+export const STYLE_PATH = '/docs/page.css';
 const styleOf = (file: string) => readFileSync(new URL(file, import.meta.url), 'utf8');
 /** The rules of the dashboard's style that define its colours and fonts, light and dark. */
 const THEME = styleOf('../../dashboard/assets/app.css').match(/(?:@media[^{}]*\{)?:root\{[^}]*\}+/g) ?? [];
@@ -35,17 +35,4 @@ export function pageHtml(title: string, content: string, path?: string): string 
     ([text, to]) => `<a href="${to}"${to === path ? ' aria-current="page"' : ''}>${text}</a>`,
   );
   return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${title} – Keyfence</title><link rel="icon" href="/dashboard/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="${STYLE_PATH}"></head><body><header class="keyfence">${links.join('')}</header><main class="keyfence"><h1>${title}</h1>${content}</main></body></html>\n`;
-}
-
-/** Serves the page about errors, and the style of all pages outside the dashboard. */
-export function servePages(app: App): void {
-  const errors = pageHtml('Errors', errorSections(), ERROR_DOCS_PATH);
-  app.get(ERROR_DOCS_PATH, { schema: { hide: true } }, async (_request, reply) => {
-    reply.headers(PAGE_HEADERS);
-    return errors;
-  });
-  app.get(STYLE_PATH, { schema: { hide: true } }, async (_request, reply) => {
-    reply.type('text/css; charset=utf-8').header('cache-control', 'no-cache');
-    return PAGE_STYLE;
-  });
 }
