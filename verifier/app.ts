@@ -95,6 +95,7 @@ export async function startVerifier(
     },
     async stop(drainMs = 0) {
       stopping.abort();
+      if (isWorker) listeners.stopListening();
       listeners.drain();
       await pause(clock, drainMs);
       await listeners.close(config.SHUTDOWN_GRACE_MS / 2);

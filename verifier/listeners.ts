@@ -35,6 +35,8 @@ export interface Listeners extends Addresses {
   readonly relays: Readonly<Record<string, UpstreamStats>>;
   /** Makes health checks report that traffic may come. */
   ready(): void;
+  /** Accepts no more connections, which other processes on the same ports take. */
+  stopListening(): void;
   /** From now on every answer says `Connection: close`, and health checks report not ready. */
   drain(): void;
   /**
@@ -96,6 +98,9 @@ export async function openListeners(options: {
     relays: { control_plane: forward ? forward.stats : NO_RELAY, api: proxy ? proxy.stats : NO_RELAY },
     ready() {
       if (grpc) grpc.serving = true;
+    },
+    stopListening() {
+      for (const each of [server, proxy]) void each?.stopListening();
     },
     drain() {
       for (const each of [server, local, proxy]) each?.drain();

@@ -36,9 +36,8 @@ const PATCHES: readonly (readonly [file: RegExp, from: string, to: string])[] = 
     'const debug_1 = require("debug");',
     'const debug_1 = { default: process.env.DEBUG ? require("debug") : () => Object.assign(() => {}, { enabled: false }) };',
   ],
-  // Exemplars, and the sum over a cluster's workers.
+  // Exemplars.
   [/prom-client\/lib\/metrics\/processCpuTotal\.js$/, "const OtelApi = require('@opentelemetry/api');", ''],
-  [/prom-client\/index\.js$/, "exports.AggregatorRegistry = require('./lib/cluster');", ''],
   [/prom-client\/index\.js$/, "exports.Pushgateway = require('./lib/pushgateway');", ''],
   // Two lists of CACHE_KEYS_MAX places, filled element by element, took a tenth of the start and 1.6 MB. They
   // grow as places are taken.

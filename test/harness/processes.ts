@@ -80,6 +80,11 @@ export class Process {
     this.#adminPort = new URL(this.adminAddress).port;
   }
 
+  /** Its number; undefined where it was never started. */
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
   signal(signal: NodeJS.Signals): void {
     this.#child?.kill(signal);
   }

@@ -1,5 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '#shared/contract/errors.ts';
 import { listen } from '#shared/process/admin.ts';
@@ -18,6 +18,8 @@ export interface Listener {
   listenUnix(path: string): Promise<string>;
   /** From now on every answer says `Connection: close`. */
   drain(): void;
+  /** Accepts no more connections, and goes on with those that are open. Resolves when every one is closed. */
+  stopListening(): Promise<void>;
   /**
    * Accepts no more connections, and answers with `Connection: close` the requests that have arrived. Cuts
    * connections that are still open after `graceMs`. Resolves when every connection is closed.
@@ -78,10 +80,18 @@ export function createListener(options: ListenerOptions): Listener {
     if (lane) lane.closing = true;
   };
 
+  let closed: Promise<void> | undefined;
+  // Node's HTTP server would cut idle connections, on which a request may be on its way.
+  const stopListening = () => {
+    closed ??= new Promise((resolve) => NetServer.prototype.close.call(server, () => resolve()));
+    return closed;
+  };
+
   return {
     get requestsInFlight() {
       return inFlight();
     },
+    stopListening,
     async listen(host, port) {
       const address = await listen(server, host, port);
       return certificate === undefined ? address : address.replace('http:', 'https:');
@@ -97,12 +107,13 @@ export function createListener(options: ListenerOptions): Listener {
       // answered.
       for (let turn = 0; turn < 2; turn++) await new Promise(setImmediate);
       removeSocket?.();
-      const closed = new Promise((resolve) => server.close(resolve));
+      const allClosed = stopListening();
+      server.close();
       lane?.endIdle();
       const timer = setTimeout(() => {
         for (const socket of sockets) socket.destroy();
       }, graceMs);
-      await closed;
+      await allClosed;
       clearTimeout(timer);
     },
   };

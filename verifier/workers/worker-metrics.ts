@@ -42,11 +42,6 @@ export class WorkerMetrics {
     this.#waiting.get(request)?.();
   }
 
-  /** Takes one last report of a worker that is about to stop. */
-  async takeLast(worker: ReportingWorker): Promise<void> {
-    await this.#ask(worker);
-  }
-
   /** Keeps what a worker has counted, and forgets its state. */
   async end(workerId: number): Promise<void> {
     const last = this.#latest.get(workerId);

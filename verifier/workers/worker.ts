@@ -15,15 +15,27 @@ export function obeyMainProcess(
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined);
   process.on('message', (message: ToWorker) => {
     if (message.type === 'metrics') void reportMetrics(registry, message.request);
-    else void verifier.stop(drainMs).then(end);
+    else void stop();
   });
-  say({ type: 'listening', addresses: { address, proxyAddress, grpcAddress } });
-  void verifier.ready.then((isReady) => isReady && say({ type: 'ready' }));
+  const stop = async () => {
+    await verifier.stop(drainMs);
+    await reportMetrics(registry, LAST_REPORT);
+    end();
+  };
+  void say({ type: 'listening', addresses: { address, proxyAddress, grpcAddress } });
+  void verifier.ready.then((isReady) => (isReady ? say({ type: 'ready' }) : undefined));
 }
+
+/** Number of the report for which nobody asked. */
+const LAST_REPORT = -1;
 
 async function reportMetrics(registry: Registry, request: number): Promise<void> {
-  say({ type: 'metrics', request, values: await registry.getMetricsAsJSON() });
+  await say({ type: 'metrics', request, values: await registry.getMetricsAsJSON() });
 }
 
-/** Does nothing if the main process has gone: this process then ends, too. */
-const say = (message: FromWorker): void => void (process.connected && process.send?.(message));
+/** Resolves when the message is sent; if the main process has gone, too: this process then ends. */
+const say = (message: FromWorker): Promise<void> =>
+  new Promise((resolve) => {
+    if (!process.connected || !process.send) return resolve();
+    process.send(message, undefined, undefined, () => resolve());
+  });

@@ -21,12 +21,14 @@ export class Workers {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #metrics: WorkerMetrics;
-  readonly #states = new Map<Worker, 'starting' | 'ready' | 'stopping'>();
+  readonly #states = new Map<Worker, 'starting' | 'listening' | 'ready' | 'stopping'>();
   readonly #admin;
   #adminAddress = '';
   /** Workers that ended in a row before they were ready. */
   #failures = 0;
   #isStopping = false;
+  /** True once a worker was ready. */
+  #wasReady = false;
   #rolling: Promise<void> | undefined;
 
   constructor(config: Config, clock: Clock, log: Logger) {
@@ -34,7 +36,7 @@ export class Workers {
     this.#clock = clock;
     this.#log = log;
     this.#metrics = new WorkerMetrics(
-      () => [...this.#states.keys()].filter((worker) => worker.isConnected()).map(reporting),
+      () => [...this.#states].flatMap(([worker, state]) => (state === 'starting' ? [] : [reporting(worker)])),
       clock,
     );
     this.#admin = createAdminServer({ metrics: this.#metrics, notReady: () => this.missing });
@@ -95,11 +97,13 @@ export class Workers {
 
   async #stop(worker: Worker): Promise<void> {
     if (!this.#states.has(worker) || this.#states.get(worker) === 'stopping') return;
+    const hasStarted = this.#states.get(worker) !== 'starting';
     this.#states.set(worker, 'stopping');
-    await this.#metrics.takeLast(reporting(worker));
     const ended = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
     if (!worker.isConnected()) return;
-    worker.send({ type: 'stop' } satisfies ToWorker);
+    // One that does not listen yet has nothing to finish, and would not hear the message.
+    if (hasStarted) worker.send({ type: 'stop' } satisfies ToWorker);
+    else worker.process.kill('SIGKILL');
     await ended;
   }
 
@@ -114,13 +118,11 @@ export class Workers {
   #hear(worker: Worker, message: FromWorker): void {
     if (message.type === 'metrics') this.#metrics.take(worker.id, message);
     else if (message.type === 'listening') {
-      const { address } = message.addresses;
-      this.#log.info(
-        { ...message.addresses, adminAddress: this.#adminAddress, address },
-        'verifier listening',
-      );
-    } else if (this.#states.get(worker) === 'starting') {
+      if (this.#states.get(worker) === 'starting') this.#states.set(worker, 'listening');
+      this.#log.info({ ...message.addresses, adminAddress: this.#adminAddress }, 'verifier listening');
+    } else if (this.#states.get(worker) === 'listening') {
       this.#states.set(worker, 'ready');
+      this.#wasReady = true;
       this.#failures = 0;
     }
   }
@@ -131,8 +133,8 @@ export class Workers {
     this.#states.delete(worker);
     await this.#metrics.end(worker.id);
     if (this.#isStopping || state === 'stopping') return;
-    // Another start would not help, and the worker has said why.
-    if (code === EXIT_CONFIG) process.exit(EXIT_CONFIG);
+    // A process alone would end here, too, and the worker has said why.
+    if (!this.#wasReady || code === EXIT_CONFIG) process.exit(code || 1);
     this.#log.error({ pid: worker.process.pid, code }, 'a worker ended; starting another');
     if (state !== 'ready') this.#failures++;
     await pause(this.#clock, backoffMs(this.#failures, RESTART_MS.first, RESTART_MS.max, Math.random));
