@@ -46,10 +46,7 @@ export async function startVerifier(
   processMetrics(metrics.registry);
   const apiIds = config.POD_API_IDS.length > 0 ? config.POD_API_IDS : config.API_IDS;
   const engine = createEngine({
-    config,
-    apiIds,
-    clock,
-    log,
+    ...{ config, apiIds, clock, log },
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
     verdicts: () => metrics.verdictTotals,
   });
@@ -61,21 +58,14 @@ export async function startVerifier(
   const notReady = () => (stopping.signal.aborted ? 'stopping' : start.missing);
   const admin = isWorker ? undefined : createAdminServer({ metrics: metrics.registry, notReady });
   const adminAddress = admin && (await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT));
-  const begin = () => {
-    engine.start();
-    return start.isDone(engine, clock, stopping.signal);
-  };
-  let ready: Promise<boolean> | undefined;
-  if (isWorker) {
-    ready = begin();
-    await Promise.race([ready, pause(clock, WORKER_READY_MS_MAX)]);
-  }
+  let ready = isWorker ? start.begin(engine, clock, stopping.signal) : undefined;
+  if (isWorker) await Promise.race([ready, pause(clock, WORKER_READY_MS_MAX)]);
   const listeners = await openListeners({ engine, verifier: counter, config, clock, log, crowded });
   watchState(metrics.registry, verifier, apiIds, engine);
   watchServer(metrics.registry, listeners);
   watchUpstreams(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;
-  ready ??= begin();
+  ready ??= start.begin(engine, clock, stopping.signal);
   void ready.then((isDone) => {
     if (!isDone) return;
     listeners.ready();
@@ -113,7 +103,8 @@ class Start {
   missing: string | undefined = 'Redis has not answered yet';
 
   /** Resolves with true when nothing is missing any more, or with false if `stopping` aborts first. */
-  async isDone(engine: Engine, clock: Clock, stopping: AbortSignal): Promise<boolean> {
+  async begin(engine: Engine, clock: Clock, stopping: AbortSignal): Promise<boolean> {
+    engine.start();
     while (this.missing !== undefined && !stopping.aborted) {
       this.missing = await engine.missing();
       if (this.missing !== undefined) await pause(clock, READY_POLL_MS, stopping);

@@ -99,9 +99,7 @@ export async function openListeners(options: {
     ready() {
       if (grpc) grpc.serving = true;
     },
-    stopListening() {
-      for (const each of [server, proxy]) void each?.stopListening();
-    },
+    stopListening: () => [server, proxy].forEach((each) => void each?.stopListening()),
     drain() {
       for (const each of [server, local, proxy]) each?.drain();
       if (grpc) grpc.serving = false;

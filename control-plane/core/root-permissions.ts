@@ -57,10 +57,10 @@ const READS = [
 export const PRESETS: Readonly<
   Record<string, { readonly text: string; readonly permissions: readonly string[] }>
 > = {
-  'read-only': { text: 'read everything', permissions: READS },
+  'read-only': { text: 'read everything', permissions: [...READS, 'api.*.explain_key'] },
   support: {
     text: 'support customers: read, and change and explain keys',
-    permissions: [...READS, 'api.*.update_key', 'api.*.explain_key'],
+    permissions: [...READS, 'api.*.explain_key', 'api.*.update_key'],
   },
   ci: {
     text: 'manage keys, as CI does',

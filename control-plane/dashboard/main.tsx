@@ -122,7 +122,7 @@ function Header(props: {
               Signed in as <bdi title={callerDetails(signedInAs())}>{callerName(signedInAs())}</bdi>
             </span>
             {lastCall && <CopyAs call={lastCall} />}
-            <button type="button" class="small" onClick={() => void signOut().then(onSignOut)}>
+            <button type="button" class="small sign-out" onClick={() => void signOut().then(onSignOut)}>
               Sign out
             </button>
           </div>

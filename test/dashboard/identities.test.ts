@@ -68,7 +68,7 @@ onStage('the identities', (stage) => {
     await page.getByLabel('Part of the external id').fill(externalId);
     await page.getByRole('button', { name: 'Find', exact: true }).click();
     await page.getByRole('link', { name: externalId }).click();
-    await page.getByRole('heading', { name: 'No identity yet' }).waitFor();
+    await page.getByRole('heading', { name: externalId }).waitFor();
     await page.getByRole('link', { name: 'of shop' }).waitFor();
     await dashboard.close(shop.key);
   });

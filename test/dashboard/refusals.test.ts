@@ -13,14 +13,15 @@ onStage('why a request was refused', (stage) => {
     const dashboard = await stage.signedIn();
     const { page } = dashboard;
     await page.keyboard.press('Control+K');
-    await page.getByLabel('A secret, key id, request id, identity, API or section').fill(requestId);
+    await page.getByLabel('A secret, key, request id, identity, API or section').fill(requestId);
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'Traveller' }).waitFor();
-    await page.getByRole('cell', { name: 'wrong address' }).waitFor();
+    await page.getByRole('cell', { name: 'address not allowed' }).waitFor();
     const [[, why, from, route, request] = []] = await dashboard.rows('Last refusals');
-    expect([why, from, route, request]).toEqual(['wrong address', '198.51.100.7', '–', requestId]);
+    expect([why, from, route, request]).toEqual(['address not allowed', '198.51.100.7', '–', requestId]);
 
-    // Each refusal can be explained, from where the request came.
+    // The request that was looked for is explained, and so is each refusal that is chosen.
+    await page.getByRole('status').getByText('198.51.100.7 is not in 192.0.2.0/24').waitFor();
     await page.getByRole('button', { name: `Explain the refusal of request ${requestId}` }).click();
     await page.getByRole('cell', { name: '198.51.100.7 is not in 192.0.2.0/24' }).waitFor();
     expect(await page.getByRole('status').getByText('FORBIDDEN').count()).toBe(1);

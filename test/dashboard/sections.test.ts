@@ -78,6 +78,7 @@ onStage('the sections', (stage) => {
     const { page } = dashboard;
     await page.getByRole('button', { name: 'New root key' }).click();
     await page.getByRole('textbox', { name: 'Name' }).fill('Reader');
+    await page.getByRole('radio', { name: 'do what is ticked here' }).check();
     await page.getByLabel('For the API').fill('shop');
     await page.getByLabel('read key', { exact: true }).check();
     await page.getByLabel('read api').check();
@@ -115,7 +116,7 @@ onStage('the sections', (stage) => {
       ['keys.updateKey', 'OK'],
       ['keys.createKey', 'OK'],
     ]);
-    await page.getByLabel('Show').selectOption('what was refused');
+    await page.getByLabel('Show').selectOption('refused changes');
     await dashboard.loaded();
     expect(await operations()).toEqual([['keys.updateKey', 'BAD_REQUEST']]);
     const search = page.getByRole('form', { name: 'Search' });

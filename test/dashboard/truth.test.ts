@@ -177,17 +177,17 @@ onStage('what the dashboard says is so', (stage) => {
 
     await page.keyboard.press('Control+K');
     await page
-      .getByLabel('A secret, key id, request id, identity, API or section')
+      .getByLabel('A secret, key, request id, identity, API or section')
       .fill('no such thing anywhere');
     expect(await page.getByRole('list', { name: 'Matches' }).getByRole('button').count()).toBe(0);
     await page
-      .getByLabel('A secret, key id, request id, identity, API or section')
+      .getByLabel('A secret, key, request id, identity, API or section')
       .fill('a-secret-of-nobody-at-all');
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('Enter');
     await page.getByRole('alert').getByText('key not found').waitFor();
     await stage.fleet.ok('identities.createIdentity', { externalId });
-    await page.getByLabel('A secret, key id, request id, identity, API or section').fill('LEAKY');
+    await page.getByLabel('A secret, key, request id, identity, API or section').fill('LEAKY');
     await page.getByRole('button', { name: 'Leaky Ltd identity' }).click();
     await page.getByRole('heading', { name: externalId }).waitFor();
     await dashboard.close(key);

@@ -15,7 +15,7 @@ export const KINDS = {
   INSUFFICIENT_PERMISSIONS: { name: 'lacks a permission', tone: 'other', field: 'insufficientPermissions' },
   RATE_LIMITED: { name: 'rate limited', tone: 'limited', field: 'rateLimited' },
   USAGE_EXCEEDED: { name: 'credits spent', tone: 'spent', field: 'usageExceeded' },
-  FORBIDDEN: { name: 'not here', tone: 'foreign', field: 'forbidden' },
+  FORBIDDEN: { name: 'not allowed here', tone: 'foreign', field: 'forbidden' },
   NOT_FOUND: { name: 'unknown key', tone: 'quiet', field: undefined },
 } as const satisfies { [Code in VerdictCode]: Kind<Code> };
 /** Their codes, in the same order. */

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import type { AuditEvent } from '../api/client.ts';
 import { useAction } from '../parts/loading.tsx';
+import { saveFile } from '../parts/save-file.ts';
 
 /** Maximum number of events in one file. */
 const EVENTS_MAX = 100_000;
@@ -27,7 +28,10 @@ export function EventExport({ list }: { list: List }) {
     setNotice(
       `${events.length.toLocaleString()} events${isCut ? '; there are more, so choose a shorter time' : ''}.`,
     );
-    saveFile(`keyfence-audit.${format.toLowerCase()}`, FORMATS[format](events));
+    saveFile(
+      `keyfence-audit-${new Date().toISOString().slice(0, 10)}.${format.toLowerCase()}`,
+      FORMATS[format](events),
+    );
   };
   return (
     <>
@@ -47,14 +51,6 @@ export function EventExport({ list }: { list: List }) {
       {problem}
     </>
   );
-}
-
-function saveFile(name: string, text: string): void {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([text]));
-  link.download = name;
-  link.click();
-  URL.revokeObjectURL(link.href);
 }
 
 function ndjsonOf(events: readonly AuditEvent[]): string {

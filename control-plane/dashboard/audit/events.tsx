@@ -40,8 +40,10 @@ export function Events(props: {
   events: readonly AuditEvent[];
   empty: string;
   names: ReadonlyMap<string, string>;
+  /** True for exact times, which serve as evidence. */
+  exact?: boolean;
 }) {
-  const { events, empty, names } = props;
+  const { events, empty, names, exact = false } = props;
   return (
     <Table
       label="Events"
@@ -59,7 +61,7 @@ export function Events(props: {
           narrow: 'beside',
           cell: ({ outcome }) => <Badge kind={outcome === 'OK' ? 'good' : 'bad'}>{outcome}</Badge>,
         },
-        { title: 'When', cell: ({ time }) => <Time at={time} /> },
+        { title: 'When', cell: ({ time }) => <Time at={time} exact={exact} /> },
         {
           title: 'By',
           cell: ({ by }) => (

@@ -1,7 +1,8 @@
 import { useRef, useState } from 'preact/hooks';
-import { type Failure, type Propagation, serverNow } from '../api/client.ts';
+import { type Failure, type Propagation, serverNow, signedInAs } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
 import { Problem, useAction } from '../parts/loading.tsx';
+import { saveFile } from '../parts/save-file.ts';
 import { duration } from '../parts/time.tsx';
 
 /** A change of a key, a role or an identity, and how far it has come. */
@@ -96,10 +97,14 @@ function Receipt({ change }: { change: Change }) {
       () => setNotice('Copied.'),
       () => setNotice('The browser does not allow copying.'),
     );
+  const save = () => saveFile(`receipt-${change.keyId}.txt`, receiptOf(change, completedAt));
   return (
     <>
       <button type="button" class="small" onClick={() => void copy()}>
         Copy receipt
+      </button>
+      <button type="button" class="small" onClick={save}>
+        Download receipt
       </button>
       <span role="status">{notice}</span>
     </>
@@ -108,8 +113,10 @@ function Receipt({ change }: { change: Change }) {
 
 function receiptOf(change: Change, completedAt: string): string {
   const { headline, keyId, propagation, followers, by } = change;
+  const { person, rootKeyId } = signedInAs();
   return [
     `${headline}: ${keyId}`,
+    `By ${person?.name ?? person?.email ?? person?.subject ?? rootKeyId}, at ${location.origin}`,
     `Change ${propagation.sequence}, complete at ${completedAt}. ${summary(change)}`,
     ...followers.map(({ name, appliedMs }) =>
       appliedMs === undefined

@@ -1,8 +1,10 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Dialog } from '../parts/dialogs.tsx';
 
-/** Edited forms mark themselves, so that the page knows of all of them. */
-const editedForms = () => [...document.querySelectorAll<HTMLFormElement>('main form[data-edited]')];
+/** Edited forms, and dialogs that show something once, mark themselves, so that the page knows of all of them. */
+const unsaved = () => [
+  ...document.querySelectorAll<HTMLElement>('main form[data-edited], dialog[data-unanswered]'),
+];
 
 /**
  * Follows the fragment of the address, and asks before it leaves a page with edits that were not saved. Also the browser
@@ -13,11 +15,11 @@ export function useHash() {
   const [target, setTarget] = useState<string>();
   useEffect(() => {
     const follow = ({ oldURL }: HashChangeEvent) => {
-      if (editedForms().length === 0) return setHash(location.hash);
+      if (unsaved().length === 0) return setHash(location.hash);
       setTarget(location.hash);
       history.replaceState(null, '', oldURL);
     };
-    const close = (event: BeforeUnloadEvent) => editedForms().length > 0 && event.preventDefault();
+    const close = (event: BeforeUnloadEvent) => unsaved().length > 0 && event.preventDefault();
     addEventListener('hashchange', follow);
     addEventListener('beforeunload', close);
     return () => {
@@ -26,13 +28,16 @@ export function useHash() {
     };
   }, []);
   const leave = () => {
-    for (const form of editedForms()) delete form.dataset['edited'];
+    for (const { dataset } of unsaved()) {
+      delete dataset['edited'];
+      delete dataset['unanswered'];
+    }
     location.hash = target ?? '';
     setTarget(undefined);
   };
   const question = target !== undefined && (
     <Dialog title="Leave without saving?" onClose={() => setTarget(undefined)}>
-      <p>What you changed in the form is lost.</p>
+      <p>What you changed, or what is shown only once, is lost.</p>
       <div class="row">
         <button type="button" class="danger" onClick={leave}>
           Leave

@@ -34,7 +34,8 @@ export function Explain({ of, refusal }: { of: Key; refusal: { readonly clientIp
       {explanation && (
         <>
           <p role="status">
-            <Badge kind={explanation.valid ? 'good' : 'bad'}>{explanation.code}</Badge> Nothing was consumed.
+            <Badge kind={explanation.valid ? 'good' : 'bad'}>{explanation.code}</Badge>{' '}
+            {explanation.rules.find(({ passed }) => !passed)?.detail} Nothing was consumed.
           </p>
           <Table
             label="Rules"

@@ -29,6 +29,7 @@ export function KeyFacts({ of }: { of: Key }) {
       {of.environment && <Fact name="Environment">{of.environment}</Fact>}
       {of.permissions && <Fact name="Permissions">{of.permissions.join(' ')}</Fact>}
       {of.roles && <Fact name="Roles">{of.roles.join(', ')}</Fact>}
+      {of.allowedIps && <Fact name="Allowed addresses">{of.allowedIps.join(' ')}</Fact>}
       {of.ratelimit && <Fact name="Rate limit">{limitInWords(of.ratelimit)}</Fact>}
       {of.ratelimits?.map((limit) => (
         <Fact key={limit.name} name={`Rate limit ${limit.name}`}>
@@ -52,6 +53,11 @@ export function KeyFacts({ of }: { of: Key }) {
       {of.rerolledFrom && (
         <Fact name="Replaces">
           <a href={`#/keys/${of.rerolledFrom}`}>{of.rerolledFrom}</a>
+        </Fact>
+      )}
+      {Object.keys(of.meta ?? {}).length > 0 && (
+        <Fact name="Meta">
+          <code>{JSON.stringify(of.meta)}</code>
         </Fact>
       )}
       <Fact name="Last used">

@@ -25,6 +25,7 @@ export function History(props: { keyId: string; events: Load<Awaited<ReturnType<
           <Events
             events={page.events}
             names={names}
+            exact
             empty={page.isCut ? 'None among the latest events.' : 'No events of this key are kept.'}
           />
           <p class="quiet">

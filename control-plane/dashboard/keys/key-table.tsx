@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { type Key, may } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
+import { identityPage } from '../parts/identity-state.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { Expiry, KeyState, KeySwitch, useForeignFound } from './key-state.tsx';
@@ -38,20 +39,15 @@ export function KeyTable(props: {
           title: 'Identity',
           cell: ({ externalId }) =>
             externalId && (
-              <bdi class="short" title={externalId}>
-                {externalId}
-              </bdi>
+              <a class="short" href={identityPage(externalId)} title={externalId}>
+                <bdi>{externalId}</bdi>
+              </a>
             ),
         },
         { title: 'State', narrow: 'beside', cell: (key) => <KeyState of={key} isFound={isFound} /> },
         { title: 'Last use', cell: ({ lastUsedAt }) => <Time at={lastUsedAt} placeholder="never seen" /> },
         { title: 'Expires', cell: (key) => <Expiry of={key} /> },
         { title: 'Created', narrow: 'none', cell: ({ createdAt }) => <Time at={createdAt} /> },
-        {
-          title: 'Id',
-          narrow: 'none',
-          cell: ({ keyId, name }) => <CopyId id={keyId} of={name ?? keyId} unseen />,
-        },
         ...(mayChange ? [changeColumn(props.apply)] : []),
       ]}
       below={({ keyId }) => props.panelOf(keyId)}
@@ -69,8 +65,11 @@ const KEY_COLUMN: Column<Key> = {
   title: 'Key',
   narrow: 'first',
   cell: ({ keyId, name }) => (
-    <a href={`#/keys/${keyId}`} title={name}>
-      <bdi>{name ?? keyId}</bdi>
-    </a>
+    <>
+      <a href={`#/keys/${keyId}`} title={name}>
+        <bdi>{name ?? keyId}</bdi>
+      </a>
+      <CopyId id={keyId} of={name ?? keyId} unseen />
+    </>
   ),
 };

@@ -1,6 +1,7 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { call, type Key, may } from '../api/client.ts';
 import { KINDS } from '../api/verdicts.ts';
+import { useConditions } from '../parts/conditions.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -9,11 +10,12 @@ import { Explain } from './explain.tsx';
 /** The latest refusals of a key, each of which can be explained, and the form that explains any question. */
 export function ExplainedRefusals({ of }: { of: Key }) {
   const [refusal, setRefusal] = useState<{ readonly clientIp: string }>();
+  const [{ request }] = useConditions({ request: '' });
   const mayExplain = may(`api.${of.apiId}.explain_key`);
   return (
     <>
       <h2>Last refusals</h2>
-      <Refusals keyId={of.keyId} {...(mayExplain ? { onExplain: setRefusal } : {})} />
+      <Refusals keyId={of.keyId} request={request} {...(mayExplain ? { onExplain: setRefusal } : {})} />
       {mayExplain && (
         <>
           <h2>Explain</h2>
@@ -24,14 +26,19 @@ export function ExplainedRefusals({ of }: { of: Key }) {
   );
 }
 
-function Refusals({
-  keyId,
-  onExplain,
-}: {
+/** @param props.request id of the request whose refusal is explained at once; '' = of none */
+function Refusals(props: {
   keyId: string;
+  request: string;
   onExplain?: (refusal: { clientIp: string }) => void;
 }) {
+  const { keyId, request, onExplain } = props;
   const refusals = useLoad(() => call('keys.listRefusals', { keyId }), [keyId]);
+  const isLoaded = refusals.data !== undefined;
+  useEffect(() => {
+    const refusal = refusals.data?.refusals.find(({ requestId }) => requestId === request);
+    if (refusal) onExplain?.({ clientIp: refusal.clientIp ?? '' });
+  }, [isLoaded]);
   return (
     <Loaded of={refusals}>
       {(page) => (
@@ -45,7 +52,7 @@ function Refusals({
             {
               title: 'Why',
               narrow: 'beside',
-              cell: ({ code, reason }) => (reason === 'address' ? 'wrong address' : nameOf(code)),
+              cell: ({ code, reason }) => (reason === 'address' ? 'address not allowed' : nameOf(code)),
             },
             { title: 'From', cell: ({ clientIp = '–' }) => clientIp },
             { title: 'Route', cell: ({ route = '–' }) => <bdi>{route}</bdi> },

@@ -59,6 +59,7 @@ function Step(props: { number: number; title: string; isDone: boolean; children:
 /** The last step, which notices the verification. */
 function Verify({ apiId, secret }: { apiId: string; secret: string }) {
   const [isDone, setDone] = useState(false);
+  const [verifier, setVerifier] = useState(VERIFIER);
   const watch = async () => {
     if (isDone || !may('root.*.read_fleet')) return;
     const verifiers = await listVerifiers();
@@ -73,16 +74,24 @@ function Verify({ apiId, secret }: { apiId: string; secret: string }) {
         {isDone ? ' – done: a verifier answered.' : ' – waiting for the first verification…'}
       </p>
       <p class="quiet">
-        The secret is shown here and never again. The address is that of a verifier on this machine.
+        The secret is shown here and never again. <code>npm start</code> prints the address of its verifier.
       </p>
+      <Field
+        label="Address of the verifier"
+        value={verifier}
+        onInput={(event) => setVerifier(event.currentTarget.value)}
+      />
       <Code
         of="curl"
-        text={`curl -s ${VERIFIER}/v1/keys.verifyKey -H 'content-type: application/json' -d '${body}'`}
+        text={`curl -s ${verifier}/v1/keys.verifyKey -H 'content-type: application/json' -d '${body}'`}
       />
-      <Code of="CLI" text={`KEYFENCE_KEY=${secret} npx keyfence keys verify`} />
+      <Code
+        of="CLI"
+        text={`KEYFENCE_VERIFIER_URL=${verifier} KEYFENCE_KEY=${secret} npx keyfence keys verify`}
+      />
       <Code
         of="JavaScript"
-        text={`const answer = await fetch('${VERIFIER}/v1/keys.verifyKey', {
+        text={`const answer = await fetch('${verifier}/v1/keys.verifyKey', {
   method: 'POST',
   headers: { 'content-type': 'application/json' },
   body: JSON.stringify(${body}),

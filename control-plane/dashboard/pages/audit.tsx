@@ -41,7 +41,7 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
     <Page
       title="Audit"
       {...(keyId ? { way: [[`#/keys/${keyId}`, `Key ${keyId}`]] } : {})}
-      actions={<EventExport list={(cursor) => list(100, cursor)} />}
+      actions={<EventExport key={JSON.stringify(filter)} list={(cursor) => list(100, cursor)} />}
     >
       <Search
         filter={filter}
@@ -57,6 +57,7 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
             <Events
               events={page.events}
               names={names}
+              exact
               empty={page.cursor ? 'None on this page; there may be more.' : 'No events.'}
             />
             {pages.pager(page.cursor)}
@@ -92,7 +93,7 @@ function Search(props: {
         label="Show"
         name="refused"
         value={filter.refused}
-        options={{ false: 'what was done', true: 'what was refused' }}
+        options={{ false: 'changes', true: 'refused changes' }}
       />
       <Choice
         label="Operation"

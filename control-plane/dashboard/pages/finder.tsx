@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { call, Failure, looksLikeKey } from '../api/client.ts';
+import { call, Failure, type Key, looksLikeKey } from '../api/client.ts';
 import { Field } from '../forms/forms.tsx';
+import { customersOf, useKeysWith } from '../keys/find-keys.ts';
 import { Dialog } from '../parts/dialogs.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
 import { Problem, useLoad } from '../parts/loading.tsx';
@@ -32,7 +33,11 @@ export function Finder(props: {
   const [failure, setFailure] = useState<Failure>();
   const apis = useLoad(() => call('apis.listApis', { limit: APIS_OFFERED }).catch(() => ({ apis: [] })), []);
   const identities = useIdentities(text);
-  const targets = targetsOf(text, props.sections, apis.data?.apis ?? [], identities);
+  const keys = useKeysWith(text);
+  const targets = targetsOf(text, {
+    ...{ sections: props.sections, apis: apis.data?.apis ?? [], keys },
+    identities: [...new Set([...identities, ...customersOf(keys).filter(contains(text))])],
+  });
   const open = async ({ hash }: Target) => {
     try {
       location.hash = typeof hash === 'string' ? hash : await hash();
@@ -50,7 +55,7 @@ export function Finder(props: {
       <search>
         <form class="finder" onSubmit={openFirst} onKeyDown={goToNext}>
           <Field
-            label="A secret, key id, request id, identity, API or section"
+            label="A secret, key, request id, identity, API or section"
             hint="Enter opens the first"
             type="search"
             spellcheck={false}
@@ -61,18 +66,32 @@ export function Finder(props: {
             }}
           />
           {failure !== undefined && <Problem failure={failure} />}
-          <ul aria-label="Matches">
-            {targets.map((target) => (
-              <li key={`${target.kind} ${target.text}`}>
-                <button type="button" onClick={() => void open(target)}>
-                  <bdi>{target.text}</bdi> <small>{target.kind}</small>
-                </button>
-              </li>
-            ))}
-          </ul>
+          <Matches targets={targets} isAsked={text.trim() !== ''} onOpen={(target) => void open(target)} />
         </form>
       </search>
     </Dialog>
+  );
+}
+
+function Matches(props: { targets: readonly Target[]; isAsked: boolean; onOpen: (target: Target) => void }) {
+  const { targets, isAsked, onOpen } = props;
+  return (
+    <>
+      {targets.length === 0 && isAsked && (
+        <p class="quiet" role="status">
+          Nothing found. Keys beyond the first of an API are searched in the list of that API.
+        </p>
+      )}
+      <ul aria-label="Matches">
+        {targets.map((target) => (
+          <li key={`${target.kind} ${target.text} ${typeof target.hash === 'string' ? target.hash : ''}`}>
+            <button type="button" onClick={() => onOpen(target)}>
+              <bdi>{target.text}</bdi> <small>{target.kind}</small>
+            </button>
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }
 
@@ -104,14 +123,27 @@ function useIdentities(text: string): readonly string[] {
   return useLoad(load, [part]).data ?? [];
 }
 
+/** Removes what often stands around a secret: quotes, and `Bearer`. */
+const bare = (text: string) =>
+  text
+    .trim()
+    .replace(/^(authorization: *)?bearer +/i, '')
+    .replace(/^["'`]|["'`,;]+$/g, '');
+
+const contains = (text: string) => (name: string) => name.toLowerCase().includes(text.trim().toLowerCase());
+
 function targetsOf(
   entry: string,
-  sections: readonly (readonly [hash: string, name: string])[],
-  apis: readonly { readonly id: string; readonly name?: string | undefined }[],
-  identities: readonly string[],
+  among: {
+    readonly sections: readonly (readonly [hash: string, name: string])[];
+    readonly apis: readonly { readonly id: string; readonly name?: string | undefined }[];
+    readonly identities: readonly string[];
+    readonly keys: readonly Key[];
+  },
 ): readonly Target[] {
-  const text = entry.trim();
-  const has = (name: string) => name.toLowerCase().includes(text.toLowerCase());
+  const { sections, apis, identities, keys } = among;
+  const text = bare(entry);
+  const has = contains(text);
   const inSections = sections
     .filter(([, name]) => has(name))
     .map(([hash, name]): Target => ({ text: name, kind: 'section', hash }));
@@ -129,6 +161,13 @@ function targetsOf(
   return [
     ...(isKeyId ? [{ text, kind: 'key', hash: `#/keys/${text}` }] : []),
     ...identities.map((name): Target => ({ text: name, kind: 'identity', hash: identityPage(name) })),
+    ...keys.map(
+      ({ keyId, apiId, name = keyId, externalId }): Target => ({
+        text: name,
+        kind: `key in ${apiId}${externalId === undefined ? '' : `, ${externalId}`}`,
+        hash: `#/keys/${keyId}`,
+      }),
+    ),
     ...apis
       .filter(({ id, name = '' }) => has(id) || has(name))
       .map(({ id, name = id }): Target => ({ text: name, kind: 'API', hash: `#/apis/${id}` })),
@@ -143,7 +182,7 @@ function targetsOf(
 const refusedRequest = (requestId: string): Target => ({
   text: 'The key of this refused request',
   kind: 'request id',
-  hash: async () => `#/keys/${(await call('verdicts.find', { requestId })).keyId}`,
+  hash: async () => `#/keys/${(await call('verdicts.find', { requestId })).keyId}?request=${requestId}`,
 });
 
 /** Opens the finder by ⌘K or Ctrl+K, and for a secret that is pasted outside of a field. */

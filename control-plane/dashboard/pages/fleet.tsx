@@ -84,6 +84,7 @@ function CompletionTimes() {
       <Bars
         label="How long changes made here took to be complete"
         unit="ms"
+        placesMin={30}
         logarithmic
         series={[
           { name: 'acknowledged by all', tone: 'good' },
@@ -145,6 +146,7 @@ function Rates({ verifiers }: { verifiers: readonly Verifier[] }) {
       <Bars
         label="Verdicts since this page was opened"
         unit="a second"
+        placesMin={30}
         series={[
           { name: 'from memory', tone: 'good' },
           { name: 'from Redis', tone: 'other' },

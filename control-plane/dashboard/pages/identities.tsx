@@ -1,6 +1,7 @@
 import { call, type Identity, may } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
 import { ActionForm, Field, type FormEntry, fieldsOf, Opener } from '../forms/forms.tsx';
+import { customersOf, useKeysWith } from '../keys/find-keys.ts';
 import { useConditions } from '../parts/conditions.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { IdentityState, IdentitySwitch, identityPage } from '../parts/identity-state.tsx';
@@ -51,11 +52,7 @@ export function Identities() {
                   'No identities yet. One stands for all keys with its external id, in all APIs, which are stopped together.'
                 ) : (
                   <>
-                    No identity matches. Keys may have the external id{' '}
-                    <a href={identityPage(filter.search)}>
-                      <bdi>{filter.search}</bdi>
-                    </a>{' '}
-                    without one.
+                    No identity matches. <Customers search={filter.search} />
                   </>
                 )
               }
@@ -67,6 +64,28 @@ export function Identities() {
         )}
       </Loaded>
     </Page>
+  );
+}
+
+/** Customers whose keys are found by a part of their external id, and who have no identity. */
+function Customers({ search }: { search: string }) {
+  const part = search.toLowerCase();
+  const customers = customersOf(useKeysWith(search)).filter((each) => each.toLowerCase().includes(part));
+  if (customers.length === 0)
+    return (
+      <>
+        No key was found either. <a href={identityPage(search)}>Look for exactly this external id</a>
+      </>
+    );
+  return (
+    <>
+      These have keys, and no identity yet:{' '}
+      {customers.map((externalId) => (
+        <a key={externalId} class="customer" href={identityPage(externalId)}>
+          <bdi>{externalId}</bdi>
+        </a>
+      ))}
+    </>
   );
 }
 

@@ -4,10 +4,12 @@ import { useChange } from '../changes/change.tsx';
 import { limitsOf, limitsText, parseObject, slugsOf } from '../forms/entered-values.ts';
 import { ActionForm, type FormEntry } from '../forms/forms.tsx';
 import { KeyState, useForeignFound } from '../keys/key-state.tsx';
+import { Badge } from '../parts/badge.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
+import { Fact } from '../parts/fact.tsx';
 import { IdentityState, IdentitySwitch } from '../parts/identity-state.tsx';
-import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
@@ -25,7 +27,15 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
   const { applyIdentity, panelOf } = useChange(identity.reload);
   if (identity.failure?.code === 'NOT_FOUND') {
     return (
-      <Page title="No identity yet" way={WAY}>
+      <Page
+        title={externalId}
+        way={WAY}
+        beside={<Badge kind="warn">no identity yet</Badge>}
+        actions={
+          may('root.*.create_identity') &&
+          may('root.*.update_identity') && <StopButton externalId={externalId} onStopped={identity.reload} />
+        }
+      >
         {may('root.*.create_identity') && <NewIdentity externalId={externalId} onCreated={identity.reload} />}
         <h2>Keys</h2>
         <OwnKeys externalId={externalId} />
@@ -39,18 +49,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
       beside={identity.data && <IdentityState of={identity.data} />}
       actions={
         identity.data && (
-          <>
-            {may('root.*.update_identity') && (
-              <IdentitySwitch of={identity.data} apply={applyIdentity} isLarge />
-            )}
-            {may('root.*.delete_identity') && (
-              <More>
-                <button type="button" class="danger" onClick={() => setDeleting(true)}>
-                  Delete identity…
-                </button>
-              </More>
-            )}
-          </>
+          <Actions of={identity.data} apply={applyIdentity} onDelete={() => setDeleting(true)} />
         )
       }
     >
@@ -61,6 +60,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
             <p>
               <CopyId id={of.id} of="the identity" />
             </p>
+            {!may('root.*.update_identity') && <IdentityFacts of={of} />}
             <h2>Keys</h2>
             <OwnKeys key={String(of.enabled)} externalId={externalId} />
             {may('root.*.update_identity') && <Edit of={of} onSaved={identity.reload} />}
@@ -69,6 +69,26 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
         )}
       </Loaded>
     </Page>
+  );
+}
+
+/** The actions on an identity. */
+function Actions(props: {
+  of: Identity;
+  apply: ReturnType<typeof useChange>['applyIdentity'];
+  onDelete: () => void;
+}) {
+  return (
+    <>
+      {may('root.*.update_identity') && <IdentitySwitch of={props.of} apply={props.apply} isLarge />}
+      {may('root.*.delete_identity') && (
+        <More>
+          <button type="button" class="danger" onClick={props.onDelete}>
+            Delete identity…
+          </button>
+        </More>
+      )}
+    </>
   );
 }
 
@@ -83,6 +103,23 @@ async function findIdentity(idOrExternalId: string): Promise<Identity> {
   }
 }
 
+/** A button that stops all keys of a customer who has no identity: it creates one that is disabled. */
+function StopButton({ externalId, onStopped }: { externalId: string; onStopped: () => void }) {
+  const { busy, run, problem } = useAction();
+  const stop = async () => {
+    await call('identities.createIdentity', { externalId, enabled: false });
+    onStopped();
+  };
+  return (
+    <>
+      <button type="button" class="danger" aria-disabled={busy} onClick={() => void run(stop)}>
+        Stop all keys of {externalId}
+      </button>
+      {problem}
+    </>
+  );
+}
+
 function NewIdentity({ externalId, onCreated }: { externalId: string; onCreated: () => void }) {
   const create = async () => {
     await call('identities.createIdentity', { externalId });
@@ -95,6 +132,19 @@ function NewIdentity({ externalId, onCreated }: { externalId: string; onCreated:
         There is no identity of <bdi>{externalId}</bdi>. With one, all of its keys are stopped together.
       </p>
     </ActionForm>
+  );
+}
+
+/** The fields of an identity, for readers who may not change it. */
+function IdentityFacts({ of }: { of: Identity }) {
+  return (
+    <dl class="panel">
+      <Fact name="Meta">
+        <code>{JSON.stringify(of.meta)}</code>
+      </Fact>
+      <Fact name="Rate limits">{limitsText(of.ratelimits) || 'none'}</Fact>
+      <Fact name="APIs">{of.apiIds?.join(' ') ?? 'all'}</Fact>
+    </dl>
   );
 }
 

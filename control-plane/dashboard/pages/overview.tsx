@@ -168,6 +168,7 @@ function Rates({ samples }: { samples: readonly Sample[] }) {
     <Bars
       label="Verifications since this page was opened"
       unit="a second"
+      placesMin={30}
       series={Object.values(KINDS)}
       points={samples.map(({ at, codes }) => ({
         title: new Date(at).toLocaleTimeString(),

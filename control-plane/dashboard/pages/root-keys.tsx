@@ -113,7 +113,7 @@ function May({ permissions }: { permissions: readonly string[] }) {
 }
 
 function NewRootKey({ onCreated, onDone }: { onCreated: () => void; onDone: () => void }) {
-  const [preset, setPreset] = useState('');
+  const [preset, setPreset] = useState('read-only');
   const create = async (entry: FormEntry) => {
     const apiId = entry('apiId') || '*';
     const permissions = PRESETS[preset]?.permissions ?? [

@@ -24,12 +24,18 @@ export function Dialog(props: {
     <dialog
       ref={dialog}
       aria-labelledby={id}
-      {...(props.mustAnswer ? { closedby: 'none' } : {})}
+      {...(props.mustAnswer ? { closedby: 'none', 'data-unanswered': '' } : {})}
       onCancel={(event) => props.mustAnswer && event.preventDefault()}
       onClose={props.onClose}
     >
       <h2 id={id}>{props.title}</h2>
       {props.children}
+      {/* Last, so that the focus goes to what the dialog is for. */}
+      {!props.mustAnswer && (
+        <button type="button" class="close" aria-label="Dismiss" onClick={props.onClose}>
+          ×
+        </button>
+      )}
     </dialog>
   );
 }
@@ -120,6 +126,10 @@ export function SecretDialog(props: {
 }) {
   const [notice, setNotice] = useState('');
   const field = useRef<HTMLInputElement>(null);
+  const finish = () => {
+    field.current?.closest('dialog')?.removeAttribute('data-unanswered');
+    props.onClose();
+  };
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(props.secret);
@@ -147,10 +157,10 @@ export function SecretDialog(props: {
       <p role="status">{notice}</p>
       {props.canHandOver && <HandoverLink secret={props.secret} />}
       <div class="row">
-        <button type="button" class="main" onClick={() => void copy()}>
+        <button type="button" onClick={() => void copy()}>
           Copy
         </button>
-        <button type="button" onClick={props.onClose}>
+        <button type="button" onClick={finish}>
           I have stored it
         </button>
       </div>
@@ -180,9 +190,22 @@ function HandoverLink({ secret }: { secret: string }) {
       </p>
     );
   return (
-    <label>
-      One-time link <small>works once, within an hour</small>
-      <input class="code" readOnly value={link} onFocus={(event) => event.currentTarget.select()} />
-    </label>
+    <>
+      <label>
+        One-time link <small>works once, within an hour</small>
+        <input class="code" readOnly value={link} onFocus={(event) => event.currentTarget.select()} />
+      </label>
+      <p>
+        <button
+          type="button"
+          class="main"
+          onClick={() => void run(() => navigator.clipboard.writeText(link))}
+        >
+          Copy link
+        </button>{' '}
+        <span class="quiet">Give this to the person, not the secret.</span>
+      </p>
+      {problem}
+    </>
   );
 }

@@ -3,6 +3,8 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Failure } from '../api/client.ts';
 
 const RETRY_MS = 2000;
+/** Age of data that is loaded again when the reader comes back to the page. */
+const FRESH_MS = 2000;
 
 /** The state of something loaded from the API; `data` stays while it is reloaded. */
 export interface Load<T> {
@@ -24,6 +26,7 @@ export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], e
   // Before the page is drawn, so that outdated data never appears without the sign that it is being reloaded.
   useLayoutEffect(() => {
     let current = true;
+    const startedAt = Date.now();
     let timer: number | undefined;
     const repeat = (ms: number) => {
       if (current && ms > 0) timer = window.setTimeout(() => (document.hidden ? repeat(ms) : reload()), ms);
@@ -40,9 +43,13 @@ export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], e
         repeat(failure.passes ? RETRY_MS : everyMs);
       },
     );
+    // Another tab may have changed it meanwhile.
+    const look = () => current && !document.hidden && Date.now() - startedAt > FRESH_MS && reload();
+    addEventListener('focus', look);
     return () => {
       current = false;
       clearTimeout(timer);
+      removeEventListener('focus', look);
     };
   }, [...inputs, round]);
   return { ...state, reload };

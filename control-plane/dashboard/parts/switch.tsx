@@ -18,7 +18,10 @@ export function Switch(props: {
         class={isLarge ? '' : 'small'}
         aria-disabled={busy}
         aria-label={`${verb} ${name}`}
-        onClick={() => void run(() => change(!enabled, `${verb}d ${name}`))}
+        onClick={({ detail: clicks }) => {
+          // The second click of a double click must not undo the first.
+          if (clicks < 2) void run(() => change(!enabled, `${verb}d ${name}`));
+        }}
       >
         {verb}
       </button>

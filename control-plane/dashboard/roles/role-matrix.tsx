@@ -142,6 +142,7 @@ function Line(props: {
               type="checkbox"
               aria-label={`${role.name} may ${slug}`}
               checked={ticks.of(role).includes(slug)}
+              disabled={!may('root.*.update_role')}
               onChange={(event) => ticks.set(role, slug, event.currentTarget.checked)}
             />
           </label>

@@ -3,8 +3,6 @@ import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 
 const HEIGHT = 176;
-/** Minimum number of places, so that a few bars are not wide. */
-const PLACES_MIN = 30;
 /** Height of the lowest value that a logarithmic axis shows. */
 const LOGARITHMIC_MIN = 0.1;
 
@@ -25,6 +23,8 @@ interface ChartProps {
   readonly unit: string;
   readonly series: readonly Series[];
   readonly points: readonly Point[];
+  /** Number of places while there are fewer points, which then stand at the right end. */
+  readonly placesMin?: number;
   /** For times, so that slow ones do not hide quick ones; then each point has one value. */
   readonly logarithmic?: boolean;
 }
@@ -38,7 +38,10 @@ export function Bars(props: ChartProps) {
   return (
     <figure>
       <figcaption>
-        <strong>{label}</strong>
+        <strong>
+          {label}
+          {unit && `, ${unit}`}
+        </strong>
         <Legend of={visible} />
       </figcaption>
       <div
@@ -115,7 +118,7 @@ function optionsOf(
   const [stroke, line] = [colorOf('quiet'), colorOf('line')];
   const fills = series.toReversed().map(({ tone }) => colorOf(TONES[tone] ?? tone));
   element.style.color = '';
-  const bars = uPlot.paths.bars?.({ size: [0.8, 40], align: 0 });
+  const bars = uPlot.paths.bars?.({ size: [0.8, 64], align: 0 });
   return {
     width: element.clientWidth,
     height: HEIGHT,
@@ -148,10 +151,10 @@ function axesOf(
   latest: { readonly current: ChartProps },
   look: { readonly stroke: string; readonly line: string; readonly font: string },
 ): uPlot.Axis[] {
-  const { logarithmic = false, unit } = latest.current;
+  const { logarithmic = false } = latest.current;
   const axis = { stroke: look.stroke, font: look.font, ticks: { show: false } };
   const titleAt = (n: number) => latest.current.points[n - offsetOf(latest.current)]?.title ?? '';
-  const amountAt = (value: number | null) => (value === null ? '' : amountText(value, unit));
+  const amountAt = (value: number | null) => value?.toLocaleString() ?? '';
   return [
     {
       ...axis,
@@ -189,7 +192,7 @@ function showHint(hint: HTMLElement | null, props: ChartProps, cursor: uPlot.Cur
 /** Tones whose colour has another name. */
 const TONES: Readonly<Record<string, string>> = { spent: 'main', quiet: 'edge' };
 
-const placesOf = ({ points }: ChartProps) => Math.max(PLACES_MIN, points.length);
+const placesOf = ({ points, placesMin = 1 }: ChartProps) => Math.max(placesMin, points.length);
 /** The newest point is at the right end. */
 const offsetOf = (props: ChartProps) => placesOf(props) - props.points.length;
 

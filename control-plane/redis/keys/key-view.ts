@@ -40,7 +40,7 @@ export interface KeyFilter {
   readonly enabled?: boolean;
   readonly externalId?: string;
   readonly namePrefix?: string;
-  /** Part of the name or the id, A–Z in any case. */
+  /** Part of the name, the id or the external id, A–Z in any case. */
   readonly search?: string;
 }
 

@@ -5,7 +5,7 @@ import { Agent, request } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Fleet } from '../../harness/fleet.ts';
 import { Process } from '../../harness/processes.ts';
-import { eventually } from '../../harness/waiting.ts';
+import { eventually, HOLDS_MS_MAX } from '../../harness/waiting.ts';
 
 const WORKERS = 2;
 const ROOT = join(import.meta.dirname, '..', '..', '..');
@@ -163,6 +163,11 @@ test('a port in use is said once, and ends all', () => {
     REDIS_URL: fleet.redisUrl,
   };
   const run = () =>
-    execFileSync(process.execPath, ['verifier/main.ts'], { cwd: ROOT, env, stdio: 'pipe', timeout: 30_000 });
+    execFileSync(process.execPath, ['verifier/main.ts'], {
+      cwd: ROOT,
+      env,
+      stdio: 'pipe',
+      timeout: HOLDS_MS_MAX,
+    });
   expect(run).toThrow(/PORT: .* is in use by another process/);
 });

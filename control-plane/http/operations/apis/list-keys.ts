@@ -37,7 +37,7 @@ export const listKeys = operation({
     externalId: Type.Optional(ExternalId),
     ownerId: Type.Optional(OwnerId),
     name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Prefix of the name.' })),
-    search: Search('the name or the id'),
+    search: Search('the name, the id or the external id'),
     sort: Type.Union(
       [
         Type.Literal('createdAt'),

@@ -6,7 +6,7 @@
 -- ARGV 1 record prefix  2 long-meta prefix  3 'asc' | 'desc' | 'numbers'
 --      4 creation number to begin with, '' = the first; 'numbers': all creation numbers of the page, with a space between
 --      5 maximum number of keys on the page  6 maximum number of keys examined  7 enabled: '1' | '0' | '' = either
---      8 prefix of the keys' names  9 part of the name or the id, A–Z in any case
+--      8 prefix of the keys' names  9 part of the name, the id or the external id, A–Z in any case
 --      10… letters of the fields to return besides meta
 -- Returns {} if there is no such API | {number of keys of the API, creation number to continue from or '', and for each key
 --   {keyId, meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none}
@@ -39,11 +39,11 @@ for i = 1, #found, 2 do
     break
   end
   local keyId = found[i]
-  local f = redis.call('HMGET', records .. keyId, 'e', 'n', 'M', 'm', unpack(ARGV, 10))
-  if not condition or matches(condition, keyId, f[1], f[2] or '') then
-    if f[3] then f[4] = redis.call('GET', metas .. keyId) end
+  local f = redis.call('HMGET', records .. keyId, 'e', 'n', 'o', 'M', 'm', unpack(ARGV, 10))
+  if not condition or matches(condition, keyId, f[1], f[2] or '', f[3] or '') then
+    if f[4] then f[5] = redis.call('GET', metas .. keyId) end
     local key = {keyId}
-    for n = 4, #f do key[n - 2] = f[n] or '' end
+    for n = 5, #f do key[n - 3] = f[n] or '' end
     local pool = redis.call('HGET', records .. keyId, 'q')
     if pool then
       credits = credits or creditsOf(base .. 'members', base .. 'held')

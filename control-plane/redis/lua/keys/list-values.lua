@@ -5,7 +5,7 @@
 -- KEYS 1 head  2 the index to read: the API's or an owner's
 -- ARGV 1 record prefix  2 prefix of the hashes with the values  3 field of the value  4 creation number to begin with, '' = the first
 --      5 maximum number of keys examined  6 enabled: '1' | '0' | '' = either  7 prefix of the keys' names
---      8 part of the name or the id, A–Z in any case
+--      8 part of the name, the id or the external id, A–Z in any case
 -- Returns {} if there is no such API | {number of keys in the index, creation number to continue from or '', and for each key
 --   its creation number and its value, '' = none}
 -- include filter.lua
@@ -19,8 +19,8 @@ local reply = {redis.call('ZCARD', KEYS[2]), ''}
 if #found > 2 * most then reply[2] = found[#found] end
 for i = 1, math.min(#found, 2 * most), 2 do
   local keyId = found[i]
-  local f = condition and redis.call('HMGET', records .. keyId, 'e', 'n')
-  if not f or matches(condition, keyId, f[1], f[2] or '') then
+  local f = condition and redis.call('HMGET', records .. keyId, 'e', 'n', 'o')
+  if not f or matches(condition, keyId, f[1], f[2] or '', f[3] or '') then
     reply[#reply + 1] = found[i + 1]
     reply[#reply + 1] = redis.call('HGET', values .. keyId, field) or ''
   end
