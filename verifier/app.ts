@@ -73,10 +73,7 @@ export async function startVerifier(
   });
   log.info({ address, adminAddress, proxyAddress, grpcAddress, apiIds }, 'verifier listening');
   return {
-    address,
-    adminAddress,
-    proxyAddress,
-    grpcAddress,
+    ...{ address, adminAddress, proxyAddress, grpcAddress },
     registry: metrics.registry,
     ready,
     get verdictsGiven() {
