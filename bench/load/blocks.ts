@@ -53,11 +53,13 @@ export function cpuOfBlocks(
   });
 }
 
-/** CPU time of all threads of a process so far, microseconds; Linux counts it in nanoseconds. */
+/** CPU time of all threads of a process and of its children so far, microseconds; Linux counts it in nanoseconds. */
 export function cpuUs(pid: number): number {
   const threads = readdirSync(`/proc/${pid}/task`);
   const ran = threads.map((thread) =>
     Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]),
   );
-  return ran.reduce((sum, each) => sum + each, 0) / 1000;
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
+  const own = ran.reduce((sum, each) => sum + each, 0) / 1000;
+  return children.reduce((sum, child) => sum + cpuUs(Number(child)), own);
 }
