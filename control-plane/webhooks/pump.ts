@@ -79,6 +79,11 @@ export class Pump {
     for (const entry of entries) {
       this.#open++;
       if (entry.text === undefined) this.#options.onDropped(1);
+      if (endpoints.length === 0) {
+        // Nobody wants it, so it need not be parsed either.
+        this.#add({ source: entry.source, id: entry.id, messages: [] });
+        continue;
+      }
       const { promise: added, resolve } = Promise.withResolvers<void>();
       void this.#queue(entry, endpoints, added, signal)
         .catch((err: unknown) => {

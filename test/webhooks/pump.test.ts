@@ -5,10 +5,11 @@ import { turns } from '../harness/waiting.ts';
 import { SteppedClock } from './stepped-clock.ts';
 
 /** A pump whose changes are complete when a test says so, with what it queued. */
-function pumping(entries: readonly SourceEntry[]) {
+function pumping(entries: readonly SourceEntry[], { enabled = true } = {}) {
   const queued: QueuedEntry[] = [];
   const complete = new Map<number, (receipt: object) => void>();
   let reads = 0;
+  let parsed = 0;
   const end = new AbortController();
   const pump = new Pump({
     outbox: {
@@ -28,7 +29,7 @@ function pumping(entries: readonly SourceEntry[]) {
           endpointId: 'endpoint_1',
           url: 'https://example.com',
           events: ['*'],
-          enabled: true,
+          enabled,
           createdAt: 1,
         },
       },
@@ -37,7 +38,10 @@ function pumping(entries: readonly SourceEntry[]) {
       of: (_data: object, { sequence }: { sequence: number }) =>
         new Promise<object>((resolve) => complete.set(sequence, resolve)),
     } as never,
-    typeOf: (operation) => (operation === 'keys.createKey' ? 'key.created' : 'key.updated'),
+    typeOf: (operation) => {
+      parsed++;
+      return operation === 'keys.createKey' ? 'key.created' : 'key.updated';
+    },
     clock: new SteppedClock(),
     log: { error: () => undefined } as never,
     onQueued: () => undefined,
@@ -49,7 +53,7 @@ function pumping(entries: readonly SourceEntry[]) {
     end.abort();
     await run;
   };
-  return { complete, sent, stop, pump };
+  return { complete, sent, stop, pump, queued, parsed: () => parsed };
 }
 
 const change = (n: number, keyId: string, sequence?: number): SourceEntry => ({
@@ -90,5 +94,17 @@ test('an event of a key waits for an entry about many keys, of which another has
   complete.get(1)?.({});
   await turns();
   expect(sent()).toEqual(['b event_1-0-0', 'a event_n2-0-0', 'b event_n2-0-1', 'a event_3-0-0']);
+  await stop();
+});
+
+test('without an enabled endpoint an entry is settled at once, and not even parsed', async () => {
+  const entries = [change(1, 'a', 1), { ...change(2, 'b'), text: 'no JSON' }];
+  const { queued, stop, pump, parsed } = pumping(entries, { enabled: false });
+  await turns();
+  expect(queued.map(({ id, messages }) => [id, messages])).toEqual([
+    ['1-0', []],
+    ['2-0', []],
+  ]);
+  expect([pump.open, parsed()]).toEqual([0, 0]);
   await stop();
 });
