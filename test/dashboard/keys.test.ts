@@ -142,7 +142,7 @@ onStage('the keys of an API', (stage) => {
     await dashboard.loaded();
     expect(await names()).toEqual(first);
 
-    await page.getByLabel('Part of the name or an id').fill('odd');
+    await page.getByLabel('Name or id').fill('odd');
     await page.getByLabel('Identity').fill('owner 1');
     await page.keyboard.press('Enter');
     await dashboard.loaded();
@@ -151,7 +151,7 @@ onStage('the keys of an API', (stage) => {
     await dashboard.loaded();
     expect(await names()).toEqual(['odd 25']);
 
-    await page.getByLabel('Part of the name or an id').fill(key);
+    await page.getByLabel('Name or id').fill(key);
     await page.getByRole('button', { name: 'Search' }).click();
     await page.getByText('keys are not sent in addresses').waitFor();
     await dashboard.close(key);
@@ -172,7 +172,7 @@ onStage('the keys of an API', (stage) => {
     const { page } = dashboard;
     const names = async () => (await dashboard.rows('Keys')).map(([, name = '']) => name.split('\n')[0]);
     const search = async (name: string) => {
-      await page.getByLabel('Part of the name or an id').fill(name);
+      await page.getByLabel('Name or id').fill(name);
       await page.keyboard.press('Enter');
     };
     await search('needle');
@@ -185,7 +185,7 @@ onStage('the keys of an API', (stage) => {
     expect(await names()).toEqual(['needle']);
     await page.reload();
     await page.getByText('2,500 searched for this page').waitFor();
-    expect(await page.getByLabel('Part of the name or an id').inputValue()).toBe('needle');
+    expect(await page.getByLabel('Name or id').inputValue()).toBe('needle');
 
     let asked = 0;
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
@@ -237,7 +237,7 @@ onStage('the keys of an API', (stage) => {
     await page.getByLabel('Order').selectOption('next to expire');
     const soonest = Array.from({ length: 12 }, (_, i) => nameOf(1100 - 100 * i));
     await expect.poll(async () => (await names()).slice(0, 12)).toEqual(soonest);
-    await page.getByLabel('Part of the name or an id').fill('KEY 10');
+    await page.getByLabel('Name or id').fill('KEY 10');
     await page.getByLabel('Order').selectOption('name');
     await page.keyboard.press('Enter');
     await expect

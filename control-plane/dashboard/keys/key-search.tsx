@@ -119,7 +119,7 @@ export function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter
   const text = { type: 'search', maxLength: 256 } as const;
   return (
     <form class="row search" aria-label="Search" onSubmit={search}>
-      <Field label="Part of the name or an id" name="search" defaultValue={filter.search} {...text} />
+      <Field label="Name or id" hint="in part" name="search" defaultValue={filter.search} {...text} />
       <Field label="Identity" hint="exactly" name="externalId" defaultValue={filter.externalId} {...text} />
       <Choice
         label="State"

@@ -34,7 +34,7 @@ export function KeyTable(props: {
       columns={[
         ...(mayChange ? [{ title: 'Selected', narrow: 'box', cell: props.selection.box } as const] : []),
         KEY_COLUMN,
-        { title: 'Starts with', narrow: 'none', cell: ({ start }) => <code>{start}…</code> },
+        { title: 'Starts with', narrow: 'none', cell: ({ start }) => <code class="nowrap">{start}…</code> },
         {
           title: 'Identity',
           cell: ({ externalId }) =>
