@@ -5,7 +5,7 @@ import { Agent, request } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Fleet } from '../../harness/fleet.ts';
 import { Process } from '../../harness/processes.ts';
-import { eventually, HOLDS_MS_MAX } from '../../harness/waiting.ts';
+import { eventually, HOLDS_MS_MAX, PATIENT } from '../../harness/waiting.ts';
 
 const WORKERS = 2;
 const ROOT = join(import.meta.dirname, '..', '..', '..');
@@ -17,6 +17,9 @@ beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0, env: { STATUS_PERIOD_MS: '100' } });
   verifier = new Process('verifier/main.ts', {
     ...{ REDIS_URL: fleet.redisUrl, WORKERS: String(WORKERS), STATUS_PERIOD_MS: '100', DRAIN_MS: '300' },
+    // A busy machine is not what this is about.
+    ...PATIENT,
+    LOOKUP_WAIT_MS: '10000',
   });
   await verifier.start();
   await ready();
