@@ -1,6 +1,6 @@
-import { call } from '../api/client.ts';
+import { type AuditEvent, call } from '../api/client.ts';
 import { EventExport } from '../audit/event-export.tsx';
-import { Events, useNames } from '../audit/events.tsx';
+import { callerName, Events, useNames } from '../audit/events.tsx';
 import { Choice, Field, fieldsOf } from '../forms/forms.tsx';
 import { useConditions } from '../parts/conditions.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
@@ -31,7 +31,7 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
   const pages = usePages();
   const list = (limit: number, cursor: string | undefined) => {
     const { period: _name, ...conditions } = filter;
-    // The log's \`until\` is included.
+    // The log's `until` is included.
     const { since, until } = periodOf(filter) ?? {};
     const times = { since, until: until && until - 1 };
     return call('audit.listEvents', { ...conditions, ...times, limit: String(limit), cursor });
@@ -45,7 +45,7 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
     >
       <Search
         filter={filter}
-        names={names}
+        callers={callersIn(events.data?.events ?? [], names)}
         onSearch={(conditions) => {
           pages.reset();
           setFilter(conditions);
@@ -68,12 +68,22 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
   );
 }
 
+/** The callers that can be chosen: all root keys, and who else is on the page, by id. */
+function callersIn(
+  events: readonly AuditEvent[],
+  names: ReadonlyMap<string, string>,
+): Readonly<Record<string, string>> {
+  const rootKeys = [...names].filter(([id]) => !id.startsWith('role_'));
+  const others = events.map(({ by }) => [by.person?.personId ?? by.rootKeyId ?? '', callerName(by, names)]);
+  return Object.fromEntries([['', 'any'], ...rootKeys, ...others.filter(([id]) => id !== '')]);
+}
+
 function Search(props: {
   filter: typeof NO_FILTER;
-  names: ReadonlyMap<string, string>;
+  callers: Readonly<Record<string, string>>;
   onSearch: (filter: typeof NO_FILTER) => void;
 }) {
-  const { filter, names, onSearch } = props;
+  const { filter, callers, onSearch } = props;
   const search = (event: Event) => {
     const entry = fieldsOf(event);
     onSearch({
@@ -103,10 +113,10 @@ function Search(props: {
       />
       <ApiField value={filter.apiId} />
       <Choice
-        label="By root key"
+        label="By"
         name="rootKeyId"
         value={filter.rootKeyId}
-        options={{ '': 'any', ...Object.fromEntries([...names].filter(([id]) => !id.startsWith('role_'))) }}
+        options={{ ...(filter.rootKeyId === '' ? {} : { [filter.rootKeyId]: filter.rootKeyId }), ...callers }}
       />
       <Field
         type="search"
