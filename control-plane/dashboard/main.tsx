@@ -99,6 +99,12 @@ function Header(props: {
   useEffect(() => {
     events.addEventListener('changed', (event) => setLastCall((event as CustomEvent<Call>).detail));
   }, []);
+  useEffect(() => {
+    // On a phone the sections are one row, which may have been moved.
+    document
+      .querySelector('header nav [aria-current]')
+      ?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  }, [current]);
   return (
     <header>
       <a class="brand" href="#/">

@@ -76,20 +76,35 @@ onStage('what people come for', (stage) => {
     );
     const verdicts = () => Promise.all(keys.map(({ key }) => stage.fleet.verdict(key)));
     expect(await verdicts()).toEqual(['VALID', 'VALID']);
+    // One API has more keys than a call examines, and the one that is looked for is the newest, another the oldest.
+    const crowd = Array.from({ length: 1200 }, (_, i) => ({
+      ...{ sha256: i.toString(16).padStart(64, 'c'), name: `hay ${i}` },
+      ...(i === 0 ? { externalId: 'Old Kramerica' } : {}),
+    }));
+    for (let from = 0; from < crowd.length; from += 400)
+      await stage.fleet.ok('keys.importKeys', { apiId: 'crowd', keys: crowd.slice(from, from + 400) });
+    await stage.fleet.ok('keys.createKey', {
+      apiId: 'crowd',
+      name: 'Newest of many',
+      externalId: 'Kramerica',
+    });
     const dashboard = await stage.signedIn('#/identities');
     const { page } = dashboard;
     await page.getByLabel('Part of the external id').fill('vande');
     await page.keyboard.press('Enter');
     await page.getByText('These have keys, and no identity yet').waitFor();
     await page.keyboard.press('Control+K');
+    await page.getByLabel('A secret, key, request id').fill('kramer');
+    await page.getByRole('button', { name: 'Newest of many key in crowd, Kramerica' }).waitFor();
     await page.getByLabel('A secret, key, request id').fill('vande');
     await page.getByRole('button', { name: 'Vandelay Industries identity' }).click();
     await page.getByRole('heading', { name: externalId }).waitFor();
     await page.getByRole('button', { name: `Stop all keys of ${externalId}` }).click();
-    await page.getByText('disabled', { exact: true }).waitFor();
+    await page.getByText(/Disabled Vandelay Industries. Complete/).waitFor();
+    await page.getByRole('button', { name: 'Copy receipt' }).waitFor();
     expect(await verdicts()).toEqual(['DISABLED', 'DISABLED']);
-    await page.getByRole('button', { name: `Enable ${externalId}` }).click();
-    await page.getByText(/Enabled Vandelay Industries. Complete/).waitFor();
+    await page.getByRole('button', { name: 'Undo' }).click();
+    await page.getByText(/Undone: Disabled Vandelay Industries. Complete/).waitFor();
     expect(await verdicts()).toEqual(['VALID', 'VALID']);
     await dashboard.go('#/apis/films');
     await page.getByLabel('Name or id').fill('VANDE');

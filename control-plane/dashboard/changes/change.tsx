@@ -67,7 +67,7 @@ export function useChange(onWritten: () => void) {
     });
   /** Disables or enables an identity. @param undo whether to offer undoing it */
   const applyIdentity = (
-    identity: Identity,
+    identity: Pick<Identity, 'id'>,
     headline: string,
     enabled: boolean,
     undo: boolean,

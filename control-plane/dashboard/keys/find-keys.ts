@@ -3,13 +3,16 @@ import { call, type Key, looksLikeKey } from '../api/client.ts';
 import { useLoad } from '../parts/loading.tsx';
 
 const APIS_MAX = 20;
-const KEYS_OF_API = '5';
+const KEYS_OF_API = 5;
 const LETTERS_MIN = 2;
 const PAUSE_MS = 250;
 
+/** Calls for one API, each of which examines 1,000 keys. */
+const CALLS_MAX = 20;
+
 /**
- * Finds keys whose name, id or external id contains a text, a moment after its last letter: some of each of the first
- * APIs, among the 1,000 oldest keys of each.
+ * Finds keys whose name, id or external id contains a text, a moment after its last letter: the newest of each of
+ * the first APIs, among the newest 20,000 keys of each.
  */
 export function useKeysWith(text: string): readonly Key[] {
   const [part, setPart] = useState('');
@@ -23,12 +26,21 @@ export function useKeysWith(text: string): readonly Key[] {
 async function findKeys(search: string): Promise<readonly Key[]> {
   if (search.length < LETTERS_MIN || search.length > 256) return [];
   const { apis } = await call('apis.listApis', { limit: String(APIS_MAX) }).catch(() => ({ apis: [] }));
-  const pages = await Promise.all(
-    apis.map(({ id }) =>
-      call('apis.listKeys', { apiId: id, search, limit: KEYS_OF_API }).catch(() => ({ keys: [] })),
-    ),
-  );
-  return pages.flatMap(({ keys }) => keys);
+  const lists = await Promise.all(apis.map(({ id }) => newestKeys(id, search).catch(() => [])));
+  return lists.flat();
+}
+
+async function newestKeys(apiId: string, search: string): Promise<readonly Key[]> {
+  const keys: Key[] = [];
+  let cursor: string | undefined;
+  for (let calls = 0; calls < CALLS_MAX && keys.length < KEYS_OF_API; calls++) {
+    const limit = String(KEYS_OF_API - keys.length);
+    const page = await call('apis.listKeys', { apiId, search, limit, sort: '-createdAt', cursor });
+    keys.push(...page.keys);
+    ({ cursor } = page);
+    if (cursor === undefined) break;
+  }
+  return keys;
 }
 
 /** The external ids of keys, each once. */

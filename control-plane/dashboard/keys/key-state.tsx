@@ -10,9 +10,17 @@ export function KeyState({ of, isFound = true }: { of: Key; isFound?: boolean })
   const { identity, enabled, expires, rerolledTo, foreign } = of;
   if (identity?.enabled === false)
     return (
-      <Badge kind="bad">
-        stopped with <bdi>{identity.externalId}</bdi>
-      </Badge>
+      <>
+        <Badge kind="bad">
+          stopped with <bdi>{identity.externalId}</bdi>
+        </Badge>
+        {!enabled && (
+          <>
+            {' '}
+            <Badge kind="bad">disabled</Badge>
+          </>
+        )}
+      </>
     );
   if (!enabled) return <Badge kind="bad">disabled</Badge>;
   if (expires !== undefined && expires <= serverNow())

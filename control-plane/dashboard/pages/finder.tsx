@@ -79,7 +79,7 @@ function Matches(props: { targets: readonly Target[]; isAsked: boolean; onOpen: 
     <>
       {targets.length === 0 && isAsked && (
         <p class="quiet" role="status">
-          Nothing found. Keys beyond the first of an API are searched in the list of that API.
+          Nothing found; of each API, the newest 20,000 keys were searched.
         </p>
       )}
       <ul aria-label="Matches">

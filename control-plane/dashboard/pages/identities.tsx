@@ -74,7 +74,8 @@ function Customers({ search }: { search: string }) {
   if (customers.length === 0)
     return (
       <>
-        No key was found either. <a href={identityPage(search)}>Look for exactly this external id</a>
+        No key was found either, among the newest 20,000 of each API.{' '}
+        <a href={identityPage(search)}>Look for exactly this external id</a>
       </>
     );
   return (

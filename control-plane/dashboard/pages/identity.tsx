@@ -33,7 +33,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
         beside={<Badge kind="warn">no identity yet</Badge>}
         actions={
           may('root.*.create_identity') &&
-          may('root.*.update_identity') && <StopButton externalId={externalId} onStopped={identity.reload} />
+          may('root.*.update_identity') && <StopButton externalId={externalId} apply={applyIdentity} />
         }
       >
         {may('root.*.create_identity') && <NewIdentity externalId={externalId} onCreated={identity.reload} />}
@@ -103,12 +103,14 @@ async function findIdentity(idOrExternalId: string): Promise<Identity> {
   }
 }
 
-/** A button that stops all keys of a customer who has no identity: it creates one that is disabled. */
-function StopButton({ externalId, onStopped }: { externalId: string; onStopped: () => void }) {
+/** A button that stops all keys of a customer who has no identity: it creates one and disables it. */
+function StopButton(props: { externalId: string; apply: ReturnType<typeof useChange>['applyIdentity'] }) {
+  const { externalId, apply } = props;
   const { busy, run, problem } = useAction();
+  // Stopped by a change of its own, which has a receipt and can be undone.
   const stop = async () => {
-    await call('identities.createIdentity', { externalId, enabled: false });
-    onStopped();
+    const { identityId } = await call('identities.createIdentity', { externalId });
+    await apply({ id: identityId }, `Disabled ${externalId}`, false, true);
   };
   return (
     <>
