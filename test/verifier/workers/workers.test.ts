@@ -5,7 +5,7 @@ import { Agent, request } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Fleet } from '../../harness/fleet.ts';
 import { Process } from '../../harness/processes.ts';
-import { eventually, HOLDS_MS_MAX, PATIENT } from '../../harness/waiting.ts';
+import { eventually, HOLDS_MS_MAX } from '../../harness/waiting.ts';
 
 const WORKERS = 2;
 const ROOT = join(import.meta.dirname, '..', '..', '..');
@@ -18,7 +18,6 @@ beforeAll(async () => {
   verifier = new Process('verifier/main.ts', {
     ...{ REDIS_URL: fleet.redisUrl, WORKERS: String(WORKERS), STATUS_PERIOD_MS: '100', DRAIN_MS: '300' },
     // A busy machine is not what this is about.
-    ...PATIENT,
     LOOKUP_WAIT_MS: '10000',
   });
   await verifier.start();
@@ -66,16 +65,17 @@ const verdicts = async () => sumOf((await get('/metrics')).text, /^keyfence_verd
 
 test('each worker is a verifier of the fence, and a disabled key is refused by all', async () => {
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shared' });
-  // Connections go to the workers in turn.
-  for (let i = 0; i < 10; i++) expect(await ask(key)).toBe('VALID');
+  // Connections go to the workers in turn, once both listen.
+  let questions = 0;
   await eventually(async () => {
+    for (let i = 0; i < 4; i++, questions++) expect(await ask(key)).toBe('VALID');
     const { verifiers } = await fleet.ok('fleet.listVerifiers');
     return verifiers.filter(({ apis }: { apis: object[] }) => apis.length > 0).length === WORKERS;
   });
   const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
   expect(propagation).toMatchObject({ state: 'complete', by: 'acks', verifiers: WORKERS });
   expect(await Promise.all(Array.from({ length: 20 }, () => ask(key)))).toEqual(Array(20).fill('DISABLED'));
-  expect(await verdicts()).toBe(30);
+  expect(await verdicts()).toBe(questions + 20);
   expect((await get('/metrics')).text).toMatch(/^process_resident_memory_bytes \d+/m);
 });
 
@@ -88,10 +88,10 @@ test('SIGHUP replaces all workers without a lost request, and no counter goes ba
   const answers = new Map<string, number>();
   let isRunning = true;
   const callers = Array.from({ length: 8 }, async (_, i) => {
-    while (isRunning) {
-      const answer = await ask(key, i % 2 ? agent : undefined).catch(
-        (error: Error) => `lost: ${error.message}`,
-      );
+    let answer = 'VALID';
+    // A caller ends with the first request that is lost.
+    while (isRunning && answer === 'VALID') {
+      answer = await ask(key, i % 2 ? agent : undefined).catch((error: Error) => `lost: ${error.message}`);
       answers.set(answer, (answers.get(answer) ?? 0) + 1);
     }
   });
@@ -99,14 +99,17 @@ test('SIGHUP replaces all workers without a lost request, and no counter goes ba
   const scraper = (async () => {
     while (isRunning) counts.push(await verdicts());
   })();
-  verifier.signal('SIGHUP');
-  await eventually(async () => {
-    const now = workers();
-    return now.length === WORKERS && now.every((pid) => !before.includes(pid));
-  });
-  expect((await get('/readyz')).status).toBe(200);
-  isRunning = false;
-  await Promise.all([...callers, scraper]);
+  try {
+    verifier.signal('SIGHUP');
+    await eventually(async () => {
+      const now = workers();
+      return now.length === WORKERS && now.every((pid) => !before.includes(pid));
+    });
+    expect((await get('/readyz')).status).toBe(200);
+  } finally {
+    isRunning = false;
+    await Promise.allSettled([...callers, scraper]);
+  }
   expect(Object.fromEntries(answers)).toEqual({ VALID: answers.get('VALID') });
   expect(counts).toEqual(counts.toSorted((a, b) => a - b));
   expect(counts.length).toBeGreaterThan(3);
