@@ -15,7 +15,7 @@ export const settings = {
   HOST: text('127.0.0.1').help('Address at which the verifier listens for questions about keys'),
   PORT: port(3001).help('Port at which the verifier listens for questions about keys'),
   WORKERS: integer(1, 64, 'processes', 1).help(
-    'Number of verifier processes that share the ports, for a machine whose other cores would be idle. Each has keys in memory of its own (CACHE_KEYS_MAX) and is a verifier of its own for changes. SIGHUP replaces them one after the other, without losing a request',
+    'Number of verifier processes that share the ports, for a machine whose other cores would be idle. Each has keys in memory of its own (CACHE_KEYS_MAX) and is a verifier of its own for changes. SIGHUP replaces them one after the other, while the others answer',
   ),
   ...unixSettings,
   ...tlsSettings,

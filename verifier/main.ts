@@ -1,4 +1,4 @@
-import cluster from 'node:cluster';
+import type { Cluster } from 'node:cluster';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { systemClock } from '#shared/lang/clock.ts';
@@ -17,20 +17,21 @@ const STARTED_MS = 1000;
 const config = loadConfigOrExit(settings, configFaults);
 const log = createLogger('verifier', config.LOG_LEVEL);
 for (const sentence of deprecations(settings)) log.warn(sentence);
-if (config.WORKERS > 1 && cluster.isPrimary) await runWorkers();
-else await runVerifier();
+const cluster = config.WORKERS > 1 ? (await import('node:cluster')).default : undefined;
+if (cluster?.isPrimary) await runWorkers(cluster);
+else await runVerifier(cluster !== undefined);
 
 /** Runs the main process of several workers. */
-async function runWorkers(): Promise<void> {
-  const workers = new Workers(config, systemClock, log);
+async function runWorkers(cluster: Cluster): Promise<void> {
+  const workers = new Workers(cluster, config, systemClock, log);
   process.on('SIGHUP', () => void workers.restart());
   stopWithGrace(workers, config, log, ['SIGHUP']);
   await startOrExit(workers.start());
 }
 
 /** Runs a verifier, alone or as a worker. */
-async function runVerifier(): Promise<void> {
-  const verifier = await startOrExit(startVerifier(config, systemClock, log, { isWorker: cluster.isWorker }));
+async function runVerifier(isWorker: boolean): Promise<void> {
+  const verifier = await startOrExit(startVerifier(config, systemClock, log, { isWorker }));
   // After a quiet time V8's young generation is small. By default V8 doubles it each time. Under a flood the
   // generation then took more than 40 s to grow back, with up to four times the scavenges (Node 24.21,
   // `--trace-gc`). The flag is not set earlier, because the objects that survive the start would then enlarge
@@ -39,7 +40,7 @@ async function runVerifier(): Promise<void> {
     if (verifier.verdictsGiven === 0) giveMemoryBack();
     setFlagsFromString('--semi-space-growth-factor=8');
   });
-  if (cluster.isWorker) obeyMainProcess(verifier, { drainMs: config.DRAIN_MS, end: () => process.exit(0) });
+  if (isWorker) obeyMainProcess(verifier, { drainMs: config.DRAIN_MS, end: () => process.exit(0) });
   else stopWithGrace(verifier, config, log);
 }
 

@@ -1,4 +1,4 @@
-import cluster, { type Worker } from 'node:cluster';
+import type { Cluster, Worker } from 'node:cluster';
 import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
 import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
 import { EXIT_CONFIG } from '#shared/process/listening.ts';
@@ -17,6 +17,7 @@ const READY_MS_MAX = 30_000;
  * its own towards Redis and the fence.
  */
 export class Workers {
+  readonly #cluster: Cluster;
   readonly #config: Config;
   readonly #clock: Clock;
   readonly #log: Logger;
@@ -31,7 +32,9 @@ export class Workers {
   #wasReady = false;
   #rolling: Promise<void> | undefined;
 
-  constructor(config: Config, clock: Clock, log: Logger) {
+  /** @param cluster Node's, which a verifier alone does not load */
+  constructor(cluster: Cluster, config: Config, clock: Clock, log: Logger) {
+    this.#cluster = cluster;
     this.#config = config;
     this.#clock = clock;
     this.#log = log;
@@ -48,12 +51,10 @@ export class Workers {
     for (let i = 0; i < this.#config.WORKERS; i++) this.#fork();
   }
 
-  /** The reason why traffic must not come; undefined = every worker that takes connections is ready. */
+  /** The reason why traffic must not come; undefined = at least one worker is ready. */
   get missing(): string | undefined {
     if (this.#isStopping) return 'stopping';
-    const states = [...this.#states.values()];
-    if (!states.includes('ready')) return 'no worker is ready';
-    return undefined;
+    return [...this.#states.values()].includes('ready') ? undefined : 'no worker is ready';
   }
 
   /** Replaces each worker, one after the other: the next one stops when its successor is ready. */
@@ -95,6 +96,7 @@ export class Workers {
     return this.#states.get(worker) === 'ready';
   }
 
+  /** Stops a worker; one that takes longer than a process alone may take is killed. */
   async #stop(worker: Worker): Promise<void> {
     if (!this.#states.has(worker) || this.#states.get(worker) === 'stopping') return;
     const hasStarted = this.#states.get(worker) !== 'starting';
@@ -104,11 +106,14 @@ export class Workers {
     // One that does not listen yet has nothing to finish, and would not hear the message.
     if (hasStarted) worker.send({ type: 'stop' } satisfies ToWorker);
     else worker.process.kill('SIGKILL');
+    const { DRAIN_MS, SHUTDOWN_GRACE_MS } = this.#config;
+    const timer = this.#clock.after(DRAIN_MS + SHUTDOWN_GRACE_MS, () => worker.process.kill('SIGKILL'));
     await ended;
+    timer.cancel();
   }
 
   #fork(): Worker {
-    const worker = cluster.fork();
+    const worker = this.#cluster.fork();
     this.#states.set(worker, 'starting');
     worker.on('message', (message: FromWorker) => this.#hear(worker, message));
     worker.once('exit', (code) => void this.#lose(worker, code));
