@@ -41,10 +41,6 @@ export class Handovers {
   /** Returns the ciphertext to the first caller only; undefined = it was taken, has expired, or never was. */
   async take(id: string): Promise<string | undefined> {
     const record = handoverRecord(id);
-    const [ciphertext, removals] = await this.#nodes.run(record, (redis) =>
-      Promise.all([redis.get(record), redis.del(record)]),
-    );
-    // Of several callers at the same time, one removed it.
-    return removals === 1 ? (ciphertext ?? undefined) : undefined;
+    return (await this.#nodes.run(record, (redis) => redis.getdel(record))) ?? undefined;
   }
 }
