@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Key, looksLikeKey } from '../api/client.ts';
 import { useLoad } from '../parts/loading.tsx';
 
@@ -20,20 +20,29 @@ export function useKeysWith(text: string): readonly Key[] {
     const timer = setTimeout(() => setPart(looksLikeKey(text) ? '' : text.trim()), PAUSE_MS);
     return () => clearTimeout(timer);
   }, [text]);
-  return useLoad(() => findKeys(part), [part]).data ?? [];
+  // A search that nobody waits for any more makes no further calls.
+  const latest = useRef(part);
+  latest.current = part;
+  useEffect(
+    () => () => {
+      latest.current = '';
+    },
+    [],
+  );
+  return useLoad(() => findKeys(part, () => latest.current === part), [part]).data ?? [];
 }
 
-async function findKeys(search: string): Promise<readonly Key[]> {
+async function findKeys(search: string, isWanted: () => boolean): Promise<readonly Key[]> {
   if (search.length < LETTERS_MIN || search.length > 256) return [];
   const { apis } = await call('apis.listApis', { limit: String(APIS_MAX) }).catch(() => ({ apis: [] }));
-  const lists = await Promise.all(apis.map(({ id }) => newestKeys(id, search).catch(() => [])));
+  const lists = await Promise.all(apis.map(({ id }) => newestKeys(id, search, isWanted).catch(() => [])));
   return lists.flat();
 }
 
-async function newestKeys(apiId: string, search: string): Promise<readonly Key[]> {
+async function newestKeys(apiId: string, search: string, isWanted: () => boolean): Promise<readonly Key[]> {
   const keys: Key[] = [];
   let cursor: string | undefined;
-  for (let calls = 0; calls < CALLS_MAX && keys.length < KEYS_OF_API; calls++) {
+  for (let calls = 0; calls < CALLS_MAX && keys.length < KEYS_OF_API && isWanted(); calls++) {
     const limit = String(KEYS_OF_API - keys.length);
     const page = await call('apis.listKeys', { apiId, search, limit, sort: '-createdAt', cursor });
     keys.push(...page.keys);

@@ -66,18 +66,18 @@ export function Finder(props: {
             }}
           />
           {failure !== undefined && <Problem failure={failure} />}
-          <Matches targets={targets} isAsked={text.trim() !== ''} onOpen={(target) => void open(target)} />
+          <Matches targets={targets} hasText={text.trim() !== ''} onOpen={(target) => void open(target)} />
         </form>
       </search>
     </Dialog>
   );
 }
 
-function Matches(props: { targets: readonly Target[]; isAsked: boolean; onOpen: (target: Target) => void }) {
-  const { targets, isAsked, onOpen } = props;
+function Matches(props: { targets: readonly Target[]; hasText: boolean; onOpen: (target: Target) => void }) {
+  const { targets, hasText, onOpen } = props;
   return (
     <>
-      {targets.length === 0 && isAsked && (
+      {targets.length === 0 && hasText && (
         <p class="quiet" role="status">
           Nothing found; of each API, the newest 20,000 keys were searched.
         </p>

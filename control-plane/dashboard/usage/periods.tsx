@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { serverNow } from '../api/client.ts';
 import { Choice, Field } from '../forms/forms.tsx';
 
@@ -62,7 +61,6 @@ export function PeriodFields(props: {
   value: ChosenPeriod;
   names: readonly PeriodName[];
   kind: 'date' | 'datetime-local';
-  children?: ComponentChildren;
 }) {
   const { value, names, kind } = props;
   const textOf = (name: PeriodName) =>

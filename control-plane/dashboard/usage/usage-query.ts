@@ -10,12 +10,14 @@ export interface UsagePeriod {
   readonly end: string;
 }
 
+const LENGTHS = { hour: HOUR_MS, day: DAY_MS } as const;
+
 type Counts = Record<UsageField, number>;
 const noCounts = () => Object.fromEntries(COUNTERS.map(({ field }) => [field, 0])) as Counts;
 
 /** Loads the counts of all APIs together, also of hours and days without any. */
 export async function usageOfAll(period: UsagePeriod): Promise<readonly (Counts & { time: number })[]> {
-  const length = period.granularity === 'hour' ? HOUR_MS : DAY_MS;
+  const length = LENGTHS[period.granularity];
   const buckets = new Map<number, Counts & { time: number }>();
   const first = Math.floor(Number(period.start) / length) * length;
   for (let time = first; time <= Number(period.end); time += length)
@@ -48,7 +50,7 @@ function add(counts: Counts | undefined, outcome: string, count: number): void {
 
 function select(columns: string, { granularity, start, end }: UsagePeriod) {
   const textOf = (ms: string) => new Date(Number(ms)).toISOString().slice(0, 19).replace('T', ' ');
-  const length = granularity === 'hour' ? HOUR_MS : DAY_MS;
+  const length = LENGTHS[granularity];
   // The hour or day in which the period begins counts as a whole, as it does for one API.
   const from = String(Math.floor(Number(start) / length) * length);
   return queryUsage(

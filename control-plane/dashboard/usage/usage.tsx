@@ -1,31 +1,32 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import type { Granularity, UsageField } from '#shared/contract/usage.ts';
+import type { UsageField } from '#shared/contract/usage.ts';
 import { call } from '../api/client.ts';
 import { COUNTERS } from '../api/verdicts.ts';
 import { fieldsOf } from '../forms/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Bars } from './charts.tsx';
 import { type ChosenPeriod, PeriodFields, USAGE_PERIODS, usagePeriodOf } from './periods.tsx';
+import type { UsagePeriod } from './usage-query.ts';
 
 const REFRESH_MS = 30_000;
 /** Verdicts of one hour or day, by their kinds. */
 type Counts = Readonly<Record<UsageField, number>>;
 const totalOf = (counts: Counts) => COUNTERS.reduce((total, { field }) => total + counts[field], 0);
 
-/** A period of counts as the API takes it. */
-type UsageQuery = { readonly granularity: Granularity; readonly start: string; readonly end: string };
-
 /** Verdicts of a key, of an API or of all, by hour or day, in a time that the reader chooses. */
 export function Usage(props: {
-  load: (period: UsageQuery) => Promise<{ verifications: readonly (Counts & { readonly time?: number })[] }>;
+  load: (period: UsagePeriod) => Promise<{ verifications: readonly (Counts & { readonly time?: number })[] }>;
   /** Shows more about the same period. */
-  below?: (period: UsageQuery) => ComponentChildren;
+  below?: (period: UsagePeriod) => ComponentChildren;
 }) {
   const [choice, setChoice] = useState<ChosenPeriod>({ period: '24h', since: '', until: '' });
-  const { granularity, since, until } = usagePeriodOf(choice);
-  const query = { granularity, start: String(since), end: String(until - 1) };
-  const usage = useLoad(() => props.load(query), [choice], REFRESH_MS);
+  const load = async () => {
+    const { granularity, since, until } = usagePeriodOf(choice);
+    const period = { granularity, start: String(since), end: String(until - 1) };
+    return { period, verifications: (await props.load(period)).verifications };
+  };
+  const usage = useLoad(load, [choice], REFRESH_MS);
   const choose = (event: Event) => {
     const entry = fieldsOf(event);
     setChoice({ period: entry('period'), since: entry('since'), until: entry('until') });
@@ -37,7 +38,7 @@ export function Usage(props: {
         {choice.period === 'custom' && <button type="submit">Show</button>}
       </form>
       <Loaded of={usage}>
-        {({ verifications }) =>
+        {({ period: { granularity }, verifications }) =>
           verifications.every((at) => totalOf(at) === 0) ? (
             <p class="quiet">No verification was reported for this time; verifiers report once a minute.</p>
           ) : (
@@ -53,7 +54,7 @@ export function Usage(props: {
           )
         }
       </Loaded>
-      {props.below?.(query)}
+      {usage.data && props.below?.(usage.data.period)}
     </div>
   );
 }
