@@ -158,3 +158,30 @@ function summaryOf(text: string): { readonly bytes: number; readonly sha256: str
   const sha256 = createHash('sha256').update(text).digest('hex').slice(0, 16);
   return { bytes: Buffer.byteLength(text), sha256 };
 }
+
+/** The time when an event was recorded, Unix milliseconds. */
+export const timeOf = (id: string) => Number(id.split('-')[0]);
+
+/** Tells whether an event was recorded before another; ids are `<time>-<number>`. */
+export const isBefore = (id: string, other: string) =>
+  timeOf(id) < timeOf(other) ||
+  (timeOf(id) === timeOf(other) && Number(id.split('-')[1]) < Number(other.split('-')[1]));
+
+/** Conditions on the events of a listing; an event must meet all. */
+export interface AuditFilter {
+  readonly operation?: string;
+  readonly apiId?: string;
+  readonly keyId?: string;
+  /** The caller: a root key or a person. */
+  readonly rootKeyId?: string;
+}
+
+/** Tells whether an event meets all conditions. */
+export function matches({ operation, by, on }: ListedEvent, filter: AuditFilter): boolean {
+  return (
+    (filter.operation === undefined || filter.operation === operation) &&
+    (filter.apiId === undefined || filter.apiId === on.apiId) &&
+    (filter.keyId === undefined || filter.keyId === on.keyId) &&
+    (filter.rootKeyId === undefined || filter.rootKeyId === (by.person?.personId ?? by.rootKeyId))
+  );
+}

@@ -1,22 +1,22 @@
 import { unavailable } from '#shared/contract/errors.ts';
-import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
+import { backoffMs, type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditKeyIndex, auditRetryKey, auditStream } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import { type AuditEvent, type AuditKind, type ListedEvent, readEvent } from '../core/audit-event.ts';
+import {
+  type AuditEvent,
+  type AuditFilter,
+  type AuditKind,
+  isBefore,
+  type ListedEvent,
+  matches,
+  readEvent,
+  timeOf,
+} from '../core/audit-event.ts';
 import { BATCH_LANE, type DurableWriter } from './durable-writer.ts';
 
 const recordScript = new Script(new URL('./lua/callers/record-events.lua', import.meta.url));
-
-/** Conditions on the events of a listing; an event must meet all. */
-export interface AuditFilter {
-  readonly operation?: string;
-  readonly apiId?: string;
-  readonly keyId?: string;
-  /** The caller: a root key or a person. */
-  readonly rootKeyId?: string;
-}
 
 /** The maximum number of events that one page examines. */
 const EXAMINED_MAX = 1000;
@@ -27,6 +27,11 @@ const TIES_MAX = 50;
 const WRITTEN_AT_ONCE = 50;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5000;
+/**
+ * Longest time for which a call waits until Redis accepts its event. What the caller does next is recorded after
+ * it then, at whichever control plane.
+ */
+const ORDER_MS_MAX = 2000;
 
 /** Limits on the number of events kept. */
 export interface AuditLimits {
@@ -41,6 +46,8 @@ interface Waiting {
   readonly event: AuditEvent;
   /** Id of the event at the primary; '' = not known to be there. */
   id: string;
+  /** Settles once Redis has the event. */
+  readonly written: PromiseWithResolvers<void>;
 }
 
 /** A callback that learns what became of events. */
@@ -67,6 +74,8 @@ export class Audit {
   readonly #batches = new Map<AuditKind, EventBatch>();
   readonly #waiting: Waiting[] = [];
   readonly #stop = new AbortController();
+  /** Ends the pause before the next attempt. */
+  readonly #news = new Waker();
   #catchingUp: Promise<void> | undefined;
 
   constructor(options: AuditOptions) {
@@ -77,7 +86,8 @@ export class Audit {
    * Records an event as durably as a change, and never rejects: the operation is done, whether or not its
    * event can be recorded. Every event also goes to the process's log. If Redis does not accept an event of a
    * completed operation, the event waits in memory and is written later; it may then be listed twice, if only
-   * the reply of Redis was lost. Events of refused operations do not wait, and neither do events beyond the
+   * the reply of Redis was lost. Later events are written after it; the promise settles when it is written, or
+   * after ORDER_MS_MAX. Events of refused operations do not wait, and neither do events beyond the
    * limit. The events of one turn of the event loop are written together.
    */
   record(kind: AuditKind, event: AuditEvent): Promise<void> {
@@ -86,7 +96,7 @@ export class Audit {
       const events: AuditEvent[] = [];
       const completion = new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
         this.#batches.delete(kind);
-        return this.#record(kind, events);
+        return this.#recordInOrder(kind, events);
       });
       batch = { events, completion };
       this.#batches.set(kind, batch);
@@ -102,8 +112,22 @@ export class Audit {
     await this.#record(kind, events, BATCH_LANE);
   }
 
-  async #record(kind: AuditKind, events: readonly AuditEvent[], lane?: string): Promise<void> {
-    const queue = events.map((event): Waiting => ({ event, id: '' }));
+  async #recordInOrder(kind: AuditKind, events: readonly AuditEvent[]): Promise<void> {
+    const waiting = await this.#record(kind, events);
+    if (waiting.length === 0) return;
+    const written = new AbortController();
+    void Promise.all(waiting.map((each) => each.written.promise)).then(() => written.abort());
+    await pause(this.#options.clock, ORDER_MS_MAX, written.signal);
+  }
+
+  /** Records events; resolves with those that wait for Redis. */
+  async #record(kind: AuditKind, events: readonly AuditEvent[], lane?: string): Promise<readonly Waiting[]> {
+    const queue = events.map((event): Waiting => ({ event, id: '', written: Promise.withResolvers() }));
+    // They must not overtake those that wait.
+    if (kind === 'done' && this.#waiting.length > 0) {
+      this.#news.wake();
+      return queue.filter((waiting) => this.#keep(kind, waiting, 'others wait'));
+    }
     for (let at = 0; at < queue.length; at += WRITTEN_AT_ONCE) {
       const part = queue.slice(at, at + WRITTEN_AT_ONCE);
       try {
@@ -111,28 +135,29 @@ export class Audit {
         this.#options.onCount(kind, 'written', part.length);
       } catch (error) {
         // Keep the events after it too: that preserves their order, and their writes would fail as well.
-        for (const waiting of queue.slice(at)) this.#keep(kind, waiting, error);
-        return;
+        return queue.slice(at).filter((waiting) => this.#keep(kind, waiting, error));
       }
     }
+    return [];
   }
 
   #say(kind: AuditKind, event: AuditEvent): void {
     this.#options.log.info({ audit: event }, `audit: ${kind}`);
   }
 
-  /** Lets an event wait for Redis, or gives it up. */
-  #keep(kind: AuditKind, waiting: Waiting, err: unknown): void {
+  /** Lets an event wait for Redis and returns true, or gives it up. */
+  #keep(kind: AuditKind, waiting: Waiting, err: unknown): boolean {
     const { limits, log, onCount } = this.#options;
     const waits = kind === 'done' && this.#waiting.length < limits.waitingMax && !this.#stop.signal.aborted;
     const { requestId, traceId } = waiting.event;
     log.warn({ requestId, traceId, waits, err }, 'an audit event was not recorded');
     if (!waits) {
       onCount(kind, 'lost', 1);
-      return;
+      return false;
     }
     this.#waiting.push(waiting);
     this.#catchingUp ??= this.#catchUp();
+    return true;
   }
 
   /** Number of events that wait in memory for Redis. */
@@ -146,6 +171,7 @@ export class Audit {
    */
   async stop(): Promise<void> {
     this.#stop.abort();
+    this.#news.wake();
     await this.#catchingUp;
     if (this.#waiting.length === 0) return;
     this.#options.onCount('done', 'lost', this.#waiting.length);
@@ -170,7 +196,7 @@ export class Audit {
         while (this.#waiting.length > 0) {
           const part = this.#waiting.slice(0, WRITTEN_AT_ONCE);
           await this.#write('done', part);
-          this.#waiting.splice(0, part.length);
+          for (const { written } of this.#waiting.splice(0, part.length)) written.resolve();
           this.#options.onCount('done', 'late', part.length);
         }
       } catch (error) {
@@ -180,7 +206,8 @@ export class Audit {
         );
         if (last) return;
         const waitMs = backoffMs(attempt, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random);
-        await pause(this.#options.clock, waitMs, this.#stop.signal);
+        await this.#news.pause(this.#options.clock, waitMs);
+        this.#news.reset();
       }
     }
     this.#catchingUp = undefined;
@@ -263,20 +290,3 @@ export class Audit {
 
 /** An event as Redis stores it: its id, and its fields; undefined = trimmed meanwhile. */
 type Row = [id: string, fields: string[] | undefined];
-
-/** The time when an event was recorded, Unix milliseconds. */
-const timeOf = (id: string) => Number(id.split('-')[0]);
-
-/** Tells whether an event was recorded before another; ids are `<time>-<number>`. */
-const isBefore = (id: string, other: string) =>
-  timeOf(id) < timeOf(other) ||
-  (timeOf(id) === timeOf(other) && Number(id.split('-')[1]) < Number(other.split('-')[1]));
-
-function matches({ operation, by, on }: ListedEvent, filter: AuditFilter): boolean {
-  return (
-    (filter.operation === undefined || filter.operation === operation) &&
-    (filter.apiId === undefined || filter.apiId === on.apiId) &&
-    (filter.keyId === undefined || filter.keyId === on.keyId) &&
-    (filter.rootKeyId === undefined || filter.rootKeyId === (by.person?.personId ?? by.rootKeyId))
-  );
-}

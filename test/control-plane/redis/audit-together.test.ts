@@ -83,3 +83,26 @@ test('those that Redis does not take wait, all of them, and are listed once in t
   expect(counted).toEqual({ 'done late': 60 });
   expect(await listed()).toEqual(names.toReversed());
 });
+
+test('a call waits until Redis takes its event, so that the next event comes after it', async () => {
+  await fleet.client.flushall();
+  const { writer, counted, audit, listed } = parts();
+  writer.failing = 2;
+  await audit.record('done', event('first'));
+  expect(audit.waiting).toBe(0);
+  await audit.record('done', event('second'));
+  expect(await listed()).toEqual(['second', 'first']);
+  expect(counted).toEqual({ 'done late': 1, 'done written': 1 });
+});
+
+test('a call does not wait for ever, and its event is not overtaken even so', async () => {
+  await fleet.client.flushall();
+  const { writer, audit, listed } = parts();
+  writer.failing = Number.POSITIVE_INFINITY;
+  await audit.record('done', event('first'));
+  expect(audit.waiting).toBe(1);
+  writer.failing = 0;
+  await Promise.all([audit.record('done', event('second')), audit.record('done', event('third'))]);
+  expect(audit.waiting).toBe(0);
+  expect(await listed()).toEqual(['third', 'second', 'first']);
+});
