@@ -94,7 +94,9 @@ export class Connections {
     this.#bySocket.set(socket, connection);
     this.#join(connection);
     if (source !== undefined) this.#perSource.set(source, (this.#perSource.get(source) ?? 0) + 1);
-    socket.once('close', () => this.#remove(connection));
+    // In front of Node's own listener: behind it, requests stay alive after their end, and garbage collection takes a
+    // third of the time of a call (Node 24.21, `npm run bench -- writes`).
+    socket.prependOnceListener('close', () => this.#remove(connection));
     this.#makeRoomFor(connection);
   }
 
