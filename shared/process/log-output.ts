@@ -1,8 +1,10 @@
 import { write, writeSync } from 'node:fs';
-import { systemClock } from '../lang/clock.ts';
+import { type Clock, systemClock } from '../lang/clock.ts';
 
 /** Maximum number of characters that wait while the output accepts nothing. */
 const WAITING_LENGTH_MAX = 1_048_576;
+/** Time during which lines are gathered for one write, which costs as much as ten lines, in milliseconds. */
+const TOGETHER_MS = 10;
 /** Longest wait for a reader that accepts nothing more, in milliseconds. */
 const FULL_PIPE_MS = 100;
 
@@ -17,20 +19,23 @@ type Write = (fd: number, bytes: Buffer, done: (error: Error | null, written: nu
 export class LogOutput {
   readonly #fd: number;
   readonly #write: Write;
+  readonly #clock: Pick<Clock, 'after'>;
   #waiting = '';
   /** The rest of the line that is being written. */
   #line: Buffer = Buffer.alloc(0);
   #busy = false;
+  #isDue = false;
 
-  constructor(fd: number, writeTo: Write = write) {
+  constructor(fd: number, writeTo: Write = write, clock: Pick<Clock, 'after'> = systemClock) {
     this.#fd = fd;
     this.#write = writeTo;
+    this.#clock = clock;
   }
 
   write(line: string): void {
     if (this.#waiting.length + line.length > WAITING_LENGTH_MAX) return;
     this.#waiting += line;
-    this.#writeOn();
+    this.#writeAfter(TOGETHER_MS);
   }
 
   /** Writes immediately as much as possible. For a process that is about to end. */
@@ -53,7 +58,14 @@ export class LogOutput {
     return this.#line.length > 0;
   }
 
+  #writeAfter(ms: number): void {
+    if (this.#busy || this.#isDue) return;
+    this.#isDue = true;
+    this.#clock.after(ms, this.#writeOn);
+  }
+
   readonly #writeOn = (): void => {
+    this.#isDue = false;
     if (this.#busy || !this.#hasMore()) return;
     this.#busy = true;
     this.#write(this.#fd, this.#line, this.#afterWrite);
@@ -61,9 +73,10 @@ export class LogOutput {
 
   readonly #afterWrite = (error: NodeJS.ErrnoException | null, length: number): void => {
     this.#busy = false;
-    if (error?.code === 'EAGAIN') systemClock.after(FULL_PIPE_MS, this.#writeOn);
+    if (error?.code === 'EAGAIN') this.#writeAfter(FULL_PIPE_MS);
     if (error) return;
     this.#line = this.#line.subarray(length);
-    this.#writeOn();
+    if (this.#line.length > 0) this.#writeOn();
+    else if (this.#waiting !== '') this.#writeAfter(TOGETHER_MS);
   };
 }

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, openSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
+import { systemClock } from '../../shared/lang/clock.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { LogOutput } from '../../shared/process/log-output.ts';
 import { Fleet } from '../harness/fleet.ts';
@@ -92,15 +93,28 @@ class SmallDisk {
   text = '';
   room: number;
   fault = 'ENOSPC';
+  writes = 0;
+  /** Ends of writes, and what was to happen later. */
   readonly done: (() => void)[] = [];
-  readonly output = new LogOutput(-1, (_fd, bytes, done) => {
-    this.done.push(() => {
-      const length = Math.min(bytes.length, this.room);
-      this.room -= length;
-      this.text += bytes.toString('latin1', 0, length);
-      done(length > 0 ? null : Object.assign(new Error(this.fault), { code: this.fault }), length);
-    });
-  });
+  readonly output = new LogOutput(
+    -1,
+    (_fd, bytes, done) => {
+      this.writes++;
+      this.done.push(() => {
+        const length = Math.min(bytes.length, this.room);
+        this.room -= length;
+        this.text += bytes.toString('latin1', 0, length);
+        done(length > 0 ? null : Object.assign(new Error(this.fault), { code: this.fault }), length);
+      });
+    },
+    {
+      after: (ms, run) => {
+        if (ms < 100) this.done.push(run);
+        else systemClock.after(ms, run);
+        return { cancel: () => undefined };
+      },
+    },
+  );
 
   constructor(room: number) {
     this.room = room;
@@ -124,6 +138,13 @@ test('what a full disk did not take comes once there is room, in order and once'
   disk.output.write('fourth\n');
   disk.turn();
   expect(disk.text).toBe('first\nsecond\nthird\nfourth\n');
+});
+
+test('lines of a short time are written together', () => {
+  const disk = new SmallDisk(100);
+  for (const line of ['first\n', 'second\n', 'third\n']) disk.output.write(line);
+  disk.turn();
+  expect([disk.text, disk.writes]).toEqual(['first\nsecond\nthird\n', 1]);
 });
 
 test('what waits for a disk that stays full is bounded', () => {
