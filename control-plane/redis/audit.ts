@@ -15,6 +15,7 @@ import {
   timeOf,
 } from '../core/audit-event.ts';
 import { BATCH_LANE, type DurableWriter } from './durable-writer.ts';
+import { Gathering } from './gathering.ts';
 
 const recordScript = new Script(new URL('./lua/callers/record-events.lua', import.meta.url));
 
@@ -53,12 +54,6 @@ interface Waiting {
 /** A callback that learns what became of events. */
 type OnCount = (kind: AuditKind, result: 'written' | 'late' | 'lost', events: number) => void;
 
-/** Events of calls that are answered at the same time, written to Redis together. */
-interface EventBatch {
-  readonly events: AuditEvent[];
-  readonly completion: Promise<void>;
-}
-
 interface AuditOptions {
   readonly nodes: RedisNodes;
   readonly writer: DurableWriter;
@@ -71,7 +66,10 @@ interface AuditOptions {
 /** The audit log: two streams in Redis, each with the latest events, and the process's log. */
 export class Audit {
   readonly #options: AuditOptions;
-  readonly #batches = new Map<AuditKind, EventBatch>();
+  /** The events of one turn of the event loop, by their kind. */
+  readonly #turn = new Gathering<AuditEvent, void>((kind, events) =>
+    this.#recordInOrder(kind as AuditKind, events),
+  );
   readonly #waiting: Waiting[] = [];
   readonly #stop = new AbortController();
   /** Ends the pause before the next attempt. */
@@ -91,19 +89,8 @@ export class Audit {
    * limit. The events of one turn of the event loop are written together.
    */
   record(kind: AuditKind, event: AuditEvent): Promise<void> {
-    let batch = this.#batches.get(kind);
-    if (!batch) {
-      const events: AuditEvent[] = [];
-      const completion = new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
-        this.#batches.delete(kind);
-        return this.#recordInOrder(kind, events);
-      });
-      batch = { events, completion };
-      this.#batches.set(kind, batch);
-    }
     this.#say(kind, event);
-    batch.events.push(event);
-    return batch.completion;
+    return this.#turn.add(kind, event).result;
   }
 
   /** Records the events of one call in their order, as `record` does. */

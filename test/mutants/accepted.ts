@@ -30,7 +30,7 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'Sets pointers that are there already to what they hold, which changes nothing.',
   },
   {
-    file: 'control-plane/redis/lua/callers/count-call.lua',
+    file: 'control-plane/redis/lua/callers/count-calls.lua',
     before: 'if left < 0 then',
     after: 'if left < 1 then',
     reason: 'PTTL is 0 only within the last millisecond of a window, which a test cannot wait for.',

@@ -15,14 +15,21 @@ export function authenticate(
   const { rootKeys, sessions, rates } = parts;
   app.addHook('onRequest', async (request, reply) => {
     if (!request.call) return;
-    request.call.caller = await admitted(
+    // A call of a known root key is counted while the key is read, so that it waits for Redis once.
+    let counting: Promise<void> | undefined;
+    const count = (callerId: string) => {
+      counting = rates.countCall(request, reply, callerId);
+      counting.catch(() => undefined); // awaited below, unless the root key is refused
+    };
+    const caller = await admitted(
       parts,
       request,
       reply,
       hasSession(request)
         ? callerOfSession(request, sessions)
-        : rootKeys.authenticate(request.headers.authorization),
+        : rootKeys.authenticate(request.headers.authorization, count),
     );
-    await rates.countCall(request, reply);
+    request.call.caller = caller;
+    await (counting ?? rates.countCall(request, reply, caller.id));
   });
 }

@@ -5,10 +5,11 @@ import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
+import { Gathering } from '../../redis/gathering.ts';
 import { isChange } from '../operations/operation.ts';
 import type { App } from '../server.ts';
 
-const countScript = new Script(new URL('../../redis/lua/callers/count-call.lua', import.meta.url));
+const countScript = new Script(new URL('../../redis/lua/callers/count-calls.lua', import.meta.url));
 
 const WINDOW_MS = 60_000;
 /**
@@ -21,8 +22,8 @@ const ADDRESSES_MAX = 10_000;
  * Limits on callers. Each method sets `Retry-After` and rejects with RATE_LIMITED if the limit is exceeded.
  */
 export interface RateLimits {
-  /** Counts a call with a valid root key. */
-  countCall(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** Counts a call of a caller. */
+  countCall(request: FastifyRequest, reply: FastifyReply, callerId: string): Promise<void>;
   /** Counts a call without a valid root key. */
   countFailure(request: FastifyRequest, reply: FastifyReply): Promise<void>;
 }
@@ -47,21 +48,8 @@ export async function limitRates(
   },
 ): Promise<RateLimits> {
   const { nodes, clock, onLimit } = options;
-  class RedisCounters implements FastifyRateLimitStore {
-    incr(caller: string, done: Parameters<FastifyRateLimitStore['incr']>[1], windowMs: number): void {
-      count(nodes, caller, windowMs).then(
-        (result) => done(null, result),
-        (error) => {
-          onLimit('unchecked');
-          done(error);
-        },
-      );
-    }
-    child(): RedisCounters {
-      return this;
-    }
-  }
-  await app.register(rateLimit, { global: false, store: RedisCounters, skipOnError: true });
+  const store = countersIn(nodes, () => onLimit('unchecked'));
+  await app.register(rateLimit, { global: false, store, skipOnError: true });
 
   const over = new OverLimit();
   const limit = (name: 'calls' | 'failures', max: number, callerOf: (request: FastifyRequest) => string) => {
@@ -81,18 +69,42 @@ export async function limitRates(
       throw new ApiError('RATE_LIMITED', `more than ${max} ${name} within a minute`);
     };
   };
+  const countCall = limit('calls', options.callsMax, counterOf);
   return {
-    countCall: limit(
-      'calls',
-      options.callsMax,
-      ({ call, routeOptions: { config } }) =>
-        `${call?.caller.id}:${config.operation && isChange(config.operation) ? 'POST' : 'GET'}`,
-    ),
+    async countCall(request, reply, callerId) {
+      if (request.call) request.call.countedAs = callerId;
+      await countCall(request, reply);
+    },
     countFailure: limit(
       'failures',
       options.failuresMax,
       ({ call, ip }) => `address:${normalizeIP(call?.address ?? ip)}`,
     ),
+  };
+}
+
+/** Returns the name of a call's counter: changes and reads have different ones. */
+function counterOf({ call, routeOptions: { config } }: FastifyRequest): string {
+  return `${call?.countedAs}:${config.operation && isChange(config.operation) ? 'POST' : 'GET'}`;
+}
+
+/** Returns the store of counters in Redis, in which the calls of one turn of the event loop are counted together. */
+function countersIn(nodes: RedisNodes, onUnchecked: () => void) {
+  const turn = new Gathering<undefined, Count>((caller, calls) => count(nodes, caller, calls.length));
+  return class RedisCounters implements FastifyRateLimitStore {
+    incr(caller: string, done: Parameters<FastifyRateLimitStore['incr']>[1]): void {
+      const { place, result } = turn.add(caller, undefined);
+      result.then(
+        ({ before, ttl }) => done(null, { current: before + place + 1, ttl }),
+        (error) => {
+          onUnchecked();
+          done(error);
+        },
+      );
+    }
+    child(): RedisCounters {
+      return this;
+    }
   };
 }
 
@@ -116,9 +128,15 @@ class OverLimit {
   }
 }
 
-async function count(nodes: RedisNodes, caller: string, windowMs: number) {
+/** The count of a window before the calls of one turn, and the milliseconds until the window ends. */
+interface Count {
+  readonly before: number;
+  readonly ttl: number;
+}
+
+async function count(nodes: RedisNodes, caller: string, calls: number): Promise<Count> {
   const counter = callCounter(caller);
-  const reply = await nodes.run(counter, (redis) => countScript.run(redis, [counter], [windowMs]));
+  const reply = await nodes.run(counter, (redis) => countScript.run(redis, [counter], [WINDOW_MS, calls]));
   const [current, ttl] = reply as [number, number];
-  return { current, ttl };
+  return { before: current - calls, ttl };
 }

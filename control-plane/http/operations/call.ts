@@ -47,6 +47,8 @@ export class Call<Request = unknown> {
   apiId = '';
   /** Ends the call's turn, so that the next call of the same root key begins; set when the turn begins. */
   turn: (() => void) | undefined;
+  /** Id of the caller whose limit the call counts for. */
+  countedAs = '';
   /** True once the handler runs: from then on, an outage leaves the outcome unknown. */
   isLetThrough = false;
   #caller: Caller | undefined;

@@ -7,6 +7,7 @@ import { Script } from '#shared/redis/script.ts';
 import type { Person } from '../../core/person.ts';
 import { Permissions } from '../../core/root-permissions.ts';
 import type { DurableWriter } from '../durable-writer.ts';
+import { Gathering } from '../gathering.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
 
 const createScript = new Script(new URL('../lua/callers/create-root-key.lua', import.meta.url));
@@ -54,6 +55,10 @@ export class RootKeys {
   readonly #nodes: RedisNodes;
   readonly #writer: DurableWriter;
   readonly #bootstrap: BootstrapKeys;
+  /** Ids of root keys in Redis by the hash of their secret, as far as they were read. No id ever changes. */
+  readonly #ids = new Map<string, string>();
+  /** Calls with the same root key that arrive together share one read. */
+  readonly #reads = new Gathering<undefined, RootKeyRecord | undefined>((record) => this.#readRecord(record));
 
   /** @param bootstrap root keys that may do everything */
   constructor(nodes: RedisNodes, writer: DurableWriter, bootstrap: BootstrapKeys) {
@@ -64,9 +69,13 @@ export class RootKeys {
 
   /**
    * Identifies the caller by the Authorization header. Reads Redis on every call. Rejects with UNAUTHORIZED.
+   * @param onKnown is called at once with the caller's id, if it is known before the root key is read
    */
-  async authenticate(authorization: string | undefined): Promise<Caller> {
-    const { caller } = await this.callerWith(rootKeyFrom(authorization));
+  async authenticate(authorization: string | undefined, onKnown: (id: string) => void): Promise<Caller> {
+    const secret = rootKeyFrom(authorization);
+    const id = this.#ids.get(hashSecret(secret));
+    if (id !== undefined) onKnown(id);
+    const { caller } = await this.callerWith(secret);
     return caller;
   }
 
@@ -99,6 +108,7 @@ export class RootKeys {
     const rootKey = await this.#read(secretHash);
     if (!rootKey?.enabled) throw unknownRootKey(fix);
     const { rootKeyId, ancestors } = rootKey;
+    this.#ids.set(secretHash, rootKeyId);
     const creators = await Promise.all(ancestors.map((id) => this.get(id)));
     if (!creators.every((ancestor) => ancestor?.enabled)) {
       const advice = 'enable that one, or use a root key that it did not make';
@@ -196,8 +206,11 @@ export class RootKeys {
     return all.filter((rootKey) => rootKey !== undefined);
   }
 
-  async #read(secretHash: string): Promise<RootKeyRecord | undefined> {
-    const record = rootKeyRecord(secretHash);
+  #read(secretHash: string): Promise<RootKeyRecord | undefined> {
+    return this.#reads.add(rootKeyRecord(secretHash), undefined).result;
+  }
+
+  async #readRecord(record: string): Promise<RootKeyRecord | undefined> {
     const reply = (await this.#nodes.run(record, (redis) => readScript.run(redis, [record], []))) as string[];
     if (reply.length === 0) return undefined;
     const fields = Object.fromEntries(pairs(reply));

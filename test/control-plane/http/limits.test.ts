@@ -51,6 +51,15 @@ describe('a root key over its limit', () => {
     await fleet.ok('apis.listApis', {}, { rootKey: other });
   });
 
+  test('is counted call by call, however many arrive together', async () => {
+    const rootKey = await rootKeyWith('api.*.read_api');
+    const answers = await Promise.all(
+      Array.from({ length: 30 }, (_, i) => fleet.admin('apis.listApis', {}, { rootKey, at: i % 2 })),
+    );
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(20);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(10);
+  });
+
   test('by reading too much can still disable a key', async () => {
     const keyId = await newKey();
     const rootKey = await rootKeyWith('api.*.read_key', 'api.*.update_key');
