@@ -1,4 +1,4 @@
-import { type Clock, Waker } from '#shared/lang/clock.ts';
+import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { readEvent } from '../core/audit-event.ts';
 import { type EventType, letsPass } from '../core/webhooks/event-types.ts';
@@ -14,6 +14,8 @@ const READ_AT_ONCE = 200;
 /** Messages that one run of the script queues. */
 const QUEUED_AT_ONCE = 50;
 const RETRY_MS = 500;
+/** Pause while there is no endpoint, which delays the first event of the first one, milliseconds. */
+const IDLE_MS = 500;
 
 interface PumpOptions {
   readonly outbox: Outbox;
@@ -38,6 +40,8 @@ export class Pump {
   /** Of each source, the id after which what was read before is read again; undefined = news are read. */
   #after: [string, string] | undefined = ['0', '0'];
   #flushing: Promise<void> | undefined;
+  /** False = there was no endpoint when events were read last. */
+  #hasEndpoints = true;
   #failure: unknown;
 
   constructor(options: PumpOptions) {
@@ -59,9 +63,20 @@ export class Pump {
         await this.#room.pause(clock, RETRY_MS);
         continue;
       }
+      if (await this.#passesOver()) {
+        await pause(clock, IDLE_MS, signal);
+        continue;
+      }
       const entries = await this.#read();
       if (entries.length > 0) await this.#take(entries, signal);
     }
+  }
+
+  /** Leaves unread what nobody wants; false = it must be read. */
+  async #passesOver(): Promise<boolean> {
+    if (this.#hasEndpoints || this.#after !== undefined) return false;
+    await this.#flushing;
+    return this.#open === 0 && (await this.#options.outbox.passOver());
   }
 
   async #read(): Promise<SourceEntry[]> {
@@ -75,7 +90,9 @@ export class Pump {
 
   async #take(entries: readonly SourceEntry[], signal: AbortSignal): Promise<void> {
     // Read the endpoints after the events: whoever had created an endpoint before an event gets that event.
-    const endpoints = (await this.#options.endpoints()).filter(({ enabled }) => enabled);
+    const all = await this.#options.endpoints();
+    this.#hasEndpoints = all.length > 0;
+    const endpoints = all.filter(({ enabled }) => enabled);
     for (const entry of entries) {
       this.#open++;
       if (entry.text === undefined) this.#options.onDropped(1);

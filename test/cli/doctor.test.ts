@@ -18,7 +18,7 @@ const COMMANDS =
   `+hello +info +time +config|get +cluster|slots +wait +eval +evalsha +publish +get +getdel +mget +set +del +exists
   +incr +pexpire +pttl +hget +hmget +hgetall +hset +hsetnx +hdel +hexists +hincrby +hlen +hvals +zadd +zrem +zcard +zcount +zscore
   +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +xadd +xlen +xrange +xrevrange
-  +xdel +xgroup|create +xreadgroup +xack +xinfo|stream +xinfo|groups`.split(/\s+/);
+  +xdel +xgroup|create +xgroup|setid +xreadgroup +xack +xinfo|stream +xinfo|groups`.split(/\s+/);
 let node: RedisNode;
 let redis: Redis;
 let fleet: Fleet;

@@ -108,3 +108,45 @@ test('without an enabled endpoint an entry is settled at once, and not even pars
   expect([pump.open, parsed()]).toEqual([0, 0]);
   await stop();
 });
+
+test('without any endpoint entries are passed over unread, until there is one', async () => {
+  const clock = new SteppedClock();
+  const end = new AbortController();
+  const calls: string[] = [];
+  let endpoints: object[] = [];
+  const pump = new Pump({
+    outbox: {
+      read: async () => {
+        calls.push('read');
+        if (calls.length > 2)
+          await new Promise((resolve) => end.signal.addEventListener('abort', resolve, { once: true }));
+        return calls.length === 1 ? [] : [change(calls.length, 'a')];
+      },
+      passOver: async () => {
+        calls.push('pass over');
+        return endpoints.length === 0;
+      },
+      queue: async () => new Map(),
+    } as never,
+    endpoints: async () => endpoints as never,
+    receipts: {} as never,
+    typeOf: () => 'key.updated',
+    clock,
+    log: { error: () => undefined } as never,
+    onQueued: () => undefined,
+    onDropped: () => undefined,
+  });
+  const run = pump.run(end.signal);
+  await turns();
+  // It first reads what an earlier sender did not settle, and then news; there is no endpoint that wants them.
+  expect(calls).toEqual(['read', 'read', 'pass over']);
+  await clock.pass(500);
+  await turns();
+  expect(calls.slice(3)).toEqual(['pass over']);
+  endpoints = [{ endpointId: 'endpoint_1', events: ['*'], enabled: true }];
+  await clock.pass(500);
+  await turns();
+  expect(calls.slice(4)).toEqual(['pass over', 'read']);
+  end.abort();
+  await run;
+});

@@ -24,7 +24,7 @@ const NECESSARY = `
   zrangebyscore ${K} 0 1, zrevrangebyscore ${K} 1 0, zrangebylex ${K} - +,
   hincrby ${K} f 1, hsetnx ${K} f v,
   xadd ${K} * f v, xlen ${K}, xrange ${K} - +, xrevrange ${K} + -, xdel ${K} 1-0,
-  xgroup create ${K} g 0, xreadgroup group g c streams ${K} 0, xack ${K} g 1-0,
+  xgroup create ${K} g 0, xgroup setid ${K} g 0, xreadgroup group g c streams ${K} 0, xack ${K} g 1-0,
   xinfo stream ${K}, xinfo groups ${K}`
   .trim()
   .split(/,\s+/);

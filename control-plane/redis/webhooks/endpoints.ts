@@ -3,13 +3,15 @@ import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { generateId } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { webhookEndpoints, webhookKeys } from '#shared/redis/redis-keys.ts';
+import { auditStream, webhookEndpoints, webhookKeys } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { SECRET_PREFIX } from '../../core/webhooks/signature.ts';
 import type { DurableWriter } from '../durable-writer.ts';
 
 const setScript = new Script(new URL('../lua/webhooks/set-endpoint.lua', import.meta.url));
 
+/** Name of the consumer group of the streams where events arise, and of its only consumer: whoever is the sender. */
+export const WEBHOOK_GROUP = 'webhooks';
 /** The maximum number of endpoints, so that one response can list them and Redis can hold their queues. */
 const ENDPOINTS_MAX = 50;
 const SECRET_BYTES = 32;
@@ -150,13 +152,9 @@ export class WebhookEndpoints {
   }
 
   async #set(endpointId: string, before: string, after: string): Promise<void> {
-    const keys = [webhookEndpoints, ...Object.values(webhookKeys(endpointId))];
-    const { reply, replicated } = await this.#writer.run(setScript, keys, [
-      endpointId,
-      before,
-      after,
-      ENDPOINTS_MAX,
-    ]);
+    const keys = [webhookEndpoints, ...Object.values(webhookKeys(endpointId)), auditStream('done')];
+    const args = [endpointId, before, after, ENDPOINTS_MAX, WEBHOOK_GROUP];
+    const { reply, replicated } = await this.#writer.run(setScript, keys, args);
     if (reply === 'FULL') throw new ApiError('CONFLICT', `there are ${ENDPOINTS_MAX} endpoints already`);
     if (reply !== 'OK') throw new ApiError('CONFLICT', 'another call changed the endpoint; send it again');
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');

@@ -8,14 +8,14 @@ import {
 } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { ATTEMPTS_KEPT, DEAD_KEPT } from './deliveries.ts';
+import { WEBHOOK_GROUP } from './endpoints.ts';
 import { fieldsOf, type Message, messageOf } from './stored-message.ts';
 
 const holdScript = new Script(new URL('../lua/webhooks/hold-sender.lua', import.meta.url));
+const passScript = new Script(new URL('../lua/webhooks/pass-over-events.lua', import.meta.url));
 const queueScript = new Script(new URL('../lua/webhooks/queue-events.lua', import.meta.url));
 const settleScript = new Script(new URL('../lua/webhooks/settle-attempts.lua', import.meta.url));
 
-/** Name of the consumer group, and of its only consumer: whoever is the sender. */
-const GROUP = 'webhooks';
 /** Connection for reads that wait. */
 const LANE = 'webhooks';
 /** Longest time that a read waits for news, milliseconds. */
@@ -103,11 +103,21 @@ export class Outbox {
       // If there are endpoints but no group, somebody removed it: better repeat events than miss some.
       const start = count > 0 ? '0' : '$';
       await this.#nodes
-        .run(stream, (redis) => redis.xgroup('CREATE', stream, GROUP, start, 'MKSTREAM'))
+        .run(stream, (redis) => redis.xgroup('CREATE', stream, WEBHOOK_GROUP, start, 'MKSTREAM'))
         .catch((error: unknown) => {
           if (!String(error).includes('BUSYGROUP')) throw error;
         });
     }
+  }
+
+  /**
+   * Passes over the events that no endpoint wants, because there is none; false = there may be something to read.
+   */
+  async passOver(): Promise<boolean> {
+    const keys = [webhookSender, ...SOURCES, webhookEndpoints];
+    const reply = await this.#run(passScript, keys, [this.#name, SENDER_MS, WEBHOOK_GROUP]);
+    if (reply === -1) throw new NotSender();
+    return reply === 1;
   }
 
   /**
@@ -120,7 +130,16 @@ export class Outbox {
       webhookSender,
       (redis) =>
         redis.xreadgroup(
-          ...(['GROUP', GROUP, GROUP, 'COUNT', count, 'BLOCK', this.#blockMs, 'STREAMS'] as const),
+          ...([
+            'GROUP',
+            WEBHOOK_GROUP,
+            WEBHOOK_GROUP,
+            'COUNT',
+            count,
+            'BLOCK',
+            this.#blockMs,
+            'STREAMS',
+          ] as const),
           ...SOURCES,
           done,
           notices,
@@ -145,7 +164,7 @@ export class Outbox {
       Promise.all([redis.xinfo('STREAM', stream), redis.xinfo('GROUPS', stream)]),
     );
     const { length, 'entries-added': added } = fieldsOf(about);
-    const group = (groups as unknown[]).map(fieldsOf).find(({ name }) => name === GROUP);
+    const group = (groups as unknown[]).map(fieldsOf).find(({ name }) => name === WEBHOOK_GROUP);
     const read = group?.['entries-read'];
     if (typeof read !== 'number') return 0;
     return Math.max(0, Number(added) - Number(length) - read);
@@ -166,7 +185,7 @@ export class Outbox {
     const reply = (await this.#run(
       queueScript,
       [webhookSender, ...SOURCES, webhookEndpoints],
-      [this.#name, SENDER_MS, GROUP, base, this.#queueMax, ...args],
+      [this.#name, SENDER_MS, WEBHOOK_GROUP, base, this.#queueMax, ...args],
     )) as (string | number)[];
     if (reply.length === 0) throw new NotSender();
     const dropped = new Map<string, number>();
