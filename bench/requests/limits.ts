@@ -9,11 +9,20 @@ import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import type { Pool } from '../../verifier/core/allowances/pool.ts';
 import { creditCounts, Pools } from '../../verifier/core/allowances/pools.ts';
+import { instant } from '../../verifier/core/following/lease.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { type Benchmark, inDirectory, median, pin, type Row } from '../harness.ts';
-import { interleave, type Loads, SERVER_CORE, verifyRequest } from '../load/load.ts';
+import { cpuOfBlocks } from '../load/blocks.ts';
+import { interleave, LOAD_CORE, type Loads, SERVER_CORE, verifyRequest } from '../load/load.ts';
 import { redisCpuOf } from '../redis-cpu.ts';
-import { type Backend, inParallel, startBackend, startVerifier, warm } from '../servers.ts';
+import {
+  type Backend,
+  type BenchVerifier,
+  inParallel,
+  startBackend,
+  startVerifier,
+  warm,
+} from '../servers.ts';
 import { startPeer } from '../start-peers.ts';
 import { verifierLimits } from '../verifier-options.ts';
 
@@ -33,6 +42,13 @@ const KINDS = {
   [REFUSED]: { enabled: false },
 };
 const PLAIN = 'plain keys';
+/** Number of keys in constant use, and the fields of those whose CPU time is compared with that of plain keys. */
+const HOT = [100, 10_000];
+const HOT_KINDS = {
+  'with credits': { remaining: MANY },
+  'with a rate limit': { ratelimit },
+  'with credits and a rate limit': { remaining: MANY, ratelimit },
+};
 const PEER = 'Fastify + one Redis script';
 
 const FLEET = { verifiers: 10, keys: 1000, callsPerSecond: 20 };
@@ -66,12 +82,12 @@ const limits: Benchmark = ({ quick }) =>
       );
       return {
         title: 'Credits and rate limits',
-        about: `verifyKey with ${KEYS} keys of each kind over 32 connections. Each server shares core ${SERVER_CORE} with Redis, and the load generator runs on the other core. Medians of ${rounds} rounds of ${seconds} s, in turns. A slice is an amount of credits or uses that a verifier holds in advance. An exchange reports what was spent of a slice and takes more. The last row has ${FLEET.verifiers} verifiers in one process, without HTTP. Each of them answers for ${FLEET.keys.toLocaleString('en')} keys, ${FLEET.callsPerSecond} times per second for each key.`,
+        about: `verifyKey with ${KEYS} keys of each kind over 32 connections. Each server shares core ${SERVER_CORE} with Redis, and the load generator runs on the other core. Medians of ${rounds} rounds of ${seconds} s, in turns. In the rows about CPU time, the kinds of keys take turns in blocks of requests, and Redis runs on the other core. A slice is an amount of credits or uses that a verifier holds in advance. An exchange reports what was spent of a slice and takes more. The last row has ${FLEET.verifiers} verifiers in one process, without HTTP. Each of them answers for ${FLEET.keys.toLocaleString('en')} keys, ${FLEET.callsPerSecond} times per second for each key.`,
         rows: [
           ...[...loads].map(([name, load]) => loadRow(name, load)),
-          ratioRow(loads, SLICED, PLAIN, 0.9),
           ratioRow(loads, ASKED, PEER, 1),
           ratioRow(loads, REFUSED, PLAIN, 0.9),
+          ...(await cpuRows(backend, verifier, quick)),
           ...(await exchanges(backend, quick ? 4 : 15)),
           ...rangeRows(quick ? 200_000 : 1_000_000),
         ],
@@ -81,9 +97,34 @@ const limits: Benchmark = ({ quick }) =>
     }
   });
 
-async function made(backend: Backend, fields: object): Promise<string[]> {
+/** Compares the CPU time of requests that are paid from slices with that of plain keys. */
+async function cpuRows(backend: Backend, verifier: BenchVerifier, quick: boolean): Promise<Row[]> {
+  pin(backend.redisPid, LOAD_CORE);
+  const rows: Row[] = [];
+  for (const count of HOT) {
+    const contenders = [];
+    for (const [name, fields] of Object.entries({ [PLAIN]: {}, ...HOT_KINDS })) {
+      const keys = await made(backend, fields, count);
+      await warm(verifier, keys);
+      contenders.push({ ...verifier, name, requests: keys.map(verifyRequest) });
+    }
+    const size = { warmUp: quick ? 15 : 30, blocks: quick ? 40 : 150, count: Math.max(4000, count) };
+    const [plain = [], ...others] = await cpuOfBlocks(contenders, size);
+    const keys = `${count.toLocaleString('en')} keys in use`;
+    rows.push({ name: `${keys}, plain: CPU time of a request`, value: `${median(plain).toFixed(2)} µs` });
+    for (const [i, name] of Object.keys(HOT_KINDS).entries()) {
+      const times = others[i] ?? [];
+      const ratio = median(times.map((time, turn) => (plain[turn] ?? Number.NaN) / time));
+      const value = `${median(times).toFixed(2)} µs (plain ÷ it: ${ratio.toFixed(2)} ×)`;
+      rows.push({ name: `${keys}, ${name}`, value, target: '≥ 0.9 ×', met: ratio >= 0.9 });
+    }
+  }
+  return rows;
+}
+
+async function made(backend: Backend, fields: object, count = KEYS): Promise<string[]> {
   const keys: string[] = [];
-  await inParallel(KEYS, async () => {
+  await inParallel(count, async () => {
     const { key } = await backend.call('keys.createKey', { apiId: 'bench', ...fields });
     if (key === undefined) throw new Error('not created');
     keys.push(key);
@@ -208,9 +249,9 @@ class HotFleet {
 const WINDOW = { limit: MANY, durationMs: HOUR_MS, isExact: false };
 
 function take(pool: Pool): boolean {
-  const nowMs = systemClock.monotonicMs();
-  const isEnough = pool.look(1, nowMs) === 'enough';
-  if (isEnough) pool.take(1, nowMs);
+  const now = instant(systemClock);
+  const isEnough = pool.look(1, now) === 'enough';
+  if (isEnough) pool.take(1, now.monotonicMs);
   return isEnough;
 }
 

@@ -40,14 +40,14 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   'no lease': {
     seed: 3,
     file: 'verifier/core/following/lease.ts',
-    edits: [['this.#clock.monotonicMs() < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
+    edits: [['latestCheck.monotonicMs < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
   },
   'timer-driven lease': {
     seed: 8,
     file: 'verifier/core/following/lease.ts',
     edits: [
       [
-        'return this.#clock.monotonicMs() < this.#untilMonotonicMs && this.#clock.wallMs() < this.#untilWallMs',
+        'return latestCheck.monotonicMs < this.#untilMonotonicMs && latestCheck.wallMs < this.#untilWallMs',
         'return this.#untilMonotonicMs > 0',
       ],
       [

@@ -36,25 +36,22 @@ test.each([
   const { pool, now } = granted();
   now.monotonicMs += 400;
   now.wallMs += 400;
-  expect([pool.available, pool.look(1, now.monotonicMs)]).toEqual([10, 'enough']);
+  expect([pool.available, pool.look(1, now)]).toEqual([10, 'enough']);
   now.monotonicMs += monotonicMs - 400;
   now.wallMs += wallMs - 400;
-  expect([pool.available, pool.look(1, now.monotonicMs)]).toEqual([0, undefined]);
+  expect([pool.available, pool.look(1, now)]).toEqual([0, undefined]);
 });
 
 test('what remains is told for a second to those that take nothing, and as long as it lasts to the others', () => {
   const { pool, now } = granted();
   now.monotonicMs += 450;
   now.wallMs += 450;
-  expect([pool.look(0, now.monotonicMs), pool.look(1, now.monotonicMs)]).toEqual(['enough', 'enough']);
+  expect([pool.look(0, now), pool.look(1, now)]).toEqual(['enough', 'enough']);
   const { pool: credits, now: then } = granted(false);
   then.monotonicMs += 999;
-  expect(credits.look(0, then.monotonicMs)).toBe('enough');
+  expect(credits.look(0, then)).toBe('enough');
   then.monotonicMs += 1;
-  expect([credits.look(0, then.monotonicMs), credits.look(1, then.monotonicMs)]).toEqual([
-    undefined,
-    'enough',
-  ]);
+  expect([credits.look(0, then), credits.look(1, then)]).toEqual([undefined, 'enough']);
 });
 
 test('who waits has what fits, in their order, and the others are refused by what is lacking', () => {
@@ -62,7 +59,7 @@ test('who waits has what fits, in their order, and the others are refused by wha
   const served: number[] = [];
   const wait = (cost: number) => {
     const again = () => {
-      const outlook = pool.look(cost, now.monotonicMs);
+      const outlook = pool.look(cost, now);
       if (outlook === 'enough') pool.take(cost, now.monotonicMs);
       served.push(outlook === 'enough' ? cost : -cost);
     };
@@ -89,9 +86,9 @@ test('who waits has what fits, in their order, and the others are refused by wha
   pool.takeReply({ ...reply, status: 'NONE' });
   expect(served).toEqual([12, 12, -60, -11]);
   expect(pool.remaining).toBe(0);
-  expect(pool.look(10, now.monotonicMs)).toBeUndefined();
+  expect(pool.look(10, now)).toBeUndefined();
   now.monotonicMs += 1000;
-  expect(pool.look(11, now.monotonicMs)).toBeUndefined();
+  expect(pool.look(11, now)).toBeUndefined();
 });
 
 test('who only looks asks again where the window is over before the reply comes, and then once', () => {
@@ -101,7 +98,7 @@ test('who only looks asks again where the window is over before the reply comes,
     over: false,
     fail: () => undefined,
     again: () => {
-      if (asked++ < 1000 && pool.look(0, now.monotonicMs) === undefined) pool.ask(waiter, 0);
+      if (asked++ < 1000 && pool.look(0, now) === undefined) pool.ask(waiter, 0);
     },
   };
   pool.ask(waiter, 0);
@@ -131,9 +128,9 @@ test.each([
   };
   pool.takeReply({ ...reply, status, window: { number: 7, leftMs: 600_000 } });
   now.monotonicMs += ms;
-  expect([pool.look(3, now.monotonicMs), pool.look(2, now.monotonicMs)]).toEqual(['too little', undefined]);
+  expect([pool.look(3, now), pool.look(2, now)]).toEqual(['too little', undefined]);
   now.monotonicMs += 1;
-  expect(pool.look(3, now.monotonicMs)).toBeUndefined();
+  expect(pool.look(3, now)).toBeUndefined();
 });
 
 test('who is asked to give back says what was spent, also where nothing is left to give, and also where a turn is under way', () => {

@@ -51,8 +51,9 @@ function poolsOf() {
     const waiter = {
       over: false,
       again: () => {
-        if (spend(needs, nowMs)) waiter.over = true;
-        else ask(needs, waiter, nowMs);
+        const now = { monotonicMs: nowMs, wallMs: nowMs };
+        if (spend(needs, now)) waiter.over = true;
+        else ask(needs, waiter, now);
       },
       fail: () => undefined,
     };

@@ -1,4 +1,5 @@
 import type { EffectivePermissions } from '../effective-permissions.ts';
+import type { Instant } from '../following/lease.ts';
 import type { Entry } from '../key-cache.ts';
 import type { Requirements } from '../question/requirements.ts';
 import { type Limit, limitPool } from './limits.ts';
@@ -112,13 +113,14 @@ const names = ({ limits }: Requirements, limitName: string): boolean =>
 
 /**
  * Takes all needs, or nothing if any pool has too little; undefined = the caller must ask Redis first.
- * @param nowMs time of the monotonic clock
+ * @param now this instant
  */
-export function spend(needs: readonly Need[], nowMs: number): Spending | undefined {
+export function spend(needs: readonly Need[], now: Instant): Spending | undefined {
+  const nowMs = now.monotonicMs;
   let refusedNeed: Need | undefined;
   let isKnown = true;
   for (const need of needs) {
-    const outlook = need.pool.look(need.cost, nowMs);
+    const outlook = need.pool.look(need.cost, now);
     if (outlook === 'too little') refusedNeed ??= need;
     else if (outlook === undefined) isKnown = false;
   }
@@ -130,12 +132,17 @@ export function spend(needs: readonly Need[], nowMs: number): Spending | undefin
   let limits: LimitOutcome[] | undefined;
   for (const need of needs) {
     const { pool, cost, limit } = need;
-    if (!isKnown && pool.look(cost, nowMs) === undefined) continue;
+    if (!isKnown && pool.look(cost, now) === undefined) continue;
     if (limit === undefined) remaining = pool.remaining;
     else {
-      limits ??= [];
-      const [remainingCount, reset] = [pool.remaining, pool.resetMs(nowMs)];
-      limits.push({ limit, remaining: remainingCount, reset, exceeded: need === refusedNeed });
+      const state = {
+        limit,
+        remaining: pool.remaining,
+        reset: pool.resetMs(nowMs),
+        exceeded: need === refusedNeed,
+      };
+      if (limits === undefined) limits = [state];
+      else limits.push(state);
     }
   }
   if (refusedNeed === undefined) return { code: 'VALID', remaining, limits, retryMs: undefined };
@@ -144,9 +151,9 @@ export function spend(needs: readonly Need[], nowMs: number): Spending | undefin
 }
 
 /** Requests from Redis everything that is not held locally, and reserves the rest until the reply comes. */
-export function ask(needs: readonly Need[], waiter: Waiter, nowMs: number): void {
+export function ask(needs: readonly Need[], waiter: Waiter, now: Instant): void {
   for (const { pool, cost } of needs) {
-    if (pool.look(cost, nowMs) === undefined) pool.ask(waiter, cost);
+    if (pool.look(cost, now) === undefined) pool.ask(waiter, cost);
     else pool.keep(waiter, cost);
   }
 }

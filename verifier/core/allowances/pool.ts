@@ -40,8 +40,8 @@ const SLICE_PART = 1 / 8;
 
 /**
  * One follower's share of one pool's credits. A follower registers under a new name each time it starts
- * afresh; `granted` and `spent` are totals since it took its current name. Redis counts everything granted as gone. After any failure both totals are reported
- * again, so that nothing is counted twice and no spent credit is granted to others. A rate limit starts anew
+ * afresh; `granted` and `spent` are totals since it took its current name. Redis counts everything granted
+ * as gone. After any failure both totals are reported again, so that nothing is counted twice and no spent credit is granted to others. A rate limit starts anew
  * with each window; a grant is worth nothing in the next.
  */
 export class Pool {
@@ -81,7 +81,6 @@ export class Pool {
   #recalledUntilMs = 0;
   readonly #rate = new SpendingRate();
   #usedAtMs: number;
-
   /** @param request schedules a turn of this pool */
   constructor(
     id: string,
@@ -100,8 +99,10 @@ export class Pool {
 
   /** Number that can be spent without asking Redis. */
   get available(): number {
-    if (this.#spent === undefined || this.#isOver(this.#clock.monotonicMs())) return 0;
-    return this.#granted - this.#spent;
+    return this.#availableAt(instant(this.#clock));
+  }
+  #availableAt(now: Instant): number {
+    return this.#spent === undefined || this.#isOver(now) ? 0 : this.#granted - this.#spent;
   }
 
   /** True while Redis needs to hear nothing more from this pool, so that it may be forgotten. */
@@ -115,14 +116,14 @@ export class Pool {
     return this.#spent === undefined && this.#settled && !this.#returns && this.#waiters.size === 0;
   }
 
-  get isIdle(): boolean {
-    return this.#waiters.size === 0 && this.#clock.monotonicMs() - this.#usedAtMs >= IDLE_MS;
+  isIdle({ monotonicMs }: Instant): boolean {
+    return monotonicMs - this.#usedAtMs >= IDLE_MS && this.#waiters.size === 0;
   }
 
-  /** True if this pool has held something so long that a new report to Redis is due. */
-  get isStale(): boolean {
-    const nowMs = this.#clock.monotonicMs();
-    return this.available > 0 && nowMs >= this.#knownUntilMs - KNOWN_MS + Math.max(this.#sliceMs, KNOWN_MS);
+  /** Returns true if this pool has held something so long that a new report to Redis is due. */
+  isStale(now: Instant): boolean {
+    const sinceMs = this.#knownUntilMs - KNOWN_MS;
+    return now.monotonicMs >= sinceMs + Math.max(this.#sliceMs, KNOWN_MS) && this.#availableAt(now) > 0;
   }
 
   /** Milliseconds until a refused request may be repeated; undefined = unknown. */
@@ -144,10 +145,11 @@ export class Pool {
   }
 
   /** Returns the outlook for this cost, without spending; undefined = the caller must ask Redis (`ask`). */
-  look(cost: number, nowMs: number): 'enough' | 'too little' | undefined {
+  look(cost: number, now: Instant): 'enough' | 'too little' | undefined {
+    const nowMs = now.monotonicMs;
     this.#usedAtMs = nowMs;
     if (this.#remaining === undefined) return undefined;
-    if (this.#spent !== undefined && this.#granted - this.#spent >= cost && !this.#isOver(nowMs))
+    if (this.#spent !== undefined && this.#granted - this.#spent >= cost && !this.#isOver(now))
       // A request that takes nothing would otherwise get the same old remaining number for ever.
       return cost === 0 && nowMs >= this.#knownUntilMs ? undefined : 'enough';
     return cost > 0 && nowMs < this.#refusedUntilMs && cost >= this.#refusedBelow ? 'too little' : undefined;
@@ -262,11 +264,9 @@ export class Pool {
   }
 
   /** Returns true if the grant is no longer valid. Credits are valid until they are spent. */
-  #isOver(nowMs: number): boolean {
-    const { window } = this;
-    return (
-      window !== undefined && (nowMs >= this.#until.monotonicMs || this.#clock.wallMs() >= this.#until.wallMs)
-    );
+  #isOver({ monotonicMs, wallMs }: Instant): boolean {
+    if (this.window === undefined) return false;
+    return monotonicMs >= this.#until.monotonicMs || wallMs >= this.#until.wallMs;
   }
 
   /** Voids everything from before a change of a key with this pool, and gives everything back. */

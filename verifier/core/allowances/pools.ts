@@ -1,15 +1,16 @@
 import { unavailable } from '#shared/contract/errors.ts';
 import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
+import { instant } from '../following/lease.ts';
 import type { PoolReply, PoolTurn } from '../redis-port.ts';
 import { IDLE_MS, Pool, type Window } from './pool.ts';
 
 /** Maximum number of pools in one call, because Redis serves nobody else during a call. */
 const BATCH_MAX = 50;
 /**
- * Maximum number of pools in memory, 1.3 KB each. Only pools whose state Redis does not know completely may
+ * Maximum number of pools in memory, 1.3 KB each: those of 10,000 keys in constant use, with credits and a limit. Only pools whose state Redis does not know completely may
  * exceed this number, and they are soon idle.
  */
-const POOLS_MAX = 10_000;
+const POOLS_MAX = 25_000;
 const SETTLE_FIRST_MS = 100;
 const SETTLE_MAX_MS = 10_000;
 /** Redis forgets a name one day after its latest exchange. */
@@ -149,7 +150,10 @@ export class Pools {
   async #serve(): Promise<void> {
     this.#isBusy = true;
     while (this.#queue.size > 0 && !this.#isClosed) {
-      const batch = [...this.#queue].slice(0, BATCH_MAX);
+      const batch: Pool[] = [];
+      for (const pool of this.#queue) {
+        if (batch.push(pool) === BATCH_MAX) break;
+      }
       for (const pool of batch) this.#queue.delete(pool);
       await this.#exchange(batch).catch(() => undefined); // the waiting requests got the error
     }
@@ -210,11 +214,12 @@ export class Pools {
     this.#isWatched = true;
     this.#options.clock.after(IDLE_MS / 4, () => {
       this.#isWatched = false;
+      const now = instant(this.#options.clock);
       for (const [id, pool] of this.#pools) {
-        if (pool.isIdle) {
+        if (pool.isIdle(now)) {
           if (pool.isSettled) this.#pools.delete(id);
           else pool.giveBack();
-        } else if (pool.isStale) this.#request(pool);
+        } else if (pool.isStale(now)) this.#request(pool);
       }
       if (this.#pools.size > 0) this.#watch();
     });

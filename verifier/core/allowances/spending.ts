@@ -23,7 +23,6 @@ export const RECALL_MS = 50;
 export class Spender {
   readonly #cache: Pick<KeyCache, 'get'>;
   readonly #verdicts: Verdicts;
-  readonly #clock: Clock;
   readonly #lookUp: (lookup: Lookup) => Promise<Verdict>;
   readonly #deadlines: Deadlines<(error: unknown) => void>;
 
@@ -40,7 +39,6 @@ export class Spender {
     const { clock, waitMs, tooSlow } = options;
     this.#cache = options.cache;
     this.#verdicts = options.verdicts;
-    this.#clock = clock;
     this.#lookUp = options.lookUp;
     this.#deadlines = new Deadlines(clock, waitMs + RECALL_MS, (fail) => fail(tooSlow()));
   }
@@ -79,7 +77,7 @@ export class Spender {
             );
             return end(() => (verdict ? resolve(verdict) : reject(unknown)));
           }
-          if (!verdict) return ask(needs, waiter, this.#clock.monotonicMs());
+          if (!verdict) return ask(needs, waiter, entry.epoch.lease.latestCheck);
           if (verdict.code !== 'VALID') giveBack(needs);
           end(() => resolve(verdict));
         },

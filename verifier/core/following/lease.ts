@@ -9,6 +9,8 @@ export class Lease {
   #untilMonotonicMs = 0;
   #untilWallMs = 0;
   readonly #clock: Clock;
+  /** The instant of the latest `holds`, for who goes on at the same instant: each reading of a clock takes 0.1 µs. */
+  readonly latestCheck: { monotonicMs: number; wallMs: number } = { monotonicMs: 0, wallMs: 0 };
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -16,7 +18,10 @@ export class Lease {
 
   /** Returns true if an answer from memory is allowed at this instant. */
   holds(): boolean {
-    return this.#clock.monotonicMs() < this.#untilMonotonicMs && this.#clock.wallMs() < this.#untilWallMs;
+    const { latestCheck } = this;
+    latestCheck.monotonicMs = this.#clock.monotonicMs();
+    latestCheck.wallMs = this.#clock.wallMs();
+    return latestCheck.monotonicMs < this.#untilMonotonicMs && latestCheck.wallMs < this.#untilWallMs;
   }
 
   /** Extends the lease to `lengthMs` after the moment when the request was sent; never shortens it. */

@@ -4,6 +4,7 @@ import { Deadlines } from '#shared/lang/deadlines.ts';
 import { namespaceIdOf, type Override } from '#shared/redis/namespace-record.ts';
 import type { Pools } from '../allowances/pools.ts';
 import { RECALL_MS } from '../allowances/spending.ts';
+import { instant } from '../following/lease.ts';
 import type { SharedLog } from '../following/shared-log.ts';
 
 /** A question about a rate limit that belongs to no key. */
@@ -101,16 +102,16 @@ export class RateLimits {
   ): RateLimitAnswer | undefined {
     const id = poolIdOf(namespace, identifier, duration);
     const pool = pools.get(id, { limit, durationMs: duration, isExact: false });
-    const nowMs = this.#clock.monotonicMs();
-    const outlook = pool.look(cost, nowMs);
+    const now = instant(this.#clock);
+    const outlook = pool.look(cost, now);
     if (outlook === undefined) {
       pool.ask(waiter, cost);
       return undefined;
     }
     const passed = outlook === 'enough';
-    if (passed) pool.take(cost, nowMs);
+    if (passed) pool.take(cost, now.monotonicMs);
     const remaining = Math.min(pool.remaining, limit);
-    return { passed, limit, remaining, reset: pool.resetMs(nowMs), overrideId: override?.id };
+    return { passed, limit, remaining, reset: pool.resetMs(now.monotonicMs), overrideId: override?.id };
   }
 
   /** The answer where an override lets nothing pass. */

@@ -16,7 +16,6 @@ export interface VerdictCounter {
 /** Decides on keys in memory, from the state of memory at that very instant. */
 export class Verdicts {
   readonly #sharedLog: Pick<SharedLog, 'join'>;
-  readonly #clock: Clock;
   readonly #expiry: ExpiryClock;
   readonly #usage: VerdictCounter | undefined;
   /** Counts since the start, for metrics. */
@@ -25,7 +24,6 @@ export class Verdicts {
   /** @param usage counts every verdict; undefined = nothing counts them */
   constructor(sharedLog: Pick<SharedLog, 'join'>, clock: Clock, usage: VerdictCounter | undefined) {
     this.#sharedLog = sharedLog;
-    this.#clock = clock;
     this.#expiry = new ExpiryClock(clock);
     this.#usage = usage;
   }
@@ -61,7 +59,7 @@ export class Verdicts {
     const { requirements, tags } = question;
     if (verdict.code === 'VALID' && isMetered(entry, requirements, effectivePermissions)) {
       const needs = needsOf(entry, requirements, effectivePermissions);
-      const spending = typeof needs === 'string' ? undefined : spend(needs, this.#clock.monotonicMs());
+      const spending = typeof needs === 'string' ? undefined : spend(needs, entry.epoch.lease.latestCheck);
       if (spending === undefined) return undefined;
       verdict = { code: spending.code, entry, spending, effectivePermissions };
     }
