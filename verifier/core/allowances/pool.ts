@@ -40,9 +40,9 @@ const SLICE_PART = 1 / 8;
 
 /**
  * One follower's share of one pool's credits. A follower registers under a new name each time it starts
- * afresh; `granted` and `spent` are totals since it took its current name. Redis counts everything granted
- * as gone. After any failure both totals are reported again, so that nothing is counted twice and no spent credit is granted to others. A rate limit starts anew
- * with each window; a grant is worth nothing in the next.
+ * afresh; `granted` and `spent` are totals since it took its current name. Redis counts everything granted as
+ * gone. After any failure both totals are reported again, so that nothing is counted twice and no spent credit
+ * is granted to others. A rate limit starts anew with each window; a grant is worth nothing in the next.
  */
 export class Pool {
   readonly id: string;

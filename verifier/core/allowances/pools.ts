@@ -7,8 +7,8 @@ import { IDLE_MS, Pool, type Window } from './pool.ts';
 /** Maximum number of pools in one call, because Redis serves nobody else during a call. */
 const BATCH_MAX = 50;
 /**
- * Maximum number of pools in memory, 1.3 KB each: those of 10,000 keys in constant use, with credits and a limit. Only pools whose state Redis does not know completely may
- * exceed this number, and they are soon idle.
+ * Maximum number of pools in memory, 1.3 KB each: enough for 10,000 keys in constant use, with credits and a
+ * limit. Only pools whose state Redis does not know completely may exceed this number, and they are soon idle.
  */
 const POOLS_MAX = 25_000;
 const SETTLE_FIRST_MS = 100;
