@@ -107,7 +107,8 @@ async function cpuRows(backend: Backend, verifier: BenchVerifier, quick: boolean
       await warm(verifier, keys);
       contenders.push({ name, port: verifier.port, pid: verifier.pid, requests: keys.map(verifyRequest) });
     }
-    const loads = await interleave(contenders, quick ? 2 : 5, 2, 2);
+    // Slices fit the demand some seconds after it begins, and go back 2 s after it ends.
+    const loads = await interleave(contenders, quick ? 1 : 3, 3, 6);
     const plain = loads.get(PLAIN);
     const keys = `${count.toLocaleString('en')} keys in use`;
     for (const [name, { cpuUs = Number.NaN }] of loads) {
