@@ -141,6 +141,7 @@ describe('with Sentinel and two replicas', () => {
       await (await group.primary()).command('CLIENT', 'KILL', 'TYPE', 'normal');
       await fleet.until(async () => (await fleet.admin('keys.createKey', { apiId: 'ha' })).status === 200);
     }
-    await fleet.until(async () => (await connected()) <= before);
+    // One more may be there: a sender of webhooks reads over a connection of its own when its term begins.
+    await fleet.until(async () => (await connected()) <= before + 1);
   });
 });

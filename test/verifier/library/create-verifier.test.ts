@@ -427,6 +427,7 @@ test('without Redis a known key is answered for one lease at most, then nobody i
     const verdict = await verifier.verify(key).catch(() => undefined);
     return verdict?.code === 'VALID';
   });
+  await fleet.until(async () => (await fleet.admin('keys.createKey', { apiId: 'shop' })).status === 200);
 });
 
 test('the log has what happened, never a key or a password', async () => {
