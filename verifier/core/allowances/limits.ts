@@ -2,7 +2,16 @@ import { LRUCache } from 'lru-cache';
 import { DEFAULT_LIMIT, type RateLimit } from '#shared/contract/credits.ts';
 import type { KeyState } from '#shared/contract/key-record.ts';
 import { flattenString } from '#shared/lang/flatten-string.ts';
-import type { Window } from './pool.ts';
+
+/** A rate limit: an amount in each window of some length. */
+export interface Window {
+  readonly limit: number;
+  readonly durationMs: number;
+  /** True = no slices: each request asks Redis. */
+  readonly isExact: boolean;
+  /** True = a question defines the limit. The number of such limits per key is bounded. */
+  readonly isBrought?: boolean | undefined;
+}
 
 /** A rate limit of a key. Keys with equal limits share one list. */
 export interface Limit extends Window {

@@ -2,18 +2,9 @@ import { ApiError } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { type Instant, instant } from '../following/lease.ts';
 import type { PoolReply, PoolTurn } from '../redis-port.ts';
+import type { Window } from './limits.ts';
 import { SpendingRate } from './spending-rate.ts';
 import { type Waiter, Waiters } from './waiters.ts';
-
-/** A rate limit: an amount in each window of some length. */
-export interface Window {
-  readonly limit: number;
-  readonly durationMs: number;
-  /** True = no slices: each request asks Redis. */
-  readonly isExact: boolean;
-  /** True = a question defines the limit. The number of such limits per key is bounded. */
-  readonly isBrought?: boolean | undefined;
-}
 
 const tooMany = () =>
   new ApiError(
@@ -81,6 +72,7 @@ export class Pool {
   #recalledUntilMs = 0;
   readonly #rate = new SpendingRate();
   #usedAtMs: number;
+
   /** @param request schedules a turn of this pool */
   constructor(
     id: string,
@@ -101,6 +93,7 @@ export class Pool {
   get available(): number {
     return this.#availableAt(instant(this.#clock));
   }
+
   #availableAt(now: Instant): number {
     return this.#spent === undefined || this.#isOver(now) ? 0 : this.#granted - this.#spent;
   }

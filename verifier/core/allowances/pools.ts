@@ -2,7 +2,8 @@ import { unavailable } from '#shared/contract/errors.ts';
 import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
 import { instant } from '../following/lease.ts';
 import type { PoolReply, PoolTurn } from '../redis-port.ts';
-import { IDLE_MS, Pool, type Window } from './pool.ts';
+import type { Window } from './limits.ts';
+import { IDLE_MS, Pool } from './pool.ts';
 
 /** Maximum number of pools in one call, because Redis serves nobody else during a call. */
 const BATCH_MAX = 50;

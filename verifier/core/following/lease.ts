@@ -9,16 +9,23 @@ export class Lease {
   #untilMonotonicMs = 0;
   #untilWallMs = 0;
   readonly #clock: Clock;
-  /** The instant of the latest `holds`, for who goes on at the same instant: each reading of a clock takes 0.1 µs. */
-  readonly latestCheck: { monotonicMs: number; wallMs: number } = { monotonicMs: 0, wallMs: 0 };
+  readonly #latestCheck = { monotonicMs: 0, wallMs: 0 };
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
+  /**
+   * The instant of the latest `holds`, for work that follows it in the same synchronous block: reading both clocks again
+   * would take 0.3 µs.
+   */
+  get latestCheck(): Instant {
+    return this.#latestCheck;
+  }
+
   /** Returns true if an answer from memory is allowed at this instant. */
   holds(): boolean {
-    const { latestCheck } = this;
+    const latestCheck = this.#latestCheck;
     latestCheck.monotonicMs = this.#clock.monotonicMs();
     latestCheck.wallMs = this.#clock.wallMs();
     return latestCheck.monotonicMs < this.#untilMonotonicMs && latestCheck.wallMs < this.#untilWallMs;

@@ -44,7 +44,8 @@ export class Verdicts {
   /**
    * Decides on a key, takes the cost of the request, and counts the verdict. A key of an API about which the
    * caller may not ask is unknown to the caller: NOT_FOUND, which is not counted. undefined = the caller must ask
-   * Redis: memory lacks the key's credits or limits, its roles or its identity.
+   * Redis: memory lacks the key's credits or limits, its roles or its identity. Call it only in the synchronous block
+   * in which the lease of the entry's epoch was found to hold: that instant is now.
    */
   judge(entry: Entry, question: Question): Verdict | undefined {
     if (question.allowedApis?.has(entry.epoch.apiId) === false) return NOT_FOUND;
