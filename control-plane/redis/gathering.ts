@@ -1,6 +1,6 @@
 /**
- * Gathers what is asked in one turn of the event loop, and handles together what has the same name. The work begins
- * after everything of the turn was asked, so each asker gets a result that is no older than its question.
+ * Gathers the items of one turn of the event loop, and handles together those with the same name. The work begins after
+ * the last of them came, so no result is older than an item that it belongs to.
  */
 export class Gathering<Item, Result> {
   readonly #handle: (name: string, items: readonly Item[]) => Promise<Result>;

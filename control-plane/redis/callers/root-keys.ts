@@ -55,7 +55,10 @@ export class RootKeys {
   readonly #nodes: RedisNodes;
   readonly #writer: DurableWriter;
   readonly #bootstrap: BootstrapKeys;
-  /** Ids of root keys in Redis by the hash of their secret, as far as they were read. No id ever changes. */
+  /**
+   * Ids of root keys in Redis by the hash of their secret, as far as they were accepted: at most ROOT_KEYS_MAX. No id
+   * ever changes.
+   */
   readonly #ids = new Map<string, string>();
   /** Calls with the same root key that arrive together share one read. */
   readonly #reads = new Gathering<undefined, RootKeyRecord | undefined>((record) => this.#readRecord(record));
@@ -72,16 +75,18 @@ export class RootKeys {
    * @param onKnown is called at once with the caller's id, if it is known before the root key is read
    */
   async authenticate(authorization: string | undefined, onKnown: (id: string) => void): Promise<Caller> {
-    const secret = rootKeyFrom(authorization);
-    const id = this.#ids.get(hashSecret(secret));
-    if (id !== undefined) onKnown(id);
-    const { caller } = await this.callerWith(secret);
+    const { caller } = await this.callerWith(rootKeyFrom(authorization), onKnown);
     return caller;
   }
 
-  /** Identifies the caller by the secret of a root key. Rejects with UNAUTHORIZED. */
-  async callerWith(secret: string): Promise<{ caller: Caller; secretHash: string }> {
+  /** Identifies the caller by the secret of a root key, as `authenticate` does. Rejects with UNAUTHORIZED. */
+  async callerWith(
+    secret: string,
+    onKnown: (id: string) => void = () => undefined,
+  ): Promise<{ caller: Caller; secretHash: string }> {
     const secretHash = hashSecret(secret);
+    const id = this.#ids.get(secretHash);
+    if (id !== undefined) onKnown(id);
     const bootstrap = this.#bootstrapCaller(secretHash);
     if (bootstrap !== undefined) return { caller: bootstrap, secretHash };
     // All root keys in Redis have our format, so a made-up key fails its checksum without a look-up.

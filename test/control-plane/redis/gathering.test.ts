@@ -3,7 +3,7 @@ import { Gathering } from '../../../control-plane/redis/gathering.ts';
 
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
-test('what one turn asks with one name is handled together, in order; the next turn begins anew', async () => {
+test('the items of one turn with one name are handled together, in order; the next turn begins anew', async () => {
   const handled: string[] = [];
   const gathering = new Gathering<number, string>(async (name, items) => {
     handled.push(`${name} ${items}`);
@@ -21,14 +21,14 @@ test('what one turn asks with one name is handled together, in order; the next t
   expect(handled).toEqual(['a 1,3', 'b 2', 'a 4']);
 });
 
-test('a failure is that of all who asked in the turn, and of nobody else', async () => {
+test('a failure is that of all items of the turn, and of no other', async () => {
   let fails = true;
   const gathering = new Gathering<undefined, string>(async () => {
-    if (fails) throw new Error('no answer');
+    if (fails) throw new Error('no reply');
     return 'an answer';
   });
-  const asked = [gathering.add('a', undefined), gathering.add('a', undefined)];
-  for (const { result } of asked) await expect(result).rejects.toThrow('no answer');
+  const items = [gathering.add('a', undefined), gathering.add('a', undefined)];
+  for (const { result } of items) await expect(result).rejects.toThrow('no reply');
   fails = false;
   expect(await gathering.add('a', undefined).result).toBe('an answer');
 });
