@@ -4,8 +4,8 @@ import type { Answer } from '../servers.ts';
 import { wire } from './load.ts';
 
 /**
- * Callers of a control plane, each with its own connection. They cost a tenth of a client library, so that they do
- * not limit what they measure.
+ * Callers of a control plane, each with its own connection. They are no client library, so that they leave most of their
+ * core to Redis.
  */
 export class Callers {
   readonly #sockets: readonly Socket[];

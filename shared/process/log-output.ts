@@ -3,7 +3,10 @@ import { type Clock, systemClock } from '../lang/clock.ts';
 
 /** Maximum number of characters that wait while the output accepts nothing. */
 const WAITING_LENGTH_MAX = 1_048_576;
-/** Time during which lines are gathered for one write, which costs as much as ten lines, in milliseconds. */
+/**
+ * Time during which lines are gathered for one write, in milliseconds. With a write as soon as possible, the log took a
+ * fifth of a control plane's CPU time under load.
+ */
 const TOGETHER_MS = 10;
 /** Longest wait for a reader that accepts nothing more, in milliseconds. */
 const FULL_PIPE_MS = 100;
