@@ -211,5 +211,6 @@ test('while nothing is created, SYNC does not look at creations, and writes noth
   await fleet.until(async () => (await calls('zscore')) > syncs + 1); // the creation was seen by one of them
   await redis((connection) => connection.config('RESETSTAT'));
   await fleet.until(async () => (await calls('zscore')) >= 2);
-  for (const command of ['xrange', 'xadd', 'zadd', 'hset', 'set']) expect([command, await calls(command)]).toEqual([command, 0]);
+  for (const command of ['xrange', 'xadd', 'zadd', 'hset', 'set'])
+    expect([command, await calls(command)]).toEqual([command, 0]);
 });
