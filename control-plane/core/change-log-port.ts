@@ -89,7 +89,7 @@ export interface LogEntry {
   readonly server: string;
   /** The record's version before the change. */
   readonly previousVersion: string;
-  /** The record's fields before the change, for the audit log; all empty if the change concerns no key. */
+  /** The changed fields before the change, for the audit log: of a deleted key, all. */
   readonly before?: StoredFields;
   /** The credits after a change to them. */
   readonly credits?: {

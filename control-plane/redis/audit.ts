@@ -43,10 +43,14 @@ export interface AuditLimits {
 }
 
 /** An event that is not in Redis yet, or not on all replicas. */
-interface Waiting {
+interface Unwritten {
   readonly event: AuditEvent;
   /** Id of the event at the primary; '' = not known to be there. */
   id: string;
+}
+
+/** An unwritten event that is tried again. */
+interface Waiting extends Unwritten {
   /** Settles once Redis has the event. */
   readonly written: PromiseWithResolvers<void>;
 }
@@ -109,11 +113,11 @@ export class Audit {
 
   /** Records events; resolves with those that wait for Redis. */
   async #record(kind: AuditKind, events: readonly AuditEvent[], lane?: string): Promise<readonly Waiting[]> {
-    const queue = events.map((event): Waiting => ({ event, id: '', written: Promise.withResolvers() }));
+    const queue = events.map((event): Unwritten => ({ event, id: '' }));
     // They must not overtake those that wait.
     if (kind === 'done' && this.#waiting.length > 0) {
       this.#news.wake();
-      return queue.filter((waiting) => this.#keep(kind, waiting, 'others wait'));
+      return queue.flatMap((each) => this.#keep(kind, each, 'others wait') ?? []);
     }
     for (let at = 0; at < queue.length; at += WRITTEN_AT_ONCE) {
       const part = queue.slice(at, at + WRITTEN_AT_ONCE);
@@ -122,7 +126,7 @@ export class Audit {
         this.#options.onCount(kind, 'written', part.length);
       } catch (error) {
         // Keep the events after it too: that preserves their order, and their writes would fail as well.
-        return queue.slice(at).filter((waiting) => this.#keep(kind, waiting, error));
+        return queue.slice(at).flatMap((each) => this.#keep(kind, each, error) ?? []);
       }
     }
     return [];
@@ -132,19 +136,20 @@ export class Audit {
     this.#options.log.info({ audit: event }, `audit: ${kind}`);
   }
 
-  /** Lets an event wait for Redis and returns true, or gives it up. */
-  #keep(kind: AuditKind, waiting: Waiting, err: unknown): boolean {
+  /** Lets an event wait for Redis, or gives it up and returns undefined. */
+  #keep(kind: AuditKind, unwritten: Unwritten, err: unknown): Waiting | undefined {
     const { limits, log, onCount } = this.#options;
     const waits = kind === 'done' && this.#waiting.length < limits.waitingMax && !this.#stop.signal.aborted;
-    const { requestId, traceId } = waiting.event;
+    const { requestId, traceId } = unwritten.event;
     log.warn({ requestId, traceId, waits, err }, 'an audit event was not recorded');
     if (!waits) {
       onCount(kind, 'lost', 1);
-      return false;
+      return undefined;
     }
+    const waiting = { ...unwritten, written: Promise.withResolvers<void>() };
     this.#waiting.push(waiting);
     this.#catchingUp ??= this.#catchUp();
-    return true;
+    return waiting;
   }
 
   /** Number of events that wait in memory for Redis. */
@@ -165,7 +170,7 @@ export class Audit {
     this.#options.log.error({ lost: this.#waiting.length }, 'audit events are lost, except in this log');
   }
 
-  async #write(kind: AuditKind, part: readonly Waiting[], lane?: string): Promise<void> {
+  async #write(kind: AuditKind, part: readonly Unwritten[], lane?: string): Promise<void> {
     const keys = [auditStream(kind), auditRetryKey];
     // Refused calls have no index: their stream is short, and a caller chooses the ids in them.
     const indexed = (event: AuditEvent) => (kind === 'done' ? (event.on.keyId ?? '') : '');

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { CREDITS_PROTOCOL } from '#shared/contract/credits.ts';
 import { generateId, hashSecret } from '#shared/contract/key-format.ts';
-import { KEY_LETTERS, neededFor, POOL } from '#shared/contract/key-record.ts';
+import { neededFor, POOL, type StoredFields } from '#shared/contract/key-record.ts';
 import { sequenceOf } from '#shared/contract/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
@@ -28,11 +28,10 @@ const reapScript = new Script(new URL('./lua/log/reap-members.lua', import.meta.
 /** The minimum number of entries that a log keeps; a follower that missed more starts afresh. */
 const LOG_ENTRIES = 10_000;
 /**
- * Pace of a batch, at most 8,300 keys a second: a part takes Redis a few milliseconds, and the log keeps room
- * for other writers. At full speed, a single change beside a batch took three times as long as usual
- * (bench/changes/many.ts).
+ * Pace of a batch, at most 6,250 keys a second: a part takes Redis two milliseconds, and the log keeps room
+ * for other writers. A single change beside a batch takes about twice as long as usual (bench/changes/many.ts).
  */
-export const BATCH_LIMITS = { partMax: 100, periodMs: 12, giveWayMs: 25, lagMax: 0.8 * LOG_ENTRIES };
+export const BATCH_LIMITS = { partMax: 50, periodMs: 8, giveWayMs: 25, lagMax: 0.8 * LOG_ENTRIES };
 /** Keys that one run of the script changes: more would block Redis for longer than a millisecond. */
 const WRITTEN_AT_ONCE = 25;
 /** Size above which a new state is logged as "forget this key". */
@@ -244,9 +243,9 @@ const isRefusalStatus = (status: string | undefined): status is (typeof REFUSAL_
 function outcomeOf(write: Write, reply: unknown, replicated: boolean): LogEntry | WriteRefusal {
   const refusal = tooOldOf(reply, neededForWrite(write));
   if (refusal) return refusal;
-  const [status, sequence, hash, leaseMs, previousVersion, ...before] = reply as string[];
+  const [status, sequence, hash, leaseMs, previousVersion, remaining, debt, server = '', ...before] =
+    reply as string[];
   if (isRefusalStatus(status)) return { status };
-  const [remaining = '', debt, server = ''] = before.slice(KEY_LETTERS.length);
   return {
     status: 'OK',
     sequence: Number(sequence),
@@ -254,10 +253,17 @@ function outcomeOf(write: Write, reply: unknown, replicated: boolean): LogEntry 
     leaseMs: Number(leaseMs),
     server,
     previousVersion: previousVersion ?? '',
-    before: Object.fromEntries(KEY_LETTERS.map((letter, i) => [letter, before[i] ?? ''])),
+    before: fieldsOf(before),
     ...(remaining ? { credits: { remaining: Number(remaining), isOwed: debt === '1' } } : {}),
     replicated,
   };
+}
+
+/** Returns the fields that a script lists as names and values. */
+function fieldsOf(listed: readonly string[]): StoredFields {
+  const fields: Record<string, string> = {};
+  for (let i = 0; i < listed.length; i += 2) fields[listed[i] ?? ''] = listed[i + 1] ?? '';
+  return fields;
 }
 
 /**

@@ -250,12 +250,11 @@ export function aliasedFields(fields: StoredFields): AliasedFields {
 
 /** Returns the fields of a record for an answer. */
 export function keyFields(fields: StoredFields): KeyFields {
-  const values = fieldValues((letter, kind) => {
+  return fieldValues((letter, kind) => {
     const text = fields[letter] ?? '';
     if (kind === 'object') return JSON.parse(text || '{}');
     return text === '' && kind !== 'flag' ? undefined : publicValue(kind, text);
-  });
-  return values as KeyFields;
+  }) as KeyFields;
 }
 
 /**
@@ -272,8 +271,12 @@ export function auditedFields(fields: StoredFields, summaryOf: (text: string) =>
 
 /** Returns a value for each field by its name, without undefined values. */
 function fieldValues(ofField: (letter: Letter, kind: Kind) => unknown): object {
-  const values = rows.map(([name, { letter, kind }]) => [name, ofField(letter, kind)] as const);
-  return Object.fromEntries(values.filter(([, value]) => value !== undefined));
+  const values: Record<string, unknown> = {};
+  for (const [name, { letter, kind }] of rows) {
+    const value = ofField(letter, kind);
+    if (value !== undefined) values[name] = value;
+  }
+  return values;
 }
 
 /** Decodes a verifier's state from stored values in the order of the rows. A missing value means no value. */

@@ -265,10 +265,11 @@ export class RedisState {
       if (operation !== 'create' && condition !== '' && Number(condition) !== api.sequence)
         return { status: 'CONFLICT' };
     }
+    const letters = KEY_LETTERS.filter((letter) => letter in fields || operation === 'delete');
     const told = (sequence: number, hash: string, left: Operation['left']): WriteReply => ({
       ...{ status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version },
       server: this.server,
-      before: Object.fromEntries(KEY_LETTERS.map((letter) => [letter, record?.[letter] ?? ''])),
+      before: Object.fromEntries(letters.map((letter) => [letter, record?.[letter] ?? ''])),
       ...(left ? { credits: left } : {}),
     });
     const name = operationOf(write);

@@ -14,7 +14,8 @@ export const OPERATION = 'leaks.report';
 
 /** Time for which a report waits until its changes are complete; GitHub waits for 30 s. */
 const WAIT_MS = 20_000;
-const OFF = storedFields({ enabled: false });
+const DISABLED = { enabled: false };
+const OFF = storedFields(DISABLED);
 
 /** The facts of a report that each of its audit events has. */
 export type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'by'>;
@@ -65,7 +66,7 @@ export class LeakHandler {
 
   async #disableRootKey(leak: RootKeyLeak, arrival: Arrival): Promise<void> {
     await this.#options.rootKeys.setEnabled(leak.rootKeyId, false);
-    const effect = { before: { enabled: true }, after: { enabled: false } };
+    const effect = { before: { enabled: true }, after: DISABLED };
     await this.#options.audit.record('done', eventOf(leak, arrival, effect));
   }
 
@@ -82,15 +83,14 @@ export class LeakHandler {
       onWritten(changes) {
         const written = changes.flatMap(({ write, entry }) => {
           const leak = byId.get(write.keyId);
-          return leak ? [eventOf(leak, arrival, effectOf(entry, OFF))] : [];
+          return leak ? [eventOf(leak, arrival, effectOf(entry, DISABLED))] : [];
         });
         records.push(audit.recordAll('done', written));
       },
       onUnknown(writes) {
         const unknown = writes.flatMap(({ keyId }) => {
           const leak = byId.get(keyId);
-          const effect = { after: { enabled: false } };
-          return leak ? [eventOf(leak, arrival, effect, 'SERVICE_UNAVAILABLE')] : [];
+          return leak ? [eventOf(leak, arrival, { after: DISABLED }, 'SERVICE_UNAVAILABLE')] : [];
         });
         records.push(audit.recordAll('done', unknown));
       },

@@ -135,7 +135,7 @@ export class Call<Request = unknown> {
   recordChange(fields?: StoredFields, credits?: CreditsChange) {
     return (entry: Pick<LogEntry, 'sequence' | 'before'>) => {
       this.giveTurnBack();
-      const effect = effectOf(entry, fields);
+      const effect = effectOf(entry, fields && auditView(fields));
       this.note({}, credits ? { ...effect, after: { ...effect.after, credits } } : effect);
       this.recordWrite();
     };
@@ -191,12 +191,13 @@ export class Call<Request = unknown> {
   }
 }
 
-/** Returns the fields of a key before and after a change; only those before if the key was deleted. */
+/**
+ * Returns the fields of a key before and after a change.
+ * @param after undefined if the key was deleted
+ */
 export function effectOf(
-  { sequence, before }: Pick<LogEntry, 'sequence' | 'before'>,
-  fields?: StoredFields,
+  { sequence, before = {} }: Pick<LogEntry, 'sequence' | 'before'>,
+  after?: object,
 ): AuditedEffect {
-  const changes = Object.entries(before ?? {}).filter(([field]) => fields === undefined || field in fields);
-  const after = fields === undefined ? {} : { after: auditView(fields) };
-  return { sequence, before: auditView(Object.fromEntries(changes)), ...after };
+  return { sequence, before: auditView(before), ...(after && { after }) };
 }

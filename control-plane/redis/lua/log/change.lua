@@ -38,11 +38,13 @@ local function change(keys, args)
   local asked = done and cjson.decode(done)
   local base = string.sub(head, 1, -5)
   local function told(sequence, hash, left, owed)
-    local reply = {'OK', sequence, hash, Lf or '0', version or ''}
-    for i = 1, #FIELDS do reply[i + 5] = old[i] or '' end
-    reply[#reply + 1] = left
-    reply[#reply + 1] = owed
-    reply[#reply + 1] = server
+    local reply = {'OK', sequence, hash, Lf or '0', version or '', left, owed, server}
+    for i, field in ipairs(FIELDS) do
+      if patch[field] or operation == 'delete' then
+        reply[#reply + 1] = field
+        reply[#reply + 1] = old[i] or ''
+      end
+    end
     return reply
   end
   local answered, remember = operationsOf(base .. 'ops:' .. keyId)

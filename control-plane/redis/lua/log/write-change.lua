@@ -13,8 +13,9 @@
 --      9 protocol that followers need for the change  10… field, value pairs to set; value '' clears. The value of `q` is a
 --        change of the credits, JSON: {id: unique, op: set | none | increment | decrement | refill, value, refill: '' = none,
 --        absent = unchanged, operation: name of the change, by which a repeated call is recognised}
--- Returns {'OK', sequence, hash, Lf, previous version, previous value of each field, credits left ('' = not changed),
---         '1' = holders must first give some of them back, id of this server}
+-- Returns {'OK', sequence, hash, Lf, previous version, credits left ('' = not changed), '1' = holders must first give some of
+--         them back, id of this server, then the name and the previous value of each field that was set; of a deleted key, of
+--         every field}
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'EXISTS'}: for `create`
 --         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'REUSED'}: another change had this name | {'UNLIMITED'}: the key has no credits that could be changed this way

@@ -75,9 +75,9 @@ export async function changeMany(
   const [first, ...others] = keyIds.map(
     (keyId): Write => ({ apiId, operation, keyId, fields: fields ?? {} }),
   );
-  const after = fields ? { after: auditView(fields) } : {};
+  const after = fields && auditView(fields);
   const counts = { [`${operation}d`]: 0, refused: 0, unknown: 0 };
-  const noteCounts = () => call.note({}, { after: { ...after.after, ...counts } });
+  const noteCounts = () => call.note({}, { after: { ...after, ...counts } });
   const record = (keys: readonly AuditedKey[]) => {
     void call.recordKeys(keys);
     noteCounts();
@@ -91,13 +91,19 @@ export async function changeMany(
         changes.map(({ write: { keyId }, entry }) => ({
           keyId,
           outcome: 'OK',
-          effect: effectOf(entry, fields),
+          effect: effectOf(entry, after),
         })),
       );
     },
     onUnknown(writes) {
       counts.unknown += writes.length;
-      record(writes.map(({ keyId }) => ({ keyId, outcome: 'SERVICE_UNAVAILABLE', effect: after })));
+      record(
+        writes.map(({ keyId }) => ({
+          keyId,
+          outcome: 'SERVICE_UNAVAILABLE',
+          effect: after ? { after } : {},
+        })),
+      );
     },
     onEnd: () => call.giveTurnBack(),
   };
