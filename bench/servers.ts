@@ -9,6 +9,10 @@ import { SERVER_CORE } from './load/load.ts';
 const ROOT = join(import.meta.dirname, '..');
 export const ROOT_KEY = 'bench-root-key-0123456789abcdef0123456789';
 
+/** V8's semi-spaces and the C library's memory as in the image; peers run with the defaults. */
+const SEMI_SPACES = '--max-semi-space-size=8';
+const MEMORY = { MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '131072' };
+
 /** A server under load, and its name in the table. */
 export interface Server {
   readonly name: string;
@@ -69,13 +73,12 @@ export interface ControlPlane {
  */
 export async function startControlPlane(env: Readonly<Record<string, string>>): Promise<ControlPlane> {
   const child = await startProcess<{ address: string }>(
-    [
-      process.execPath,
-      '--max-semi-space-size=8',
-      '--max-old-space-size=128',
-      join(ROOT, 'control-plane/main.ts'),
-    ],
-    { PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', ROOT_KEY, ROOT_KEY_CALLS_PER_MINUTE: '0', ...env },
+    [process.execPath, SEMI_SPACES, '--max-old-space-size=128', join(ROOT, 'control-plane/main.ts')],
+    {
+      ...MEMORY,
+      ...{ PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', ROOT_KEY, ROOT_KEY_CALLS_PER_MINUTE: '0' },
+      ...env,
+    },
     'address',
   );
   const { address } = child.ready;
@@ -149,7 +152,7 @@ export interface BenchVerifier extends ServerProcess {
 }
 
 /**
- * Starts a verifier with V8's semi-spaces as in the image; peers run with Node's defaults.
+ * Starts a verifier.
  * @param main the program, relative to the project's root
  * @param isPinned whether to pin it to the server core; false for one of several verifiers
  */
@@ -158,11 +161,11 @@ export async function startVerifier(
   main = 'verifier/main.ts',
   isPinned = true,
 ): Promise<BenchVerifier> {
-  const command = [process.execPath, '--max-semi-space-size=8', resolve(ROOT, main)];
+  const command = [process.execPath, SEMI_SPACES, resolve(ROOT, main)];
   const startedAt = performance.now();
   const verifier = await startProcess<{ address: string; adminAddress: string }>(
     isPinned ? pinned(SERVER_CORE, command) : command,
-    backend.env,
+    { ...MEMORY, ...backend.env },
     'address',
   );
   const agent = new Agent({ connections: 64 });
