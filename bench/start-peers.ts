@@ -79,6 +79,20 @@ export function startHaproxy(directory: string, keys: readonly string[]): Promis
   return startOther('HAProxy, key of a header in a map file', port, ['haproxy', '-db', '-f', conf]);
 }
 
+/** Starts Envoy with the keys in its filter, with one thread, pinned to the server core. */
+export function startEnvoy(directory: string, keys: readonly string[]): Promise<ServerProcess> {
+  const port = freePort();
+  const credentials = JSON.stringify(keys.map((key, i) => ({ key, client: `key_${i}` })));
+  const conf = configured('envoy-api-key-auth.yaml', directory, {
+    PORT: String(port),
+    CREDENTIALS: credentials,
+  });
+  return startOther("Envoy, key of a header in its filter's configuration", port, [
+    'envoy',
+    ...['-c', conf, '--concurrency', '1', '--log-level', 'error'],
+  ]);
+}
+
 /** Fills in the placeholders of a peer's configuration; returns the path of the result. */
 function configured(name: string, directory: string, values: Readonly<Record<string, string>>): string {
   let text = readFileSync(peer(name), 'utf8');

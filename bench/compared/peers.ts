@@ -15,7 +15,16 @@ import {
   verifyRequest,
 } from '../load/load.ts';
 import { type Backend, type ServerProcess, startBackend, startVerifier, warm } from '../servers.ts';
-import { buildGo, buildRust, startHaproxy, startNginx, startPeer, startProgram } from '../start-peers.ts';
+import {
+  buildGo,
+  buildRust,
+  startEnvoy,
+  startHaproxy,
+  startNginx,
+  startPeer,
+  startProgram,
+} from '../start-peers.ts';
+import { isHere } from './gateways.ts';
 
 const KEYS = 10_000;
 /** express-gateway makes its credentials itself, with bcrypt, so it gets few. */
@@ -41,7 +50,7 @@ const peers: Benchmark = ({ quick }) =>
       const loads = await interleave(contenders, rounds, quick ? 2 : 3);
       return {
         title: 'Other projects in comparison',
-        about: `32 connections ask for random keys out of ${KEYS.toLocaleString('en')} (express-gateway: ${CREDENTIALS} credentials). Each server runs on core ${SERVER_CORE}, the load generator on the other core. Medians of ${rounds} rounds, in turns. express-gateway and HAProxy read a header and no body. HAProxy's map holds the keys unhashed, and a change to it does not reach other instances.`,
+        about: `32 connections ask for random keys out of ${KEYS.toLocaleString('en')} (express-gateway: ${CREDENTIALS} credentials). Each server runs on core ${SERVER_CORE}, the load generator on the other core. Medians of ${rounds} rounds, in turns. express-gateway, HAProxy and Envoy read a header and no body. HAProxy's map and Envoy's filter hold the keys unhashed, and a change to them does not reach other instances.`,
         panels: loadPanels(loads),
         rows: [...throughputRows(loads, {}), ...servers.map(startRow)],
       };
@@ -90,12 +99,11 @@ async function startAll(
     gateway,
     gateway.headers.map((Authorization) => ({ method: 'GET', path: '/', headers: { Authorization } })),
   );
-  if (spawnSync('haproxy', ['-v']).error === undefined) {
-    add(
-      await startHaproxy(directory, keys),
-      keys.map((key) => ({ method: 'GET', path: '/', headers: { 'X-Api-Key': key } })),
-    );
-  }
+  const withHeader = keys.map(
+    (key): LoadRequest => ({ method: 'GET', path: '/', headers: { 'X-Api-Key': key } }),
+  );
+  if (isHere('haproxy')) add(await startHaproxy(directory, keys), withHeader);
+  if (isHere('envoy')) add(await startEnvoy(directory, keys), withHeader);
 }
 
 /** Reports how soon a server answered, and its memory after the load, including its children. */

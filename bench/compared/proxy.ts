@@ -48,7 +48,8 @@ const proxy: Benchmark = async ({ quick }) => {
       servers.push(await startPeer(MINIMAL, 'minimal-proxy.ts', UPSTREAM_URL));
       servers.push(await startPeer(`${MINIMAL}, tuned`, 'minimal-proxy.ts', UPSTREAM_URL, 'tuned'));
       servers.push(await startPeer('minimal node:http proxy', 'minimal-http-proxy.ts', UPSTREAM_URL));
-      for (const [name, file] of Object.entries(PARTS)) servers.push(await startPeer(name, file, UPSTREAM_URL));
+      for (const [name, file] of Object.entries(PARTS))
+        servers.push(await startPeer(name, file, UPSTREAM_URL));
       const nginx = readFileSync(peer('nginx-alone.conf.template'), 'utf8');
       const around = { UPSTREAM: `127.0.0.1:${api.port}` };
       servers.push(await startNginx(NGINX, directory, nginx, around));
