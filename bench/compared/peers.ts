@@ -79,6 +79,7 @@ async function startAll(
   if (go) add(await startProgram("Go's net/http, minimal", go, keysFile));
   const rust = buildRust('hyper');
   if (rust) add(await startProgram("Rust's hyper in one thread, minimal", rust, keysFile));
+  add(await startPeer('a socket of Node that answers constant bytes', 'constant-bytes.ts'));
   add(await startPeer('minimal node:http handler', 'minimal-http.ts', keysFile));
   add(await startPeer('Fastify + one Redis GET', 'fastify-redis.ts', keysFile, redisPath));
   add(
