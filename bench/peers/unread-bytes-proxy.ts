@@ -6,7 +6,7 @@ import { readBuffer, readIntoBuffer } from '../../shared/lang/read-buffer.ts';
 const [port = '0', upstream = ''] = process.argv.slice(2);
 const to = Number(new URL(upstream).port);
 
-const server = createServer({ noDelay: true }, (client) => {
+const server = createServer({ noDelay: true, pauseOnConnect: true }, (client) => {
   const api = connect({ port: to, host: '127.0.0.1', noDelay: true }, () => {
     join(client, api);
     join(api, client);
