@@ -4,7 +4,6 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { scalingTables } from '../../bench/costs/scaling.ts';
-import type { Section } from '../../bench/harness.ts';
 import { EXITS } from '../../control-plane/cli/exit.ts';
 import { createProgram } from '../../control-plane/cli/program.ts';
 import { settings as cli } from '../../control-plane/cli/settings.ts';
@@ -24,6 +23,7 @@ import { proxySettings } from '../../verifier/proxy/proxy-options.ts';
 import { scriptArguments } from './arguments.ts';
 import { byVerifiers } from './by-verifiers.ts';
 import { chartValues } from './chart-values.ts';
+import { numbersTable } from './numbers-table.ts';
 import { eventsTable, namesTable } from './operation-tables.ts';
 import { verifierDocument } from './verifier-openapi.ts';
 
@@ -206,39 +206,6 @@ function errorsTable(): string {
     ([code, [status, meaning]]) => `| \`${code}\` | ${status} | ${cell(meaning)} |`,
   );
   return ['| code | status | meaning, and what to do |', '|---|---|---|', ...rows].join('\n');
-}
-
-/** Five of the numbers in bench/results.md: each question, and the rows whose values answer it. */
-const HEADLINES: readonly (readonly [question: string, row: string])[] = [
-  [
-    'Throughput from memory, relative to an empty `node:http` handler',
-    'Keyfence verifier, verifyKey from memory ÷ minimal node:http handler',
-  ],
-  ['Latency at 5,000 requests a second, p50 / p99', 'Keyfence verifier, verifyKey from memory: p50 / p99'],
-  [
-    'Time until a disable is complete, p50 / p99; CPU time of Redis',
-    'updateKey → complete by acks, 1 verifier: p50 / p99',
-  ],
-  [
-    'Verifying a key not in memory yet, p50 (relative to one Redis GET)',
-    'a look-up (find the API, then SYNC with the record), p50',
-  ],
-  [
-    'Memory of an idle sidecar, run from the image (run from source)',
-    'RSS idle, run from the image (run from source)',
-  ],
-];
-
-function numbersTable(): string {
-  const sections = JSON.parse(readFileSync(join(ROOT, 'bench/results.json'), 'utf8')) as Section[];
-  const results = sections.flatMap(({ rows }) => rows);
-  const rows = HEADLINES.map(([question, row]) => {
-    const result = results.find(({ name }) => name === row);
-    if (result === undefined) throw new Error(`bench/results.json has no row "${row}"`);
-    const { value, target = '', met: isMet } = result;
-    return `| ${question} | ${value} | ${target}${target === '' || isMet ? '' : ', **not met**'} |`;
-  });
-  return ['| | measured | target |', '|---|---|---|', ...rows].join('\n');
 }
 
 /** Returns the tables of the command line's pages. */
