@@ -231,9 +231,10 @@ const neededForWrite = ({ needs = 1, fields, credits }: Write): number =>
 /**
  * The refusal of a script that found followers of an older protocol (gate.lua); undefined if it found none.
  */
-export function tooOldOf(reply: unknown, needs: number): TooOld | undefined {
-  const [status, followers, ...names] = Array.isArray(reply) ? reply : [];
-  return status === 'TOO_OLD' ? { status, needs, followers, names } : undefined;
+export function tooOldOf(reply: unknown, neededProtocol: () => number): TooOld | undefined {
+  if (!Array.isArray(reply) || reply[0] !== 'TOO_OLD') return undefined;
+  const [status, followers, ...names] = reply;
+  return { status, needs: neededProtocol(), followers, names };
 }
 
 const REFUSAL_STATUSES = ['NOT_FOUND', 'EXISTS', 'CONFLICT', 'UNLIMITED', 'REUSED'] as const;
@@ -241,7 +242,7 @@ const isRefusalStatus = (status: string | undefined): status is (typeof REFUSAL_
   REFUSAL_STATUSES.some((each) => each === status);
 
 function outcomeOf(write: Write, reply: unknown, replicated: boolean): LogEntry | WriteRefusal {
-  const refusal = tooOldOf(reply, neededForWrite(write));
+  const refusal = tooOldOf(reply, () => neededForWrite(write));
   if (refusal) return refusal;
   const [status, sequence, hash, leaseMs, previousVersion, remaining, debt, server = '', ...before] =
     reply as string[];

@@ -71,7 +71,7 @@ export class KeyImport {
       throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
     }
     const outcomes = records.map((record, i): ImportOutcome => {
-      const refusal = tooOldOf(statuses[i], neededForNew(record));
+      const refusal = tooOldOf(statuses[i], () => neededForNew(record));
       if (refusal) return { result: 'TOO_OLD', refusal };
       return { result: statuses[i] === 'OK' ? 'created' : 'exists', keyId: record.keyId };
     });

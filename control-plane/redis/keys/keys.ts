@@ -103,7 +103,7 @@ export class Keys {
         await this.forgetPointers(apiId, keyId, secretHash);
         return present;
       }
-      const refusal = tooOldOf(reply, neededForNew(record));
+      const refusal = tooOldOf(reply, () => neededForNew(record));
       if (refusal) throw tooOldError(apiId, refusal);
       if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);

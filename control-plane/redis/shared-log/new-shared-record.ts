@@ -56,7 +56,7 @@ export async function createRecord(
     await createSharedLog(writer, clock.wallMs(), leaseMs);
     ({ reply, replicated } = await writer.run(createScript, keys, args));
   }
-  const refusal = tooOldOf(reply, neededForNew(record));
+  const refusal = tooOldOf(reply, () => neededForNew(record));
   if (refusal) throw tooOldError(SHARED_LOG, refusal);
   if (!replicated) throw unavailable(`not all replicas confirmed; ${nouns.singular} may have been created`);
   // If several were created at the same time, the first remain.
