@@ -10,8 +10,8 @@ const ROOT = join(import.meta.dirname, '..');
 export const ROOT_KEY = 'bench-root-key-0123456789abcdef0123456789';
 
 /** V8's semi-spaces and the C library's memory as in the image; peers run with the defaults. */
-const SEMI_SPACES = '--max-semi-space-size=8';
-const MEMORY = { MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '131072' };
+export const SEMI_SPACES = '--max-semi-space-size=8';
+export const MEMORY = { MALLOC_ARENA_MAX: '1', MALLOC_TRIM_THRESHOLD_: '131072' };
 
 /** A server under load, and its name in the table. */
 export interface Server {

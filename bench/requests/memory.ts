@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type Benchmark, pinned } from '../harness.ts';
 import { SERVER_CORE } from '../load/load.ts';
+import { SEMI_SPACES } from '../servers.ts';
 
 interface Measured {
   readonly verifyNs: number;
@@ -17,8 +18,7 @@ const memory: Benchmark = async ({ quick }) => {
     const [file = '', ...args] = pinned(SERVER_CORE, [
       process.execPath,
       '--expose-gc',
-      // The same as in the image.
-      '--max-semi-space-size=8',
+      SEMI_SPACES,
       join(import.meta.dirname, 'cached-keys.ts'),
       String(count),
     ]);

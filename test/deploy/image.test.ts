@@ -4,6 +4,7 @@ import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { MEMORY, SEMI_SPACES } from '../../bench/servers.ts';
 import { untilPrinted } from '../harness/until-printed.ts';
 
 const root = join(import.meta.dirname, '..', '..');
@@ -26,6 +27,16 @@ afterAll(() => {
 });
 
 describe('what the image runs', () => {
+  it('has the memory settings of the units and of the benchmarks', () => {
+    const image = readFileSync(join(root, 'deploy/Dockerfile'), 'utf8');
+    const settings = [SEMI_SPACES, ...Object.entries(MEMORY).map((each) => each.join('='))];
+    for (const unit of ['control-plane', 'verifier']) {
+      const text = readFileSync(join(root, `deploy/systemd/keyfence-${unit}.service`), 'utf8');
+      for (const setting of settings)
+        expect([setting, image.includes(setting), text.includes(setting)]).toEqual([setting, true, true]);
+    }
+  });
+
   it('holds no TypeScript, and every Lua script', () => {
     const lua = (cwd: string) => globSync('{control-plane,verifier,shared}/**/*.lua', { cwd }).sort();
     expect(globSync('{*,{control-plane,verifier,shared}/**/*}.ts', { cwd: folder })).toEqual([]);
