@@ -47,5 +47,7 @@ function cpuRow(sections: readonly Section[]): string {
     const [, time] = /([\d.]+) µs of CPU/.exec(found?.value ?? '') ?? [];
     return time === undefined ? [] : [`${label} ${time}`];
   });
+  if (times.length === 0)
+    throw new Error('bench/results.json has no CPU times of "Other projects in comparison"');
   return `| CPU time of a verification, µs | ${times.join('; ')} | |`;
 }
