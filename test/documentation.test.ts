@@ -18,7 +18,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { documents } from '../deploy/dev/docs.ts';
 import { bareEnv, SHELLS } from './harness/bare-machine.ts';
 import { Fleet, ROOT_KEY } from './harness/fleet.ts';
-import { lacking } from './harness/programs.ts';
+import { skippedWithout } from './harness/programs.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
@@ -257,9 +257,9 @@ describe("the README's commands", () => {
     },
   );
 
-  const composer = spawnSync('docker-compose', ['version'], { stdio: 'ignore' }).status === 0;
-  test.skipIf(!composer)(
-    `for Docker Compose make the secrets that it takes, and create a key${lacking(composer ? [] : ['docker-compose'])}`,
+  const noComposer = skippedWithout('docker-compose');
+  test.skipIf(noComposer)(
+    `for Docker Compose make the secrets that it takes, and create a key${noComposer}`,
     async () => {
       cpSync(join(ROOT, 'deploy'), join(folder, 'deploy'), { recursive: true, verbatimSymlinks: true });
       // No engine runs here: compose reads all files, and the control plane of the fleet takes the place of its own.

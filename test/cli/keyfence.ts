@@ -5,6 +5,7 @@ import { afterAll } from 'vitest';
 import { startedFrom } from '../harness/built.ts';
 import { type Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { COMPILED } from '../harness/processes.ts';
+import { skippedWithout } from '../harness/programs.ts';
 
 const COMMAND = startedFrom('control-plane/cli/main.ts');
 
@@ -45,6 +46,9 @@ export function start(
 ): { child: ChildProcess; ended: Promise<Run> } {
   return follow(spawn(process.execPath, [COMMAND, ...args], { env: { ...env } }), input);
 }
+
+/** Why nothing starts on a terminal here; '' where it can. */
+export const noTerminal = skippedWithout('script');
 
 /** As `start`, on a terminal of its own, which hears `input` once it shows `prompt`. */
 export function startOnTerminal(args: readonly string[], env: Env, prompt = '', input = ''): Promise<Run> {

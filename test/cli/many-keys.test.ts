@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/contract/key-format.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
-import { envOf, type Run, startOnTerminal, useCommandLine } from './keyfence.ts';
+import { envOf, noTerminal, type Run, startOnTerminal, useCommandLine } from './keyfence.ts';
 
 let fleet: Fleet;
 let redis: Redis;
@@ -120,7 +120,7 @@ test('an API that there is not is told, and so is a change that is not complete'
   expect([pending.status, pending.stdout]).toEqual([75, expect.stringContaining('2 keys disabled: pending')]);
 });
 
-test('on a terminal it shows how far it is', async () => {
+test.skipIf(noTerminal)(`on a terminal it shows how far it is${noTerminal}`, async () => {
   const keys = await make('shown', 2000, 'ada');
   const file = fileOf(
     'shown',

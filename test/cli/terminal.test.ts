@@ -5,7 +5,8 @@ import { promisify, stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { generateKey } from '../../shared/contract/key-format.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
-import { envOf, start, startOnTerminal } from './keyfence.ts';
+import { skippedWithout } from '../harness/programs.ts';
+import { envOf, noTerminal, start, startOnTerminal } from './keyfence.ts';
 
 let fleet: Fleet;
 beforeAll(async () => {
@@ -15,69 +16,81 @@ afterAll(() => fleet.stop());
 
 const COLOUR = '\u001b[1m';
 
-test('colours are for terminals alone, and NO_COLOR takes them away', async () => {
-  const env = envOf(fleet);
-  expect((await startOnTerminal(['apis', 'list'], env)).stdout).toContain(COLOUR);
-  expect((await startOnTerminal(['apis', 'list'], { ...env, NO_COLOR: '1' })).stdout).not.toContain('\u001b');
-  expect((await start(['apis', 'list'], env).ended).stdout).not.toContain('\u001b');
-});
-
-test('the root key and the key are asked for, and what is typed is not shown', async () => {
-  const { key } = await fleet.ok('keys.createKey', { apiId: 'asked' });
-  const env = envOf(fleet, { KEYFENCE_ROOT_KEY: '' });
-  const listed = await startOnTerminal(['apis', 'list'], env, 'Root key for http', `${ROOT_KEY}\r`);
-  expect(listed.stdout).toContain('asked');
-  expect(listed.stdout).not.toContain(ROOT_KEY);
-  await fleet.verdict(key);
-  const verified = await startOnTerminal(['keys', 'verify'], env, 'Key: ', `${key}\r`);
-  expect(verified.stdout).toContain('VALID');
-  expect(verified.stdout).not.toContain(key);
-  const left = await startOnTerminal(['apis', 'list'], env, 'Root key for http', '\u0003');
-  expect(left.status).toBe(130);
-});
-
-test('lists fit a terminal of 80 columns, with whole ids in front', async () => {
-  const name = 'A rather long name that somebody chose for a reason';
-  const { keyId } = await fleet.ok('keys.createKey', {
-    apiId: 'wide',
-    name,
-    externalId: 'ada',
-    remaining: 5,
-  });
-  await fleet.ok('identities.createIdentity', { externalId: 'ada' });
-  await fleet.ok('permissions.createRole', {
-    name: 'editor',
-    permissions: ['a.rather.long.permission', 'files.read'],
-  });
-  await fleet.ok('rootKeys.createRootKey', {
-    name,
-    permissions: ['api.*.read_key', 'api.*.read_api', 'root.*.read_role'],
-  });
-  await fleet.ok('webhooks.createEndpoint', { url: `https://example.com/${'long'.repeat(30)}` });
-  const lists = [
-    ...[
-      ['keys', 'list', 'wide'],
-      ['apis', 'list'],
-      ['identities', 'list'],
-      ['roles', 'list'],
-      ['root-keys', 'list'],
-    ],
-    ...[['permissions', 'list'], ['webhooks', 'list'], ['fleet'], ['audit'], ['keys', 'usage', keyId]],
-  ];
-  for (const args of lists) {
-    const { stdout, status } = await startOnTerminal(args, envOf(fleet));
-    expect(status, args.join(' ')).toBe(0);
-    const lines = stripVTControlCharacters(stdout).split(/\r?\n/);
-    expect(Math.max(...lines.map((line) => line.length)), `${args.join(' ')}\n${stdout}`).toBeLessThanOrEqual(
-      80,
+test.skipIf(noTerminal)(
+  `colours are for terminals alone, and NO_COLOR takes them away${noTerminal}`,
+  async () => {
+    const env = envOf(fleet);
+    expect((await startOnTerminal(['apis', 'list'], env)).stdout).toContain(COLOUR);
+    expect((await startOnTerminal(['apis', 'list'], { ...env, NO_COLOR: '1' })).stdout).not.toContain(
+      '\u001b',
     );
-  }
-  expect((await startOnTerminal(['keys', 'list', 'wide'], envOf(fleet))).stdout).toContain(keyId);
-  // Elsewhere nothing is cut.
-  expect((await start(['keys', 'list', 'wide'], envOf(fleet)).ended).stdout).toContain(name);
-});
+    expect((await start(['apis', 'list'], env).ended).stdout).not.toContain('\u001b');
+  },
+);
 
-test('deleting asks first', async () => {
+test.skipIf(noTerminal)(
+  `the root key and the key are asked for, and what is typed is not shown${noTerminal}`,
+  async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'asked' });
+    const env = envOf(fleet, { KEYFENCE_ROOT_KEY: '' });
+    const listed = await startOnTerminal(['apis', 'list'], env, 'Root key for http', `${ROOT_KEY}\r`);
+    expect(listed.stdout).toContain('asked');
+    expect(listed.stdout).not.toContain(ROOT_KEY);
+    await fleet.verdict(key);
+    const verified = await startOnTerminal(['keys', 'verify'], env, 'Key: ', `${key}\r`);
+    expect(verified.stdout).toContain('VALID');
+    expect(verified.stdout).not.toContain(key);
+    const left = await startOnTerminal(['apis', 'list'], env, 'Root key for http', '\u0003');
+    expect(left.status).toBe(130);
+  },
+);
+
+test.skipIf(noTerminal)(
+  `lists fit a terminal of 80 columns, with whole ids in front${noTerminal}`,
+  async () => {
+    const name = 'A rather long name that somebody chose for a reason';
+    const { keyId } = await fleet.ok('keys.createKey', {
+      apiId: 'wide',
+      name,
+      externalId: 'ada',
+      remaining: 5,
+    });
+    await fleet.ok('identities.createIdentity', { externalId: 'ada' });
+    await fleet.ok('permissions.createRole', {
+      name: 'editor',
+      permissions: ['a.rather.long.permission', 'files.read'],
+    });
+    await fleet.ok('rootKeys.createRootKey', {
+      name,
+      permissions: ['api.*.read_key', 'api.*.read_api', 'root.*.read_role'],
+    });
+    await fleet.ok('webhooks.createEndpoint', { url: `https://example.com/${'long'.repeat(30)}` });
+    const lists = [
+      ...[
+        ['keys', 'list', 'wide'],
+        ['apis', 'list'],
+        ['identities', 'list'],
+        ['roles', 'list'],
+        ['root-keys', 'list'],
+      ],
+      ...[['permissions', 'list'], ['webhooks', 'list'], ['fleet'], ['audit'], ['keys', 'usage', keyId]],
+    ];
+    for (const args of lists) {
+      const { stdout, status } = await startOnTerminal(args, envOf(fleet));
+      expect(status, args.join(' ')).toBe(0);
+      const lines = stripVTControlCharacters(stdout).split(/\r?\n/);
+      expect(
+        Math.max(...lines.map((line) => line.length)),
+        `${args.join(' ')}\n${stdout}`,
+      ).toBeLessThanOrEqual(80);
+    }
+    expect((await startOnTerminal(['keys', 'list', 'wide'], envOf(fleet))).stdout).toContain(keyId);
+    // Elsewhere nothing is cut.
+    expect((await start(['keys', 'list', 'wide'], envOf(fleet)).ended).stdout).toContain(name);
+  },
+);
+
+test.skipIf(noTerminal)(`deleting asks first${noTerminal}`, async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'kept' });
   const no = await startOnTerminal(['keys', 'delete', keyId], envOf(fleet), 'Type yes: ', 'y\r');
   expect(no.status).toBe(130);
@@ -87,7 +100,7 @@ test('deleting asks first', async () => {
   expect((await fleet.admin('keys.getKey', { keyId })).status).toBe(404);
 });
 
-test('an import shows how far it is', async () => {
+test.skipIf(noTerminal)(`an import shows how far it is${noTerminal}`, async () => {
   const file = join(fleet.directory, 'bar.ndjson');
   writeFileSync(file, Array.from({ length: 4000 }, () => `{"key":"${generateKey(16)}"}\n`).join(''));
   const { stdout, status } = await startOnTerminal(['keys', 'import', 'bar', file], envOf(fleet));
@@ -102,7 +115,8 @@ test('a file that is not there is told in words', async () => {
   expect(stderr).toMatch(/cannot read or write keys\.json: no such file or directory/);
 });
 
-test('fish completes commands, options and shells by the words before', async () => {
+const noFish = skippedWithout('fish');
+test.skipIf(noFish)(`fish completes commands, options and shells by the words before${noFish}`, async () => {
   const { stdout: script } = await start(['completion', 'fish'], envOf(fleet)).ended;
   const completed = async (line: string) => {
     const program = `${script}\ncomplete -C 'keyfence ${line}'`;
@@ -116,7 +130,8 @@ test('fish completes commands, options and shells by the words before', async ()
   expect(await completed('completion f')).toEqual(['fish']);
 });
 
-test('bash completes commands, options and shells by the words before', async () => {
+const noBash = skippedWithout('bash');
+test.skipIf(noBash)(`bash completes commands, options and shells by the words before${noBash}`, async () => {
   const { stdout: script } = await start(['completion', 'bash'], envOf(fleet)).ended;
   const completed = async (...words: string[]) => {
     const program = `${script}\nCOMP_WORDS=(keyfence ${words.map((word) => `'${word}'`).join(' ')})

@@ -93,7 +93,7 @@ describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromiu
     expect(asked).toContain(verifier.address);
     // A verifier that has no verdict for a moment is to be asked again.
     await expect
-      .poll(async () => JSON.parse((await promisify(execFile)('bash', ['-ec', asked])).stdout))
+      .poll(async () => JSON.parse((await promisify(execFile)('sh', ['-ec', asked])).stdout))
       .toMatchObject({ valid: true, code: 'VALID' });
   });
 

@@ -1,4 +1,4 @@
-import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
   globSync,
@@ -12,7 +12,7 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { lacking } from '../harness/programs.ts';
+import { skippedWithout } from '../harness/programs.ts';
 import { untilPrinted } from '../harness/until-printed.ts';
 import { checkout, release } from './release-files.ts';
 
@@ -162,6 +162,5 @@ function whyNot(): string {
   if (process.env['TEST_IMAGE'] !== '1')
     return ' (skipped: takes a minute and the network; set TEST_IMAGE=1)';
   if (process.getuid?.() !== 0) return ' (skipped: needs root)';
-  const tools = ['buildah', 'mmdebstrap'] as const;
-  return lacking(tools.filter((tool) => spawnSync(tool, ['--version']).status !== 0));
+  return skippedWithout('buildah', 'mmdebstrap');
 }

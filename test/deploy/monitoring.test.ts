@@ -1,11 +1,11 @@
-import { type ChildProcess, execFileSync, spawnSync } from 'node:child_process';
+import { type ChildProcess, execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { freePort } from '../harness/ports.ts';
-import { lacking } from '../harness/programs.ts';
+import { skippedWithout } from '../harness/programs.ts';
 
 const MONITORING = join(import.meta.dirname, '../../deploy/monitoring');
 const alerts = join(MONITORING, 'alerts.yaml');
@@ -23,8 +23,7 @@ const queries = panels.flatMap(({ title, targets = [] }) =>
   })),
 );
 
-const isThere = ['prometheus', 'promtool'].every((tool) => spawnSync(tool, ['--version']).status === 0);
-const why = lacking(isThere ? [] : ['prometheus']);
+const why = skippedWithout('prometheus', 'promtool');
 
 test('every alert has a test in which it fires', () => {
   const fired = new Set(

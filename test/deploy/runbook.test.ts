@@ -7,11 +7,10 @@ import { request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { refusedSince } from '../../deploy/refused-since.ts';
 import { ERRORS } from '../../shared/contract/errors.ts';
-import { Balancer, hasBalancer } from '../harness/balancer.ts';
+import { Balancer, noBalancer } from '../harness/balancer.ts';
 import { bareEnv, SHELLS } from '../harness/bare-machine.ts';
 import { Load } from '../harness/load.ts';
 import { Process } from '../harness/processes.ts';
-import { lacking } from '../harness/programs.ts';
 import { RedisNode } from '../harness/redis-nodes.ts';
 
 const DEPLOY = join(import.meta.dirname, '../../deploy');
@@ -230,8 +229,8 @@ describe('on real processes', () => {
   };
   const until = (holds: () => Promise<boolean>) => redis.until(holds);
 
-  test.skipIf(!hasBalancer)(
-    `root key and Redis passwords are rotated without a failed call${lacking(hasBalancer ? [] : ['haproxy'])}`,
+  test.skipIf(noBalancer)(
+    `root key and Redis passwords are rotated without a failed call${noBalancer}`,
     async () => {
       const [oldKey, newKey] = ['old', 'new'].map((word) => `${word}-root-key-${'0123456789'.repeat(3)}`) as [
         string,

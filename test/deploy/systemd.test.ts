@@ -3,14 +3,14 @@ import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { lacking } from '../harness/programs.ts';
+import { skippedWithout } from '../harness/programs.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const units = globSync('deploy/systemd/*.service', { cwd: root });
 /** Of 100; 13 is what remains for a program that compiles at run time and talks to the network. */
 const EXPOSURE_MAX = 15;
 
-const there = spawnSync('systemd-analyze', ['--version']).status === 0;
+const noSystemd = skippedWithout('systemd-analyze');
 
 it('there is a unit for each process', () => {
   expect(units.map((unit) => basename(unit)).sort()).toEqual([
@@ -19,7 +19,7 @@ it('there is a unit for each process', () => {
   ]);
 });
 
-describe.skipIf(!there)(`systemd's own opinion${lacking(there ? [] : ['systemd-analyze'])}`, () => {
+describe.skipIf(noSystemd)(`systemd's own opinion${noSystemd}`, () => {
   let folder = '';
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'keyfence-units-'));

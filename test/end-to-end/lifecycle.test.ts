@@ -3,11 +3,10 @@ import { join } from 'node:path';
 import { request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
-import { Balancer, hasBalancer } from '../harness/balancer.ts';
+import { Balancer, noBalancer } from '../harness/balancer.ts';
 import { Load } from '../harness/load.ts';
 import { metric } from '../harness/metrics.ts';
 import { Process } from '../harness/processes.ts';
-import { lacking } from '../harness/programs.ts';
 import { scratch } from '../harness/scratch.ts';
 import { eventually, PATIENT as REDIS_PATIENT } from '../harness/waiting.ts';
 
@@ -105,7 +104,7 @@ describe('SIGTERM', () => {
   });
 });
 
-describe.skipIf(!hasBalancer)(`behind a balancer${lacking(hasBalancer ? [] : ['haproxy'])}`, () => {
+describe.skipIf(noBalancer)(`behind a balancer${noBalancer}`, () => {
   test('verifiers restart one after the other, and no verification fails or accepts a disabled key', async () => {
     const controlPlane = await start('control-plane/main.ts', UNHURRIED);
     const { key } = await call(controlPlane, 'keys.createKey', { apiId: 'shop' });

@@ -13,13 +13,12 @@ import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
-import { Balancer, hasBalancer } from '../harness/balancer.ts';
+import { Balancer, noBalancer } from '../harness/balancer.ts';
 import { ROOT } from '../harness/built.ts';
 import { earlierCode, hasEarlier } from '../harness/earlier.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { Load } from '../harness/load.ts';
 import { Process } from '../harness/processes.ts';
-import { lacking } from '../harness/programs.ts';
 import { PATIENT } from '../harness/waiting.ts';
 
 /**
@@ -195,7 +194,7 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, () => {
     expect(await judged(now, key)).toBe('DISABLED');
   });
 
-  describe.skipIf(!hasBalancer)(`behind a balancer${lacking(hasBalancer ? [] : ['haproxy'])}`, () => {
+  describe.skipIf(noBalancer)(`behind a balancer${noBalancer}`, () => {
     test('an upgrade in the documented order, verifiers and then control planes, loses no request', async () => {
       await fleet.controlPlanes.pop()?.stop(); // which is of now
       const verifiers = await Promise.all([0, 1].map(() => start('verifier/main.ts', earlier, UNHURRIED)));

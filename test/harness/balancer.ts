@@ -1,9 +1,10 @@
-import { type ChildProcess, spawnSync } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { request } from 'undici';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { freePort } from './ports.ts';
+import { skippedWithout } from './programs.ts';
 import { eventually } from './waiting.ts';
 
 /** A process behind the balancer. */
@@ -12,8 +13,8 @@ export interface Server {
   readonly adminAddress: string;
 }
 
-/** True if this machine has one. */
-export const hasBalancer = spawnSync('haproxy', ['-v']).status === 0;
+/** Why there is no balancer here; '' where there is one. */
+export const noBalancer = skippedWithout('haproxy');
 
 /** HAProxy in front of several of our processes, which it turns away from while `/readyz` is not 200. */
 export class Balancer {

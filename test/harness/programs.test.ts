@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { globSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -40,4 +40,29 @@ test('a run on a machine without the programs ends with that line', async () => 
   } finally {
     rmSync(bin, { recursive: true, force: true });
   }
+});
+
+/** What a clone and the walk of the README need anyway, POSIX, and what `npm test` itself makes sure of. */
+const EVERYWHERE = new Set([
+  ...['node', 'npm', 'git', 'curl', 'openssl', 'redis-server', 'redis-cli'],
+  ...['sh', 'tar', 'find', 'grep', 'kill', 'ls', 'ps', 'which', 'sha256sum'],
+]);
+
+test('no test starts another program where it may be missing, unless it is skipped by name', () => {
+  const faults = globSync('test/**/*.ts', { cwd: ROOT }).flatMap((file) => {
+    // Those need a machine that has been prepared, and say so.
+    if (file.startsWith('test/kubernetes/')) return [];
+    const text = readFileSync(join(ROOT, file), 'utf8');
+    const named = [...text.matchAll(/(?:skippedWithout|lacking)\(([^)]*)\)/g)].flatMap(
+      ([, list = '']) => list.match(/[\w-]+/g) ?? [],
+    );
+    const started = text.matchAll(
+      /\b(?:execFile|execFileSync|spawn|spawnSync|spawnBound)\)?\(\s*'([\w-]+)'/g,
+    );
+    return [...started]
+      .map(([, program = '']) => program)
+      .filter((program) => !EVERYWHERE.has(program) && !named.includes(program))
+      .map((program) => `${file}: ${program}`);
+  });
+  expect(faults).toEqual([]);
 });

@@ -1,3 +1,6 @@
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join } from 'node:path';
+
 /** Programs without which tests are skipped, each with how to get it: Debian's package, or a command of this project. */
 const SOURCES = {
   nginx: { package: 'nginx' },
@@ -5,7 +8,9 @@ const SOURCES = {
   caddy: { package: 'caddy' },
   envoy: { command: '.ci/run' },
   chromium: { package: 'chromium' },
+  python3: { package: 'python3' },
   prometheus: { package: 'prometheus' },
+  promtool: { package: 'prometheus' },
   'docker-compose': { package: 'docker-compose' },
   'systemd-analyze': { package: 'systemd' },
   spin: { package: 'spin' },
@@ -14,6 +19,7 @@ const SOURCES = {
   bash: { package: 'bash' },
   zsh: { package: 'zsh' },
   fish: { package: 'fish' },
+  script: { package: 'bsdutils' },
   buildah: { package: 'buildah' },
   mmdebstrap: { package: 'mmdebstrap' },
   go: { package: 'golang-go' },
@@ -52,6 +58,23 @@ export type Program = keyof typeof SOURCES;
 /** Ends the name of tests that are skipped for want of programs; '' where nothing is missing. */
 export function lacking(programs: readonly Program[]): string {
   return programs.length > 0 ? ` (skipped: lacks ${programs.join(', ')})` : '';
+}
+
+/** As `lacking`, for those of the programs that are not in the search path, each under its own name. */
+export function skippedWithout(...programs: Program[]): string {
+  const folders = (process.env['PATH'] ?? '').split(delimiter);
+  return lacking(
+    programs.filter((program) => !folders.some((folder) => isExecutable(join(folder, program)))),
+  );
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** The programs that the full name of a skipped test says are missing. */

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { generateKey } from '../../shared/contract/key-format.ts';
-import { lacking, type Program } from '../harness/programs.ts';
+import { lacking, type Program, skippedWithout } from '../harness/programs.ts';
 import { scratch } from '../harness/scratch.ts';
 import { builtPath, GITLEAKS } from '../kubernetes/go-tools.ts';
 
@@ -111,7 +111,8 @@ test('the patterns of both are those that the documentation says, and match what
     for (const secret of secrets) expect(new RegExp(`^${regex}$`).test(secret)).toBe(true);
 });
 
-test('checksum.py tells the secrets that Keyfence made from all others', () => {
+const noPython = skippedWithout('python3');
+test.skipIf(noPython)(`checksum.py tells the secrets that Keyfence made from all others${noPython}`, () => {
   const changed = keys.map((key) => `${key.slice(0, -1)}${key.endsWith('0') ? '1' : '0'}`);
   const lines = [...keys, ...changed, ...rootKeys, ...OTHERS, generateKey(16), ''];
   const output = execFileSync('python3', [fileOf('checksum.py')], {
