@@ -1,5 +1,6 @@
 import type { Clock } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { NameResolver, type Resolve } from '#shared/process/name-resolver.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys } from '#shared/redis/redis-keys.ts';
 import type { Config } from './config.ts';
@@ -78,10 +79,11 @@ export function makeParts(base: Base) {
   const bootstrapKeys = new BootstrapKeys(config.ROOT_KEY);
   const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
   const rules = new AddressRules(config.WEBHOOK_NETWORKS);
-  const poster = new EventPoster({ rules, clock });
+  const { resolve } = new NameResolver(clock);
+  const poster = new EventPoster({ rules, clock, resolve });
   const webhooks = makeWebhookServices(base, coherence, { rules, poster });
   const withoutSessions = makeServices(base, coherence, { bootstrapKeys, bootstrapWatch });
-  const { sessions, ...signIn } = makeSignIn(base, nodes, withoutSessions.rootKeys);
+  const { sessions, ...signIn } = makeSignIn(base, nodes, withoutSessions.rootKeys, resolve);
   const services = { ...withoutSessions, sessions, ...webhooks };
   const { apis, keys } = services;
   const sweep = new Sweep({
@@ -136,9 +138,9 @@ function makeCoherence({ config, clock, log, metrics }: Base) {
 }
 
 /** Creates the parts by which root keys and persons sign in to the dashboard. */
-function makeSignIn({ config, clock, log }: Base, nodes: RedisNodes, rootKeys: RootKeys) {
+function makeSignIn({ config, clock, log }: Base, nodes: RedisNodes, rootKeys: RootKeys, resolve: Resolve) {
   const options = oidcOptions(config);
-  const provider = options && new OidcProvider(options, log);
+  const provider = options && new OidcProvider(options, resolve, log);
   const persons =
     provider &&
     new PersonSessions({

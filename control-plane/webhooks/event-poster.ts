@@ -1,7 +1,7 @@
-import { lookup as systemLookup } from 'node:dns/promises';
-import type { LookupFunction } from 'node:net';
+import { LRUCache } from 'lru-cache';
 import type { Dispatcher, request } from 'undici';
 import type { Clock } from '#shared/lang/clock.ts';
+import { lookupBy, type Resolve } from '#shared/process/name-resolver.ts';
 import { VERSION } from '#shared/version.ts';
 import type { AddressRules } from '../core/webhooks/public-addresses.ts';
 import { signedHeaders } from '../core/webhooks/signature.ts';
@@ -16,6 +16,8 @@ const RESPONSE_BYTES_MAX = 65_536;
 const RESPONSE_KEPT = 1000;
 /** Connections to one endpoint. */
 const CONNECTIONS_MAX = 10;
+/** Endpoints whose connections are kept; more than there may be endpoints. */
+const ENDPOINTS_KEPT = 100;
 
 /** The outcome of one request to an endpoint. */
 export interface PostResult {
@@ -28,33 +30,35 @@ export interface PostResult {
   readonly error?: string;
 }
 
-/** Resolves a name to all its addresses. */
-type Resolve = (host: string) => Promise<readonly { readonly address: string; readonly family: number }[]>;
-
-/** Connections to endpoints. */
+/** Makes connections to endpoints. */
 interface Client {
   readonly request: typeof request;
-  readonly agent: Dispatcher;
+  readonly newAgent: () => Dispatcher;
 }
 
 interface PosterOptions {
   readonly rules: AddressRules;
   readonly clock: Clock;
-  readonly resolve?: Resolve;
+  readonly resolve: Resolve;
 }
 
 /**
  * Posts signed events. Connects only to addresses that the rules allow: a name's addresses are checked where
  * they are resolved, and the connection goes to one of exactly these, so that a name cannot lead elsewhere a
- * moment later. Follows no redirect, uses no proxy, and always verifies certificates.
+ * moment later. Follows no redirect, uses no proxy, and always verifies certificates. Each endpoint has
+ * connections of its own, so that one that is slow does not delay another at the same host.
  */
 export class EventPoster {
   readonly #rules: AddressRules;
   readonly #clock: Clock;
   readonly #resolve: Resolve;
+  readonly #agents = new LRUCache<string, Dispatcher>({
+    max: ENDPOINTS_KEPT,
+    dispose: (agent) => void agent.close(),
+  });
   #client: Promise<Client> | undefined;
 
-  constructor({ rules, clock, resolve = (host) => systemLookup(host, { all: true }) }: PosterOptions) {
+  constructor({ rules, clock, resolve }: PosterOptions) {
     this.#rules = rules;
     this.#clock = clock;
     this.#resolve = resolve;
@@ -75,7 +79,9 @@ export class EventPoster {
       const url = new URL(endpoint.url);
       refuse(this.#rules.hostFault(url));
       this.#client ??= this.#newClient();
-      const { request, agent } = await this.#client;
+      const { request, newAgent } = await this.#client;
+      const agent = this.#agents.get(endpoint.endpointId) ?? newAgent();
+      this.#agents.set(endpoint.endpointId, agent);
       const response = await request(url, {
         ...{ method: 'POST', body, dispatcher: agent, signal: abort.signal },
         headers: {
@@ -104,10 +110,10 @@ export class EventPoster {
   }
 
   async close(): Promise<void> {
-    await (await this.#client)?.agent.destroy();
+    await Promise.all([...this.#agents.values()].map((agent) => agent.destroy()));
   }
 
-  /** Creates the connections. Loads undici only when called, because loading takes 90 ms. */
+  /** Loads undici only when called, because loading takes 90 ms. */
   async #newClient(): Promise<Client> {
     const { Agent, buildConnector, request } = await import('undici');
     const connectorOf = (isPlain: boolean) =>
@@ -115,33 +121,24 @@ export class EventPoster {
         timeout: CONNECT_MS_MAX,
         allowH2: false,
         rejectUnauthorized: true,
-        lookup: this.#lookup(isPlain),
+        lookup: lookupBy((host) => this.#allowed(host, isPlain)),
       });
     const [plain, secure] = [connectorOf(true), connectorOf(false)];
-    const agent = new Agent({
-      connections: CONNECTIONS_MAX,
-      connect: (options, callback) => (options.protocol === 'https:' ? secure : plain)(options, callback),
-    });
-    return { request, agent };
+    const newAgent = () =>
+      new Agent({
+        connections: CONNECTIONS_MAX,
+        connect: (options, callback) => (options.protocol === 'https:' ? secure : plain)(options, callback),
+      });
+    return { request, newAgent };
   }
 
-  /** Returns a look-up for connections, which yields only addresses that are allowed. */
-  #lookup(isPlain: boolean): LookupFunction {
-    return (host, { all = false }, callback) => {
-      this.#resolve(host)
-        .then((addresses) => {
-          // If any is not allowed, the name belongs to somebody who tries.
-          for (const { address } of addresses) refuse(this.#rules.addressFault(address, isPlain));
-          const [first] = addresses;
-          if (!first) throw new Error(`${host} has no address`);
-          return { first, addresses };
-        })
-        .then(
-          ({ first, addresses }) =>
-            all ? callback(null, [...addresses]) : callback(null, first.address, first.family),
-          (error: NodeJS.ErrnoException) => callback(error, all ? [] : '', 0),
-        );
-    };
+  /** Resolves a name; rejects unless all its addresses are allowed. */
+  async #allowed(host: string, isPlain: boolean) {
+    const addresses = await this.#resolve(host);
+    // If any is not allowed, the name belongs to somebody who tries.
+    for (const { address } of addresses) refuse(this.#rules.addressFault(address, isPlain));
+    if (addresses.length === 0) throw new Error(`${host} has no address`);
+    return addresses;
   }
 }
 

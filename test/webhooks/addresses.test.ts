@@ -1,4 +1,7 @@
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -7,11 +10,13 @@ import type { SigningEndpoint } from '../../control-plane/redis/webhooks/endpoin
 import { EventPoster } from '../../control-plane/webhooks/event-poster.ts';
 import { urlFault } from '../../control-plane/webhooks/test-event.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
+import { NameResolver } from '../../shared/process/name-resolver.ts';
 import { makeCertificate } from '../harness/certificates.ts';
 import { scratch } from '../harness/scratch.ts';
 import { Receiver } from './receiver.ts';
 import { SteppedClock } from './stepped-clock.ts';
 
+const { resolve } = new NameResolver(systemClock);
 const PRIVATE = [
   ...['127.0.0.1', '127.255.255.254', '0.0.0.0', '10.0.0.1', '172.16.0.1', '172.31.255.255', '192.168.1.1'],
   ...[
@@ -146,7 +151,9 @@ describe('a name', () => {
     const server = createServer(files, (_request, response) => response.end('secret'));
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
-    const poster = new EventPoster({ rules: new AddressRules(['127.0.0.0/8']), clock: systemClock });
+    const poster = new EventPoster({
+      ...{ rules: new AddressRules(['127.0.0.0/8']), clock: systemClock, resolve },
+    });
     const result = await poster.post(endpoint(`https://127.0.0.1:${port}/`), 'event_1', '{}');
     expect(result).toMatchObject({ isDelivered: false });
     expect(result.status).toBeUndefined();
@@ -158,7 +165,7 @@ describe('a name', () => {
   test('whose endpoint does not answer is given 10 s', async () => {
     const clock = new SteppedClock();
     receiver.answers = ['hang'];
-    const poster = new EventPoster({ rules: new AddressRules(['127.0.0.0/8']), clock });
+    const poster = new EventPoster({ rules: new AddressRules(['127.0.0.0/8']), clock, resolve });
     const attempt = poster.post(endpoint(receiver.url), 'event_1', '{}');
     let result: object | undefined;
     void attempt.then((value) => {
@@ -169,5 +176,40 @@ describe('a name', () => {
     await clock.pass(1);
     expect(await attempt).toMatchObject({ isDelivered: false, error: 'no complete response within 10 s' });
     await poster.close();
+  });
+
+  test('whose name server is silent leaves the look-ups of the system to others, and fails', async () => {
+    const silent = createSocket('udp4').bind(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const names = new NameResolver(systemClock, { servers: [`127.0.0.1:${silent.address().port}`] });
+    const poster = new EventPoster({
+      ...{ rules: new AddressRules(['127.0.0.0/8']), clock: systemClock, resolve: names.resolve },
+    });
+    const asked = once(silent, 'message');
+    const attempt = poster.post(endpoint('https://hooks.example.com/'), 'event_1', '{}');
+    await asked;
+    expect(process.getActiveResourcesInfo()).not.toContain('GetAddrInfoReqWrap');
+    expect(await attempt).toMatchObject({ isDelivered: false });
+    expect((await attempt).error).toContain('the name servers do not answer for hooks.example.com');
+    await poster.close();
+    silent.close();
+  });
+
+  test('that others share does not make their endpoints wait', async () => {
+    const server = createHttpServer(({ url }, response) => {
+      if (url !== '/slow') response.end();
+    });
+    await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+    const { port } = server.address() as AddressInfo;
+    const poster = new EventPoster({
+      ...{ rules: new AddressRules(['127.0.0.0/8']), clock: systemClock, resolve },
+    });
+    const post = (endpointId: string, path: string) =>
+      poster.post({ ...endpoint(`http://localhost:${port}${path}`), endpointId }, 'event_1', '{}');
+    const slow = ['a', 'b'].flatMap((id) => Array.from({ length: 10 }, () => post(id, '/slow')));
+    expect(await post('c', '/')).toMatchObject({ isDelivered: true });
+    await poster.close();
+    expect((await Promise.all(slow)).some(({ isDelivered }) => isDelivered)).toBe(false);
+    server.close();
   });
 });

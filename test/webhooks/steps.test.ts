@@ -11,6 +11,7 @@ import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
+import { NameResolver } from '../../shared/process/name-resolver.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { webhookKeys, webhookSender } from '../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
@@ -72,7 +73,9 @@ function newSender(over: RedisNodes): WebhookSender {
   return new WebhookSender({
     nodes: over,
     endpoints: new WebhookEndpoints(over, new DurableWriter(over, 0), clock),
-    poster: new EventPoster({ rules: new AddressRules(['127.0.0.0/8']), clock }),
+    poster: new EventPoster({
+      ...{ rules: new AddressRules(['127.0.0.0/8']), clock, resolve: new NameResolver(clock).resolve },
+    }),
     propagator: {
       status: async (_apiId, _keyId, sequence = 0) => ({
         ...{ state: 'complete', sequence, durable: true, verifiers: 1, waitedMs: 0 },

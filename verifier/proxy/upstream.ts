@@ -4,6 +4,7 @@ import type { Dispatcher, Pool } from 'undici';
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { readCopies } from '#shared/lang/read-buffer.ts';
+import { lookupBy, NameResolver } from '#shared/process/name-resolver.ts';
 import type { Downstream } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
 import type { FaultLog } from './fault-log.ts';
@@ -56,7 +57,9 @@ export class UpstreamPool implements UpstreamStats {
    */
   static async to(base: URL, limits: UpstreamLimits, log: FaultLog, clock: Clock): Promise<UpstreamPool> {
     const { buildConnector, Pool } = await import('undici');
-    const connect = buildConnector({ timeout: CONNECT_TIMEOUT_MS, allowH2: false });
+    // While the server's name server is silent, each request would hold what Redis needs for its own name.
+    const lookup = lookupBy(new NameResolver(clock).resolve);
+    const connect = buildConnector({ timeout: CONNECT_TIMEOUT_MS, allowH2: false, lookup });
     const address = base.hostname.replace(/^\[|\]$/g, '');
     // For an IP address, the certificate is checked against the connection's address, because an address is
     // not allowed as a server name (RFC 6066 §3).

@@ -4,8 +4,10 @@ import type {
   TokenEndpointResponse,
   TokenEndpointResponseHelpers,
 } from 'openid-client';
+import type { Dispatcher, RequestInit, fetch as undiciFetch } from 'undici';
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { lookupBy, type Resolve } from '#shared/process/name-resolver.ts';
 import { attributesOf, type Person, type ProviderTokens, personOf, type SignIn } from '../../core/person.ts';
 import type { SignInCheck } from '../../redis/callers/pending-sign-ins.ts';
 import type { OidcOptions } from './oidc-settings.ts';
@@ -33,10 +35,12 @@ interface Client {
 export class OidcProvider {
   readonly #options: OidcOptions;
   readonly #log: Pick<Logger, 'warn'>;
+  readonly #resolve: Resolve;
   #client: Promise<Client> | undefined;
 
-  constructor(options: OidcOptions, log: Pick<Logger, 'warn'>) {
+  constructor(options: OidcOptions, resolve: Resolve, log: Pick<Logger, 'warn'>) {
     this.#options = options;
+    this.#resolve = resolve;
     this.#log = log;
   }
 
@@ -146,7 +150,10 @@ export class OidcProvider {
   async #discover(): Promise<Client> {
     const { issuer, clientId, clientSecret } = this.#options;
     try {
-      const library = await import('openid-client');
+      const [library, { Agent, fetch }] = await Promise.all([import('openid-client'), import('undici')]);
+      // An issuer whose name server is silent must not keep the process from resolving other names.
+      const connect = { lookup: lookupBy(this.#resolve), timeout: CALL_S_MAX * 1000 };
+      const fetchBy = boundedFetch(fetch, new Agent({ connect }));
       const configuration = await library.discovery(
         issuer,
         clientId,
@@ -154,7 +161,7 @@ export class OidcProvider {
         library.ClientSecretBasic(clientSecret),
         {
           timeout: CALL_S_MAX,
-          [library.customFetch]: boundedFetch,
+          [library.customFetch]: fetchBy,
           execute: [
             library.enableNonRepudiationChecks,
             ...(issuer.protocol === 'http:' ? [library.allowInsecureRequests] : []),
@@ -193,15 +200,20 @@ const refusal = (reason: string) =>
   new ApiError('UNAUTHORIZED', `the identity provider did not confirm who you are: ${reason}`);
 
 /** Fetches at most RESPONSE_BYTES_MAX. The library sets the time-out, and follows no redirect. */
-const boundedFetch: CustomFetch = async (url, options) => {
-  const response = await fetch(url, options as RequestInit);
-  let bytes = 0;
-  const limit = new TransformStream<Uint8Array, Uint8Array>({
-    transform(chunk, controller) {
-      bytes += chunk.length;
-      if (bytes > RESPONSE_BYTES_MAX) throw new Error(`a response has more than ${RESPONSE_BYTES_MAX} bytes`);
-      controller.enqueue(chunk);
-    },
-  });
-  return new Response(response.body?.pipeThrough(limit) ?? null, response);
-};
+const boundedFetch =
+  (fetch: typeof undiciFetch, dispatcher: Dispatcher): CustomFetch =>
+  async (url, options) => {
+    const response = await fetch(url, { ...(options as RequestInit), dispatcher });
+    let bytes = 0;
+    const limit = new TransformStream<Uint8Array, Uint8Array>({
+      transform(chunk, controller) {
+        bytes += chunk.length;
+        if (bytes > RESPONSE_BYTES_MAX)
+          throw new Error(`a response has more than ${RESPONSE_BYTES_MAX} bytes`);
+        controller.enqueue(chunk);
+      },
+    });
+    const { status, statusText } = response;
+    const headers = [...response.headers];
+    return new Response(response.body?.pipeThrough(limit) ?? null, { status, statusText, headers });
+  };
