@@ -1,8 +1,8 @@
 import { type ConfigOf, flag, integer, port, secret, text } from '#shared/process/load-config.ts';
-import { processSettings } from '#shared/process/process-settings.ts';
-import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
+import { processLimits, processSettings } from '#shared/process/process-settings.ts';
+import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { leakFaults, leakSettings } from './http/leaks/leak-reports.ts';
-import { httpSettings } from './http/limits.ts';
+import { httpLimits, httpSettings } from './http/limits.ts';
 import { oidcFaults, oidcSettings } from './http/sign-in/oidc-settings.ts';
 import { webhookSettings } from './webhooks/webhook-settings.ts';
 
@@ -28,35 +28,14 @@ export const settings = {
   FENCE_WAIT_MS: integer(0, 60_000, 'ms', 30_000).help(
     'Longest time for which a call that changes something waits until the change is complete. Then the call answers `pending`, and the control plane completes the change later',
   ),
-  FENCES_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).deprecated(
-    'Maximum number of incomplete changes of one API; more are refused with 503',
-  ),
-  REFUSALS_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).deprecated(
-    'Maximum number of incomplete disables and deletes of one API, counted separately from its other changes; more are refused with 503',
-  ),
   AUDIT_EVENTS_MAX: integer(1000, 100_000_000, 'events', 100_000).help(
     'Number of the latest changes that Redis keeps for audit.listEvents; about 300 bytes of Redis each',
-  ),
-  AUDIT_REFUSED_MAX: integer(1000, 100_000_000, 'events', 10_000).deprecated(
-    'Number of the latest refused calls that Redis keeps for audit.listEvents, separately from changes, so that a flood of refusals does not displace changes',
-  ),
-  AUDIT_WAITING_MAX: integer(0, 1_000_000, 'events', 10_000).deprecated(
-    'Maximum number of audit events of changes that wait in memory while Redis does not accept them, about 1 KiB each. Further events are only in the log of the process, and counted as lost',
   ),
   ROOT_KEY_CALLS_PER_MINUTE: integer(0, 100_000_000, 'calls', 60_000).help(
     'Calls of one root key in a minute, counted separately for reads and for changes; further calls get 429. 0 = no limit',
   ),
-  ROOT_KEY_CALLS_AT_ONCE: integer(1, 10_000, 'calls', 32).deprecated(
-    'Maximum number of concurrent calls of one root key; a call counts until it has written or is answered. Further calls of that root key wait, without delaying other callers',
-  ),
-  ROOT_KEY_CALLS_WAITING_MAX: integer(0, 1_000_000, 'calls', 1000).deprecated(
-    'Maximum number of calls of one root key that wait for their turn; more are refused with 429',
-  ),
   FAILURES_PER_MINUTE: integer(0, 100_000_000, 'calls', 60).help(
     'Calls without a valid root key from one address in a minute that get 401; further calls get 429 and are not recorded in the audit log. 0 = no limit',
-  ),
-  EVENT_LOOP_DELAY_MS_MAX: integer(0, 60_000, 'ms', 500).deprecated(
-    'Mean delay of the event loop above which calls are refused with 503, except updates and deletes. 0 = never',
   ),
   ...oidcSettings,
   ...leakSettings,
@@ -64,11 +43,47 @@ export const settings = {
   ...httpSettings,
 };
 
-/** A control plane's settings, parsed and validated. */
-export type Config = ConfigOf<typeof settings>;
+/** Limits that suit everybody. Only tests replace them. */
+export const limits = {
+  ...processLimits,
+  ...redisLimits,
+  ...httpLimits,
+  /** Maximum number of incomplete changes of one API; more are refused with 503. */
+  FENCES_PENDING_MAX: 10_000,
+  /**
+   * Maximum number of incomplete disables and deletes of one API, counted separately from its other changes;
+   * more are refused with 503.
+   */
+  REFUSALS_PENDING_MAX: 10_000,
+  /**
+   * Number of the latest refused calls that Redis keeps for audit.listEvents, separately from changes, so
+   * that a flood of refusals does not displace changes.
+   */
+  AUDIT_REFUSED_MAX: 10_000,
+  /**
+   * Maximum number of audit events of changes that wait in memory while Redis does not accept them, about 1
+   * KiB each. Further events are only in the log of the process, and counted as lost.
+   */
+  AUDIT_WAITING_MAX: 10_000,
+  /**
+   * Maximum number of concurrent calls of one root key; a call counts until it has written or is answered.
+   * Further calls of that root key wait, without delaying other callers.
+   */
+  ROOT_KEY_CALLS_AT_ONCE: 32,
+  /** Maximum number of calls of one root key that wait for their turn; more are refused with 429. */
+  ROOT_KEY_CALLS_WAITING_MAX: 1000,
+  /**
+   * Mean delay of the event loop above which calls are refused with 503, except updates and deletes. 0 =
+   * never.
+   */
+  EVENT_LOOP_DELAY_MS_MAX: 500,
+};
+
+/** A control plane's settings, parsed and validated, and its limits. */
+export type Config = ConfigOf<typeof settings> & typeof limits;
 
 /** Returns the faults of settings that do not fit together. */
-export function configFaults(config: Config): string[] {
+export function configFaults(config: ConfigOf<typeof settings>): string[] {
   return [...redisFaults(config), ...leakFaults(config), ...oidcFaults(config)];
 }
 

@@ -1,14 +1,14 @@
 import { API_ID } from '#shared/contract/api-id.ts';
 import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/process/load-config.ts';
-import { processSettings } from '#shared/process/process-settings.ts';
-import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
+import { processLimits, processSettings } from '#shared/process/process-settings.ts';
+import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { clientIpFaults, clientIpSettings } from './endpoints/client-ips.ts';
 import { grpcSettings } from './endpoints/envoy-grpc.ts';
-import { engineSettings } from './engine/engine-settings.ts';
-import { httpSettings } from './http/http-settings.ts';
+import { engineLimits, engineSettings } from './engine/engine-settings.ts';
+import { httpLimits, httpSettings } from './http/http-settings.ts';
 import { tlsFaults, tlsSettings } from './http/tls.ts';
 import { unixSettings } from './http/unix-socket.ts';
-import { forwardFaults, forwardSettings } from './proxy/control-plane-proxy.ts';
+import { forwardFaults, forwardLimits, forwardSettings } from './proxy/control-plane-proxy.ts';
 import { proxyFaults, proxySettings } from './proxy/proxy-options.ts';
 
 export const settings = {
@@ -51,11 +51,14 @@ export const settings = {
   ...grpcSettings,
 };
 
-/** The verifier's settings, after parsing and checking. */
-export type Config = ConfigOf<typeof settings>;
+/** Limits that suit everybody. Only tests replace them. */
+export const limits = { ...processLimits, ...redisLimits, ...engineLimits, ...httpLimits, ...forwardLimits };
+
+/** The verifier's settings, after parsing and checking, and its limits. */
+export type Config = ConfigOf<typeof settings> & typeof limits;
 
 /** Returns the faults of settings that do not fit together. */
-export function configFaults(config: Config): string[] {
+export function configFaults(config: ConfigOf<typeof settings>): string[] {
   return [
     ...(config.WORKERS > 1 && config.LISTEN_UNIX
       ? ['LISTEN_UNIX: one process listens there, so WORKERS must be 1']

@@ -3,20 +3,19 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { systemClock } from '#shared/lang/clock.ts';
 import { startOrExit } from '#shared/process/listening.ts';
-import { deprecations, loadConfigOrExit } from '#shared/process/load-config.ts';
+import { loadConfigOrExit } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';
 import { stopWithGrace } from '#shared/process/stopping.ts';
 import { startVerifier } from './app.ts';
-import { configFaults, settings } from './config.ts';
+import { configFaults, limits, settings } from './config.ts';
 import { obeyMainProcess } from './workers/worker.ts';
 import { Workers } from './workers/workers.ts';
 
 /** Time after which the process no longer counts as starting. */
 const STARTED_MS = 1000;
 
-const config = loadConfigOrExit(settings, configFaults);
+const config = { ...limits, ...loadConfigOrExit(settings, configFaults) };
 const log = createLogger('verifier', config.LOG_LEVEL);
-for (const sentence of deprecations(settings)) log.warn(sentence);
 const cluster = config.WORKERS > 1 ? (await import('node:cluster')).default : undefined;
 if (cluster?.isPrimary) await runWorkers(cluster);
 else await runVerifier(cluster !== undefined);

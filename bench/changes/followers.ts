@@ -7,13 +7,13 @@ import { systemClock } from '../../shared/lang/clock.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { silent, verifierLimits } from '../verifier-options.ts';
 
 const [count = '1', apiId = 'bench', pace] = process.argv.slice(2);
-const config = loadConfig(redisSettings, process.env);
+const config = { ...redisLimits, ...loadConfig(redisSettings, process.env) };
 const log = createLogger('verifier', 'silent');
 /** Number of verifiers that have applied each change. */
 const appliedBy = new Map<number, number>();

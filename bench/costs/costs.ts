@@ -10,7 +10,7 @@ import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
 import { questionAbout } from '../../verifier/core/question/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
@@ -128,7 +128,11 @@ class Meter {
 
 async function lookups(backend: Backend, meter: Meter, keys: readonly string[]): Promise<number> {
   const log = createLogger('verifier', 'silent');
-  const nodes = new RedisNodes(loadConfig(redisSettings, backend.env), systemClock, log);
+  const nodes = new RedisNodes(
+    { ...redisLimits, ...loadConfig(redisSettings, backend.env) },
+    systemClock,
+    log,
+  );
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,

@@ -6,7 +6,7 @@ import { IpRanges, rangesText } from '../../shared/lang/ip-ranges.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
 import type { Pool } from '../../verifier/core/allowances/pool.ts';
 import { creditCounts, Pools } from '../../verifier/core/allowances/pools.ts';
 import { instant } from '../../verifier/core/following/lease.ts';
@@ -172,7 +172,10 @@ function ratioRow(loads: ReadonlyMap<string, Loads>, ours: string, theirs: strin
 
 /** Measures the load that a fleet with many hot keys puts on Redis. */
 async function exchanges(backend: Backend, seconds: number): Promise<Row[]> {
-  const config = loadConfig(redisSettings, { REDIS_URL: backend.env['REDIS_URL'] ?? '' });
+  const config = {
+    ...redisLimits,
+    ...loadConfig(redisSettings, { REDIS_URL: backend.env['REDIS_URL'] ?? '' }),
+  };
   const nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
   const redis = new Redis({ path: backend.redisPath });
   try {

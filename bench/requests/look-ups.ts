@@ -5,7 +5,7 @@ import { systemClock } from '../../shared/lang/clock.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
 import { questionAbout } from '../../verifier/core/question/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
@@ -14,7 +14,7 @@ import { silent, verifierLimits } from '../verifier-options.ts';
 
 const keys = readFileSync(process.argv[2] ?? '', 'utf8').split('\n');
 const nodes = new RedisNodes(
-  loadConfig(redisSettings, process.env),
+  { ...redisLimits, ...loadConfig(redisSettings, process.env) },
   systemClock,
   createLogger('verifier', 'silent'),
 );

@@ -4,11 +4,6 @@ export const httpSettings = {
   TRUSTED_PROXIES: list(/^[0-9A-Fa-f.:]+(\/[0-9]{1,3})?$/, 'comma-separated addresses and networks').help(
     "Proxies whose X-Forwarded-For is trusted as the caller's address, for limits and for the audit log. CONNECTIONS_PER_ADDRESS_MAX does not apply to their connections",
   ),
-  BODY_BYTES_MAX: integer(1024, 1_048_576, 'bytes', 65_536).deprecated('Largest request body'),
-  HEADER_BYTES_MAX: integer(4096, 65_536, 'bytes', 16_384).deprecated('Largest request head'),
-  REQUEST_TIMEOUT_MS: integer(1000, 300_000, 'ms', 15_000).deprecated(
-    'Maximum time to receive a whole request',
-  ),
   KEEP_ALIVE_TIMEOUT_MS: integer(1000, 600_000, 'ms', 90_000).help(
     'Time for which an idle connection stays open. Set it longer than the idle time of your load balancer',
   ),
@@ -20,5 +15,15 @@ export const httpSettings = {
   ),
 };
 
-/** The values of `httpSettings`. */
-export type HttpLimits = ConfigOf<typeof httpSettings>;
+/** Limits that suit everybody. Only tests replace them. */
+export const httpLimits = {
+  /** Largest request body. */
+  BODY_BYTES_MAX: 65_536,
+  /** Largest request head. */
+  HEADER_BYTES_MAX: 16_384,
+  /** Maximum time to receive a whole request. */
+  REQUEST_TIMEOUT_MS: 15_000,
+};
+
+/** The values of `httpSettings`, and the limits. */
+export type HttpLimits = ConfigOf<typeof httpSettings> & typeof httpLimits;

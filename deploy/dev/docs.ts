@@ -145,20 +145,11 @@ const settingsOutside = (settings: Settings): Settings =>
   Object.fromEntries(Object.entries(verifier).filter(([name]) => !(name in settings)));
 
 function settingsTable(settings: Settings): string {
-  const all = Object.entries(settings);
-  const deprecated = all.flatMap(([name, setting]) => (setting.deprecated ? [`\`${name}\``] : []));
-  const documented = all.filter(([, setting]) => !setting.deprecated);
-  const rows = documented.map(([name, { default: byDefault, rule, help, secret }]) => {
+  const rows = Object.entries(settings).map(([name, { default: byDefault, rule, help, secret }]) => {
     const value = byDefault === undefined ? '**required**' : byDefault === '' ? '' : `\`${byDefault}\``;
     return `| \`${name}\`${secret ? ` or \`${name}_FILE\`` : ''} | ${cell(rule)} | ${value} | ${cell(help)} |`;
   });
-  const table = ['| variable | allowed | default | meaning |', '|---|---|---|---|', ...rows];
-  if (deprecated.length > 0)
-    table.push(
-      '',
-      `Deprecated, because the default value suffices for everybody. A deprecated setting still works if it is set: ${deprecated.join(', ')}.`,
-    );
-  return table.join('\n');
+  return ['| variable | allowed | default | meaning |', '|---|---|---|---|', ...rows].join('\n');
 }
 
 function valuesTable(chart: string): string {

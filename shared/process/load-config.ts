@@ -11,11 +11,6 @@ export interface Setting<T> {
   /** The allowed values, with the unit: `integer 1..100 ms`. */
   readonly rule: string;
   readonly help: string;
-  /**
-   * True = the default suits everybody, and the setting will become a constant. The documentation only lists
-   * its name.
-   */
-  readonly deprecated?: true;
   /** True = a secret, which may also come from the file that `<NAME>_FILE` names, and is never shown. */
   readonly secret?: boolean;
 }
@@ -80,25 +75,13 @@ export function loadConfigOrExit<S extends Settings>(
   }
 }
 
-/** Returns a sentence for each deprecated setting that is set. */
-export function deprecations(settings: Settings): string[] {
-  return Object.entries(settings).flatMap(([name, { deprecated, default: byDefault }]) =>
-    deprecated && process.env[name]
-      ? [`${name} is deprecated: its default, ${byDefault}, will be a constant. Please unset it`]
-      : [],
-  );
-}
-
 /** A setting without its explanation, which the documentation shows. */
 interface SettingWithoutHelp<T> {
   help(text: string): Setting<T>;
-  /** Completes a deprecated setting. */
-  deprecated(text: string): Setting<T>;
 }
 
 const withoutHelp = <T>(setting: Omit<Setting<T>, 'help'>): SettingWithoutHelp<T> => ({
   help: (help) => ({ ...setting, help }),
-  deprecated: (help) => ({ ...setting, help, deprecated: true }),
 });
 
 /** Creates a setting with a whole number from `min` to `max`, in `unit`. */

@@ -12,7 +12,10 @@ export const processSettings = (adminPort: number) => ({
   DRAIN_MS: integer(0, 300_000, 'ms', 1000).help(
     'How long the process still answers requests after SIGTERM. Meanwhile it closes each connection after its response, and answers 503 at `/readyz`. Set it longer than your load balancer needs to notice the 503 and stop sending requests',
   ),
-  SHUTDOWN_GRACE_MS: integer(0, 300_000, 'ms', 10_000).deprecated(
-    'Longest time that requests in flight may take to finish after DRAIN_MS',
-  ),
 });
+
+/** Limits that suit everybody. Only tests replace them. */
+export const processLimits = {
+  /** Longest time that requests in flight may take to finish after DRAIN_MS. */
+  SHUTDOWN_GRACE_MS: 10_000,
+};

@@ -1,7 +1,7 @@
 import closeWithGrace from 'close-with-grace';
 import type { ConfigOf } from './load-config.ts';
 import type { createLogger } from './log.ts';
-import type { processSettings } from './process-settings.ts';
+import type { processLimits, processSettings } from './process-settings.ts';
 
 /**
  * Stops the process DRAIN_MS after a signal, or immediately after an error that nobody handled.
@@ -9,7 +9,7 @@ import type { processSettings } from './process-settings.ts';
  */
 export function stopWithGrace(
   process: { stop(drainMs: number): Promise<void> },
-  { DRAIN_MS, SHUTDOWN_GRACE_MS }: ConfigOf<ReturnType<typeof processSettings>>,
+  { DRAIN_MS, SHUTDOWN_GRACE_MS }: ConfigOf<ReturnType<typeof processSettings>> & typeof processLimits,
   log: ReturnType<typeof createLogger>,
   skip: NonNullable<closeWithGrace.Options['skip']> = [],
 ): void {

@@ -27,19 +27,24 @@ export const redisSettings = {
   REDIS_REPLICAS: integer(0, 8, 'replicas', 0).help(
     'Number of replicas that must have a write before Keyfence acknowledges the write (with the Redis command WAIT). Set it to the number of all replicas; otherwise a failover can lose acknowledged writes',
   ),
-  REDIS_CONNECT_TIMEOUT_MS: integer(50, 60_000, 'ms', 1000).deprecated(
-    'Longest time for opening a connection',
-  ),
-  REDIS_COMMAND_TIMEOUT_MS: integer(50, 60_000, 'ms', 2000).deprecated(
-    'Longest time that a command may take before its connection is cut. Set it above the 1000 ms that WAIT may take',
-  ),
 };
 
-/** The values of `redisSettings`. */
-export type RedisConfig = ConfigOf<typeof redisSettings>;
+/** Limits that suit everybody. Only tests replace them. */
+export const redisLimits = {
+  /** Longest time for opening a connection. */
+  REDIS_CONNECT_TIMEOUT_MS: 1000,
+  /**
+   * Longest time that a command may take before its connection is cut. Set it above the 1000 ms that WAIT may
+   * take.
+   */
+  REDIS_COMMAND_TIMEOUT_MS: 2000,
+};
+
+/** The values of `redisSettings`, and the limits. */
+export type RedisConfig = ConfigOf<typeof redisSettings> & typeof redisLimits;
 
 /** Returns the faults of settings that do not fit together. */
-export function redisFaults(config: RedisConfig): string[] {
+export function redisFaults(config: ConfigOf<typeof redisSettings>): string[] {
   const faults: string[] = [];
   if (config.REDIS_URL.length > 1 && config.REDIS_MODE === 'single') {
     faults.push('REDIS_URL: several addresses need REDIS_MODE sentinel or cluster');

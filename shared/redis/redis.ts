@@ -133,7 +133,7 @@ export class RedisNodes {
         redis.connect().then(() => refuseUnusable(redis)),
         () =>
           unavailable(
-            `not connected within ${limitMs} ms (REDIS_CONNECT_TIMEOUT_MS): check host, port and redis:// or rediss:// in REDIS_URL, and the network in between`,
+            `not connected within ${limitMs} ms: check host, port and redis:// or rediss:// in REDIS_URL, and the network in between`,
           ),
       );
       this.#failures.delete(id);

@@ -8,7 +8,7 @@ import { FaultProxy } from './proxy.ts';
 export const ROOT_KEY = 'chaos-root-key-0123456789abcdef0123456789';
 export const VERIFIERS = 4;
 /** Short, so that many leases run out in a minute. */
-const TIMING = { LEASE_MS: '2000', SYNC_PERIOD_MS: '300', SYNC_DEADLINE_MS: '250', FENCE_WAIT_MS: '8000' };
+const TIMING = { LEASE_MS: '2000', SYNC_PERIOD_MS: '300', FENCE_WAIT_MS: '8000' };
 
 export const DEPLOYMENTS = ['single', 'sentinel', 'cluster'] as const;
 export type Deployment = (typeof DEPLOYMENTS)[number];

@@ -18,8 +18,6 @@ const DEPLOY = join(import.meta.dirname, '../../deploy');
 const PATIENT = {
   LEASE_MS: '30000',
   LOOKUP_WAIT_MS: '10000',
-  SYNC_DEADLINE_MS: '20000',
-  REDIS_COMMAND_TIMEOUT_MS: '20000',
 };
 const PAGES = [
   'README',

@@ -7,13 +7,12 @@ import { Redis } from 'ioredis';
 import { afterEach, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/contract/key-format.ts';
 import { type Clock, systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { questionAbout } from '../../verifier/core/question/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
+import { redisConfig } from '../harness/config.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { metric, metricBy } from '../harness/metrics.ts';
 import { Process } from '../harness/processes.ts';
@@ -201,7 +200,7 @@ test('an event-loop stall past the lease: the very first decision after it is by
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'stall' });
   await redisCall('HSET', 'kf:{stall}:head', 'L', '1000', 'Lf', '1000');
 
-  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
+  const config = redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT });
   const log = createLogger('verifier', 'silent');
   const nodes = new RedisNodes(config, systemClock, log);
   const silent = () => undefined;

@@ -12,8 +12,7 @@ let verifier: Process;
 
 beforeEach(async () => {
   fleet = await Fleet.start({ verifiers: 0 });
-  // Its report about itself, every 10 s by default, would be a write.
-  const env = { REDIS_URL: fleet.redisUrl, LOG_LEVEL: 'info', STATUS_PERIOD_MS: '600000' };
+  const env = { REDIS_URL: fleet.redisUrl, LOG_LEVEL: 'info' };
   verifier = new Process('verifier/main.ts', env);
   await verifier.start();
 });

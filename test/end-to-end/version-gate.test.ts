@@ -8,13 +8,12 @@ import { RedisChangeLog } from '../../control-plane/redis/change-log.ts';
 import { DurableWriter } from '../../control-plane/redis/durable-writer.ts';
 import type { StoredFields } from '../../shared/contract/key-record.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { Balancer, noBalancer } from '../harness/balancer.ts';
 import { ROOT } from '../harness/built.ts';
+import { redisConfig } from '../harness/config.ts';
 import { earlierCode, hasEarlier } from '../harness/earlier.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { Load } from '../harness/load.ts';
@@ -46,7 +45,7 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, () => {
   beforeEach(async () => {
     fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '60000' } });
     redis = new Redis(fleet.redisUrl);
-    const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
+    const config = redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT });
     nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
     log = new RedisChangeLog(nodes, new DurableWriter(nodes, 0), 0, () => systemClock.wallMs());
   });

@@ -3,13 +3,11 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { Agent, type Dispatcher, request } from 'undici';
 import { type ControlPlane, startControlPlane } from '../../control-plane/app.ts';
-import { settings as controlPlaneSettings } from '../../control-plane/config.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { type Clock, systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { type RunningVerifier, startVerifier } from '../../verifier/app.ts';
-import { settings as verifierSettings } from '../../verifier/config.ts';
+import { controlPlaneConfig, verifierConfig } from './config.ts';
 import { scratch } from './scratch.ts';
 import { eventually, PATIENT } from './waiting.ts';
 
@@ -69,7 +67,7 @@ export class Fleet {
   }
 
   async addControlPlane(env: Env = {}): Promise<ControlPlane> {
-    const config = loadConfig(controlPlaneSettings, {
+    const config = controlPlaneConfig({
       ...this.#env(env),
       ...(env['ROOT_KEY_FILE'] || env['ROOT_KEY'] ? {} : { ROOT_KEY }),
     });
@@ -84,7 +82,7 @@ export class Fleet {
     waitUntilReady = true,
     clock: Clock = systemClock,
   ): Promise<RunningVerifier> {
-    const config = loadConfig(verifierSettings, this.#env(env));
+    const config = verifierConfig(this.#env(env));
     const verifier = await startVerifier(config, clock, this.#log('verifier'));
     this.verifiers.push(verifier);
     if (waitUntilReady) {

@@ -8,11 +8,10 @@ import {
 } from '../../control-plane/redis/callers/person-sessions.ts';
 import { hashSecret } from '../../shared/contract/key-format.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { sessionRecord } from '../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { redisConfig } from '../harness/config.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { freePort } from '../harness/ports.ts';
 import { PATIENT } from '../harness/waiting.ts';
@@ -176,7 +175,7 @@ test('a session that an admin ends while the provider is asked stays ended', asy
 });
 
 test('a call that read the session before another call refreshed it does not use the old refresh token', async () => {
-  const config = loadConfig(redisSettings, { REDIS_URL: eve.fleet.redisUrl, ...PATIENT });
+  const config = redisConfig({ REDIS_URL: eve.fleet.redisUrl, ...PATIENT });
   const nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
   try {
     const person = personOf('https://id.example/', '1', {});

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { configFaults, settings } from '../../control-plane/config.ts';
+import { configFaults } from '../../control-plane/config.ts';
 import { attributesOf, parsePersonRules, permissionsOf, personOf } from '../../control-plane/core/person.ts';
 import { API_ACTIONS, Permissions, PRESETS } from '../../control-plane/core/root-permissions.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
+import { controlPlaneConfig } from '../harness/config.ts';
 
 const ENV = {
   ROOT_KEY: 'a-root-key-0123456789-0123456789-0123',
@@ -10,7 +10,7 @@ const ENV = {
   ...{ OIDC_CLIENT_ID: 'keyfence', OIDC_CLIENT_SECRET: 'secret', OIDC_PERMISSIONS: 'groups=a everything' },
 };
 const faultsOf = (changes: Readonly<Record<string, string>>) =>
-  configFaults(loadConfig(settings, { ...ENV, ...changes }));
+  configFaults(controlPlaneConfig({ ...ENV, ...changes }));
 
 describe('a control plane does not start', () => {
   test.each([

@@ -7,11 +7,10 @@ import { createScript, recordCall } from '../../control-plane/redis/keys/new-key
 import { generateId, hashSecret } from '../../shared/contract/key-format.ts';
 import { storedFields } from '../../shared/contract/key-record.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { apiKeys, SHARED_LOG } from '../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { redisConfig } from '../harness/config.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { PATIENT } from '../harness/waiting.ts';
 
@@ -30,7 +29,7 @@ function withLeases(ms: number): void {
     leaseMs = ms;
     const env = { USAGE_PERIOD_MS: '100', LOOKUP_WAIT_MS: '10000', LEASE_MS: `${ms}` };
     fleet = await Fleet.start({ verifiers: 2, env });
-    const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
+    const config = redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT });
     nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
     const log = new RedisChangeLog(nodes, new DurableWriter(nodes, 0), 0, Date.now);
     const events = { settled: vi.fn(), killed: vi.fn(), reaped: vi.fn() };

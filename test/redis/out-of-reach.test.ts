@@ -4,12 +4,11 @@ import { join } from 'node:path';
 import { request } from 'undici';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { troubleOf } from '../../shared/redis/redis-fault.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { start } from '../cli/keyfence.ts';
+import { redisConfig } from '../harness/config.ts';
 import { freePort } from '../harness/ports.ts';
 import { Process } from '../harness/processes.ts';
 import { RedisNode } from '../harness/redis-nodes.ts';
@@ -100,7 +99,7 @@ test('a wrong password, a missing one, and TLS to a plain port are told with the
   stops.push(() => redis.stop());
   await redis.command('ACL', 'SETUSER', 'keyfence', 'on', '>right', '~*', '&*', '+@all');
   const troubleWith = async (env: Record<string, string>) => {
-    const config = loadConfig(redisSettings, {
+    const config = redisConfig({
       REDIS_URL: redis.url,
       REDIS_CONNECT_TIMEOUT_MS: '30000',
       ...env,

@@ -1,10 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { REFUSALS_KEPT, REFUSALS_KEPT_S } from '../../shared/redis/refusal-records.ts';
 import { Script } from '../../shared/redis/script.ts';
 import type { Entry } from '../../verifier/core/key-cache.ts';
@@ -12,6 +10,7 @@ import type { Verdict } from '../../verifier/core/verdict/verdict.ts';
 import { createVerifier } from '../../verifier/library/create-verifier.ts';
 import { Refusals } from '../../verifier/redis/refusals-report.ts';
 import { envOf, useCommandLine } from '../cli/keyfence.ts';
+import { redisConfig } from '../harness/config.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { Process } from '../harness/processes.ts';
 import { Upstream } from '../harness/upstream.ts';
@@ -235,7 +234,7 @@ describe('a report', () => {
   const apiId = 'bounds';
   let nodes: RedisNodes;
   beforeAll(() => {
-    const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
+    const config = redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT });
     nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
   });
   afterAll(() => nodes.close());

@@ -2,10 +2,11 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { settings as controlPlane } from '../../control-plane/config.ts';
-import { ConfigError, deprecations, integer, loadConfig } from '../../shared/process/load-config.ts';
+import { ConfigError } from '../../shared/process/load-config.ts';
 import { configFaults, settings as verifier } from '../../verifier/config.ts';
+import { controlPlaneConfig, verifierConfig } from '../harness/config.ts';
 
 const ROOT_KEY = 'a-root-key-that-is-long-enough-0123456789';
 let directory: string;
@@ -52,14 +53,14 @@ describe.each([
 });
 
 test('the defaults are valid, and an empty variable counts as unset', () => {
-  expect(loadConfig(verifier, { PORT: '' })).toMatchObject({
+  expect(verifierConfig({ PORT: '' })).toMatchObject({
     HOST: '127.0.0.1',
     PORT: 3001,
     ADMIN_PORT: 9301,
     CACHE_KEYS_MAX: 100_000,
     API_IDS: [],
   });
-  expect(loadConfig(controlPlane, { ROOT_KEY })).toMatchObject({
+  expect(controlPlaneConfig({ ROOT_KEY })).toMatchObject({
     HOST: '127.0.0.1',
     PORT: 3000,
     ADMIN_PORT: 9300,
@@ -68,10 +69,8 @@ test('the defaults are valid, and an empty variable counts as unset', () => {
 });
 
 test('a root key is required, and one that is too short is refused without being shown', () => {
-  expect(faultsOf(() => loadConfig(controlPlane, {}))).toEqual([
-    expect.stringMatching(/^ROOT_KEY: required/),
-  ]);
-  const [fault] = faultsOf(() => loadConfig(controlPlane, { ROOT_KEY: `${ROOT_KEY}\nshort` }));
+  expect(faultsOf(() => controlPlaneConfig({}))).toEqual([expect.stringMatching(/^ROOT_KEY: required/)]);
+  const [fault] = faultsOf(() => controlPlaneConfig({ ROOT_KEY: `${ROOT_KEY}\nshort` }));
   expect(fault).toMatch(/^ROOT_KEY: every root key needs at least 32 characters/);
   expect(fault).not.toContain('short');
 });
@@ -79,11 +78,11 @@ test('a root key is required, and one that is too short is refused without being
 test('a secret comes from the environment or from a file, not from both', () => {
   const file = join(directory, 'root-key');
   writeFileSync(file, `${ROOT_KEY}\n`);
-  expect(loadConfig(controlPlane, { ROOT_KEY_FILE: file }).ROOT_KEY).toEqual([ROOT_KEY]);
-  expect(faultsOf(() => loadConfig(controlPlane, { ROOT_KEY, ROOT_KEY_FILE: file }))).toEqual([
+  expect(controlPlaneConfig({ ROOT_KEY_FILE: file }).ROOT_KEY).toEqual([ROOT_KEY]);
+  expect(faultsOf(() => controlPlaneConfig({ ROOT_KEY, ROOT_KEY_FILE: file }))).toEqual([
     expect.stringMatching(/must not be set together with ROOT_KEY_FILE/),
   ]);
-  expect(faultsOf(() => loadConfig(controlPlane, { ROOT_KEY_FILE: `${file}-none` }))).toEqual([
+  expect(faultsOf(() => controlPlaneConfig({ ROOT_KEY_FILE: `${file}-none` }))).toEqual([
     expect.stringMatching(/ENOENT/),
   ]);
 });
@@ -99,12 +98,12 @@ test('a secret in a file may end its line as Windows does; what else is in it st
     ['hunter2\n\n', 'hunter2\n'],
   ] as const) {
     writeFileSync(file, text);
-    expect(loadConfig(verifier, { REDIS_PASSWORD_FILE: file }).REDIS_PASSWORD).toBe(secret);
+    expect(verifierConfig({ REDIS_PASSWORD_FILE: file }).REDIS_PASSWORD).toBe(secret);
   }
 });
 
 test('an address of another server has no user, password, query or fragment, and is not repeated where it has', () => {
-  expect(loadConfig(verifier, { UPSTREAM_URL: 'https://api:8443/base' }).UPSTREAM_URL?.href).toBe(
+  expect(verifierConfig({ UPSTREAM_URL: 'https://api:8443/base' }).UPSTREAM_URL?.href).toBe(
     'https://api:8443/base',
   );
   for (const UPSTREAM_URL of [
@@ -115,7 +114,7 @@ test('an address of another server has no user, password, query or fragment, and
     'ftp://hunter2',
     'hunter2',
   ]) {
-    const [fault, ...more] = faultsOf(() => loadConfig(verifier, { UPSTREAM_URL }));
+    const [fault, ...more] = faultsOf(() => verifierConfig({ UPSTREAM_URL }));
     expect(fault, UPSTREAM_URL).toMatch(/^UPSTREAM_URL: is not a valid URL/);
     expect([fault, ...more].join()).not.toContain('hunter2');
   }
@@ -123,7 +122,7 @@ test('an address of another server has no user, password, query or fragment, and
 
 test('a verifier that would ask itself, as the control plane or as the API, is refused before it starts', () => {
   const faults = (env: NodeJS.ProcessEnv) =>
-    configFaults(loadConfig(verifier, env)).map((fault) => fault.split(':')[0]);
+    configFaults(verifierConfig(env)).map((fault) => fault.split(':')[0]);
   for (const [HOST, url] of [
     ['', 'http://127.0.0.1:3001'],
     ['', 'http://localhost:3001/v1'],
@@ -157,20 +156,7 @@ test('every setting has a rule and a text, and numbers have their limits held', 
     expect(setting.help.length, name).toBeGreaterThan(10);
   }
   expect(
-    faultsOf(() => loadConfig(verifier, { PORT: '65536', SYNC_PERIOD_MS: '1e3', API_IDS: 'a b' })),
+    faultsOf(() => verifierConfig({ PORT: '65536', SYNC_PERIOD_MS: '1e3', API_IDS: 'a b' })),
   ).toHaveLength(3);
-  expect(loadConfig(verifier, { API_IDS: 'a, b,,a' }).API_IDS).toEqual(['a', 'b']);
-});
-
-test('a deprecated setting still counts, and whoever sets it is told', () => {
-  const settings = { OLD: integer(1, 10, 'ms', 3).deprecated('h'), NEW: integer(1, 10, 'ms', 3).help('h') };
-  vi.stubEnv('OLD', '4');
-  vi.stubEnv('NEW', '5');
-  expect(loadConfig(settings, process.env)).toEqual({ OLD: 4, NEW: 5 });
-  expect(deprecations(settings)).toEqual([
-    'OLD is deprecated: its default, 3, will be a constant. Please unset it',
-  ]);
-  vi.stubEnv('OLD', '');
-  expect(deprecations(settings)).toEqual([]);
-  vi.unstubAllEnvs();
+  expect(verifierConfig({ API_IDS: 'a, b,,a' }).API_IDS).toEqual(['a', 'b']);
 });

@@ -4,10 +4,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { type Clock, systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { redisConfig } from '../harness/config.ts';
 import { eventually, turns } from '../harness/waiting.ts';
 import { Timeline } from '../simulation/clock.ts';
 
@@ -16,7 +15,7 @@ let server: RedisServer;
 let nodes: RedisNodes;
 
 function open(clock: Clock): void {
-  const config = loadConfig(redisSettings, { REDIS_URL: server.url, REDIS_COMMAND_TIMEOUT_MS: '300' });
+  const config = redisConfig({ REDIS_URL: server.url, REDIS_COMMAND_TIMEOUT_MS: '300' });
   nodes = new RedisNodes(config, clock, createLogger('verifier', 'silent'));
 }
 

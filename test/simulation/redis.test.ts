@@ -12,7 +12,6 @@ import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { DURATION_MAX_MS } from '../../shared/contract/credits.ts';
 import type { Letter } from '../../shared/contract/key-record.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import {
@@ -24,10 +23,10 @@ import {
   secretPointer,
   windowKey,
 } from '../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { Script } from '../../shared/redis/script.ts';
 import type { PoolReply, PoolTurn } from '../../verifier/core/redis-port.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
+import { redisConfig } from '../harness/config.ts';
 import { scratch } from '../harness/scratch.ts';
 import { PATIENT } from '../harness/waiting.ts';
 import { Random } from './random.ts';
@@ -83,7 +82,7 @@ class Real {
 beforeAll(async () => {
   redis = await startRedis(join(directory, 'redis'));
   const log = createLogger('verifier', 'silent');
-  nodes = new RedisNodes(loadConfig(redisSettings, { REDIS_URL: redis.url, ...PATIENT }), systemClock, log);
+  nodes = new RedisNodes(redisConfig({ REDIS_URL: redis.url, ...PATIENT }), systemClock, log);
   real = new Real();
   const facts = await (await nodes.connection(apiKeys('any').head)).info('replication');
   real.server = /master_replid:(\w+)/.exec(facts)?.[1] ?? '';

@@ -9,12 +9,11 @@ import { EventPoster } from '../../control-plane/webhooks/event-poster.ts';
 import { WebhookSender } from '../../control-plane/webhooks/webhook-sender.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { NameResolver } from '../../shared/process/name-resolver.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { webhookKeys, webhookSender } from '../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { redisConfig } from '../harness/config.ts';
 import { scratch } from '../harness/scratch.ts';
 import { eventually, PATIENT } from '../harness/waiting.ts';
 import { Receiver } from './receiver.ts';
@@ -44,8 +43,7 @@ afterEach(async () => {
   await nodes.close();
 });
 
-const newNodes = () =>
-  new RedisNodes(loadConfig(redisSettings, { REDIS_URL: server.url, ...PATIENT }), systemClock, log);
+const newNodes = () => new RedisNodes(redisConfig({ REDIS_URL: server.url, ...PATIENT }), systemClock, log);
 
 /** Redis as a process sees it that is killed at its command number `dies`: before the command, or before the reply. */
 function dyingNodes(dies: number, when: 'before' | 'after') {

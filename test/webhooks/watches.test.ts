@@ -14,7 +14,6 @@ import { DueWatch } from '../../control-plane/webhooks/due-watch.ts';
 import { FleetWatch } from '../../control-plane/webhooks/fleet-watch.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import {
@@ -28,7 +27,7 @@ import {
   watchedVerifiers,
   webhookEndpoints,
 } from '../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { redisConfig } from '../harness/config.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { Process } from '../harness/processes.ts';
 import { scratch } from '../harness/scratch.ts';
@@ -43,7 +42,7 @@ let nodes: RedisNodes;
 
 beforeAll(async () => {
   server = await startRedis(join(directory, 'redis'));
-  const config = loadConfig(redisSettings, { REDIS_URL: server.url, ...PATIENT });
+  const config = redisConfig({ REDIS_URL: server.url, ...PATIENT });
   nodes = new RedisNodes(config, systemClock, log);
 });
 afterAll(async () => {
@@ -226,7 +225,7 @@ describe('verifiers that are lost', () => {
 
 test('a verifier that stops leaves a word, and one that is killed does not', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
-  const verifier = new Process('verifier/main.ts', { REDIS_URL: fleet.redisUrl, STATUS_PERIOD_MS: '1000' });
+  const verifier = new Process('verifier/main.ts', { REDIS_URL: fleet.redisUrl });
   const ids = () => fleet.client.zrange(verifierIds, 0, '-1');
   const statusAfter = async (signal: NodeJS.Signals) => {
     const before = await ids();

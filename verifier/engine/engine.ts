@@ -12,7 +12,7 @@ import { RedisDirectory } from '../redis/api-session.ts';
 import { Refusals } from '../redis/refusals-report.ts';
 import { StatusReport } from '../redis/status-report.ts';
 import { Usage } from '../redis/usage-report.ts';
-import type { engineSettings } from './engine-settings.ts';
+import type { engineLimits, engineSettings } from './engine-settings.ts';
 
 /** The part that decides on keys with one Redis. A verifier process and the library use the same engine. */
 export interface Engine {
@@ -36,7 +36,7 @@ export interface Engine {
   close(): Promise<void>;
 }
 
-type EngineConfig = ConfigOf<typeof engineSettings> & RedisConfig;
+type EngineConfig = ConfigOf<typeof engineSettings> & typeof engineLimits & RedisConfig;
 
 /** @param options.verdicts returns the counts that are reported to the fleet's list */
 export function createEngine(options: {

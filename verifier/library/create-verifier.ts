@@ -2,11 +2,11 @@
 
 import { ApiError } from '#shared/contract/errors.ts';
 import { type Clock, holdProcess, systemClock } from '#shared/lang/clock.ts';
-import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
+import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import type { FollowerEvents } from '../core/following/follower-events.ts';
 import { NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict/verdict.ts';
 import { createEngine, type Engine } from '../engine/engine.ts';
-import { engineSettings } from '../engine/engine-settings.ts';
+import { engineLimits, engineSettings } from '../engine/engine-settings.ts';
 import { followerLog } from '../engine/follower-log.ts';
 import { Metrics } from '../metrics/metrics.ts';
 import { watchState } from '../metrics/state-metrics.ts';
@@ -198,6 +198,8 @@ function readOptions(options: VerifierOptions) {
   const present = faults.filter((fault) => fault !== undefined);
   if (present.length > 0) throw wrongOptions(present);
   const config = {
+    ...engineLimits,
+    ...redisLimits,
     ...configFrom(engineSettings, rest),
     ...configFrom(redisSettings, connection, { prefix: 'REDIS_', place: 'redis.' }),
   };

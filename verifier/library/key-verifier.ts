@@ -236,8 +236,6 @@ export interface RedisConnectionOptions {
   readonly sentinelPassword?: string;
   readonly tlsCaFile?: string;
   readonly replicas?: number;
-  readonly connectTimeoutMs?: number;
-  readonly commandTimeoutMs?: number;
 }
 
 /**
@@ -250,21 +248,10 @@ export interface VerifierOptions {
   /** The APIs whose keys the verifier answers for; default: every API. */
   readonly apiIds?: readonly string[];
   readonly cacheKeysMax?: number;
-  readonly unknownKeysMax?: number;
-  readonly unknownKeyTtlMs?: number;
-  readonly lookupsInFlightMax?: number;
-  readonly lookupsQueuedMax?: number;
   readonly lookupWaitMs?: number;
   readonly syncPeriodMs?: number;
-  readonly syncDeadlineMs?: number;
-  readonly apisMax?: number;
-  readonly apiIdleMs?: number;
   readonly foreignKeys?: boolean;
-  readonly statusPeriodMs?: number;
   readonly usagePeriodMs?: number;
-  readonly usageKeysMax?: number;
-  readonly usageTagsMax?: number;
-  readonly usageTagsHeldMax?: number;
   readonly creditsSliceMs?: number;
   /** Default: the verifier logs nothing. */
   readonly log?: HostLogger;

@@ -33,7 +33,7 @@ export class Metrics {
   readonly #undecided = this.#make
     .counter('keyfence_undecided_total', 'reason', UNDECIDED_REASONS)
     .help(
-      'Verifications that ended in 503, by reason. Callers must refuse these requests. crowded: there were more requests at the same time than REQUESTS_IN_FLIGHT_MAX. shed: there were more look-ups at the same time than LOOKUPS_IN_FLIGHT_MAX and LOOKUPS_QUEUED_MAX allow. slow: Redis did not answer within LOOKUP_WAIT_MS. redis: the verifier could not reach Redis, or was not in sync with the API. To get the share of undecided verifications, divide this metric by the sum of this metric and keyfence_verdicts_total.',
+      'Verifications that ended in 503, by reason. Callers must refuse these requests. crowded: there were more than 10,000 requests at the same time. shed: 64 look-ups ran and 1,000 waited. slow: Redis did not answer within LOOKUP_WAIT_MS. redis: the verifier could not reach Redis, or was not in sync with the API. To get the share of undecided verifications, divide this metric by the sum of this metric and keyfence_verdicts_total.',
     );
   readonly #drops = this.#make
     .counter('keyfence_drops_total', 'reason', DROP_REASONS)

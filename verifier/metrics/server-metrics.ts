@@ -18,6 +18,6 @@ export function watchServer(
     "Connections that the fast lane handed over to Node's HTTP server for good. If there are many, and few fast-lane requests, there are three possible reasons. Clients send uncommon requests (chunked bodies, Expect, a head over 4 KiB). Clients use only paths that the fast lane does not serve. Or so many requests are received in parts that FAST_LANE_WAIT_BYTES_MAX is used up.",
   );
   gauge('keyfence_requests_in_flight', () => server.requestsInFlight).help(
-    'Requests that are being received, or that wait for a look-up. At REQUESTS_IN_FLIGHT_MAX, further requests get 503.',
+    'Requests that are being received, or that wait for a look-up. At 10,000, further requests get 503.',
   );
 }

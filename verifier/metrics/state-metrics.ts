@@ -105,16 +105,16 @@ function watchCredits(
 function watchUsage(registry: Registry, { usage, refusals }: Reports): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_usage_dropped_total', () => usage?.dropped ?? 0).help(
-    'Verdicts that are missing from the usage counts. There were more keys than USAGE_KEYS_MAX, or Redis could not be reached for an hour, or Redis could not be reached when this process stopped. Callers did get these verdicts.',
+    'Verdicts that are missing from the usage counts. There were more than 100,000 keys, or Redis could not be reached for an hour, or Redis could not be reached when this process stopped. Callers did get these verdicts.',
   );
   count('keyfence_refusals_dropped_total', () => refusals?.dropped ?? 0).help(
     'Refusals of keys that `keys.listRefusals` does not show, because too many keys were refused between two reports, or Redis could not be reached. Callers did get these verdicts.',
   );
   gauge('keyfence_usage_tags', () => usage?.tags ?? 0).help(
-    'Tags whose counts wait for the next report. Once there are USAGE_TAGS_HELD_MAX tags, further tags are counted as `other`.',
+    'Tags whose counts wait for the next report. Once there are 10,000 tags, further tags are counted as `other`.',
   );
   gauge('keyfence_usage_keys', () => usage?.keys ?? 0).help(
-    'Keys whose counts wait for the next report. Grows up to USAGE_KEYS_MAX while Redis cannot be reached.',
+    'Keys whose counts wait for the next report. Grows up to 100,000 while Redis cannot be reached.',
   );
 }
 

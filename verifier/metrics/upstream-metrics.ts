@@ -9,7 +9,7 @@ export function watchUpstreams(registry: Registry, relays: Readonly<Record<strin
   const registers = [registry];
   new Gauge({
     name: 'keyfence_relayed_in_flight',
-    help: 'Open requests and WebSockets that the verifier forwarded: to the API in proxy mode, or to the control plane. At UPSTREAM_CONNECTIONS_MAX or CONTROL_PLANE_CONNECTIONS_MAX, further requests get 503.',
+    help: 'Open requests and WebSockets that the verifier forwarded: to the API in proxy mode, or to the control plane. At UPSTREAM_CONNECTIONS_MAX or 100 calls of the control plane, further requests get 503.',
     labelNames: ['to'],
     registers,
     collect() {

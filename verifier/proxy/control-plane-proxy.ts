@@ -1,6 +1,6 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
-import { type ConfigOf, httpUrl, integer } from '#shared/process/load-config.ts';
+import { type ConfigOf, httpUrl } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asReadByServers } from '../endpoints/identity-headers.ts';
 import type { Handler, Routes } from '../http/router.ts';
@@ -16,24 +16,23 @@ export const forwardSettings = {
   CONTROL_PLANE_URL: httpUrl().help(
     'Address of the control plane. If it is set, the verifier forwards every `/v1/` and `/v2/` call except `keys.verifyKey`, `ratelimit.limit` and `ratelimit.multiLimit` to the control plane, so that clients need only one address',
   ),
-  CONTROL_PLANE_TIMEOUT_MS: integer(1000, 300_000, 'ms', 75_000).deprecated(
-    'Longest wait of such a call for an answer. Set it above the 60,000 that an update may be held, and below STALL_TIMEOUT_MS',
-  ),
-  CONTROL_PLANE_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 100).deprecated(
-    'Most such calls at once, each on a connection of its own; more are answered 503',
-  ),
+};
+
+/** Limits that suit everybody. Only tests replace them. */
+export const forwardLimits = {
+  /** Longest wait of such a call for an answer: above the 60 s that an update may wait, below STALL_TIMEOUT_MS. */
+  CONTROL_PLANE_TIMEOUT_MS: 75_000,
+  /** Most such calls at once, each on a connection of its own; more are answered 503. */
+  CONTROL_PLANE_CONNECTIONS_MAX: 100,
 };
 
 /** Returns the faults of `forwardSettings` in combination with the listener's settings. */
 export function forwardFaults(
-  config: ConfigOf<typeof forwardSettings> & { STALL_TIMEOUT_MS: number; HOST: string; PORT: number },
+  config: ConfigOf<typeof forwardSettings> & { HOST: string; PORT: number },
 ): string[] {
   const { CONTROL_PLANE_URL: url, HOST, PORT } = config;
   if (url === undefined) return [];
   return [
-    ...(config.CONTROL_PLANE_TIMEOUT_MS < config.STALL_TIMEOUT_MS
-      ? []
-      : ['CONTROL_PLANE_TIMEOUT_MS: must be below STALL_TIMEOUT_MS']),
     ...(leadsTo(url, HOST, PORT)
       ? ['CONTROL_PLANE_URL: leads to this verifier itself (HOST and PORT), not to the control plane']
       : []),
@@ -56,7 +55,7 @@ export async function createControlPlaneProxy(
   url: URL,
   options: {
     id: string;
-    config: ConfigOf<typeof forwardSettings> & { HEADER_BYTES_MAX: number };
+    config: typeof forwardLimits & { HEADER_BYTES_MAX: number };
     clock: Clock;
     log: Pick<Logger, 'warn'>;
   },

@@ -40,8 +40,8 @@ export const proxySettings = {
   UPSTREAM_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 1000).help(
     'Maximum number of requests and WebSockets that are open at the API at the same time; each takes one connection. Further requests get 503. A request also gets 503 if its key already has as many connections as are still free. So if no other key has any, a key can have half of all connections',
   ),
-  UPSTREAM_TIMEOUT_MS: integer(100, 300_000, 'ms', 60_000).help(
-    "Maximum wait for the head of the API's response, and then for each further part of its body. It must be below STALL_TIMEOUT_MS (120,000 ms by default)",
+  UPSTREAM_TIMEOUT_MS: integer(100, 119_000, 'ms', 60_000).help(
+    "Maximum wait for the head of the API's response, and then for each further part of its body.",
   ),
   WEBSOCKET_IDLE_MS: integer(1000, 86_400_000, 'ms', 600_000).help(
     'The verifier closes a WebSocket if neither side has sent anything for this time',
@@ -58,18 +58,11 @@ export const proxySettings = {
 export type ProxyConfig = ConfigOf<typeof proxySettings>;
 
 /** Returns the faults of `proxySettings` in combination with the listener's settings. */
-export function proxyFaults(
-  config: ProxyConfig & { STALL_TIMEOUT_MS: number; HOST: string; PORT: number },
-): string[] {
+export function proxyFaults(config: ProxyConfig & { HOST: string; PORT: number }): string[] {
   const { UPSTREAM_URL: url, PROXY_HOST, PROXY_PORT, HOST, PORT } = config;
   if (url === undefined) return [];
   const itself = leadsTo(url, PROXY_HOST, PROXY_PORT) || leadsTo(url, HOST, PORT);
-  return [
-    ...(config.UPSTREAM_TIMEOUT_MS < config.STALL_TIMEOUT_MS
-      ? []
-      : ['UPSTREAM_TIMEOUT_MS: must be below STALL_TIMEOUT_MS']),
-    ...(itself ? ['UPSTREAM_URL: leads to this verifier itself, not to the API behind it'] : []),
-  ];
+  return [...(itself ? ['UPSTREAM_URL: leads to this verifier itself, not to the API behind it'] : [])];
 }
 
 /** Dependencies and settings of a proxy. */

@@ -5,9 +5,9 @@ import { createLogger } from '#shared/process/log.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
 import { troubleOf } from '#shared/redis/redis-fault.ts';
 import { apiList } from '#shared/redis/redis-keys.ts';
-import { type RedisConfig, redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
+import { type RedisConfig, redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { Script } from '#shared/redis/script.ts';
-import { settings } from '../../config.ts';
+import { settings as controlPlaneSettings } from '../../config.ts';
 import { examineFleet } from '../../redis/examination/examine-fleet.ts';
 import { examineServers } from '../../redis/examination/examine-servers.ts';
 import type { Finding } from '../../redis/examination/finding.ts';
@@ -31,7 +31,7 @@ const NECESSARY = `
 /** Commands that no Keyfence process uses. */
 const NEEDLESS = ['get other', 'flushall', 'config set x y', 'keys *', 'acl list', 'shutdown'];
 
-const { REDIS_MIN_REPLICAS_MAX_LAG_S } = settings;
+const { REDIS_MIN_REPLICAS_MAX_LAG_S } = controlPlaneSettings;
 
 /**
  * Examines Redis as the control plane reaches it, with the control plane's settings.
@@ -43,7 +43,8 @@ export async function examineRedis(
   verifierId: string | undefined,
 ): Promise<Finding[]> {
   const REDIS_URL = { ...redisSettings.REDIS_URL, default: startedUrl ?? redisSettings.REDIS_URL.default };
-  const config = loadConfigOrExit({ ...redisSettings, REDIS_URL, REDIS_MIN_REPLICAS_MAX_LAG_S }, redisFaults);
+  const settings = { ...redisSettings, REDIS_URL, REDIS_MIN_REPLICAS_MAX_LAG_S };
+  const config = { ...redisLimits, ...loadConfigOrExit(settings, redisFaults) };
   const nodes = connect(config);
   try {
     return [

@@ -2,11 +2,10 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { KeyView } from '../../../control-plane/redis/keys/key-view.ts';
 import { OrderedKeys } from '../../../control-plane/redis/keys/ordered-keys.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, usageKey } from '../../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../../shared/redis/redis-settings.ts';
+import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { PATIENT } from '../../harness/waiting.ts';
 
@@ -187,7 +186,7 @@ test('there is no order of an API that does not exist', async () => {
 
 test('two pages are put in order at a time; 16 more wait, and others are told to come back', async () => {
   const log = createLogger('control-plane', 'silent');
-  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
+  const config = redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT });
   const nodes = new RedisNodes(config, systemClock, log);
   const orderedKeys = new OrderedKeys(nodes, new KeyView(nodes));
   const ask = () => orderedKeys.list('long', {}, 1, 'name');

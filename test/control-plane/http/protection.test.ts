@@ -1,10 +1,9 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { settings } from '../../../control-plane/config.ts';
 import { neverShed, protect } from '../../../control-plane/http/guards/load-shedding.ts';
 import { createServer } from '../../../control-plane/http/server.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { controlPlaneConfig } from '../../harness/config.ts';
 import { ROOT_KEY } from '../../harness/fleet.ts';
 import { blockFor } from '../../harness/waiting.ts';
 
@@ -26,7 +25,7 @@ afterEach(() => clearInterval(blocked));
 
 async function server(delayMsMax: number) {
   const log = createLogger('control-plane', 'silent');
-  const app = createServer(loadConfig(settings, { ROOT_KEY }), log);
+  const app = createServer(controlPlaneConfig({ ROOT_KEY }), log);
   await protect(app, { delayMsMax, clock, onShed: () => void shed++ });
   app.get('/any', async () => 'done');
   app.get('/vital', { config: neverShed }, async () => 'done');

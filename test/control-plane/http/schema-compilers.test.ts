@@ -1,12 +1,10 @@
 import { expect, test } from 'vitest';
-import { settings } from '../../../control-plane/config.ts';
 import { createServer } from '../../../control-plane/http/server.ts';
-import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { controlPlaneConfig } from '../../harness/config.ts';
 
 const ROOT_KEY = 'k'.repeat(32);
-const server = () =>
-  createServer(loadConfig(settings, { ROOT_KEY }), createLogger('control-plane', 'silent'));
+const server = () => createServer(controlPlaneConfig({ ROOT_KEY }), createLogger('control-plane', 'silent'));
 
 test('a schema is compiled when its route is called first: what is wrong with one is nothing to the others', async () => {
   const app = server();

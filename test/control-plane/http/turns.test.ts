@@ -1,14 +1,13 @@
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { settings } from '../../../control-plane/config.ts';
 import { Permissions } from '../../../control-plane/core/root-permissions.ts';
 import { Turns } from '../../../control-plane/core/turns.ts';
 import { takeTurns } from '../../../control-plane/http/guards/call-turns.ts';
 import { Call } from '../../../control-plane/http/operations/call.ts';
 import { createServer } from '../../../control-plane/http/server.ts';
-import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { controlPlaneConfig } from '../../harness/config.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 /** Those who have their turn, in order. */
@@ -68,7 +67,7 @@ test('a caller of whom as many wait as may is refused at once, and those that wa
 
 test('of the calls of one root key so many are worked on at once, each until its answer, and those of others beside them', async () => {
   const log = createLogger('control-plane', 'silent');
-  const app = createServer(loadConfig(settings, { ROOT_KEY }), log);
+  const app = createServer(controlPlaneConfig({ ROOT_KEY }), log);
   app.decorateRequest('call', undefined);
   app.addHook('onRequest', async (request) => {
     const rootKeyId = String(request.headers['x-who']);

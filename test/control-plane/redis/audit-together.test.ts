@@ -4,10 +4,9 @@ import { Audit } from '../../../control-plane/redis/audit.ts';
 import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { unavailable } from '../../../shared/contract/errors.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
-import { redisSettings } from '../../../shared/redis/redis-settings.ts';
+import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { PATIENT } from '../../harness/waiting.ts';
 
@@ -17,11 +16,7 @@ const log = createLogger('control-plane', 'silent');
 beforeAll(async () => {
   fleet = new Fleet();
   await fleet.startRedis();
-  nodes = new RedisNodes(
-    loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT }),
-    systemClock,
-    log,
-  );
+  nodes = new RedisNodes(redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT }), systemClock, log);
 });
 afterAll(async () => {
   await nodes.close();

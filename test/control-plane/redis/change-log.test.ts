@@ -4,10 +4,9 @@ import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
 import { BATCH_LANE, DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { pointerScript } from '../../../control-plane/redis/keys/new-key-record.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
-import { redisSettings } from '../../../shared/redis/redis-settings.ts';
+import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { eventually, PATIENT } from '../../harness/waiting.ts';
 
@@ -15,7 +14,7 @@ let fleet: Fleet;
 let nodes: RedisNodes;
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0 });
-  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
+  const config = redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT });
   nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
 });
 afterAll(async () => {

@@ -2,11 +2,10 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { Credits } from '../../../control-plane/redis/keys/credit-changes.ts';
 import { type Clock, systemClock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, poolKey, recordKey } from '../../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../../shared/redis/redis-settings.ts';
+import { redisConfig } from '../../harness/config.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 import { PATIENT } from '../../harness/waiting.ts';
 
@@ -43,7 +42,7 @@ let credits: Credits;
 /** A pool of 100, of which a verifier has 20, and from which a decrement takes 90. */
 beforeEach(async () => {
   [pauses, meanwhile] = [[], undefined];
-  const config = loadConfig(redisSettings, { REDIS_URL: `unix://${at.redis.options.path}`, ...PATIENT });
+  const config = redisConfig({ REDIS_URL: `unix://${at.redis.options.path}`, ...PATIENT });
   nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
   credits = new Credits(new DurableWriter(nodes, 0), clock);
   await at.redis.zadd(members, 0, '2.a');

@@ -13,12 +13,11 @@ import type { NamedLimit } from '../../../shared/contract/credits.ts';
 import { storedFields } from '../../../shared/contract/key-record.ts';
 import { PROTOCOL } from '../../../shared/contract/protocol.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, idPointer, secretPointer } from '../../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { RedisDirectory } from '../../../verifier/redis/api-session.ts';
+import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { PATIENT } from '../../harness/waiting.ts';
 
@@ -30,7 +29,7 @@ beforeAll(async () => {
   fleet = new Fleet();
   await fleet.startRedis();
   redis = new Redis(fleet.redisUrl);
-  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
+  const config = redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT });
   nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
 });
 afterAll(async () => {

@@ -10,12 +10,11 @@ import { RedisSweepStore } from '../../../control-plane/redis/sweep-store.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
 import { PROTOCOL } from '../../../shared/contract/protocol.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, apiList, SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { RedisDirectory } from '../../../verifier/redis/api-session.ts';
+import { redisConfig } from '../../harness/config.ts';
 import { scratch } from '../../harness/scratch.ts';
 import { eventually, PATIENT } from '../../harness/waiting.ts';
 
@@ -28,7 +27,7 @@ let log: RedisChangeLog;
 beforeEach(async () => {
   server = await startRedis(join(directory, 'redis'));
   nodes = new RedisNodes(
-    loadConfig(redisSettings, { REDIS_URL: server.url, ...PATIENT }),
+    redisConfig({ REDIS_URL: server.url, ...PATIENT }),
     systemClock,
     createLogger('control-plane', 'silent'),
   );

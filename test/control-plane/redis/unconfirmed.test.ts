@@ -8,11 +8,10 @@ import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { KeyImport } from '../../../control-plane/redis/keys/key-import.ts';
 import { Keys } from '../../../control-plane/redis/keys/keys.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
-import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import type { ScriptCall } from '../../../shared/redis/script.ts';
+import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { PATIENT } from '../../harness/waiting.ts';
 
@@ -22,7 +21,7 @@ let nodes: RedisNodes;
 beforeAll(async () => {
   fleet = new Fleet();
   await fleet.startRedis();
-  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
+  const config = redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT });
   nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
 });
 afterAll(async () => {

@@ -10,12 +10,11 @@ import { type ChannelCredentials, Client, credentials, type ServiceError, status
 import { load, type MethodDefinition } from '@grpc/proto-loader';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/lang/clock.ts';
-import { loadConfig } from '#shared/process/load-config.ts';
-import { settings } from '../../../verifier/config.ts';
 import type { AuthzSettings } from '../../../verifier/endpoints/authz.ts';
 import { type GrpcListener, listenGrpc } from '../../../verifier/endpoints/envoy-grpc.ts';
 import { followCertificate } from '../../../verifier/http/tls.ts';
 import { makeCertificate } from '../../harness/certificates.ts';
+import { verifierConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
 import { elapsed, eventually } from '../../harness/waiting.ts';
@@ -414,7 +413,7 @@ test('with a certificate it is asked over TLS, and shows the new one when that i
 });
 
 test('a verifier serves it where the port is set, and a disabled key is denied as soon as updateKey returns', async () => {
-  expect(loadConfig(settings, {}).EXT_AUTHZ_GRPC_PORT).toBeUndefined();
+  expect(verifierConfig({}).EXT_AUTHZ_GRPC_PORT).toBeUndefined();
   const fleet = await Fleet.start({ verifiers: 0 });
   try {
     const { grpcAddress = '' } = await fleet.addVerifier({ EXT_AUTHZ_GRPC_PORT: '0' });

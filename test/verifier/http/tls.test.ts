@@ -6,12 +6,12 @@ import { connect, type TLSSocket } from 'node:tls';
 import { Client, request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '#shared/lang/clock.ts';
-import { loadConfig } from '#shared/process/load-config.ts';
-import { configFaults, settings } from '../../../verifier/config.ts';
+import { configFaults } from '../../../verifier/config.ts';
 import { type Certificate, followCertificate } from '../../../verifier/http/tls.ts';
 import { createClient } from '../../../verifier/library/client.ts';
 import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
 import { type MadeCertificate, makeCertificate } from '../../harness/certificates.ts';
+import { verifierConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
 import { eventually, TEST_MS_MAX } from '../../harness/waiting.ts';
@@ -200,7 +200,7 @@ describe('a connection', () => {
 
 test('files that are no certificate and key are found at the start', () => {
   const faults = (cert: string, key: string) =>
-    configFaults(loadConfig(settings, { TLS_CERT_FILE: cert, TLS_KEY_FILE: key }));
+    configFaults(verifierConfig({ TLS_CERT_FILE: cert, TLS_KEY_FILE: key }));
   const garbage = join(directory, 'garbage');
   writeFileSync(garbage, 'not PEM');
   expect(faults(first.certFile, first.keyFile)).toEqual([]);
@@ -210,11 +210,10 @@ test('files that are no certificate and key are found at the start', () => {
   expect(faults(garbage, first.keyFile)).toHaveLength(1);
   expect(faults(first.certFile, second.keyFile)).toEqual([expect.stringMatching(/MISMATCH|mismatch/)]);
   const own = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile };
-  const authority = (file: string) =>
-    configFaults(loadConfig(settings, { ...own, TLS_CLIENT_CA_FILE: file }));
+  const authority = (file: string) => configFaults(verifierConfig({ ...own, TLS_CLIENT_CA_FILE: file }));
   expect(authority(second.certFile)).toEqual([]);
   expect(authority(garbage)).toEqual([expect.stringContaining('no certificate of an authority')]);
-  const alone = configFaults(loadConfig(settings, { TLS_CLIENT_CA_FILE: second.certFile }));
+  const alone = configFaults(verifierConfig({ TLS_CLIENT_CA_FILE: second.certFile }));
   expect(alone).toEqual(['TLS_CLIENT_CA_FILE: only with TLS_CERT_FILE']);
 });
 
@@ -298,7 +297,7 @@ test('one process listens with TLS at its port and without at its Unix socket, a
 
 test('the path of a Unix socket is checked at the start', () => {
   for (const path of ['relative.sock', `/${'x'.repeat(107)}`]) {
-    expect(() => loadConfig(settings, { LISTEN_UNIX: path })).toThrow(/LISTEN_UNIX/);
+    expect(() => verifierConfig({ LISTEN_UNIX: path })).toThrow(/LISTEN_UNIX/);
   }
-  expect(loadConfig(settings, { LISTEN_UNIX: `/${'x'.repeat(106)}` }).LISTEN_UNIX).toHaveLength(107);
+  expect(verifierConfig({ LISTEN_UNIX: `/${'x'.repeat(106)}` }).LISTEN_UNIX).toHaveLength(107);
 });

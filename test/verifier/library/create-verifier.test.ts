@@ -214,7 +214,7 @@ test('a disable is complete only when each verifier of this process has it, and 
 });
 
 test('closing leaves the fence and the list of verifiers, and may be said twice', async () => {
-  const verifier = open({ apiIds: ['left'], statusPeriodMs: 100 });
+  const verifier = open({ apiIds: ['left'] });
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'left' });
   await verifier.ready();
   const listed = async () =>

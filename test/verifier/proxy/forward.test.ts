@@ -21,7 +21,6 @@ describe('a call', () => {
   async function start(url: string, changed: { timeoutMs?: number; connections?: number } = {}) {
     const config = {
       ...limits,
-      CONTROL_PLANE_URL: undefined,
       CONTROL_PLANE_TIMEOUT_MS: changed.timeoutMs ?? 75_000,
       CONTROL_PLANE_CONNECTIONS_MAX: changed.connections ?? 100,
     };

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { loadConfig } from '#shared/process/load-config.ts';
-import { configFaults, settings } from '../../../verifier/config.ts';
+import { configFaults } from '../../../verifier/config.ts';
+import { verifierConfig } from '../../harness/config.ts';
 import { address, ask, BEARER, call, post, restart, upstream, useProxy, wire } from './proxy-world.ts';
 
 useProxy();
@@ -277,11 +277,8 @@ test('of many headers none is lost: neither the key at their end nor the length 
 
 test('settings that cannot be together are found at the start', () => {
   const url = { UPSTREAM_URL: 'http://x' };
-  expect(configFaults(loadConfig(settings, url))).toEqual([]);
-  const slow = loadConfig(settings, { ...url, UPSTREAM_TIMEOUT_MS: '120000' });
-  expect(configFaults(slow)).toEqual(['UPSTREAM_TIMEOUT_MS: must be below STALL_TIMEOUT_MS']);
-  expect(() => loadConfig(settings, { PROXY_API_ID: 'a b' })).toThrow(/PROXY_API_ID/);
-  expect(() => loadConfig(settings, { PROXY_PERMISSIONS: 'a AND' })).toThrow(
-    /PROXY_PERMISSIONS: expected a perm/,
-  );
+  expect(configFaults(verifierConfig(url))).toEqual([]);
+  expect(() => verifierConfig({ ...url, UPSTREAM_TIMEOUT_MS: '120000' })).toThrow(/UPSTREAM_TIMEOUT_MS/);
+  expect(() => verifierConfig({ PROXY_API_ID: 'a b' })).toThrow(/PROXY_API_ID/);
+  expect(() => verifierConfig({ PROXY_PERMISSIONS: 'a AND' })).toThrow(/PROXY_PERMISSIONS: expected a perm/);
 });

@@ -4,12 +4,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { formatPointer, secretPointer } from '../../../shared/redis/redis-keys.ts';
-import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { PointerBatcher } from '../../../verifier/redis/pointer-batcher.ts';
+import { redisConfig } from '../../harness/config.ts';
 import { eventually, PATIENT } from '../../harness/waiting.ts';
 
 let directory: string;
@@ -23,7 +22,7 @@ const release = () => over?.();
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'kf-find-keys-'));
   server = await startRedis(directory, ['--appendonly', 'no']);
-  const config = loadConfig(redisSettings, { REDIS_URL: server.url, ...PATIENT });
+  const config = redisConfig({ REDIS_URL: server.url, ...PATIENT });
   nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
   over = undefined;
   keys = new PointerBatcher(nodes, {

@@ -34,7 +34,7 @@ export const getApiVerifications = operation({
         other: Type.Optional(
           Type.Literal(true, {
             description:
-              'The sum of all tags not listed separately: those after the first USAGE_TAGS_MAX of a day, and those beyond `limit`.',
+              'The sum of all tags not listed separately: those after the first 1,000 of a day, and those beyond `limit`.',
           }),
         ),
         ...usageCounts,
