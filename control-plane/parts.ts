@@ -7,6 +7,7 @@ import type { Config } from './config.ts';
 import { Fence } from './core/fence.ts';
 import { Propagator } from './core/propagation.ts';
 import { Sweep } from './core/sweep.ts';
+import { CostlyReads } from './core/turns.ts';
 import { AddressRules } from './core/webhooks/public-addresses.ts';
 import { operations } from './http/operations/index.ts';
 import type { Operation } from './http/operations/operation.ts';
@@ -161,6 +162,7 @@ function makeServices(
   const keys = new Keys({ nodes, writer, log: changes, clock, limits });
   const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
   const view = new KeyView(nodes);
+  const costlyReads = new CostlyReads();
   const rootKeys = new RootKeys(nodes, writer, bootstrap.bootstrapKeys);
   const sharedLogOptions = { nodes, writer, log: changes, clock, leaseMs: config.LEASE_MS, view };
   const audit = new Audit({
@@ -179,13 +181,14 @@ function makeServices(
     audit,
     catalogue: new Catalogue(sharedLogOptions),
     clock,
+    costlyReads,
     credits: new Credits(writer, clock),
     examine: async () => [...(await examineServers(nodes, config)), ...(await examineFleet(nodes))],
     fleet: new FleetView(nodes),
     identities: new Identities({ ...sharedLogOptions, apis, propagator }),
     keyImport: new KeyImport({ writer, keys, clock, limits }),
     keys,
-    orderedKeys: new OrderedKeys(nodes, view),
+    orderedKeys: new OrderedKeys(nodes, view, costlyReads),
     overrides: new RateLimitOverrides({ ...sharedLogOptions, propagator }),
     propagator,
     limits: new LimitView(nodes),

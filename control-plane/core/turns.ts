@@ -1,3 +1,5 @@
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+
 /** Limits on the calls of one caller. */
 export interface TurnLimits {
   readonly atOnce: number;
@@ -42,5 +44,41 @@ export class Turns {
       line.running--;
       if (line.running === 0) this.#callers.delete(caller);
     };
+  }
+}
+
+/** Costly calls: of each caller one runs at a time and few wait, and of all callers few run. */
+const COSTLY = {
+  ofCaller: { atOnce: 1, waitingMax: 32 },
+  ofAll: { atOnce: 2, waitingMax: 100 },
+};
+
+/**
+ * Runs the reads that cost Redis and this process much, a few at a time. A caller who asks for many waits for its own
+ * ones; another caller waits at most for one of each caller before it.
+ */
+export class CostlyReads {
+  readonly #ofCaller = new Turns(COSTLY.ofCaller);
+  readonly #ofAll = new Turns(COSTLY.ofAll);
+
+  /** Resolves as `read` does. Rejects with RATE_LIMITED or SERVICE_UNAVAILABLE if too many reads are waiting. */
+  async run<T>(caller: string, read: () => Promise<T>): Promise<T> {
+    const endOwn = await this.#ofCaller.take(caller);
+    if (!endOwn)
+      throw new ApiError(
+        'RATE_LIMITED',
+        `more than ${COSTLY.ofCaller.waitingMax} costly reads of this caller are waiting; send one after the other`,
+      );
+    try {
+      const end = await this.#ofAll.take('');
+      if (!end) throw unavailable('too many costly reads are waiting; try again');
+      try {
+        return await read();
+      } finally {
+        end();
+      }
+    } finally {
+      endOwn();
+    }
   }
 }

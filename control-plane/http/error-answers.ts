@@ -94,10 +94,10 @@ function beginErrorAnswer(
   const { code } = request.failure;
   const message = advised(request.failure.message);
   if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ ...namesOf(request), err: error }, UNHANDLED);
-  if (code === 'SERVICE_UNAVAILABLE') {
+  if (code === 'SERVICE_UNAVAILABLE')
     request.log.warn({ ...namesOf(request), err: error.cause ?? error }, message);
+  if ((code === 'SERVICE_UNAVAILABLE' || code === 'RATE_LIMITED') && !reply.hasHeader('retry-after'))
     reply.header('retry-after', String(RETRY_AFTER_SECONDS));
-  }
   if (code === 'UNAUTHORIZED') reply.header('www-authenticate', 'Bearer');
   reply.code(ERRORS[code][0]).header('x-request-id', request.id);
   return { code, message };

@@ -88,18 +88,18 @@ export class UsageView {
 
   /**
    * The verdicts of the days by tag, the most used first. The last entry has all other verdicts: tags beyond
-   * `limit`, and tags for which a day had no room.
+   * `limit`, tags for which a day had no room, and tags after the first TAGS_MAX.
    */
   async byTag(apiId: string, limit: number, time: Omit<UsagePeriod, 'granularity'>): Promise<TagUsage[]> {
     const totals = new Map<string, UsageCounts>();
     for (const day of numbersOf({ ...time, granularity: 'day' })) {
       const name = tagUsageKey(apiId, day);
-      const fields = await this.#nodes.run(name, (redis) => redis.hgetall(name));
+      const fields = await this.#fieldsOf(name);
       const counts = (number: string) => perUsageField(({ letter }) => count(fields[`${number}${letter}`]));
       totals.set(OTHER_TAGS, sum(totals.get(OTHER_TAGS), counts('0')));
       for (const [field, number] of Object.entries(fields)) {
         if (!field.startsWith('=') || count(number) === 0) continue;
-        const tag = field.slice(1);
+        const tag = totals.size < TAGS_MAX || totals.has(field.slice(1)) ? field.slice(1) : OTHER_TAGS;
         totals.set(tag, sum(totals.get(tag), counts(number)));
       }
     }
@@ -111,6 +111,20 @@ export class UsageView {
     const rest = tags.slice(limit).reduce<UsageCounts>(sum, others ?? sum(undefined, undefined));
     return [...tags.slice(0, limit), ...(totalOf(rest) > 0 ? [{ other: true as const, ...rest }] : [])];
   }
+
+  /** The fields of a hash, read in parts, between which Redis answers others. */
+  async #fieldsOf(name: string): Promise<Record<string, string>> {
+    const fields: Record<string, string> = {};
+    let from = '0';
+    do {
+      const [next, part] = await this.#nodes.run(name, (redis) =>
+        redis.hscan(name, from, 'COUNT', FIELDS_AT_ONCE),
+      );
+      for (let i = 0; i < part.length; i += 2) fields[part[i] ?? ''] = part[i + 1] ?? '';
+      from = next;
+    } while (from !== '0');
+    return fields;
+  }
 }
 
 /** The period of a usage report. */
@@ -121,6 +135,10 @@ export interface UsagePeriod {
   readonly endMs?: number | undefined;
 }
 
+/** Maximum number of fields that one command reads, so that it does not block Redis for long. */
+const FIELDS_AT_ONCE = 1000;
+/** Maximum number of tags that one answer adds up separately; about 250 bytes each. */
+const TAGS_MAX = 50_000;
 /** The map key for all other tags; no tag is empty. */
 const OTHER_TAGS = '';
 

@@ -1,4 +1,4 @@
-import { ApiError, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { type TurnLimits, Turns } from '../../core/turns.ts';
 import type { App } from '../server.ts';
 
@@ -10,12 +10,11 @@ import type { App } from '../server.ts';
  */
 export function takeTurns(app: App, limits: TurnLimits, onRefusal: () => void): void {
   const turns = new Turns(limits);
-  app.addHook('preHandler', async ({ call }, reply) => {
+  app.addHook('preHandler', async ({ call }) => {
     if (!call) return;
     const turn = turns.take(call.caller.id);
     if (turn === undefined) {
       onRefusal();
-      reply.header('retry-after', String(RETRY_AFTER_SECONDS));
       throw new ApiError('RATE_LIMITED', `more than ${limits.waitingMax} calls of this root key are waiting`);
     }
     call.turn = await turn;

@@ -1,5 +1,6 @@
 import type { Clock } from '#shared/lang/clock.ts';
 import type { Propagator } from '../../core/propagation.ts';
+import type { CostlyReads } from '../../core/turns.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
 import type { RootKeys } from '../../redis/callers/root-keys.ts';
@@ -40,6 +41,7 @@ export interface Services {
   readonly audit: Audit;
   readonly catalogue: Catalogue;
   readonly clock: Clock;
+  readonly costlyReads: CostlyReads;
   readonly credits: Credits;
   readonly deliveries: Deliveries;
   readonly endpoints: WebhookEndpoints;

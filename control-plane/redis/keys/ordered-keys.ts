@@ -1,9 +1,9 @@
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { LAST_USED } from '#shared/contract/usage.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey, usageKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import { Turns } from '../../core/turns.ts';
+import type { CostlyReads } from '../../core/turns.ts';
 import { conditionsOf, type Key, type KeyFilter, type KeyView, sourceOf } from './key-view.ts';
 
 const valuesScript = new Script(new URL('../lua/keys/list-values.lua', import.meta.url));
@@ -12,8 +12,6 @@ const valuesScript = new Script(new URL('../lua/keys/list-values.lua', import.me
 const AT_ONCE = 500;
 /** The maximum number of keys of an API that are put in order without an index. */
 const ORDERED_MAX = 200_000;
-/** Orderings of one process. Each is work for Redis and for this process, so more at once would slow all down. */
-const ORDERINGS = { atOnce: 2, waitingMax: 16 };
 
 /** A value by which keys are ordered, each read from the hashes with a prefix. */
 const FIELDS = {
@@ -41,43 +39,40 @@ const collator = new Intl.Collator('en', { numeric: true, sensitivity: 'accent' 
 export class OrderedKeys {
   readonly #nodes: RedisNodes;
   readonly #view: KeyView;
-  readonly #turns = new Turns(ORDERINGS);
+  readonly #costlyReads: CostlyReads;
 
-  constructor(nodes: RedisNodes, view: KeyView) {
+  constructor(nodes: RedisNodes, view: KeyView, costlyReads: CostlyReads) {
     this.#nodes = nodes;
     this.#view = view;
+    this.#costlyReads = costlyReads;
   }
 
   /**
    * One page of the keys of an API, after a place in the order; undefined if there is no such API. Keys without
-   * a value come last, and keys with equal values in order of creation. Rejects with BAD_REQUEST if there are
-   * too many keys, and with SERVICE_UNAVAILABLE if too many pages are being read.
+   * a value come last, and keys with equal values in order of creation. More than AT_ONCE keys need a turn of
+   * the caller. Rejects with BAD_REQUEST if there are too many keys, and as `CostlyReads` does.
    */
   async list(
+    caller: string,
     apiId: string,
     filter: KeyFilter,
     limit: number,
     order: ValueOrder,
     after?: Place,
   ): Promise<{ readonly keys: readonly Key[]; readonly total: number; readonly next?: Place } | undefined> {
-    const endTurn = await this.#turns.take('');
-    if (!endTurn) throw unavailable('too many listings are being sorted; try again');
-    try {
-      const places = await this.#first(apiId, filter, limit + 1, order, after);
-      const page = await this.#view.listNumbers(
-        apiId,
-        filter,
-        places.slice(0, limit).map(({ number }) => number),
-      );
-      const last = places.length > limit ? places[limit - 1] : undefined;
-      return page && { keys: page.keys, total: page.total, ...(last ? { next: last } : {}) };
-    } finally {
-      endTurn();
-    }
+    const places = await this.#first(caller, apiId, filter, limit + 1, order, after);
+    const page = await this.#view.listNumbers(
+      apiId,
+      filter,
+      places.slice(0, limit).map(({ number }) => number),
+    );
+    const last = places.length > limit ? places[limit - 1] : undefined;
+    return page && { keys: page.keys, total: page.total, ...(last ? { next: last } : {}) };
   }
 
   /** The first `count` places after a place in the order. Reads all keys, but keeps only as many as needed. */
   async #first(
+    caller: string,
     apiId: string,
     filter: KeyFilter,
     count: number,
@@ -86,16 +81,20 @@ export class OrderedKeys {
   ): Promise<readonly Place[]> {
     const compare = comparison(order);
     let first: readonly Place[] = [];
-    let from: string | undefined = '';
-    while (from !== undefined) {
-      const { places, next }: Chunk = await this.#read(apiId, filter, order, from);
+    const readFrom = async (from: string): Promise<string | undefined> => {
+      const { places, next } = await this.#read(apiId, filter, order, from);
       const last = first[count - 1];
       const candidates = places.filter(
         (place) => (!after || compare(after, place) < 0) && (!last || compare(place, last) < 0),
       );
       if (candidates.length > 0) first = [...first, ...candidates].sort(compare).slice(0, count);
-      from = next;
-    }
+      return next;
+    };
+    let from = await readFrom('');
+    if (from !== undefined)
+      await this.#costlyReads.run(caller, async () => {
+        while (from !== undefined) from = await readFrom(from);
+      });
     return first;
   }
 

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { Permissions } from '../../../control-plane/core/root-permissions.ts';
-import { Turns } from '../../../control-plane/core/turns.ts';
+import { CostlyReads, Turns } from '../../../control-plane/core/turns.ts';
 import { takeTurns } from '../../../control-plane/http/guards/call-turns.ts';
 import { Call } from '../../../control-plane/http/operations/call.ts';
 import { createServer } from '../../../control-plane/http/server.ts';
@@ -150,4 +150,33 @@ test('a change that waits for its fence has given its turn back, so that its roo
     redis.disconnect();
     await fleet.stop();
   }
+});
+
+test('a costly read waits for others of its caller, and at most one of each other caller; two run', async () => {
+  const reads = new CostlyReads();
+  const begun: string[] = [];
+  const ends = new Map<string, () => void>();
+  const settle = () => new Promise((resolve) => setImmediate(resolve));
+  const end = async (name: string) => {
+    ends.get(name)?.();
+    await settle();
+  };
+  const ask = (name: string) =>
+    reads.run(name[0] ?? '', () => {
+      begun.push(name);
+      return new Promise<string>((resolve) => ends.set(name, () => resolve(name)));
+    });
+  const flood = Array.from({ length: 33 }, (_, i) => ask(`a${i}`));
+  const refused = ask('a33').catch(({ code }) => code);
+  const others = ['b', 'c'].map(ask);
+  await settle();
+  expect(begun).toEqual(['a0', 'b']);
+  expect(await refused).toBe('RATE_LIMITED');
+  await end('a0');
+  expect(begun).toEqual(['a0', 'b', 'c']);
+  await end('b');
+  expect(begun).toEqual(['a0', 'b', 'c', 'a1']);
+  await end('c');
+  for (let i = 1; i < 33; i++) await end(`a${i}`);
+  expect(await Promise.all([...flood, ...others])).toHaveLength(35);
 });

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { usageKey } from '../../../shared/redis/redis-keys.ts';
+import { tagUsageKey, usageKey } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet } from '../../harness/fleet.ts';
 import { metric } from '../../harness/metrics.ts';
 
@@ -171,6 +171,30 @@ test('hours and days that are no longer kept are thrown away, and all of it a mo
   const ttl = await fleet.client.pttl(usage);
   expect(ttl).toBeGreaterThan(31 * DAY_MS);
   expect(ttl).toBeLessThanOrEqual(32 * DAY_MS);
+});
+
+test('many who ask at once for the sums of many tags get them, and Redis reads them in parts', async () => {
+  await fleet.ok('keys.createKey', { apiId: 'tagged' });
+  const today = Math.floor(Date.now() / DAY_MS);
+  const fill = `for day = ARGV[1] - 30, ARGV[1] do for i = 1, 1000 do
+    redis.call('HSET', KEYS[1] .. day, '=' .. (i == 1000 and 'only ' .. day or 'tag ' .. i), i, i .. 'V', 1) end end`;
+  await fleet.client.eval(fill, 1, tagUsageKey('tagged', ''), today);
+  await fleet.client.config('RESETSTAT');
+  const query = { apiId: 'tagged', groupBy: 'tag', limit: '1000' };
+  const answers = await Promise.all(
+    Array.from({ length: 32 }, () => fleet.admin('apis.getVerifications', query)),
+  );
+  for (const { status, body } of answers) {
+    expect(status).toBe(200);
+    expect(body.verifications).toHaveLength(1001);
+    expect(body.verifications[0]).toMatchObject({ tag: 'tag 1', success: 31 });
+    expect(body.verifications[1000]).toMatchObject({ other: true, success: 30 });
+  }
+  const calls = (command: string, stats: string) =>
+    Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
+  const stats = await fleet.client.info('commandstats');
+  expect(calls('hscan', stats)).toBeGreaterThanOrEqual(32 * 31 * 2);
+  expect(calls('hgetall', stats)).toBeLessThan(31);
 });
 
 describe('a verifier', () => {

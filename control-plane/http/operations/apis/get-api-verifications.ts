@@ -46,7 +46,7 @@ export const getApiVerifications = operation({
   }),
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop' },
-  async handle({ request }, { apis, usage, clock }) {
+  async handle({ request, caller }, { apis, usage, clock, costlyReads }) {
     const { apiId, granularity, start, end, tag, groupBy, limit } = request;
     const byTag = groupBy === 'tag';
     if ((byTag || tag !== undefined) && granularity === 'hour')
@@ -55,7 +55,10 @@ export const getApiVerifications = operation({
       throw new ApiError('BAD_REQUEST', 'tag: must be absent if groupBy is given');
     if (!(await apis.get(apiId))) throw apiNotFound(apiId);
     const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
-    if (byTag) return { verifications: await usage.byTag(apiId, Number(limit), span) };
+    if (byTag) {
+      const verifications = () => usage.byTag(apiId, Number(limit), span);
+      return { verifications: await costlyReads.run(caller.id, verifications) };
+    }
     if (tag !== undefined) return { verifications: await usage.seriesOfTag(apiId, tag, span) };
     return { verifications: await usage.series(apiId, undefined, span) };
   },

@@ -79,7 +79,7 @@ export const listKeys = operation({
     },
     toAnswer: ({ keys, cursor }) => ({ data: keys.map(keyDataOf), pagination: pagination(cursor) }),
   },
-  async handle({ request }, services) {
+  async handle({ request, caller }, services) {
     const { usage } = services;
     const { apiId, limit, cursor, sort, enabled, externalId, name, search } = withoutAliases(request);
     const order = sort === 'createdAt' ? 'asc' : sort === '-createdAt' ? 'desc' : sort;
@@ -90,7 +90,7 @@ export const listKeys = operation({
       ...(search === undefined ? {} : { search }),
     };
     const place = cursor === undefined ? undefined : placeOf(cursor, order);
-    const page = await readPage(services, apiId, filter, Number(limit), order, place);
+    const page = await readPage(services, caller.id, apiId, filter, Number(limit), order, place);
     if (!page) throw apiNotFound(apiId);
     const usageTimes = await usage.lastUsedAtOf(
       apiId,
@@ -109,13 +109,15 @@ export const listKeys = operation({
 
 async function readPage(
   { view, orderedKeys }: Pick<Services, 'view' | 'orderedKeys'>,
+  caller: string,
   apiId: string,
   filter: KeyFilter,
   limit: number,
   order: Order,
   place: Place | undefined,
 ) {
-  if (order !== 'asc' && order !== 'desc') return orderedKeys.list(apiId, filter, limit, order, place);
+  if (order !== 'asc' && order !== 'desc')
+    return orderedKeys.list(caller, apiId, filter, limit, order, place);
   const page = await view.list(apiId, filter, limit, order, place?.number);
   return page && { ...page, next: page.next === undefined ? undefined : { number: page.next, value: '' } };
 }
