@@ -1,12 +1,15 @@
 import { ApiError } from '#shared/contract/errors.ts';
+import { USAGE_COLUMNS } from '#shared/contract/usage.ts';
 import { momentIn, START_NAMES, STARTS } from './moment.ts';
 import {
   COLUMNS,
+  CONDITIONS_MAX,
   type Condition,
   type Dimension,
   type Expression,
   ID_COLUMNS,
   isSameDimension,
+  OUTPUTS_MAX,
   type OutcomeCondition,
   type Output,
   ROWS_MAX,
@@ -17,13 +20,15 @@ import {
 import { Reader } from './reader.ts';
 
 const KEYWORDS = ['from', 'where', 'group', 'order', 'limit', 'as', 'and'] as const;
+/** The outcomes that are counted. No count meets a condition on another text. */
+const OUTCOMES: readonly string[] = USAGE_COLUMNS.map(({ code }) => code);
 const refusal = (message: string) => new ApiError('BAD_REQUEST', `query: ${message}`);
 
 /** Reads a query in SQL. Throws BAD_REQUEST that says which queries are understood. */
 export function parseUsageQuery(text: string, nowMs: number): UsageQuery {
   const reader = new Reader(text);
   reader.words('select');
-  const selections = reader.list(() => selectionIn(reader));
+  const selections = reader.list('SELECT', OUTPUTS_MAX, () => selectionIn(reader));
   reader.words('from');
   const table = tableIn(reader);
   const outputs = selections.map(({ output, counted }) => checked(output, counted, table));
@@ -133,7 +138,10 @@ function checked(output: Output, counted: Counted, table: Table): Output {
 
 function conditionsIn(reader: Reader, table: Table, nowMs: number): Condition[] {
   const conditions = [conditionIn(reader, table, nowMs)];
-  while (reader.takeWord('and')) conditions.push(conditionIn(reader, table, nowMs));
+  while (reader.takeWord('and')) {
+    if (conditions.length === CONDITIONS_MAX) throw refusal(`WHERE: at most ${CONDITIONS_MAX} conditions`);
+    conditions.push(conditionIn(reader, table, nowMs));
+  }
   return conditions;
 }
 
@@ -154,8 +162,8 @@ function conditionIn(reader: Reader, table: Table, nowMs: number): Condition {
 
 function outcomeIn(reader: Reader): OutcomeCondition {
   reader.words('outcome');
-  const { texts: outcomes, isNegated } = membershipIn(reader);
-  return { outcomes, isNegated };
+  const { texts, isNegated } = membershipIn(reader);
+  return { outcomes: OUTCOMES.filter((outcome) => texts.includes(outcome)), isNegated };
 }
 
 /** Reads `= text`, `!= text`, `IN (texts)` or `NOT IN (texts)`. */
@@ -166,25 +174,33 @@ function membershipIn(reader: Reader): { readonly texts: readonly string[]; read
   const isNegated = reader.takeWord('not') !== undefined;
   reader.words('in');
   reader.symbol('(');
-  const texts = reader.list(text);
+  const texts = reader.list('IN', SERIES_MAX, text);
   reader.symbol(')');
-  if (texts.length > SERIES_MAX) throw refusal(`IN: at most ${SERIES_MAX} texts`);
   return { texts, isNegated };
 }
 
 function groupsIn(reader: Reader, outputs: readonly Output[]): Dimension[] {
   reader.words('by');
-  return reader.list(() => {
-    const output = outputIn(reader, outputs);
-    if (output && 'dimension' in output.expression) return output.expression.dimension;
-    if (output) throw refusal(`GROUP BY: ${output.name} is a sum`);
-    return dimensionIn(reader)?.dimension ?? reader.fail('a column');
+  const groups: Dimension[] = [];
+  reader.list('GROUP BY', OUTPUTS_MAX, () => {
+    const group = groupIn(reader, outputs);
+    if (groups.some((other) => isSameDimension(group, other)))
+      throw refusal(`GROUP BY: ${group.column} must be there once`);
+    groups.push(group);
   });
+  return groups;
+}
+
+function groupIn(reader: Reader, outputs: readonly Output[]): Dimension {
+  const output = outputIn(reader, outputs);
+  if (output && 'dimension' in output.expression) return output.expression.dimension;
+  if (output) throw refusal(`GROUP BY: ${output.name} is a sum`);
+  return dimensionIn(reader)?.dimension ?? reader.fail('a column');
 }
 
 function orderIn(reader: Reader, outputs: readonly Output[]): UsageQuery['order'] {
   reader.words('by');
-  return reader.list(() => {
+  return reader.list('ORDER BY', OUTPUTS_MAX, () => {
     const output = outputIn(reader, outputs) ?? sameOutputIn(reader, outputs);
     return { output: outputs.indexOf(output), isDescending: reader.takeWord('asc', 'desc') === 'desc' };
   });

@@ -65,6 +65,11 @@ export interface UsageQuery {
 
 export const QUERY_LENGTH_MAX = 4000;
 export const ROWS_MAX = 10_000;
+/** Maximum number of rows before `LIMIT`, all of which are put in order. */
+export const GROUPS_MAX = 20_000;
+/** Maximum numbers of columns of the result and of conditions: each is work for every count that is read. */
+export const OUTPUTS_MAX = 20;
+export const CONDITIONS_MAX = 20;
 /** Maximum number of series of counts that one query reads. */
 export const SERIES_MAX = 100;
 

@@ -71,10 +71,13 @@ export class Reader {
     return written;
   }
 
-  /** Takes items that are separated by commas. */
-  list<Item>(item: () => Item): Item[] {
+  /** Takes items that are separated by commas. Throws BAD_REQUEST if they are more than `max`. */
+  list<Item>(clause: string, max: number, item: () => Item): Item[] {
     const items = [item()];
-    while (this.takeSymbol(',')) items.push(item());
+    while (this.takeSymbol(',')) {
+      if (items.length === max) throw new ApiError('BAD_REQUEST', `query: ${clause}: at most ${max} items`);
+      items.push(item());
+    }
     return items;
   }
 

@@ -12,6 +12,8 @@ import {
   type Column,
   type Comparison,
   type Dimension,
+  type Expression,
+  GROUPS_MAX,
   ROWS_MAX,
   TABLES,
   type UsageQuery,
@@ -26,13 +28,8 @@ export interface Series {
 type Value = string | number;
 type Row = Readonly<Record<string, Value>>;
 
-/** One number: the verifications with one outcome, in one hour or day of one series. */
-interface Cell {
-  readonly values: Readonly<Partial<Record<Column, Value>>>;
-  readonly time: number;
-  readonly outcome: string;
-  readonly count: number;
-}
+/** Says which verifications a count counts. */
+type Cell = Readonly<Partial<Record<Column, Value>>>;
 
 /**
  * Returns the kind of counts that a query reads. Throws BAD_REQUEST if counts for a part of its time are no
@@ -73,29 +70,32 @@ export function granularityOf(
   return granularity;
 }
 
-/** Returns the rows of the result. Throws BAD_REQUEST if they are too many. */
+/**
+ * Returns the rows of the result. Throws BAD_REQUEST as soon as they are too many. Its work is bounded, because series,
+ * the periods of each, columns and conditions are.
+ */
 export function rowsOf(query: UsageQuery, granularity: Granularity, series: readonly Series[]): Row[] {
   const { outputs, groups, order, limit } = query;
-  const cells = cellsOf(series).filter((cell) => meets(query, granularity, cell));
-  // Without GROUP BY there is one row, whatever is counted.
-  const byGroup = new Map<string, Cell[]>(groups.length === 0 ? [['[]', []]] : []);
-  for (const cell of cells) {
-    const name = JSON.stringify(groups.map((dimension) => cellValue(cell, dimension)));
-    const group = byGroup.get(name);
-    if (group) group.push(cell);
-    else byGroup.set(name, [cell]);
-  }
-  const rows = [...byGroup.values()].map((group) =>
-    outputs.map(({ expression }) =>
-      'dimension' in expression
-        ? cellValue(group[0], expression.dimension)
-        : sum(
-            group.filter(
-              ({ outcome }) => !expression.total.condition || admits(expression.total.condition, outcome),
-            ),
-          ),
-    ),
-  );
+  const groupsMax = limit === undefined ? ROWS_MAX : GROUPS_MAX;
+  const columns = columnsOf(query);
+  // Without GROUP BY there is one row of sums, whatever is counted.
+  const byGroup = new Map<string, Value[]>(groups.length === 0 ? [['[]', outputs.map(() => 0)]] : []);
+  for (const { ids, buckets } of series)
+    for (const bucket of buckets.filter(({ time }) => isInTime(query, granularity, time)))
+      for (const { code, field, sums } of columns) {
+        const count = bucket[field];
+        if (count === 0) continue;
+        const cell = { ...ids, time: bucket.time, outcome: code };
+        const name = JSON.stringify(groups.map((dimension) => cellValue(cell, dimension)));
+        const row = byGroup.get(name) ?? outputs.map(({ expression }) => firstValue(cell, expression));
+        for (const i of sums) row[i] = Number(row[i]) + count;
+        byGroup.set(name, row);
+        if (byGroup.size > groupsMax)
+          throw refusal(
+            `the result has more than ${groupsMax} rows${limit === undefined ? '; add LIMIT or' : ' before LIMIT; add'} a condition`,
+          );
+      }
+  const rows = [...byGroup.values()];
   rows.sort((a, b) => {
     for (const { output, isDescending } of order) {
       const difference = compare(a[output], b[output]);
@@ -103,50 +103,48 @@ export function rowsOf(query: UsageQuery, granularity: Granularity, series: read
     }
     return 0;
   });
-  if (limit === undefined && rows.length > ROWS_MAX)
-    throw refusal(`the result has more than ${ROWS_MAX} rows; add LIMIT or a condition`);
   return rows
     .slice(0, limit)
     .map((values) => Object.fromEntries(outputs.map(({ name }, i) => [name, values[i] ?? ''])));
 }
 
 const refusal = (message: string) => new ApiError('BAD_REQUEST', `query: ${message}`);
-const sum = (cells: readonly Cell[]) => cells.reduce((total, { count }) => total + count, 0);
+const firstValue = (cell: Cell, expression: Expression): Value =>
+  'dimension' in expression ? cellValue(cell, expression.dimension) : 0;
 
 function compare(a: Value = '', b: Value = ''): number {
   if (a === b) return 0;
   return a < b ? -1 : 1;
 }
 
-function cellsOf(series: readonly Series[]): Cell[] {
-  return series.flatMap(({ ids, buckets }) =>
-    buckets.flatMap((bucket) =>
-      USAGE_COLUMNS.flatMap(({ code, field }) => {
-        const [time, count] = [bucket.time, bucket[field]];
-        return count === 0 ? [] : [{ values: { ...ids, time, outcome: code }, time, outcome: code, count }];
-      }),
+/** The outcomes that the conditions admit, each with the places of the outputs that count it. */
+function columnsOf({ conditions, outputs }: UsageQuery) {
+  const isAsked = (code: string) =>
+    conditions.every((condition) => condition.column !== 'outcome' || admits(condition, code));
+  return USAGE_COLUMNS.filter(({ code }) => isAsked(code)).map(({ code, field }) => ({
+    ...{ code, field },
+    sums: outputs.flatMap(({ expression }, i) =>
+      'total' in expression && (!expression.total.condition || admits(expression.total.condition, code))
+        ? [i]
+        : [],
     ),
-  );
+  }));
 }
 
-function cellValue(cell: Cell | undefined, { column, unit }: Dimension): Value {
-  const value = cell?.values[column] ?? '';
+function cellValue(cell: Cell, { column, unit }: Dimension): Value {
+  const value = cell[column] ?? '';
   return unit === undefined || typeof value !== 'number' ? value : startOf(value, unit);
 }
 
-/** Tells whether the conditions on time and outcome admit a cell; those on ids determine the series. */
-function meets(
-  { table, conditions }: UsageQuery,
-  granularity: Granularity,
-  { time, outcome }: Cell,
-): boolean {
+/** Tells whether the conditions on time admit an hour or a day; those on ids determine the series. */
+function isInTime({ table, conditions }: UsageQuery, granularity: Granularity, time: number): boolean {
   // Whole hours or days stand for the verifications in them: any that has a part in the time asked for counts.
   const length = TABLES[table] === undefined ? LENGTH_MS[granularity] : 1;
-  return conditions.every((condition) => {
-    if (condition.column === 'outcome') return admits(condition, outcome);
-    if (condition.column !== 'time') return true;
-    return COMPARISONS[condition.comparison](time, time + length - 1, condition.timeMs);
-  });
+  return conditions.every(
+    (condition) =>
+      condition.column !== 'time' ||
+      COMPARISONS[condition.comparison](time, time + length - 1, condition.timeMs),
+  );
 }
 
 /** Compare a span of milliseconds, from `first` to `last`, with a time. */

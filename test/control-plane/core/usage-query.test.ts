@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseUsageQuery } from '../../../control-plane/core/usage-query/parse.ts';
+import { SERIES_MAX } from '../../../control-plane/core/usage-query/query.ts';
 import { granularityOf, rowsOf, type Series } from '../../../control-plane/core/usage-query/rows.ts';
 import { ApiError } from '../../../shared/contract/errors.ts';
-import { LENGTH_MS, perUsageField } from '../../../shared/contract/usage.ts';
+import { LENGTH_MS, perUsageField, RETENTION } from '../../../shared/contract/usage.ts';
 
 const NOW = Date.UTC(2026, 10, 25, 10, 20, 30);
 const { hour: HOUR, day: DAY } = LENGTH_MS;
@@ -177,6 +178,15 @@ test.each([
   [`SELECT SUM(count) AS n, SUM(count) AS N ${PER_DAY}`, 'a name of its own'],
   [`SELECT SUM(count) AS from ${PER_DAY}`, 'must not be a word of SQL'],
   [`SELECT SUM(CASE WHEN outcome = 'VALID' THEN count ELSE 0 END) ${PER_DAY}`, 'AS and a name'],
+  [`SELECT SUM(count) ${PER_DAY} GROUP BY outcome, time, outcome`, 'GROUP BY: outcome must be there once'],
+  [
+    `SELECT toDate(time) AS d, SUM(count) ${PER_DAY} GROUP BY d, toStartOfDay(time)`,
+    'time must be there once',
+  ],
+  [`SELECT ${Array.from({ length: 21 }, (_, i) => `SUM(count) AS n${i}`)} ${PER_DAY}`, 'SELECT: at most 20'],
+  [`SELECT SUM(count) AS n ${PER_DAY} ORDER BY n${', n'.repeat(20)}`, 'ORDER BY: at most 20'],
+  [`SELECT SUM(count) ${PER_DAY} WHERE outcome = 'a'${" AND outcome = 'a'".repeat(20)}`, 'WHERE: at most 20'],
+  [`SELECT SUM(count) ${PER_DAY} WHERE outcome IN ('a'${", 'a'".repeat(100)})`, 'IN: at most 100'],
   [`SELECT SUM(count) ${PER_DAY} ORDER BY outcome`, 'a column of the result'],
   [`SELECT SUM(count) ${PER_DAY} LIMIT 0`, 'LIMIT: must be 1..10000'],
   [`SELECT SUM(count) ${PER_DAY} LIMIT 10001`, 'LIMIT: must be 1..10000'],
@@ -263,4 +273,24 @@ test('a result of too many rows is refused, unless it has a LIMIT', () => {
   const sql = `SELECT key_id, time, SUM(count) AS n ${PER_DAY} GROUP BY key_id, time`;
   expect(() => run(sql, many)).toThrow('more than 10000 rows');
   expect(run(`${sql} LIMIT 10000`, many)).toHaveLength(10_000);
+});
+
+test('a query that reads and groups as much as one may does not stop the process', () => {
+  const most = Array.from({ length: SERIES_MAX }, (_, i) => ({
+    ids: { key_space_id: 'shop', api_id: 'shop', key_id: `key_${i}`, external_id: 'e' },
+    buckets: Array.from({ length: RETENTION.hour }, (_, j) => ({
+      ...{ time: TODAY - j * HOUR },
+      ...perUsageField(() => 1),
+    })),
+  }));
+  const sums = Array.from({ length: 19 }, (_, i) => `sumIf(count, outcome != 'EXPIRED') AS n${i}`);
+  const conditions = "outcome NOT IN ('A', 'EXPIRED') AND ".repeat(19);
+  const sql = (groups: string) =>
+    `SELECT key_id, ${sums} FROM key_verifications_per_hour_v1 WHERE ${conditions} external_id = 'e' GROUP BY key_id, ${groups} ORDER BY ${'n1, '.repeat(19)} key_id LIMIT 1`;
+  const startMs = performance.now();
+  expect(() => run(sql('time, outcome, key_space_id, api_id, external_id'), most)).toThrow(
+    'more than 20000 rows before LIMIT',
+  );
+  expect(run(sql('time'), most)).toHaveLength(1);
+  expect(performance.now() - startMs).toBeLessThan(2000);
 });

@@ -29,8 +29,8 @@ export const queryVerifications = operationV2({
     const nowMs = services.clock.wallMs();
     const query = parseUsageQuery(request.query, nowMs);
     const granularity = granularityOf(query, nowMs);
-    return {
+    return services.costlyReads.run(caller.id, async () => ({
       data: rowsOf(query, granularity, await seriesOf(query, { granularity, nowMs }, caller, services)),
-    };
+    }));
   },
 });
