@@ -32,7 +32,7 @@ export const settings = {
     'Number of the latest changes that Redis keeps for audit.listEvents; about 300 bytes of Redis each',
   ),
   ROOT_KEY_CALLS_PER_MINUTE: integer(0, 100_000_000, 'calls', 60_000).help(
-    'Calls of one root key in a minute, counted separately for reads and for changes; further calls get 429. 0 = no limit',
+    'Calls of one root key in a minute, counted separately for reads and for changes; further calls get 429. Calls that delete, end or disable something then have as many again. 0 = no limit',
   ),
   FAILURES_PER_MINUTE: integer(0, 100_000_000, 'calls', 60).help(
     'Calls without a valid root key from one address in a minute that get 401; further calls get 429 and are not recorded in the audit log. 0 = no limit',

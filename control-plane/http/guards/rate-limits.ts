@@ -6,7 +6,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { Gathering } from '../../redis/gathering.ts';
-import { isChange } from '../operations/operation.ts';
+import { isChange, isStop, mayStop } from '../operations/operation.ts';
 import type { App } from '../server.ts';
 
 const countScript = new Script(new URL('../../redis/lua/callers/count-calls.lua', import.meta.url));
@@ -30,11 +30,12 @@ export interface RateLimits {
 
 /**
  * Counts calls in Redis, for all control planes together. For each root key, reads and changes are counted
- * separately, so that a caller who lists too much can still disable a key. For each address, calls without a
+ * separately, so that a caller who lists too much can still disable a key. Calls over the limit that stop something
+ * have a counter of their own, so that a caller who changes too much can, too. For each address, calls without a
  * valid root key are counted. An address over its limit may still call with a valid root key; otherwise one
  * client behind a proxy could lock out the others. If Redis cannot count, every call is let through: a limit
  * must not cause the outage that it should prevent.
- * @param options.callsMax per root key, kind and minute; 0 = no limit
+ * @param options.callsMax per root key, counter and minute; 0 = no limit
  * @param options.failuresMax per address and minute; 0 = no limit
  */
 export async function limitRates(
@@ -52,7 +53,12 @@ export async function limitRates(
   await app.register(rateLimit, { global: false, store, skipOnError: true });
 
   const over = new OverLimit();
-  const limit = (name: 'calls' | 'failures', max: number, callerOf: (request: FastifyRequest) => string) => {
+  const limit = (
+    name: 'calls' | 'failures',
+    max: number,
+    callerOf: (request: FastifyRequest) => string,
+    onOver = (_request: FastifyRequest, refuse: () => never): void => refuse(),
+  ) => {
     const check = app.createRateLimit({ max, timeWindow: WINDOW_MS, keyGenerator: callerOf });
     return async (request: FastifyRequest, reply: FastifyReply) => {
       if (max === 0) return;
@@ -64,12 +70,25 @@ export async function limitRates(
         untilMs = nowMs + allowance.ttl;
         if (name === 'failures') over.remember(callerOf(request), untilMs);
       }
-      onLimit(name);
-      reply.header('retry-after', String(Math.max(1, Math.ceil((untilMs - nowMs) / 1000))));
-      throw new ApiError('RATE_LIMITED', `more than ${max} ${name} within a minute`);
+      onOver(request, () => {
+        onLimit(name);
+        reply.header('retry-after', String(Math.max(1, Math.ceil((untilMs - nowMs) / 1000))));
+        throw new ApiError('RATE_LIMITED', `more than ${max} ${name} within a minute`);
+      });
     };
   };
-  const countCall = limit('calls', options.callsMax, counterOf);
+  const countCall = limit('calls', options.callsMax, counterOf, ({ call, routeOptions }, refuse) => {
+    const { operation } = routeOptions.config;
+    if (!call || !operation || !mayStop(operation)) return refuse();
+    call.refuse = refuse;
+  });
+  const countStop = limit('calls', options.callsMax, ({ call }) => `${call?.countedAs}:STOP`);
+  app.addHook('preValidation', async (request, reply) => {
+    const { call, routeOptions, body } = request;
+    if (!call?.refuse || !routeOptions.config.operation) return;
+    if (!isStop(routeOptions.config.operation, body)) call.refuse();
+    await countStop(request, reply);
+  });
   return {
     async countCall(request, reply, callerId) {
       if (request.call) request.call.countedAs = callerId;

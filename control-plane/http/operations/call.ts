@@ -49,6 +49,8 @@ export class Call<Request = unknown> {
   turn: (() => void) | undefined;
   /** Id of the caller whose limit the call counts for. */
   countedAs = '';
+  /** Throws the refusal of a call over its caller's limit, unless its body shows that it stops something. */
+  refuse: (() => never) | undefined;
   /** True once the handler runs: from then on, an outage leaves the outcome unknown. */
   isLetThrough = false;
   #caller: Caller | undefined;

@@ -79,6 +79,16 @@ export const operation = <
 /** Tells whether the operation is a GET with a query. */
 export const isQuery = ({ name }: Pick<Operation, 'name'>): boolean => /\.(get|list)/.test(name);
 
+/** Operations that can stop something: deletes, and updates with `enabled` false. */
+const STOPS = /\.(delete|end|update)/;
+
+/** Tells whether a call of the operation may stop something, which its body decides. */
+export const mayStop = ({ name }: Pick<Operation, 'name'>): boolean => STOPS.test(name);
+
+/** Tells whether a call stops something, such as a stolen key. */
+export const isStop = (operation: Pick<Operation, 'name'>, body: unknown): boolean =>
+  mayStop(operation) && (!operation.name.includes('.update') || Object(body).enabled === false);
+
 /** Tells whether the operation changes something. */
 export const isChange = (operation: Pick<Operation, 'name' | 'reads'>): boolean =>
   !isQuery(operation) && !operation.reads;

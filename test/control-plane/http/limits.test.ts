@@ -68,6 +68,35 @@ describe('a root key over its limit', () => {
     await fleet.ok('keys.updateKey', { keyId, enabled: false }, { rootKey });
   });
 
+  test('by changing too much can still stop keys, identities and root keys', async () => {
+    const keyId = await newKey();
+    const { rootKeyId, key: other } = await fleet.ok('rootKeys.createRootKey', {
+      ...{ name: 'other', permissions: ['api.limited.read_key'] },
+    });
+    await fleet.ok('identities.createIdentity', { externalId: `of ${keyId}`, waitMs: 0 });
+    const rootKey = await rootKeyWith('*');
+    const ask = (operation: string, input: object) => fleet.admin(operation, input, { rootKey });
+    for (let i = 0; i < 20; i++) await ask('keys.updateKey', { keyId, name: `${i}` });
+    for (const [operation, input] of [
+      ['keys.updateKey', { keyId, enabled: true }],
+      ['keys.createKey', { apiId: 'limited', enabled: false }],
+      ['rootKeys.updateRootKey', { rootKeyId, enabled: true }],
+    ] as const)
+      expectLimited(await ask(operation, input));
+    for (const [operation, input] of [
+      ['keys.updateKey', { keyId, enabled: false }],
+      ['identities.updateIdentity', { externalId: `of ${keyId}`, enabled: false, waitMs: 0 }],
+      ['rootKeys.updateRootKey', { rootKeyId, enabled: false }],
+      ['keys.deleteKey', { keyId }],
+    ] as const) {
+      const { status, headers } = await ask(operation, input);
+      expect([operation, status, headers['retry-after']]).toEqual([operation, 200, undefined]);
+    }
+    expect((await fleet.admin('apis.listApis', {}, { rootKey: other })).status).toBe(401);
+    for (let i = 4; i < 20; i++) expect((await ask('keys.deleteKey', { keyId })).status).toBe(404);
+    expectLimited(await ask('keys.deleteKey', { keyId }));
+  });
+
   test('may call again when the minute is over', async () => {
     const rootKey = await rootKeyWith('api.*.read_api');
     for (let i = 0; i < 21; i++) await fleet.admin('apis.listApis', {}, { rootKey });

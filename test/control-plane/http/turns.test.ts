@@ -96,7 +96,7 @@ test('of the calls of one root key so many are worked on at once, each until its
   await app.close();
 });
 
-test('a control plane works on so many calls of one root key, lets so many wait, and refuses more', async () => {
+test('a control plane works on so many calls of one root key, lets so many wait, and refuses more, but none that stops a key', async () => {
   const env = {
     ROOT_KEY_CALLS_AT_ONCE: '2',
     ROOT_KEY_CALLS_WAITING_MAX: '1',
@@ -105,7 +105,7 @@ test('a control plane works on so many calls of one root key, lets so many wait,
   };
   const fleet = await Fleet.start({ verifiers: 0, env });
   try {
-    await fleet.ok('keys.createKey', { apiId: 'shop' });
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
     fleet.redis.process.kill('SIGSTOP');
     const calls = Array.from({ length: 5 }, () => fleet.admin('apis.getApi', { apiId: 'shop' }));
     const answers = async () => {
@@ -119,7 +119,9 @@ test('a control plane works on so many calls of one root key, lets so many wait,
       expect({ status, code: body.error.code }).toEqual({ status: 429, code: 'RATE_LIMITED' });
       expect(Number(headers['retry-after'])).toBeGreaterThan(0);
     }
+    const stop = fleet.admin('keys.updateKey', { keyId, enabled: false });
     fleet.redis.process.kill('SIGCONT');
+    expect((await stop).status).toBe(200);
     const all = (await Promise.all(calls)).map(({ status }) => status).toSorted();
     expect(all).toEqual([200, 200, 200, 429, 429]);
   } finally {
