@@ -41,14 +41,18 @@ function notAnswered({ trouble }: RedisNodes): string {
   return `Redis has not answered yet${trouble ? `: ${trouble}` : ''}`;
 }
 
-/** Starts a control plane. Redis need not be available yet: until it is, requests get 503. */
+/**
+ * Starts a control plane. Redis need not be available yet: until it is, requests get 503.
+ * @param onUnfit called if Redis cannot be used as it is configured
+ */
 export async function startControlPlane(
   config: Config,
   clock: Clock,
   log: ReturnType<typeof createLogger>,
+  onUnfit?: (reason: string) => void,
 ): Promise<ControlPlane> {
   const metrics = new Metrics();
-  const parts = makeParts({ config, clock, log, metrics });
+  const parts = makeParts({ config, clock, log, metrics, onUnfit });
   const { nodes, fence, durability, bootstrapWatch, sweep, webhookSender, services } = parts;
   const { audit, propagator, publishedRootKeys } = services;
   const app = createServer(config, log, (text) => isOurs(text, parts.bootstrapKeys));

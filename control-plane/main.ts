@@ -1,5 +1,5 @@
 import { systemClock } from '#shared/lang/clock.ts';
-import { startOrExit } from '#shared/process/listening.ts';
+import { exitUnfit, startOrExit } from '#shared/process/listening.ts';
 import { loadConfigOrExit } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';
 import { stopWithGrace } from '#shared/process/stopping.ts';
@@ -8,5 +8,5 @@ import { configFaults, limits, settings } from './config.ts';
 
 const config = { ...limits, ...loadConfigOrExit(settings, configFaults) };
 const log = createLogger('control-plane', config.LOG_LEVEL);
-const controlPlane = await startOrExit(startControlPlane(config, systemClock, log));
+const controlPlane = await startOrExit(startControlPlane(config, systemClock, log, exitUnfit));
 stopWithGrace(controlPlane, config, log);

@@ -37,6 +37,7 @@ import { OrderedKeys } from './redis/keys/ordered-keys.ts';
 import { Successors } from './redis/keys/successors.ts';
 import { LimitView } from './redis/limit-view.ts';
 import { RefusalView } from './redis/refusals.ts';
+import { necessaryCommands } from './redis/rights.ts';
 import { Identities } from './redis/shared-log/identities.ts';
 import { Catalogue } from './redis/shared-log/permissions.ts';
 import { PublishedRootKeys } from './redis/shared-log/published-root-keys.ts';
@@ -61,6 +62,7 @@ interface Base {
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Metrics;
+  readonly onUnfit?: ((reason: string) => void) | undefined;
 }
 
 /**
@@ -115,9 +117,9 @@ export function makeParts(base: Base) {
 }
 
 /** Creates the parts that write changes and wait until they are complete. */
-function makeCoherence({ config, clock, log, metrics }: Base) {
+function makeCoherence({ config, clock, log, metrics, onUnfit }: Base) {
   const replicas = config.REDIS_REPLICAS;
-  const nodes = new RedisNodes(config, clock, log);
+  const nodes = new RedisNodes(config, clock, log, { commands: necessaryCommands(config), onUnfit });
   const writer = new DurableWriter(nodes, replicas, metrics.wrote);
   const changes = new RedisChangeLog(nodes, writer, replicas, () => clock.wallMs());
   const durability = new DurabilityCheck(nodes, replicas, clock, log);

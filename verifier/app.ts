@@ -34,19 +34,20 @@ const WORKER_READY_MS_MAX = 5000;
 /**
  * Starts a verifier that listens. Redis may still be out of reach: until Redis answers, the process is not
  * ready and answers 503.
+ * @param options.onUnfit called if Redis cannot be used as it is configured
  */
 export async function startVerifier(
   config: Config,
   clock: Clock,
   log: Logger,
-  { isWorker = false } = {},
+  { isWorker = false, onUnfit }: { isWorker?: boolean; onUnfit?: (reason: string) => void } = {},
 ): Promise<RunningVerifier> {
   const metrics = new Metrics();
   const { crowded } = metrics;
   processMetrics(metrics.registry);
   const apiIds = config.POD_API_IDS.length > 0 ? config.POD_API_IDS : config.API_IDS;
   const engine = createEngine({
-    ...{ config, apiIds, clock, log },
+    ...{ config, apiIds, clock, log, onUnfit },
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
     verdicts: () => metrics.verdictTotals,
   });

@@ -2,7 +2,7 @@ import type { Cluster } from 'node:cluster';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { systemClock } from '#shared/lang/clock.ts';
-import { startOrExit } from '#shared/process/listening.ts';
+import { exitUnfit, startOrExit } from '#shared/process/listening.ts';
 import { loadConfigOrExit } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';
 import { stopWithGrace } from '#shared/process/stopping.ts';
@@ -30,7 +30,9 @@ async function runWorkers(cluster: Cluster): Promise<void> {
 
 /** Runs a verifier, alone or as a worker. */
 async function runVerifier(isWorker: boolean): Promise<void> {
-  const verifier = await startOrExit(startVerifier(config, systemClock, log, { isWorker }));
+  const verifier = await startOrExit(
+    startVerifier(config, systemClock, log, { isWorker, onUnfit: exitUnfit }),
+  );
   // After a quiet time V8's young generation is small. By default V8 doubles it each time. Under a flood the
   // generation then took more than 40 s to grow back, with up to four times the scavenges (Node 24.21,
   // `--trace-gc`). The flag is not set earlier, because the objects that survive the start would then enlarge

@@ -63,3 +63,9 @@ export async function startOrExit<T>(start: Promise<T>): Promise<T> {
     process.exit(error.inUse ? 1 : EXIT_CONFIG);
   }
 }
+
+/** Ends the process, because it could not use Redis before an operator changes something. */
+export function exitUnfit(reason: string): never {
+  process.stderr.write(`cannot use Redis:\n  ${reason}\n`);
+  process.exit(EXIT_CONFIG);
+}

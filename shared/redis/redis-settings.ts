@@ -8,7 +8,7 @@ export const redisSettings = {
   REDIS_URL: secret(
     'redis://127.0.0.1:6379',
     'redis://, rediss:// or unix:// URLs, comma-separated',
-    parseUrls,
+    parseAddresses,
   ).help(
     'Address of Redis, which must be version 7 or newer. With REDIS_MODE `sentinel` or `cluster`, list several Sentinels or seed nodes',
   ),
@@ -45,9 +45,13 @@ export type RedisConfig = ConfigOf<typeof redisSettings> & typeof redisLimits;
 
 /** Returns the faults of settings that do not fit together. */
 export function redisFaults(config: ConfigOf<typeof redisSettings>): string[] {
+  const { REDIS_URL: addresses, REDIS_MODE } = config;
   const faults: string[] = [];
-  if (config.REDIS_URL.length > 1 && config.REDIS_MODE === 'single') {
+  if (addresses.length > 1 && REDIS_MODE === 'single') {
     faults.push('REDIS_URL: several addresses need REDIS_MODE sentinel or cluster');
+  }
+  if (REDIS_MODE === 'cluster' && addresses.some(({ database }) => database !== 0)) {
+    faults.push('REDIS_URL: a Cluster has only database 0; remove the number after the host');
   }
   if (config.REDIS_TLS_CA_FILE && !existsSync(config.REDIS_TLS_CA_FILE)) {
     faults.push('REDIS_TLS_CA_FILE: there is no such file');
@@ -64,42 +68,79 @@ export interface Node {
   readonly port: number;
 }
 
-function parseUrls(text: string): readonly URL[] {
-  return text.split(',').map((part) => {
-    const url = URL.canParse(part.trim()) ? new URL(part.trim()) : undefined;
-    if (!url || !['redis:', 'rediss:', 'unix:'].includes(url.protocol)) throw new Error('is not allowed');
-    return url;
-  });
+/** One address of REDIS_URL. */
+export interface RedisAddress extends Node {
+  /** A unix socket, in place of host and port. */
+  readonly path?: string;
+  readonly hasTls: boolean;
+  readonly username: string;
+  readonly password: string;
+  readonly database: number;
 }
 
-/** Returns the server in a URL. */
-export function nodeOf(url: URL): Node {
-  return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 6379) };
+/** What has a meaning of its own in a URL, and how to write it in a user or password. */
+const ENCODED =
+  'in user and password write % as %25, @ as %40, : as %3A, / as %2F, ? as %3F, # as %23, comma as %2C';
+
+/** Throws a sentence for each fault, which repeats nothing of the text, because any part may be the password's. */
+function parseAddresses(text: string): readonly RedisAddress[] {
+  const addresses = text.split(',').map((part) => parseAddress(part.trim()));
+  const [first] = addresses as [RedisAddress];
+  for (const name of ['username', 'password', 'database', 'hasTls', 'path'] as const)
+    if (addresses.some((address) => address[name] !== first[name]))
+      throw new Error('must have the same scheme, user, password and database in all addresses');
+  return addresses;
+}
+
+function parseAddress(text: string): RedisAddress {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || !/^(rediss?|unix):$/.test(url.protocol))
+    throw new Error(`must be redis://user:password@host:port/database; ${ENCODED}`);
+  if (url.search || url.hash || text.split('@').length > 2)
+    throw new Error(`must have no raw ?, # or second @; ${ENCODED}`);
+  const isSocket = url.protocol === 'unix:';
+  if (!isSocket && !url.hostname) throw new Error('must name a host');
+  if (isSocket && url.pathname.length < 2)
+    throw new Error('must name a socket, as in unix:///run/redis.sock');
+  if (!isSocket && !/^\/?$|^\/\d{1,6}$/.test(url.pathname))
+    throw new Error(`must have nothing but the number of a database after the host; ${ENCODED}`);
+  return {
+    ...{ host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 6379) },
+    ...(isSocket ? { path: decoded(url.pathname) } : {}),
+    hasTls: url.protocol === 'rediss:',
+    ...{ username: decoded(url.username), password: decoded(url.password) },
+    database: isSocket ? 0 : Number(url.pathname.slice(1)),
+  };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new Error(`has a % that encodes nothing; ${ENCODED}`);
+  }
 }
 
 /**
  * Returns the options for ioredis. Each connection is one session; commands are neither queued nor sent
- * twice.
+ * twice. They lack the database: ioredis would go on in database 0 if Redis refused it.
  */
 export function connectionOptions(config: RedisConfig): Options {
-  const urls = config.REDIS_URL;
-  const [first] = urls as readonly [URL];
-  const username = decodeURIComponent(first.username) || config.REDIS_USERNAME;
-  const password = decodeURIComponent(first.password) || config.REDIS_PASSWORD;
+  const addresses = config.REDIS_URL;
+  const [{ path, host, port, hasTls, ...user }] = addresses as readonly [RedisAddress];
+  const username = user.username || config.REDIS_USERNAME;
+  const password = user.password || config.REDIS_PASSWORD;
   const ca = config.REDIS_TLS_CA_FILE;
-  const tls = first.protocol === 'rediss:' ? (ca ? { ca: readFileSync(ca) } : {}) : undefined;
+  const tls = hasTls ? (ca ? { ca: readFileSync(ca) } : {}) : undefined;
   return {
-    ...(first.protocol === 'unix:' ? { path: decodeURIComponent(first.pathname) } : nodeOf(first)),
-    ...(first.pathname.length > 1 && first.protocol !== 'unix:'
-      ? { db: Number(first.pathname.slice(1)) }
-      : {}),
+    ...(path === undefined ? { host, port } : { path }),
     ...(username ? { username } : {}),
     ...(password ? { password } : {}),
     ...(tls ? { tls } : {}),
     ...(config.REDIS_MODE === 'sentinel'
       ? {
           Connector: ExplainingConnector,
-          sentinels: urls.map(nodeOf),
+          sentinels: addresses.map(({ host, port }) => ({ host, port })),
           name: config.REDIS_SENTINEL_NAME,
           sentinelRetryStrategy: () => null,
           sentinelCommandTimeout: config.REDIS_CONNECT_TIMEOUT_MS,

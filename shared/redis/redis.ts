@@ -6,12 +6,21 @@ import { atMost, backoffMs, type Clock } from '../lang/clock.ts';
 import { Deadlines } from '../lang/deadlines.ts';
 import { readCopies } from '../lang/read-buffer.ts';
 import type { Logger } from '../process/log.ts';
-import { ReachLog, unusable } from './redis-fault.ts';
-import { connectionOptions, type Node, nodeOf, type Options, type RedisConfig } from './redis-settings.ts';
+import { isReplyError, refuseUnusable, selectDatabase, Unfit } from './fitness.ts';
+import { ReachLog } from './redis-fault.ts';
+import { connectionOptions, type Node, type Options, type RedisConfig } from './redis-settings.ts';
 import { writeTogether } from './write-together.ts';
 
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
+
+/** What a process asks of Redis before it uses it. */
+interface Demands {
+  /** The commands that it will run, with arguments: the user must have the rights for all. */
+  readonly commands: readonly string[];
+  /** Called with the reason if Redis is unfit, unless it was fit before. */
+  readonly onUnfit?: ((reason: string) => void) | undefined;
+}
 
 interface Connection {
   readonly opening: Promise<Redis>;
@@ -33,13 +42,17 @@ export class RedisNodes {
   readonly #deadlines: Deadlines<Redis>;
   readonly #connections = new Map<string, Connection>();
   readonly #failures = new Map<string, { attempts: number; retryAtMs: number; cause: unknown }>();
+  readonly #demands: Demands;
   #slots: readonly { from: number; to: number; node: Node }[] = [];
+  /** True once a server was found fit. Rights that are taken away later make calls fail one by one. */
+  #wasFit = false;
   #closed = false;
 
-  constructor(config: RedisConfig, clock: Clock, log: Logger) {
+  constructor(config: RedisConfig, clock: Clock, log: Logger, demands: Demands = { commands: [] }) {
     this.#config = config;
+    this.#demands = demands;
     this.#options = connectionOptions(config);
-    this.#seeds = config.REDIS_URL.map(nodeOf);
+    this.#seeds = config.REDIS_URL.map(({ host, port }) => ({ host, port }));
     this.#clock = clock;
     this.#log = log;
     this.#reach = new ReachLog(clock, log);
@@ -130,12 +143,13 @@ export class RedisNodes {
       await atMost(
         this.#clock,
         limitMs,
-        redis.connect().then(() => refuseUnusable(redis)),
+        redis.connect().then(() => this.#prepare(redis)),
         () =>
           unavailable(
             `not connected within ${limitMs} ms: check host, port and redis:// or rediss:// in REDIS_URL, and the network in between`,
           ),
       );
+      this.#wasFit = true;
       this.#failures.delete(id);
       this.#reach.reached();
       const stream = socketOf(redis);
@@ -151,10 +165,17 @@ export class RedisNodes {
       const waitMs = backoffMs(attempts - 1, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, Math.random);
       const cause = lastError ?? error;
       if (!this.#closed) this.#reach.failed(cause);
+      if (cause instanceof Unfit && !this.#wasFit && !this.#closed) this.#demands.onUnfit?.(cause.message);
       this.#failures.set(id, { attempts, retryAtMs: this.#clock.monotonicMs() + waitMs, cause });
       if (node) this.forgetOwners();
       throw unavailable('Redis is out of reach', cause);
     }
+  }
+
+  /** Rejects unless the server can be used. */
+  async #prepare(redis: Redis): Promise<void> {
+    await selectDatabase(redis, this.#config.REDIS_URL[0]?.database ?? 0);
+    await refuseUnusable(redis, this.#wasFit ? [] : this.#demands.commands);
   }
 
   async #nodeOf(key: string): Promise<Node> {
@@ -220,7 +241,7 @@ export class RedisNodes {
   asOutage(redis: Redis, error: unknown): unknown {
     if (error instanceof ApiError) return error;
     if (!isReplyError(error)) return unavailable('the connection to Redis was lost', error);
-    const kind = /^[A-Z]+/.exec(error.message)?.[0] ?? '';
+    const kind = LACKS_RIGHTS.test(error.message) ? 'NOPERM' : (/^[A-Z]+/.exec(error.message)?.[0] ?? '');
     if (kind === 'MOVED' || kind === 'ASK' || kind === 'CLUSTERDOWN') this.forgetOwners();
     else if (kind === 'READONLY' || kind === 'NOREPLICAS') cut(redis);
     else if (!REFUSALS.has(kind)) return error;
@@ -232,20 +253,8 @@ const REFUSALS = new Set(
   'LOADING MISCONF OOM NOPERM NOAUTH WRONGPASS TRYAGAIN MASTERDOWN BUSY UNKILLABLE'.split(' '),
 );
 
-/** Returns true if the error is Redis' own reply, which means that Redis did not execute the command. */
-function isReplyError(error: unknown): error is Error {
-  return error instanceof Error && error.name === 'ReplyError';
-}
-
-/** Throws if the server is too old or not ready. Accepts a server that does not permit INFO. */
-async function refuseUnusable(redis: Redis): Promise<void> {
-  const info = await redis.info().catch((error: unknown) => {
-    if (isReplyError(error) && error.message.startsWith('NOPERM')) return '';
-    throw error;
-  });
-  const reason = unusable(info);
-  if (reason !== undefined) throw unavailable(reason);
-}
+/** What Redis 7.0, and later ones, answer if a script runs a command for which its user lacks rights. */
+const LACKS_RIGHTS = /^ERR (The user executing the script|ACL failure in script)/;
 
 /**
  * Ends a connection immediately, even if the other side no longer answers. Does so only once, because each

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { necessaryCommands as controlPlaneCommands } from '../../control-plane/redis/rights.ts';
 import {
   apiKeys,
   apiList,
@@ -17,6 +18,7 @@ import {
   secretPointer,
   usageKey,
 } from '../../shared/redis/redis-keys.ts';
+import { necessaryCommands as verifierCommands } from '../../verifier/redis/rights.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { Receiver } from '../webhooks/receiver.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
@@ -29,6 +31,13 @@ const EVERYBODY = ['auth', 'hello', 'quit', 'reset'];
 const UNSEEN: Record<string, string[]> = {
   'control-plane': ['wait', 'cluster|slots', 'config|get'],
   verifier: ['wait', 'cluster|slots'],
+};
+
+const GROUP = { REDIS_MODE: 'cluster', REDIS_REPLICAS: 1, USAGE_PERIOD_MS: 1 } as const;
+/** What each process checks at the start, and what it does without. */
+const CHECKED: Record<string, [checked: string[], optional: string[]]> = {
+  'control-plane': [controlPlaneCommands(GROUP), ['config|get']],
+  verifier: [verifierCommands([], GROUP), ['info', 'unsubscribe']],
 };
 
 /** Every key that there can be, by who it is of. */
@@ -80,6 +89,12 @@ describe('the users of deploy/redis/users.acl', () => {
       const permitted = (await permittedTo(admin, user)).sort();
       const needed = new Set([...(used.get(user) ?? []), ...unseen, ...EVERYBODY]);
       expect(permitted, user).toEqual([...needed].sort());
+      // What is checked at the start is all of it, apart from what a process does without.
+      const [checked, optional] = CHECKED[user] ?? [[], []];
+      const names = checked.map((command) =>
+        /^(cluster|xgroup|xinfo) \w+|^\w+/.exec(command)?.[0].replace(' ', '|'),
+      );
+      expect([...new Set([...names, ...optional, ...EVERYBODY])].sort(), user).toEqual(permitted);
     }
   });
 

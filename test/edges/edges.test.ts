@@ -95,7 +95,7 @@ describe('Redis', () => {
     await redisCall('ACL', 'SETUSER', 'nobody', 'on', '>pw', '~nothing*', '+@connection', '+info');
     const env = { REDIS_USERNAME: 'nobody', REDIS_PASSWORD: 'pw' };
     const verifier = await fleet.addVerifier({ ...env, API_IDS: 'acl' }, false);
-    await fleet.until(() => fleet.logged.some((line) => line.includes('NOPERM')));
+    await fleet.until(() => fleet.logged.some((line) => line.includes('permit +eval +evalsha')));
     expect((await fleet.get(`${verifier.adminAddress}/readyz`)).status).toBe(503);
     expect((await fleet.post(`${verifier.address}/v1/keys.verifyKey`, { key })).status).toBe(503);
     expect(fleet.logged.join('').includes('"pw"')).toBe(false);

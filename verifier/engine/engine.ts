@@ -10,6 +10,7 @@ import type { FollowerEvents } from '../core/following/follower-events.ts';
 import { Verifier, type VerifierLimits } from '../core/verifier.ts';
 import { RedisDirectory } from '../redis/api-session.ts';
 import { Refusals } from '../redis/refusals-report.ts';
+import { necessaryCommands } from '../redis/rights.ts';
 import { StatusReport } from '../redis/status-report.ts';
 import { Usage } from '../redis/usage-report.ts';
 import type { engineLimits, engineSettings } from './engine-settings.ts';
@@ -47,9 +48,12 @@ export function createEngine(options: {
   log: Logger;
   events: (apiId: string) => FollowerEvents;
   verdicts: () => Pick<VerifierStatus, 'verdicts' | 'codes'>;
+  /** Called if Redis cannot be used as it is configured. */
+  onUnfit?: ((reason: string) => void) | undefined;
 }): Engine {
-  const { config, apiIds, clock, log, events, verdicts } = options;
-  const nodes = new RedisNodes(config, clock, log);
+  const { config, apiIds, clock, log, events, verdicts, onUnfit } = options;
+  const commands = necessaryCommands(apiIds, config);
+  const nodes = new RedisNodes(config, clock, log, { commands, onUnfit });
   const usage = config.USAGE_PERIOD_MS === 0 ? undefined : usageReport(config, { nodes, clock, log });
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock),

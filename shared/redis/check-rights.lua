@@ -1,7 +1,6 @@
-#!lua
+#!lua flags=no-writes
 -- RIGHTS: finds which of some commands the user of this connection may not run. Runs none of them.
 --
--- KEYS 1 any key of Keyfence; it only selects the node
 -- ARGV commands with their arguments, words separated by spaces
 -- Returns those commands that are forbidden or unknown
 local denied = {}
