@@ -128,6 +128,12 @@ export const pendingSignIn = (hash: string): string => `kf:o:${hash}`;
 /** Hash: id of a session → who began it and when, and the hash of its token, JSON. Some of them may be over. */
 export const sessionList = 'kf:{!root}:sessions';
 
+/** Sorted set, scores 0: the ids of these sessions, which begin with their time. */
+export const sessionOrder = 'kf:{!root}:sessions:all';
+
+/** Sorted set with an expiry: the ids of the sessions of one root key or person → when they began, Unix milliseconds. */
+export const sessionsOf = (callerId: string): string => `kf:{!root}:sessions:of:${callerId}`;
+
 /** Hash: rootKeyId → its secret's hash. */
 export const rootKeyIndex = 'kf:{!root}:ids';
 

@@ -4,6 +4,7 @@ import type { RootKey } from '../../redis/callers/root-keys.ts';
 import type { ListedSession } from '../../redis/callers/sessions.ts';
 import type { Session } from '../session.ts';
 import { list, table, time } from '../terminal/output.ts';
+import { addPageOptions, printListing } from '../terminal/print-listing.ts';
 
 /** Adds `keyfence root-keys …`. */
 export function rootKeyCommands(program: Command, session: Session): void {
@@ -53,20 +54,17 @@ export function rootKeyCommands(program: Command, session: Session): void {
 }
 
 function addSessions(rootKeys: Command, session: Session): void {
-  rootKeys
-    .command('sessions')
-    .description('list who is signed in at the dashboard')
-    .action(async () => {
-      const response = await session.call<{ sessions: ListedSession[] }>('rootKeys.listSessions');
-      session.print(response, () =>
-        table(response.sessions, {
-          sessionId: ({ sessionId }) => sessionId,
-          who: ({ rootKeyId, person }) => (person ? personName(person) : rootKeyId),
-          from: ({ address }) => address,
-          since: ({ createdAt }) => time(createdAt),
-        }),
-      );
-    });
+  addPageOptions(
+    rootKeys.command('sessions').description('list who is signed in at the dashboard'),
+    'sessions',
+  ).action((options) =>
+    printListing<ListedSession>(session, 'rootKeys.listSessions', 'sessions', options, {
+      sessionId: ({ sessionId }) => sessionId,
+      who: ({ rootKeyId, person }) => (person ? personName(person) : rootKeyId),
+      from: ({ address }) => address,
+      since: ({ createdAt }) => time(createdAt),
+    }),
+  );
 
   rootKeys
     .command('end-session <sessionId>')

@@ -1,12 +1,14 @@
 import { call, may } from '../api/client.ts';
 import { callerDetails, callerName } from '../audit/events.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
+import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 
 /** The sessions that are open, each with a button that ends it. */
 export function Sessions({ names }: { names: ReadonlyMap<string, string> }) {
-  const sessions = useLoad(() => call('rootKeys.listSessions'), []);
+  const pages = usePages();
+  const sessions = useLoad(() => call('rootKeys.listSessions', { cursor: pages.cursor }), [pages.cursor]);
   const { run, problem } = useAction();
   const end = async (sessionId: string) => {
     await call('rootKeys.endSession', { sessionId });
@@ -18,36 +20,39 @@ export function Sessions({ names }: { names: ReadonlyMap<string, string> }) {
       {problem}
       <Loaded of={sessions}>
         {(page) => (
-          <Table
-            label="Sessions"
-            rows={page.sessions}
-            id={({ sessionId }) => sessionId}
-            empty="Nobody."
-            columns={[
-              {
-                title: 'Who',
-                narrow: 'first',
-                cell: (session) => <bdi title={callerDetails(session)}>{callerName(session, names)}</bdi>,
-              },
-              { title: 'From', cell: ({ address }) => <code>{address}</code> },
-              { title: 'Since', cell: ({ createdAt }) => <Time at={createdAt} /> },
-              {
-                title: 'Change',
-                narrow: 'beside',
-                cell: ({ sessionId, address, ...beginner }) =>
-                  may('root.*.update_root_key') && (
-                    <button
-                      type="button"
-                      class="small"
-                      aria-label={`End the session of ${callerName(beginner, names)} from ${address}`}
-                      onClick={() => void run(() => end(sessionId))}
-                    >
-                      End
-                    </button>
-                  ),
-              },
-            ]}
-          />
+          <>
+            <Table
+              label="Sessions"
+              rows={page.sessions}
+              id={({ sessionId }) => sessionId}
+              empty="Nobody."
+              columns={[
+                {
+                  title: 'Who',
+                  narrow: 'first',
+                  cell: (session) => <bdi title={callerDetails(session)}>{callerName(session, names)}</bdi>,
+                },
+                { title: 'From', cell: ({ address }) => <code>{address}</code> },
+                { title: 'Since', cell: ({ createdAt }) => <Time at={createdAt} /> },
+                {
+                  title: 'Change',
+                  narrow: 'beside',
+                  cell: ({ sessionId, address, ...beginner }) =>
+                    may('root.*.update_root_key') && (
+                      <button
+                        type="button"
+                        class="small"
+                        aria-label={`End the session of ${callerName(beginner, names)} from ${address}`}
+                        onClick={() => void run(() => end(sessionId))}
+                      >
+                        End
+                      </button>
+                    ),
+                },
+              ]}
+            />
+            {pages.pager(page.cursor)}
+          </>
         )}
       </Loaded>
     </>

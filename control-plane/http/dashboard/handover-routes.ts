@@ -28,6 +28,7 @@ export function serveHandovers(
   );
   app.post(PATH, { schema: { hide: true, body } }, async (request, reply) => {
     const caller = await admitted(admission, request, reply, callerOfSession(request, sessions));
+    await admission.rates.countCall(request, reply, caller.id);
     return { id: await handovers.put(caller.id, request.body.ciphertext) };
   });
   const params = Type.Object({ id: Type.String({ pattern: '^[\\w-]{22}$' }) });

@@ -9,6 +9,13 @@ import { Gathering } from '../../redis/gathering.ts';
 import { isChange, isStop, mayStop } from '../operations/operation.ts';
 import type { App } from '../server.ts';
 
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Id of the caller whose limit the request counts for. */
+    countedAs: string;
+  }
+}
+
 const countScript = new Script(new URL('../../redis/lua/callers/count-calls.lua', import.meta.url));
 
 const WINDOW_MS = 60_000;
@@ -52,6 +59,7 @@ export async function limitRates(
   const store = countersIn(nodes, () => onLimit('unchecked'));
   await app.register(rateLimit, { global: false, store, skipOnError: true });
 
+  app.decorateRequest('countedAs', '');
   const over = new OverLimit();
   const limit = (
     name: 'calls' | 'failures',
@@ -82,7 +90,7 @@ export async function limitRates(
     if (!call || !operation || !mayStop(operation)) return refuse();
     call.refuse = refuse;
   });
-  const countStop = limit('calls', options.callsMax, ({ call }) => `${call?.countedAs}:STOP`);
+  const countStop = limit('calls', options.callsMax, ({ countedAs }) => `${countedAs}:STOP`);
   app.addHook('preValidation', async (request, reply) => {
     const { call, routeOptions, body } = request;
     if (!call?.refuse || !routeOptions.config.operation) return;
@@ -91,7 +99,7 @@ export async function limitRates(
   });
   return {
     async countCall(request, reply, callerId) {
-      if (request.call) request.call.countedAs = callerId;
+      request.countedAs = callerId;
       await countCall(request, reply);
     },
     countFailure: limit(
@@ -103,8 +111,9 @@ export async function limitRates(
 }
 
 /** Returns the name of a call's counter: changes and reads have different ones. */
-function counterOf({ call, routeOptions: { config } }: FastifyRequest): string {
-  return `${call?.countedAs}:${config.operation && isChange(config.operation) ? 'POST' : 'GET'}`;
+function counterOf({ countedAs, method, routeOptions: { config } }: FastifyRequest): string {
+  const isWrite = config.operation ? isChange(config.operation) : method !== 'GET';
+  return `${countedAs}:${isWrite ? 'POST' : 'GET'}`;
 }
 
 /** Returns the store of counters in Redis, in which the calls of one turn of the event loop are counted together. */

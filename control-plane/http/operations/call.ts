@@ -47,8 +47,6 @@ export class Call<Request = unknown> {
   apiId = '';
   /** Ends the call's turn, so that the next call of the same root key begins; set when the turn begins. */
   turn: (() => void) | undefined;
-  /** Id of the caller whose limit the call counts for. */
-  countedAs = '';
   /** Throws the refusal of a call over its caller's limit, unless its body shows that it stops something. */
   refuse: (() => never) | undefined;
   /** True once the handler runs: from then on, an outage leaves the outcome unknown. */

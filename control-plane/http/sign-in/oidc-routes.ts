@@ -54,6 +54,7 @@ export function serveOidc(
       throw new ApiError('UNAUTHORIZED', `this sign-in is over: ${reason}`);
     };
     const signIn = await admitted(parts, request, reply, finish());
+    await rates.countCall(request, reply, signIn.person.personId);
     const token = await sessions.beginFor(signIn, request.ip ?? 'unknown');
     const session = { name: SESSION_COOKIE, value: token, ageMs: SESSION_MS_MAX, isSecure };
     reply.header('set-cookie', cookieLine(session));

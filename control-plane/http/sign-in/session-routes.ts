@@ -30,7 +30,9 @@ export function serveSessions(
   );
   app.post(PATH, { schema: { hide: true, body } }, async (request, reply) => {
     requireSameOrigin(request);
-    const opening = sessions.begin(request.body.rootKey, request.ip ?? 'unknown');
+    const opening = sessions.begin(request.body.rootKey, request.ip ?? 'unknown', (callerId) =>
+      admission.rates.countCall(request, reply, callerId),
+    );
     const { token, session } = await admitted(admission, request, reply, opening);
     setCookie(request, reply, token);
     return { ...offer, ...session };
@@ -40,7 +42,10 @@ export function serveSessions(
     const token = tokenOf(request);
     if (token === undefined) return offer;
     const open = await sessions.find(token);
-    if (open !== undefined) return { ...offer, ...open.session };
+    if (open !== undefined) {
+      await admission.rates.countCall(request, reply, open.caller.id);
+      return { ...offer, ...open.session };
+    }
     clearCookie(reply);
     await admission.rates.countFailure(request, reply);
     return offer;

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { generateId, hashSecret } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { sessionList, sessionRecord } from '#shared/redis/redis-keys.ts';
+import { sessionList, sessionOrder, sessionRecord, sessionsOf } from '#shared/redis/redis-keys.ts';
 import type { Person, SignIn } from '../../core/person.ts';
 import { idTokenIn, type PersonSessions } from './person-sessions.ts';
 import { type Caller, isUnauthorized, nameOf, type RootKeys } from './root-keys.ts';
@@ -38,8 +38,10 @@ export interface ListedSession extends Beginner {
   readonly createdAt: number;
 }
 
-/** Whenever the list has a multiple of so many sessions, those that are over are removed. */
-const SWEPT_AT = 1000;
+/** Maximum number of sessions of one root key or person. */
+export const SESSIONS_MAX = 100;
+/** Of the oldest sessions, so many are removed at the beginning of one if they are over: more than begin. */
+const SWEPT = 2;
 
 /**
  * Sessions of browsers. Redis has only the hash of a session's token. With it are either the hash of the root
@@ -60,11 +62,18 @@ export class Sessions {
   }
 
   /**
-   * Begins a session. Rejects with UNAUTHORIZED if the root key is not accepted.
+   * Begins a session. Rejects with UNAUTHORIZED if the root key is not accepted. The oldest session ends if the root
+   * key has SESSIONS_MAX others.
    * @param address address of the browser
+   * @param count counts the call of the root key; rejects if there are too many
    */
-  async begin(rootKey: string, address: string): Promise<{ token: string; session: BrowserSession }> {
+  async begin(
+    rootKey: string,
+    address: string,
+    count: (callerId: string) => Promise<void>,
+  ): Promise<{ token: string; session: BrowserSession }> {
     const { caller, secretHash } = await this.#rootKeys.callerWith(rootKey);
+    await count(caller.id);
     const token = newToken();
     await this.#open(token, secretHash, { ...nameOf(caller), address });
     return { token, session: sessionOf(token, caller) };
@@ -89,11 +98,21 @@ export class Sessions {
     await this.#nodes.run(record, (redis) => redis.set(record, value, 'PX', SESSION_IDLE_MS));
     const entry = JSON.stringify({ ...about, createdAt, tokenHash });
     const sessionId = generateId('session', createdAt);
-    const count = await this.#nodes.run(sessionList, async (redis) => {
-      await redis.hset(sessionList, sessionId, entry);
-      return redis.hlen(sessionList);
-    });
-    if (count % SWEPT_AT === 0) await this.list();
+    const own = ownList(about);
+    const [, , , , ownIds, oldestIds] = await this.#nodes.run(sessionList, (redis) =>
+      Promise.all([
+        redis.hset(sessionList, sessionId, entry),
+        redis.zadd(sessionOrder, 0, sessionId),
+        redis.zadd(own, createdAt, sessionId),
+        redis.pexpire(own, SESSION_MS_MAX),
+        redis.zrange(own, '0', '-1'),
+        redis.zrange(sessionOrder, '0', String(SWEPT - 1)),
+      ]),
+    );
+    await this.#openAmong(oldestIds);
+    if (ownIds.length <= SESSIONS_MAX) return;
+    const open = await this.#openAmong(ownIds);
+    for (const each of open.slice(0, -SESSIONS_MAX)) await this.endById(each.sessionId);
   }
 
   /** Returns the caller and the session of a token; undefined = the session is over, or there never was one. */
@@ -117,20 +136,44 @@ export class Sessions {
     return this.#rootKeys.callerOf(secretHash);
   }
 
-  /** The sessions that are not over, in order of their beginning. */
-  async list(): Promise<ListedSession[]> {
-    const entries = await this.#nodes.run(sessionList, (redis) => redis.hgetall(sessionList));
+  /**
+   * Up to `limit` sessions that are not over, in order of their beginning.
+   * @param after id of the session after which the page begins
+   */
+  async list(limit: number, after?: string): Promise<{ sessions: ListedSession[]; next?: string }> {
+    const from = after === undefined ? '-' : `(${after}`;
+    const ids = await this.#nodes.run(sessionOrder, (redis) =>
+      redis.zrangebylex(sessionOrder, from, '+', 'LIMIT', 0, limit + 1),
+    );
+    const sessions = await this.#openAmong(ids.slice(0, limit));
+    const last = ids.length > limit ? ids[limit - 1] : undefined;
+    return { sessions, ...(last === undefined ? {} : { next: last }) };
+  }
+
+  /** Those of some sessions that are not over; removes the others from the lists. */
+  async #openAmong(sessionIds: readonly string[]): Promise<ListedSession[]> {
     const sessions = await Promise.all(
-      Object.entries(entries).map(async ([sessionId, text]) => {
-        const { tokenHash, ...about } = JSON.parse(text) as SessionEntry;
+      sessionIds.map(async (sessionId) => {
+        const entry = await this.#entry(sessionId);
+        if (!entry) return void (await this.#forget(sessionId));
+        const { tokenHash, ...about } = entry;
         const record = sessionRecord(tokenHash);
         const isOpen = await this.#nodes.run(record, (redis) => redis.exists(record));
-        if (isOpen === 0) await this.#nodes.run(sessionList, (redis) => redis.hdel(sessionList, sessionId));
+        if (isOpen === 0) await this.#forget(sessionId, ownList(about));
         return isOpen === 0 ? undefined : { sessionId, ...about };
       }),
     );
-    const open = sessions.filter((session) => session !== undefined);
-    return open.sort((a, b) => (a.sessionId < b.sessionId ? -1 : 1));
+    return sessions.filter((session) => session !== undefined);
+  }
+
+  async #forget(sessionId: string, own?: string): Promise<void> {
+    await this.#nodes.run(sessionList, (redis) =>
+      Promise.all([
+        redis.hdel(sessionList, sessionId),
+        redis.zrem(sessionOrder, sessionId),
+        ...(own === undefined ? [] : [redis.zrem(own, sessionId)]),
+      ]),
+    );
   }
 
   /** Returns who began a session, with their permissions now; undefined = there is no such session. */
@@ -157,7 +200,7 @@ export class Sessions {
     if (!entry) return;
     const record = sessionRecord(entry.tokenHash);
     await this.#nodes.run(record, (redis) => redis.del(record));
-    await this.#nodes.run(sessionList, (redis) => redis.hdel(sessionList, sessionId));
+    await this.#forget(sessionId, ownList(entry));
   }
 
   async #entry(sessionId: string): Promise<SessionEntry | undefined> {
@@ -183,6 +226,9 @@ interface SessionEntry extends Omit<ListedSession, 'sessionId'> {
 function noneIfRefused(error: unknown): undefined {
   if (!isUnauthorized(error)) throw error;
 }
+
+/** The list of the sessions of whoever began one. */
+const ownList = ({ rootKeyId, person }: Beginner) => sessionsOf(person?.personId ?? rootKeyId ?? '');
 
 const newToken = () => randomBytes(TOKEN_BYTES).toString('base64url');
 

@@ -159,11 +159,11 @@ test('a cursor of another order is refused, and so is one of another listing', a
   };
   for (const sort of ['createdAt', '-createdAt', '-name', 'expires'])
     expect(await errorOf({ sort, cursor })).toBe(
-      '400 cursor: belongs to another sort; begin without a cursor',
+      '400 cursor: must be one that listKeys returned for the same listing; begin without a cursor',
     );
   const strange = Buffer.from('size:1:2').toString('base64url');
   expect(await errorOf({ sort: 'name', cursor: strange })).toBe(
-    '400 cursor: must be one that listKeys returned',
+    '400 cursor: must be one that listKeys returned for the same listing; begin without a cursor',
   );
 });
 

@@ -1,6 +1,10 @@
 import { request } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { SESSION_IDLE_MS, SESSION_MS_MAX } from '../../../control-plane/redis/callers/sessions.ts';
+import {
+  SESSION_IDLE_MS,
+  SESSION_MS_MAX,
+  SESSIONS_MAX,
+} from '../../../control-plane/redis/callers/sessions.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 let fleet: Fleet;
@@ -204,4 +208,52 @@ test('a root key ends no session of one that may do more', async () => {
   const { sessions } = await fleet.ok('rootKeys.listSessions', {}, { rootKey });
   const { sessionId } = sessions.at(-1);
   expect((await fleet.admin('rootKeys.endSession', { sessionId }, { rootKey })).status).toBe(403);
+});
+
+test('a root key has at most so many sessions: one more ends the oldest; they are listed page by page', async () => {
+  const { key: rootKey, rootKeyId } = await fleet.ok('rootKeys.createRootKey', {
+    ...{ name: 'many', permissions: ['api.*.read_api'] },
+  });
+  const other = await signIn();
+  const first = await signIn(rootKey);
+  const second = await signIn(rootKey);
+  for (let i = 2; i < SESSIONS_MAX; i++) await signIn(rootKey);
+  expect((await listApis(first.headers)).status).toBe(200);
+  await signIn(rootKey);
+  expect((await listApis(first.headers)).status).toBe(401);
+  for (const { headers } of [second, other]) expect((await listApis(headers)).status).toBe(200);
+  const own: { sessionId: string }[] = [];
+  let pages = 0;
+  for (let cursor: string | undefined = ''; cursor !== undefined; pages++) {
+    const page = await fleet.ok('rootKeys.listSessions', { limit: '30', ...(cursor ? { cursor } : {}) });
+    expect(page.sessions.length).toBeLessThanOrEqual(30);
+    own.push(...page.sessions.filter((each: { rootKeyId?: string }) => each.rootKeyId === rootKeyId));
+    ({ cursor } = page);
+  }
+  expect(pages).toBeGreaterThan(3);
+  expect(new Set(own.map(({ sessionId }) => sessionId)).size).toBe(SESSIONS_MAX);
+  const { sessionId } = own[0] ?? { sessionId: '' };
+  await fleet.ok('rootKeys.endSession', { sessionId });
+  await signIn(rootKey);
+  expect((await listApis(second.headers)).status, 'it was the oldest, and was ended').toBe(401);
+});
+
+test('signing in and looking who is signed in count as calls of the root key', async () => {
+  const limited = await Fleet.start({
+    ...{ verifiers: 0, redisUrl: fleet.redisUrl, env: { ROOT_KEY_CALLS_PER_MINUTE: '20' } },
+  });
+  const at = limited.controlPlanes[0]?.address ?? '';
+  const { key: rootKey } = await fleet.ok('rootKeys.createRootKey', {
+    ...{ name: 'quick', permissions: ['api.*.read_api'] },
+  });
+  const post = () => limited.post(at + SESSION, { rootKey });
+  const answers = [];
+  for (let i = 0; i < 21; i++) answers.push(await post());
+  expect(answers.map(({ status }) => status)).toEqual([...new Array(20).fill(200), 429]);
+  expect(answers.at(-1)?.headers['retry-after']).toMatch(/^\d+$/);
+  const cookie = String(answers[0]?.headers['set-cookie']).split(';')[0] ?? '';
+  const looks = [];
+  for (let i = 0; i < 21; i++) looks.push((await limited.get(at + SESSION, { cookie })).status);
+  expect(looks).toEqual([...new Array(20).fill(200), 429]);
+  await limited.stop();
 });

@@ -15,12 +15,13 @@ export const listApis = operation({
   description: 'Lists the APIs that the root key may read. A page may be short and still have a cursor.',
   permissions: ['api.<apiId>.read_api'],
   authorizesItself: true,
-  request: Fields({ limit: Limit('APIs'), cursor: PageCursor({ minLength: 1, maxLength: 96 }) }),
+  request: Fields({ limit: Limit('APIs'), cursor: PageCursor({ minLength: 1, maxLength: 128 }) }),
   response: Type.Object({ apis: List(ApiView), cursor: Cursor }),
   errors: [],
   example: { limit: '25' },
   async handle({ request, caller }, { apis }) {
-    const [after = ''] = request.cursor === undefined ? [] : openCursor(request.cursor, PLACE, 'listApis');
+    const listing = ['listApis'] as const;
+    const [after = ''] = request.cursor === undefined ? [] : openCursor(listing, request.cursor, PLACE);
     const limit = Number(request.limit);
     // If the caller may read only some APIs, read no others. Then neither a cursor nor the time taken nor a
     // short page reveals that others exist.
@@ -28,7 +29,7 @@ export const listApis = operation({
     const page = readableIds ? await apis.among(readableIds, after, limit) : await apis.list(after, limit);
     return {
       apis: page.apis.map((api) => seenBy(caller, api)),
-      ...(page.next === undefined ? {} : { cursor: makeCursor(`after:${page.next}`) }),
+      ...(page.next === undefined ? {} : { cursor: makeCursor(listing, `after:${page.next}`) }),
     };
   },
 });

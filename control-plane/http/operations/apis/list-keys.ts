@@ -1,5 +1,4 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/contract/errors.ts';
 import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
 import type { KeyFilter } from '../../../redis/keys/key-view.ts';
 import type { Place, ValueOrder } from '../../../redis/keys/ordered-keys.ts';
@@ -14,12 +13,12 @@ import { PageCursor as PageCursorV2, PageLimit, pagination, Search } from '../v2
 import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../v2/key-data.ts';
 
 /**
- * The order, and the creation number at which the page begins; in other orders, that of the last key of the page
+ * The creation number at which the page begins; in orders other than that of creation, that of the last key of the page
  * before and its value. It reveals no more about the API than `total` and that page do.
  */
-const PLACE = /^(asc|desc|-?(?:name|expires|lastUsedAt)):(\d{1,15})(?::(.*))?$/s;
-/** Maximum length of a cursor: one with a name of 256 characters of 4 bytes has 1,396. */
-const CURSOR_MAX = 1400;
+const PLACE = /^(\d{1,15}):(.*)$/s;
+/** Maximum length of a cursor: one with a name of 256 characters of 4 bytes has 1,407. */
+const CURSOR_MAX = 1500;
 
 type Order = 'asc' | 'desc' | ValueOrder;
 
@@ -89,7 +88,8 @@ export const listKeys = operation({
       ...(name === undefined ? {} : { namePrefix: name }),
       ...(search === undefined ? {} : { search }),
     };
-    const place = cursor === undefined ? undefined : placeOf(cursor, order);
+    const listing = ['listKeys', apiId, order, filter] as const;
+    const place = cursor === undefined ? undefined : placeIn(openCursor(listing, cursor, PLACE));
     const page = await readPage(services, caller.id, apiId, filter, Number(limit), order, place);
     if (!page) throw apiNotFound(apiId);
     const usageTimes = await usage.lastUsedAtOf(
@@ -102,7 +102,7 @@ export const listKeys = operation({
         page.keys.map((key, i) => ({ ...key, ...lastUsed(usageTimes[i]) })),
       ),
       total: page.total,
-      ...(page.next ? { cursor: makeCursor(`${order}:${page.next.number}:${page.next.value}`) } : {}),
+      ...(page.next ? { cursor: makeCursor(listing, `${page.next.number}:${page.next.value}`) } : {}),
     };
   },
 });
@@ -122,9 +122,4 @@ async function readPage(
   return page && { ...page, next: page.next === undefined ? undefined : { number: page.next, value: '' } };
 }
 
-function placeOf(cursor: string, order: Order): Place {
-  const [cursorOrder, number, value = ''] = openCursor(cursor, PLACE, 'listKeys');
-  if (cursorOrder !== order)
-    throw new ApiError('BAD_REQUEST', 'cursor: belongs to another sort; begin without a cursor');
-  return { number: Number(number), value };
-}
+const placeIn = ([number, value = '']: readonly string[]): Place => ({ number: Number(number), value });

@@ -1,8 +1,12 @@
 import { Type } from 'typebox';
 import { Event } from '../../../core/audit-event.ts';
 import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
+import { makeCursor, openCursor } from '../cursor.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields, KeyId, Limit, Moment, PageCursor, timeOf } from '../request-parts.ts';
+
+/** The event after which the page begins. */
+const PLACE = /^([1-9][0-9]{0,14}-[0-9]{1,15})$/;
 
 export const listEvents = operation({
   name: 'audit.listEvents',
@@ -11,7 +15,7 @@ export const listEvents = operation({
   permissions: ['root.*.read_audit'],
   request: Fields({
     limit: Limit('Events'),
-    cursor: PageCursor({ pattern: '^[1-9][0-9]{0,14}-[0-9]{1,15}$' }),
+    cursor: PageCursor({ minLength: 1, maxLength: 64 }),
     refused: Type.Union([Type.Literal('true'), Type.Literal('false')], {
       default: 'false',
       description: 'true: refused calls. false: calls that changed something, or may have.',
@@ -36,14 +40,17 @@ export const listEvents = operation({
   async handle({ request }, { audit }) {
     const { limit, cursor, refused, since, until, ...filter } = request;
     const kind = refused === 'true' ? 'refused' : 'done';
+    // Not of `since`: whoever asks for the last two hours goes on from another moment.
+    const listing = ['listEvents', kind, filter] as const;
+    const [after] = cursor === undefined ? [] : openCursor(listing, cursor, PLACE);
     const { events, next } = await audit.list(
       kind,
       filter,
       Number(limit),
-      cursor,
+      after,
       timeOf(since),
       timeOf(until),
     );
-    return { events, ...(next === undefined ? {} : { cursor: next }) };
+    return { events, ...(next === undefined ? {} : { cursor: makeCursor(listing, next) }) };
   },
 });

@@ -40,12 +40,13 @@ export const listIdentities = operation({
     }),
   },
   async handle({ request: { limit, cursor, search } }, { identities }) {
-    const [from] = cursor === undefined ? [] : openCursor(cursor, PLACE, 'listIdentities');
+    const listing = ['listIdentities', search] as const;
+    const [from] = cursor === undefined ? [] : openCursor(listing, cursor, PLACE);
     const { next, ...page } = await identities.list(
       Number(limit),
       from === undefined ? undefined : Number(from),
       search,
     );
-    return { ...page, ...(next === undefined ? {} : { cursor: makeCursor(`identity:${next}`) }) };
+    return { ...page, ...(next === undefined ? {} : { cursor: makeCursor(listing, `identity:${next}`) }) };
   },
 });

@@ -31,15 +31,20 @@ export const listKeysOfIdentity = operation({
   request: Fields({
     externalId: ExternalId,
     limit: Limit('Keys'),
-    cursor: PageCursor({ minLength: 1, maxLength: 128 }),
+    cursor: PageCursor({ minLength: 1, maxLength: 160 }),
   }),
   response: Type.Object({ keys: List(UsedKey), cursor: Cursor }),
   errors: [],
   example: { externalId: 'ada', limit: '25' },
   async handle({ request, caller }, services) {
-    const place = request.cursor === undefined ? { after: '' } : placeOf(request.cursor);
-    const { keys, next } = await readPage(request.externalId, Number(request.limit), place, caller, services);
-    return { keys: await withNames(services, keys), ...(next ? { cursor: cursorOf(next) } : {}) };
+    const { externalId, limit, cursor } = request;
+    const listing = ['identities.listKeys', externalId] as const;
+    const place = cursor === undefined ? { after: '' } : placeIn(openCursor(listing, cursor, PLACE));
+    const { keys, next } = await readPage(externalId, Number(limit), place, caller, services);
+    return {
+      keys: await withNames(services, keys),
+      ...(next ? { cursor: makeCursor(listing, textOf(next)) } : {}),
+    };
   },
 });
 
@@ -83,10 +88,9 @@ const mayRead = ({ permissions }: Caller, apiId: string) =>
 const readableApis = ({ permissions }: Caller) =>
   permissions.apisWith('read_key') ?? permissions.apisWith('read_api');
 
-function placeOf(cursor: string): Place {
-  const [after, apiId = '', from] = openCursor(cursor, PLACE, 'identities.listKeys');
+function placeIn([after, apiId = '', from]: readonly string[]): Place {
   return after === undefined ? { after: apiId, within: { apiId, from: Number(from) } } : { after };
 }
 
-const cursorOf = ({ after, within }: Place) =>
-  makeCursor(within ? `in:${within.apiId}:${within.from}` : `after:${after}`);
+const textOf = ({ after, within }: Place): string =>
+  within ? `in:${within.apiId}:${within.from}` : `after:${after}`;

@@ -25,7 +25,7 @@ export const listPermissions = operation({
     toRequest: () => ({}),
     toAnswer(permissions, { body }) {
       const matches = matching(permissions, ['slug', 'name', 'description'], body.search);
-      const { items: data, pagination } = pageOf(matches, body, 'listPermissions');
+      const { items: data, pagination } = pageOf(matches, body, ['listPermissions', body.search]);
       return { data, pagination };
     },
   },

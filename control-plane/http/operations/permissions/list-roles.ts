@@ -25,7 +25,7 @@ export const listRoles = operation({
     toRequest: () => ({}),
     async toAnswer(roles, { body, services: { catalogue } }) {
       const matches = matching(roles, ['id', 'name', 'description'], body.search);
-      const { items, pagination } = pageOf(matches, body, 'listRoles');
+      const { items, pagination } = pageOf(matches, body, ['listRoles', body.search]);
       return { data: await rolesData(items, catalogue), pagination };
     },
   },

@@ -15,7 +15,8 @@ export const listOverrides = operationV2({
   example: { namespace: 'email.send', limit: 100 },
   errors: [],
   async handle({ request: { namespace, ...page } }, { overrides }) {
-    const { items, pagination } = pageOf(await overrides.list(namespace), page, 'ratelimit.listOverrides');
+    const listing = ['ratelimit.listOverrides', namespace] as const;
+    const { items, pagination } = pageOf(await overrides.list(namespace), page, listing);
     return { data: items.map(overrideData), pagination };
   },
 });

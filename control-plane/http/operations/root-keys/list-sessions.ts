@@ -1,15 +1,20 @@
 import { Type } from 'typebox';
 import { PersonSchema } from '../../../core/person.ts';
-import { Id, List, Time } from '../../../core/schemas/field-schemas.ts';
+import { Cursor, Id, List, Time } from '../../../core/schemas/field-schemas.ts';
+import { makeCursor, openCursor } from '../cursor.ts';
 import { operation } from '../operation.ts';
-import { Fields } from '../request-parts.ts';
+import { Fields, Limit, PageCursor } from '../request-parts.ts';
+
+/** The session after which the page begins. */
+const PLACE = /^(session_\w{1,64})$/;
 
 export const listSessions = operation({
   name: 'rootKeys.listSessions',
   summary: 'List sessions of the dashboard',
-  description: 'Shows who is signed in, in order of the beginning.',
+  description:
+    'Shows who is signed in, in order of the beginning. A page may be short and still have a cursor. A root key or person has at most 100 sessions: one more ends the oldest.',
   permissions: ['root.*.read_root_key'],
-  request: Fields({}),
+  request: Fields({ limit: Limit('Sessions'), cursor: PageCursor({ minLength: 1, maxLength: 128 }) }),
   response: Type.Object({
     sessions: List(
       Type.Object({
@@ -20,8 +25,14 @@ export const listSessions = operation({
         createdAt: Time('When it began'),
       }),
     ),
+    cursor: Cursor,
   }),
   errors: [],
   example: {},
-  handle: async (_call, { sessions }) => ({ sessions: await sessions.list() }),
+  async handle({ request: { limit, cursor } }, { sessions }) {
+    const listing = ['listSessions'] as const;
+    const [after] = cursor === undefined ? [] : openCursor(listing, cursor, PLACE);
+    const { next, ...page } = await sessions.list(Number(limit), after);
+    return { ...page, ...(next === undefined ? {} : { cursor: makeCursor(listing, next) }) };
+  },
 });

@@ -70,16 +70,17 @@ const PLACE = /^v2:([0-9]{1,6})$/;
 
 /**
  * Returns one page of a list that is read whole. Throws BAD_REQUEST if the cursor belongs to another listing.
+ * @param listing as for `makeCursor`
  */
 export function pageOf<Item>(
   all: readonly Item[],
   { limit, cursor }: { readonly limit: number; readonly cursor?: string },
-  listing: string,
+  listing: Parameters<typeof makeCursor>[0],
 ) {
-  const [from = 0] = cursor === undefined ? [] : openCursor(cursor, PLACE, listing).map(Number);
+  const [from = 0] = cursor === undefined ? [] : openCursor(listing, cursor, PLACE).map(Number);
   const next = from + limit;
   return {
     items: all.slice(from, next),
-    pagination: pagination(next < all.length ? makeCursor(`v2:${next}`) : undefined),
+    pagination: pagination(next < all.length ? makeCursor(listing, `v2:${next}`) : undefined),
   };
 }

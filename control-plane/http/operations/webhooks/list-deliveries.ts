@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { Cursor, Id, List, Time } from '../../../core/schemas/field-schemas.ts';
+import { makeCursor, openCursor } from '../cursor.ts';
 import { operation } from '../operation.ts';
 import { Fields, Limit, PageCursor } from '../request-parts.ts';
 import { EndpointId, endpointIdExample, endpointNotFound } from './endpoint.ts';
@@ -21,6 +22,9 @@ const DeliveryView = Type.Object({
   event: Type.Object({}, { additionalProperties: true, description: 'The body of the request.' }),
 });
 
+/** The attempt after which the page begins. */
+const PLACE = /^([ad][1-9][0-9]{0,14}-[0-9]{1,15})$/;
+
 export const listDeliveries = operation({
   name: 'webhooks.listDeliveries',
   summary: 'List attempts to deliver events to an endpoint',
@@ -34,7 +38,7 @@ export const listDeliveries = operation({
       description: 'true: only events that were given up.',
     }),
     limit: Limit('Attempts'),
-    cursor: PageCursor({ pattern: '^[ad][1-9][0-9]{0,14}-[0-9]{1,15}$' }),
+    cursor: PageCursor({ minLength: 1, maxLength: 64 }),
   }),
   response: Type.Object({ deliveries: List(DeliveryView), cursor: Cursor }),
   errors: ['NOT_FOUND'],
@@ -42,7 +46,9 @@ export const listDeliveries = operation({
   async handle({ request: { endpointId, dead, limit, cursor } }, { deliveries: store, endpoints }) {
     if (!(await endpoints.get(endpointId))) throw endpointNotFound(endpointId);
     const kind = dead === 'true' ? 'dead' : 'attempts';
-    const { deliveries, next } = await store.list(endpointId, kind, Number(limit), cursor);
-    return { deliveries, ...(next === undefined ? {} : { cursor: next }) };
+    const listing = ['listDeliveries', endpointId, kind] as const;
+    const [after] = cursor === undefined ? [] : openCursor(listing, cursor, PLACE);
+    const { deliveries, next } = await store.list(endpointId, kind, Number(limit), after);
+    return { deliveries, ...(next === undefined ? {} : { cursor: makeCursor(listing, next) }) };
   },
 });

@@ -7,7 +7,6 @@ import type { ChangeOutcome, Propagation as Progress } from '../../../../core/pr
 import { Id, List, Sequence } from '../../../../core/schemas/field-schemas.ts';
 import type { PointedKey } from '../../../../redis/keys/keys.ts';
 import { type AuditedKey, type Call, effectOf } from '../../call.ts';
-import { makeCursor } from '../../cursor.ts';
 import { Propagation } from '../../response-parts.ts';
 import type { Services } from '../../services.ts';
 import type { KeyChoice } from './choice.ts';
@@ -46,7 +45,7 @@ export const ManyResults = <Result extends string>(result: Result, example: obje
 export function manyResults<Result extends string>(
   result: Result,
   { outcomes, propagation }: ManyOutcomes,
-  { next }: KeyChoice,
+  { cursor }: KeyChoice,
 ) {
   const results = outcomes.map(({ keyId, ...outcome }) => {
     if ('sequence' in outcome) return { result, keyId, sequence: outcome.sequence };
@@ -56,7 +55,7 @@ export function manyResults<Result extends string>(
   return {
     results,
     ...(propagation ? { propagation } : {}),
-    ...(next === undefined ? {} : { cursor: makeCursor(`owner:${next}`) }),
+    ...(cursor === undefined ? {} : { cursor }),
   };
 }
 

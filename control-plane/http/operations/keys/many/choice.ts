@@ -4,7 +4,7 @@ import { idAsSent } from '../../../../core/audit-event.ts';
 import { withoutAliases } from '../../aliases.ts';
 import { apiNotFound } from '../../authorization.ts';
 import type { Call } from '../../call.ts';
-import { openCursor } from '../../cursor.ts';
+import { makeCursor, openCursor } from '../../cursor.ts';
 import { ApiId, type Fields, KeyId, OwnerId } from '../../request-parts.ts';
 import type { Services } from '../../services.ts';
 
@@ -40,11 +40,11 @@ export const CHOICE = {
   ),
 } satisfies TProperties;
 
-/** Chosen keys of an API without duplicates, and the creation number at which the next page begins. */
+/** Chosen keys of an API without duplicates, and the cursor of the next page. */
 export interface KeyChoice {
   readonly apiId: string;
   readonly keyIds: readonly string[];
-  readonly next?: number;
+  readonly cursor?: string;
 }
 
 /** The creation number at which the page begins. */
@@ -68,7 +68,8 @@ export async function choose(
     if (!(await apis.get(apiId))) throw apiNotFound(apiId);
     return { apiId, keyIds: [...new Set(keyIds)] };
   }
-  const [from] = cursor === undefined ? [] : openCursor(cursor, PLACE, 'the previous call');
+  const listing = ['the previous call', apiId, externalId] as const;
+  const [from] = cursor === undefined ? [] : openCursor(listing, cursor, PLACE);
   const page = await view.ids(
     apiId,
     externalId,
@@ -78,5 +79,9 @@ export async function choose(
   if (!page) throw apiNotFound(apiId);
   if (externalId !== undefined)
     call.note({ externalId: page.keyIds.length > 0 ? externalId : idAsSent(externalId) });
-  return { apiId, ...page };
+  const { keyIds: chosen, next } = page;
+  return {
+    ...{ apiId, keyIds: chosen },
+    ...(next === undefined ? {} : { cursor: makeCursor(listing, `owner:${next}`) }),
+  };
 }

@@ -41,7 +41,12 @@ export const deleteAllKeys = operation({
     for (let from: number | undefined; ; ) {
       const page = await view.ids(apiId, undefined, MANY_KEYS_MAX, from);
       if (!page) throw apiNotFound(apiId);
-      const { outcomes, propagation } = await deleteMany(call, services, { apiId, ...page }, waitMs);
+      const { outcomes, propagation } = await deleteMany(
+        call,
+        services,
+        { apiId, keyIds: page.keyIds },
+        waitMs,
+      );
       deletedKeys += outcomes.filter((each) => 'sequence' in each).length;
       if (propagation) pages.push(propagation);
       call.note({}, { after: { deleted: deletedKeys } });
