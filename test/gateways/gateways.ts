@@ -7,6 +7,7 @@ import { describe } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { lacking } from '../harness/programs.ts';
 import { eventually } from '../harness/waiting.ts';
+import { Wire } from '../harness/wire.ts';
 
 const SHIPPED = join(import.meta.dirname, '..', '..', 'deploy', 'gateways');
 
@@ -45,6 +46,8 @@ export interface Around {
   readonly VERIFIER_GRPC: string;
   readonly UPSTREAM: string;
   readonly API_ID: string;
+  /** The verifier's setting. Lines for a source that is not in it are deleted, as the README says. */
+  readonly CREDENTIAL_SOURCES: string;
 }
 
 export interface Ask {
@@ -134,6 +137,12 @@ export class Gateway {
     return { status: response.statusCode, headers: response.headers, body: text };
   }
 
+  /** A bare connection, for requests that no client library would send. */
+  connect(): Wire {
+    const { socketPath, host, port } = this.#at;
+    return new Wire(socketPath ?? `http://${host}:${port}`);
+  }
+
   stop(): Promise<void> {
     return this.#stop();
   }
@@ -150,7 +159,9 @@ const launches: Record<
 > = {
   nginx(home, place, around) {
     const site = substituted('nginx/keyfence.conf.template', { ...around, LISTEN: nginxPlace(place) });
-    writeFileSync(join(home, 'site.conf'), site);
+    // As somebody does who wants larger uploads than nginx.
+    const larger = site.replace('location / {', 'location / { client_max_body_size 8m;');
+    writeFileSync(join(home, 'site.conf'), larger);
     const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
       (kind) => `${kind}_temp_path ${home};`,
     );
@@ -171,12 +182,15 @@ const launches: Record<
   },
   haproxy(home, place, around) {
     const KEYFENCE_LUA = join(SHIPPED, 'haproxy', 'keyfence.lua');
+    const file = join(home, 'haproxy.cfg');
+    writeFileSync(file, shipped('haproxy/haproxy.cfg', around));
     const LISTEN = typeof place === 'string' ? place : `127.0.0.1:${place}`;
     const env = { ...around, LISTEN, AUTHZ_SOCKET: join(home, 'kf'), KEYFENCE_LUA };
-    return { command: ['haproxy', '-db', '-f', join(SHIPPED, 'haproxy', 'haproxy.cfg')], env };
+    return { command: ['haproxy', '-db', '-f', file], env };
   },
   caddy(home, place, around) {
-    const file = join(SHIPPED, 'caddy', 'Caddyfile');
+    const file = join(home, 'Caddyfile');
+    writeFileSync(file, shipped('caddy/Caddyfile', around));
     const at =
       typeof place === 'string' ? { LISTEN: `unix/${place}` } : { LISTEN: '127.0.0.1', PORT: String(place) };
     const env = { ...around, ...at, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home };
@@ -206,19 +220,15 @@ function launchNginx(home: string, configuration: readonly string[]): Launch {
   return { command, env: {} };
 }
 
-function launchEnvoy(
-  template: string,
-  home: string,
-  place: string | number,
-  { VERIFIER, UPSTREAM, API_ID }: Around,
-): Launch {
+function launchEnvoy(template: string, home: string, place: string | number, around: Around): Launch {
+  const { VERIFIER, UPSTREAM } = around;
   const at = (hostAndPort: string) => {
     const [host, port] = hostAndPort.split(':');
     return `{ socket_address: { address: ${host}, port_value: ${port} } }`;
   };
   const LISTEN = typeof place === 'string' ? `{ pipe: { path: ${place} } }` : at(`127.0.0.1:${place}`);
   const file = join(home, 'envoy.yaml');
-  const values = { LISTEN, VERIFIER: at(VERIFIER), UPSTREAM: at(UPSTREAM), API_ID };
+  const values = { ...around, LISTEN, VERIFIER: at(VERIFIER), UPSTREAM: at(UPSTREAM) };
   writeFileSync(file, substituted(template, values));
   // Hot restart is in memory that all Envoys of a machine share.
   const command = ['envoy', '-c', file, '--disable-hot-restart', '--concurrency', '2', '-l', 'error'];
@@ -227,7 +237,15 @@ function launchEnvoy(
 }
 
 /** A file of deploy/gateways after what `envsubst` does. */
-function substituted(file: string, values: Readonly<Record<string, string>>): string {
-  const template = readFileSync(join(SHIPPED, file), 'utf8');
-  return template.replace(/\$\{(\w+)\}/g, (whole, name: string) => values[name] ?? whole);
+function substituted(file: string, values: Around & Readonly<Record<string, string>>): string {
+  return shipped(file, values).replace(/\$\{(\w+)\}/g, (whole, name: keyof Around) => values[name] ?? whole);
+}
+
+/** A file of deploy/gateways for one setting of the verifier. */
+function shipped(file: string, { CREDENTIAL_SOURCES }: Around): string {
+  const text = readFileSync(join(SHIPPED, file), 'utf8');
+  const sources = CREDENTIAL_SOURCES.split(',');
+  return text.replace(/^.* for the source (\S+)\n/gm, (line, source: string) =>
+    sources.includes(source) ? line : '',
+  );
 }

@@ -2,6 +2,7 @@ import { Fleet } from '../harness/fleet.ts';
 import { freePort } from '../harness/ports.ts';
 import { Process } from '../harness/processes.ts';
 import { Upstream } from '../harness/upstream.ts';
+import type { Wire } from '../harness/wire.ts';
 import { type Around, type Ask, Gateway, type GatewayName, type Got, gatewayNames } from './gateways.ts';
 
 /** The API that the gateways front, and another of the same verifier. */
@@ -13,7 +14,7 @@ export class World {
   readonly fleet: Fleet;
   readonly verifier: Process;
   readonly upstream: Upstream;
-  around: Around = { VERIFIER: '', VERIFIER_GRPC: '', UPSTREAM: '', API_ID };
+  around: Around = { VERIFIER: '', VERIFIER_GRPC: '', UPSTREAM: '', API_ID, CREDENTIAL_SOURCES: '' };
   readonly #gateways = new Map<GatewayName, Gateway>();
 
   private constructor(
@@ -49,6 +50,7 @@ export class World {
       VERIFIER_GRPC: `127.0.0.1:${grpcPort}`,
       UPSTREAM: `127.0.0.1:${world.upstream.port}`,
       API_ID,
+      CREDENTIAL_SOURCES: env['CREDENTIAL_SOURCES'] ?? 'bearer,x-api-key',
     };
     await Promise.all(
       gatewayNames.map(async (name) => {
@@ -66,9 +68,18 @@ export class World {
 
   /** One request through a gateway. */
   ask(name: GatewayName, asked: Ask): Promise<Got> {
+    return this.#gateway(name).ask(asked);
+  }
+
+  /** A bare connection to a gateway. */
+  connect(name: GatewayName): Wire {
+    return this.#gateway(name).connect();
+  }
+
+  #gateway(name: GatewayName): Gateway {
     const gateway = this.#gateways.get(name);
     if (!gateway) throw new Error(`${name} is not there`);
-    return gateway.ask(asked);
+    return gateway;
   }
 
   /** As `ask`, again while there is no verdict: a busy machine may take longer than gateways wait. */

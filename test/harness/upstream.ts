@@ -24,7 +24,7 @@ type Handle = (request: IncomingMessage, response: ServerResponse, seen: Seen) =
 /** A server behind the one that is tested: remembers every request and answers as told, `ok` unless told. */
 export class Upstream {
   readonly seen: Seen[] = [];
-  readonly server = createServer({ requestTimeout: 0 }, (request, response) =>
+  readonly server = createServer({ requestTimeout: 0, maxHeaderSize: 65_536 }, (request, response) =>
     this.#serve(request, response),
   );
   connections = 0;

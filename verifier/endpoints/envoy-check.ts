@@ -8,7 +8,7 @@ import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from './
 import { requiringEncoded } from './dialects.ts';
 import type { Struct } from './envoy-metadata.ts';
 import type { AuthzAnswer } from './gateway-answer.ts';
-import { asReadByServers, isIdentityHeader } from './identity-headers.ts';
+import { asReadByServers, type HeaderLine, isIdentityHeader } from './identity-headers.ts';
 
 /** `CheckRequest` of protos/ext-authz.proto. Every field may be missing. */
 export interface CheckRequest {
@@ -100,9 +100,13 @@ export function checkResponse(
   { sources }: AuthzSettings,
 ): CheckResponse {
   if (status !== 200) {
-    const all = [...headers, ['Content-Type', type], ['Cache-Control', 'no-store']] as const;
+    const code = GRPC_CODES[status] ?? GRPC_INTERNAL;
+    const [contentType = ''] = linesOf(request.attributes?.request?.http)['content-type'] ?? [];
+    const all: HeaderLine[] = [...headers, ['Content-Type', type], ['Cache-Control', 'no-store']];
+    // From a 429, Envoy itself would make UNAVAILABLE, after which clients of gRPC try again at once.
+    if (contentType.startsWith('application/grpc')) all.push(['Grpc-Status', String(code)]);
     return {
-      status: { code: GRPC_CODES[status] ?? GRPC_INTERNAL },
+      status: { code },
       denied_response: { status: { code: status }, headers: all.map(overwrite), body },
       dynamic_metadata: metadata,
     };

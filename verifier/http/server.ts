@@ -158,6 +158,9 @@ function serverOf(options: ListenerOptions, requests: OpenRequests): Server {
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     const { code = '' } = error;
     const isHttp = code.startsWith('HPE_') || code in BROKEN_REQUESTS;
+    // Node reports the fault at each further read. The refused connection stays until the client has read the
+    // refusal: closing it over what still arrives would reset it.
+    if (isHttp && socket.writableEnded) return;
     if (!isHttp || !socket.writable) return socket.destroy();
     const broken: Readonly<Record<string, readonly [ErrorCode, string]>> = BROKEN_REQUESTS;
     const [errorCode, message] = broken[code] ?? ['BAD_REQUEST', 'the request is not valid HTTP'];

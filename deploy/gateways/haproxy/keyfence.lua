@@ -46,7 +46,7 @@ core.register_action("keyfence", { "http-req" }, function(txn, socket, api_id)
   end
   -- There is no verdict, so the API is not called.
   local reply = { status = 503, headers = { ["retry-after"] = { "1" } } }
-  if status == 401 or status == 403 then
+  if status >= 400 and status < 500 then
     reply = { status = status, headers = {}, body = answer.body }
     -- The verifier answers 403 here because nginx understands no other status; turn it into 429.
     if #lines(answer.headers, "x-key-code") > 0 then

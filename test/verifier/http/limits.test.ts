@@ -218,6 +218,15 @@ describe.each([
   describe('size', () => {
     const padded = (bytes: number) => GOOD.replace('\r\n', `\r\nA: ${'a'.repeat(bytes)}\r\n`);
 
+    test('the refusal of a head over the limit arrives whole, however much of it is still to come', async () => {
+      await start({});
+      const one = wire().send(padded(17_000).slice(0, -100));
+      expect((await one.response()).status).toBe(431);
+      for (let i = 0; i < 20; i++) one.send('b'.repeat(10_000));
+      // Closing the connection over them would reset it.
+      await eventually(() => (accepted.at(-1)?.bytesRead ?? 0) > 200_000);
+    });
+
     test('a head over the limit is 431 however it comes, also behind a request that was fine', async () => {
       await start({ HEADER_BYTES_MAX: 4096 });
       expect((await wire().send(padded(3500)).response()).status).toBe(200);
