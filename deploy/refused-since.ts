@@ -51,7 +51,7 @@ export async function refusedSince(lines: AsyncIterable<string>, since: number):
   return [...calls.values()].flatMap(refusalOf);
 }
 
-const isDelete = ({ operation }: Audit) => /\.delete(Key|Api)$/.test(operation);
+const isDelete = ({ operation }: Audit) => /\.delete(Key|Api|RootKey)$/.test(operation);
 const isUpdate = ({ operation, after }: Audit) =>
   /\.update(Key|RootKey)$/.test(operation) && (after?.enabled ?? after?.expires) !== undefined;
 

@@ -62,6 +62,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'root-keys sessions': ['root-keys sessions'],
   'root-keys end-session': [`root-keys end-session ${sessionId}`],
   'root-keys enable': [`root-keys enable ${rootKeyId}`],
+  'root-keys delete': [`root-keys delete ${rootKeyId} --yes`],
   'root-keys disable': [`root-keys disable ${rootKeyId}`],
   'webhooks create': [
     'webhooks create https://hooks.example.com/keyfence',

@@ -19,6 +19,7 @@ export const ROOT_ACTIONS = [
   'create_root_key',
   'read_root_key',
   'update_root_key',
+  'delete_root_key',
   'create_role',
   'read_role',
   'update_role',

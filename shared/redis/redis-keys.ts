@@ -134,6 +134,9 @@ export const sessionOrder = 'kf:{!root}:sessions:all';
 /** Sorted set with an expiry: the ids of the sessions of one root key or person → when they began, Unix milliseconds. */
 export const sessionsOf = (callerId: string): string => `kf:{!root}:sessions:of:${callerId}`;
 
+/** Hash: rootKeyId → the number of root keys that descend from it. */
+export const rootKeyDescendants = 'kf:{!root}:descendants';
+
 /** Hash: rootKeyId → its secret's hash. */
 export const rootKeyIndex = 'kf:{!root}:ids';
 

@@ -49,7 +49,7 @@ const wordsOf = (line: string) =>
 const rankOf = (example: string) =>
   /^(?:apis|roles|identities|permissions|root-keys|webhooks) create/.test(example)
     ? 0
-    : /^(?:apis|roles|identities|permissions|webhooks) delete/.test(example)
+    : /^(?:apis|roles|identities|permissions|root-keys|webhooks) delete/.test(example)
       ? 2
       : 1;
 

@@ -1,9 +1,11 @@
 import type { Command } from 'commander';
 import { personName } from '../../core/person.ts';
+import type { ChangeStatus } from '../../core/propagation.ts';
 import type { RootKey } from '../../redis/callers/root-keys.ts';
 import type { ListedSession } from '../../redis/callers/sessions.ts';
 import type { Session } from '../session.ts';
-import { list, table, time } from '../terminal/output.ts';
+import { count, list, table, time } from '../terminal/output.ts';
+import { confirm, printChange } from '../terminal/print-change.ts';
 import { addPageOptions, printListing } from '../terminal/print-listing.ts';
 
 /** Adds `keyfence root-keys …`. */
@@ -38,6 +40,7 @@ export function rootKeyCommands(program: Command, session: Session): void {
     });
 
   addSessions(rootKeys, session);
+  addDelete(rootKeys, session);
 
   for (const [name, enabled, help] of [
     ['enable', true, 'accept a root key again'],
@@ -51,6 +54,21 @@ export function rootKeyCommands(program: Command, session: Session): void {
         session.print(response, () => `${name}d ${rootKeyId}`);
       });
   }
+}
+
+function addDelete(rootKeys: Command, session: Session): void {
+  rootKeys
+    .command('delete <rootKeyId>')
+    .description('delete a root key, and all root keys that were created with it, for good')
+    .option('--yes', 'do not ask')
+    .action(async (rootKeyId: string, { yes }) => {
+      await confirm(`delete ${rootKeyId} and all root keys that descend from it`, yes === true);
+      const response = await session.call<{ deletedRootKeys: number; propagation: ChangeStatus }>(
+        'rootKeys.deleteRootKey',
+        { rootKeyId },
+      );
+      printChange(session, `deleted ${count(response.deletedRootKeys)} root keys`, response);
+    });
 }
 
 function addSessions(rootKeys: Command, session: Session): void {

@@ -24,6 +24,7 @@ export const EVENT_TYPES = {
   'root_key.created': 'A root key was created.',
   'root_key.disabled': 'A root key was disabled.',
   'root_key.enabled': 'A root key was enabled.',
+  'root_key.deleted': 'A root key was deleted, with all that descend from it.',
   'root_key.leaked': 'The secret of a root key was reported as leaked.',
   'api.created': 'An API was created by a call of its own.',
   'api.updated': 'The name or the defaults of an API changed.',

@@ -81,6 +81,8 @@ function partsOf(operation: string, input: Call['input']): Parts | undefined {
       ];
     case 'rootKeys.updateRootKey':
       return isSwitch ? [['root-keys', verb, text(rootKeyId)]] : undefined;
+    case 'rootKeys.deleteRootKey':
+      return [['root-keys', 'delete', text(rootKeyId)], { yes: true }];
     case 'webhooks.updateEndpoint':
       return isSwitch ? [['webhooks', verb, text(endpointId)]] : undefined;
     case 'webhooks.deleteEndpoint':

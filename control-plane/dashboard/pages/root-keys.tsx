@@ -19,6 +19,7 @@ import { Sessions } from './sessions.tsx';
 export function RootKeys() {
   const rootKeys = useLoad(() => call('rootKeys.listRootKeys'), []);
   const [disabling, setDisabling] = useState<{ rootKeyId: string; name: string }>();
+  const [deleting, setDeleting] = useState<{ rootKeyId: string; name: string }>();
   const change = async (rootKeyId: string, enabled: boolean) => {
     await call('rootKeys.updateRootKey', { rootKeyId, enabled });
     rootKeys.reload();
@@ -27,14 +28,27 @@ export function RootKeys() {
   const changeColumn: Column<RootKey> = {
     title: 'Change',
     narrow: 'beside',
-    cell: ({ rootKeyId, enabled, name }) =>
-      may('root.*.update_root_key') && (
-        <Switch
-          enabled={enabled}
-          name={name}
-          change={async (isOn) => (isOn ? change(rootKeyId, true) : setDisabling({ rootKeyId, name }))}
-        />
-      ),
+    cell: ({ rootKeyId, enabled, name }) => (
+      <>
+        {may('root.*.update_root_key') && (
+          <Switch
+            enabled={enabled}
+            name={name}
+            change={async (isOn) => (isOn ? change(rootKeyId, true) : setDisabling({ rootKeyId, name }))}
+          />
+        )}{' '}
+        {may('root.*.delete_root_key') && (
+          <button
+            type="button"
+            class="small"
+            aria-label={`Delete ${name}`}
+            onClick={() => setDeleting({ rootKeyId, name })}
+          >
+            Delete
+          </button>
+        )}
+      </>
+    ),
   };
   return (
     <Page
@@ -51,6 +65,21 @@ export function RootKeys() {
           run={() => change(disabling.rootKeyId, false)}
           onClose={() => setDisabling(undefined)}
         />
+      )}
+      {deleting && (
+        <Confirm
+          title="Delete this root key?"
+          action="Delete"
+          run={() => call('rootKeys.deleteRootKey', { rootKeyId: deleting.rootKeyId })}
+          onDone={() => {
+            setDeleting(undefined);
+            rootKeys.reload();
+          }}
+          onClose={() => setDeleting(undefined)}
+        >
+          <bdi>{deleting.name}</bdi> is refused from the next call on. All root keys that were created with
+          it, directly or indirectly, are deleted too. Nothing brings them back.
+        </Confirm>
       )}
       <Loaded of={rootKeys}>
         {(page) => (

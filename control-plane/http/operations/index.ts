@@ -53,6 +53,7 @@ import { getOverride } from './ratelimit/get-override.ts';
 import { listOverrides } from './ratelimit/list-overrides.ts';
 import { setOverride } from './ratelimit/set-override.ts';
 import { createRootKey } from './root-keys/create-root-key.ts';
+import { deleteRootKey } from './root-keys/delete-root-key.ts';
 import { endSession } from './root-keys/end-session.ts';
 import { listRootKeys } from './root-keys/list-root-keys.ts';
 import { listSessions } from './root-keys/list-sessions.ts';
@@ -122,6 +123,7 @@ export const operations = [
   deleteOverride,
   createRootKey,
   updateRootKey,
+  deleteRootKey,
   listRootKeys,
   listSessions,
   endSession,

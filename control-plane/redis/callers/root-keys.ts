@@ -1,7 +1,7 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/contract/key-format.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
+import { rootKeyDescendants, rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
 import { rootKeyFrom } from '#shared/redis/root-keys-record.ts';
 import { Script } from '#shared/redis/script.ts';
 import type { Person } from '../../core/person.ts';
@@ -12,12 +12,15 @@ import type { BootstrapKeys } from './bootstrap-keys.ts';
 
 const createScript = new Script(new URL('../lua/callers/create-root-key.lua', import.meta.url));
 const updateScript = new Script(new URL('../lua/callers/update-root-key.lua', import.meta.url));
+const deleteScript = new Script(new URL('../lua/callers/delete-root-key.lua', import.meta.url));
 const readScript = new Script(new URL('../lua/callers/read-root-key.lua', import.meta.url));
 
 const ROOT_KEY_BYTES = 24;
 const ROOT_KEY_PREFIX = 'kfroot';
 /** The maximum number of root keys, so that one response can list them. */
 const ROOT_KEYS_MAX = 1000;
+/** The maximum number of root keys that descend from one, so that no delegate takes all places. */
+const DESCENDANTS_MAX = 100;
 
 /** The maximum length of a chain of root keys, each of which created the next. */
 const ANCESTORS_MAX = 8;
@@ -113,6 +116,8 @@ export class RootKeys {
     const rootKey = await this.#read(secretHash);
     if (!rootKey?.enabled) throw unknownRootKey(fix);
     const { rootKeyId, ancestors } = rootKey;
+    const [oldest = ''] = this.#ids.size < ROOT_KEYS_MAX ? [] : this.#ids.keys();
+    this.#ids.delete(oldest);
     this.#ids.set(secretHash, rootKeyId);
     const creators = await Promise.all(ancestors.map((id) => this.get(id)));
     if (!creators.every((ancestor) => ancestor?.enabled)) {
@@ -135,9 +140,6 @@ export class RootKeys {
         'CONFLICT',
         `more than ${ANCESTORS_MAX} root keys would descend from each other; use an earlier one`,
       );
-    const count = await this.#nodes.run(rootKeyIndex, (redis) => redis.hlen(rootKeyIndex));
-    if (count >= ROOT_KEYS_MAX)
-      throw new ApiError('CONFLICT', `there are ${ROOT_KEYS_MAX} root keys already`);
     const rootKeyId = generateId('root', nowMs);
     const key = generateKey(ROOT_KEY_BYTES, ROOT_KEY_PREFIX);
     const secretHash = hashSecret(key);
@@ -150,16 +152,20 @@ export class RootKeys {
       '1',
       'createdAt',
       nowMs,
-      'ancestors',
-      ancestors.join(' '),
     ];
-    const keys = [rootKeyRecord(secretHash), rootKeyIndex];
+    const keys = [rootKeyRecord(secretHash), rootKeyIndex, rootKeyDescendants];
     const { reply, replicated } = await this.#writer.run(createScript, keys, [
-      rootKeyId,
-      secretHash,
+      ...[rootKeyId, secretHash, ROOT_KEYS_MAX, DESCENDANTS_MAX, ancestors.join(' ')],
       ...fields,
     ]);
-    if (reply !== 'OK') throw new ApiError('CONFLICT', 'the root key exists already');
+    if (reply === 'EXISTS') throw new ApiError('CONFLICT', 'the root key exists already');
+    if (reply === 'FULL')
+      throw new ApiError('CONFLICT', `there are ${ROOT_KEYS_MAX} root keys already; delete some`);
+    if (reply !== 'OK')
+      throw new ApiError(
+        'CONFLICT',
+        `${DESCENDANTS_MAX} root keys descend from ${reply} already; delete some of them`,
+      );
     if (!replicated) throw unavailable('the root key is not on all replicas; disable it and create another');
     return { rootKeyId, key };
   }
@@ -183,6 +189,17 @@ export class RootKeys {
     const { reply, replicated } = await this.#writer.run(updateScript, [rootKeyRecord(secretHash)], args);
     if (reply !== 'OK') throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
+  }
+
+  /** Deletes a root key and all that descend from it; resolves with their number. */
+  async delete(rootKeyId: string): Promise<number> {
+    const keys = [rootKeyIndex, rootKeyDescendants];
+    const { reply, replicated } = await this.#writer.run(deleteScript, keys, [rootKeyId, rootKeyRecord('')]);
+    if (!replicated)
+      throw unavailable(
+        'the deletion is not on all replicas yet; if the root key is still listed, send it again',
+      );
+    return Number(reply);
   }
 
   async list(): Promise<RootKey[]> {

@@ -156,6 +156,7 @@ test('every documented operation succeeds, and answers what the document says an
     listApis: { limit: '1' },
     createRootKey: { name: 'n', permissions: ['api.*.read_key'] },
     updateRootKey: { rootKeyId, enabled: false },
+    deleteRootKey: { rootKeyId },
     listRootKeys: {},
     listSessions: {},
     endSession: { sessionId },

@@ -180,6 +180,10 @@ const TARGETS: Readonly<Record<string, Target>> = {
   updateRootKey: {
     input: async () => ({ rootKeyId: await newRootKey('root.*.update_root_key'), enabled: true }),
   },
+  deleteRootKey: {
+    input: async () => ({ rootKeyId: await newRootKey('root.*.delete_root_key') }),
+    spent: true,
+  },
   listRootKeys: { input: async () => ({}) },
   listSessions: { input: async () => ({}) },
   endSession: {
@@ -414,7 +418,10 @@ test('of the keys of an identity, those that a root key may read are listed', as
 });
 
 describe('a root key that may create or change others', () => {
-  const held = ['root.*.create_root_key', 'root.*.update_root_key', ...of('*', ['read_key'])];
+  const held = [
+    ...ofRoot(['create_root_key', 'update_root_key', 'delete_root_key']),
+    ...of('*', ['read_key']),
+  ];
   const covered = [held, of(MINE, ['read_key']), ['api.*.read_key', ...of(THEIRS, ['read_key'])]];
   const beyond = SINGLES.filter((one) => !held.includes(one) && !one.endsWith('.read_key'));
 
@@ -430,11 +437,14 @@ describe('a root key that may create or change others', () => {
     }
   });
 
-  test('disables those that may no more than itself, and no others', async () => {
+  test.each([
+    ['disables', 'rootKeys.updateRootKey', { enabled: false }],
+    ['deletes', 'rootKeys.deleteRootKey', {}],
+  ])('%s those that may no more than itself, and no others', async (_verb, operation, fields) => {
     const rootKey = await rootKeyWith(held);
     const disable = async (permissions: readonly string[]) => {
       const rootKeyId = await newRootKey(...permissions);
-      return codeOf(await fleet.admin('rootKeys.updateRootKey', { rootKeyId, enabled: false }, { rootKey }));
+      return codeOf(await fleet.admin(operation, { rootKeyId, ...fields }, { rootKey }));
     };
     for (const permissions of covered) expect(await disable(permissions), permissions.join(' ')).toBe('OK');
     for (const more of beyond) {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { rootKeyIndex } from '../../../shared/redis/redis-keys.ts';
+import { rootKeyDescendants, rootKeyIndex } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 let fleet: Fleet;
@@ -77,6 +77,46 @@ test('disabling a root key stops all that it created, which cannot enable it, an
   expect(status).toBe(409);
 });
 
+test('deleting a root key deletes all that descend from it, and no others, and makes room', async () => {
+  const permissions = ['root.*.create_root_key', 'root.*.delete_root_key', 'api.*.read_api'];
+  const make = (rootKey: string) =>
+    fleet.admin('rootKeys.createRootKey', { name: 'n', permissions }, { rootKey });
+  const made = async (rootKey: string) => (await make(rootKey)).body;
+  const before = await fleet.client.hlen(rootKeyIndex);
+  const admin = await made(ROOT_KEY);
+  const delegate = await made(admin.key);
+  const [child, other] = [await made(delegate.key), await made(admin.key)];
+  const grandchild = await made(child.key);
+  for (let i = 2; i < 98; i++) expect((await make(i % 2 ? delegate.key : child.key)).status).toBe(200);
+  const full = await make(child.key);
+  expect([full.status, full.body.error.message]).toEqual([
+    409,
+    `100 root keys descend from ${admin.rootKeyId} already; delete some of them`,
+  ]);
+  expect((await make(ROOT_KEY)).status, 'those of a bootstrap root key have no bound').toBe(200);
+  const statusOf = async ({ key }: { key: string }) =>
+    (await fleet.admin('apis.listApis', {}, { rootKey: key })).status;
+  const remove = (rootKeyId: string, rootKey = ROOT_KEY) =>
+    fleet.admin('rootKeys.deleteRootKey', { rootKeyId }, { rootKey });
+  expect((await remove(child.rootKeyId, delegate.key)).body).toMatchObject({
+    ...{ deletedRootKeys: 50, propagation: { state: 'complete' } },
+  });
+  expect(await Promise.all([admin, delegate, child, grandchild, other].map(statusOf))).toEqual([
+    ...[200, 200, 401, 401, 200],
+  ]);
+  expect((await make(delegate.key)).status).toBe(200);
+  expect((await remove(child.rootKeyId)).status).toBe(404);
+  const [event] = (await fleet.ok('audit.listEvents', { operation: 'rootKeys.deleteRootKey' })).events;
+  expect(event).toMatchObject({
+    ...{ by: { rootKeyId: delegate.rootKeyId }, on: { rootKeyId: child.rootKeyId } },
+    ...{ before: { name: 'n', enabled: true }, after: { deletedRootKeys: 50 } },
+  });
+  expect((await remove(admin.rootKeyId)).status).toBe(200);
+  expect(await fleet.client.hlen(rootKeyIndex)).toBe(before + 1);
+  for (const { rootKeyId } of [admin, delegate, child, grandchild])
+    expect(await fleet.client.hexists(rootKeyDescendants, rootKeyId)).toBe(0);
+});
+
 test('there are at most 1000 root keys, so that listing them is one answer', async () => {
   const present = await fleet.client.hlen(rootKeyIndex);
   const names = Array.from({ length: 999 - present }, (_, i) => [`root_filler${i}`, 'no hash of any key']);
@@ -87,7 +127,7 @@ test('there are at most 1000 root keys, so that listing them is one answer', asy
   expect([status, body.error.code, body.error.message]).toEqual([
     409,
     'CONFLICT',
-    'there are 1000 root keys already',
+    'there are 1000 root keys already; delete some',
   ]);
   await fleet.client.hdel(rootKeyIndex, ...names.map(([name = '']) => name));
 });

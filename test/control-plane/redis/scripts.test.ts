@@ -157,11 +157,11 @@ describe('changes of many keys at once', () => {
 
 describe('root keys', () => {
   test('are created once, by secret and by id, and read whole', async () => {
-    const create = (record: string, id: string) =>
+    const create = (record: string, id: string, ancestors = '') =>
       controlPlane(
         'callers/create-root-key',
-        [record, 'index'],
-        [id, `hash of ${record}`, 'name', 'n', 'enabled', '1'],
+        [record, 'index', 'descendants'],
+        [id, `hash of ${record}`, '2', '1', ancestors, 'name', 'n', 'enabled', '1'],
       );
     expect(await create('record', 'root_1')).toBe('OK');
     expect(await create('record', 'root_2')).toBe('EXISTS');
@@ -169,8 +169,12 @@ describe('root keys', () => {
     expect(await at.redis.exists('another')).toBe(0);
     expect(await at.redis.hgetall('index')).toEqual({ root_1: 'hash of record' });
     const fields = await controlPlane('callers/read-root-key', ['record']);
-    expect(fields).toEqual(['id', 'root_1', 'name', 'n', 'enabled', '1']);
+    expect(fields).toEqual(['id', 'root_1', 'ancestors', '', 'name', 'n', 'enabled', '1']);
     expect(await controlPlane('callers/read-root-key', ['none'])).toEqual([]);
+    expect(await create('child', 'root_3', 'root_0 root_1')).toBe('OK');
+    expect(await create('more', 'root_4')).toBe('FULL');
+    await at.redis.hdel('index', 'root_3');
+    expect(await create('more', 'root_4', 'root_1')).toBe('root_1');
   });
 
   test('are enabled and disabled where they are the one that is meant', async () => {
