@@ -231,7 +231,7 @@ function makeWebhookServices(
 function makeWebhookSender(
   { config, clock, log, metrics }: Base,
   { nodes, propagator }: ReturnType<typeof makeCoherence>,
-  { endpoints, apis, view, fleet, notices }: Services,
+  { endpoints, apis, fleet, notices }: Services,
   poster: EventPoster,
 ): WebhookSender {
   const list: readonly Operation[] = operations;
@@ -242,7 +242,7 @@ function makeWebhookSender(
     duties: [
       new DueWatch({
         ...{ apis, notices, clock, log, leads: config.WEBHOOK_EXPIRING_DAYS },
-        dueKeys: new DueKeys(nodes, view),
+        dueKeys: new DueKeys(nodes),
       }),
       new FleetWatch({ fleet: new WatchedFleet(nodes, fleet), notices, clock, log }),
     ],

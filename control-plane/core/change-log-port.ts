@@ -47,8 +47,7 @@ export interface Write {
    */
   readonly condition?: string;
   /**
-   * The protocol that followers must speak to obey the change, if its fields do not imply it; see
-   * protocol.ts.
+   * The protocol that followers must speak to obey the change, default 1; see protocol.ts.
    */
   readonly needs?: number;
 }

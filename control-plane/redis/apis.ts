@@ -1,6 +1,5 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { generateId } from '#shared/contract/key-format.ts';
-import { neededBy } from '#shared/contract/protocol.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList, SHARED_LOG } from '#shared/redis/redis-keys.ts';
@@ -103,14 +102,15 @@ export class Apis {
   /** Returns undefined if the API does not exist or is deleted. */
   async get(apiId: string): Promise<Api | undefined> {
     const { head, index } = apiKeys(apiId);
-    const [[createdAt, deleted, foreign, s, ...defaults], keys] = await this.#nodes.run(head, (redis) =>
-      Promise.all([
-        redis.hmget(head, 'c', 'deleted', 'foreign', 's', ...Object.values(FIELDS)),
-        redis.zcard(index),
-      ]),
+    const [[createdAt, deleted, foreign, protocol, ...defaults], keys] = await this.#nodes.run(
+      head,
+      (redis) =>
+        Promise.all([
+          redis.hmget(head, 'c', 'deleted', 'foreign', 'P', ...Object.values(FIELDS)),
+          redis.zcard(index),
+        ]),
     );
     if (!createdAt || deleted) return undefined;
-    const protocol = neededBy(s);
     const about = NAMES.flatMap((name, i) => (defaults[i] ? [[name, decode(name, defaults[i])]] : []));
     return {
       id: apiId,
@@ -118,7 +118,7 @@ export class Apis {
       createdAt: Number(createdAt),
       keys,
       ...(foreign ? { foreignKeys: true } : {}),
-      ...(protocol > 1 ? { protocol } : {}),
+      ...(protocol ? { protocol: Number(protocol) } : {}),
     };
   }
 

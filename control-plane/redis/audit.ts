@@ -223,7 +223,7 @@ export class Audit {
     const stream = auditStream(kind);
     const { keyId } = filter;
     const read =
-      kind === 'done' && keyId && (await this.#isIndexed(stream))
+      kind === 'done' && keyId
         ? (next: string, count: number) => this.#readOfKey(stream, keyId, next, count)
         : (next: string, count: number) => this.#readBefore(stream, next, count, sinceMs, untilMs);
     const isTimely = (time: number) => time >= (sinceMs ?? 0) && time <= (untilMs ?? time);
@@ -269,14 +269,6 @@ export class Audit {
           .map(async (id): Promise<Row> => (await redis.xrange(stream, id, id))[0] ?? [id, undefined]),
       );
     });
-  }
-
-  /** Tells whether all events are in the indexes by key: earlier releases wrote events without an index. */
-  async #isIndexed(stream: string): Promise<boolean> {
-    const [oldest] = await this.#options.nodes.run(stream, (redis) =>
-      redis.xrange(stream, '-', '+', 'COUNT', 1),
-    );
-    return oldest?.[1][2] === 'k';
   }
 }
 

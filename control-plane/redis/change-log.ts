@@ -1,8 +1,6 @@
 import { randomInt } from 'node:crypto';
-import { CREDITS_PROTOCOL } from '#shared/contract/credits.ts';
 import { generateId, hashSecret } from '#shared/contract/key-format.ts';
-import { neededFor, POOL, type StoredFields } from '#shared/contract/key-record.ts';
-import { sequenceOf } from '#shared/contract/protocol.ts';
+import { POOL, type StoredFields } from '#shared/contract/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
@@ -95,7 +93,7 @@ export class RedisChangeLog implements BatchedChangeLog {
         redis.hget(head, 's'),
       ]),
     );
-    return slowest.length === 0 ? 0 : sequenceOf(sequence) - Math.floor(parseScore(slowest[1]));
+    return slowest.length === 0 ? 0 : Number(sequence ?? 0) - Math.floor(parseScore(slowest[1]));
   }
 
   #call(write: Write): ScriptCall {
@@ -114,7 +112,7 @@ export class RedisChangeLog implements BatchedChangeLog {
         PAYLOAD_BYTES_MAX,
         condition ?? '',
         identityIndexKey(apiId, ''),
-        neededForWrite(write),
+        write.needs ?? 1,
         ...Object.entries(fields).flat(),
         ...(operation === 'create' ? ['p', hashSecret(keyId)] : []),
         ...(credits ? [POOL, JSON.stringify({ ...credits, id: this.#newPool() })] : []),
@@ -225,16 +223,13 @@ const isAlike = (a: Write, b: Write): boolean =>
   a.credits === undefined &&
   b.credits === undefined;
 
-const neededForWrite = ({ needs = 1, fields, credits }: Write): number =>
-  Math.max(needs, neededFor(fields), credits && credits.op !== 'none' ? CREDITS_PROTOCOL : 1);
-
 /**
  * The refusal of a script that found followers of an older protocol (gate.lua); undefined if it found none.
  */
-export function tooOldOf(reply: unknown, neededProtocol: () => number): TooOld | undefined {
+export function tooOldOf(reply: unknown, needs = 1): TooOld | undefined {
   if (!Array.isArray(reply) || reply[0] !== 'TOO_OLD') return undefined;
   const [status, followers, ...names] = reply;
-  return { status, needs: neededProtocol(), followers, names };
+  return { status, needs, followers, names };
 }
 
 const REFUSAL_STATUSES = ['NOT_FOUND', 'EXISTS', 'CONFLICT', 'UNLIMITED', 'REUSED'] as const;
@@ -242,7 +237,7 @@ const isRefusalStatus = (status: string | undefined): status is (typeof REFUSAL_
   REFUSAL_STATUSES.some((each) => each === status);
 
 function outcomeOf(write: Write, reply: unknown, replicated: boolean): LogEntry | WriteRefusal {
-  const refusal = tooOldOf(reply, () => neededForWrite(write));
+  const refusal = tooOldOf(reply, write.needs);
   if (refusal) return refusal;
   const [status, sequence, hash, leaseMs, previousVersion, remaining, debt, server = '', ...before] =
     reply as string[];

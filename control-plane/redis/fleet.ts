@@ -34,13 +34,11 @@ export const Verifier = Type.Object({
   }),
   host: Type.String({ maxLength: 256 }),
   version: Type.String({ maxLength: 64 }),
-  protocol: Type.Optional(
-    Type.Integer({
-      minimum: 1,
-      description:
-        'The protocol that it speaks; absent means 1. Keys that need a later protocol than some verifier of their API speaks are refused with VERIFIERS_TOO_OLD.',
-    }),
-  ),
+  protocol: Type.Integer({
+    minimum: 1,
+    description:
+      'The protocol that it speaks. Keys that need a later protocol than some verifier of their API speaks are refused with VERIFIERS_TOO_OLD.',
+  }),
   startedAt: Time('When it started'),
   reportedAt: Time('Time of this report'),
   verdicts: Type.Object(
@@ -51,8 +49,7 @@ export const Verifier = Type.Object({
     Type.Object(
       perVerdict(() => Type.Optional(Type.Integer({ minimum: 0 }))),
       {
-        description:
-          'The same verdicts by code. Verifiers of earlier releases omit this, or the codes that they do not know.',
+        description: 'The same verdicts by code. A verifier omits codes that its release does not know.',
       },
     ),
   ),

@@ -1,4 +1,3 @@
-import { sequenceOf } from '#shared/contract/protocol.ts';
 import { LENGTH_MS, RETENTION } from '#shared/contract/usage.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
@@ -58,7 +57,7 @@ export class RedisSweepStore implements SweepStore {
     );
     const [sequence, grantedMs, fencedMs, token, created, deleted] = fields;
     return {
-      sequence: sequenceOf(sequence),
+      sequence: Number(sequence ?? 0),
       grantedMs: Number(grantedMs ?? 0),
       fencedMs: Number(fencedMs ?? 0),
       token: token ?? '',

@@ -58,9 +58,8 @@ export class DueWatch implements SenderDuty {
     for (let pages = 0; pages < PAGES_MAX && !signal.aborted; pages++) {
       const due = await dueKeys.read(apiId, clock.wallMs());
       if (!due) return;
-      if (!due.isIndexed) await dueKeys.index(apiId, clock.wallMs(), signal);
       const isSettled = await this.#tell(apiId, due);
-      if (due.isIndexed && (due.keys.length < DUE_AT_ONCE || !isSettled)) return;
+      if (due.keys.length < DUE_AT_ONCE || !isSettled) return;
     }
   }
 

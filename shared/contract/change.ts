@@ -1,5 +1,4 @@
 import { decodeState, KEY_LETTERS, type KeyState } from './key-record.ts';
-import { PROTOCOL } from './protocol.ts';
 
 /**
  * An entry of an API's change log. `hash` covers the whole history up to this entry (SHA-1 over the previous
@@ -34,9 +33,6 @@ export type Effect =
   | { readonly kind: 'api-deleted' }
   | { readonly kind: 'nothing' };
 
-/** The kind of a new state. If the API needs a protocol above the first, the kind contains it. */
-const SET = /^set(?::(\d{1,3}))?$/;
-
 /**
  * Parses `<secret hash>`, which may be followed by the name of the pool of credits. Ignores anything else
  * behind them.
@@ -47,8 +43,7 @@ export function readNamed(text: string): { secretHash: string; pool: string } {
 }
 
 /**
- * Decodes the payload of a change, as write-change.lua wrote it. Throws if the payload is damaged or of a
- * later protocol.
+ * Decodes the payload of a change, as write-change.lua wrote it. Throws if the payload is damaged.
  */
 export function effectOf(change: Change): Effect {
   if (change.payload === '') return { kind: 'nothing' };
@@ -59,11 +54,10 @@ export function effectOf(change: Change): Effect {
   const [kind = '', secretAndPool = '', ...state] = fields;
   if (kind === 'api-deleted') return { kind };
   const { secretHash, pool } = readNamed(secretAndPool);
-  const set = SET.exec(kind);
-  if (set && Number(set[1] ?? 1) <= PROTOCOL && secretHash) {
-    // An older control plane wrote fewer fields than the record may have.
+  if (kind === 'set' && secretHash) {
+    // A control plane of an older release than this verifier writes fewer fields than the record may have.
     if (state.length < KEY_LETTERS.length) return { kind: 'forget', secretHash, pool };
-    return { kind: 'set', secretHash, state: decodeState(state, pool) };
+    return { kind, secretHash, state: decodeState(state, pool) };
   }
   if (kind === 'forget' && secretHash) return { kind, secretHash, pool };
   throw new Error(`change ${change.sequence} is of an unknown kind`);

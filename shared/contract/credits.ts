@@ -9,9 +9,6 @@ export interface Refill {
   readonly refillDay?: number;
 }
 
-/** The protocol that verifiers need for credits. */
-export const CREDITS_PROTOCOL = 2;
-
 /** Maximum number of credits. Redis stores credits as doubles, and adds them up. */
 export const CREDITS_MAX = 1_000_000_000_000;
 
@@ -58,9 +55,6 @@ export const wholeNamedLimit = ({ autoApply, ...limit }: NamedLimit): RateLimit 
   ...wholeLimit(limit),
   ...(autoApply ? { autoApply } : {}),
 });
-
-/** Returns the protocol that verifiers need for named limits in their form in Redis. Older verifiers ignore `autoApply`. */
-export const limitsProtocol = (text: string): number => (text.includes('"autoApply":true') ? 5 : 2);
 
 /** The limit that applies to each verification. Other limits apply if the question names them, or if they have `autoApply`. */
 export const DEFAULT_LIMIT = 'default';

@@ -1,6 +1,6 @@
 import { rangesText } from '../lang/ip-ranges.ts';
-import { type LimitInput, limitsProtocol, type NamedLimit, wholeLimit, wholeNamedLimit } from './credits.ts';
-import { PERMISSIONS_PROTOCOL, RANGES_PROTOCOL, ROLES_PROTOCOL, slugsOf, slugsText } from './slugs.ts';
+import { type LimitInput, type NamedLimit, wholeLimit, wholeNamedLimit } from './credits.ts';
+import { slugsOf, slugsText } from './slugs.ts';
 
 /** The kinds of values of a key's fields. */
 interface Values {
@@ -30,12 +30,6 @@ interface Row {
   readonly description: string;
   /** Argument and help of the command line's option for the field. */
   readonly option?: readonly [argument: string, help: string];
-  /**
-   * The protocol that verifiers need for this field (protocol.ts), or a function that derives it from the
-   * field's form in Redis; default 1. A write that sets the field is refused while older verifiers follow the
-   * API.
-   */
-  readonly needs?: number | ((text: string) => number);
 }
 
 /**
@@ -67,7 +61,6 @@ export const KEY_FIELDS = {
     letter: 'o',
     kind: 'text',
     lengthMax: 256,
-    needs: ROLES_PROTOCOL,
     description: 'Your own id of the customer (identity) to whom the key belongs.',
     option: ['<id>', 'the id of its identity in your own system'],
   },
@@ -81,14 +74,12 @@ export const KEY_FIELDS = {
     letter: 'E',
     kind: 'text',
     lengthMax: 256,
-    needs: 2,
     description: 'A label such as live or test. Every verdict on the key includes it.',
     option: ['<name>', 'such as live or test; every verification returns it'],
   },
   ratelimit: {
     letter: 'l',
     kind: 'limit',
-    needs: 2,
     description: '`{limit, duration, async}`: at most `limit` verifications in each window of `duration` ms.',
     option: [
       '<calls/time>',
@@ -98,7 +89,6 @@ export const KEY_FIELDS = {
   ratelimits: {
     letter: 'L',
     kind: 'limits',
-    needs: limitsProtocol,
     description:
       'Further rate limits with names, `[{name, limit, duration, async, autoApply}]`. A limit applies to verifications that name it, and with `autoApply` to every verification.',
     option: ['<json>', 'further limits by name, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]'],
@@ -106,28 +96,24 @@ export const KEY_FIELDS = {
   permissions: {
     letter: 'P',
     kind: 'slugs',
-    needs: PERMISSIONS_PROTOCOL,
     description: 'Permissions of the key, with names of your own. A verification can require them.',
     option: ['<slugs>', 'permissions of the key, such as files.read,files.write'],
   },
   roles: {
     letter: 'R',
     kind: 'slugs',
-    needs: ROLES_PROTOCOL,
     description: 'Names of the roles of the key. The key has the permissions of all its roles.',
     option: ['<names>', 'its roles, such as editor,billing'],
   },
   apiIds: {
     letter: 'A',
     kind: 'apis',
-    needs: ROLES_PROTOCOL,
     description:
       'Only identities have this field: the APIs in which the identity applies. If empty, it applies in all APIs.',
   },
   allowedIps: {
     letter: 'I',
     kind: 'ranges',
-    needs: RANGES_PROTOCOL,
     description:
       'Addresses and ranges, such as `192.0.2.0/24` or `2001:db8::/32`, from which the key may be used. If there are none, it may be used from anywhere.',
     option: ['<ranges>', 'where it may be used, such as 192.0.2.0/24,2001:db8::/32'],
@@ -208,17 +194,6 @@ export const POOL = 'q';
 export const CLEARABLE = rows.flatMap(([name, { kind }]) =>
   kind === 'flag' || kind === 'apis' ? [] : [name],
 ) as Exclude<Clearable, IdentityField>[];
-
-/** Returns the protocol that verifiers need for these fields. A cleared field needs none. */
-export function neededFor(fields: StoredFields, table: Readonly<Record<string, Row>> = KEY_FIELDS): number {
-  const texts: Readonly<Record<string, string>> = fields;
-  const protocols = Object.values(table).map(({ letter, needs = 1 }) => {
-    const text = texts[letter];
-    if (!text) return 1;
-    return typeof needs === 'number' ? needs : needs(text);
-  });
-  return Math.max(1, ...protocols);
-}
 
 /** Returns the fields of a patch in their stored form. */
 export function storedFields(patch: KeyPatch): StoredFields {

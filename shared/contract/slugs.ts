@@ -12,10 +12,3 @@ export const slugsText = (slugs: readonly string[]): string => [...new Set(slugs
 
 /** Parses the result of `slugsText`. */
 export const slugsOf = (text: string): string[] => (text === '' ? [] : text.split(' '));
-
-/** The protocol that verifiers need for permissions. */
-export const PERMISSIONS_PROTOCOL = 3;
-/** The protocol that verifiers need for roles and identities. */
-export const ROLES_PROTOCOL = 4;
-/** The protocol that verifiers need for allow lists of addresses. */
-export const RANGES_PROTOCOL = 6;

@@ -6,8 +6,8 @@ export interface VerifierStatus {
   readonly id: string;
   readonly host: string;
   readonly version: string;
-  /** The protocol that the verifier speaks (protocol.ts); absent = 1, an earlier version. */
-  readonly protocol?: number;
+  /** The protocol that the verifier speaks (protocol.ts). */
+  readonly protocol: number;
   /** Unix milliseconds, on the verifier's clock. */
   readonly startedAt: number;
   readonly reportedAt: number;

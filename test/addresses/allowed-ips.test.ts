@@ -1,6 +1,4 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { PROTOCOL } from '../../shared/contract/protocol.ts';
-import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { createClient } from '../../verifier/library/client.ts';
 import { envOf, useCommandLine } from '../cli/keyfence.ts';
 import { Fleet } from '../harness/fleet.ts';
@@ -159,14 +157,6 @@ test('wrong lists and addresses are refused, with the rule and the fix', async (
     const { status, body } = await fleet.verifyOnce(key, { clientIp });
     expect([status, body.error.message]).toEqual([400, 'clientIp: must be an IPv4 or IPv6 address']);
   }
-});
-
-test('a list is held off while a verifier that would ignore it follows the API', async () => {
-  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'old' });
-  await fleet.client.zadd(apiKeys('old').members, '0', `${PROTOCOL - 1}.older`);
-  const { status, body } = await fleet.admin('keys.updateKey', { keyId, allowedIps: OFFICE });
-  expect([status, body.error.code]).toEqual([409, 'VERIFIERS_TOO_OLD']);
-  expect((await fleet.ok('keys.getKey', { keyId })).allowedIps).toBeUndefined();
 });
 
 test('the command line and our client know it', async () => {

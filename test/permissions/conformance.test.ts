@@ -232,20 +232,3 @@ test('usage counts what was refused for want of a permission, and the audit log 
     after: { permissions: ['a', 'b'] },
   });
 });
-
-test('a key has no permissions while a verifier follows that would not look at them', async () => {
-  const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'mixed' });
-  await fleet.client.zadd('kf:{mixed}:members', 0, '2.older');
-  for (const [operation, body] of [
-    ['keys.addPermissions', { keyId, permissions: ['a'] }],
-    ['keys.updateKey', { keyId, permissions: ['a'] }],
-    ['keys.createKey', { apiId: 'mixed', permissions: ['a'] }],
-  ] as const) {
-    const { status, body: answer } = await fleet.admin(operation, body);
-    expect([operation, status, answer.error.code]).toEqual([operation, 409, 'VERIFIERS_TOO_OLD']);
-  }
-  await fleet.client.zrem('kf:{mixed}:members', '2.older');
-  await fleet.ok('keys.addPermissions', { keyId, permissions: ['a'] });
-  expect(await fleet.client.hget('kf:{mixed}:head', 's')).toBe('3:1');
-  expect(await codes(key, 'a')).toEqual(VALID);
-});

@@ -70,14 +70,14 @@ async function role(name: string, permissions: readonly string[]): Promise<strin
 async function change(keyId: string, permissions?: readonly string[]): Promise<number> {
   const operation = permissions ? ('update' as const) : ('delete' as const);
   const fields = permissions ? storedFields({ permissions }) : {};
-  const propagation = await propagator.apply({ apiId: SHARED_LOG, operation, keyId, fields, needs: 4 });
+  const propagation = await propagator.apply({ apiId: SHARED_LOG, operation, keyId, fields });
   expect(propagation).toMatchObject({ state: 'complete' });
   return propagation?.verifiers ?? 0;
 }
 /** Gives a key these roles. */
-async function give(keyId: string, roles: readonly string[], needs = 4): Promise<void> {
+async function give(keyId: string, roles: readonly string[]): Promise<void> {
   const fields = storedFields({ roles });
-  const given = await propagator.apply({ apiId: 'shop', operation: 'update', keyId, fields, needs });
+  const given = await propagator.apply({ apiId: 'shop', operation: 'update', keyId, fields });
   expect(given).toMatchObject({ state: 'complete' });
 }
 const create = (fields: object = {}) => fleet.ok('keys.createKey', { apiId: 'shop', ...fields });

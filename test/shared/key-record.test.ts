@@ -9,10 +9,8 @@ import {
   KEY_LETTERS,
   type KeyPatch,
   keyFields,
-  neededFor,
   storedFields,
 } from '../../shared/contract/key-record.ts';
-import { PROTOCOL } from '../../shared/contract/protocol.ts';
 import { RECORD_FACTS } from '../../shared/redis/record-facts.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -57,25 +55,6 @@ test('a field that is set is read back as it was, and one that is cleared is not
       const expected = JSON.parse(JSON.stringify({ enabled: false, meta: {}, ...Object.fromEntries(there) }));
       expect(JSON.parse(JSON.stringify(keyFields(storedFields(patch))))).toEqual(expected);
     }),
-  );
-});
-
-test('what is set needs the protocol that its row says, what is cleared or absent none', () => {
-  const row = { kind: 'text', description: '' } as const;
-  const table = {
-    one: { ...row, letter: 'n' },
-    two: { ...row, letter: 'o', needs: 2 },
-    three: { ...row, letter: 'm', needs: 3 },
-  };
-  expect(neededFor({}, table)).toBe(1);
-  expect(neededFor({ n: 'x', o: '', m: '' }, table)).toBe(1);
-  expect(neededFor({ n: 'x', o: 'x', m: '' }, table)).toBe(2);
-  expect(neededFor({ m: 'x', o: 'x' }, table)).toBe(3);
-});
-
-test('no field needs more than this code speaks', () => {
-  expect(neededFor(Object.fromEntries(KEY_LETTERS.map((letter) => [letter, '1'])))).toBeLessThanOrEqual(
-    PROTOCOL,
   );
 });
 

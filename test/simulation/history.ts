@@ -2,7 +2,9 @@ import { PROTOCOL } from '../../shared/contract/protocol.ts';
 import type { Timeline } from './clock.ts';
 import type { ApiState } from './redis.ts';
 
-/** A field of a record that verifiers of the protocol before ignore. It stands for any, so nothing else comes of it. */
+/** The protocol of a release to come. */
+export const LATER_PROTOCOL = PROTOCOL + 1;
+/** A field of a record that only verifiers of that release obey. It stands for any, so nothing else comes of it. */
 export const LATER_FIELD = 'later';
 
 /** State of a key after a change. */
@@ -151,7 +153,7 @@ export class History {
 /** Reads the state of a key from its record. */
 export function versionOf(record: Readonly<Record<string, string>> | undefined): KeyVersion {
   if (!record) return GONE;
-  const needs = record[LATER_FIELD] ? PROTOCOL : 1;
+  const needs = record[LATER_FIELD] ? LATER_PROTOCOL : 1;
   const { n: tag = '', e, x, R: roles = '', o: owner = '', A: apis = '' } = record;
   return { tag, enabled: e === '1', expires: Number(x ?? 0), gone: false, needs, roles, owner, apis };
 }

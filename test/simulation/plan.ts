@@ -48,7 +48,7 @@ export interface Plan {
   readonly writePeriodMs: number;
   /** Of the changes: the share that is written for all keys of an API at once. */
   readonly batches: number;
-  /** Of the verifiers: the share that speaks the protocol before this one. Where there is one, keys may need this one. */
+  /** Of the verifiers: the share that speaks the protocol before the latest. Where there is one, keys may need the latest. */
   readonly olderVerifiers: number;
   readonly verifyPeriodMs: number;
   readonly faults: readonly Fault[];

@@ -9,7 +9,6 @@ import type {
 } from '../../control-plane/core/change-log-port.ts';
 import type { Head, LeaseStep, SweepStore } from '../../control-plane/core/sweep-port.ts';
 import { unavailable } from '../../shared/contract/errors.ts';
-import { PROTOCOL } from '../../shared/contract/protocol.ts';
 import { parsePointer, SHARED_LOG, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {
   Directory,
@@ -104,7 +103,7 @@ export class SimulatedDirectory implements Directory {
     let atMs: number | undefined;
     const script: Script<PoolReply[]> = (state) => {
       atMs ??= network.redisMs;
-      return state.exchange(apiId, member, turns, atMs);
+      return state.exchange(apiId, this.#nameOf(member), turns, atMs);
     };
     const { reply, confirmed } = await connection.call('exchange', apiId, script, replicas);
     if (confirmed < replicas) throw unavailable('not all required replicas confirmed the exchange');
@@ -118,9 +117,13 @@ export class SimulatedDirectory implements Directory {
       this.#lanes,
       this.#events,
       this.#findsKeys,
-      (member) => (this.#protocol === PROTOCOL ? member : member.slice(member.indexOf('.') + 1)),
+      (member) => this.#nameOf(member),
       this.#hearsRecalls,
     );
+  }
+
+  #nameOf(member: string): string {
+    return `${this.#protocol}${member.slice(member.indexOf('.'))}`;
   }
 
   async lookUp(secretHash: string): Promise<Pointer | undefined> {
@@ -141,7 +144,7 @@ class SimulatedSession implements Session {
   readonly #line: Connection;
   readonly #lanes: Lanes;
   readonly #events: SessionEvents;
-  /** The name under which a member registers; one of before there was a protocol number has none in it. */
+  /** The name under which a member registers, which begins with the protocol that it speaks. */
   readonly #nameOf: (member: string) => string;
   readonly #hearsRecalls: boolean;
   #listener: ((message: string) => void) | undefined;

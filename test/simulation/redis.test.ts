@@ -136,8 +136,7 @@ class Acts {
   }
 
   #key = (): string => this.#random.pick(['k1', 'k2', 'k3', 'k4']);
-  /** Half of them are of before there was a protocol number. */
-  #member = (): string => this.#random.pick(['m1', '2.m2', '4.m3', '4.m4']);
+  #member = (): string => this.#random.pick(['1.m1', '1.m2', '2.m3', '3.m4']);
 
   /** Somewhere in the log, or beyond, mostly with the hash that is there. */
   #place(): { sequence: number; hash: string } {
@@ -481,8 +480,6 @@ class Acts {
     }
     const { head, index, creations, members } = apiKeys(apiId);
     const record = recordKey(apiId, keyId);
-    if (this.#random.chance(0.1) && !this.state.api(apiId).records.has(keyId))
-      return this.#createUnmarked(keyId);
     const credits = this.#random.chance(0.5) ? this.#random.whole(0, 20) : undefined;
     const poolId = `pool-${keyId}`;
     const fields = { p: secretHash, e: '1', n: 'new', ...(credits === undefined ? {} : { q: poolId }) };
@@ -511,27 +508,6 @@ class Acts {
         return (await real.writer.run(createKey, keys, args)).reply === 'OK';
       },
       simulated: (state) => state.createKey(apiId, keyId, fields, needs, credits),
-    };
-  }
-
-  /** As control planes did that knew nothing of marks. */
-  #createUnmarked(keyId: string): Act {
-    const [{ apiId }, secretHash] = [this, `${this.apiId}-${keyId}`];
-    const { head, index } = apiKeys(apiId);
-    const record = { p: secretHash, e: '1', n: 'unmarked' };
-    return {
-      name: `create ${keyId} without a mark`,
-      ask: async () => {
-        const connection = await nodes.connection(head);
-        const number = await connection.hincrby(head, 'n', 1);
-        await connection.hset(recordKey(apiId, keyId), { ...record, i: number });
-        await connection.zadd(index, number, keyId);
-      },
-      simulated: (state) => {
-        const api = state.api(apiId);
-        api.records.set(keyId, { ...record, i: String(++api.keysCreated) });
-        return { reply: undefined, wrote: true };
-      },
     };
   }
 

@@ -13,7 +13,7 @@ import type {
 import type { Head, LeaseStep } from '../../control-plane/core/sweep-port.ts';
 import type { Change } from '../../shared/contract/change.ts';
 import { hashSecret, IDENTITY } from '../../shared/contract/key-format.ts';
-import { KEY_LETTERS, neededFor } from '../../shared/contract/key-record.ts';
+import { KEY_LETTERS } from '../../shared/contract/key-record.ts';
 import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {
   PoolReply,
@@ -100,7 +100,7 @@ export class ApiState {
 
   /** All creations that there are. */
   get lastMark(): string {
-    return this.mark || `${this.keysCreated}-`;
+    return this.mark || '0-';
   }
 
   at(sequence: number): Change | undefined {
@@ -279,8 +279,7 @@ export class RedisState {
       return known.asked === what ? told(known.sequence, known.hash, known.left) : { status: 'REUSED' };
     const isAdding = credits?.op === 'set' || credits?.op === 'none';
     if (credits && !isAdding && !record?.['q']) return { status: 'UNLIMITED' };
-    const needs = credits && credits.op !== 'none' ? 2 : 1;
-    const tooOld = gate(api, Math.max(needs, write.needs ?? 1, neededFor(write.fields)));
+    const tooOld = gate(api, write.needs ?? 1);
     if (tooOld) return tooOld;
     const shared = isAdding ? api.pools.get(record?.['q'] ?? '') : undefined;
     for (const other of shared?.keys ?? []) {
@@ -296,8 +295,7 @@ export class RedisState {
     const state = { ...record, p: secretHash, ...fields, ...(changed ? { q: changed.pool } : {}) };
     const asked = join === undefined ? { ...credits, id: poolId } : { op: 'join', id: join };
     const done = changed ? sha1(JSON.stringify(asked)) : '';
-    const kind = api.needs === 1 ? 'set' : `set:${api.needs}`;
-    const payload = this.#payload(operation, kind, named(secretHash, state['q'], done), state);
+    const payload = this.#payload(operation, named(secretHash, state['q'], done), state);
     const { hash: previousHash, sequence: previous } = api;
     const sequence = previous + 1;
     const hash = sha1(`${previousHash}|${sequence}|${keyId}|${payload}`);
@@ -424,14 +422,13 @@ export class RedisState {
 
   #payload(
     operation: Write['operation'],
-    set: string,
     secretHash: string,
     state: Readonly<Record<string, string>>,
   ): string {
     if (operation === 'noop') return '';
     if (operation === 'api-deleted') return encode(['api-deleted']);
     if (operation === 'delete') return encode(['forget', secretHash]);
-    const payload = encode([set, secretHash, ...KEY_LETTERS.map((letter) => state[letter] ?? '')]);
+    const payload = encode(['set', secretHash, ...KEY_LETTERS.map((letter) => state[letter] ?? '')]);
     return Buffer.byteLength(payload) > this.limits.payloadBytesMax
       ? encode(['forget', secretHash, sha1(payload)])
       : payload;
@@ -470,8 +467,7 @@ export class RedisState {
     if (api.sequence < sequence || (entry && entry.hash !== hash)) return read({ state: 'LOST' });
     const { size: followers } = api.members;
     const behind = laggards(api, sequence).filter(([, score]) => score >= 0);
-    const isOver = ([name, score]: [string, number]) =>
-      isWriter && protocolOf(name) >= NOTING_PROTOCOL && score < sequence && Number.isInteger(score);
+    const isOver = ([, score]: [string, number]) => isWriter && score < sequence && Number.isInteger(score);
     const removed = behind.filter(isOver).map(([name]) => name);
     const killed = behind.filter((member) => !isOver(member)).map(([name]) => ({ name, kill }));
     for (const name of removed) api.members.delete(name);
@@ -582,8 +578,7 @@ export class RedisState {
 
   /** creation.lua */
   #addCreation(api: ApiState, content: string): string {
-    const [before, number] = [api.keysCreated, api.keysCreated + 1];
-    if (!api.mark && before > 0) api.creations.push({ number: before, hash: '' });
+    const number = api.keysCreated + 1;
     const hash = sha1(`${api.lastMark}|${number}|${content}`).slice(0, 16);
     api.creations.push({ number, hash });
     api.creations.splice(0, api.creations.length - this.limits.creationsKept);
@@ -601,10 +596,8 @@ function leave(api: ApiState, id: string, keyId: string): void {
   if (pool.keys.length === 0) api.pools.delete(id);
 }
 
-/** Followers from this protocol on have the half in their score by which fence-close.lua knows what was granted. */
-const NOTING_PROTOCOL = 4;
 /** The protocol that a member speaks, by its name. */
-const protocolOf = (member: string): number => Number(/^(\d{1,3})\./.exec(member)?.[1] ?? 1);
+const protocolOf = (member: string): number => Number.parseInt(member, 10) || 1;
 
 /** gate.lua */
 function gate(api: ApiState, needs: number): TooOld | undefined {
@@ -625,7 +618,7 @@ function compareCreations(api: ApiState, seen: string): 'OK' | 'DIVERGED' | 'TRI
   if (seen === api.lastMark) return 'OK';
   const [number = 0, hash] = [Number.parseInt(seen, 10), seen.split('-')[1]];
   if (number > Number.parseInt(api.lastMark, 10)) return 'DIVERGED';
-  if (number === 0 || (api.mark === '' && hash === '')) return 'OK';
+  if (number === 0) return 'OK';
   const creation = api.creations.find((each) => each.number === number);
   if (!creation) return 'TRIMMED';
   return creation.hash === hash ? 'OK' : 'DIVERGED';

@@ -12,7 +12,7 @@ import type { Verdict } from '../../verifier/core/verdict/verdict.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline } from './clock.ts';
-import { type KeyVersion, LATER_FIELD, versionOf } from './history.ts';
+import { type KeyVersion, LATER_FIELD, LATER_PROTOCOL, versionOf } from './history.ts';
 import { Identities } from './identities.ts';
 import { Ledger } from './ledger.ts';
 import { Network } from './network.ts';
@@ -182,7 +182,7 @@ export class World {
     const lanes = new Lanes(this.network, machine, true);
     const { findsKeys, olderVerifiers, credits } = this.plan;
     const isOlder = olderVerifiers > 0 && this.random.chance(olderVerifiers);
-    const protocol = isOlder ? PROTOCOL - 1 : PROTOCOL;
+    const protocol = isOlder ? PROTOCOL : LATER_PROTOCOL;
     const hearsRecalls = credits !== undefined || this.plan.rate !== undefined;
     const directory = new SimulatedDirectory(lanes, sessionEvents, findsKeys, protocol, hearsRecalls);
     const verifier = new Verifier({
@@ -464,7 +464,7 @@ export class World {
   }
 
   #needs(): number {
-    return this.plan.olderVerifiers > 0 && this.random.chance(0.3) ? PROTOCOL : 1;
+    return this.plan.olderVerifiers > 0 && this.random.chance(0.3) ? LATER_PROTOCOL : 1;
   }
 
   /** Something to do to credits, where keys have any; with a name where calls without an answer are sent again. */

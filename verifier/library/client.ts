@@ -79,11 +79,6 @@ class SidecarClient implements KeyVerifier {
   readonly #listeners = new EventListeners();
   readonly #closing = new AbortController();
   #inFlight = 0;
-  /**
-   * Fields that the sidecar's release turned out not to know yet. Without `clientIp` it knows no key with a
-   * list; without `recheck` it counts each of them.
-   */
-  readonly #unknownFields = new Set<string>();
   /** True if the last question got a verdict; undefined = no question yet. */
   #live: boolean | undefined;
 
@@ -185,19 +180,10 @@ class SidecarClient implements KeyVerifier {
    * its credits twice.
    */
   async #post(question: object, signal: AbortSignal): Promise<KeyVerdict> {
-    const older = this.#unknownFields;
-    const body = JSON.stringify(
-      question,
-      older.size === 0 ? undefined : (name, value) => (older.has(name) ? undefined : value),
-    );
+    const body = JSON.stringify(question);
     try {
       return await this.#postOnce(body, signal);
     } catch (error) {
-      const [, field] = error instanceof WrongQuestion ? (LATER_FIELD.exec(error.message) ?? []) : [];
-      if (field !== undefined && !this.#unknownFields.has(field)) {
-        this.#unknownFields.add(field);
-        return this.#post(question, signal);
-      }
       if (!BROKEN_CONNECTION.has(codeOf(error)) || signal.aborted) throw error;
       return this.#postOnce(body, signal);
     }
@@ -245,9 +231,6 @@ function wrongQuestion(text: string): WrongQuestion | undefined {
     return undefined;
   }
 }
-
-/** Messages of sidecars of earlier releases about fields that later ones have. */
-const LATER_FIELD = /^(clientIp|recheck): unknown/;
 
 const BROKEN_CONNECTION: ReadonlySet<string> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
 

@@ -49,7 +49,7 @@ export const Ratelimits = (options: TSchemaOptions) =>
           autoApply: Type.Optional(
             Type.Boolean({
               description:
-                'true: each verification obeys it, and takes 1 of it unless it names the limit with another cost; needs verifiers of protocol 5. false, the default: those that name it.',
+                'true: each verification obeys it, and takes 1 of it unless it names the limit with another cost. false, the default: those that name it.',
             }),
           ),
         },

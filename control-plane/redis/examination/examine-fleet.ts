@@ -1,4 +1,3 @@
-import { neededBy, PROTOCOL } from '#shared/contract/protocol.ts';
 import type { VerifierStatus } from '#shared/contract/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
@@ -22,7 +21,7 @@ interface ApiFacts {
 
 /**
  * Checks that the verifiers of this Redis fit together, and that the verifier that answered is one of them.
- * @param verifierId id of the verifier that answered; undefined = none did, or an earlier version
+ * @param verifierId id of the verifier that answered; undefined = none did
  */
 export async function examineFleet(nodes: RedisNodes, verifierId?: string): Promise<Finding[]> {
   const { verifiers } = await new FleetView(nodes).list('', VERIFIERS_MAX);
@@ -42,11 +41,11 @@ async function apiFacts(nodes: RedisNodes): Promise<ApiFacts[]> {
   const facts = await Promise.all(
     apiIds.map(async (apiId) => {
       const { head } = apiKeys(apiId);
-      const [leaseMs, foreign, deleted, s] = await nodes.run(head, (redis) =>
-        redis.hmget(head, 'L', 'foreign', 'deleted', 's'),
+      const [leaseMs, foreign, deleted, needs] = await nodes.run(head, (redis) =>
+        redis.hmget(head, 'L', 'foreign', 'deleted', 'P'),
       );
       if (deleted) return [];
-      return [{ apiId, leaseMs: Number(leaseMs ?? 0), foreign: Boolean(foreign), needs: neededBy(s) }];
+      return [{ apiId, leaseMs: Number(leaseMs ?? 0), foreign: Boolean(foreign), needs: Number(needs ?? 1) }];
     }),
   );
   return facts.flat();
@@ -91,14 +90,12 @@ function foreignFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiF
 }
 
 function protocolFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFacts[]): string[] {
-  const old = verifiers.filter(({ protocol = 1 }) => protocol < PROTOCOL);
-  if (old.length === 0) return [];
-  const lowest = Math.min(...old.map(({ protocol = 1 }) => protocol));
+  const lowest = Math.min(...verifiers.map(({ protocol }) => protocol));
   const closed = apis.filter(({ needs }) => needs > lowest).map(({ apiId }) => apiId);
-  const answers503 =
-    closed.length > 0 ? `; it finds no keys of ${someOf(closed)}, which already need a later one` : '';
+  if (closed.length === 0) return [];
+  const old = verifiers.filter(({ protocol }) => protocol === lowest);
   return [
-    `${namesOf(old)} speaks protocol ${lowest}, this release speaks ${PROTOCOL}: in the APIs that it follows, changes that need a later protocol are refused with VERIFIERS_TOO_OLD${answers503}: upgrade it`,
+    `${namesOf(old)} speaks protocol ${lowest}, and finds no keys of ${someOf(closed)}, which need a later one: upgrade it`,
   ];
 }
 

@@ -10,7 +10,6 @@ import {
   createScript,
   deletePointerScript,
   type NewRecord,
-  neededForNew,
   pointerScript,
   recordCall,
 } from './new-key-record.ts';
@@ -71,7 +70,7 @@ export class KeyImport {
       throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
     }
     const outcomes = records.map((record, i): ImportOutcome => {
-      const refusal = tooOldOf(statuses[i], () => neededForNew(record));
+      const refusal = tooOldOf(statuses[i], record.needs);
       if (refusal) return { result: 'TOO_OLD', refusal };
       return { result: statuses[i] === 'OK' ? 'created' : 'exists', keyId: record.keyId };
     });

@@ -23,7 +23,6 @@ import {
   deletePointerScript,
   type NewFields,
   type NewRecord,
-  neededForNew,
   pointerScript,
   recordCall,
 } from './new-key-record.ts';
@@ -103,7 +102,7 @@ export class Keys {
         await this.forgetPointers(apiId, keyId, secretHash);
         return present;
       }
-      const refusal = tooOldOf(reply, () => neededForNew(record));
+      const refusal = tooOldOf(reply, record.needs);
       if (refusal) throw tooOldError(apiId, refusal);
       if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);

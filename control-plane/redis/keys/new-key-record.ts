@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto';
-import { CREDITS_PROTOCOL } from '#shared/contract/credits.ts';
 import { generateId } from '#shared/contract/key-format.ts';
-import { type KeyFields, neededFor, storedFields } from '#shared/contract/key-record.ts';
+import { type KeyFields, storedFields } from '#shared/contract/key-record.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
 
@@ -26,7 +25,7 @@ const DIGEST_LENGTH = 32;
 export type NewFields = Partial<KeyFields> &
   Pick<KeyFields, 'enabled'> & {
     readonly credits?: NewCredits;
-    /** The protocol that verifiers must speak for the key, if its fields do not imply it; see protocol.ts. */
+    /** The protocol that verifiers must speak for the key, default 1; see protocol.ts. */
     readonly needs?: number;
   };
 
@@ -46,10 +45,6 @@ export interface NewRecord extends NewFields {
   /** Defaults of the API that the secret was made with; undefined = it used none. */
   readonly defaults?: string;
 }
-
-/** The protocol that verifiers must speak to obey everything that a key is created with. */
-export const neededForNew = (record: NewRecord): number =>
-  Math.max(record.needs ?? 1, neededFor(storedFields(record)), record.credits ? CREDITS_PROTOCOL : 1);
 
 /**
  * The call of `createScript` that creates a record.
@@ -87,7 +82,7 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
       record.foreign ? '1' : '0',
       CREATIONS_KEPT,
       digestOf([keyId, meta, externalId, credits, ...fields]),
-      neededForNew(record),
+      record.needs ?? 1,
       record.defaults ?? '*',
       credits,
       ...fields,

@@ -2,12 +2,10 @@ import type { NamedLimit } from '#shared/contract/credits.ts';
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { identityIdOf } from '#shared/contract/key-format.ts';
 import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
-import { neededBy } from '#shared/contract/protocol.ts';
-import { ROLES_PROTOCOL, slugsOf } from '#shared/contract/slugs.ts';
-import { apiKeys, identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import type { LogEntry, Write } from '../../core/change-log-port.ts';
+import { slugsOf } from '#shared/contract/slugs.ts';
+import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import type { LogEntry } from '../../core/change-log-port.ts';
 import type { Propagation, Propagator } from '../../core/propagation.ts';
-import { writeError } from '../../core/write-error.ts';
 import { type Apis, createSharedLog } from '../apis.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from './new-shared-record.ts';
@@ -62,14 +60,13 @@ export class Identities {
     onWritten: (entry: LogEntry) => void,
   ): Promise<{ readonly identityId: string; readonly propagation: Propagation }> {
     const { propagator, writer, clock, leaseMs } = this.#options;
-    await this.holdOff(externalId, fields.apiIds);
+    await this.checkApis(fields.apiIds);
     const identityId = identityIdOf(externalId);
     const storedTexts = storedFields({ ...fields, name: externalId });
     const about = {
       apiId: SHARED_LOG,
       operation: 'create',
       keyId: identityId,
-      needs: ROLES_PROTOCOL,
     } as const;
     const write = { ...about, fields: storedTexts };
     let propagation = await propagator.apply(write, waitMs, onWritten);
@@ -177,39 +174,11 @@ export class Identities {
     });
   }
 
-  /**
-   * Ensures that no verifier that does not know identities answers for keys of this identity. Keys that are
-   * older than identities did not raise the protocol of their API, so this does. Rejects with BAD_REQUEST (an
-   * API of `only` does not exist), VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
-   */
-  async holdOff(externalId: string, only?: readonly string[]): Promise<void> {
-    const { apis, nodes, log } = this.#options;
-    for (let after: string | undefined = ''; after !== undefined; ) {
-      const page: readonly string[] = only ?? (await apis.ids(after, APIS_AT_ONCE));
-      const heads = await Promise.all(
-        page.map((apiId) => {
-          const { head } = apiKeys(apiId);
-          return nodes.run(head, (redis) =>
-            Promise.all([
-              redis.hmget(head, 's', 'c', 'deleted'),
-              redis.exists(identityIndexKey(apiId, externalId)),
-            ]),
-          );
-        }),
-      );
-      for (const [i, [[s, created, deleted], hasKeys]] of heads.entries()) {
-        if (only && (!created || deleted))
-          throw new ApiError('BAD_REQUEST', `apiIds.${i}: there is no such API`);
-        if (hasKeys === 0 || neededBy(s) >= ROLES_PROTOCOL) continue;
-        const about = { apiId: page[i] ?? '', operation: 'noop', keyId: '', fields: {} } as const;
-        const write: Write = { ...about, needs: ROLES_PROTOCOL };
-        const result = await log.write(write);
-        if (result.status === 'TOO_OLD') throw writeError(write, result);
-        if (result.status === 'OK' && !result.replicated)
-          throw unavailable('not all replicas confirmed what verifiers must know; nothing was created');
-      }
-      after = only || page.length < APIS_AT_ONCE ? undefined : page.at(-1);
-    }
+  /** Rejects with BAD_REQUEST if one of these APIs does not exist. */
+  async checkApis(apiIds: readonly string[] = []): Promise<void> {
+    const { apis } = this.#options;
+    for (const [i, apiId] of apiIds.entries())
+      if (!(await apis.get(apiId))) throw new ApiError('BAD_REQUEST', `apiIds.${i}: there is no such API`);
   }
 }
 

@@ -8,7 +8,7 @@ import { tooOldError } from '../../core/write-error.ts';
 import { createSharedLog } from '../apis.ts';
 import { tooOldOf } from '../change-log.ts';
 import type { DurableWriter } from '../durable-writer.ts';
-import { createScript, type NewFields, neededForNew, recordCall } from '../keys/new-key-record.ts';
+import { createScript, type NewFields, recordCall } from '../keys/new-key-record.ts';
 
 /** The parts that create records of the shared log. */
 export interface RecordParts {
@@ -56,7 +56,7 @@ export async function createRecord(
     await createSharedLog(writer, clock.wallMs(), leaseMs);
     ({ reply, replicated } = await writer.run(createScript, keys, args));
   }
-  const refusal = tooOldOf(reply, () => neededForNew(record));
+  const refusal = tooOldOf(reply, record.needs);
   if (refusal) throw tooOldError(SHARED_LOG, refusal);
   if (!replicated) throw unavailable(`not all replicas confirmed; ${nouns.singular} may have been created`);
   // If several were created at the same time, the first remain.

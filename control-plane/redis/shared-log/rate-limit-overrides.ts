@@ -1,6 +1,5 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { storedFields } from '#shared/contract/key-record.ts';
-import { ROLES_PROTOCOL } from '#shared/contract/slugs.ts';
 import {
   NAMESPACE,
   namespaceIdOf,
@@ -105,5 +104,5 @@ function writeOf(namespace: string, condition: string | undefined, overrides: re
   if (condition !== undefined)
     return { ...about, operation: 'update', fields: storedFields({ meta }), condition };
   const fields = storedFields({ name: namespace, enabled: true, meta });
-  return { ...about, operation: 'create', fields, needs: ROLES_PROTOCOL };
+  return { ...about, operation: 'create', fields };
 }

@@ -2,17 +2,12 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, exhaustedPools, expiryIndex, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import type { DueKey } from '../../core/webhooks/expiry-schedule.ts';
-import type { KeyView } from '../keys/key-view.ts';
 
 const readScript = new Script(new URL('../lua/webhooks/read-due.lua', import.meta.url));
 const scheduleScript = new Script(new URL('../lua/webhooks/schedule-expiries.lua', import.meta.url));
-const indexScript = new Script(new URL('../lua/webhooks/index-keys.lua', import.meta.url));
 
 /** Keys that one run of a script reads. */
 export const DUE_AT_ONCE = 200;
-const INDEXED_AT_ONCE = 500;
-/** Time after which an API is indexed once more: by then, no control plane of an earlier release writes. */
-const INDEX_AGAIN_MS = 3_600_000;
 
 /** A key as events about it name it. */
 export interface NamedKey {
@@ -36,18 +31,14 @@ export interface ExhaustedPool {
 export interface DueInApi {
   readonly keys: readonly ExpiringKey[];
   readonly pools: readonly ExhaustedPool[];
-  /** False if keys of earlier releases may be missing in the index. */
-  readonly isIndexed: boolean;
 }
 
 /** The index of keys by expiry, of each API in the API's own slot, and the pools that ran out of credits. */
 export class DueKeys {
   readonly #nodes: RedisNodes;
-  readonly #view: KeyView;
 
-  constructor(nodes: RedisNodes, view: KeyView) {
+  constructor(nodes: RedisNodes) {
     this.#nodes = nodes;
-    this.#view = view;
   }
 
   /** Reads what is due; undefined if there is no such API. Its cost depends on what is due, not on all keys. */
@@ -55,9 +46,9 @@ export class DueKeys {
     const { head } = apiKeys(apiId);
     const keys = [head, expiryIndex(apiId), exhaustedPools(apiId)];
     const args = [nowMs, DUE_AT_ONCE, recordKey(apiId, ''), poolKey(apiId, '')];
-    const reply = (await this.#run(readScript, keys, args)) as [] | [string, string[][], string[][]];
-    const [indexed, due, pools] = reply;
-    if (indexed === undefined || !due || !pools) return undefined;
+    const reply = (await this.#run(readScript, keys, args)) as [] | [string[][], string[][]];
+    const [due, pools] = reply;
+    if (!due || !pools) return undefined;
     return {
       keys: due.map(([keyId = '', dueMs, expires, externalId, name]) => ({
         ...namedKey([keyId, externalId, name]),
@@ -67,7 +58,6 @@ export class DueKeys {
         ...{ poolId, sinceMs: Number(sinceMs) },
         keys: Array.from({ length: values.length / 3 }, (_, i) => namedKey(values.slice(3 * i, 3 * i + 3))),
       })),
-      isIndexed: indexed === DONE || Number(indexed) > nowMs - INDEX_AGAIN_MS,
     };
   }
 
@@ -86,32 +76,10 @@ export class DueKeys {
     await this.#run(scheduleScript, [expiryIndex(apiId), exhaustedPools(apiId)], args);
   }
 
-  /**
-   * Adds the keys of earlier releases to the index: twice, the second time an hour after the first. Begins anew if the
-   * signal ended it.
-   */
-  async index(apiId: string, nowMs: number, signal: AbortSignal): Promise<void> {
-    const { head } = apiKeys(apiId);
-    const state = await this.#nodes.run(head, (redis) => redis.hget(head, 'xi'));
-    const prefixes = [recordKey(apiId, ''), poolKey(apiId, '')];
-    const index = (newState: string, ids: readonly string[]) =>
-      this.#run(indexScript, [head, expiryIndex(apiId)], [...prefixes, newState, ...ids]);
-    for (let from: number | undefined = 0; from !== undefined; ) {
-      if (signal.aborted) return;
-      const page = await this.#view.ids(apiId, undefined, INDEXED_AT_ONCE, from);
-      await index('', page?.keyIds ?? []);
-      from = page?.next;
-    }
-    await index(state === null ? String(nowMs) : DONE, []);
-  }
-
   #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
     return this.#nodes.run(keys[0] ?? '', (redis) => script.run(redis, keys, args));
   }
 }
-
-/** State of an index to which nothing is added any more. */
-const DONE = 'done';
 
 function namedKey([keyId = '', externalId = '', name = '']: readonly (string | undefined)[]): NamedKey {
   return { keyId, ...(externalId ? { externalId } : {}), ...(name ? { name } : {}) };

@@ -222,17 +222,6 @@ describe('listing', () => {
     expect(await events({ keyId, since: String(Date.now() + 60_000) })).toEqual([]);
   });
 
-  test('the events of a key that an earlier release wrote without an index are found too', async () => {
-    await fleet.client.del(auditStream('done'));
-    const keyId = 'key_00000000000000000old';
-    const old = JSON.stringify({ ...JSON.parse(another), on: { keyId } });
-    await fleet.client.xadd(auditStream('done'), '*', 'e', old);
-    await addOthers('k', '');
-    const first = await fleet.ok('audit.listEvents', { keyId });
-    expect(first).toEqual({ events: [], cursor: expect.any(String) });
-    expect((await fleet.ok('audit.listEvents', { keyId, cursor: first.cursor })).events).toHaveLength(1);
-  });
-
   test('needs the permission to', async () => {
     const reader = await rootKeyWith('root.*.read_audit');
     const other = await rootKeyWith('root.*.read_fleet', 'api.*.read_key');

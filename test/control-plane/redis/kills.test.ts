@@ -53,11 +53,11 @@ function upkeep(): RedisSweepStore {
   );
 }
 
-/** A change, completed by fence at once; whom that killed. */
+/** A change that another server wrote, completed by fence at once; whom that killed. */
 async function completeByFence(): Promise<readonly KilledFollower[]> {
   const written = await log.write({ apiId: 'api', operation: 'noop', keyId: '', fields: {} });
   if (written.status !== 'OK') throw new Error(written.status);
-  const closing = await log.close('api', written);
+  const closing = await log.close('api', { ...written, server: '' });
   if (closing.state === 'LOST') throw new Error('lost');
   return closing.killed;
 }
@@ -133,14 +133,6 @@ describe('a follower that did not acknowledge a change', () => {
     const session = await new RedisDirectory(nodes, 0, systemClock).open('api');
     await session.sync({ member: silent, position, hash, creations: '0-', nonce: 'n' });
     expect(await log.close('api', await write())).toMatchObject({ removed: [silent], killed: [] });
-  });
-
-  test('is killed when its release does not say what leases it was granted', async () => {
-    await register('3.silent');
-    expect(await log.close('api', await write())).toMatchObject({
-      removed: [],
-      killed: [{ name: '3.silent' }],
-    });
   });
 
   test.each(['', 'f'.repeat(40)])('is killed when server "%s" wrote the change', async (writer) => {

@@ -179,39 +179,6 @@ test.each<[unknown, RegExp]>([
   expect(() => createClient(options as ClientOptions)).toThrow(message);
 });
 
-test('a sidecar that does not know a field yet is asked without it', async () => {
-  const asked: Record<string, unknown>[] = [];
-  const url = await sidecar(async (request, response) => {
-    let text = '';
-    for await (const chunk of request) text += String(chunk);
-    const body = JSON.parse(text);
-    asked.push(body);
-    const later = ['recheck', 'clientIp'].find((name) => name in body);
-    if (later !== undefined) {
-      const error = { code: 'BAD_REQUEST', message: `${later}: unknown field` };
-      response.writeHead(400).end(JSON.stringify({ error }));
-      return;
-    }
-    const verdict = { valid: true, code: 'VALID', keyId: 'key_1', apiId: 'shop', enabled: true, meta: {} };
-    response.end(JSON.stringify(verdict));
-  });
-  const client = open({ url });
-  const { signal } = new AbortController();
-  const watch = client.watch(KEY, { clientIp: '192.0.2.1', signal });
-  await fleet.until(() => asked.length >= 4);
-  expect(asked.map((body) => Object.keys(body).filter((name) => name !== 'key'))).toEqual(
-    expect.arrayContaining([
-      ['clientIp', 'remaining', 'recheck'],
-      ['clientIp', 'remaining'],
-      ['remaining'],
-      ['remaining'],
-    ]),
-  );
-  expect(watch.aborted).toBe(false);
-  expect(await client.verify(KEY, { clientIp: '192.0.2.1' })).toMatchObject({ code: 'VALID' });
-  expect(asked.at(-1)).toEqual({ key: KEY });
-});
-
 test('a recheck costs nothing, is not counted, and is read alike by both servers of a sidecar', async () => {
   const ratelimit = { limit: 2, duration: 3_600_000 };
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop', remaining: 3, ratelimit });

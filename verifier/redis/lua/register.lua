@@ -7,10 +7,9 @@
 -- Returns {nonce, sequence, hash, lease ms, '1' if the API is deleted, mark of the last creation, number of identities}
 --         | {nonce, 'TOO_OLD', the protocol that the API needs}
 -- include lease.lua
-local s, h, L, deleted, n, g, identities =
-  unpack(redis.call('HMGET', KEYS[1], 's', 'h', 'L', 'deleted', 'n', 'g', 'ids'))
-local needs = string.match(s or '', '^(%d+):') or 1
-if tonumber(needs) > tonumber(string.match(ARGV[1], '^(%d%d?%d?)%.') or 1) then return {ARGV[2], 'TOO_OLD', needs} end
-local sequence = string.match(s or '0', '%d+$')
+local s, h, L, deleted, g, identities, needs =
+  unpack(redis.call('HMGET', KEYS[1], 's', 'h', 'L', 'deleted', 'g', 'ids', 'P'))
+if tonumber(needs or 1) > tonumber(string.match(ARGV[1], '^%d+') or 1) then return {ARGV[2], 'TOO_OLD', needs} end
+local sequence = s or '0'
 redis.call('ZADD', KEYS[2], sequence, ARGV[1])
-return {ARGV[2], sequence, h or '', leaseOf(KEYS[1], L), deleted and '1' or '0', g or (n or '0') .. '-', identities or '0'}
+return {ARGV[2], sequence, h or '', leaseOf(KEYS[1], L), deleted and '1' or '0', g or '0-', identities or '0'}

@@ -35,21 +35,18 @@ end
 
 local score = tonumber(redis.call('ZSCORE', members, member) or -1)
 if score < 0 then return {nonce, 'NOREG'} end
-local s, h, L, deleted, n, g = unpack(redis.call('HMGET', head, 's', 'h', 'L', 'deleted', 'n', 'g'))
-local needs = tonumber(string.match(s or '', '^(%d+):') or 1)
-s = string.match(s or '0', '%d+$')
-h = h or ''
-if needs > tonumber(string.match(member, '^(%d%d?%d?)%.') or 1) then return {nonce, 'NOREG'} end
+local s, h, L, deleted, g, needs = unpack(redis.call('HMGET', head, 's', 'h', 'L', 'deleted', 'g', 'P'))
+s, h = s or '0', h or ''
+if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then return {nonce, 'NOREG'} end
 -- A follower cannot have acknowledged a change that does not exist, so this is not its history.
 if score > tonumber(s) then return {nonce, 'NOREG'} end
-local last = g or (n or '0') .. '-'
+local last = g or '0-'
 local reply = {nonce, 'OK', s, h, leaseOf(head, L), deleted and '1' or '0', last, {}, {}, pointer}
 
 if mark ~= last then
   local number, seen = string.match(mark, '^(%d+)%-(%x*)$')
   if tonumber(number) > tonumber(string.match(last, '^%d+')) then return {nonce, 'DIVERGED'} end
-  -- If the head has no mark, an older control plane creates the keys, and only the number of creations is known.
-  if number ~= '0' and (g or seen ~= '') then
+  if number ~= '0' then
     local creation = redis.call('XRANGE', creations, number .. '-0', number .. '-0')[1]
     if not creation then return {nonce, 'TRIMMED'} end
     if creation[2][2] ~= seen then return {nonce, 'DIVERGED'} end

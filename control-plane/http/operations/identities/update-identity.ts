@@ -64,11 +64,7 @@ export const updateIdentity = operation({
       throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');
     const identityId = idIn(call.request);
     call.note({ identityId });
-    if (patch.apiIds !== undefined) {
-      // In additional APIs, the identity meets other verifiers, which must support it.
-      const present = await identities.get(identityId);
-      if (present) await identities.holdOff(present.externalId, patch.apiIds ?? undefined);
-    }
+    await identities.checkApis(patch.apiIds ?? undefined);
     const write = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields } as const;
     const propagation = await propagator.apply(write, waitMs, call.recordChange(fields));
     const identity = await identities.get(identityId);

@@ -19,13 +19,13 @@
 local head, index, record, long, owners, creations, members = unpack(KEYS)
 local keyId, now, auto, lease, meta, owner, foreign, kept, content, needs, defaults, credits = unpack(ARGV)
 
-local created, deleted, s, prefix, bytes = unpack(redis.call('HMGET', head, 'c', 'deleted', 's', 'prefix', 'bytes'))
+local created, deleted, protocol, prefix, bytes = unpack(redis.call('HMGET', head, 'c', 'deleted', 'P', 'prefix', 'bytes'))
 if deleted then return 'DELETED' end
 if not created and auto ~= '1' then return 'NO_API' end
 local present = (prefix or '') .. ' ' .. (bytes or '')
 if defaults ~= '*' and defaults ~= present then return {'OTHER_DEFAULTS', present} end
 if redis.call('EXISTS', record) == 1 then return 'EXISTS' end
-local _, refusal = gate(head, members, s, tonumber(needs))
+local refusal = gate(head, members, protocol, tonumber(needs))
 if refusal then return refusal end
 if not created then redis.call('HSET', head, 'c', now, 'L', lease, 'Lf', lease) end
 

@@ -9,10 +9,9 @@ local function change(keys, args)
   local head, log, index, record, long, members = unpack(keys)
   local operation, keyId, channel, now, maxlen, longest, condition, owners, needs = unpack(args)
 
-  local before, h, Lf, deleted = unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted'))
+  local s, h, Lf, deleted, protocol = unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted', 'P'))
   if deleted then return {'NOT_FOUND'} end
-  local s = tonumber(string.match(before or '0', '%d+$'))
-  h = h or ''
+  s, h = tonumber(s or 0), h or ''
 
   local secretHash, version, number, owner, apart, pool, predecessor
   local old = {}
@@ -56,7 +55,7 @@ local function change(keys, args)
     if answer then return told(unpack(answer)) end
   end
   if asked and not pool and asked.op ~= 'set' and asked.op ~= 'none' then return {'UNLIMITED'} end
-  local prefix, refusal = gate(head, members, before, tonumber(needs))
+  local refusal = gate(head, members, protocol, tonumber(needs))
   if refusal then return refusal end
   local sharing, leave = sharingOf()
 
@@ -70,8 +69,8 @@ local function change(keys, args)
           {'update', other, channel, now, maxlen, longest, '', owners, needs, 'q', join})
       end
     end
-    before, h = unpack(redis.call('HMGET', head, 's', 'h'))
-    s, h = tonumber(string.match(before or '0', '%d+$')), h or ''
+    s, h = unpack(redis.call('HMGET', head, 's', 'h'))
+    s, h = tonumber(s or 0), h or ''
   end
 
   -- Append the log entry, which holds the whole new state, before the record is written. The pool of the credits and
@@ -84,8 +83,7 @@ local function change(keys, args)
   local payload = ''
   local isState = operation == 'update' or operation == 'create'
   if isState then
-    -- In an API that needs a later protocol, the word is `set:2` and so on, which no older follower accepts.
-    local state = {prefix == '' and 'set' or 'set:' .. string.match(prefix, '%d+'), named}
+    local state = {'set', named}
     for i, field in ipairs(FIELDS) do state[i + 2] = patch[field] or old[i] or '' end
     payload = cjson.encode(state)
     if #payload > tonumber(longest) then
@@ -101,7 +99,7 @@ local function change(keys, args)
   local sequence = string.format('%.0f', s + 1)
   local hash = redis.sha1hex(h .. '|' .. sequence .. '|' .. keyId .. '|' .. payload)
   redis.call('XADD', log, 'MAXLEN', '~', maxlen, sequence .. '-0', 'h', hash, 'k', keyId, 'd', payload)
-  redis.call('HSET', head, 's', prefix .. sequence, 'h', hash)
+  redis.call('HSET', head, 's', sequence, 'h', hash)
 
   if isState then
     local set = {'HSET', record, operation == 'create' and 'c' or 'u', now, 'v', sequence .. '-' .. string.sub(hash, 1, 8)}

@@ -12,7 +12,7 @@ local head, log, members = unpack(KEYS)
 local sequence, hash, keyId, durable, limit, later, laterHash = unpack(ARGV)
 
 local s, Lf, d = unpack(redis.call('HMGET', head, 's', 'Lf', 'd'))
-s = string.match(s or '0', '%d+$')
+s = s or '0'
 if tonumber(s) < tonumber(sequence) then return {'LOST'} end
 local entry = redis.call('XRANGE', log, sequence .. '-0', sequence .. '-0')[1]
 if entry then

@@ -7,7 +7,7 @@
 --
 -- The score tells what a follower was granted. A whole number: nothing beyond what it acknowledged. A half: more
 -- (sync.lua). But a failover may lose the half and keep the change. So the half is trusted only on the server that
--- wrote the change, and only for followers whose protocol writes it.
+-- wrote the change.
 --
 -- The score of a kill identifies the kill: a failover may lose a kill and another caller kill the same follower
 -- again, and the caller who waited for the lost kill must not remove the follower too early. A follower that is
@@ -19,10 +19,9 @@
 -- include server.lua
 local head, log, members = unpack(KEYS)
 local sequence, hash, kill, writer = unpack(ARGV)
-local NOTING_PROTOCOL = 4
 
 local s, Lf = unpack(redis.call('HMGET', head, 's', 'Lf'))
-s = string.match(s or '0', '%d+$')
+s = s or '0'
 if tonumber(s) < tonumber(sequence) then return {'LOST'} end
 local entry = redis.call('XRANGE', log, sequence .. '-0', sequence .. '-0')[1]
 if entry and entry[2][2] ~= hash then return {'LOST'} end
@@ -36,8 +35,7 @@ for _, range in ipairs({{0, '(' .. sequence}, {'(' .. s, '+inf'}}) do
   local behind = redis.call('ZRANGEBYSCORE', members, from, to, 'WITHSCORES')
   for i = 1, #behind, 2 do
     local name, score = behind[i], tonumber(behind[i + 1])
-    local notes = tonumber(string.match(name, '^(%d%d?%d?)%.') or 1) >= NOTING_PROTOCOL
-    if isWriter and notes and score < tonumber(sequence) and score % 1 == 0 then
+    if isWriter and score < tonumber(sequence) and score % 1 == 0 then
       redis.call('ZREM', members, name)
       removed[#removed + 1] = name
     else

@@ -5,9 +5,9 @@
 -- KEYS 1 head  2 expiry index  3 exhausted pools
 -- ARGV 1 now, Unix ms  2 maximum number of keys  3 beginning of the records' names  4 beginning of the pools' names
 -- Returns {} if there is no such API
---         | {'' or the state of the index, keys, pools}: for each key {id, when it was due, expires, externalId, name}, and
+--         | {keys, pools}: for each key {id, when it was due, expires, externalId, name}, and
 --           for each pool {id, since when, and for each of its keys id, externalId, name}
-local created, deleted, indexed = unpack(redis.call('HMGET', KEYS[1], 'c', 'deleted', 'xi'))
+local created, deleted = unpack(redis.call('HMGET', KEYS[1], 'c', 'deleted'))
 if not created or deleted then return {} end
 local function about(keyId) return unpack(redis.call('HMGET', ARGV[3] .. keyId, 'x', 'o', 'n')) end
 
@@ -26,4 +26,4 @@ for i = 1, #exhausted, 2 do
   end
   pools[#pools + 1] = pool
 end
-return {indexed or '', keys, pools}
+return {keys, pools}
