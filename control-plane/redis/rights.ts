@@ -20,7 +20,7 @@ const ALWAYS = `
   hget ${K} f, hmget ${K} f, hgetall ${K}, hset ${K} f v, hdel ${K} f, hexists ${K} f, hlen ${K}, hvals ${K},
   zadd ${K} 0 m, zrem ${K} m, zcard ${K}, zcount ${K} 0 1, zscore ${K} m, zrange ${K} 0 1,
   zrangebyscore ${K} 0 1, zrevrangebyscore ${K} 1 0, zrangebylex ${K} - +,
-  hincrby ${K} f 1, hsetnx ${K} f v,
+  hincrby ${K} f 1,
   xadd ${K} * f v, xlen ${K}, xrange ${K} - +, xrevrange ${K} + -, xdel ${K} 1-0,
   xgroup create ${K} g 0, xgroup setid ${K} g 0, xreadgroup group g c streams ${K} 0, xack ${K} g 1-0,
   xinfo stream ${K}, xinfo groups ${K}`

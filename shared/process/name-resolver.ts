@@ -56,16 +56,16 @@ export class NameResolver {
 
   async #ask(host: string): Promise<readonly Address[]> {
     const { servers, hostsFile = '/etc/hosts', configFile = '/etc/resolv.conf' } = this.#options;
-    const known = addressesIn(await readFile(hostsFile, 'utf8').catch(() => ''), host);
-    if (known.length > 0) return known;
+    const listed = addressesIn(await readFile(hostsFile, 'utf8').catch(() => ''), host);
+    if (listed.length > 0) return listed;
     const resolver = new Resolver({ timeout: TRY_MS, tries: TRIES });
     if (servers) resolver.setServers(servers);
     const timer = this.#clock.after(RESOLVE_MS_MAX, () => resolver.cancel());
     try {
       for (const name of [host, ...searched(await readFile(configFile, 'utf8').catch(() => ''), host)]) {
         const [v4, v6] = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)]);
-        const found = [...addressesOf(v4, 4), ...addressesOf(v6, 6)];
-        if (found.length > 0) return found;
+        const addresses = [...addressesOf(v4, 4), ...addressesOf(v6, 6)];
+        if (addresses.length > 0) return addresses;
         for (const { reason } of [v4, v6] as PromiseRejectedResult[])
           if (!['ENOTFOUND', 'ENODATA'].includes(reason.code))
             throw fault(`the name servers do not answer for ${host} (${reason.code})`, 'EAI_AGAIN');

@@ -78,7 +78,7 @@ export interface RedisAddress extends Node {
   readonly database: number;
 }
 
-/** What has a meaning of its own in a URL, and how to write it in a user or password. */
+/** Characters with a meaning of their own in a URL, and how to write them in a user or password. */
 const ENCODED =
   'in user and password write % as %25, @ as %40, : as %3A, / as %2F, ? as %3F, # as %23, comma as %2C';
 

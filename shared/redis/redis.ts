@@ -14,7 +14,7 @@ import { writeTogether } from './write-together.ts';
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
 
-/** What a process asks of Redis before it uses it. */
+/** Requirements of a process, checked before it uses Redis. */
 interface Demands {
   /** The commands that it will run, with arguments: the user must have the rights for all. */
   readonly commands: readonly string[];
@@ -253,7 +253,7 @@ const REFUSALS = new Set(
   'LOADING MISCONF OOM NOPERM NOAUTH WRONGPASS TRYAGAIN MASTERDOWN BUSY UNKILLABLE'.split(' '),
 );
 
-/** What Redis 7.0, and later ones, answer if a script runs a command for which its user lacks rights. */
+/** Answers of Redis 7.0, and of later ones, if a script runs a command for which its user lacks rights. */
 const LACKS_RIGHTS = /^ERR (The user executing the script|ACL failure in script)/;
 
 /**

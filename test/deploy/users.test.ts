@@ -397,6 +397,7 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
       const { verifications } = await fleet.ok('keys.getVerifications', { keyId });
       return verifications.at(-1).success > 0;
     });
+    await fleet.ok('apis.getVerifications', { apiId: 'a', groupBy: 'tag' });
     await fleet.until(async () => (await fleet.ok('keys.listRefusals', { keyId })).refusals.length > 0);
     await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length === 1);
     await fleet.ok('keys.importKeys', { apiId: 'a', keys: [{ sha256: 'ab'.repeat(32) }] });

@@ -32,10 +32,10 @@ export async function examineRedis(
   const config = { ...redisLimits, ...loadConfigOrExit(settings, redisFaults) };
   const nodes = connect(config);
   try {
-    const { hasInfo, ...rights } = await commandsCheck(nodes, config);
+    const { hasInfo, ...commands } = await commandsCheck(nodes, config);
     return [
       ...(hasInfo ? await examineServers(nodes, config) : []),
-      rights,
+      commands,
       ...(await strangers(config)),
       ...(await examineFleet(nodes, verifierId)),
     ];
@@ -65,9 +65,9 @@ async function commandsCheck(
   const check = 'rights';
   const redis = await nodes.connection(apiList);
   // Without the first a control plane runs, but cannot promise that a change survives.
-  const wanted = ['config get x', ...necessaryCommands(config)];
-  const denied = await nodes.within(redis, deniedCommands(redis, [...wanted, ...NEEDLESS]));
-  const missing = wanted.filter((command) => denied.includes(command));
+  const necessary = ['config get x', ...necessaryCommands(config)];
+  const denied = await nodes.within(redis, deniedCommands(redis, [...necessary, ...NEEDLESS]));
+  const missing = necessary.filter((command) => denied.includes(command));
   const hasInfo = !missing.some((command) => /^(info|eval) /.test(command));
   if (missing.length > 0) {
     const names = permitting(missing);

@@ -79,9 +79,9 @@ export async function choose(
   if (!page) throw apiNotFound(apiId);
   if (externalId !== undefined)
     call.note({ externalId: page.keyIds.length > 0 ? externalId : idAsSent(externalId) });
-  const { keyIds: chosen, next } = page;
+  const { keyIds: selected, next } = page;
   return {
-    ...{ apiId, keyIds: chosen },
+    ...{ apiId, keyIds: selected },
     ...(next === undefined ? {} : { cursor: makeCursor(listing, `owner:${next}`) }),
   };
 }
