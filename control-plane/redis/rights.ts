@@ -17,7 +17,7 @@ export function necessaryCommands({
 const ALWAYS = `
   hello 3, info server, time, eval x 0, evalsha x 0, publish kf:{doctor}:chg x,
   get ${K}, getdel ${K}, mget ${K}, set ${K} v, del ${K}, exists ${K}, incr ${K}, pexpire ${K} 1, pttl ${K},
-  hget ${K} f, hmget ${K} f, hgetall ${K}, hset ${K} f v, hdel ${K} f, hexists ${K} f, hlen ${K}, hvals ${K},
+  hget ${K} f, hmget ${K} f, hgetall ${K}, hset ${K} f v, hdel ${K} f, hexists ${K} f, hlen ${K}, hscan ${K} 0, hvals ${K},
   zadd ${K} 0 m, zrem ${K} m, zcard ${K}, zcount ${K} 0 1, zscore ${K} m, zrange ${K} 0 1,
   zrangebyscore ${K} 0 1, zrevrangebyscore ${K} 1 0, zrangebylex ${K} - +,
   hincrby ${K} f 1,

@@ -17,7 +17,7 @@ const ROOT = join(import.meta.dirname, '..', '..');
 const directory = scratch('doctor');
 const COMMANDS =
   `+hello +info +time +config|get +cluster|slots +wait +eval +evalsha +publish +get +getdel +mget +set +del +exists
-  +incr +pexpire +pttl +hget +hmget +hgetall +hset +hdel +hexists +hincrby +hlen +hvals +zadd +zrem +zcard +zcount +zscore
+  +incr +pexpire +pttl +hget +hmget +hgetall +hset +hdel +hexists +hincrby +hlen +hscan +hvals +zadd +zrem +zcard +zcount +zscore
   +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +xadd +xlen +xrange +xrevrange
   +xdel +xgroup|create +xgroup|setid +xreadgroup +xack +xinfo|stream +xinfo|groups`.split(/\s+/);
 let node: RedisNode;

@@ -632,6 +632,6 @@ describe.each([
   });
 
   test('the defaults of the settings are allowed by their own rules', () => {
-    expect(loadConfig(httpSettings, {})).toMatchObject({ BODY_BYTES_MAX: 65_536, CONNECTIONS_MAX: 10_000 });
+    expect(loadConfig(httpSettings, {})).toMatchObject({ CONNECTIONS_MAX: 10_000 });
   });
 });
