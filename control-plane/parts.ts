@@ -7,7 +7,7 @@ import type { Config } from './config.ts';
 import { Fence } from './core/fence.ts';
 import { Propagator } from './core/propagation.ts';
 import { Sweep } from './core/sweep.ts';
-import { CostlyReads } from './core/turns.ts';
+import { CostlyReads, Turns } from './core/turns.ts';
 import { AddressRules } from './core/webhooks/public-addresses.ts';
 import { operations } from './http/operations/index.ts';
 import type { Operation } from './http/operations/operation.ts';
@@ -194,6 +194,7 @@ function makeServices(
     overrides: new RateLimitOverrides({ ...sharedLogOptions, propagator }),
     propagator,
     limits: new LimitView(nodes),
+    listTurns: new Turns({ atOnce: 1, waitingMax: 1000 }),
     refusals: new RefusalView(nodes),
     publishedRootKeys: new PublishedRootKeys({
       ...sharedLogOptions,

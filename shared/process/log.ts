@@ -21,7 +21,7 @@ export function createLogger(
     level,
     base: { process },
     formatters: { log: (fields) => withoutSecrets(fields) },
-    serializers: { err: (error: Error) => withoutSecrets(withoutCommand(error)) },
+    serializers: { err: (error: unknown) => withoutSecrets(withoutCommand(error)) },
     timestamp: isoTime,
   };
   const logger = pino(options, destination);
@@ -75,7 +75,11 @@ const isPlain = (value: unknown): value is Record<string, unknown> =>
 /**
  * Returns an error without the Redis command that ioredis attaches: the arguments of AUTH contain a password.
  */
-function withoutCommand(error: Error): Record<string, unknown> {
-  const { command: _, ...rest } = pino.stdSerializers.err(error) as object as Record<string, unknown>;
+function withoutCommand(error: unknown): Record<string, unknown> {
+  if (typeof error !== 'object' || error === null) return { message: String(error) };
+  const { command: _, ...rest } = pino.stdSerializers.err(error as Error) as object as Record<
+    string,
+    unknown
+  >;
   return rest;
 }

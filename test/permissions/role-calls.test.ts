@@ -221,3 +221,17 @@ test('changes of one key at once are all made', async () => {
   await Promise.all(roles.map(({ name }) => fleet.ok('keys.addRoles', { keyId, roles: [name] })));
   expect((await fleet.ok('keys.getKey', { keyId })).roles).toHaveLength(5);
 });
+
+test('lists of a key that many calls change at once, at two control planes, get all that was added', async () => {
+  await fleet.addControlPlane();
+  const { keyId } = await newKey();
+  const roles = await Promise.all(Array.from({ length: 20 }, () => newRole()));
+  const calls = roles.flatMap(({ name }, i) => [
+    fleet.admin('keys.addPermissions', { keyId, permissions: [`p${i}`] }, { at: i % 2 }),
+    fleet.admin('keys.addRoles', { keyId, roles: [name] }, { at: i % 2 }),
+    fleet.admin('keys.addPermissions', { keyId, permissions: [`q${i}`] }, { at: i % 2 }),
+  ]);
+  expect((await Promise.all(calls)).map(({ status }) => status)).toEqual(new Array(60).fill(200));
+  const key = await fleet.ok('keys.getKey', { keyId });
+  expect([key.permissions.length, key.roles.length]).toEqual([40, 20]);
+});

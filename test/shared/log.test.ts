@@ -31,6 +31,11 @@ test.each(SECRETS)('a field named %s is cut out, also of what it is part of', (n
   expect(part.sent).toEqual({ [name]: '[redacted]', kept: 'herring' });
 });
 
+test.each(['others wait', 7, undefined, null])('%s in place of an error is told as it is', (err) => {
+  const [line = ''] = logged('info', (log) => log.warn({ err }, 'told'));
+  expect(JSON.parse(line).err).toEqual(err === undefined ? undefined : { message: String(err) });
+});
+
 test('an error that Redis answers to AUTH is told without the password that was sent', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   const redis = new Redis(fleet.redisUrl, { lazyConnect: true, retryStrategy: () => null });

@@ -1,6 +1,6 @@
 import type { Clock } from '#shared/lang/clock.ts';
 import type { Propagator } from '../../core/propagation.ts';
-import type { CostlyReads } from '../../core/turns.ts';
+import type { CostlyReads, Turns } from '../../core/turns.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
 import type { RootKeys } from '../../redis/callers/root-keys.ts';
@@ -55,6 +55,8 @@ export interface Services {
   readonly overrides: RateLimitOverrides;
   readonly propagator: Propagator;
   readonly limits: LimitView;
+  /** The turns of calls that change the lists of one key. */
+  readonly listTurns: Turns;
   readonly notices: Notices;
   readonly refusals: RefusalView;
   readonly publishedRootKeys: PublishedRootKeys;

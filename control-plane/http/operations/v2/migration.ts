@@ -8,8 +8,8 @@ import { GivenCredits, limitFields, newCreditFields } from './limits-and-credits
 
 const MigratedKey = Fields({
   hash: Type.String({
-    pattern: '^([0-9a-fA-F]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]|[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=?)$',
-    description: 'SHA-256 of the key: hex, base64 or base64url.',
+    maxLength: 256,
+    description: 'SHA-256 of the key: hex, base64 or base64url. Another hash is listed in `failed`.',
   }),
   ...GIVEN_FIELDS,
   credits: Type.Optional(GivenCredits),

@@ -1,12 +1,13 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
 import { SLUGS_MAX, slugsOf } from '#shared/contract/slugs.ts';
+import type { LogEntry } from '../../../../core/change-log-port.ts';
 import type { Propagation } from '../../../../core/propagation.ts';
 import { recordNotFound } from '../../authorization.ts';
 import type { Call } from '../../call.ts';
 import type { Services } from '../../services.ts';
 
-/** Maximum number of attempts while other changes of the same key come first. */
+/** Maximum number of attempts while other control planes change the same key first. */
 const TRIES = 20;
 
 /** A key's list after the change. */
@@ -16,14 +17,30 @@ interface ChangedList {
 }
 
 /**
- * Changes a key's list, on the condition that the key has not changed in between. Rejects like
- * `Propagator.apply`.
+ * Changes a key's list, on the condition that the key has not changed in between; calls of one control plane take
+ * turns until they have written. Rejects like `Propagator.apply`.
  */
 export async function changeList(
+  call: Call<{ readonly keyId: string; readonly waitMs?: number }>,
+  { keys, propagator, listTurns }: Pick<Services, 'keys' | 'propagator' | 'listTurns'>,
+  field: 'permissions' | 'roles',
+  become: (present: readonly string[]) => readonly string[] | Promise<readonly string[]>,
+): Promise<ChangedList> {
+  const endTurn = await listTurns.take(call.request.keyId);
+  if (!endTurn) throw unavailable('too many changes of the lists of this key are waiting; try again');
+  try {
+    return await changeInTurn(call, { keys, propagator }, field, become, endTurn);
+  } finally {
+    endTurn();
+  }
+}
+
+async function changeInTurn(
   call: Call<{ readonly keyId: string; readonly waitMs?: number }>,
   { keys, propagator }: Pick<Services, 'keys' | 'propagator'>,
   field: 'permissions' | 'roles',
   become: (present: readonly string[]) => readonly string[] | Promise<readonly string[]>,
+  onWritten: () => void,
 ): Promise<ChangedList> {
   const { apiId } = call;
   const { keyId, waitMs } = call.request;
@@ -35,8 +52,13 @@ export async function changeList(
     if (values.length > SLUGS_MAX)
       throw new ApiError('BAD_REQUEST', `${field}: a key has at most ${SLUGS_MAX}`);
     const write = { apiId, operation: 'update', keyId, fields, condition: present.version } as const;
+    const record = call.recordChange(fields);
+    const written = (entry: LogEntry) => {
+      onWritten();
+      record(entry);
+    };
     try {
-      const propagation = await propagator.apply(write, waitMs, call.recordChange(fields));
+      const propagation = await propagator.apply(write, waitMs, written);
       if (!propagation) throw await recordNotFound(keys, apiId, keyId);
       return { values, propagation };
     } catch (error) {
