@@ -18,7 +18,7 @@ const folders: Readonly<Record<string, string>> = {
   memory: 'requests',
   'metrics-cost': 'requests',
   'start-up': 'requests',
-  workers: 'costs',
+  'shared-port': 'costs',
   propagation: 'changes',
   fleet: 'changes',
   writes: 'changes',

@@ -1,4 +1,4 @@
-import { type ConfigOf, flag, integer, port, secret, text } from '#shared/process/load-config.ts';
+import { type ConfigOf, flag, host, integer, port, secret } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { leakFaults, leakSettings } from './http/leaks/leak-reports.ts';
@@ -9,7 +9,7 @@ import { webhookSettings } from './webhooks/webhook-settings.ts';
 const ROOT_KEY_LENGTH_MIN = 32;
 
 export const settings = {
-  HOST: text('127.0.0.1').help('Address of the API'),
+  HOST: host().help('Address of the API'),
   PORT: port(3000).help('Port of the API'),
   ...processSettings(9300),
   ROOT_KEY: secret(undefined, 'at least 32 characters each', parseRootKeys).help(

@@ -1,4 +1,3 @@
-import type { Registry } from 'prom-client';
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
 import type { Logger } from '#shared/process/log.ts';
@@ -14,11 +13,7 @@ import { watchUpstreams } from './metrics/upstream-metrics.ts';
 
 /** A verifier process, from its start until `stop`. */
 export interface RunningVerifier extends Addresses {
-  /** undefined in a worker, whose main process has the admin port. */
-  readonly adminAddress: string | undefined;
-  readonly registry: Registry;
-  /** Resolves with true once the verifier can answer; with false if it is stopped before. */
-  readonly ready: Promise<boolean>;
+  readonly adminAddress: string;
   readonly verdictsGiven: number;
   /**
    * Reports not ready, goes on answering for `drainMs`, and closes each connection after its next answer.
@@ -28,19 +23,22 @@ export interface RunningVerifier extends Addresses {
 }
 
 const READY_POLL_MS = 2;
-/** A worker waits so long for Redis before it takes connections, which its siblings answer meanwhile. */
-const WORKER_READY_MS_MAX = 5000;
+/**
+ * A process that shares its ports waits so long for Redis before it takes connections, which the others answer
+ * meanwhile.
+ */
+const SHARED_READY_MS_MAX = 5000;
 
 /**
  * Starts a verifier that listens. Redis may still be out of reach: until Redis answers, the process is not
  * ready and answers 503.
- * @param options.onUnfit called if Redis cannot be used as it is configured
+ * @param onUnfit called if Redis cannot be used as it is configured
  */
 export async function startVerifier(
   config: Config,
   clock: Clock,
   log: Logger,
-  { isWorker = false, onUnfit }: { isWorker?: boolean; onUnfit?: (reason: string) => void } = {},
+  onUnfit?: (reason: string) => void,
 ): Promise<RunningVerifier> {
   const metrics = new Metrics();
   const { crowded } = metrics;
@@ -57,10 +55,10 @@ export async function startVerifier(
   const stopping = new AbortController();
   const start = new Start();
   const notReady = () => (stopping.signal.aborted ? 'stopping' : start.missing);
-  const admin = isWorker ? undefined : createAdminServer({ metrics: metrics.registry, notReady });
-  const adminAddress = admin && (await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT));
-  let ready = isWorker ? start.begin(engine, clock, stopping.signal) : undefined;
-  if (isWorker) await Promise.race([ready, pause(clock, WORKER_READY_MS_MAX)]);
+  const admin = createAdminServer({ metrics: metrics.registry, notReady });
+  const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
+  let ready = config.REUSE_PORT ? start.begin(engine, clock, stopping.signal) : undefined;
+  if (ready !== undefined) await Promise.race([ready, pause(clock, SHARED_READY_MS_MAX)]);
   const listeners = await openListeners({ engine, verifier: counter, config, clock, log, crowded });
   watchState(metrics.registry, verifier, apiIds, engine);
   watchServer(metrics.registry, listeners);
@@ -75,21 +73,19 @@ export async function startVerifier(
   log.info({ address, adminAddress, proxyAddress, grpcAddress, apiIds }, 'verifier listening');
   return {
     ...{ address, adminAddress, proxyAddress, grpcAddress },
-    registry: metrics.registry,
-    ready,
     get verdictsGiven() {
       const { memory, redis } = metrics.verdictTotals.verdicts;
       return memory + redis;
     },
     async stop(drainMs = 0) {
       stopping.abort();
-      if (isWorker) listeners.stopListening();
+      if (config.REUSE_PORT) listeners.stopListening();
       listeners.drain();
       await pause(clock, drainMs);
       await listeners.close(config.SHUTDOWN_GRACE_MS / 2);
       await engine.stop();
-      admin?.close();
-      admin?.closeAllConnections();
+      admin.close();
+      admin.closeAllConnections();
       await engine.close();
     },
   };

@@ -1,5 +1,5 @@
 import { API_ID } from '#shared/contract/api-id.ts';
-import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/process/load-config.ts';
+import { type ConfigOf, choice, flag, host, list, port } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { clientIpFaults, clientIpSettings } from './endpoints/client-ips.ts';
@@ -12,10 +12,10 @@ import { forwardFaults, forwardLimits, forwardSettings } from './proxy/control-p
 import { proxyFaults, proxySettings } from './proxy/proxy-options.ts';
 
 export const settings = {
-  HOST: text('127.0.0.1').help('Address at which the verifier listens for questions about keys'),
+  HOST: host().help('Address at which the verifier listens for questions about keys'),
   PORT: port(3001).help('Port at which the verifier listens for questions about keys'),
-  WORKERS: integer(1, 64, 'processes', 1).help(
-    'Number of verifier processes that share the ports, for a machine whose other cores would be idle. Each has keys in memory of its own (CACHE_KEYS_MAX) and is a verifier of its own for changes. SIGHUP replaces them one after the other, while the others answer',
+  REUSE_PORT: flag(false).help(
+    'If true, several verifier processes of one user may listen at the same HOST and PORT (and PROXY_PORT, EXT_AUTHZ_GRPC_PORT), and the system spreads connections over them. For a machine whose other cores would be idle. Each process needs an ADMIN_PORT of its own',
   ),
   ...unixSettings,
   ...tlsSettings,
@@ -60,9 +60,6 @@ export type Config = ConfigOf<typeof settings> & typeof limits;
 /** Returns the faults of settings that do not fit together. */
 export function configFaults(config: ConfigOf<typeof settings>): string[] {
   return [
-    ...(config.WORKERS > 1 && config.LISTEN_UNIX
-      ? ['LISTEN_UNIX: one process listens there, so WORKERS must be 1']
-      : []),
     ...redisFaults(config),
     ...tlsFaults(config),
     ...clientIpFaults(config),

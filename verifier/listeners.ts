@@ -1,5 +1,5 @@
 import type { Clock } from '#shared/lang/clock.ts';
-import { listening, tryListening } from '#shared/process/listening.ts';
+import { listening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Config } from './config.ts';
 import type { VerdictSource } from './core/verdict/verdict.ts';
@@ -62,7 +62,8 @@ export async function openListeners(options: {
   const { engine, verifier, config, clock, log, crowded } = options;
   const { id, refusals } = engine;
   const { rateLimits, callers } = engine.verifier;
-  const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, UPSTREAM_URL } = config;
+  const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, REUSE_PORT, UPSTREAM_URL } =
+    config;
   const authz = authzSettings(config);
   const certificate = followCertificate(config, clock, log);
   const forward =
@@ -76,13 +77,14 @@ export async function openListeners(options: {
   };
 
   const server = createVerifierServer({ ...contract, certificate });
-  const address = await listening('PORT', `${HOST}:${PORT}`, server.listen(HOST, PORT));
+  const address = await listening('PORT', `${HOST}:${PORT}`, server.listen(HOST, PORT, REUSE_PORT));
   const local = LISTEN_UNIX ? createVerifierServer(contract) : undefined;
   if (local) await listening('LISTEN_UNIX', LISTEN_UNIX, local.listenUnix(LISTEN_UNIX));
   const metaFields = config.METADATA_FIELDS;
   const gateway = { verifier, refusals, authz, log, crowded, certificate, metaFields };
   const front =
-    UPSTREAM_URL && (await openProxy(UPSTREAM_URL, { ...gateway, config, limits: config, clock }));
+    UPSTREAM_URL &&
+    (await openProxy(UPSTREAM_URL, REUSE_PORT, { ...gateway, config, limits: config, clock }));
   const proxy = front ? front.proxy : undefined;
   const grpc =
     EXT_AUTHZ_GRPC_PORT === undefined ? undefined : await openGrpc(EXT_AUTHZ_GRPC_PORT, config, gateway);
@@ -99,7 +101,7 @@ export async function openListeners(options: {
     ready() {
       if (grpc) grpc.serving = true;
     },
-    stopListening: () => [server, proxy].forEach((each) => void each?.stopListening()),
+    stopListening: () => [server, proxy, grpc].forEach((each) => void each?.stopListening()),
     drain() {
       for (const each of [server, local, proxy]) each?.drain();
       if (grpc) grpc.serving = false;
@@ -112,24 +114,26 @@ export async function openListeners(options: {
   };
 }
 
-async function openProxy(url: URL, options: Parameters<typeof createProxy>[1]) {
+async function openProxy(url: URL, isShared: boolean, options: Parameters<typeof createProxy>[1]) {
   // The clients of the API come here: they need no certificate.
   const certificate = options.certificate && { ...options.certificate, asksClients: false };
   const proxy = await createProxy(url, { ...options, certificate });
   const { PROXY_HOST: host, PROXY_PORT: port } = options.config;
-  return { proxy, address: await listening('PROXY_PORT', `${host}:${port}`, proxy.listen(host, port)) };
+  return {
+    proxy,
+    address: await listening('PROXY_PORT', `${host}:${port}`, proxy.listen(host, port, isShared)),
+  };
 }
 
 type GrpcOptions = Parameters<typeof listenGrpc>[0];
 
-async function openGrpc(
+function openGrpc(
   port: number,
   config: Config,
-  gateway: Omit<GrpcOptions, 'host' | 'port' | 'limits'>,
+  gateway: Omit<GrpcOptions, 'host' | 'port' | 'isShared' | 'limits'>,
 ) {
-  const host = config.HOST;
-  await listening('EXT_AUTHZ_GRPC_PORT', `${host}:${port}`, tryListening(host, port));
-  return listenGrpc({ ...gateway, host, port, limits: config });
+  const { HOST: host, REUSE_PORT: isShared } = config;
+  return listenGrpc({ ...gateway, host, port, isShared, limits: config });
 }
 
 const authzSettings = (config: Config): AuthzSettings => ({

@@ -1,4 +1,3 @@
-import type { Cluster } from 'node:cluster';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { systemClock } from '#shared/lang/clock.ts';
@@ -8,42 +7,22 @@ import { createLogger } from '#shared/process/log.ts';
 import { stopWithGrace } from '#shared/process/stopping.ts';
 import { startVerifier } from './app.ts';
 import { configFaults, limits, settings } from './config.ts';
-import { obeyMainProcess } from './workers/worker.ts';
-import { Workers } from './workers/workers.ts';
 
 /** Time after which the process no longer counts as starting. */
 const STARTED_MS = 1000;
 
 const config = { ...limits, ...loadConfigOrExit(settings, configFaults) };
 const log = createLogger('verifier', config.LOG_LEVEL);
-const cluster = config.WORKERS > 1 ? (await import('node:cluster')).default : undefined;
-if (cluster?.isPrimary) await runWorkers(cluster);
-else await runVerifier(cluster !== undefined);
-
-/** Runs the main process of several workers. */
-async function runWorkers(cluster: Cluster): Promise<void> {
-  const workers = new Workers(cluster, config, systemClock, log);
-  process.on('SIGHUP', () => void workers.restart());
-  stopWithGrace(workers, config, log, ['SIGHUP']);
-  await startOrExit(workers.start());
-}
-
-/** Runs a verifier, alone or as a worker. */
-async function runVerifier(isWorker: boolean): Promise<void> {
-  const verifier = await startOrExit(
-    startVerifier(config, systemClock, log, { isWorker, onUnfit: exitUnfit }),
-  );
-  // After a quiet time V8's young generation is small. By default V8 doubles it each time. Under a flood the
-  // generation then took more than 40 s to grow back, with up to four times the scavenges (Node 24.21,
-  // `--trace-gc`). The flag is not set earlier, because the objects that survive the start would then enlarge
-  // the generation needlessly.
-  systemClock.after(STARTED_MS, () => {
-    if (verifier.verdictsGiven === 0) giveMemoryBack();
-    setFlagsFromString('--semi-space-growth-factor=8');
-  });
-  if (isWorker) obeyMainProcess(verifier, { drainMs: config.DRAIN_MS, end: () => process.exit(0) });
-  else stopWithGrace(verifier, config, log);
-}
+const verifier = await startOrExit(startVerifier(config, systemClock, log, exitUnfit));
+stopWithGrace(verifier, config, log);
+// After a quiet time V8's young generation is small. By default V8 doubles it each time. Under a flood the
+// generation then took more than 40 s to grow back, with up to four times the scavenges (Node 24.21,
+// `--trace-gc`). The flag is not set earlier, because the objects that survive the start would then enlarge
+// the generation needlessly.
+systemClock.after(STARTED_MS, () => {
+  if (verifier.verdictsGiven === 0) giveMemoryBack();
+  setFlagsFromString('--semi-space-growth-factor=8');
+});
 
 /**
  * Returns to the system the memory that only the start needed, 11 of 76 MiB (Node 24.21). V8 itself does this

@@ -42,7 +42,7 @@ const middleware: Benchmark = ({ quick }) =>
             servers.push(await startPeer(kind, 'guarded.ts', framework, kind, ...redis));
           }
           const times = await cpuOfBlocks(
-            servers.map((server) => ({ ...server, requests })),
+            servers.map((server) => ({ ...server, pids: [server.pid], requests })),
             size,
           );
           rows.push(...rowsOf(framework, new Map(KIND_NAMES.map((kind, i) => [kind, times[i] ?? []]))));

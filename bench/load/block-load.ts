@@ -6,8 +6,8 @@ import { type Blocks, cpuUs } from './blocks.ts';
 
 const plan = JSON.parse(readFileSync(process.argv[2] ?? '', 'utf8')) as Blocks;
 const servers = await Promise.all(
-  plan.targets.map(async ({ port, pid, requests }) => ({
-    pid,
+  plan.targets.map(async ({ port, pids, requests }) => ({
+    pids,
     requests: requests.map((each) => Buffer.from(each)),
     sockets: await Promise.all(Array.from({ length: plan.connections }, () => opened(port))),
     times: [] as number[],
@@ -16,13 +16,14 @@ const servers = await Promise.all(
 
 for (let block = -plan.warmUp; block < plan.blocks; block++) {
   for (const server of shuffled(servers)) {
-    const { pid, times } = server;
-    const before = cpuUs(pid);
+    const { pids, times } = server;
+    const cpu = () => pids.reduce((sum, pid) => sum + cpuUs(pid), 0);
+    const before = cpu();
     await ask(server, plan.count, block >= 0);
     // The answer arrives before the process that sent it goes idle, and only then does Linux update its CPU
     // time.
     await new Promise((resolve) => setTimeout(resolve, 1));
-    if (block >= 0) times.push((cpuUs(pid) - before) / plan.count);
+    if (block >= 0) times.push((cpu() - before) / plan.count);
   }
 }
 console.log(JSON.stringify(servers.map(({ times }) => times)));

@@ -11,7 +11,8 @@ import { type Contender, LOAD_CORE, wire } from './load.ts';
 export interface Blocks {
   readonly targets: readonly {
     readonly port: number;
-    readonly pid: number;
+    /** The processes that serve it. */
+    readonly pids: readonly number[];
     readonly requests: readonly string[];
   }[];
   readonly connections: number;
@@ -29,15 +30,15 @@ export interface Blocks {
  * does for others.
  */
 export function cpuOfBlocks(
-  contenders: readonly (Contender & { readonly pid: number })[],
+  contenders: readonly (Contender & { readonly pids: readonly number[] })[],
   size: Pick<Blocks, 'warmUp' | 'blocks' | 'count'>,
 ): Promise<number[][]> {
   return inDirectory(async (directory) => {
     const plan = join(directory, 'plan.json');
     const blocks: Blocks = {
       ...size,
-      targets: contenders.map(({ port, pid, requests }) => ({
-        ...{ port, pid },
+      targets: contenders.map(({ port, pids, requests }) => ({
+        ...{ port, pids },
         requests: requests.map((each) => wire(each, port)),
       })),
       connections: 32,
@@ -53,13 +54,11 @@ export function cpuOfBlocks(
   });
 }
 
-/** CPU time of all threads of a process and of its children so far, microseconds; Linux counts it in nanoseconds. */
+/** CPU time of all threads of a process so far, microseconds; Linux counts it in nanoseconds. */
 export function cpuUs(pid: number): number {
   const threads = readdirSync(`/proc/${pid}/task`);
   const ran = threads.map((thread) =>
     Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]),
   );
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
-  const own = ran.reduce((sum, each) => sum + each, 0) / 1000;
-  return children.reduce((sum, child) => sum + cpuUs(Number(child)), own);
+  return ran.reduce((sum, each) => sum + each, 0) / 1000;
 }

@@ -29,6 +29,7 @@ const v2: Benchmark = ({ quick }) =>
       const times = await cpuOfBlocks(
         servers.map((server, i) => ({
           ...server,
+          pids: [server.pid],
           requests: backend.keys.map((key) => {
             const request = { ...verifyRequest(key), path: KINDS[i]?.[1] ?? '' };
             const headers = { ...request.headers, Authorization: `Bearer ${ROOT_KEY}` };

@@ -61,11 +61,14 @@ export function listenAdmin(server: Server, host: string, portNumber: number): P
   return listening('ADMIN_PORT', `${host}:${portNumber}`, listen(server, host, portNumber));
 }
 
-/** Listens. Resolves with the address in use, as `http://host:port`. */
-export function listen(server: Server, host: string, portNumber: number): Promise<string> {
+/**
+ * Listens. Resolves with the address in use, as `http://host:port`.
+ * @param isShared true if other processes of this user may listen there as well
+ */
+export function listen(server: Server, host: string, portNumber: number, isShared = false): Promise<string> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
-    server.listen(portNumber, host, () => {
+    server.listen({ host, port: portNumber, reusePort: isShared }, () => {
       server.off('error', reject);
       const address = server.address();
       if (address === null || typeof address === 'string') return reject(new Error('not listening on TCP'));

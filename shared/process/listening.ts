@@ -1,5 +1,3 @@
-import { createServer } from 'node:net';
-
 /** Thrown if a listener could not be opened. The message names the setting with the address. */
 class CannotListen extends Error {
   /** True if another attempt may help: the address is in use, perhaps by a process that is about to end. */
@@ -20,6 +18,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   EACCES: 'this user may not listen there; on many systems only root may use ports below 1024',
   EADDRNOTAVAIL: 'this machine has no such address',
   ENOTFOUND: 'no host has this name',
+  ENOTSUP: 'this system does not let processes share a port; unset REUSE_PORT',
 };
 
 /**
@@ -35,20 +34,8 @@ export async function listening<T>(setting: string, place: string, open: Promise
   }
 }
 
-/**
- * Rejects with the system's error if the process cannot listen at this address. For libraries that hide this
- * error.
- */
-export function tryListening(host: string, port: number): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once('error', reject);
-    server.listen(port, host, () => server.close(() => resolve()));
-  });
-}
-
 /** EX_CONFIG of sysexits.h: another start would not help. */
-export const EXIT_CONFIG = 78;
+const EXIT_CONFIG = 78;
 
 /**
  * Resolves with the result of `start`. If `start` cannot listen, writes the reason to standard error and ends

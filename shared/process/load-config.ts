@@ -107,6 +107,14 @@ export const port = (byDefault: number): Pick<SettingWithoutHelp<number>, 'help'
   help: (text) => integer(0, 65_535, '', byDefault).help(`${text}; 0 = any free one`),
 });
 
+/** Creates a setting with an address to listen at, which may be written as in a URL: `[::1]`. */
+export const host = (): SettingWithoutHelp<string> =>
+  withoutHelp({
+    parse: (value) => value.replace(/^\[(.*)\]$/, '$1'),
+    default: '127.0.0.1',
+    rule: 'host name or address',
+  });
+
 /** Creates a setting with any text; required if it has no default. */
 export function text(byDefault: string | undefined): SettingWithoutHelp<string> {
   return withoutHelp({ parse: (value) => value, default: byDefault, rule: 'text' });

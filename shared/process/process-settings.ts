@@ -1,13 +1,11 @@
-import { choice, integer, port, text } from './load-config.ts';
+import { choice, host, integer, port } from './load-config.ts';
 
 /** The settings that every process has. */
 export const processSettings = (adminPort: number) => ({
   LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info').help(
     'Lowest level of log lines that the process writes',
   ),
-  ADMIN_HOST: text('127.0.0.1').help(
-    'Address of the admin port, which serves `/livez`, `/readyz` and `/metrics`',
-  ),
+  ADMIN_HOST: host().help('Address of the admin port, which serves `/livez`, `/readyz` and `/metrics`'),
   ADMIN_PORT: port(adminPort).help('Number of the admin port'),
   DRAIN_MS: integer(0, 300_000, 'ms', 1000).help(
     'How long the process still answers requests after SIGTERM. Meanwhile it closes each connection after its response, and answers 503 at `/readyz`. Set it longer than your load balancer needs to notice the 503 and stop sending requests',

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -27,10 +27,14 @@ describe.skipIf(noSystemd)(`systemd's own opinion${noSystemd}`, () => {
       const here = readFileSync(join(root, unit), 'utf8').replaceAll('/opt/keyfence', root);
       writeFileSync(join(folder, basename(unit)), here);
     }
+    // As verifier/sharing-a-port.md installs them.
+    cpSync(join(folder, 'keyfence-verifier.service'), join(folder, 'keyfence-verifier@.service'));
+    const settings = 'keyfence-verifier@.service.d';
+    cpSync(join(root, 'deploy/systemd', settings), join(folder, settings), { recursive: true });
   });
   afterAll(() => rmSync(folder, { recursive: true }));
 
-  for (const unit of units.map((path) => basename(path))) {
+  for (const unit of [...units.map((path) => basename(path)), 'keyfence-verifier@2.service']) {
     it(`nothing to say about ${unit}`, () => {
       expect(analyze('verify', '--man=no', join(folder, unit))).toEqual({ status: 0, output: '' });
     });
@@ -46,6 +50,14 @@ describe.skipIf(noSystemd)(`systemd's own opinion${noSystemd}`, () => {
       expect(verdict.status, verdict.output).toBe(0);
     });
   }
+
+  it('a drop-in of the template is read', () => {
+    const wrong = join(folder, 'keyfence-verifier@.service.d', 'wrong.conf');
+    writeFileSync(wrong, '[Service]\nProtectHomes=yes\n');
+    const { output } = analyze('verify', '--man=no', join(folder, 'keyfence-verifier@2.service'));
+    rmSync(wrong);
+    expect(output).toContain('ProtectHomes');
+  });
 
   it('a misspelt directive would be noticed', () => {
     const wrong = join(folder, 'wrong.service');

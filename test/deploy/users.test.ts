@@ -418,6 +418,7 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     for (const query of [{}, { sort: '-createdAt' }, { externalId: 'owner' }, { enabled: 'true' }])
       await fleet.ok('apis.listKeys', { apiId: 'a', ...query });
     await fleet.ok('apis.getApi', { apiId: 'a' });
+    await fleet.ok('apis.getVerifications', { apiId: 'a', groupBy: 'tag' });
     await fleet.ok('apis.listApis');
     const rootKey = await fleet.ok('rootKeys.createRootKey', { name: 'r', permissions: ['*'] });
     await fleet.ok('apis.listApis', {}, { rootKey: rootKey.key });

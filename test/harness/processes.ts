@@ -15,7 +15,7 @@ export class Process {
   readonly #file: 'control-plane/main.ts' | 'verifier/main.ts';
   readonly #env: Readonly<Record<string, string>>;
   #child: ChildProcess | undefined;
-  #port = '0';
+  #port: string;
   #adminPort = '0';
   address = '';
   adminAddress = '';
@@ -33,6 +33,7 @@ export class Process {
     this.root = root;
     this.#file = file;
     this.#env = env;
+    this.#port = env['PORT'] ?? '0';
   }
 
   /** Resolves when it listens: where it did before, or elsewhere where somebody took its ports meanwhile. */

@@ -56,3 +56,16 @@ test('an address that this machine does not have is a wrong configuration', asyn
   );
   expect(status).toBe(78);
 });
+
+test('an address may have the brackets of a URL', async () => {
+  const { output } = await ends('verifier/main.ts', { ADMIN_HOST: '[::2]' });
+  expect(output).toMatch(/^cannot listen:\n {2}ADMIN_PORT: ::2:0 cannot be used \(EADDRNOTAVAIL\)/);
+  const taken6 = createServer();
+  await new Promise<void>((resolve) => taken6.listen(0, '::1', resolve));
+  const PORT = String((taken6.address() as { port: number }).port);
+  for (const file of ['control-plane/main.ts', 'verifier/main.ts'])
+    expect((await ends(file, { ROOT_KEY, HOST: '[::1]', PORT })).output).toContain(
+      `PORT: ::1:${PORT} is in use by another process`,
+    );
+  taken6.close();
+});

@@ -3,6 +3,7 @@ import type { ServerInterceptor, ServerUnaryCall, ServiceDefinition, sendUnaryDa
 import { RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
 import { requestIdFrom } from '#shared/contract/request-id.ts';
 import { toApiError, UNHANDLED } from '#shared/contract/unhandled-error.ts';
+import { listening } from '#shared/process/listening.ts';
 import { list, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asset } from '../assets.ts';
@@ -61,6 +62,8 @@ export interface GrpcListener {
   readonly address: string;
   /** The answer to health checks; false at the start. */
   serving: boolean;
+  /** Accepts no more connections. */
+  stopListening(): Promise<void>;
   /** Answers the calls that have arrived. Cuts connections that are still open after `graceMs`. */
   close(graceMs: number): Promise<void>;
 }
@@ -80,6 +83,8 @@ export async function listenGrpc(options: {
   certificate?: Certificate | undefined;
   host: string;
   port: number;
+  /** True if other processes may listen at the same port. */
+  isShared?: boolean;
   limits: Pick<
     HttpLimits,
     | 'CONNECTIONS_MAX'
@@ -111,12 +116,15 @@ export async function listenGrpc(options: {
   // The injected connections are already decrypted.
   const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure());
   const connections = new Connections(injector, options.limits, log, certificate);
-  const address = await connections.listen(options.host, options.port);
+  const { host, port, isShared = false } = options;
+  const opening = connections.listen(host, port, isShared);
+  const address = await listening('EXT_AUTHZ_GRPC_PORT', `${host}:${port}`, opening);
   return {
     address,
     set serving(serving: boolean) {
       health.serving = serving;
     },
+    stopListening: () => connections.stopListening(),
     async close(graceMs) {
       health.close();
       const closed = connections.close();

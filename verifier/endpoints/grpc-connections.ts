@@ -18,6 +18,7 @@ const BEGINNING_BYTES = 33;
 export class Connections {
   readonly #server: Server;
   readonly #open = new Set<Socket>();
+  #closed: Promise<void> | undefined;
 
   constructor(
     grpc: Pick<ConnectionInjector, 'injectConnection'>,
@@ -65,10 +66,10 @@ export class Connections {
   }
 
   /** Resolves with the address in use, as `host:port`. */
-  listen(host: string, port: number): Promise<string> {
+  listen(host: string, port: number, isShared: boolean): Promise<string> {
     return new Promise((resolve, reject) => {
       this.#server.once('error', reject);
-      this.#server.listen(port, host, () => {
+      this.#server.listen({ host, port, reusePort: isShared }, () => {
         this.#server.off('error', reject);
         const address = this.#server.address() as AddressInfo;
         resolve(`${host.includes(':') ? `[${host}]` : host}:${address.port}`);
@@ -76,10 +77,16 @@ export class Connections {
     });
   }
 
+  /** Accepts no more connections. Resolves when all are closed. */
+  stopListening(): Promise<void> {
+    this.#closed ??= new Promise((resolve) => this.#server.close(() => resolve()));
+    return this.#closed;
+  }
+
   /** Accepts no more connections, ends those that have sent nothing, and resolves when all are closed. */
   close(): Promise<void> {
     for (const socket of this.#open) if (socket.bytesRead === 0) socket.destroy();
-    return new Promise((resolve) => this.#server.close(() => resolve()));
+    return this.stopListening();
   }
 
   /** Cuts all open connections, or only the one from `peer`, as `host:port`. */

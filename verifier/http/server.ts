@@ -11,7 +11,8 @@ import { listenUnix } from './unix-socket.ts';
 /** A listener of this process. */
 export interface Listener {
   /** Resolves with the address in use, as `http://host:port`, or `https:`. Port 0 = any free port. */
-  listen(host: string, port: number): Promise<string>;
+  /** @param isShared true if other processes may listen at the same port */
+  listen(host: string, port: number, isShared?: boolean): Promise<string>;
   /**
    * Listens on a Unix socket that every local user may use. Replaces a socket on which no process listens.
    */
@@ -92,8 +93,8 @@ export function createListener(options: ListenerOptions): Listener {
       return inFlight();
     },
     stopListening,
-    async listen(host, port) {
-      const address = await listen(server, host, port);
+    async listen(host, port, isShared) {
+      const address = await listen(server, host, port, isShared);
       return certificate === undefined ? address : address.replace('http:', 'https:');
     },
     async listenUnix(path) {

@@ -1,6 +1,6 @@
 import { API_ID } from '#shared/contract/api-id.ts';
 import type { Clock } from '#shared/lang/clock.ts';
-import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/process/load-config.ts';
+import { type ConfigOf, host, httpUrl, integer, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { trustedProxies } from '#shared/process/trusted-proxies.ts';
 import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/question/requirements.ts';
@@ -33,7 +33,7 @@ export const proxySettings = {
   UPSTREAM_URL: httpUrl().help(
     'Address of your API, for proxy mode. If it is set, the verifier receives requests for the API at PROXY_PORT, and forwards those with a valid key',
   ),
-  PROXY_HOST: text('127.0.0.1').help('Address at which the verifier listens in proxy mode'),
+  PROXY_HOST: host().help('Address at which the verifier listens in proxy mode'),
   PROXY_PORT: port(3002).help('Port at which the verifier listens in proxy mode'),
   PROXY_API_ID: apiId,
   PROXY_PERMISSIONS: requirements,
