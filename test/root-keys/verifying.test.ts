@@ -9,7 +9,7 @@ import { type Answer, Fleet, ROOT_KEY } from '../harness/fleet.ts';
 
 /** Verifiers that ask for a root key. */
 const VERIFIERS = 3;
-const REQUIRED = { VERIFY_ROOT_KEYS: 'required' };
+const REQUIRED = { VERIFY_ROOT_KEYS: 'required', LOOKUP_WAIT_MS: '10000' };
 let fleet: Fleet;
 const commandLine = useCommandLine();
 const keys = { mine: '', theirs: '' };
