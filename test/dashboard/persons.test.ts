@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { lacking } from '../harness/programs.ts';
@@ -55,6 +56,13 @@ describe.skipIf(skipped)(`in Chromium, a person${skipped}`, () => {
     ]);
     await page.goto(`${stage.base}/dashboard/#/audit`);
     await page.getByRole('table', { name: 'Events' }).getByText('ada@example.com').first().waitFor();
+    const started = page.waitForEvent('download');
+    await page.getByRole('button', { name: 'Export CSV' }).click();
+    const [heading = '', ...rows] = (await readFile(await (await started).path(), 'utf8')).split('\r\n');
+    expect(heading).toMatch(/^"time","operation","outcome","by","person","address",/);
+    expect(rows.find((row) => row.includes('"rootKeys.createRootKey"'))).toMatch(
+      /,"OK","person_\w+","ada@example.com",/,
+    );
 
     await page.getByRole('button', { name: 'Sign out' }).click();
     await page.getByLabel('Root key').waitFor();

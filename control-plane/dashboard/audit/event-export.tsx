@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import type { AuditEvent } from '../api/client.ts';
 import { useAction } from '../parts/loading.tsx';
 import { saveFile } from '../parts/save-file.ts';
+import { callerName } from './events.tsx';
 
 /** Maximum number of events in one file. */
 const EVENTS_MAX = 100_000;
@@ -61,7 +62,7 @@ function ndjsonOf(events: readonly AuditEvent[]): string {
 function csvOf(events: readonly AuditEvent[]): string {
   const rows = events.map(({ time, operation, outcome, by, on, sequence, before, after, requestId, id }) => [
     new Date(time).toISOString(),
-    ...[operation, outcome, by.rootKeyId, by.address],
+    ...[operation, outcome, by.person?.personId ?? by.rootKeyId, by.person && callerName(by), by.address],
     ...[on.apiId, on.keyId, on.externalId ?? on.identityId, on.roleId ?? on.permissionId, on.rootKeyId],
     ...[sequence, before && JSON.stringify(before), after && JSON.stringify(after), requestId, id],
   ]);
@@ -69,7 +70,8 @@ function csvOf(events: readonly AuditEvent[]): string {
 }
 
 const HEADINGS = [
-  ...['time', 'operation', 'outcome', 'by', 'address', 'apiId', 'keyId', 'identity', 'role', 'rootKeyId'],
+  ...['time', 'operation', 'outcome', 'by', 'person', 'address'],
+  ...['apiId', 'keyId', 'identity', 'role', 'rootKeyId'],
   ...['sequence', 'before', 'after', 'requestId', 'id'],
 ];
 

@@ -3,6 +3,7 @@ import { type AliasedFields, aliasedFields, KEY_LETTERS } from '#shared/contract
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
+import { folded, formsOf } from '../../core/search.ts';
 
 const readScript = new Script(new URL('../lua/keys/read-key.lua', import.meta.url));
 const idsScript = new Script(new URL('../lua/keys/list-ids.lua', import.meta.url));
@@ -40,7 +41,7 @@ export interface KeyFilter {
   readonly enabled?: boolean;
   readonly externalId?: string;
   readonly namePrefix?: string;
-  /** Part of the name, the id or the external id, A–Z in any case. */
+  /** Part of the name, the id or the external id, in any case. */
   readonly search?: string;
 }
 
@@ -153,7 +154,8 @@ export const sourceOf = (apiId: string, { externalId }: KeyFilter, index = apiKe
 export const conditionsOf = ({ enabled, namePrefix = '', search = '' }: KeyFilter): readonly string[] => [
   enabled === undefined ? '' : enabled ? '1' : '0',
   namePrefix,
-  search,
+  folded(search),
+  /^[\0-\x7f]*$/.test(search) ? '' : JSON.stringify(formsOf(folded(search))),
 ];
 
 /** @param values meta, then the values of LETTERS */

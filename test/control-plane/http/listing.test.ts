@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { auditStream } from '../../../shared/redis/redis-keys.ts';
-import { Fleet } from '../../harness/fleet.ts';
+import { auditKeyIndex, auditStream } from '../../../shared/redis/redis-keys.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 /** Long listings, page by page: nothing twice, nothing left out, and an end that is the end. */
 let fleet: Fleet;
@@ -85,7 +85,9 @@ describe('events', () => {
     const pipeline = fleet.client.pipeline();
     await fleet.client.del(auditStream('done'));
     for (const [i, event] of stored.entries())
-      pipeline.xadd(auditStream('done'), `${1000 + i}-0`, 'e', JSON.stringify(event));
+      pipeline
+        .xadd(auditStream('done'), `${1000 + i}-0`, 'e', JSON.stringify(event), 'k', event.on.keyId)
+        .zadd(auditKeyIndex(event.on.keyId), 1000 + i, `${1000 + i}-0`);
     await pipeline.exec();
   });
   const listed = (query: object) =>
@@ -128,4 +130,47 @@ describe('events', () => {
     const two = await listed({ limit: '2', since: String(1000 + COUNT - 4) });
     expect(two.map(({ length }) => length)).toEqual([2, 2]);
   });
+});
+
+test('a search finds letters in any case and however they are composed, in every listing that has one', async () => {
+  const names = ['Éclair', 'Việt', 'МОСКВА Йод', 'straße', 'Ωmega', 'plain'];
+  for (const form of ['NFC', 'NFD'])
+    for (const [i, name] of names.entries()) {
+      const text = `${name} ${form}`.normalize(form);
+      await fleet.ok('keys.createKey', { apiId: 'letters', name: text, externalId: `${form} ${i}` });
+      await fleet.ok('identities.createIdentity', { externalId: text, waitMs: 0 });
+      await fleet.ok('permissions.createRole', { name: `letters-${i}-${form}`, description: text });
+    }
+  const found = async (search: string) => {
+    const roles = await fleet.post(
+      `${fleet.controlPlanes[0]?.address}/v2/permissions.listRoles`,
+      { search },
+      { authorization: `Bearer ${ROOT_KEY}` },
+    );
+    const keys = await fleet.ok('apis.listKeys', { apiId: 'letters', search });
+    const byName = await fleet.ok('apis.listKeys', { apiId: 'letters', search, sort: 'name' });
+    const { identities } = await fleet.ok('identities.listIdentities', { search });
+    const nameOf = (text: string) => text.normalize('NFC').slice(0, -4);
+    const lists: string[][] = [
+      keys.keys.map(({ name }: { name: string }) => nameOf(name)),
+      byName.keys.map(({ name }: { name: string }) => nameOf(name)).sort(),
+      identities.map(({ externalId }: { externalId: string }) => nameOf(externalId)),
+      roles.body.data.map(({ description }: { description: string }) => nameOf(description)),
+    ];
+    return lists.map((list) => list.join());
+  };
+  for (const name of names)
+    for (const form of ['NFC', 'NFD'])
+      for (const search of [name, name.slice(0, 1), name.toLowerCase(), name.toUpperCase()]) {
+        // Ids have single letters of A–Z, too, and ß has no capital.
+        if (search.length === 1 && search < '\x80') continue;
+        if (search === 'STRASSE') continue;
+        const expected = names.filter((each) => each.toLowerCase().includes(search.toLowerCase()));
+        const twice = [...expected, ...expected];
+        const [keys, byName, identities, roles] = await found(search.normalize(form));
+        expect([search, form, keys, identities, roles]).toEqual([
+          ...[search, form, twice.join(), twice.join(), twice.join()],
+        ]);
+        expect(byName).toBe(twice.sort().join());
+      }
 });

@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { Id, List } from '../../../core/schemas/field-schemas.ts';
 import { ROLE_ID, ROLE_NAME } from '../../../core/schemas/role-schemas.ts';
+import { folded } from '../../../core/search.ts';
 import type { Catalogue } from '../../../redis/shared-log/permissions.ts';
 import type { Role, Roles } from '../../../redis/shared-log/roles.ts';
 import { PermissionView, permissionView } from '../permissions/permission.ts';
@@ -69,12 +70,6 @@ export function matching<Item extends object>(
   fields: readonly (keyof Item)[],
   search = '',
 ): readonly Item[] {
-  const part = search.toLowerCase();
-  return items.filter((item) =>
-    fields.some((field) =>
-      String(item[field] ?? '')
-        .toLowerCase()
-        .includes(part),
-    ),
-  );
+  const part = folded(search);
+  return items.filter((item) => fields.some((field) => folded(String(item[field] ?? '')).includes(part)));
 }

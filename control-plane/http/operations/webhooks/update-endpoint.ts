@@ -17,7 +17,7 @@ export const updateEndpoint = operation({
   name: 'webhooks.updateEndpoint',
   summary: 'Change a webhook endpoint, or disable it',
   description:
-    'Absent fields stay unchanged; null clears a field. A disabled endpoint gets nothing, not even later. What was queued before waits until it is enabled.',
+    'Absent fields stay unchanged; null clears a field. A disabled endpoint gets nothing, not even later. What was queued before waits until it is enabled. Whoever changes the URL or the events decides who learns what the audit log has.',
   permissions: ['root.*.update_webhook'],
   request: Fields({
     endpointId: EndpointId,
