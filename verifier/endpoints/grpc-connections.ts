@@ -3,7 +3,7 @@ import { createServer as createTlsServer } from 'node:tls';
 import type { ConnectionInjector } from '@grpc/grpc-js';
 import type { Logger } from '#shared/process/log.ts';
 import type { HttpLimits } from '../http/http-settings.ts';
-import type { Certificate } from '../http/tls.ts';
+import { type Certificate, useCertificate } from '../http/tls.ts';
 
 /**
  * The shortest beginning of a client: the preface of HTTP/2, 24 bytes, and the header of its SETTINGS frame,
@@ -48,7 +48,7 @@ export class Connections {
         accept,
       );
     if (tls) {
-      certificate.follow((pair) => tls.setSecureContext(pair));
+      useCertificate(tls, certificate);
       // Node does not close the socket after a failed or late handshake.
       tls.on('tlsClientError', (_error, socket) => socket.destroy());
       // Connections that are still in the handshake must be cut, too.

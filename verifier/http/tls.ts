@@ -1,3 +1,4 @@
+import { constants, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import {
   createServer,
@@ -9,7 +10,7 @@ import {
 } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import type { Socket } from 'node:net';
-import { createSecureContext } from 'node:tls';
+import { createSecureContext, type Server as TlsServer } from 'node:tls';
 import type { Clock } from '#shared/lang/clock.ts';
 import { type ConfigOf, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
@@ -20,7 +21,7 @@ export const tlsSettings = {
   ),
   TLS_KEY_FILE: text('').help('PEM file of the private key of TLS_CERT_FILE'),
   TLS_CLIENT_CA_FILE: text('').help(
-    'PEM file of an authority. If it is set, callers at PORT and EXT_AUTHZ_GRPC_PORT must have a certificate that this authority signed (mutual TLS). Clients of the API at PROXY_PORT need none. To replace the authority, replace the file',
+    'PEM file of an authority. If it is set, callers at PORT and EXT_AUTHZ_GRPC_PORT must have a certificate that this authority signed (mutual TLS), which is checked at each connection. Clients of the API at PROXY_PORT need none. To replace the authority, replace the file',
   ),
 };
 
@@ -139,23 +140,40 @@ export function createHttpServer(
     { ...options, handshakeTimeout, requestCert: certificate.asksClients },
     serve,
   );
-  certificate.follow((pair) => server.setSecureContext(pair));
+  useCertificate(server, certificate);
   return server;
+}
+
+/**
+ * Gives a server the certificate, now and whenever it changes. Clients that need a certificate resume no session: Node
+ * would not look at their certificate again, not even when it has expired.
+ */
+export function useCertificate(server: TlsServer, certificate: Certificate): void {
+  const options = certificate.asksClients ? { secureOptions: constants.SSL_OP_NO_TICKET } : {};
+  certificate.follow((pair) => server.setSecureContext({ ...pair, ...options }));
 }
 
 /** Throws if a file cannot be read, or if key and certificate do not match. */
 function readPair({ TLS_CERT_FILE, TLS_KEY_FILE, TLS_CLIENT_CA_FILE }: TlsConfig): Pair {
   const pair = {
-    cert: readFileSync(TLS_CERT_FILE, 'utf8'),
+    cert: certificatesIn(TLS_CERT_FILE),
     key: readFileSync(TLS_KEY_FILE, 'utf8'),
-    ...(TLS_CLIENT_CA_FILE && { ca: authorityIn(readFileSync(TLS_CLIENT_CA_FILE, 'utf8')) }),
+    ...(TLS_CLIENT_CA_FILE && { ca: certificatesIn(TLS_CLIENT_CA_FILE) }),
   };
   createSecureContext(pair);
   return pair;
 }
 
-/** Returns the text of an authority's file. Throws if it has no certificate: every client would be refused. */
-function authorityIn(pem: string): string {
-  if (!pem.includes('-----BEGIN CERTIFICATE-----')) throw new Error('no certificate of an authority');
+/**
+ * Returns the text of a file. Throws unless each certificate in it is whole, because OpenSSL leaves out what it cannot
+ * read: half of an authority's file would refuse every client.
+ */
+function certificatesIn(file: string): string {
+  const pem = readFileSync(file, 'utf8');
+  const blocks = pem
+    .split(/^(?=-----BEGIN CERTIFICATE-----)/m)
+    .filter((part) => part.startsWith('-----BEGIN'));
+  if (blocks.length === 0) throw new Error(`no certificate in ${file}`);
+  for (const block of blocks) new X509Certificate(block);
   return pem;
 }

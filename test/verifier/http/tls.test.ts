@@ -1,4 +1,13 @@
-import { copyFileSync, mkdtempSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { connect as connectTcp } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -123,6 +132,34 @@ describe('a certificate', () => {
     expect(await shown(second)).toBe('second');
   });
 
+  test.each([
+    ['TLS_CLIENT_CA_FILE', 0.5],
+    ['TLS_CLIENT_CA_FILE', 1.5],
+    ['TLS_CERT_FILE', 1.5],
+  ] as const)(
+    'in a half-written %s (%d certificates) leaves the present one in use',
+    async (name, written) => {
+      const file = join(directory, 'chain.crt');
+      const whole = first.cert + second.cert;
+      writeFileSync(file, whole);
+      const warned: string[] = [];
+      const log = {
+        info: () => undefined,
+        warn: (_: unknown, message?: string) => void warned.push(`${message}`),
+      };
+      const files = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile, TLS_CLIENT_CA_FILE: '' };
+      const followed = followCertificate({ ...files, [name]: file }, systemClock, log);
+      const used: (string | undefined)[] = [];
+      followed?.follow(({ cert, ca }) => used.push(name === 'TLS_CERT_FILE' ? cert : ca));
+      writeFileSync(file, whole.slice(0, (whole.length / 2) * written));
+      await eventually(() => warned.length > 0);
+      writeFileSync(file, first.cert);
+      await eventually(() => used.length > 1);
+      expect(used).toEqual([whole, first.cert]);
+      followed?.close();
+    },
+  );
+
   test('behind a symbolic link is replaced when the link is', async () => {
     const link = join(directory, 'current');
     symlinkSync('first', link);
@@ -212,7 +249,7 @@ test('files that are no certificate and key are found at the start', () => {
   const own = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile };
   const authority = (file: string) => configFaults(verifierConfig({ ...own, TLS_CLIENT_CA_FILE: file }));
   expect(authority(second.certFile)).toEqual([]);
-  expect(authority(garbage)).toEqual([expect.stringContaining('no certificate of an authority')]);
+  expect(authority(garbage)).toEqual([expect.stringContaining('no certificate in')]);
   const alone = configFaults(verifierConfig({ TLS_CLIENT_CA_FILE: second.certFile }));
   expect(alone).toEqual(['TLS_CLIENT_CA_FILE: only with TLS_CERT_FILE']);
 });
@@ -255,6 +292,38 @@ test('with TLS_CLIENT_CA_FILE only callers with a certificate of that authority 
     await fleet.stop();
   }
 });
+
+test.each(['TLSv1.2', 'TLSv1.3'] as const)(
+  'a client that needs a certificate shows it at each connection, also with a session of %s',
+  async (maxVersion) => {
+    const log = { info: () => undefined, warn: () => undefined, error: () => undefined };
+    /** Connects a second time with the session of the first, and tells whether that was enough. */
+    const isResumed = async (TLS_CLIENT_CA_FILE: string) => {
+      const files = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile, TLS_CLIENT_CA_FILE };
+      const asking = followCertificate(files, systemClock, log);
+      const other = createVerifierServer({ verifier: answers, limits, log, certificate: asking });
+      const { port } = new URL(await other.listen('127.0.0.1', 0));
+      const own = { cert: second.cert, key: readFileSync(second.keyFile) };
+      const options = { port: Number(port), host: '127.0.0.1', ca: first.cert, ...own, maxVersion };
+      const opening = connect(options);
+      let session: Buffer | undefined;
+      opening.on('session', (ticket: Buffer) => {
+        session = ticket;
+      });
+      expect(await ask(opening)).toContain('"valid":true');
+      opening.destroy();
+      const again = connect({ ...options, ...(session ? { session } : {}) });
+      expect(await ask(again)).toContain('"valid":true');
+      const result = again.isSessionReused();
+      again.destroy();
+      await other.close(0);
+      asking?.close();
+      return result;
+    };
+    expect(await isResumed('')).toBe(true);
+    expect(await isResumed(second.certFile)).toBe(false);
+  },
+);
 
 test.each<[object, RegExp]>([
   [{ tlsCaFile: '/none' }, /tlsCaFile, tlsCertFile: only with a url that begins with https/],
