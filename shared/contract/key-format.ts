@@ -28,6 +28,15 @@ export function isWellFormed(key: string): boolean {
   return checksum(key.slice(0, split)) === key.slice(split);
 }
 
+export const SECRET_LENGTH_MAX = 512;
+const SECRET = new RegExp(`^[!-~]{1,${SECRET_LENGTH_MAX}}$`);
+
+/**
+ * Returns true if a text can be the secret of a key, whoever made it: 1 to SECRET_LENGTH_MAX printable characters of
+ * ASCII without blanks. Any other text would not arrive in every header as it arrives in JSON.
+ */
+export const canBeSecret = (text: string): boolean => SECRET.test(text);
+
 /** Returns the part of a key that may be shown: its prefix and the first 4 random characters. */
 export function startOf(key: string): string {
   return key.slice(0, key.lastIndexOf('_') + 1 + START_LENGTH);

@@ -1,5 +1,5 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
-import { digestOf, isWellFormed, secretHashFrom } from '#shared/contract/key-format.ts';
+import { canBeSecret, digestOf, isWellFormed, secretHashFrom } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { isMetered } from './allowances/allowance.ts';
 import { creditCounts } from './allowances/pools.ts';
@@ -159,7 +159,7 @@ export class Verifier implements VerdictSource {
       entry.epoch.used = true;
       return this.#verdicts.judge(entry, question);
     }
-    if (!this.#foreignKeys && !isWellFormed(question.key)) {
+    if (!(this.#foreignKeys ? canBeSecret : isWellFormed)(question.key)) {
       this.counts.malformed++;
       return NOT_FOUND;
     }

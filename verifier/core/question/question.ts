@@ -1,4 +1,5 @@
 import { API_ID } from '#shared/contract/api-id.ts';
+import { SECRET_LENGTH_MAX } from '#shared/contract/key-format.ts';
 import { wordsOf } from '#shared/lang/ip-ranges.ts';
 import { type Form, flag, object, optional, type Reading, required, textLike } from './form.ts';
 import {
@@ -37,14 +38,15 @@ export const questionAbout = (
   }: Partial<Omit<Question, 'key'>> = {},
 ): Question => ({ key, apiId, clientIp, tags, requirements, isRecheck, allowedApis });
 
-export const KEY_LENGTH_MAX = 512;
+export const KEY_LENGTH_MAX = SECRET_LENGTH_MAX;
 
 const key: Form<string> = {
   schema: {
     type: 'string',
     minLength: 1,
     maxLength: KEY_LENGTH_MAX,
-    description: 'The secret that the caller presented.',
+    description:
+      'The secret that the caller presented. One with a blank or a character beyond ASCII is NOT_FOUND.',
   },
   read(value, place, { refuse }) {
     if (typeof value !== 'string') throw refuse(`${place}: must be a string`);

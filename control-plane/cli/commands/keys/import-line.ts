@@ -1,4 +1,10 @@
-import { hashSecret, isWellFormed, startOf } from '#shared/contract/key-format.ts';
+import {
+  canBeSecret,
+  hashSecret,
+  isWellFormed,
+  SECRET_LENGTH_MAX,
+  startOf,
+} from '#shared/contract/key-format.ts';
 import { type InputLine, LINE_BYTES_MAX } from '../../read-lines.ts';
 
 /** A key to be sent, and its line. */
@@ -14,9 +20,6 @@ export interface Refusal {
   readonly code: string;
   readonly message: string;
 }
-
-/** Maximum length of a key that a verifier accepts. */
-const KEY_LENGTH_MAX = 512;
 
 /**
  * Parses one line of an import: either `{"key"}`, which is hashed here and sent nowhere, or `{"sha256"}`,
@@ -34,9 +37,8 @@ export function readCandidate({ number, text }: InputLine): Candidate | Refusal 
   if (key === undefined && fields['sha256'] === undefined) return refuse('key or sha256: required');
   if (key === undefined) return { line: number, foreign: fields['foreign'] !== false, body: rest };
   if (fields['sha256'] !== undefined) return refuse('key and sha256: give only one of them');
-  if (typeof key !== 'string' || !/^[!-~]+$/.test(key) || key.length > KEY_LENGTH_MAX) {
-    return refuse(`key: must be 1 to ${KEY_LENGTH_MAX} printable ASCII characters`);
-  }
+  if (typeof key !== 'string' || !canBeSecret(key))
+    return refuse(`key: must be 1 to ${SECRET_LENGTH_MAX} printable ASCII characters`);
   const foreign = !isWellFormed(key);
   // Which part of a foreign key may be shown is unknown: it has a start only if the line gives one.
   const start = foreign ? {} : { start: startOf(key) };

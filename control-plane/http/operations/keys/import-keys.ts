@@ -22,7 +22,8 @@ import { importOf, Migration, MigrationData, migrationData } from '../v2/migrati
 const ImportedKey = Fields({
   sha256: Type.String({
     pattern: '^([0-9a-fA-F]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$',
-    description: 'SHA-256 of the key, in hex or base64url without padding.',
+    description:
+      'SHA-256 of the key, in hex or base64url without padding. Verifiers find only keys of 1 to 512 printable ASCII characters without blanks.',
   }),
   start: Type.Optional(
     Type.String({ pattern: '^[!-~]{1,21}$', description: 'First characters of the key, shown to people.' }),
