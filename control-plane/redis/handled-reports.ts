@@ -8,6 +8,8 @@ const markScript = new Script(new URL('./lua/callers/mark-report.lua', import.me
 
 /** A year: longer than GitHub signs with one key. A report carries no time, so only its mark makes it old. */
 const REMEMBERED_MS = 31_536_000_000;
+/** A report that was claimed for so long is handled by nobody any more: longer than a report waits for its changes. */
+const CLAIMED_MS_MAX = 60_000;
 
 /**
  * The reports of leaked secrets that were handled, so that a repeated report does not disable a key that an
@@ -22,10 +24,24 @@ export class HandledReports {
     this.#writer = writer;
   }
 
-  /** @param bodyHash of the report's bytes: one report can have several valid signatures */
-  async includes(bodyHash: string): Promise<boolean> {
+  /**
+   * Claims a report before it is handled; resolves with false if it was handled. Rejects with SERVICE_UNAVAILABLE while
+   * another call handles it.
+   * @param bodyHash of the report's bytes: one report can have several valid signatures
+   */
+  async claim(bodyHash: string): Promise<boolean> {
     const mark = reportMark(bodyHash);
-    return (await this.#nodes.run(mark, (redis) => redis.exists(mark))) === 1;
+    const present = await this.#nodes.run(mark, (redis) =>
+      redis.set(mark, CLAIMED, 'PX', CLAIMED_MS_MAX, 'NX', 'GET'),
+    );
+    if (present === CLAIMED) throw unavailable('this report is being handled; send it again');
+    return present === null;
+  }
+
+  /** Gives up the claim of a report that could not be handled. */
+  async release(bodyHash: string): Promise<void> {
+    const mark = reportMark(bodyHash);
+    await this.#nodes.run(mark, (redis) => redis.del(mark));
   }
 
   /** Marks a report. Rejects with SERVICE_UNAVAILABLE if the mark could get lost. */
@@ -35,3 +51,5 @@ export class HandledReports {
       throw unavailable('not all replicas confirmed that the report is handled; send it again');
   }
 }
+
+const CLAIMED = 'claimed';

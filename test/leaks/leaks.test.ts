@@ -2,6 +2,8 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/contract/key-format.ts';
+import { PROTOCOL } from '../../shared/contract/protocol.ts';
+import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { metric } from '../harness/metrics.ts';
 import { Receiver } from '../webhooks/receiver.ts';
@@ -127,6 +129,20 @@ describe('a signed report', () => {
     // Another place is another leak.
     expect((await report(bodyOf([key], { url: 'https://github.example/elsewhere' }))).status).toBe(200);
     expect(await enabledOf(keyId)).toBe(false);
+  });
+
+  test('that comes again while it is handled waits for the first, which disables a key once', async () => {
+    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'slow' });
+    // A follower that says nothing keeps the change open until its lease is over.
+    await fleet.client.zadd(apiKeys('slow').members, '0', `${PROTOCOL}.silent`);
+    const body = bodyOf([key]);
+    const first = report(body);
+    await fleet.until(async () => !(await enabledOf(keyId)));
+    await fleet.ok('keys.updateKey', { keyId, enabled: true, waitMs: 0 });
+    expect((await report(body)).status).toBe(503);
+    expect((await first).status).toBe(200);
+    expect((await report(body)).status).toBe(200);
+    expect(await enabledOf(keyId)).toBe(true);
   });
 
   test('disables a root key only under `disable`, and never one of the configuration', async () => {

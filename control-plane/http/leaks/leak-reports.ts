@@ -117,13 +117,19 @@ async function answerReport(
   const leaked = await lookUpLeaked(reported, { ...services, bootstrapKeys });
   // The signature is no name for a report, because ECDSA has several valid ones.
   const bodyHash = hash('sha256', body, 'base64url');
-  const isRepeated = leaked.length > 0 && (await handledReports.includes(bodyHash));
+  const isRepeated = leaked.length > 0 && !(await handledReports.claim(bodyHash));
   if (isRepeated) {
     await parts.rates.countFailure(request, reply);
   } else if (leaked.length > 0) {
     const by = { address: addressOf(request) };
-    await handler.handle(leaked, { time: parts.clock.wallMs(), ...namesOf(request), by });
-    await handledReports.add(bodyHash);
+    const report = { time: parts.clock.wallMs(), ...namesOf(request), by };
+    try {
+      await handler.handle(leaked, report);
+      await handledReports.add(bodyHash);
+    } catch (error) {
+      await handledReports.release(bodyHash);
+      throw error;
+    }
   }
   const secrets = new Set(leaked.map(({ at }) => at.secret));
   if (!isRepeated) countSecrets(parts, leaked, new Set(reported.map(({ secret }) => secret)).size);
