@@ -118,7 +118,8 @@ async function addHooks(
   await documentRoutes(app);
   await serveDashboard(app);
   const { provider, pendingSignIns } = parts;
-  serveSessions(app, { sessions, provider, connections, rates });
+  const hasTls = config.PUBLIC_URL?.protocol === 'https:';
+  serveSessions(app, { sessions, provider, hasTls, connections, rates });
   if (provider) serveOidc(app, { provider, pendingSignIns, sessions, connections, rates });
   serveHandovers(app, { sessions, handovers: new Handovers(nodes), connections, rates });
   authenticate(app, { rootKeys, sessions, connections, rates });

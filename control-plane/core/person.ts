@@ -76,19 +76,21 @@ export function attributesOf(
   rules: readonly PersonRule[],
   source: Readonly<Record<string, unknown>>,
 ): Attributes {
-  const isVerified = String(source['email_verified']) === 'true';
   return Object.fromEntries(
     rules.map(({ claim }) => {
-      const values = claim === 'email' && !isVerified ? [] : [source[claim]].flat();
+      const values = claim === 'email' && !isVerified(source) ? [] : [source[claim]].flat();
       return [claim, values.filter((value) => /^(string|number|boolean)$/.test(typeof value)).map(String)];
     }),
   );
 }
 
-/** Returns the person whom these claims describe. */
+const isVerified = (source: Readonly<Record<string, unknown>>): boolean =>
+  String(source['email_verified']) === 'true';
+
+/** Returns the person whom these claims describe. An address that is not verified is not theirs. */
 export function personOf(issuer: string, subject: string, source: Readonly<Record<string, unknown>>): Person {
   const name = textOf(source['name'] ?? source['preferred_username']);
-  const email = source['email_verified'] === false ? undefined : textOf(source['email']);
+  const email = isVerified(source) ? textOf(source['email']) : undefined;
   return {
     ...{ personId: personIdOf(issuer, subject), subject },
     ...(name === undefined ? {} : { name }),

@@ -13,6 +13,8 @@ const newKey = () => generateKeyPairSync('rsa', { modulusLength: 2048 });
 export class HostileProvider {
   readonly issuer: string;
   /** Claims in place of the honest ones; undefined leaves one out. */
+  /** What it says of the person besides the ID token; undefined = nothing. */
+  userinfo: Fields | undefined;
   idClaims: Fields = {};
   /** Fields in place of those of the honest answer to a code or a refresh token. */
   fields: Fields = {};
@@ -54,7 +56,13 @@ export class HostileProvider {
 
   /** Is honest again. */
   reset(): void {
-    Object.assign(this, { idClaims: {}, fields: {}, instead: {}, signsWith: this.keys.privateKey });
+    Object.assign(this, {
+      idClaims: {},
+      userinfo: undefined,
+      fields: {},
+      instead: {},
+      signsWith: this.keys.privateKey,
+    });
   }
 
   get metadata(): Fields {
@@ -63,6 +71,7 @@ export class HostileProvider {
       ...{ issuer, authorization_endpoint: `${issuer}/authorize`, token_endpoint: `${issuer}/token` },
       ...{ jwks_uri: `${issuer}/jwks`, id_token_signing_alg_values_supported: ['RS256'] },
       ...{ response_types_supported: ['code'], subject_types_supported: ['public'] },
+      ...(this.userinfo ? { userinfo_endpoint: `${issuer}/userinfo` } : {}),
     };
   }
 
@@ -89,6 +98,7 @@ export class HostileProvider {
       return {
         keys: [{ ...this.keys.publicKey.export({ format: 'jwk' }), kid: 'k', alg: 'RS256', use: 'sig' }],
       };
+    if (path === '/userinfo') return this.userinfo;
     if (path === '/token')
       return {
         access_token: 'an-access-token-of-eve',

@@ -117,7 +117,9 @@ export class OidcProvider {
     const more = hasMore
       ? await library.fetchUserInfo(configuration, tokens.access_token, subject)
       : undefined;
-    const source = { ...more, ...fromToken };
+    // Whether an address is verified says only the document that has the address.
+    const { email, email_verified } = (fromToken && 'email' in fromToken ? fromToken : more) ?? {};
+    const source = { ...more, ...fromToken, email, email_verified };
     const { id_token: idToken, refresh_token: refreshToken } = tokens;
     return {
       person: personOf(issuer.href, subject, source),

@@ -13,7 +13,8 @@ const BROWSER_BYTES = 32;
 
 /**
  * Serves the sign-in of persons: one path sends the browser to the provider, the other takes it back and begins
- * a session. A cookie binds the two to one browser; without it, somebody could sign in others as themselves.
+ * a session. A cookie binds the two to one browser; without it, somebody could sign in others as themselves. All tabs of
+ * the browser share it, so that none ends the sign-in of another.
  */
 export function serveOidc(
   app: App,
@@ -27,8 +28,8 @@ export function serveOidc(
   const options = { schema: { hide: true }, errorHandler: answerPage };
   const { isSecure } = provider;
   // The provider's redirect comes from another site, so the browser would not send a Strict cookie.
-  const bindingCookie = (browser: string, ageMs: number) =>
-    cookieLine({ name: COOKIE, value: browser, ageMs, isSecure, sameSite: 'Lax' });
+  const bindingCookie = (browser: string) =>
+    cookieLine({ name: COOKIE, value: browser, ageMs: SIGN_IN_MS_MAX, isSecure, sameSite: 'Lax' });
 
   app.get('/dashboard/session/oidc/begin', options, async (request, reply) => {
     const site = request.headers['sec-fetch-site'] ?? 'none';
@@ -37,27 +38,31 @@ export function serveOidc(
     // Each of these calls costs memory of Redis, and anybody can make them.
     await rates.countFailure(request, reply);
     const { url, check } = await provider.begin();
-    const browser = randomBytes(BROWSER_BYTES).toString('base64url');
+    const browser = cookieIn(request, COOKIE, isSecure) ?? randomBytes(BROWSER_BYTES).toString('base64url');
     await pendingSignIns.add(browser, check);
-    reply.header('set-cookie', bindingCookie(browser, SIGN_IN_MS_MAX));
+    reply.header('set-cookie', bindingCookie(browser));
     return reply.redirect(url.href);
   });
 
   app.get(CALLBACK_PATH, options, async (request, reply) => {
-    reply.header('set-cookie', bindingCookie('', 0));
     const [, query = ''] = request.url.split('?');
+    const state = new URLSearchParams(query).get('state') ?? '';
+    const browser = cookieIn(request, COOKIE, isSecure) ?? '';
     const finish = async () => {
-      const state = new URLSearchParams(query).get('state') ?? '';
-      const check = await pendingSignIns.take(cookieIn(request, COOKIE, isSecure) ?? '', state);
+      const check = await pendingSignIns.take(browser, state);
+      if (check === 'finished') return check;
       if (check) return provider.finish(query, check);
-      const reason = 'it began in another browser, was finished already, or took more than 10 minutes';
+      const reason = 'it began in another browser, failed already, or took more than 10 minutes';
       throw new ApiError('UNAUTHORIZED', `this sign-in is over: ${reason}`);
     };
     const signIn = await admitted(parts, request, reply, finish());
+    // The page was loaded again. Its session has a cookie of its own, if it lives.
+    if (signIn === 'finished') return reply.redirect(`${provider.dashboardUrl}#/`);
     await rates.countCall(request, reply, signIn.person.personId);
     const token = await sessions.beginFor(signIn, request.ip ?? 'unknown');
     const session = { name: SESSION_COOKIE, value: token, ageMs: SESSION_MS_MAX, isSecure };
     reply.header('set-cookie', cookieLine(session));
+    await pendingSignIns.finish(browser, state);
     // The calls of that page carry the session's cookie, because the page itself makes them.
     return reply.redirect(`${provider.dashboardUrl}#/`);
   });

@@ -17,12 +17,18 @@ const ROOT_KEY_LENGTH_MAX = 512;
  * Serves the sessions of the dashboard: `POST` begins one with a root key, `GET` returns the one of the
  * cookie, `DELETE` ends it. The cookie cannot be read by scripts and is not sent by other sites.
  * @param parts.provider the identity provider; undefined = only root keys sign in
+ * @param parts.hasTls true = browsers come over TLS, so that no other cookie counts than one that only this host can set
  */
 export function serveSessions(
   app: App,
-  parts: Admission & { readonly sessions: Sessions; readonly provider: OidcProvider | undefined },
+  parts: Admission & {
+    readonly sessions: Sessions;
+    readonly provider: OidcProvider | undefined;
+    readonly hasTls: boolean;
+  },
 ): void {
-  const { sessions, provider, ...admission } = parts;
+  const { sessions, provider, hasTls, ...admission } = parts;
+  app.decorate('hasTls', hasTls);
   const offer = provider === undefined ? {} : { provider: provider.host };
   const body = Type.Object(
     { rootKey: Type.String({ minLength: 1, maxLength: ROOT_KEY_LENGTH_MAX }) },
@@ -80,7 +86,16 @@ export async function callerOfSession(request: FastifyRequest, sessions: Session
   return open.caller;
 }
 
-const tokenOf = (request: FastifyRequest) => cookieIn(request, SESSION_COOKIE);
+declare module 'fastify' {
+  interface FastifyInstance {
+    hasTls: boolean;
+  }
+}
+
+const hasTls = ({ server, protocol, headers }: FastifyRequest): boolean =>
+  server.hasTls || protocol === 'https' || headers.origin?.startsWith('https:') === true;
+
+const tokenOf = (request: FastifyRequest) => cookieIn(request, SESSION_COOKIE, hasTls(request));
 
 /**
  * Throws UNAUTHORIZED if the browser says that another site made the request. Browsers without these headers
@@ -95,8 +110,8 @@ function requireSameOrigin({ headers }: FastifyRequest): void {
     throw new ApiError('UNAUTHORIZED', 'sessions are for pages of this server only; send a root key instead');
 }
 
-function setCookie({ headers, protocol }: FastifyRequest, reply: FastifyReply, token: string): void {
-  const isSecure = protocol === 'https' || headers.origin?.startsWith('https:') === true;
+function setCookie(request: FastifyRequest, reply: FastifyReply, token: string): void {
+  const isSecure = hasTls(request);
   const cookie = { name: SESSION_COOKIE, value: token, ageMs: SESSION_MS_MAX, isSecure };
   reply.header('set-cookie', cookieLine(cookie));
 }

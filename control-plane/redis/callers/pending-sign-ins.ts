@@ -12,9 +12,12 @@ export interface SignInCheck {
   readonly codeVerifier: string;
 }
 
+/** A sign-in that its browser finished, and may load again. */
+const FINISHED = 'finished';
+
 /**
  * Sign-ins that wait for the identity provider. Each can be taken once, and only by the browser in which it
- * began.
+ * began, which may have several.
  */
 export class PendingSignIns {
   readonly #nodes: RedisNodes;
@@ -30,10 +33,17 @@ export class PendingSignIns {
   }
 
   /** @returns undefined if it began in another browser, was taken already, is over, or never was */
-  async take(browser: string, state: string): Promise<SignInCheck | undefined> {
+  async take(browser: string, state: string): Promise<SignInCheck | typeof FINISHED | undefined> {
     const record = recordOf(browser, state);
     const text = await this.#nodes.run(record, (redis) => redis.getdel(record));
-    return text === null ? undefined : (JSON.parse(text) as SignInCheck);
+    if (text === FINISHED) await this.finish(browser, state);
+    return text === null || text === FINISHED ? (text ?? undefined) : (JSON.parse(text) as SignInCheck);
+  }
+
+  /** Notes that a sign-in that was taken led to a session. */
+  async finish(browser: string, state: string): Promise<void> {
+    const record = recordOf(browser, state);
+    await this.#nodes.run(record, (redis) => redis.set(record, FINISHED, 'PX', SIGN_IN_MS_MAX));
   }
 }
 

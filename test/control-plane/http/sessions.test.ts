@@ -83,6 +83,17 @@ test('the cookie is for TLS only where the page came over TLS', async () => {
   expect((await send('GET', SESSION, { cookie: `${planted}; ${cookie}` })).body).toEqual(own.body);
 });
 
+test('behind an https PUBLIC_URL only the cookie counts that no neighbour can set', async () => {
+  const { address } = await fleet.addControlPlane({ PUBLIC_URL: 'https://keyfence.example.com' });
+  const { cookie } = (await signIn()).headers;
+  const token = cookie.replace(/^keyfence_session=/, '');
+  const session = (value: string) => fleet.get(`${address}${SESSION}`, { cookie: value });
+  expect((await session(`keyfence_session=${token}`)).body).toEqual({});
+  expect((await session(`__Host-keyfence_session=${token}`)).body.csrfToken).toMatch(/^[\w-]{43}$/);
+  const begun = await fleet.post(`${address}${SESSION}`, { rootKey: ROOT_KEY });
+  expect(String(begun.headers['set-cookie'])).toMatch(/^__Host-keyfence_session=/);
+});
+
 test('other sites, and pages without the token against CSRF, can do nothing with the cookie', async () => {
   const { headers } = await signIn();
   const { cookie } = headers;
