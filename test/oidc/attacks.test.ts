@@ -170,7 +170,12 @@ describe('a hostile provider', () => {
 
   test('cannot verify the address of one document by the other', async () => {
     hostile.idClaims = { email: 'ada@example.com', groups: undefined };
-    hostile.userinfo = { sub: 'eve-1', email: 'eve@example.com', email_verified: true, groups: ['key support'] };
+    hostile.userinfo = {
+      sub: 'eve-1',
+      email: 'eve@example.com',
+      email_verified: true,
+      groups: ['key support'],
+    };
     const port = await freePort();
     const own = await fleet.addControlPlane(settingsFor(hostile.issuer, port));
     const jar = new CookieJar();
