@@ -1,4 +1,5 @@
 import type { FastifySchemaValidationError } from 'fastify';
+import { MOMENT_PATTERN, UNIX_MS_MIN, UNIX_MS_RULE } from '#shared/contract/unix-ms.ts';
 import { nearest } from '../core/nearest.ts';
 import { API_ACTIONS, PERMISSION_PATTERN, ROOT_ACTIONS } from '../core/root-permissions.ts';
 
@@ -67,7 +68,10 @@ function textOf(
   }
   const rule = `${path || whole}: ${fault.message ?? 'is wrong'}`;
   if (fault.keyword === 'type' && typeof sent === 'string') return `${rule}${unquoted(fault, sent)}`;
-  if (fault.keyword === 'pattern' && fault.params['pattern'] === PERMISSION_PATTERN) {
+  const { limit, pattern } = fault.params;
+  if (pattern === MOMENT_PATTERN || (fault.keyword === 'minimum' && limit === UNIX_MS_MIN))
+    return `${path}: ${UNIX_MS_RULE}`;
+  if (fault.keyword === 'pattern' && pattern === PERMISSION_PATTERN) {
     const near = typeof sent === 'string' ? nearestPermission(sent) : undefined;
     return `${path}: must be *, api.<apiId or *>.<action> or root.*.<action>${didYouMean(near)}`;
   }

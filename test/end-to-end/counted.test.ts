@@ -92,7 +92,7 @@ describe('what verifiers answered', () => {
         ...(await fleet.ok('keys.createKey', { apiId: 'counted', name, ...input })),
       })),
     );
-    await fleet.ok('keys.updateKey', { keyId: keys[2]?.keyId, expires: 1 });
+    await fleet.ok('keys.updateKey', { keyId: keys[2]?.keyId, expires: 100_000_000_000 });
     const stopping = await fleet.addVerifier({ ...ENV, USAGE_PERIOD_MS: '3600000' });
     const at = fleet.verifiers.length - 1;
     const work = Array.from({ length: 120 }, async (_, i) => {

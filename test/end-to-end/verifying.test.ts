@@ -14,6 +14,8 @@ beforeAll(async () => {
 afterAll(() => fleet.stop());
 
 const everywhere = [0, 1, 2];
+/** The earliest end that a key may have, in 1973. */
+const PAST = 100_000_000_000;
 
 /** Every command that Redis runs, those of scripts too, as MONITOR tells it. */
 class Monitor {
@@ -110,7 +112,7 @@ describe('a verdict', () => {
       [{ meta: long }, { meta: long, name: 'Zoë "Z"' }],
       [{ meta: null, name: null }, { meta: {} }],
       [{ expires: 4_000_000_000_000 }, { valid: true, expires: 4_000_000_000_000 }],
-      [{ expires: 1 }, { valid: false, code: 'EXPIRED', enabled: true, expires: 1, meta: {} }],
+      [{ expires: PAST }, { valid: false, code: 'EXPIRED', enabled: true, expires: PAST, meta: {} }],
       [{ enabled: false }, { valid: false, code: 'DISABLED', enabled: false }],
     ] as const;
     for (const [change, seen] of steps) {
@@ -138,7 +140,7 @@ describe('a verdict', () => {
   test('a key of another API is FORBIDDEN, and the verdict shows nothing of the key', async () => {
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'now', name: 'secret name' });
     expect(await fleet.verdict(key, { apiId: 'now' })).toBe('VALID');
-    for (const change of [{}, { enabled: false }, { expires: 1 }, { enabled: true }]) {
+    for (const change of [{}, { enabled: false }, { expires: PAST }, { enabled: true }]) {
       await fleet.ok('keys.updateKey', { keyId, ...change });
       await fleet.verdict(key, { apiId: 'other' });
       const { body } = await fleet.verify(key, { apiId: 'other' });

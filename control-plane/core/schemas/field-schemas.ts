@@ -18,6 +18,7 @@ import {
   type PresentField,
 } from '#shared/contract/key-record.ts';
 import { SLUGS_MAX } from '#shared/contract/slugs.ts';
+import { UNIX_MS_MIN } from '#shared/contract/unix-ms.ts';
 
 import { Ratelimit, Ratelimits } from './limit-schemas.ts';
 import { Ranges } from './range-schemas.ts';
@@ -60,7 +61,7 @@ type FieldSchema<Name extends FieldName> = ReturnType<
 const TIME_MAX = 8_640_000_000_000_000;
 const boundsOf = {
   flag: {},
-  time: { minimum: 1, maximum: TIME_MAX },
+  time: { minimum: UNIX_MS_MIN, maximum: TIME_MAX },
   text: { minLength: 1 },
   object: {},
   limit: {},

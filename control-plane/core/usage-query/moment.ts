@@ -1,3 +1,5 @@
+import { ApiError } from '#shared/contract/errors.ts';
+import { UNIX_MS_MIN, UNIX_MS_RULE } from '#shared/contract/unix-ms.ts';
 import { type Granularity, LENGTH_MS } from '#shared/contract/usage.ts';
 import type { Reader } from './reader.ts';
 
@@ -51,7 +53,10 @@ function pointIn(reader: Reader, nowMs: number, canBeNumber: boolean): number {
     if (word === 'now') return nowMs;
     return startOf(nowMs, 'day') - (word === 'today' ? 0 : LENGTH_MS.day);
   }
-  return (canBeNumber ? reader.takeNumber() : undefined) ?? textTimeIn(reader);
+  const number = canBeNumber ? reader.takeNumber() : undefined;
+  if (number === undefined) return textTimeIn(reader);
+  if (number > 0 && number < UNIX_MS_MIN) throw new ApiError('BAD_REQUEST', `query: time: ${UNIX_MS_RULE}`);
+  return number;
 }
 
 function textTimeIn(reader: Reader): number {

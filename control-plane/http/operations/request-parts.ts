@@ -1,5 +1,6 @@
 import { type TProperties, Type } from 'typebox';
 import { API_ID } from '#shared/contract/api-id.ts';
+import { MOMENT_PATTERN } from '#shared/contract/unix-ms.ts';
 import { FIELDS } from '../../core/schemas/field-schemas.ts';
 
 /** Parts that requests have in common. */
@@ -45,7 +46,7 @@ export const PageCursor = (form: { pattern: string } | { minLength: number; maxL
   Type.Optional(Type.String({ ...form, description: 'Cursor from the previous page.' }));
 
 export const Moment = (description: string) =>
-  Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: `Unix milliseconds; ${description}` }));
+  Type.Optional(Type.String({ pattern: MOMENT_PATTERN, description: `Unix milliseconds; ${description}` }));
 /** Returns the Unix milliseconds of a `Moment`. */
 export const timeOf = (ms: string | undefined) => (ms === undefined ? undefined : Number(ms));
 /** The period of a usage report. */

@@ -158,6 +158,10 @@ test.each([
   ['SELECT COUNT(*) FROM key_verifications_per_minute_v1', 'minutes are not counted'],
   ['SELECT SUM(count) FROM key_verifications_per_month_v1', 'months are not counted'],
   [`SELECT COUNT(*) ${PER_DAY}`, 'use SUM(count)'],
+  [
+    'SELECT COUNT(*) FROM key_verifications_v1 WHERE time > 1893456000',
+    'must be Unix milliseconds, not seconds',
+  ],
   ['SELECT SUM(count) FROM key_verifications_v1', 'use COUNT(*)'],
   [`SELECT SUM(spent_credits) ${PER_DAY}`, 'CASE is required'],
   [`SELECT SUM(count) / 2 ${PER_DAY}`, 'character 19 begins no word'],

@@ -11,6 +11,10 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.stop());
 
+/** A time in the year 2030, in Unix seconds. */
+const SECONDS = 1_893_456_000;
+const IN_SECONDS = /^expires: must be Unix milliseconds, not seconds: 1893456000000, not 1893456000$/;
+
 const expectError = (answer: Answer, status: number, code: string, message?: string | RegExp) => {
   expect(answer.body).toEqual({
     error: {
@@ -182,7 +186,18 @@ describe('bad input names the field and the rule', () => {
     ['keys.createKey', { apiId: 'a', environment: '' }, /^environment: /],
     ['keys.createKey', { apiId: 'a', environment: null }, /^environment: /],
     ['keys.createKey', { apiId: 'a', environment: 'x'.repeat(257) }, /^environment: /],
-    ['keys.createKey', { apiId: 'a', expires: 1 }, /^expires: must be in the future; send Unix milliseconds/],
+    ['keys.createKey', { apiId: 'a', expires: 200_000_000_000 }, /^expires: must be in the future$/],
+    ['keys.createKey', { apiId: 'a', expires: SECONDS }, IN_SECONDS],
+    ['keys.updateKey', { keyId: 'key_x', expires: SECONDS }, IN_SECONDS],
+    ['keys.updateKeys', { apiId: 'a', externalId: 'ada', expires: SECONDS }, IN_SECONDS],
+    [
+      'keys.getVerifications',
+      { keyId: 'key_x', start: String(SECONDS) },
+      /^start: must be Unix milliseconds, not/,
+    ],
+    ['apis.getVerifications', { apiId: 'a', end: String(SECONDS) }, /^end: must be Unix milliseconds, not/],
+    ['audit.listEvents', { since: String(SECONDS) }, /^since: must be Unix milliseconds, not/],
+    ['audit.listEvents', { until: String(SECONDS) }, /^until: must be Unix milliseconds, not/],
     ['keys.createKey', { apiId: 'a', expires: '2030' }, /^expires: must be integer; send it without quotes$/],
     [
       'keys.createKey',
@@ -337,9 +352,9 @@ describe('bad input names the field and the rule', () => {
       { keyId: 'key_x', granularity: 'week' },
       /^granularity: must be "hour" or "day"$/,
     ],
-    ['keys.getVerifications', { keyId: 'key_x', start: '1.5' }, /^start: must match pattern/],
-    ['keys.getVerifications', { keyId: 'key_x', end: 'now' }, /^end: must match pattern/],
-    ['keys.getVerifications', { keyId: 'key_x', end: '1'.repeat(16) }, /^end: must match pattern/],
+    ['keys.getVerifications', { keyId: 'key_x', start: '1.5' }, /^start: must be Unix milliseconds/],
+    ['keys.getVerifications', { keyId: 'key_x', end: 'now' }, /^end: must be Unix milliseconds/],
+    ['keys.getVerifications', { keyId: 'key_x', end: '1'.repeat(16) }, /^end: must be Unix milliseconds/],
     ['keys.getPropagation', { keyId: 'key_x', sequence: '0' }, /^sequence: must match pattern/],
     ['keys.deleteKey', { keyId: 'key_x', waitMs: -1 }, /^waitMs: must be >= 0$/],
     ['keys.importKeys', { apiId: 'a', keys: [] }, /^keys: /],
@@ -360,7 +375,7 @@ describe('bad input names the field and the rule', () => {
     ['audit.listEvents', { limit: '1000' }, /^limit: must match pattern/],
     ['audit.listEvents', { cursor: '1' }, /^cursor: must be one that \w+ returned/],
     ['audit.listEvents', { refused: 'yes' }, /^refused: must be "true" or "false"$/],
-    ['audit.listEvents', { since: 'x1' }, /^since: must match pattern/],
+    ['audit.listEvents', { since: 'x1' }, /^since: must be Unix milliseconds/],
     ['audit.listEvents', { operation: 'updateKey' }, /^operation: must match pattern/],
     ['audit.listEvents', { rootKeyId: 'a b' }, /^rootKeyId: must match pattern/],
     ['rootKeys.updateRootKey', { rootKeyId: 'a b', enabled: true }, /^rootKeyId: must match pattern/],

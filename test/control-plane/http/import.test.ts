@@ -72,10 +72,12 @@ test('a key that is wrong is refused in its place, naming field and rule, and th
     [{ sha256: hex('x'), meta: { owner: '\ud800' } }, /^meta: must be well-formed Unicode$/],
     [{ sha256: hex('x'), meta: { long: 'm'.repeat(8200) } }, /^meta: must be at most 8192 bytes/],
     [{ sha256: hex('x'), expires: '1' }, /^expires: must be integer$/],
+    [{ sha256: hex('x'), expires: 1_893_456_000 }, /^expires: must be Unix milliseconds, not seconds/],
     [7, /^key: must be object$/],
     [null, /^key: must be object$/],
   ];
-  const good = { sha256: hex('good'), name: 'good' };
+  // Keys that ended long ago are taken in, too.
+  const good = { sha256: hex('good'), name: 'good', expires: 200_000_000_000 };
   const results = await importKeys('mixed', [...wrong.map(([key]) => key), good]);
   for (const [i, [, message]] of wrong.entries()) {
     expect(results[i]).toEqual({

@@ -71,6 +71,7 @@ describe('keys', () => {
 
 describe('events', () => {
   const COUNT = 401;
+  const EARLIEST = 1_700_000_000_000;
   const stored = Array.from({ length: COUNT }, (_, i) => ({
     time: i,
     requestId: `r${i}`,
@@ -86,8 +87,8 @@ describe('events', () => {
     await fleet.client.del(auditStream('done'));
     for (const [i, event] of stored.entries())
       pipeline
-        .xadd(auditStream('done'), `${1000 + i}-0`, 'e', JSON.stringify(event), 'k', event.on.keyId)
-        .zadd(auditKeyIndex(event.on.keyId), 1000 + i, `${1000 + i}-0`);
+        .xadd(auditStream('done'), `${EARLIEST + i}-0`, 'e', JSON.stringify(event), 'k', event.on.keyId)
+        .zadd(auditKeyIndex(event.on.keyId), EARLIEST + i, `${EARLIEST + i}-0`);
     await pipeline.exec();
   });
   const listed = (query: object) =>
@@ -122,12 +123,12 @@ describe('events', () => {
     const pages = await listed({ limit: '100' });
     expect(pages.map(({ length }) => length)).toEqual([100, 100, 100, 100, 1]);
     expect(requestsOf(pages)).toEqual(wanted(() => true));
-    const since = await listed({ limit: '100', since: '1001' });
+    const since = await listed({ limit: '100', since: String(EARLIEST + 1) });
     expect(since.map(({ length }) => length)).toEqual([100, 100, 100, 100]);
     expect(requestsOf(since)).toEqual(wanted(({ time }) => time >= 1));
-    const until = await listed({ limit: '100', until: '1000' });
+    const until = await listed({ limit: '100', until: String(EARLIEST) });
     expect(requestsOf(until)).toEqual(wanted(({ time }) => time <= 0));
-    const two = await listed({ limit: '2', since: String(1000 + COUNT - 4) });
+    const two = await listed({ limit: '2', since: String(EARLIEST + COUNT - 4) });
     expect(two.map(({ length }) => length)).toEqual([2, 2]);
   });
 });

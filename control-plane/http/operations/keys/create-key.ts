@@ -81,13 +81,9 @@ export const createKey = operation({
   },
 });
 
-/** Unix times in seconds are below this number until the year 5138; in milliseconds, since 1973 above it. */
-const SECONDS_MAX = 100_000_000_000;
-
 function checkExpires(expires: number | undefined, nowMs: number): void {
   if (expires === undefined || expires > nowMs) return;
-  const fix = expires < SECONDS_MAX ? '; send Unix milliseconds: as such, this is a date near 1970' : '';
-  throw new ApiError('BAD_REQUEST', `expires: must be in the future${fix}`);
+  throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
 }
 
 /** The number of APIs among which the one that a caller meant is searched. */
