@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import swagger, { type FastifyDynamicSwaggerOptions } from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { ErrorCode } from '#shared/contract/errors.ts';
+import { forGenerators } from '#shared/contract/generator-schemas.ts';
 import {
   ANY_BODY,
   ANY_REQUEST,
@@ -12,7 +13,7 @@ import {
 import { VERSION } from '#shared/version.ts';
 import { LINKS, PAGE_STYLE } from './pages/page.ts';
 import type { App } from './server.ts';
-import { webhookSection } from './webhook-document.ts';
+import { eventSchemas, webhookSection } from './webhook-document.ts';
 
 /**
  * The page loads scripts and styles only from this server, has no inline code, and talks only to this server.
@@ -107,7 +108,8 @@ interface Generation {
 }
 const V1: Generation = {
   ...{ below: '/v1/', title: 'Keyfence control plane', document: '/openapi.json', page: '/docs' },
-  ...{ decorator: 'swagger', components: errorComponents, webhooks: webhookSection() },
+  ...{ decorator: 'swagger', webhooks: webhookSection() },
+  components: { ...errorComponents, schemas: { ...errorComponents.schemas, ...eventSchemas() } },
 };
 const V2: Generation = {
   ...{ below: '/v2/', title: 'Keyfence control plane, second generation' },
@@ -198,7 +200,10 @@ function optionsOf({
     },
     transformObject: (document) =>
       'openapiObject' in document
-        ? { ...withErrors(document.openapiObject, components), ...(webhooks ? { webhooks } : {}) }
+        ? forGenerators({
+            ...withErrors(document.openapiObject, components),
+            ...(webhooks ? { webhooks } : {}),
+          })
         : {},
   };
 }

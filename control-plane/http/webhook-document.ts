@@ -1,4 +1,4 @@
-import { EVENT_TYPES, eventSchema, eventTypes } from '../core/webhooks/event-types.ts';
+import { EVENT_TYPES, type EventType, eventSchema, eventTypes } from '../core/webhooks/event-types.ts';
 import { operations } from './operations/index.ts';
 import type { Operation } from './operations/operation.ts';
 
@@ -17,6 +17,16 @@ const RESPONSES = {
   default: { description: 'The event is sent again, for up to three days.' },
 };
 
+const nameOf = (type: EventType) =>
+  `${type
+    .split(/[._]/)
+    .map((word) => word.slice(0, 1).toUpperCase() + word.slice(1))
+    .join('')}Event`;
+
+/** Returns the schemas of all events by name, for `components`. */
+export const eventSchemas = (): Record<string, object> =>
+  Object.fromEntries(eventTypes.map((type) => [nameOf(type), eventSchema(type)]));
+
 /** Returns the section `webhooks` of the OpenAPI document: an entry for each type of event. */
 export function webhookSection(): Record<string, object> {
   const all: readonly Operation[] = operations;
@@ -26,7 +36,10 @@ export function webhookSection(): Record<string, object> {
     const post = {
       ...{ tags: ['events'], operationId: `event.${type}`, summary: type },
       ...{ description: `${EVENT_TYPES[type]}${cause}`, security: [], parameters: PARAMETERS },
-      requestBody: { required: true, content: { 'application/json': { schema: eventSchema(type) } } },
+      requestBody: {
+        required: true,
+        content: { 'application/json': { schema: { $ref: `#/components/schemas/${nameOf(type)}` } } },
+      },
       responses: RESPONSES,
     };
     return [type, { post }];

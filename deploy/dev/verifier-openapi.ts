@@ -1,4 +1,5 @@
 import { API_ID } from '../../shared/contract/api-id.ts';
+import { forGenerators } from '../../shared/contract/generator-schemas.ts';
 import {
   ANY_BODY,
   ANY_REQUEST,
@@ -154,7 +155,7 @@ const responsesV2 = Object.fromEntries(
  * The document that the verifier serves at `/openapi.json`. It is stored as a file, so that the sidecar need
  * not build it.
  */
-export const verifierDocument = {
+export const verifierDocument = forGenerators({
   openapi: '3.1.0',
   info: {
     title: 'Keyfence verifier',
@@ -257,4 +258,4 @@ export const verifierDocument = {
     schemas: { ...errorComponents.schemas, ...ofV2(componentsV2.schemas) },
     responses: { ...errorComponents.responses, ...ofV2(componentsV2.responses) },
   },
-};
+});

@@ -44,6 +44,11 @@ export class Document {
     this.#document = document;
   }
 
+  // biome-ignore lint/suspicious/noExplicitAny: it comes from the wire
+  get whole(): any {
+    return this.#document;
+  }
+
   /** Throws where it is not OpenAPI 3.1. */
   async check(): Promise<void> {
     const result = await new Validator().validate(structuredClone(this.#document));

@@ -1,11 +1,12 @@
 import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { Value } from 'typebox/value';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operations as all } from '../../../control-plane/http/operations/index.ts';
 import { refusalsKey, refusedRequestsKey } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';
-import { Document, inputsOf, type Operation } from '../../harness/openapi.ts';
+import { Document, inputsOf, type Operation, type Schema } from '../../harness/openapi.ts';
 
 let fleet: Fleet;
 let base: string;
@@ -37,6 +38,35 @@ function call({ method, path }: Operation, input: object, rootKey = ROOT_KEY): P
 describe('the document', () => {
   test('is OpenAPI 3.1, for whoever asks', async () => {
     await document.check();
+  });
+
+  test('is one from which generators make clients that compile, as are the other two', async () => {
+    const v2 = (await fleet.get(`${base}/openapi-v2.json`)).body;
+    const verifier = JSON.parse(readFileSync('verifier/openapi.json', 'utf8'));
+    const faults: string[] = [];
+    const visit = (value: unknown, place: string) => {
+      if (typeof value !== 'object' || value === null) return;
+      const { type, format, anyOf, ...rest } = value as Schema;
+      if (type === 'integer' && !/^int(32|64)$/.test(String(format))) faults.push(`${place}: no format`);
+      if (Array.isArray(anyOf) && anyOf.every((one) => one.enum)) faults.push(`${place}: not one enum`);
+      if (Array.isArray(anyOf) && anyOf.some((one) => one.type === 'null'))
+        faults.push(`${place}: null apart`);
+      if ('const' in rest) faults.push(`${place}: const`);
+      // A default of another type than its schema's.
+      if (type === 'object' && 'default' in rest && typeof rest['default'] !== 'object')
+        faults.push(`${place}: default`);
+      for (const [name, part] of Object.entries(value))
+        if (name !== 'example') visit(part, `${place}/${name}`);
+    };
+    for (const [name, each] of Object.entries({ v1: document.whole, v2, verifier })) visit(each, name);
+    expect(faults).toEqual([]);
+    // Generators name no type for a body that stands in a webhook itself.
+    for (const [type, { post }] of Object.entries(
+      document.whole.webhooks as Record<string, { post: Operation }>,
+    ))
+      expect(post.requestBody?.content['application/json']?.schema, type).toEqual({
+        $ref: expect.stringMatching(/^#\/components\/schemas\/\w+Event$/),
+      });
   });
 
   test('says of every operation what it does, what it needs and how it can end', () => {

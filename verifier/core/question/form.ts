@@ -31,7 +31,11 @@ export const unknownPart = (name: string, kind: string): string =>
 
 /** Returns a form whose value may be left out; it is then `absent`. */
 export const optional = <T, A>(form: Form<T>, absent: A): Form<T | A> => ({
-  schema: typeof absent === 'number' ? { ...form.schema, default: absent } : form.schema,
+  // A mapped form, such as the cost in `remaining`, is absent as another type than its schema's.
+  schema:
+    typeof absent === 'number' && 'type' in form.schema && form.schema.type === 'integer'
+      ? { ...form.schema, default: absent }
+      : form.schema,
   isOptional: true,
   read: (value, place, reading) => (value === undefined ? absent : form.read(value, place, reading)),
 });

@@ -26,6 +26,8 @@ import type { Services } from '../services.ts';
 const COST_MAX = 1_000_000_000;
 const Cost = Type.Optional(Type.Integer({ minimum: 0, maximum: COST_MAX, description: 'Default 1.' }));
 
+const Queries = Type.Optional(Type.Array(Type.Unknown(), { description: 'Queries of the same form.' }));
+
 const request = Fields({
   keyId: Type.Optional(KeyId),
   key: Type.Optional(
@@ -39,7 +41,10 @@ const request = Fields({
   clientIp: Type.Optional(Type.String({ maxLength: 64, description: 'Address of the client.' })),
   permissions: Type.Optional(
     Type.Union(
-      [Type.String({ minLength: 1, maxLength: 1000 }), Type.Object({}, { additionalProperties: true })],
+      [
+        Type.String({ minLength: 1, maxLength: 1000 }),
+        Type.Object({ and: Queries, or: Queries }, { additionalProperties: true }),
+      ],
       {
         description: 'A permission query, as in `authorization.permissions` of verifyKey.',
       },
