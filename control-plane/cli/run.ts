@@ -3,7 +3,7 @@ import { isWellFormed } from '#shared/contract/key-format.ts';
 import { CliError } from './exit.ts';
 import { createProgram } from './program.ts';
 import type { Session } from './session.ts';
-import { json, printable } from './terminal/output.ts';
+import { printable } from './terminal/output.ts';
 
 /** Runs the command in this process's arguments. Never rejects; the session sets the exit status. */
 export async function run(session: Session): Promise<void> {
@@ -26,9 +26,9 @@ export function end(session: Session, error: unknown): void {
   }
   const { exit, code, message, requestId } =
     error instanceof CliError ? error : new CliError('BUG', (error as Error).stack ?? String(error));
-  const text = session.json
-    ? json({ error: { code, message, ...(requestId ? { requestId } : {}) } })
-    : `keyfence: ${message.split('\n').map(printable).join('\n')}${requestId ? ` (request ${requestId})` : ''}`;
-  process.stderr.write(`${text}\n`);
+  session.report(
+    { error: { code, message, ...(requestId ? { requestId } : {}) } },
+    `keyfence: ${message}${requestId ? ` (request ${printable(requestId)})` : ''}`,
+  );
   session.end(exit);
 }

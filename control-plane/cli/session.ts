@@ -5,7 +5,7 @@ import { CliError, EXITS, type Exit } from './exit.ts';
 import { callPatiently, RETRIES_FEW } from './retry.ts';
 import { type CliConfig, settings } from './settings.ts';
 import { type RunningStart, readRunningStart } from './started.ts';
-import { json } from './terminal/output.ts';
+import { json, safe } from './terminal/output.ts';
 import { canPrompt, promptSecret } from './terminal/prompt.ts';
 
 /** The configuration, with the URL of the private Redis of a running `npm start`. */
@@ -93,12 +93,17 @@ export class Session {
 
   /** Prints a result on standard output: `value` as one line of JSON for scripts, `text` for people. */
   print(value: unknown, text: () => string): void {
-    process.stdout.write(`${this.json ? json(value) : text()}\n`);
+    process.stdout.write(`${this.json ? json(value) : safe(text())}\n`);
   }
 
   /** Prints a remark on standard error, for people only. */
   note(text: string): void {
-    if (!this.json) process.stderr.write(`${text}\n`);
+    if (!this.json) process.stderr.write(`${safe(text)}\n`);
+  }
+
+  /** Prints a fault on standard error: `value` as one line of JSON for scripts, `text` for people. */
+  report(value: unknown, text: string): void {
+    process.stderr.write(`${this.json ? json(value) : safe(text)}\n`);
   }
 
   /** Sets the exit status, which an error may still replace. */

@@ -1,11 +1,16 @@
 import { once } from 'node:events';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Client } from '../../control-plane/cli/client.ts';
 import { CliError, EXITS } from '../../control-plane/cli/exit.ts';
 import { settings } from '../../control-plane/cli/settings.ts';
 import { ERRORS } from '../../shared/contract/errors.ts';
+import { COMPILED } from '../harness/processes.ts';
+import { start } from './keyfence.ts';
 
 /** The command line's calls, against a server that answers as it is told. */
 let answer: (request: IncomingMessage, response: ServerResponse) => void;
@@ -216,4 +221,40 @@ describe('an error', () => {
     expect((await errorOf(call())).exit).toBe('UNAVAILABLE');
     expect(asked).toHaveLength(before + 1);
   });
+});
+
+test('nothing that a hostile server says drives the terminal, or looks like lines of the command', async () => {
+  const evil = '\u001b]0;owned\u0007\u009b2J\u001b[8m\nkeyfence: all is well\u202e';
+  const run = async (...args: string[]) =>
+    start(args, {
+      PATH: process.env['PATH'] ?? '',
+      ...COMPILED,
+      KEYFENCE_URL: base,
+      KEYFENCE_ROOT_KEY: 'root',
+    }).ended;
+  const shown: string[] = [];
+  const note = async (...args: string[]) => {
+    const { stdout, stderr } = await run(...args);
+    shown.push(stdout + stderr);
+  };
+  const propagation = { sequence: evil, verifiers: evil, waitedMs: evil, laggards: [evil], durable: false };
+  json(200, { propagation: { ...propagation, state: 'pending' } });
+  await note('keys', 'disable', 'key_x');
+  json(200, { propagation: { ...propagation, state: 'complete', by: 'acks' } });
+  await note('keys', 'disable', 'key_x');
+  json(200, { keys: [{ keyId: evil, start: evil, name: evil }], total: evil, cursor: evil });
+  await note('keys', 'list', 'shop', '--limit', '1');
+  json(400, { error: { code: 'BAD_REQUEST', message: evil, requestId: evil } }, {});
+  await note('keys', 'get', 'key_x');
+  json(200, { results: [{ result: 'refused', code: evil, message: evil }] });
+  const file = join(mkdtempSync(join(tmpdir(), 'keyfence-hostile-')), 'keys.jsonl');
+  writeFileSync(file, '{"key":"a"}\n');
+  await note('keys', 'import', 'shop', file);
+  expect(shown).toHaveLength(5);
+  for (const text of shown) {
+    expect(text).toContain('owned');
+    for (const character of ['\u001b', '\u0007', '\u009b', '\u202e']) expect(text).not.toContain(character);
+  }
+  // The message of an error and of a refusal may have lines of its own.
+  for (const text of shown.slice(0, 3)) expect(text).not.toMatch(/^keyfence: all is well/m);
 });

@@ -11,6 +11,19 @@ export function printable(text: string): string {
   );
 }
 
+/**
+ * Makes what a command prints safe to show, wherever in it is foreign text: as `printable`, but keeps line breaks and the
+ * styles of this program.
+ */
+export const safe = (text: string): string =>
+  text
+    .split(OWN_STYLES)
+    .map((part, i) => (i % 2 === 1 ? part : part.split('\n').map(printable).join('\n')))
+    .join('');
+
+/** Bold, and the colours of the foreground. */
+const OWN_STYLES = new RegExp(`(${String.fromCharCode(27)}\\[(?:1|22|3\\d)m)`);
+
 /** Formats one line of JSON that is safe to show. */
 export const json = (value: unknown): string => printable(JSON.stringify(value));
 
@@ -73,4 +86,4 @@ export function time(ms: number | undefined): string | undefined {
 }
 
 /** Formats a number with thousands separators. */
-export const count = (n: number): string => n.toLocaleString('en');
+export const count = (n: number): string => Number(n).toLocaleString('en');

@@ -4,7 +4,7 @@ import type { ChangeStatus, Propagation } from '../../core/propagation.ts';
 import { whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';
-import { count, time } from './output.ts';
+import { count, printable, time } from './output.ts';
 import { canPrompt, prompt } from './prompt.ts';
 
 /** The option for the maximum time that the control plane waits before it answers. */
@@ -56,12 +56,13 @@ export function describe({
     const late = laggards ? ` Not confirmed by ${laggards.join(', ') || 'its replicas'}.` : '';
     const end = completeBy === undefined ? '' : ` Complete by ${time(completeBy)} at the latest.`;
     const text = `pending, change ${sequence}: written, but some of ${verifiersText} may still answer from the earlier state.`;
-    return styleText('yellow', `${text}${end}${late}`);
+    return styleText('yellow', printable(`${text}${end}${late}`));
   }
   const reasons = {
     acks: `${verifiersText} confirmed it, in ${count(waitedMs)} ms`,
     fence: `waited ${count(waitedMs)} ms for the leases of those that did not confirm it; none can answer from the earlier state`,
     none: 'no verifier can answer from the earlier state',
   };
-  return `${styleText('green', 'complete')}, change ${sequence}: ${reasons[verifiers > 0 && by ? by : 'none']}.`;
+  const reason = reasons[verifiers > 0 && by ? by : 'none'];
+  return styleText('green', 'complete') + printable(`, change ${sequence}: ${reason}.`);
 }

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { whole } from '../arguments.ts';
 import { collect } from '../pages.ts';
 import type { Session } from '../session.ts';
-import { count, table } from './output.ts';
+import { count, printable, table } from './output.ts';
 
 /** Adds the options of a listing. */
 export const addPageOptions = (command: Command, items: string): Command =>
@@ -30,5 +30,5 @@ export async function printListing<T>(
   );
   session.print({ [field]: items, total, ...(cursor ? { cursor } : {}) }, () => table(items, columns));
   if (total !== undefined) session.note(`${count(items.length)} shown; the API has ${count(total)}.`);
-  if (cursor) session.note(`More: --cursor ${cursor}`);
+  if (cursor) session.note(`More: --cursor ${printable(cursor)}`);
 }

@@ -1,5 +1,5 @@
 import { systemClock } from '#shared/lang/clock.ts';
-import { count } from './output.ts';
+import { count, safe } from './output.ts';
 
 const REDRAW_MS = 100;
 const BAR_WIDTH = 24;
@@ -34,7 +34,7 @@ export class Progress {
     if (text === this.#lastText) return;
     this.#lastText = text;
     this.clear();
-    process.stderr.write(`${text}\n`);
+    process.stderr.write(`${safe(text)}\n`);
   }
 
   /** Removes the progress line, so that something else can be printed. */

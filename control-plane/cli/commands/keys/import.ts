@@ -4,7 +4,7 @@ import { CliError } from '../../exit.ts';
 import { type InputLine, readLines } from '../../read-lines.ts';
 import { callPatiently } from '../../retry.ts';
 import type { Session } from '../../session.ts';
-import { count, json } from '../../terminal/output.ts';
+import { count } from '../../terminal/output.ts';
 import { Progress } from '../../terminal/progress.ts';
 import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
 import { type Candidate, type Refusal, readCandidate } from './import-line.ts';
@@ -66,7 +66,8 @@ export async function importKeys(session: Session, apiId: string, file: string, 
       for (const [i, batch] of round.entries()) {
         const refusals = tally(counts, batch, outcomes[i] ?? []);
         if (refusals.length > 0) progress.clear();
-        for (const refusal of refusals) process.stderr.write(`${report(session, refusal)}\n`);
+        for (const refusal of refusals)
+          session.report(refusal, `line ${refusal.line}: ${refusal.message} (${refusal.code})`);
         ({ number, end } = batch.last);
       }
       if (source) checkpoint?.write({ number, end, mark: await digestBefore(source, end), counts });
@@ -168,6 +169,3 @@ function tally(
   counts.refused += list.length;
   return list.sort((a, b) => a.line - b.line);
 }
-
-const report = (session: Session, refusal: Refusal) =>
-  session.json ? json(refusal) : `line ${refusal.line}: ${refusal.message} (${refusal.code})`;

@@ -6,7 +6,7 @@ import { CliError } from '../../exit.ts';
 import { readLines } from '../../read-lines.ts';
 import { callPatiently } from '../../retry.ts';
 import type { Session } from '../../session.ts';
-import { count, json } from '../../terminal/output.ts';
+import { count } from '../../terminal/output.ts';
 import { describe } from '../../terminal/print-change.ts';
 import { Progress } from '../../terminal/progress.ts';
 import { stopOnInterrupt } from './checkpoint.ts';
@@ -188,7 +188,7 @@ class Tally {
   #tell({ keyId, code, message }: Extract<Result, { result: 'refused' }>): void {
     this.#refusals++;
     this.#progress.clear();
-    process.stderr.write(`${this.#session.json ? json({ keyId, code, message }) : message}\n`);
+    this.#session.report({ keyId, code, message }, message);
   }
 
   get text(): string {
