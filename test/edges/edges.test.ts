@@ -9,6 +9,7 @@ import { generateKey } from '../../shared/contract/key-format.ts';
 import { type Clock, systemClock } from '../../shared/lang/clock.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
+import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { questionAbout } from '../../verifier/core/question/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
@@ -103,6 +104,22 @@ describe('Redis', () => {
     await fleet.until(async () => (await fleet.get(`${verifier.adminAddress}/readyz`)).status === 200);
     expect(await verdictAt(verifier.address, key)).toBe('VALID');
   });
+});
+
+test('an API that was deleted and made again has verdicts at once, at each verifier', async () => {
+  fleet = await Fleet.start({ verifiers: 2 });
+  for (let round = 0; round < 2; round++) {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'again' });
+    const answers = await Promise.all(
+      fleet.verifiers.map(({ address }) => fleet.post(`${address}/v1/keys.verifyKey`, { key })),
+    );
+    expect(answers.map(({ status, body }) => [status, body.code])).toEqual([
+      [200, 'VALID'],
+      [200, 'VALID'],
+    ]);
+    await fleet.ok('apis.deleteApi', { apiId: 'again' });
+    await fleet.until(async () => (await fleet.client.exists(apiKeys('again').head)) === 0);
+  }
 });
 
 describe('a verifier that slept', () => {

@@ -185,7 +185,13 @@ export class Follower {
       await this.whenLive();
       const [session, epoch] = [this.#session, this.#log.epoch];
       if (!session || !epoch) throw unavailable('not in sync with Redis');
-      const { reply, isSeen } = await this.#sync(session, epoch, reference);
+      const result = await this.#sync(session, epoch, reference).catch((error: unknown) => {
+        // Dropped: it registers anew on this connection, as after its API was deleted and made again.
+        if (this.#session === session && this.#log.epoch !== epoch) return undefined;
+        throw error;
+      });
+      if (result === undefined) continue;
+      const { reply, isSeen } = result;
       if (reply.status === 'ELSEWHERE') return { elsewhere: reply.pointer };
       if (this.#log.apiDeleted || reply.apiDeleted) return undefined;
       if (reply.sequence !== this.position || this.#log.epoch !== epoch) continue;
