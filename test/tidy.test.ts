@@ -166,7 +166,7 @@ describe('imports', () => {
     expect(
       offenders(
         /from 'lru-cache'/,
-        /^verifier\/(core\/(key-cache|allow-lists|following\/shared-records|allowances\/limits|permissions)|fast-lane\/scan-body)\.ts$|^control-plane\/(webhooks\/event-poster|http\/sign-in\/oidc-provider)\.ts$/,
+        /^verifier\/(core\/(key-cache|allow-lists|following\/shared-records|allowances\/limits|permissions|rate-limits\/overrides)|fast-lane\/scan-body)\.ts$|^control-plane\/(webhooks\/event-poster|http\/sign-in\/oidc-provider)\.ts$/,
       ),
     ).toEqual([]);
     expect(

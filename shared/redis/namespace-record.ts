@@ -23,5 +23,7 @@ export const overridesIn = ({ overrides = [] }: { readonly overrides?: readonly 
 
 /** Maximum number of overrides of a namespace. A verifier reads all of them at once. */
 export const OVERRIDES_MAX = 1000;
+/** Maximum number of `*` in an identifier: a verifier tries up to all patterns of a namespace for each call. */
+export const WILDCARDS_MAX = 3;
 /** Maximum length of a namespace or an identifier, in characters. */
 export const IDENTIFIER_MAX = 255;

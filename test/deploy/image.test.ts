@@ -35,6 +35,9 @@ describe('what the image runs', () => {
       for (const setting of settings)
         expect([setting, image.includes(setting), text.includes(setting)]).toEqual([setting, true, true]);
     }
+    // Whoever instruments a process replaces the options, so the page about that repeats them.
+    const [options = ''] = /NODE_OPTIONS="[^"$]+"/.exec(image) ?? [];
+    expect(readFileSync(join(root, 'verifier/usage-and-traces.md'), 'utf8')).toContain(options);
   });
 
   it('holds no TypeScript, and every Lua script', () => {

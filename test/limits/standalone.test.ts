@@ -1,6 +1,8 @@
 import { Unkey } from 'unkey-api-2';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { OVERRIDES_MAX, WILDCARDS_MAX } from '../../shared/redis/namespace-record.ts';
 import { SHARED_LOG, windowKey } from '../../shared/redis/redis-keys.ts';
+import { Overrides } from '../../verifier/core/rate-limits/overrides.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 
 /** Rate limits that belong to no key, by the client of today, whose one address is a verifier. */
@@ -118,6 +120,8 @@ describe('a limit', () => {
     expect(await wrong({ identifier: '' })).toBe('identifier: must be a string of 1 to 255 characters');
     expect(await wrong({ namespace: 'n'.repeat(256) })).toMatch(/^namespace: must be a string/);
     expect(await wrong({ cost: -1 })).toMatch(/^cost: must be/);
+    for (const field of ['namespace', 'identifier'])
+      expect(await wrong({ [field]: 'a\ud800' })).toBe(`${field}: must be well-formed Unicode`);
     const checks = Array.from({ length: 51 }, () => ({
       ...{ namespace: 'n', identifier: 'i', limit: 1, duration: DAY },
     }));
@@ -212,6 +216,24 @@ describe('an override', () => {
     expect(await patiently(3, { namespace, identifier: 'premium_mallory' })).toMatchObject({
       ...{ success: false, limit: 0, remaining: 0, overrideId: exact },
     });
+  });
+
+  test('has at most three wildcards, and a thousand such patterns are tried in a moment', async () => {
+    const tooMany = set({ namespace: newNamespace(), identifier: 'a*b*c*d*', limit: 1 });
+    expect((await refusal(tooMany)).detail).toMatch(/^identifier: .*at most 3 \*/);
+    const overrides = Array.from({ length: OVERRIDES_MAX }, (_, i) => ({
+      ...{ id: `override_${i}`, identifier: `${'*a'.repeat(WILDCARDS_MAX)}b${i}`, limit: 1, duration: 1000 },
+    }));
+    const namespace = new Overrides(JSON.stringify({ overrides }));
+    expect(namespace.of(`${'a'.repeat(200)}b7`)?.id).toBe('override_7');
+    const ask = (count: number) => {
+      const startedAtMs = performance.now();
+      for (let i = 0; i < count; i++) expect(namespace.of(`${'a'.repeat(250)}${i}`)).toBeUndefined();
+      return performance.now() - startedAtMs;
+    };
+    const firstMs = ask(500);
+    // The results are remembered.
+    expect(ask(500)).toBeLessThan(firstMs / 3);
   });
 
   test('once its call has returned, no verifier goes by the earlier limit', async () => {

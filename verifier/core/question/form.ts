@@ -69,8 +69,11 @@ export const flag = (description: string): Form<boolean> => ({
 export const textOf = (lengthMax: number, description: string): Form<string> => ({
   schema: { type: 'string', minLength: 1, maxLength: lengthMax, description },
   read(value, place, { refuse }) {
-    if (typeof value === 'string' && value !== '' && value.length <= lengthMax) return value;
-    throw refuse(`${place}: must be a string of 1 to ${lengthMax} characters`);
+    if (typeof value !== 'string' || value === '' || value.length > lengthMax)
+      throw refuse(`${place}: must be a string of 1 to ${lengthMax} characters`);
+    // A hash would be that of another text, in which half a surrogate pair is U+FFFD.
+    if (!value.isWellFormed()) throw refuse(`${place}: must be well-formed Unicode`);
+    return value;
   },
 });
 

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { type Override, overridesIn } from '#shared/redis/namespace-record.ts';
 
 /** The overrides of a namespace, arranged for look-ups. */
@@ -5,6 +6,8 @@ export class Overrides {
   readonly #exact = new Map<string, Override>();
   /** The patterns, the longest first. */
   readonly #patterns: { readonly expression: readonly string[]; readonly override: Override }[] = [];
+  /** The results for the latest identifiers, as many as there are patterns. */
+  readonly #latest: LRUCache<string, { readonly override: Override | undefined }>;
 
   /** @param meta the `meta` of the namespace's record, as JSON */
   constructor(meta: string) {
@@ -14,14 +17,20 @@ export class Overrides {
       else this.#exact.set(identifier, override);
     }
     this.#patterns.sort((a, b) => b.override.identifier.length - a.override.identifier.length);
+    this.#latest = new LRUCache({ max: Math.max(1, this.#patterns.length) });
   }
 
   /** Returns the override of an identifier: one that names it, else the longest pattern that matches. */
   of(identifier: string): Override | undefined {
-    return (
-      this.#exact.get(identifier) ??
-      this.#patterns.find(({ expression }) => matches(identifier, expression))?.override
-    );
+    const exact = this.#exact.get(identifier);
+    if (exact !== undefined || this.#patterns.length === 0) return exact;
+    let result = this.#latest.get(identifier);
+    if (result === undefined) {
+      const pattern = this.#patterns.find(({ expression }) => matches(identifier, expression));
+      result = { override: pattern?.override };
+      this.#latest.set(identifier, result);
+    }
+    return result.override;
   }
 }
 

@@ -52,7 +52,8 @@ type Result = Static<typeof Result>;
 export const importKeys = operation({
   name: 'keys.importKeys',
   summary: 'Import keys that were made elsewhere',
-  description: 'Keys are sent only as hashes. The call can be repeated: an existing secret keeps its key.',
+  description:
+    'Keys are sent only as hashes. The call can be repeated: an existing secret keeps its key. A verifier that was asked for a key up to a second before its import answers NOT_FOUND for the rest of that second.',
   permissions: ['api.<apiId>.create_key'],
   request: Fields({
     apiId: ApiId,
@@ -73,7 +74,7 @@ export const importKeys = operation({
   v2: {
     name: 'keys.migrateKeys',
     description:
-      'Keys are sent as hashes only. Safe to send again: a key that is there counts as migrated. Verifiers find such keys with FOREIGN_KEYS on.',
+      'Keys are sent as hashes only. Safe to send again: a key that is there counts as migrated. Verifiers find such keys with FOREIGN_KEYS on. A verifier that was asked for a key up to a second before answers NOT_FOUND for the rest of that second.',
     request: Migration,
     data: MigrationData,
     example: {

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/contract/credits.ts';
 import { ApiError } from '#shared/contract/errors.ts';
-import { IDENTIFIER_MAX, type Override } from '#shared/redis/namespace-record.ts';
+import { IDENTIFIER_MAX, type Override, WILDCARDS_MAX } from '#shared/redis/namespace-record.ts';
 import { Id } from '../../../core/schemas/field-schemas.ts';
 
 export const Namespace = Type.String({
@@ -10,8 +10,7 @@ export const Namespace = Type.String({
 });
 export const Identifier = Type.String({
   ...{ minLength: 1, maxLength: IDENTIFIER_MAX },
-  description:
-    'The identifier, exactly; or a pattern, in which each `*` stands for any characters. If several match, the exact one applies, else the longest pattern.',
+  description: `The identifier, exactly; or a pattern, in which each \`*\` stands for any characters, at most ${WILDCARDS_MAX} times. If several match, the exact one applies, else the longest pattern.`,
 });
 
 const size = {

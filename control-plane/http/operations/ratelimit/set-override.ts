@@ -1,5 +1,7 @@
 import { Type } from 'typebox';
+import { ApiError } from '#shared/contract/errors.ts';
 import { generateId } from '#shared/contract/key-format.ts';
+import { WILDCARDS_MAX } from '#shared/redis/namespace-record.ts';
 import { Id } from '../../../core/schemas/field-schemas.ts';
 import { Fields } from '../request-parts.ts';
 import { onceComplete } from '../v2/envelope.ts';
@@ -18,6 +20,11 @@ export const setOverride = operationV2({
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   async handle(call, { clock, overrides }) {
     const { namespace, identifier, limit, duration } = call.request;
+    if (identifier.split('*').length - 1 > WILDCARDS_MAX)
+      throw new ApiError(
+        'BAD_REQUEST',
+        `identifier: must have at most ${WILDCARDS_MAX} *; use a broader pattern`,
+      );
     call.note({}, { after: { namespace, identifier, limit, duration } });
     let overrideId = '';
     const propagation = await overrides.change(
