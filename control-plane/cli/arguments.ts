@@ -1,47 +1,7 @@
 import { InvalidArgumentError } from 'commander';
 import { CREDITS_MAX, type LimitInput, type Refill } from '#shared/contract/credits.ts';
-import { systemClock } from '#shared/lang/clock.ts';
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
-
-/**
- * Parses a time: Unix milliseconds, ISO 8601, or relative to now: `+90m`, `+12h`, `+30d`. Returns Unix
- * milliseconds.
- */
-export function moment(text: string): number {
-  return momentOf(text, '+');
-}
-
-/**
- * Parses a time in the past: Unix milliseconds, ISO 8601, before now (`90m`, `12h`, `30d`, also with a minus sign), or
- * the begin of a day of UTC: `today`, `yesterday`.
- */
-export function pastMoment(text: string): number {
-  const daysAgo = ['today', 'yesterday'].indexOf(text.toLowerCase());
-  if (daysAgo >= 0) return (Math.floor(systemClock.wallMs() / UNIT_MS.d) - daysAgo) * UNIT_MS.d;
-  const ms = momentOf(/^\d{1,6}[mhd]$/.test(text) ? `-${text}` : text, '-');
-  if (ms > systemClock.wallMs())
-    throw new InvalidArgumentError(
-      'This time is in the future. Give a time in the past, such as -90m, -12h or -30d.',
-    );
-  return ms;
-}
-
-function momentOf(text: string, sign: '+' | '-'): number {
-  const [, direction, amount, unit] = /^([+-])(\d{1,6})([mhd])$/.exec(text) ?? [];
-  if (direction === sign && amount && unit) {
-    const offMs = Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
-    return systemClock.wallMs() + (sign === '+' ? offMs : -offMs);
-  }
-  const ms = /^\d{12,16}$/.test(text)
-    ? Number(text)
-    : /^\d{4}-\d\d-\d\d/.test(text)
-      ? Date.parse(text)
-      : Number.NaN;
-  if (Number.isNaN(ms))
-    throw new InvalidArgumentError(`Give Unix milliseconds, ISO 8601, ${sign}90m, ${sign}12h or ${sign}30d.`);
-  return ms;
-}
 
 /** Parses a duration: `0`, `90m`, `12h`, `30d`. Returns milliseconds. */
 export function span(text: string): number {

@@ -80,7 +80,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'webhooks delete': [`webhooks delete ${endpointId} --yes`],
   fleet: ['fleet'],
   audit: [
-    'audit --since yesterday --until today',
+    'audit --since yesterday --until yesterday',
     `audit --key ${keyId} --since 2h`,
     'audit --refused --operation keys.updateKey',
   ],

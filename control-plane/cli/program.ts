@@ -13,6 +13,7 @@ import { webhookCommands } from './commands/webhooks.ts';
 import { completionCommand } from './completion.ts';
 import { addExamples } from './examples.ts';
 import { Session } from './session.ts';
+import { TimeOption, zonedTime } from './times.ts';
 
 /** Creates the whole command line. Parsing throws CommanderError or CliError, and never ends the process. */
 export function createProgram(session = new Session()): Command {
@@ -29,8 +30,13 @@ export function createProgram(session = new Session()): Command {
       outputError: (text, write) => write(`keyfence: ${text.replace(/=\S*|(?<=but got \d+): .*/g, '…')}`),
     })
     .configureHelp({ showGlobalOptions: true });
-  program.hook('preAction', () => {
+  program.hook('preAction', (_program, command) => {
     session.json = program.opts<{ json?: boolean }>().json === true;
+    for (const option of command.options) {
+      const ms: unknown = command.getOptionValue(option.attributeName());
+      if (option instanceof TimeOption && typeof ms === 'number')
+        session.note(`${option.long}: ${zonedTime(ms)}`);
+    }
   });
   keyCommands(program, session);
   apiCommands(program, session);

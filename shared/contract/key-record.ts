@@ -48,7 +48,7 @@ export const KEY_FIELDS = {
     letter: 'x',
     kind: 'time',
     description: 'Time from which verifiers refuse the key, in Unix milliseconds.',
-    option: ['<time>', 'when the key expires: Unix ms, ISO 8601, +90m, +12h or +30d'],
+    option: ['<time>', 'when the key expires'],
   },
   name: {
     letter: 'n',

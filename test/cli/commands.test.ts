@@ -363,6 +363,18 @@ test('the audit log is shown since a moment that is over, and one still to come 
   }
 });
 
+test('a time that is given is told back with its zone, to people', async () => {
+  const told = await run('keys create told --expires 2030-12-31', { TZ: 'America/New_York' });
+  expect(told.status).toBe(0);
+  expect(told.stderr).toMatch(/^--expires: 2031-01-01T00:00:00[+-]\d\d:\d\d \(\S+\)$/m);
+  expect((await run('keys create told --expires 2030-12-31 --json')).stderr).toBe('');
+  const { status, stderr } = await run('keys create told --expires 2030-02-31');
+  expect({ status, stderr }).toMatchObject({
+    status: 64,
+    stderr: expect.stringContaining('There is no such time'),
+  });
+});
+
 test('the audit log shows who did what, and what was refused', async () => {
   const { keyId } = await answer('keys create audited');
   await answer(`keys disable ${keyId}`);

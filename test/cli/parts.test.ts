@@ -1,46 +1,83 @@
 import { stripVTControlCharacters } from 'node:util';
-import { describe, expect, test } from 'vitest';
-import { jsonObject, moment, whole } from '../../control-plane/cli/arguments.ts';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { jsonObject, whole } from '../../control-plane/cli/arguments.ts';
 import type { Client } from '../../control-plane/cli/client.ts';
 import { CliError } from '../../control-plane/cli/exit.ts';
 import { collect, pages } from '../../control-plane/cli/pages.ts';
 import { callPatiently } from '../../control-plane/cli/retry.ts';
 import { count, json, list, printable, table, time } from '../../control-plane/cli/terminal/output.ts';
+import { timeIn, zonedTime } from '../../control-plane/cli/times.ts';
 
 /** The parts of the command line by themselves. */
 
 describe('an argument', () => {
-  test('that is a moment is Unix milliseconds, ISO 8601, or some time from now', () => {
-    expect(moment('1767225600000')).toBe(1_767_225_600_000);
-    expect(moment('100000000000')).toBe(100_000_000_000);
-    expect(moment('2026-01-01')).toBe(1_767_225_600_000);
-    expect(moment('2026-01-01T00:00:00.5Z')).toBe(1_767_225_600_500);
-    for (const [text, ms] of [
-      ['+90m', 5_400_000],
-      ['+12h', 43_200_000],
-      ['+30d', 2_592_000_000],
-      ['+999999m', 59_999_940_000],
-    ] as const) {
-      const before = Date.now();
-      const value = moment(text);
-      expect(value).toBeGreaterThanOrEqual(before + ms);
-      expect(value).toBeLessThanOrEqual(Date.now() + ms);
-    }
-    const wrong = [
-      '',
-      '12345678901',
-      '12345678901234567',
-      '2026',
-      '2026-13-01',
-      '+90',
-      '+90s',
-      '90m',
-      '+90mm',
-      '+1234567m',
-      'x2026-01-01',
-      '-1',
-    ];
-    for (const text of wrong) expect(() => moment(text), text).toThrow(/Give Unix milliseconds/);
+  describe('that is a time', () => {
+    const NOW = Date.UTC(2026, 5, 15, 12);
+    const until = { sign: '+', date: 'after' } as const;
+    const read = (text: string, rule: Parameters<typeof timeIn>[1] = until) => timeIn(text, rule, NOW);
+    afterEach(() => vi.unstubAllEnvs());
+
+    test('is Unix milliseconds, a date, a date with a time, or some time from now', () => {
+      expect(read('1767225600000')).toBe(1_767_225_600_000);
+      expect(read('100000000000')).toBe(100_000_000_000);
+      expect(read('2026-01-01T00:00:00.5Z')).toBe(1_767_225_600_500);
+      for (const [text, ms] of [
+        ['+90m', 5_400_000],
+        ['+12h', 43_200_000],
+        ['+30d', 2_592_000_000],
+        ['+999999m', 59_999_940_000],
+      ] as const)
+        expect(read(text)).toBe(NOW + ms);
+      for (const text of ['90m', '-90m'])
+        expect(read(text, { sign: '-', date: 'first' })).toBe(NOW - 5_400_000);
+      const wrong = [
+        '',
+        '12345678901',
+        '12345678901234567',
+        '9999999999999999',
+        '2026',
+        '+90',
+        '+90s',
+        '90m',
+      ];
+      for (const text of [...wrong, '+90mm', '+1234567m', 'x2026-01-01', '-1', '2026-01-01Z', 'today'])
+        expect(() => read(text), text).toThrow(/Give a date/);
+    });
+
+    test.each(['UTC', 'America/New_York', 'Europe/Berlin', 'Asia/Kathmandu'])(
+      'includes the whole day of a date, and is local unless it has an offset: %s',
+      (zone) => {
+        vi.stubEnv('TZ', zone);
+        expect(read('2030-12-31')).toBe(new Date(2031, 0, 1).getTime());
+        expect(read('2026-02-28', { sign: '-', date: 'first' })).toBe(new Date(2026, 1, 28).getTime());
+        expect(read('2026-02-28', { sign: '-', date: 'last' })).toBe(new Date(2026, 2, 1).getTime() - 1);
+        const today = new Date(NOW).setHours(0, 0, 0, 0);
+        expect(read('today', { sign: '-', date: 'first' })).toBe(today);
+        expect(read('yesterday', { sign: '-', date: 'last' })).toBe(today - 1);
+        expect(read('2030-12-31T10:00')).toBe(new Date(2030, 11, 31, 10).getTime());
+        expect(read('2030-12-31T10:00Z')).toBe(Date.UTC(2030, 11, 31, 10));
+        expect(read('2030-12-31 10:00:05+05:30')).toBe(Date.UTC(2030, 11, 31, 4, 30, 5));
+        const told = zonedTime(read('2030-12-31'));
+        expect(told).toMatch(/^2031-01-01T00:00:00[+-]\d\d:\d\d \(\w+(\/\w+)?\)$/);
+        expect(Date.parse(told.split(' ')[0] ?? '')).toBe(read('2030-12-31'));
+      },
+    );
+
+    test('that the calendar or the clock does not have is refused', () => {
+      vi.stubEnv('TZ', 'Europe/Berlin');
+      const none = [
+        '2030-02-31',
+        '2026-13-01',
+        '2027-02-29',
+        '2030-02-31T10:00Z',
+        '2030-01-01T24:00',
+        '2030-01-01T10:60Z',
+      ];
+      // The clocks go from 2 to 3 on that day.
+      for (const text of [...none, '2026-03-29T02:30', '2030-01-01T10:00:60', '2030-01-01T10:00+19:00'])
+        expect(() => read(text), text).toThrow(/There is no such time/);
+      expect(read('2028-02-29T10:00Z')).toBe(Date.UTC(2028, 1, 29, 10));
+    });
   });
 
   test('that is an object is JSON of one', () => {

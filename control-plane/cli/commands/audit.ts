@@ -1,10 +1,10 @@
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import type { ListedEvent } from '../../core/audit-event.ts';
 import { personName } from '../../core/person.ts';
-import { pastMoment } from '../arguments.ts';
 import type { Session } from '../session.ts';
 import { time } from '../terminal/output.ts';
 import { addPageOptions, printListing } from '../terminal/print-listing.ts';
+import { TimeOption } from '../times.ts';
 
 /** Adds `keyfence audit`. */
 export function auditCommand(program: Command, session: Session): void {
@@ -12,17 +12,8 @@ export function auditCommand(program: Command, session: Session): void {
     .command('audit')
     .description('who did what, the latest first')
     .option('--refused', 'refused calls instead of changes')
-    .addOption(
-      new Option(
-        '--since <time>',
-        'leave out older events: yesterday, 2h, 7d, ISO 8601 or Unix ms',
-      ).argParser(pastMoment),
-    )
-    .addOption(
-      new Option('--until <time>', 'leave out later events; today leaves out those of today').argParser(
-        pastMoment,
-      ),
-    )
+    .addOption(new TimeOption('--since <time>', 'leave out older events', { sign: '-', date: 'first' }))
+    .addOption(new TimeOption('--until <time>', 'leave out later events', { sign: '-', date: 'last' }))
     .option('--operation <operation>', 'only this operation, such as keys.updateKey')
     .option('--api <apiId>', 'only calls on this API')
     .option('--key <keyId>', 'only calls on this key')

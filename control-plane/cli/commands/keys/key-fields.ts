@@ -3,13 +3,13 @@ import { Option } from 'commander';
 import type { Refill } from '#shared/contract/credits.ts';
 import { KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/contract/key-record.ts';
 import type { Key } from '../../../redis/keys/key-view.ts';
-import { jsonList, jsonObject, moment, names, rateLimit, refillPlan } from '../../arguments.ts';
+import { jsonList, jsonObject, names, rateLimit, refillPlan } from '../../arguments.ts';
 import type { Session } from '../../session.ts';
 import { count, list, time } from '../../terminal/output.ts';
+import { TimeOption } from '../../times.ts';
 import { credits } from './credits.ts';
 
 const parsers = {
-  time: moment,
   text: String,
   object: jsonObject,
   limit: rateLimit,
@@ -24,8 +24,12 @@ export function addFieldOptions(command: Command): Command {
     if (!('option' in row)) continue;
     const [argument, help] = row.option;
     const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-    const option = new Option(`--${flag} ${argument}`, help);
-    command.addOption(option.argParser<unknown>(parsers[row.kind]));
+    const flags = `--${flag} ${argument}`;
+    command.addOption(
+      row.kind === 'time'
+        ? new TimeOption(flags, help, { sign: '+', date: 'after' })
+        : new Option(flags, help).argParser<unknown>(parsers[row.kind]),
+    );
   }
   return command
     .option(
