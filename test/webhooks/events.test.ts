@@ -95,7 +95,9 @@ test('identities, roles, root keys and APIs have theirs', async () => {
   secrets.push(key);
   await fleet.ok('rootKeys.updateRootKey', { rootKeyId, enabled: false });
   await fleet.ok('rootKeys.updateRootKey', { rootKeyId, enabled: true });
-  await receives(rootKeyId, ['root_key.created', 'root_key.disabled', 'root_key.enabled']);
+  await fleet.ok('rootKeys.deleteRootKey', { rootKeyId });
+  const told = ['created', 'disabled', 'enabled', 'deleted'].map((verb) => `root_key.${verb}`);
+  await receives(rootKeyId, told);
   await fleet.ok('apis.createApi', { apiId: 'webshop', name: 'W' });
   await fleet.ok('apis.updateApi', { apiId: 'webshop', name: 'Webshop' });
   await fleet.ok('apis.deleteApi', { apiId: 'webshop' });
