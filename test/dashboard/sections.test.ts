@@ -73,7 +73,7 @@ onStage('the sections', (stage) => {
     await dashboard.close(key);
   });
 
-  test('a root key is made with the chosen permissions, signs in, and is ended when it is disabled', async () => {
+  test('a root key is made with the chosen permissions, signs in, is ended when it is disabled, and deleted', async () => {
     const dashboard = await stage.signedIn('#/root-keys');
     const { page } = dashboard;
     await page.getByRole('button', { name: 'New root key' }).click();
@@ -98,6 +98,10 @@ onStage('the sections', (stage) => {
     await reader.go('#/apis/shop');
     await reader.page.getByText('The session is over, or its root key is no longer accepted.').waitFor();
     await reader.close(secret);
+    await page.getByRole('button', { name: 'Delete Reader' }).click();
+    const gone = page.getByRole('dialog', { name: 'Delete this root key?' });
+    await gone.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByText('No root keys besides those of the configuration.').waitFor();
     await dashboard.close(secret);
   });
 
