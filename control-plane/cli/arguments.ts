@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 import { CREDITS_MAX, type LimitInput, type Refill } from '#shared/contract/credits.ts';
+import { parseExactly } from '#shared/lang/exact-json.ts';
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
@@ -13,13 +14,21 @@ export function span(text: string): number {
 
 /** Parses a JSON object. */
 export function jsonObject(text: string): object {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
-  } catch {
-    // reported below
-  }
+  const value = jsonIn(text);
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
   throw new InvalidArgumentError('Give a JSON object.');
+}
+
+/** Parses JSON; undefined = it is none. */
+function jsonIn(text: string): unknown {
+  try {
+    return parseExactly(text, () => {
+      throw new InvalidArgumentError('Give whole numbers of at most 53 bits, or as strings.');
+    });
+  } catch (error) {
+    if (error instanceof InvalidArgumentError) throw error;
+    return undefined;
+  }
 }
 
 /** Parses a rate limit, such as `100/10s`; null = none. */
@@ -39,12 +48,8 @@ export const names = (text: string): string[] => text.split(',').filter((name) =
 
 /** Parses a JSON array. */
 export function jsonList(text: string): unknown[] {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (Array.isArray(value)) return value;
-  } catch {
-    // reported below
-  }
+  const value = jsonIn(text);
+  if (Array.isArray(value)) return value;
   throw new InvalidArgumentError('Give a JSON array.');
 }
 

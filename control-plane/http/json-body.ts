@@ -1,6 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import type { FastifyInstance } from 'fastify';
+import { BYTE_ORDER_MARK, MARKED } from '#shared/contract/byte-order-mark.ts';
 import { ApiError } from '#shared/contract/errors.ts';
+import { parseExactly } from '#shared/lang/exact-json.ts';
 import { checkStrings } from './strings.ts';
 
 /**
@@ -13,9 +15,15 @@ export function readJson(app: FastifyInstance): void {
   app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (request, body, done) => {
     if (!isUtf8(body)) return done(new ApiError('BAD_REQUEST', 'body: must be UTF-8'));
     const text = body.toString('utf8');
-    void parse(request, text, (error, value) =>
-      done(error && isJson(text) ? prototypeNamed() : error, value),
-    );
+    if (text.startsWith(BYTE_ORDER_MARK)) return done(new ApiError('BAD_REQUEST', MARKED));
+    void parse(request, text, (error) => {
+      if (error) return done(isJson(text) ? prototypeNamed() : error);
+      // A whole number that would be rounded becomes infinite, which no field takes.
+      done(
+        null,
+        parseExactly(text, () => Number.POSITIVE_INFINITY),
+      );
+    });
   });
   app.addHook('preValidation', async ({ body, routeOptions }) => {
     if (!routeOptions.config.operation?.checksStrings) checkStrings(body);
@@ -24,7 +32,7 @@ export function readJson(app: FastifyInstance): void {
 
 function isJson(text: string): boolean {
   try {
-    JSON.parse(text.replace(/^\ufeff/, ''));
+    JSON.parse(text);
     return true;
   } catch {
     return false; // the parser's own error says so

@@ -63,6 +63,20 @@ describe('a line of an import', () => {
   const read = (text: string | undefined) => readCandidate({ number: 7, end: 0, text });
   const refused = (message: string) => ({ line: 7, code: 'BAD_REQUEST', message });
 
+  test('with a whole number that would change is refused, whatever else it has', () => {
+    for (const number of [
+      '9007199254740993',
+      '-9007199254740993',
+      '[12345678901234567890]',
+      `1${'0'.repeat(400)}`,
+    ])
+      expect(read(`{"key":"a","meta":{"n":${number}}}`)).toEqual(
+        refused('has a whole number of more than 53 bits; write it as a string'),
+      );
+    for (const number of ['9007199254740992', '1e20', '"9007199254740993"'])
+      expect(read(`{"key":"a","meta":{"n":${number}}}`)).toHaveProperty('body');
+  });
+
   test('with a key of ours is sent as its hash, with what may be shown of it, unless the line says that itself', () => {
     const key = generateKey(16, 'shop');
     const body = { foreign: false, sha256: hashSecret(key) };

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { BYTE_ORDER_MARK, MARKED } from '#shared/contract/byte-order-mark.ts';
 import { ApiError } from '#shared/contract/errors.ts';
 
 const JSON_CONTENT = /^application\/json[ \t]*(?:;|$)/i;
@@ -60,10 +61,11 @@ export function parseJson(body: Buffer): Record<string, unknown> {
 function parse(body: Buffer): unknown {
   if (body.length === 0) throw new ApiError('BAD_REQUEST', 'body: required, a JSON object');
   if (!isUtf8(body)) throw new ApiError('BAD_REQUEST', 'body: is not UTF-8');
+  const text = body.toString('utf8');
   try {
-    return JSON.parse(body.toString('utf8'));
+    return JSON.parse(text);
   } catch {
-    throw new ApiError('BAD_REQUEST', 'body: is not JSON');
+    throw new ApiError('BAD_REQUEST', text.startsWith(BYTE_ORDER_MARK) ? MARKED : 'body: is not JSON');
   }
 }
 

@@ -1,4 +1,5 @@
 import type { LimitInput, NamedLimit } from '#shared/contract/credits.ts';
+import { parseExactly } from '#shared/lang/exact-json.ts';
 import { Failure } from '../api/client.ts';
 
 const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
@@ -33,7 +34,9 @@ export const limitsOf = (field: string, text: string): NamedLimit[] =>
 /** Parses a JSON object that a user entered. Throws a Failure that names the field. */
 export function parseObject(name: string, text: string): object {
   try {
-    const value: unknown = JSON.parse(text);
+    const value = parseExactly(text, () => {
+      throw new Error('has a whole number of more than 53 bits; write it as a string');
+    });
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
   } catch (error) {
     throw new Failure('BAD_REQUEST', `${name}: ${(error as Error).message}`);

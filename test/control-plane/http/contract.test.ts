@@ -13,7 +13,11 @@ afterAll(() => fleet.stop());
 
 /** A time in the year 2030, in Unix seconds. */
 const SECONDS = 1_893_456_000;
-const IN_SECONDS = /^expires: must be Unix milliseconds, not seconds: 1893456000000, not 1893456000$/;
+const IN_SECONDS =
+  /^expires: must be Unix milliseconds, not seconds; send 1893456000000 instead of 1893456000$/;
+
+const WOULD_CHANGE =
+  'meta: must have no number that would change: beyond 1.8e308, or a whole number of more than 53 bits (9007199254740991); send such a number as a string';
 
 const expectError = (answer: Answer, status: number, code: string, message?: string | RegExp) => {
   expect(answer.body).toEqual({
@@ -134,6 +138,17 @@ describe('every request', () => {
 
 describe('bad input names the field and the rule', () => {
   test.each([
+    ['keys.updateKeys', '"apiId":"a","externalId":"ada"'],
+    ['identities.createIdentity', '"externalId":"ada"'],
+    ['identities.updateIdentity', '"externalId":"ada"'],
+  ])('of %s with a whole number that would change', async (operation, place) => {
+    const headers = { ...bearer, 'content-type': 'application/json' };
+    const body = `{${place},"meta":{"n":9007199254740993}}`;
+    const answer = await fleet.send(`${base}/v1/${operation}`, { method: 'POST', headers, body });
+    expectError(answer, 400, 'BAD_REQUEST', /^meta: must have no number that would change/);
+  });
+
+  test.each([
     ['no JSON', '{"apiId":', 'body: is not JSON'],
     ['nothing', '', 'body: required, a JSON object'],
     [
@@ -143,8 +158,19 @@ describe('bad input names the field and the rule', () => {
     ],
     [
       "a constructor's prototype",
-      '\ufeff{"apiId":"a","meta":{"constructor":{"prototype":{}}}}',
+      '{"apiId":"a","meta":{"constructor":{"prototype":{}}}}',
       'body: must have no __proto__, and no constructor with a prototype',
+    ],
+    [
+      'a byte-order mark',
+      '\ufeff{"apiId":"a"}',
+      'body: is not JSON; leave out the byte-order mark at its beginning',
+    ],
+    ['a whole number that would change', '{"apiId":"a","meta":{"n":[9007199254740993]}}', WOULD_CHANGE],
+    [
+      'a length that would change',
+      '{"apiId":"a","byteLength":9007199254740993}',
+      'byteLength: must be integer',
     ],
     ['a prototype in no JSON', '{"__proto__":{}', 'body: is not JSON'],
     [

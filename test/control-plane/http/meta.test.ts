@@ -1,8 +1,15 @@
 import { expect, test } from 'vitest';
+import { parseExactly } from '#shared/lang/exact-json.ts';
 import { checkMeta } from '../../../control-plane/http/operations/meta.ts';
 
-test('a number that JSON cannot hold is refused, not stored as null', () => {
+test('a number that JSON cannot hold is refused, not stored as null or as another', () => {
   for (const text of ['{"a":1e400}', '{"a":[{"b":-1e400}]}'])
-    expect(() => checkMeta(JSON.parse(text))).toThrow('meta: must have no number beyond 1.8e308');
+    expect(() => checkMeta(JSON.parse(text))).toThrow('meta: must have no number that would change');
+  for (const text of ['{"a":9007199254740993}', '{"a":[{"b":-12345678901234567890}]}'])
+    expect(() => checkMeta(parseExactly(text, () => Infinity) as object)).toThrow(
+      'send such a number as a string',
+    );
+  for (const text of ['{"a":9007199254740992}', '{"a":-9007199254740991,"b":0.12345678901234567}'])
+    expect(checkMeta(parseExactly(text, () => Infinity) as object)).toBeUndefined();
   expect(checkMeta(JSON.parse('{"a":[1e308,null,"1e400"]}'))).toBeUndefined();
 });

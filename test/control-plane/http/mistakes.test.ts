@@ -57,7 +57,7 @@ describe.each(['v1', 'v2'] as const)('in %s', (version) => {
       'an expiry in seconds',
       () => ({ operation: 'keys.createKey', body: { apiId: 'orders', expires: 1_800_000_000 } }),
       400,
-      'expires: must be in the future; send Unix milliseconds: as such, this is a date near 1970',
+      'expires: must be Unix milliseconds, not seconds; send 1893456000000 instead of 1893456000',
     ],
     [
       'a secret in place of a key id',

@@ -147,7 +147,7 @@ describe.each([
       ['{', 'body: is not JSON'],
       [`{"key":"${secret}"`, 'body: is not JSON'],
       [`{"key":"${secret}"}}`, 'body: is not JSON'],
-      ['\ufeff{"key":"good"}', 'body: is not JSON'],
+      ['\ufeff{"key":"good"}', 'body: is not JSON; leave out the byte-order mark at its beginning'],
       ['[]', 'body: must be a JSON object'],
       ['null', 'body: must be a JSON object'],
       [`"${secret}"`, 'body: must be a JSON object'],

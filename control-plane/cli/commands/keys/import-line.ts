@@ -5,6 +5,7 @@ import {
   SECRET_LENGTH_MAX,
   startOf,
 } from '#shared/contract/key-format.ts';
+import { parseExactly } from '#shared/lang/exact-json.ts';
 import { type InputLine, LINE_BYTES_MAX } from '../../read-lines.ts';
 
 /** A key to be sent, and its line. */
@@ -32,6 +33,7 @@ export function readCandidate({ number, text }: InputLine): Candidate | Refusal 
   const json = text.replace(/^\ufeff/, '').trim();
   if (json === '') return undefined;
   const fields = parseObject(json);
+  if (fields === 'rounded') return refuse('has a whole number of more than 53 bits; write it as a string');
   if (!fields) return refuse('not a JSON object');
   const { key, ...rest } = fields;
   if (key === undefined && fields['sha256'] === undefined) return refuse('key or sha256: required');
@@ -45,9 +47,13 @@ export function readCandidate({ number, text }: InputLine): Candidate | Refusal 
   return { line: number, foreign, body: { ...start, ...rest, foreign, sha256: hashSecret(key) } };
 }
 
-function parseObject(json: string): Record<string, unknown> | undefined {
+function parseObject(json: string): Record<string, unknown> | 'rounded' | undefined {
+  let isRounded = false;
   try {
-    const value: unknown = JSON.parse(json);
+    const value = parseExactly(json, () => {
+      isRounded = true;
+    });
+    if (isRounded) return 'rounded';
     return typeof value === 'object' && value !== null && !Array.isArray(value)
       ? (value as Record<string, unknown>)
       : undefined;
