@@ -25,11 +25,11 @@ const judge = (report: Report) => {
   expect(report.counts.answers).toBeGreaterThan(500);
   expect(report.counts.withRole).toBeGreaterThan(100);
   expect(report.counts.withIdentity).toBeGreaterThan(100);
-  expect(report.counts.absent).toBeGreaterThan(10);
+  expect(report.counts.absent).toBeGreaterThan(0);
   expect(report.counts.acks).toBeGreaterThan(5);
   expect(report.counts.refused).toBeGreaterThan(0);
   expect(report.credits.accepted).toBeGreaterThan(100);
-  expect(report.credits.exceeded).toBeGreaterThan(10);
+  expect(report.credits.exceeded).toBeGreaterThan(0);
   expect(report.credits.rerolls).toBeGreaterThan(0);
   expect(report.limits.accepted).toBeGreaterThan(100);
   // That it happened is enough: how often depends on how much a busy machine lets clients ask in a window.

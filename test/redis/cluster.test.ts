@@ -62,9 +62,9 @@ describe('with a Redis Cluster', () => {
   test('keys of every node that expire are told to webhooks, and so is what happens to them', async () => {
     const receiver = await Receiver.start();
     await fleet.ok('webhooks.createEndpoint', { url: receiver.url });
-    const expires = Date.now() + 2000;
     const keyIds: string[] = [];
     for (let i = 0; i < 6; i++) {
+      const expires = Date.now() + 4000;
       const { keyId } = await fleet.ok('keys.createKey', { apiId: `api-${i}`, expires });
       await fleet.ok('keys.updateKey', { keyId, name: 'Ada' });
       keyIds.push(keyId);

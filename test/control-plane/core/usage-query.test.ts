@@ -291,10 +291,11 @@ test('a query that reads and groups as much as one may does not stop the process
   const conditions = "outcome NOT IN ('A', 'EXPIRED') AND ".repeat(19);
   const sql = (groups: string) =>
     `SELECT key_id, ${sums} FROM key_verifications_per_hour_v1 WHERE ${conditions} external_id = 'e' GROUP BY key_id, ${groups} ORDER BY ${'n1, '.repeat(19)} key_id LIMIT 1`;
-  const startMs = performance.now();
+  const before = process.cpuUsage();
   expect(() => run(sql('time, outcome, key_space_id, api_id, external_id'), most)).toThrow(
     'more than 20000 rows before LIMIT',
   );
   expect(run(sql('time'), most)).toHaveLength(1);
-  expect(performance.now() - startMs).toBeLessThan(2000);
+  // Processor time, which other processes do not lengthen.
+  expect(process.cpuUsage(before).user / 1000).toBeLessThan(2000);
 });
