@@ -108,7 +108,7 @@ async function addHooks(
   const { audit, apis, keys, rootKeys, sessions } = services;
   recordCalls(app, audit, apis, clock);
   await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, onShed: () => metrics.shed.inc() });
-  const rates = await limitRates(app, {
+  const rates = limitRates(app, {
     nodes,
     callsMax: config.ROOT_KEY_CALLS_PER_MINUTE,
     failuresMax: config.FAILURES_PER_MINUTE,

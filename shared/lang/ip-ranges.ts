@@ -92,6 +92,16 @@ const textOf = (words: Words): string =>
         `http://[${words.flatMap((word) => [(word >>> 16).toString(16), (word & 0xffff).toString(16)]).join(':')}]`,
       ).hostname.slice(1, -1);
 
+/**
+ * Returns whom an address counts for in limits: of IPv6 its network of 64 bits, since one caller has all of it.
+ * Anything that is no address counts for itself.
+ */
+export function sourceOf(address: string): string {
+  const words = wordsOf(address);
+  if (words === undefined) return address.toLowerCase();
+  return textOf(words.length === 1 ? words : [words[0], words[1], 0, 0]);
+}
+
 /** Returns the numbers that stand for a prefix of so many bits. */
 const maskOf = (bits: number, count: number): number[] =>
   Array.from({ length: count }, (_, i) => {

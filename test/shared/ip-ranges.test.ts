@@ -1,7 +1,7 @@
 import { BlockList, isIP } from 'node:net';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { IpRanges, rangeFault, rangesText, wordsOf } from '../../shared/lang/ip-ranges.ts';
+import { IpRanges, rangeFault, rangesText, sourceOf, wordsOf } from '../../shared/lang/ip-ranges.ts';
 
 /** Addresses that are near each other, so that ranges and addresses often meet, in several spellings. */
 const v4 = fc
@@ -110,4 +110,18 @@ test('a list is the same for every spelling and order, and says what is wrong wi
   expect(new IpRanges('192.0.2.0/24').has('::ffff:192.0.2.1')).toBe(true);
   expect(new IpRanges('fe80::/10').has('fe80::1%eth0')).toBe(true);
   expect(new IpRanges('').has('192.0.2.1')).toBe(false);
+});
+
+test.each([
+  ['192.0.2.1', '192.0.2.1'],
+  ['::ffff:192.0.2.1', '192.0.2.1'],
+  ['::FFFF:c000:201', '192.0.2.1'],
+  ['2001:DB8:0:1:2:3:4:5', '2001:db8:0:1::'],
+  ['2001:db8:0:1::', '2001:db8:0:1::'],
+  ['fe80::1%eth0', 'fe80::'],
+  ['::1', '::'],
+  ['Unknown', 'unknown'],
+  ['', ''],
+])('%s counts for %s in limits', (address, source) => {
+  expect(sourceOf(address)).toBe(source);
 });

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { BlockList, isIPv6, type Server, type Socket } from 'node:net';
-import { normalizeIP } from '@fastify/rate-limit';
+import { sourceOf } from '#shared/lang/ip-ranges.ts';
 import type { HttpLimits } from '../limits.ts';
 
 /** Time that the client of a refused connection has to close its side before the connection is cut, ms. */
@@ -89,7 +89,7 @@ export class Connections {
     // Read the address now, because Node then remembers it; after a caller hangs up, it is not available.
     const address = socket.remoteAddress ?? '';
     const isProxy = address !== '' && this.#proxies.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
-    const source = isProxy ? undefined : normalizeIP(address);
+    const source = isProxy ? undefined : sourceOf(address);
     const connection = { socket, source, isStranger: source !== undefined, requests: 0 };
     this.#bySocket.set(socket, connection);
     this.#join(connection);

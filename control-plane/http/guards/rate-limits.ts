@@ -1,7 +1,7 @@
-import rateLimit, { type FastifyRateLimitStore, normalizeIP } from '@fastify/rate-limit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
+import { sourceOf } from '#shared/lang/ip-ranges.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
@@ -45,7 +45,7 @@ export interface RateLimits {
  * @param options.callsMax per root key, counter and minute; 0 = no limit
  * @param options.failuresMax per address and minute; 0 = no limit
  */
-export async function limitRates(
+export function limitRates(
   app: App,
   options: {
     nodes: RedisNodes;
@@ -54,11 +54,10 @@ export async function limitRates(
     clock: Clock;
     onLimit: (limit: 'calls' | 'failures' | 'unchecked') => void;
   },
-): Promise<RateLimits> {
+): RateLimits {
   const { nodes, clock, onLimit } = options;
-  const store = countersIn(nodes, () => onLimit('unchecked'));
-  await app.register(rateLimit, { global: false, store, skipOnError: true });
-
+  /** The calls of one turn of the event loop are counted together. */
+  const turn = new Gathering<undefined, Count>((caller, calls) => count(nodes, caller, calls.length));
   app.decorateRequest('countedAs', '');
   const over = new OverLimit();
   const limit = (
@@ -67,16 +66,17 @@ export async function limitRates(
     callerOf: (request: FastifyRequest) => string,
     onOver = (_request: FastifyRequest, refuse: () => never): void => refuse(),
   ) => {
-    const check = app.createRateLimit({ max, timeWindow: WINDOW_MS, keyGenerator: callerOf });
     return async (request: FastifyRequest, reply: FastifyReply) => {
       if (max === 0) return;
       const nowMs = clock.monotonicMs();
-      let untilMs = name === 'failures' ? over.untilMs(callerOf(request)) : 0;
+      const caller = callerOf(request);
+      let untilMs = name === 'failures' ? over.untilMs(caller) : 0;
       if (untilMs <= nowMs) {
-        const allowance = await check(request);
-        if (allowance.isAllowed || !allowance.isExceeded) return;
-        untilMs = nowMs + allowance.ttl;
-        if (name === 'failures') over.remember(callerOf(request), untilMs);
+        const { place, result } = turn.add(caller, undefined);
+        const counted = await result.catch(() => onLimit('unchecked'));
+        if (!counted || counted.before + place < max) return;
+        untilMs = nowMs + counted.ttl;
+        if (name === 'failures') over.remember(caller, untilMs);
       }
       onOver(request, () => {
         onLimit(name);
@@ -105,7 +105,7 @@ export async function limitRates(
     countFailure: limit(
       'failures',
       options.failuresMax,
-      ({ call, ip }) => `address:${normalizeIP(call?.address ?? ip)}`,
+      ({ call, ip }) => `address:${sourceOf(call?.address ?? ip)}`,
     ),
   };
 }
@@ -114,26 +114,6 @@ export async function limitRates(
 function counterOf({ countedAs, method, routeOptions: { config } }: FastifyRequest): string {
   const isWrite = config.operation ? isChange(config.operation) : method !== 'GET';
   return `${countedAs}:${isWrite ? 'POST' : 'GET'}`;
-}
-
-/** Returns the store of counters in Redis, in which the calls of one turn of the event loop are counted together. */
-function countersIn(nodes: RedisNodes, onUnchecked: () => void) {
-  const turn = new Gathering<undefined, Count>((caller, calls) => count(nodes, caller, calls.length));
-  return class RedisCounters implements FastifyRateLimitStore {
-    incr(caller: string, done: Parameters<FastifyRateLimitStore['incr']>[1]): void {
-      const { place, result } = turn.add(caller, undefined);
-      result.then(
-        ({ before, ttl }) => done(null, { current: before + place + 1, ttl }),
-        (error) => {
-          onUnchecked();
-          done(error);
-        },
-      );
-    }
-    child(): RedisCounters {
-      return this;
-    }
-  };
 }
 
 /**

@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto';
-import { normalizeIP } from '@fastify/rate-limit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
+import { sourceOf } from '#shared/lang/ip-ranges.ts';
 import { type ConfigOf, choice, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { Turns } from '../../core/turns.ts';
@@ -87,7 +87,7 @@ export async function receiveLeakReports(app: App, parts: LeakParts): Promise<vo
       done(null, undefined);
     });
     scope.addHook('onRequest', async (request, reply) => {
-      const turn = turns.take(normalizeIP(addressOf(request)));
+      const turn = turns.take(sourceOf(addressOf(request)));
       if (turn === undefined)
         throw new ApiError('RATE_LIMITED', 'too many reports at a time from this address');
       const giveBack = await turn;
