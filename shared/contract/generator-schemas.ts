@@ -26,8 +26,8 @@ function rewritten(value: unknown): unknown {
     const { anyOf, ...rest } = copy;
     return { type: [...types][0], enum: anyOf.flatMap((one) => one.enum ?? []), ...rest };
   }
-  const [kind, none, ...more] = copy.anyOf ?? [];
-  if (kind && none?.type === 'null' && more.length === 0 && typeof kind.type === 'string') {
+  const [kind, other, ...more] = copy.anyOf ?? [];
+  if (kind && other?.type === 'null' && more.length === 0 && typeof kind.type === 'string') {
     const { anyOf: _, ...rest } = copy;
     const values = kind.enum === undefined ? {} : { enum: [...kind.enum, null] };
     return { ...kind, ...values, ...rest, type: [kind.type, 'null'] };

@@ -33,7 +33,7 @@ const newKey = (n: number): HostedKey => ({
     ...(n % 5 ? {} : { permissions: [`files.${n}`, 'files.read'] }),
     ...(n % 6 ? {} : { roles: ['Billing Manager', 'reader'] }),
     ...(n % 7 ? {} : { identity: { id: 'id_there', externalId: n % 2 ? 'ada' : 'grace' } }),
-    ...(n % 10 === 4 ? { expires: n % 20 === 4 ? 1 : 4_000_000_000_000 } : {}),
+    ...(n % 10 === 4 ? { expires: n % 20 === 4 ? 1_600_000_000_000 : 4_000_000_000_000 } : {}),
     ...(n % 10 === 5 ? { credits: { remaining: n === 5 ? 0 : 100_000 + n } } : {}),
     ...(n % 10 === 8
       ? { credits: { remaining: 100_000 - n, refill: { interval: 'monthly', amount: 9, refillDay: 3 } } }
