@@ -1,8 +1,8 @@
-import { createHash, randomBytes } from 'node:crypto';
-import { lstatSync, unlinkSync } from 'node:fs';
-import { link, lstat, unlink } from 'node:fs/promises';
-import { connect, type Server } from 'node:net';
-import { dirname, join } from 'node:path';
+import { hash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { lstatSync, renameSync, statSync, unlinkSync } from 'node:fs';
+import { connect, createServer, type ListenOptions, type Server } from 'node:net';
+import { basename, dirname, join } from 'node:path';
 import type { Setting } from '#shared/process/load-config.ts';
 
 /** The longest path of a Unix socket on Linux, in bytes. */
@@ -29,103 +29,60 @@ export const unixSettings = { LISTEN_UNIX: socketPath };
  * Listens on a Unix socket. Every local user may connect, as on loopback; restrict access through the
  * socket's directory. Replaces a socket that a killed process left behind. Throws if the socket is in use.
  *
- * First listens on a socket with a temporary name, then links it to `path`; the link fails if `path` exists.
- * So `path` never exists before a process listens on it. When libuv finally unlinks the temporary name, it
- * finds nothing, and cannot remove another process's socket.
+ * First listens on a socket with a temporary name, then renames it to `path`. So `path` never exists before a
+ * process listens on it. When libuv finally unlinks the temporary name, it finds nothing, and cannot remove
+ * another process's socket.
  * @returns a function that removes the socket file if it is still ours. Call it while `server` is still
  * listening: afterwards the inode number may belong to another file
  */
 export async function listenUnix(server: Server, path: string): Promise<() => void> {
   const own = join(dirname(path), `.${randomBytes(6).toString('base64url')}`);
-  await bind(server, own);
+  await bind(server, { path: own, readableAll: true, writableAll: true });
+  const { dev, ino } = lstatSync(own, { bigint: true });
+  const lock = createServer();
   try {
-    await place(own, path);
+    if (process.platform === 'linux') await bind(lock, { path: lockOf(path) });
+    if (await isTaken(path)) throw Object.assign(new Error(`${path}: in use`), { code: 'EADDRINUSE' });
+    renameSync(own, path);
   } catch (error) {
     await new Promise((resolve) => server.close(resolve));
     throw error;
+  } finally {
+    lock.close();
   }
-  const { dev, ino } = await lstat(own, { bigint: true });
-  await unlink(own);
   return () => {
     const stats = lstatSync(path, { bigint: true, throwIfNoEntry: false });
     if (stats?.ino === ino && stats.dev === dev) unlinkSync(path);
   };
 }
 
-function bind(server: Server, path: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen({ path, readableAll: true, writableAll: true }, () => {
-      server.off('error', reject);
-      resolve();
-    });
-  });
-}
-
-/** Links the socket `own` to `path`, after removing a dead socket there. */
-async function place(own: string, path: string): Promise<void> {
-  while (!(await tryLink(own, path))) {
-    if (await isTaken(own, path)) {
-      throw Object.assign(new Error(`${path}: already in use`), { code: 'EADDRINUSE' });
-    }
-  }
-}
-
 /**
- * Returns true if the file at `path` belongs to a live process or is no socket; removes the socket of a dead
- * process. Only the process with the claim to this very file may remove it. Otherwise two processes could
- * both find the socket dead, and the second would remove the first one's new socket. A claim is a link to a
- * live socket, so a claim of a dead process is removed in the same way.
+ * Returns the address of a socket without a file, which ends with its process, however that ends. Who listens on
+ * it alone may take the place at `path`. Otherwise two processes could both find a dead socket there, and the
+ * second would replace the first one's new socket. Only Linux has such sockets, one set in each network namespace.
  */
-async function isTaken(own: string, path: string): Promise<boolean> {
-  const identity = await identityOf(path);
-  if (identity === undefined) return false;
-  if (identity === 'no socket' || (await isAnswered(path))) return true;
-  const claim = claimOn(path, identity);
-  if (!(await tryLink(own, claim))) return isTaken(own, claim);
+function lockOf(path: string): string {
+  const { dev, ino } = statSync(dirname(path), { bigint: true });
+  return `\0keyfence ${hash('sha256', `${dev} ${ino} ${basename(path)}`)}`;
+}
+
+async function bind(server: Server, options: ListenOptions): Promise<void> {
+  server.listen(options);
+  await once(server, 'listening');
+}
+
+/** Returns true if the file at `path` is no socket, or a process listens on it. */
+async function isTaken(path: string): Promise<boolean> {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (!stats?.isSocket()) return stats !== undefined;
+  const probe = connect(path);
   try {
-    if ((await identityOf(path)) === identity) await unlink(path);
+    await once(probe, 'connect');
+    return true;
+  } catch (error) {
+    // ENOENT: the file is gone.
+    return !['ECONNREFUSED', 'ENOENT'].includes((error as NodeJS.ErrnoException).code ?? '');
   } finally {
-    await unlink(claim);
+    probe.destroy();
   }
-  return false;
-}
-
-/** Returns the file name of the claim to a file. */
-export function claimOn(path: string, identity: string): string {
-  return join(dirname(path), `.${createHash('sha256').update(identity).digest('base64url').slice(0, 8)}`);
-}
-
-/** Identifies a file, even compared with a later file at the same inode; undefined = no file. */
-export async function identityOf(path: string): Promise<string | undefined> {
-  const stats = await lstat(path, { bigint: true }).catch(unless('ENOENT'));
-  if (stats === undefined) return undefined;
-  return stats.isSocket() ? `${stats.dev} ${stats.ino} ${stats.mtimeNs}` : 'no socket';
-}
-
-/** Links a second name to a file. Returns false if that name exists. */
-async function tryLink(from: string, to: string): Promise<boolean> {
-  return (await link(from, to).then(() => true, unless('EEXIST'))) === true;
-}
-
-/** Returns an error handler that ignores errors with the code `expected` and throws all others. */
-function unless(expected: string): (error: NodeJS.ErrnoException) => undefined {
-  return (error) => {
-    if (error.code !== expected) throw error;
-  };
-}
-
-/** Returns true if a process listens on the socket at `path`. */
-function isAnswered(path: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const probe = connect(path);
-    probe.once('connect', () => {
-      probe.destroy();
-      resolve(true);
-    });
-    // ENOENT: the file is gone, and the caller tries again.
-    probe.once('error', ({ code }: NodeJS.ErrnoException) =>
-      resolve(code !== 'ECONNREFUSED' && code !== 'ENOENT'),
-    );
-  });
 }
