@@ -107,7 +107,7 @@ async function addHooks(
   const { config, clock, metrics, connections, nodes, bootstrapKeys, services } = parts;
   const { audit, apis, keys, rootKeys, sessions } = services;
   recordCalls(app, audit, apis, clock);
-  await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, onShed: () => metrics.shed.inc() });
+  protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, onShed: () => metrics.shed.inc() });
   const rates = limitRates(app, {
     nodes,
     callsMax: config.ROOT_KEY_CALLS_PER_MINUTE,

@@ -1,5 +1,4 @@
 import type { FastifyRequest } from 'fastify';
-import { neverShed } from './guards/load-shedding.ts';
 import { authorize } from './operations/authorization.ts';
 import type { Call } from './operations/call.ts';
 import { isQuery, type Operation } from './operations/operation.ts';
@@ -27,7 +26,7 @@ export function register(app: App, operations: readonly Operation[], services: S
     const { name, bodyBytesMax, onlyV2, v2 } = operation;
     const options = {
       ...(bodyBytesMax === undefined ? {} : { bodyLimit: bodyBytesMax }),
-      config: { operation, ...(operation.neverShed ? neverShed : {}) },
+      config: { operation },
     };
     if (!onlyV2)
       app.route({
