@@ -25,6 +25,19 @@ test.each([
   },
 );
 
+test('a head over 16 KiB is refused, and one a little smaller is not', async () => {
+  for (const [bytes, status] of [
+    [15_000, 200],
+    [17_000, 431],
+  ] as const) {
+    const wire = new Wire(fleet.controlPlanes[0]?.address ?? '');
+    const head = `GET /v1/apis.listApis HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ROOT_KEY}\r\n`;
+    wire.send(`${head}Connection: close\r\nX: ${'a'.repeat(bytes)}\r\n\r\n`);
+    expect(await wire.rest()).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    wire.close();
+  }
+});
+
 test('clients that ask for a tunnel and hang up at once, or never, hold nothing and end nothing', async () => {
   const { address = '' } = fleet.controlPlanes[0] ?? {};
   const tunnel = 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n';
