@@ -73,8 +73,9 @@ export function limitRates(
       let untilMs = name === 'failures' ? over.untilMs(caller) : 0;
       if (untilMs <= nowMs) {
         const { place, result } = turn.add(caller, undefined);
-        const counted = await result.catch(() => onLimit('unchecked'));
-        if (!counted || counted.before + place < max) return;
+        const counted = await result.catch(() => undefined);
+        if (counted === undefined) return onLimit('unchecked');
+        if (counted.before + place < max) return;
         untilMs = nowMs + counted.ttl;
         if (name === 'failures') over.remember(caller, untilMs);
       }
