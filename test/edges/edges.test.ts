@@ -107,13 +107,14 @@ describe('Redis', () => {
 });
 
 test('an API that was deleted and made again has verdicts at once, at each verifier', async () => {
-  fleet = await Fleet.start({ verifiers: 2 });
+  // A busy machine is not what this is about.
+  fleet = await Fleet.start({ verifiers: 2, env: { LOOKUP_WAIT_MS: '10000' } });
   for (let round = 0; round < 2; round++) {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'again' });
     const answers = await Promise.all(
       fleet.verifiers.map(({ address }) => fleet.post(`${address}/v1/keys.verifyKey`, { key })),
     );
-    expect(answers.map(({ status, body }) => [status, body.code])).toEqual([
+    expect(answers.map(({ status, body }) => [status, body.code ?? body.error])).toEqual([
       [200, 'VALID'],
       [200, 'VALID'],
     ]);

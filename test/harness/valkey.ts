@@ -32,5 +32,6 @@ function run(command: string, args: readonly string[], env = process.env): void 
 
 run('npx', ['vitest', 'run', '--project', 'redis', ...process.argv.slice(2)], {
   ...process.env,
+  SERVER_NAME: 'valkey',
   PATH: valkeyPath(),
 });

@@ -31,6 +31,11 @@ afterEach(async () => {
   rmSync(directory, { recursive: true });
 });
 
+test.runIf(process.env['SERVER_NAME'])('the server is the one that the run is about', async () => {
+  const info = await nodes.run('', (redis) => redis.info('server'));
+  expect(info).toContain(`server_name:${process.env['SERVER_NAME']}`);
+});
+
 test('an answer that came in time is not lost because this process was held up', async () => {
   const redis = await nodes.connection('');
   for (let i = 0; i < 5; i++) {

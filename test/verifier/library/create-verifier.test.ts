@@ -355,7 +355,7 @@ describe('options', () => {
     [{}, /redis: must be an object/],
     [{ redis: '' }, /redis\.url: required/],
     [{ redis: {} }, /redis\.url: required/],
-    [{ redis: 'http://x' }, /redis\.url: is not allowed \(redis:/],
+    [{ redis: 'http://x' }, /redis\.url: must be redis:/],
     [{ redis: { url: 'redis://a,redis://b' } }, /redis\.url: several addresses need redis\.mode/],
     [{ redis: { url: 'redis://a', mode: 'many' } }, /redis\.mode: "many" is not allowed/],
     [{ redis: { url: 'redis://a', hots: 'b' } }, /redis\.hots: unknown option/],
