@@ -646,7 +646,7 @@ export class World {
     return {
       apiId,
       keyId,
-      secret: `secret of ${keyId}`,
+      secret: `secret-of-${keyId}`,
       created,
       pool,
       createdAtMs: Number.POSITIVE_INFINITY,
