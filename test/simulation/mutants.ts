@@ -61,7 +61,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'lease from reply time': {
     seed: 49,
-    file: 'verifier/core/following/applied-log.ts',
+    file: VERIFIER,
     edits: [
       [
         'epoch.lease.extend(sentAt, reply.leaseMs)',
