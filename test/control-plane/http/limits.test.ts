@@ -165,13 +165,16 @@ describe('an address without a valid root key', () => {
   });
 });
 
-test('a disable goes through while Redis does not count calls', async () => {
+test('every call goes through while Redis does not count calls', async () => {
   const keyId = await newKey();
-  await fleet.client.del(callCounter(`${BOOTSTRAP}:POST`));
-  await fleet.client.lpush(callCounter(`${BOOTSTRAP}:POST`), 'not a number');
+  await forgetCounts();
+  for (const kind of ['GET', 'POST'])
+    await fleet.client.lpush(callCounter(`${BOOTSTRAP}:${kind}`), 'not a number');
   const unchecked = await counted('keyfence_rate_limited_total{limit="unchecked"}');
+  await fleet.ok('apis.listApis', {});
+  await fleet.ok('keys.createKey', { apiId: 'limited' });
   await fleet.ok('keys.updateKey', { keyId, enabled: false });
-  expect(await counted('keyfence_rate_limited_total{limit="unchecked"}')).toBe(unchecked + 1);
+  expect(await counted('keyfence_rate_limited_total{limit="unchecked"}')).toBe(unchecked + 3);
   await forgetCounts();
 });
 
