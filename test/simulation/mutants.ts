@@ -103,7 +103,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     edits: [['acknowledged < api.sequence ? acknowledged + 0.5 : acknowledged', 'acknowledged']],
   },
   'late leases believed after a failover': {
-    seed: 2244,
+    seed: 7488,
     file: PORTS,
     edits: [['isWriter ??= state.server === server;', "isWriter ??= server !== '';"]],
   },
