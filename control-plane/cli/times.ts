@@ -64,13 +64,18 @@ function dateIn(text: string, sign: '+' | '-', date: TimeRule['date'], nowMs: nu
   if (year === undefined) {
     start.setHours(0, 0, 0, 0);
     start.setDate(start.getDate() - daysAgo);
-  } else if (start.getMonth() + 1 !== Number(month) || start.getDate() !== Number(day)) throw impossible();
+  } else if (!isDate(start, year, month, day)) throw impossible();
   if (sign === '-' && start.getTime() > nowMs) throw inFuture();
   if (date === 'first') return start.getTime();
   const after = new Date(start);
   after.setDate(start.getDate() + 1);
   return date === 'after' ? after.getTime() : after.getTime() - 1;
 }
+
+const isDate = (date: Date, ...[year, month, day]: readonly (string | undefined)[]): boolean =>
+  date.getFullYear() === Number(year) &&
+  date.getMonth() + 1 === Number(month) &&
+  date.getDate() === Number(day);
 
 const DATE_TIME = /^(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?(Z|[+-]\d\d:?\d\d)?$/i;
 

@@ -90,7 +90,7 @@ function beginErrorAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Failure {
-  request.failure = meaningOf(error, request);
+  request.failure = meaningOf(refusalOf(request) ?? error, request);
   const { code } = request.failure;
   const message = advised(request.failure.message);
   if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ ...namesOf(request), err: error }, UNHANDLED);
@@ -101,6 +101,16 @@ function beginErrorAnswer(
   if (code === 'UNAUTHORIZED') reply.header('www-authenticate', 'Bearer');
   reply.code(ERRORS[code][0]).header('x-request-id', request.id);
   return { code, message };
+}
+
+/** The refusal of a call over its limit whose body was never read, so that nobody knows whether it stops something. */
+function refusalOf({ call }: FastifyRequest): ApiError | undefined {
+  try {
+    call?.refuse?.();
+    return undefined;
+  } catch (error) {
+    return error as ApiError;
+  }
 }
 
 /** Tells whether a person opened the address: programs that call the API ask for JSON or for anything. */

@@ -1,9 +1,9 @@
-/** A run of digits that may be a whole number beyond the 53 bits of a double. */
-const LONG_NUMBER = /\d{16}/;
+/** A run of digits that may be a whole number beyond the 53 bits of a double, or an exponent. */
+const LONG_NUMBER = /\d{16}|\d[eE]/;
 
 /**
- * Parses JSON as `JSON.parse` does, but does not round whole numbers silently: one that no double holds is what `instead`
- * returns, or the error that it throws. Common parsers round it, or refuse it.
+ * Parses JSON as `JSON.parse` does, but does not round whole numbers silently: one that would be written as another number
+ * is what `instead` returns, or the error that it throws. Common parsers round it, or refuse it.
  */
 export function parseExactly(text: string, instead: () => unknown): unknown {
   if (!LONG_NUMBER.test(text)) return JSON.parse(text);
@@ -12,5 +12,18 @@ export function parseExactly(text: string, instead: () => unknown): unknown {
   return JSON.parse(text, reviver);
 }
 
-const isRounded = (value: number, source: string): boolean =>
-  /^-?\d{16,}$/.test(source) && (!Number.isFinite(value) || BigInt(source) !== BigInt(value));
+function isRounded(value: number, source: string): boolean {
+  const { digits, exponent } = decimal(source);
+  if (digits === '' || exponent < 0) return digits !== '' && value === 0;
+  const written = decimal(JSON.stringify(value));
+  return written.digits !== digits || written.exponent !== exponent;
+}
+
+/** Returns the digits of a number without zeros at either end, and the power of ten of the last one. */
+function decimal(text: string): { readonly digits: string; readonly exponent: number } {
+  const [, whole = '', fraction = '', power = '0'] =
+    /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(text) ?? [];
+  const all = `${whole}${fraction}`.replace(/^0+/, '');
+  const digits = all.replace(/0+$/, '');
+  return { digits, exponent: Number(power) - fraction.length + all.length - digits.length };
+}

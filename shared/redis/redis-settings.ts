@@ -102,6 +102,8 @@ function parseAddress(text: string): RedisAddress {
   if (!isSocket && !url.hostname) throw new Error('must name a host');
   if (isSocket && url.pathname.length < 2)
     throw new Error('must name a socket, as in unix:///run/redis.sock');
+  if (isSocket && url.hostname) throw new Error('must have three slashes, as in unix:///run/redis.sock');
+  if (url.port === '0') throw new Error('must have a port of 1 to 65535');
   if (!isSocket && !/^\/?$|^\/\d{1,6}$/.test(url.pathname))
     throw new Error(`must have nothing but the number of a database after the host; ${ENCODED}`);
   return {

@@ -67,6 +67,7 @@ describe('an argument', () => {
       vi.stubEnv('TZ', 'Europe/Berlin');
       const none = [
         '2030-02-31',
+        '0099-01-01',
         '2026-13-01',
         '2027-02-29',
         '2030-02-31T10:00Z',

@@ -35,8 +35,9 @@ describe.skipIf(skipped)(`in Chromium, a person${skipped}`, () => {
     await page.getByRole('heading', { name: 'Overview' }).waitFor();
     expect(page.url()).toBe(`${stage.base}/dashboard/#/`);
     const cookies = await page.context().cookies(stage.base);
-    expect(cookies).toEqual([
-      expect.objectContaining({ name: 'keyfence_session', httpOnly: true, sameSite: 'Strict' }),
+    expect(cookies.sort((a, b) => (a.name < b.name ? -1 : 1))).toMatchObject([
+      { name: 'keyfence_session', httpOnly: true, sameSite: 'Strict' },
+      { name: 'keyfence_sign_in', httpOnly: true, sameSite: 'Lax' },
     ]);
     expect(await page.evaluate('JSON.stringify([{ ...sessionStorage }, { ...localStorage }])')).toBe(
       '[{},{}]',

@@ -79,7 +79,7 @@ describe.skipIf(!isThere)(`under OpenTelemetry${lacking(isThere ? [] : ['OpenTel
   beforeAll(async () => {
     [fleet, api, collector] = [await Fleet.start({ verifiers: 0 }), await Upstream.start(), new Collector()];
     env = {
-      NODE_OPTIONS: NODE_OPTIONS.replace('$PWD/otel', INSTALLED),
+      NODE_OPTIONS: NODE_OPTIONS.replace('$NODE_OPTIONS ', '').replace('$PWD/otel', INSTALLED),
       OTEL_EXPORTER_OTLP_ENDPOINT: await collector.listen(),
       OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
       OTEL_BSP_SCHEDULE_DELAY: '100',

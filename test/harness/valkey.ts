@@ -1,9 +1,13 @@
-// Runs the tests of the project `redis`, or those that are named, on Valkey in place of Redis.
-//
-// npm run test:valkey [-- FILE…]
 import { spawnSync } from 'node:child_process';
 import { existsSync, globSync, mkdirSync, symlinkSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { scriptArguments } from '../../deploy/dev/arguments.ts';
+
+const USAGE = `npm run test:valkey [-- FILE…] [--report FILE]
+
+Runs the tests of the project \`redis\`, or those that are named, on Valkey in place of Redis.
+
+  --report FILE  writes a report in JSON, as Vitest does`;
 
 const ROOT = join(import.meta.dirname, '../..');
 const FOLDER = join(ROOT, 'node_modules/.valkey');
@@ -30,7 +34,15 @@ function run(command: string, args: readonly string[], env = process.env): void 
   if (status !== 0) process.exit(status ?? 1);
 }
 
-run('npx', ['vitest', 'run', '--project', 'redis', ...process.argv.slice(2)], {
+const { values, positionals } = scriptArguments(USAGE, {
+  options: { report: { type: 'string' } },
+  allowPositionals: true,
+});
+const reporters =
+  values.report === undefined
+    ? []
+    : ['--reporter=default', '--reporter=json', `--outputFile.json=${values.report}`];
+run('npx', ['vitest', 'run', '--project', 'redis', ...reporters, ...positionals], {
   ...process.env,
   SERVER_NAME: 'valkey',
   PATH: valkeyPath(),

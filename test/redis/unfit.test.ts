@@ -102,6 +102,8 @@ test.each([
   ['redis://', /must be redis:|must name a host/],
   ['redis:///1', /must be redis:|must name a host/],
   ['unix://', /must name a socket/],
+  ['unix://run/redis.sock', /must have three slashes/],
+  ['redis://127.0.0.1:0', /must have a port/],
   ['host:6379', /must be redis:/],
   ['redis://a/1,redis://a/2', /the same scheme, user, password and database in all addresses/],
   ['redis://a,rediss://a', /the same scheme/],

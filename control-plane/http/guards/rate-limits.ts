@@ -94,8 +94,10 @@ export function limitRates(
   const countStop = limit('calls', options.callsMax, ({ countedAs }) => `${countedAs}:STOP`);
   app.addHook('preValidation', async (request, reply) => {
     const { call, routeOptions, body } = request;
-    if (!call?.refuse || !routeOptions.config.operation) return;
-    if (!isStop(routeOptions.config.operation, body)) call.refuse();
+    const { refuse } = call ?? {};
+    if (!call || !refuse || !routeOptions.config.operation) return;
+    call.refuse = undefined;
+    if (!isStop(routeOptions.config.operation, body)) refuse();
     await countStop(request, reply);
   });
   return {

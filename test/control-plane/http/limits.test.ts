@@ -95,6 +95,10 @@ describe('a root key over its limit', () => {
     expect((await fleet.admin('apis.listApis', {}, { rootKey: other })).status).toBe(401);
     for (let i = 4; i < 20; i++) expect((await ask('keys.deleteKey', { keyId })).status).toBe(404);
     expectLimited(await ask('keys.deleteKey', { keyId }));
+    // What nobody can read may not stop anything, and would be written into the audit log.
+    const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };
+    const url = `${fleet.controlPlanes[0]?.address}/v1/keys.deleteKey`;
+    expectLimited(await fleet.send(url, { method: 'POST', headers, body: '{bad' }));
   });
 
   test('may call again when the minute is over', async () => {

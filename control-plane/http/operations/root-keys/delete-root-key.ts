@@ -22,10 +22,12 @@ export const deleteRootKey = operation({
   neverShed: true,
   async handle(call, { rootKeys, publishedRootKeys }) {
     const { rootKeyId } = call.request;
+    const notFound = new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
     const rootKey = await rootKeys.get(rootKeyId);
-    if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
+    if (!rootKey) throw notFound;
     requireCovered(call.caller, rootKey.permissions);
     const deletedRootKeys = await rootKeys.delete(rootKeyId);
+    if (deletedRootKeys === 0) throw notFound; // another call was first
     const { name, enabled } = rootKey;
     call.note({}, { before: { name, enabled }, after: { deletedRootKeys } });
     call.giveTurnBack();
