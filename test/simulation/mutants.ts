@@ -485,7 +485,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     edits: [['if (turn.spent !== undefined && number !== this.number) [spent, kept] = [0, 0];', '']],
   },
   'forgotten uses are unspent': {
-    seed: LIMIT_SEEDS + 17,
+    seed: LIMIT_SEEDS + 362,
     file: WINDOWS,
     edits: [['turn.spent ?? mine.granted', 'turn.spent ?? mine.spent']],
   },
