@@ -74,13 +74,22 @@ test('a right that is taken away later is an outage for the calls that need it, 
   const fleet = await Fleet.start({ redisUrl: node.url, verifiers: 0, env });
   try {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'a' });
-    await setUser('-hmget'); // which each script of a change runs first
-    const refused = await fleet.admin('keys.updateKey', { keyId, enabled: false });
-    expect(refused).toMatchObject({ status: 503, body: { error: { code: 'SERVICE_UNAVAILABLE' } } });
-    await setUser();
-    await fleet.until(
-      async () => (await fleet.admin('keys.updateKey', { keyId, enabled: false })).status === 200,
-    );
+    // The first is what each script of a change runs first, the others are writes: half a change would tear the log.
+    for (const right of ['hmget', 'hset', 'zadd', 'xadd']) {
+      await setUser(`-${right}`);
+      const calls = [
+        await fleet.admin('keys.updateKey', { keyId, enabled: false }),
+        await fleet.admin('keys.createKey', { apiId: 'a' }),
+        await fleet.admin('keys.rerollKey', { keyId, expiration: 60_000 }),
+      ];
+      for (const refused of calls)
+        expect(refused).toMatchObject({ status: 503, body: { error: { code: 'SERVICE_UNAVAILABLE' } } });
+      await setUser();
+      await fleet.until(
+        async () => (await fleet.admin('keys.updateKey', { keyId, enabled: false })).status === 200,
+      );
+      await fleet.ok('keys.createKey', { apiId: 'a' });
+    }
   } finally {
     await fleet.stop();
   }

@@ -13,12 +13,14 @@
 -- Returns 'OK' | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
 --         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'OTHER_DEFAULTS', current prefix and length}: the defaults changed; make another secret
+-- include ../log/rights.lua
 -- include ../log/gate.lua
 -- include ../../../../shared/redis/credits.lua
 -- include creation.lua
 local head, index, record, long, owners, creations, members = unpack(KEYS)
 local keyId, now, auto, lease, meta, owner, foreign, kept, content, needs, defaults, credits = unpack(ARGV)
 
+requireRights(head)
 local created, deleted, protocol, prefix, bytes = unpack(redis.call('HMGET', head, 'c', 'deleted', 'P', 'prefix', 'bytes'))
 if deleted then return 'DELETED' end
 if not created and auto ~= '1' then return 'NO_API' end

@@ -15,6 +15,7 @@
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'ENDED'}: the key has expired, so there is nothing to reroll
 --         | {'REUSED'}: an earlier call of this name gave another time
 --         | {'REROLLED', the key that replaced it} | {'SHARED', keys that share its credits}: too many
+-- include ../log/rights.lua
 -- include ../log/gate.lua
 -- include ../log/server.lua
 -- include ../../../../shared/redis/credits.lua
@@ -27,6 +28,7 @@ local head, log, index, record, long, members, creations, new, newLong = unpack(
 local keyId, channel, now, maxlen, longest, condition, owners, newId, secretHash, start, bytes, latest, kept, most, call, content =
   unpack(ARGV)
 local base = string.sub(head, 1, -5)
+requireRights(head)
 
 local p, version, expires, successor, madeBy, pool = unpack(redis.call('HMGET', record, 'p', 'v', 'x', 'T', 'Y', 'q'))
 if not p or redis.call('HEXISTS', head, 'deleted') == 1 then return {'NOT_FOUND'} end

@@ -19,6 +19,7 @@
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'EXISTS'}: for `create`
 --         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'REUSED'}: another change had this name | {'UNLIMITED'}: the key has no credits that could be changed this way
+-- include rights.lua
 -- include gate.lua
 -- include server.lua
 -- include ../../../../shared/redis/credits.lua
@@ -27,4 +28,5 @@
 -- include ../credits/change-credits.lua
 -- include change.lua
 
+requireRights(KEYS[1])
 return change(KEYS, ARGV)

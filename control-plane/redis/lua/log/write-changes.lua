@@ -5,6 +5,7 @@
 -- ARGV 1 number of keys  2… the id and the condition of each key, then the arguments of write-change.lua; those two replace
 --        its 2 and 7
 -- Returns what write-change.lua returns, for each key
+-- include rights.lua
 -- include gate.lua
 -- include server.lua
 -- include ../../../../shared/redis/credits.lua
@@ -13,6 +14,7 @@
 -- include ../credits/change-credits.lua
 -- include change.lua
 
+requireRights(KEYS[1])
 local count = tonumber(ARGV[1])
 local args = {unpack(ARGV, 2 * count + 2)}
 local replies = {}
