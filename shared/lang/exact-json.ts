@@ -1,5 +1,5 @@
-/** A run of digits that may be a whole number beyond the 53 bits of a double, or an exponent. */
-const LONG_NUMBER = /\d{16}|\d[eE]/;
+/** What only a number that JSON may write otherwise has: many digits, or an exponent. Hashes and ids in texts do not count. */
+const LONG_NUMBER = /[:[,]\s*-?(?:[\d.]{16}|[\d.]+[eE])/;
 
 /**
  * Parses JSON as `JSON.parse` does, but does not round whole numbers silently: one that would be written as another number
