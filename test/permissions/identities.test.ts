@@ -184,6 +184,8 @@ describe('an identity that holds in some APIs', () => {
     await Promise.all([newKey(), newKey({ apiId: 'games' })]);
     const unknown = await fleet.admin('identities.createIdentity', { externalId, apiIds: ['shop', 'no'] });
     expect([unknown.status, unknown.body.error.message]).toEqual([400, 'apiIds.1: there is no such API']);
+    const nobody = { externalId: 'nobody', apiIds: ['no-such-api'] };
+    expect((await fleet.admin('identities.updateIdentity', nobody)).status).toBe(404);
     await newIdentity(externalId, { apiIds: ['shop', 'games'], meta: { plan: 'pro' }, ratelimits: limit });
     const mine = await newKey({ externalId });
     const theirs = await newKey({ externalId, apiId: 'books' });

@@ -64,7 +64,7 @@ export const updateIdentity = operation({
       throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');
     const identityId = idIn(call.request);
     call.note({ identityId });
-    await identities.checkApis(patch.apiIds ?? undefined);
+    if (patch.apiIds && (await identities.get(identityId))) await identities.checkApis(patch.apiIds);
     const write = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields } as const;
     const propagation = await propagator.apply(write, waitMs, call.recordChange(fields));
     const identity = await identities.get(identityId);
