@@ -33,10 +33,7 @@ export const redisSettings = {
 export const redisLimits = {
   /** Longest time for opening a connection. */
   REDIS_CONNECT_TIMEOUT_MS: 1000,
-  /**
-   * Longest time that a command may take before its connection is cut. Set it above the 1000 ms that WAIT may
-   * take.
-   */
+  /** Longest time that a command may take before its connection is cut; WAIT may take 1000 ms. */
   REDIS_COMMAND_TIMEOUT_MS: 2000,
 };
 

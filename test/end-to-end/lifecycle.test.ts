@@ -8,7 +8,7 @@ import { Load } from '../harness/load.ts';
 import { metric } from '../harness/metrics.ts';
 import { Process } from '../harness/processes.ts';
 import { scratch } from '../harness/scratch.ts';
-import { eventually, PATIENT as REDIS_PATIENT } from '../harness/waiting.ts';
+import { eventually } from '../harness/waiting.ts';
 
 const ROOT_KEY = 'lifecycle-root-key-0123456789abcdef0123456789';
 const ADMIN = { authorization: `Bearer ${ROOT_KEY}` };
@@ -16,7 +16,7 @@ const CALLERS = 12;
 /** Each machine's speed is its own: what is tested is that nothing is lost, not how fast it comes. */
 const PATIENT = { LOOKUP_WAIT_MS: '10000' };
 /** Where every call must succeed: no Redis that is slow is out of reach, and no lease ends meanwhile. */
-const UNHURRIED = { ...REDIS_PATIENT, LEASE_MS: '60000' };
+const UNHURRIED = { LEASE_MS: '60000' };
 
 let directory: string;
 let redis: RedisServer;

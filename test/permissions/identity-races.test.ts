@@ -13,7 +13,7 @@ let fleet: Fleet;
 let importer: Process;
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 2, env: PATIENT });
-  importer = new Process('control-plane/main.ts', { ...PATIENT, REDIS_URL: fleet.redisUrl, ROOT_KEY });
+  importer = new Process('control-plane/main.ts', { REDIS_URL: fleet.redisUrl, ROOT_KEY });
   await importer.start();
 });
 afterAll(async () => {

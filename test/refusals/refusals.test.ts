@@ -207,7 +207,6 @@ test('a verifier that is killed loses what it has not reported, and no more', as
   const { key, keyId } = await keyFor({ enabled: false });
   const verifier = new Process('verifier/main.ts', {
     ...{ REDIS_URL: fleet.redisUrl, API_IDS: 'shop', USAGE_PERIOD_MS: '50' },
-    ...PATIENT,
   });
   const refused = async () => {
     const answer = await fleet.decided(() => fleet.post(`${verifier.address}/v1/keys.verifyKey`, { key }));

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Answer, Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { Process } from '../harness/processes.ts';
-import { PATIENT } from '../harness/waiting.ts';
 
 const ROUNDS = 12;
 const VERIFIERS = 2;
@@ -12,7 +11,7 @@ beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0 });
   key = (await fleet.ok('keys.createKey', { apiId: 'shop' })).key;
   for (let i = 0; i < VERIFIERS; i++) {
-    const env = { REDIS_URL: fleet.redisUrl, VERIFY_ROOT_KEYS: 'required', ...PATIENT };
+    const env = { REDIS_URL: fleet.redisUrl, VERIFY_ROOT_KEYS: 'required' };
     const verifier = new Process('verifier/main.ts', env);
     verifiers.push(verifier);
     await verifier.start();
@@ -45,7 +44,6 @@ test('control planes that are killed while they disable root keys break no promi
     const controlPlane = new Process('control-plane/main.ts', {
       REDIS_URL: fleet.redisUrl,
       ROOT_KEY,
-      ...PATIENT,
     });
     await controlPlane.start();
     await fleet.until(async () => (await fleet.get(`${controlPlane.adminAddress}/readyz`)).status === 200);

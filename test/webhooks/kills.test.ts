@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Answer, Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { Process } from '../harness/processes.ts';
-import { PATIENT } from '../harness/waiting.ts';
 import { Receiver } from './receiver.ts';
 
 const ROUNDS = 5;
@@ -23,7 +22,6 @@ beforeAll(async () => {
     ROOT_KEY,
     LEASE_MS: '2000',
     WEBHOOK_NETWORKS: '127.0.0.0/8',
-    ...PATIENT,
   };
   // A proxy of the environment is none for webhooks: nothing listens there.
   const proxied = {

