@@ -1,4 +1,4 @@
-/** What only a number that JSON may write otherwise has: many digits, or an exponent. Hashes and ids in texts do not count. */
+/** A number that JSON may write otherwise: one of many digits, or with an exponent. Hashes and ids in texts do not count. */
 const LONG_NUMBER = /[:[,]\s*-?(?:[\d.]{16}|[\d.]+[eE])/;
 
 /**
