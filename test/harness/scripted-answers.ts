@@ -6,8 +6,8 @@ import { instant, Lease } from '../../verifier/core/following/lease.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import type { Question } from '../../verifier/core/question/question.ts';
 import {
+  decide,
   FORBIDDEN,
-  judge,
   NOT_FOUND,
   type Verdict,
   type VerdictSource,
@@ -101,7 +101,7 @@ export class ScriptedAnswers implements VerdictSource {
     if (entry === undefined) return NOT_FOUND;
     if (permissions !== undefined && this.stripped.has(key))
       return { code: 'INSUFFICIENT_PERMISSIONS', entry };
-    const verdict = judge(entry, question, Date.now());
+    const verdict = decide(entry, question, Date.now());
     if (verdict.code !== 'VALID' || isRecheck) return verdict;
     if (key === 'limited') return { code: 'RATE_LIMITED', entry, spending: LIMITED };
     if (entry.pool === '') return verdict;

@@ -315,8 +315,8 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
 const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   'identity ignored': {
     seed: IDENTITY_SEEDS,
-    file: 'verifier/core/verdict/verdict.ts',
-    edits: [['enabled && effectivePermissions?.identity?.enabled !== false;', 'enabled;']],
+    file: 'shared/contract/rules.ts',
+    edits: [['key.identity?.enabled !== false', 'true']],
   },
   'absence of an identity kept': {
     seed: IDENTITY_SEEDS,

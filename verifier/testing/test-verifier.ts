@@ -1,6 +1,7 @@
 // The entry `keyfence/testing` of the package.
+import { brokenRule, type KeyFacts, RULES } from '#shared/contract/rules.ts';
+import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
 import { systemClock } from '#shared/lang/clock.ts';
-import { allows } from '#shared/permissions/permission-query.ts';
 import {
   type KeyVerdict,
   type KeyVerifier,
@@ -166,31 +167,27 @@ class MemoryVerifier implements TestVerifier {
   }
 
   #verdict(key: string, { apiId, requirements, isRecheck }: KeylessQuestion): KeyVerdict {
-    const testKey = this.#keys.get(key);
-    const { state = 'valid', ...fields } = testKey ?? { state: 'notFound' as const };
+    const { state = 'valid', ...fields } = this.#keys.get(key) ?? { state: 'notFound' as const };
     if (state === 'notFound' || state === 'unavailable') return { valid: false, code: 'NOT_FOUND' };
-    const isForeign = apiId !== undefined && fields.apiId !== undefined && fields.apiId !== apiId;
-    if (state === 'forbidden' || isForeign) return { valid: false, code: 'FORBIDDEN' };
+    const shown: KnownKey = { meta: {}, apiId: apiId ?? 'test', keyId: '', ...fields };
+    const { remaining } = shown;
+    const cost = isRecheck ? 0 : requirements.cost;
+    const broken = brokenRule(factsOf(shown), { apiId, ...requirements }, systemClock.wallMs());
+    const byRules = broken === undefined ? 'VALID' : RULES[broken].code;
+    let code: VerdictCode = state === 'valid' || broken === 'api' ? byRules : CODES[state];
+    if (code === 'VALID' && remaining !== undefined && remaining < cost) code = 'USAGE_EXCEEDED';
+    if (code === 'FORBIDDEN') return { valid: false, code };
     const enabled = state !== 'disabled';
-    const common: KnownKey = { meta: {}, apiId: apiId ?? 'test', keyId: '', ...fields };
-    const code = state === 'valid' ? codeBy(common, requirements, isRecheck) : CODES[state];
-    if (code !== 'VALID') return { valid: false, code, enabled, ...common, ...limitsOf(code, common) };
-    const { remaining } = common;
-    const rest =
-      remaining === undefined ? {} : { remaining: remaining - (isRecheck ? 0 : requirements.cost) };
-    return { valid: true, code, enabled: true, ...common, ...rest };
+    if (code !== 'VALID') return { valid: false, code, enabled, ...shown, ...limitsOf(code, shown) };
+    const rest = remaining === undefined ? {} : { remaining: remaining - cost };
+    return { valid: true, code, enabled: true, ...shown, ...rest };
   }
 }
 
-/** Returns the code for a key that is set to `valid`, in the order of a real verifier. */
-function codeBy(key: KnownKey, requirements: KeylessQuestion['requirements'], isRecheck: boolean) {
-  if (key.expires !== undefined && key.expires <= systemClock.wallMs()) return 'EXPIRED';
-  const { permissions, cost } = requirements;
-  if (permissions !== undefined && !allows(new Set(key.permissions), permissions))
-    return 'INSUFFICIENT_PERMISSIONS';
-  if (!isRecheck && key.remaining !== undefined && key.remaining < cost) return 'USAGE_EXCEEDED';
-  return 'VALID';
-}
+const factsOf = ({ apiId, expires = 0, permissions }: KnownKey): KeyFacts => ({
+  ...{ apiId, enabled: true, identity: undefined, expires, ranges: undefined },
+  slugSet: new Set(permissions),
+});
 
 /** Returns the limit that refuses the key, unless the test set its limits. */
 function limitsOf(code: KeyVerdict['code'], { ratelimits }: KnownKey): { ratelimits?: LimitState[] } {

@@ -1,5 +1,5 @@
+import { brokenRule, type KeyFacts, RULES } from '#shared/contract/rules.ts';
 import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
-import { allows, type Query } from '#shared/permissions/permission-query.ts';
 import type { Spending } from '../allowances/allowance.ts';
 import type { EffectivePermissions } from '../effective-permissions.ts';
 import type { Entry } from '../key-cache.ts';
@@ -33,48 +33,34 @@ export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
 export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
 
 /**
- * Decides on a known key of an API that this verifier answers for. Checks first the API, then whether the key
- * is disabled, then its expiry, then the client's address, then its permissions. The API comes first so that a question about a key of
- * another API reveals nothing about that key, not even that it is disabled.
+ * Decides by the rules on a known key of an API that this verifier answers for.
  * @param nowMs Unix time that never goes back
  * @param effectivePermissions the effective permissions of a key with roles or an identity
  */
-export function judge(
+export function decide(
   entry: Entry,
-  { apiId, clientIp, requirements }: Pick<Question, 'apiId' | 'clientIp' | 'requirements'>,
+  { apiId, clientIp, requirements: { permissions } }: Pick<Question, 'apiId' | 'clientIp' | 'requirements'>,
   nowMs: number,
   effectivePermissions?: EffectivePermissions,
 ): Verdict {
-  if (apiId !== undefined && apiId !== entry.epoch.apiId) return { code: 'FORBIDDEN', about: entry };
-  const code = codeOf(entry, nowMs, requirements.permissions, effectivePermissions);
-  if (entry.ranges !== undefined && isAboutUse(code) && !(clientIp && entry.ranges.has(clientIp)))
-    return { code: 'FORBIDDEN', about: entry, isByAddress: true };
+  const rule = brokenRule(factsOf(entry, effectivePermissions), { apiId, clientIp, permissions }, nowMs);
+  const code = rule === undefined ? 'VALID' : RULES[rule].code;
+  if (code === 'FORBIDDEN')
+    return rule === 'address' ? { code, about: entry, isByAddress: true } : { code, about: entry };
   return effectivePermissions === undefined ? { code, entry } : { code, entry, effectivePermissions };
 }
 
-function codeOf(
-  entry: Entry,
-  nowMs: number,
-  query?: Query,
-  effectivePermissions?: EffectivePermissions,
-): VerdictCode {
-  if (!isEnabled(entry, effectivePermissions)) return 'DISABLED';
-  if (entry.expires !== 0 && entry.expires <= nowMs) return 'EXPIRED';
-  if (
-    query === undefined ||
-    allows((effectivePermissions ?? entry.ownPermissions)?.slugSet ?? NO_PERMISSIONS, query)
-  )
-    return 'VALID';
-  return 'INSUFFICIENT_PERMISSIONS';
-}
-
-/** Returns true for a verdict on what a key may do, after those on whether it is good at all. */
-const isAboutUse = (code: VerdictCode): boolean => code === 'VALID' || code === 'INSUFFICIENT_PERMISSIONS';
+const factsOf = (entry: Entry, effectivePermissions: EffectivePermissions | undefined): KeyFacts => ({
+  apiId: entry.epoch.apiId,
+  enabled: entry.enabled,
+  identity: effectivePermissions?.identity,
+  expires: entry.expires,
+  ranges: entry.ranges,
+  slugSet: (effectivePermissions ?? entry.ownPermissions)?.slugSet,
+});
 
 /** Returns true if a key is enabled, and its identity too. */
 export const isEnabled = (
   { enabled }: Entry,
   effectivePermissions: EffectivePermissions | undefined,
 ): boolean => enabled && effectivePermissions?.identity?.enabled !== false;
-
-const NO_PERMISSIONS: ReadonlySet<string> = new Set();

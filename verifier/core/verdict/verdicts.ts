@@ -6,7 +6,7 @@ import { ExpiryClock } from '../expiry-clock.ts';
 import type { SharedLog } from '../following/shared-log.ts';
 import type { Entry } from '../key-cache.ts';
 import type { Question } from '../question/question.ts';
-import { judge, NOT_FOUND, type Verdict } from './verdict.ts';
+import { decide, NOT_FOUND, type Verdict } from './verdict.ts';
 
 /** A counter of verdicts by key. */
 export interface VerdictCounter {
@@ -54,7 +54,7 @@ export class Verdicts {
     const effectivePermissions = join?.effectivePermissions;
     // Most keys never expire and need no clock.
     const nowMs = entry.expires === 0 ? 0 : this.#expiry.nowMs();
-    let verdict = judge(entry, question, nowMs, effectivePermissions);
+    let verdict = decide(entry, question, nowMs, effectivePermissions);
     if (question.isRecheck) return verdict;
     if (verdict.isByAddress) this.counts.wrongAddresses++;
     const { requirements, tags } = question;
