@@ -169,18 +169,18 @@ class MemoryVerifier implements TestVerifier {
   #verdict(key: string, { apiId, requirements, isRecheck }: KeylessQuestion): KeyVerdict {
     const { state = 'valid', ...fields } = this.#keys.get(key) ?? { state: 'notFound' as const };
     if (state === 'notFound' || state === 'unavailable') return { valid: false, code: 'NOT_FOUND' };
-    const shown: KnownKey = { meta: {}, apiId: apiId ?? 'test', keyId: '', ...fields };
-    const { remaining } = shown;
+    const data: KnownKey = { meta: {}, apiId: apiId ?? 'test', keyId: '', ...fields };
+    const { remaining } = data;
     const cost = isRecheck ? 0 : requirements.cost;
-    const broken = brokenRule(factsOf(shown), { apiId, ...requirements }, systemClock.wallMs());
+    const broken = brokenRule(factsOf(data), { apiId, ...requirements }, systemClock.wallMs());
     const byRules = broken === undefined ? 'VALID' : RULES[broken].code;
     let code: VerdictCode = state === 'valid' || broken === 'api' ? byRules : CODES[state];
     if (code === 'VALID' && remaining !== undefined && remaining < cost) code = 'USAGE_EXCEEDED';
     if (code === 'FORBIDDEN') return { valid: false, code };
     const enabled = state !== 'disabled';
-    if (code !== 'VALID') return { valid: false, code, enabled, ...shown, ...limitsOf(code, shown) };
+    if (code !== 'VALID') return { valid: false, code, enabled, ...data, ...limitsOf(code, data) };
     const rest = remaining === undefined ? {} : { remaining: remaining - cost };
-    return { valid: true, code, enabled: true, ...shown, ...rest };
+    return { valid: true, code, enabled: true, ...data, ...rest };
   }
 }
 
