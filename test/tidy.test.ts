@@ -36,10 +36,11 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'control-plane/core': [],
   'control-plane/redis': ['control-plane/core'],
   'control-plane/webhooks': ['control-plane/core', 'control-plane/redis'],
-  'control-plane/http': ['control-plane/core', 'control-plane/redis'],
+  'control-plane/http': ['control-plane/core', 'control-plane/redis', 'control-plane/unkey-v2'],
+  'control-plane/unkey-v2': ['core', 'redis', 'http/operations'].map((room) => `control-plane/${room}`),
   // An operation knows neither path nor HTTP.
   'control-plane/http/operations': [
-    ...['core', 'redis'].map((room) => `control-plane/${room}`),
+    ...['core', 'redis', 'unkey-v2'].map((room) => `control-plane/${room}`),
     ...['faults', 'strings', 'schema-compilers'].map((file) => `control-plane/http/${file}.ts`),
   ],
   'control-plane/cli': ['control-plane/core', 'control-plane/redis', 'control-plane/config.ts'],

@@ -1,10 +1,10 @@
 import type { FastifyRequest } from 'fastify';
+import { envelope } from '../unkey-v2/envelope.ts';
+import type { Face } from '../unkey-v2/face.ts';
 import { authorize } from './operations/authorization.ts';
 import type { Call } from './operations/call.ts';
 import { isQuery, type Operation } from './operations/operation.ts';
 import type { Services } from './operations/services.ts';
-import { envelope } from './operations/v2/envelope.ts';
-import type { Face } from './operations/v2/face.ts';
 import type { App } from './server.ts';
 
 declare module 'fastify' {

@@ -2,9 +2,9 @@ import type { Static, TSchema } from 'typebox';
 import type { ErrorCode } from '#shared/contract/errors.ts';
 import type { ApiAction, RootAction } from '../../core/root-permissions.ts';
 import type { EventType } from '../../core/webhooks/event-types.ts';
+import type { Face } from '../../unkey-v2/face.ts';
 import type { Call } from './call.ts';
 import type { Services } from './services.ts';
-import type { Face } from './v2/face.ts';
 
 /**
  * A permission as documents write it: on the API that a call concerns, or on things that belong to no API.

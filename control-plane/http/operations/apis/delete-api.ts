@@ -1,8 +1,8 @@
+import { EmptyData, nothingOnceDeleted } from '../../../unkey-v2/envelope.ts';
 import { apiNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
-import { EmptyData, nothingOnceDeleted } from '../v2/envelope.ts';
 
 export const deleteApi = operation({
   name: 'apis.deleteApi',

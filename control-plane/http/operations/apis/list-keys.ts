@@ -2,6 +2,8 @@ import { Type } from 'typebox';
 import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
 import type { KeyFilter } from '../../../redis/keys/key-view.ts';
 import type { Place, ValueOrder } from '../../../redis/keys/ordered-keys.ts';
+import { PageCursor as PageCursorV2, PageLimit, pagination, Search } from '../../../unkey-v2/envelope.ts';
+import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../../../unkey-v2/key-data.ts';
 import { withoutAliases } from '../aliases.ts';
 import { apiNotFound } from '../authorization.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
@@ -9,8 +11,6 @@ import { lastUsed, UsedKey, withNames } from '../keys/key.ts';
 import { operation } from '../operation.ts';
 import { ApiId, ExternalId, Fields, Limit, OwnerId, PageCursor } from '../request-parts.ts';
 import type { Services } from '../services.ts';
-import { PageCursor as PageCursorV2, PageLimit, pagination, Search } from '../v2/envelope.ts';
-import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../v2/key-data.ts';
 
 /**
  * The creation number at which the page begins; in orders other than that of creation, that of the last key of the page

@@ -3,13 +3,13 @@ import { identityIdOf } from '#shared/contract/key-format.ts';
 import { storedFields } from '#shared/contract/key-record.ts';
 import { Id } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
+import { onceComplete } from '../../../unkey-v2/envelope.ts';
+import { NEW_FIELDS } from '../../../unkey-v2/identity-data.ts';
+import { identityLimits } from '../../../unkey-v2/limits-and-credits.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ExternalId, Fields, WaitMs } from '../request-parts.ts';
 import { Propagation } from '../response-parts.ts';
-import { onceComplete } from '../v2/envelope.ts';
-import { NEW_FIELDS } from '../v2/identity-data.ts';
-import { identityLimits } from '../v2/limits-and-credits.ts';
 import { ApiIds, CHANGEABLE_FIELDS } from './identity.ts';
 
 export const createIdentity = operation({

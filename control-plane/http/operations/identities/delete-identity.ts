@@ -1,9 +1,9 @@
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { EmptyData, nothingOnceDeleted } from '../../../unkey-v2/envelope.ts';
+import { IdentityName, identityIdIn } from '../../../unkey-v2/identity-data.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
-import { EmptyData, nothingOnceDeleted } from '../v2/envelope.ts';
-import { IdentityName, identityIdIn } from '../v2/identity-data.ts';
 import { IdentityId, identityIdExample, identityNotFound } from './identity.ts';
 
 export const deleteIdentity = operation({

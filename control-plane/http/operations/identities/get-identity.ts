@@ -1,6 +1,6 @@
+import { IdentityData, IdentityName, identityData, identityIdIn } from '../../../unkey-v2/identity-data.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { IdentityData, IdentityName, identityData, identityIdIn } from '../v2/identity-data.ts';
 import { IdentityView, identityNotFound, idIn, REFERENCE } from './identity.ts';
 
 export const getIdentity = operation({

@@ -1,11 +1,11 @@
 import { Type } from 'typebox';
 import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
+import { PageCursor as PageCursorV2, PageLimit, pagination, Search } from '../../../unkey-v2/envelope.ts';
+import { IdentityData, identityData } from '../../../unkey-v2/identity-data.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
 import { operation } from '../operation.ts';
 import { Fields, Limit, PageCursor } from '../request-parts.ts';
 import { Count } from '../response-parts.ts';
-import { PageCursor as PageCursorV2, PageLimit, pagination, Search } from '../v2/envelope.ts';
-import { IdentityData, identityData } from '../v2/identity-data.ts';
 import { IdentityView } from './identity.ts';
 
 const SEARCH = Search('the `externalId` or the id');

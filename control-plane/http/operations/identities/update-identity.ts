@@ -3,13 +3,19 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { storedFields } from '#shared/contract/key-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
+import { onceComplete } from '../../../unkey-v2/envelope.ts';
+import {
+  IdentityData,
+  IdentityName,
+  identityData,
+  identityIdIn,
+  NEW_FIELDS,
+} from '../../../unkey-v2/identity-data.ts';
+import { identityLimits } from '../../../unkey-v2/limits-and-credits.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { Propagation } from '../response-parts.ts';
-import { onceComplete } from '../v2/envelope.ts';
-import { IdentityData, IdentityName, identityData, identityIdIn, NEW_FIELDS } from '../v2/identity-data.ts';
-import { identityLimits } from '../v2/limits-and-credits.ts';
 import { ApiIds, CHANGEABLE_FIELDS, IdentityView, identityNotFound, idIn, REFERENCE } from './identity.ts';
 
 export const updateIdentity = operation({

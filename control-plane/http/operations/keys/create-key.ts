@@ -8,14 +8,14 @@ import { Id, OPTIONAL_FIELDS } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
 import { checkRanges } from '../../../core/schemas/range-schemas.ts';
 import type { Apis } from '../../../redis/apis.ts';
+import { GIVEN_FIELDS, refuseKeptSecrets } from '../../../unkey-v2/key-data.ts';
+import { GivenCredits, limitFields, newCreditFields } from '../../../unkey-v2/limits-and-credits.ts';
 import { withoutAliases } from '../aliases.ts';
 import type { Call } from '../call.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Bytes, Fields, Prefix } from '../request-parts.ts';
 import { Secret } from '../response-parts.ts';
-import { GIVEN_FIELDS, refuseKeptSecrets } from '../v2/key-data.ts';
-import { GivenCredits, limitFields, newCreditFields } from '../v2/limits-and-credits.ts';
 import { keyIdExample } from './key.ts';
 
 const { name, ...optionalFields } = OPTIONAL_FIELDS;

@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
+import { EmptyData, nothingOnceDeleted } from '../../../unkey-v2/envelope.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
-import { EmptyData, nothingOnceDeleted } from '../v2/envelope.ts';
 import { keyIdExample } from './key.ts';
 
 export const deleteKey = operation({

@@ -1,7 +1,7 @@
+import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../../../unkey-v2/key-data.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId } from '../request-parts.ts';
-import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../v2/key-data.ts';
 import { keyIdExample, lastUsed, UsedKey, withNames } from './key.ts';
 
 export const getKey = operation({

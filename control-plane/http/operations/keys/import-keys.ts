@@ -8,6 +8,7 @@ import { tooOldError } from '../../../core/write-error.ts';
 import type { ImportOutcome, KeyToImport } from '../../../redis/keys/key-import.ts';
 import type { Roles } from '../../../redis/shared-log/roles.ts';
 import type { Notice } from '../../../redis/webhooks/notices.ts';
+import { importOf, Migration, MigrationData, migrationData } from '../../../unkey-v2/migration.ts';
 import { faultTexts } from '../../faults.ts';
 import { validatorAtFirstCall } from '../../schema-compilers.ts';
 import { checkStrings } from '../../strings.ts';
@@ -16,7 +17,6 @@ import type { Call } from '../call.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields } from '../request-parts.ts';
-import { importOf, Migration, MigrationData, migrationData } from '../v2/migration.ts';
 
 /** A key that was made elsewhere; only its hash is sent. */
 const ImportedKey = Fields({

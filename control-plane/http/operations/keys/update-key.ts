@@ -1,13 +1,13 @@
 import { Type } from 'typebox';
 import { CHANGED_CREDITS, creditsChange } from '../../../core/schemas/credit-schemas.ts';
+import { EmptyData, nothingOnceComplete } from '../../../unkey-v2/envelope.ts';
+import { CHANGED_FIELDS as CHANGED_FIELDS_V2 } from '../../../unkey-v2/key-data.ts';
+import { ChangedCredits, changedCreditFields, limitFields } from '../../../unkey-v2/limits-and-credits.ts';
 import { withoutAliases } from '../aliases.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
-import { EmptyData, nothingOnceComplete } from '../v2/envelope.ts';
-import { CHANGED_FIELDS as CHANGED_FIELDS_V2 } from '../v2/key-data.ts';
-import { ChangedCredits, changedCreditFields, limitFields } from '../v2/limits-and-credits.ts';
 import { CHANGES, keyIdExample, storedChanges } from './key.ts';
 
 export const updateKey = operation({

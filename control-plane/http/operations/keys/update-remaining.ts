@@ -3,11 +3,11 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { hashSecret } from '#shared/contract/key-format.ts';
 import type { CreditsChange, LogEntry } from '../../../core/change-log-port.ts';
 import { CREDITS_OPERATION } from '../../../core/schemas/credit-schemas.ts';
+import { CreditsOperation, CreditsSchema, creditsView } from '../../../unkey-v2/limits-and-credits.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, OperationId, WaitMs } from '../request-parts.ts';
 import { Propagation } from '../response-parts.ts';
-import { CreditsOperation, CreditsSchema, creditsView } from '../v2/limits-and-credits.ts';
 import { keyIdExample } from './key.ts';
 
 export const updateRemaining = operation({

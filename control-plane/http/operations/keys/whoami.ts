@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
 import { hashSecret } from '#shared/contract/key-format.ts';
+import { KeyData, keyDataOf } from '../../../unkey-v2/key-data.ts';
 import { absence, recordNotFound, requireApi } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { KeyData, keyDataOf } from '../v2/key-data.ts';
 import { KeyView, withNames } from './key.ts';
 
 const Whose = Fields({

@@ -4,9 +4,9 @@ import { auditView } from '../../../core/audit-event.ts';
 import { Id } from '../../../core/schemas/field-schemas.ts';
 import { RoleName } from '../../../core/schemas/role-schemas.ts';
 import { slugsIn } from '../../../core/schemas/slug-schemas.ts';
+import { GivenPermissions } from '../../../unkey-v2/key-data.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { GivenPermissions } from '../v2/key-data.ts';
 import { RolePermissions } from './role.ts';
 
 const DESCRIPTION = Type.String({ minLength: 1, maxLength: 512, description: 'What it is for.' });

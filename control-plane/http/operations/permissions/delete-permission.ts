@@ -1,10 +1,10 @@
 import { unavailable } from '#shared/contract/errors.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { EmptyData, nothingOnceDeleted } from '../../../unkey-v2/envelope.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
 import type { Services } from '../services.ts';
-import { EmptyData, nothingOnceDeleted } from '../v2/envelope.ts';
 import { PermissionId, permissionNotFound } from './permission.ts';
 
 /** Maximum number of attempts to remove a permission from roles that change in between. */

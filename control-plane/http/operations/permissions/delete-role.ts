@@ -1,10 +1,10 @@
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
+import { EmptyData, nothingOnceDeleted } from '../../../unkey-v2/envelope.ts';
+import { RoleReference, roleIdIn } from '../../../unkey-v2/role-data.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
-import { EmptyData, nothingOnceDeleted } from '../v2/envelope.ts';
-import { RoleReference, roleIdIn } from '../v2/role-data.ts';
 import { roleIdExample, roleNotFound } from './role.ts';
 
 export const deleteRole = operation({

@@ -1,7 +1,7 @@
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
+import { RoleData, RoleReference, roleIdIn, rolesData } from '../../../unkey-v2/role-data.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { RoleData, RoleReference, roleIdIn, rolesData } from '../v2/role-data.ts';
 import { RoleView, roleIdExample, roleNotFound } from './role.ts';
 
 export const getRole = operation({

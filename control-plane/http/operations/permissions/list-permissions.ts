@@ -1,8 +1,8 @@
 import { List } from '../../../core/schemas/field-schemas.ts';
+import { PageCursor, PageLimit, pageOf, Search } from '../../../unkey-v2/envelope.ts';
+import { matching } from '../../../unkey-v2/role-data.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { PageCursor, PageLimit, pageOf, Search } from '../v2/envelope.ts';
-import { matching } from '../v2/role-data.ts';
 import { PermissionView, permissionView } from './permission.ts';
 
 export const listPermissions = operation({

@@ -2,12 +2,12 @@ import { storedFields } from '#shared/contract/key-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { slugsIn } from '../../../core/schemas/slug-schemas.ts';
+import { onceComplete } from '../../../unkey-v2/envelope.ts';
+import { GivenPermissions } from '../../../unkey-v2/key-data.ts';
+import { PermissionsData, permissionsData, RoleReference, roleIdIn } from '../../../unkey-v2/role-data.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
-import { onceComplete } from '../v2/envelope.ts';
-import { GivenPermissions } from '../v2/key-data.ts';
-import { PermissionsData, permissionsData, RoleReference, roleIdIn } from '../v2/role-data.ts';
 import { RolePermissions, roleIdExample, roleNotFound } from './role.ts';
 
 export const setRolePermissions = operation({

@@ -1,8 +1,8 @@
 import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
+import { permissionsFace } from '../../../../unkey-v2/lists-of-key.ts';
 import { operation } from '../../operation.ts';
 import { Fields } from '../../request-parts.ts';
 import { Permissions } from '../../response-parts.ts';
-import { permissionsFace } from '../../v2/lists-of-key.ts';
 import { changeList, withDefaults } from './list-change.ts';
 import { permissionsExample, permissionsOfKey, permissionViews } from './permission-list.ts';
 

@@ -1,6 +1,6 @@
+import { rolesFace } from '../../../../unkey-v2/lists-of-key.ts';
 import { operation } from '../../operation.ts';
 import { Fields } from '../../request-parts.ts';
-import { rolesFace } from '../../v2/lists-of-key.ts';
 import { withDefaults } from './list-change.ts';
 import { changeRoles, KeyRoles, listedRoles, rolesExample, rolesOfKey } from './role-list.ts';
 

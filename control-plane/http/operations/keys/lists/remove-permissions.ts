@@ -1,9 +1,9 @@
 import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
+import { onceComplete } from '../../../../unkey-v2/envelope.ts';
+import { permissionData, permissionsFace } from '../../../../unkey-v2/lists-of-key.ts';
 import { operation } from '../../operation.ts';
 import { Fields, WaitMs } from '../../request-parts.ts';
 import { PropagationResponse } from '../../response-parts.ts';
-import { onceComplete } from '../../v2/envelope.ts';
-import { permissionData, permissionsFace } from '../../v2/lists-of-key.ts';
 import { changeList } from './list-change.ts';
 import { permissionsExample, permissionsOfKey } from './permission-list.ts';
 

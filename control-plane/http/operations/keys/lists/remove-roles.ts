@@ -1,8 +1,8 @@
+import { onceComplete } from '../../../../unkey-v2/envelope.ts';
+import { roleData, rolesFace } from '../../../../unkey-v2/lists-of-key.ts';
 import { operation } from '../../operation.ts';
 import { Fields, WaitMs } from '../../request-parts.ts';
 import { PropagationResponse } from '../../response-parts.ts';
-import { onceComplete } from '../../v2/envelope.ts';
-import { roleData, rolesFace } from '../../v2/lists-of-key.ts';
 import { changeRoles, rolesExample, rolesOfKey } from './role-list.ts';
 
 export const removeRoles = operation({

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
-import { List } from '../../../core/schemas/field-schemas.ts';
-import { ApiId, Fields } from '../request-parts.ts';
+import { List } from '../core/schemas/field-schemas.ts';
+import { ApiId, Fields } from '../http/operations/request-parts.ts';
 import { GIVEN_FIELDS } from './key-data.ts';
 import { GivenCredits, limitFields, newCreditFields } from './limits-and-credits.ts';
 

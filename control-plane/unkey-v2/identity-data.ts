@@ -1,9 +1,9 @@
 import { type Static, Type } from 'typebox';
 import { identityIdOf } from '#shared/contract/key-format.ts';
 import { KEY_FIELDS } from '#shared/contract/key-record.ts';
-import { FIELDS, Id } from '../../../core/schemas/field-schemas.ts';
-import type { Identities, Identity } from '../../../redis/shared-log/identities.ts';
-import { IDENTITY_ID } from '../identities/identity.ts';
+import { FIELDS, Id } from '../core/schemas/field-schemas.ts';
+import { IDENTITY_ID } from '../http/operations/identities/identity.ts';
+import type { Identities, Identity } from '../redis/shared-log/identities.ts';
 import { GivenRatelimits, limitsView, RatelimitsSchema } from './limits-and-credits.ts';
 
 /** An identity in version 2 of the interface. */

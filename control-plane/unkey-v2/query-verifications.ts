@@ -1,10 +1,10 @@
 import { Type } from 'typebox';
-import { List } from '../../../core/schemas/field-schemas.ts';
-import { parseUsageQuery } from '../../../core/usage-query/parse.ts';
-import { QUERY_LENGTH_MAX } from '../../../core/usage-query/query.ts';
-import { granularityOf, rowsOf } from '../../../core/usage-query/rows.ts';
-import { Fields } from '../request-parts.ts';
-import { operationV2 } from '../v2/operation-v2.ts';
+import { List } from '../core/schemas/field-schemas.ts';
+import { parseUsageQuery } from '../core/usage-query/parse.ts';
+import { QUERY_LENGTH_MAX } from '../core/usage-query/query.ts';
+import { granularityOf, rowsOf } from '../core/usage-query/rows.ts';
+import { Fields } from '../http/operations/request-parts.ts';
+import { operationV2 } from './operation-v2.ts';
 import { seriesOf } from './query-series.ts';
 
 export const queryVerifications = operationV2({

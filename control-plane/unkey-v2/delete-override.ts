@@ -1,6 +1,6 @@
-import { Fields } from '../request-parts.ts';
-import { EmptyData, nothingOnceDeleted } from '../v2/envelope.ts';
-import { operationV2 } from '../v2/operation-v2.ts';
+import { Fields } from '../http/operations/request-parts.ts';
+import { EmptyData, nothingOnceDeleted } from './envelope.ts';
+import { operationV2 } from './operation-v2.ts';
 import { Identifier, Namespace, overrideNotFound } from './override.ts';
 
 export const deleteOverride = operationV2({

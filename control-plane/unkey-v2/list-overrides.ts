@@ -1,7 +1,7 @@
-import { List } from '../../../core/schemas/field-schemas.ts';
-import { Fields } from '../request-parts.ts';
-import { PageCursor, PageLimit, pageOf } from '../v2/envelope.ts';
-import { operationV2 } from '../v2/operation-v2.ts';
+import { List } from '../core/schemas/field-schemas.ts';
+import { Fields } from '../http/operations/request-parts.ts';
+import { PageCursor, PageLimit, pageOf } from './envelope.ts';
+import { operationV2 } from './operation-v2.ts';
 import { Namespace, OverrideData, overrideData } from './override.ts';
 
 export const listOverrides = operationV2({

@@ -2,9 +2,9 @@ import { type Static, Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { identityIdOf } from '#shared/contract/key-format.ts';
 import { SLUG, SLUGS_MAX } from '#shared/contract/slugs.ts';
-import { FIELDS, Id, List, Time } from '../../../core/schemas/field-schemas.ts';
-import { RoleName } from '../../../core/schemas/role-schemas.ts';
-import type { UsedKey } from '../keys/key.ts';
+import { FIELDS, Id, List, Time } from '../core/schemas/field-schemas.ts';
+import { RoleName } from '../core/schemas/role-schemas.ts';
+import type { UsedKey } from '../http/operations/keys/key.ts';
 import {
   CreditsSchema,
   creditsView,

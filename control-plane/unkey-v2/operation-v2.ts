@@ -1,7 +1,7 @@
 import type { Static, TSchema } from 'typebox';
-import type { Call } from '../call.ts';
-import { type Operation, operation } from '../operation.ts';
-import type { Services } from '../services.ts';
+import type { Call } from '../http/operations/call.ts';
+import { type Operation, operation } from '../http/operations/operation.ts';
+import type { Services } from '../http/operations/services.ts';
 import { envelope } from './envelope.ts';
 import type { FaceAnswer } from './face.ts';
 

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/contract/credits.ts';
 import { ApiError } from '#shared/contract/errors.ts';
 import { IDENTIFIER_MAX, type Override, WILDCARDS_MAX } from '#shared/redis/namespace-record.ts';
-import { Id } from '../../../core/schemas/field-schemas.ts';
+import { Id } from '../core/schemas/field-schemas.ts';
 
 export const Namespace = Type.String({
   ...{ minLength: 1, maxLength: IDENTIFIER_MAX },

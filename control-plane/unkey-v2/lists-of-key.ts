@@ -1,9 +1,9 @@
 import { type Static, Type } from 'typebox';
-import { List } from '../../../core/schemas/field-schemas.ts';
-import { keyIdExample } from '../keys/key.ts';
-import { PermissionView } from '../permissions/permission.ts';
-import { Fields, KeyId } from '../request-parts.ts';
-import type { Services } from '../services.ts';
+import { List } from '../core/schemas/field-schemas.ts';
+import { keyIdExample } from '../http/operations/keys/key.ts';
+import { PermissionView } from '../http/operations/permissions/permission.ts';
+import { Fields, KeyId } from '../http/operations/request-parts.ts';
+import type { Services } from '../http/operations/services.ts';
 import { GivenPermissions, GivenRoleNames } from './key-data.ts';
 import { permissionsData, RoleData, rolesData } from './role-data.ts';
 

@@ -1,7 +1,7 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { unavailable } from '#shared/contract/errors.ts';
-import { makeCursor, openCursor } from '../cursor.ts';
-import type { Propagation, PropagationResponse } from '../response-parts.ts';
+import { makeCursor, openCursor } from '../http/operations/cursor.ts';
+import type { Propagation, PropagationResponse } from '../http/operations/response-parts.ts';
 import type { Face } from './face.ts';
 
 /** Parts of every request and response of version 2 of the interface. */

@@ -1,6 +1,6 @@
 import type { Static, TSchema } from 'typebox';
-import type { Call } from '../call.ts';
-import type { Services } from '../services.ts';
+import type { Call } from '../http/operations/call.ts';
+import type { Services } from '../http/operations/services.ts';
 
 /** The place where the next page of a listing begins. */
 export interface Pagination {

@@ -1,11 +1,11 @@
 import { API_ID } from '#shared/contract/api-id.ts';
 import { ApiError } from '#shared/contract/errors.ts';
-import { type IdColumn, SERIES_MAX, type UsageQuery } from '../../../core/usage-query/query.ts';
-import type { Series } from '../../../core/usage-query/rows.ts';
-import type { Caller } from '../../../redis/callers/root-keys.ts';
-import type { UsagePeriod } from '../../../redis/usage.ts';
-import { absence, apiNotFound, lack, requireApi } from '../authorization.ts';
-import type { Services } from '../services.ts';
+import { type IdColumn, SERIES_MAX, type UsageQuery } from '../core/usage-query/query.ts';
+import type { Series } from '../core/usage-query/rows.ts';
+import { absence, apiNotFound, lack, requireApi } from '../http/operations/authorization.ts';
+import type { Services } from '../http/operations/services.ts';
+import type { Caller } from '../redis/callers/root-keys.ts';
+import type { UsagePeriod } from '../redis/usage.ts';
 
 const ACTION = 'read_analytics';
 const refusal = (message: string) => new ApiError('BAD_REQUEST', `query: ${message}`);

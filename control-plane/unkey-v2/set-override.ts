@@ -2,10 +2,10 @@ import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { generateId } from '#shared/contract/key-format.ts';
 import { WILDCARDS_MAX } from '#shared/redis/namespace-record.ts';
-import { Id } from '../../../core/schemas/field-schemas.ts';
-import { Fields } from '../request-parts.ts';
-import { onceComplete } from '../v2/envelope.ts';
-import { operationV2 } from '../v2/operation-v2.ts';
+import { Id } from '../core/schemas/field-schemas.ts';
+import { Fields } from '../http/operations/request-parts.ts';
+import { onceComplete } from './envelope.ts';
+import { operationV2 } from './operation-v2.ts';
 import { OVERRIDE_FIELDS } from './override.ts';
 
 export const setOverride = operationV2({

@@ -1,11 +1,11 @@
 import { type Static, Type } from 'typebox';
-import { Id, List } from '../../../core/schemas/field-schemas.ts';
-import { ROLE_ID, ROLE_NAME } from '../../../core/schemas/role-schemas.ts';
-import { folded } from '../../../core/search.ts';
-import type { Catalogue } from '../../../redis/shared-log/permissions.ts';
-import type { Role, Roles } from '../../../redis/shared-log/roles.ts';
-import { PermissionView, permissionView } from '../permissions/permission.ts';
-import { roleNotFound } from '../permissions/role.ts';
+import { Id, List } from '../core/schemas/field-schemas.ts';
+import { ROLE_ID, ROLE_NAME } from '../core/schemas/role-schemas.ts';
+import { folded } from '../core/search.ts';
+import { PermissionView, permissionView } from '../http/operations/permissions/permission.ts';
+import { roleNotFound } from '../http/operations/permissions/role.ts';
+import type { Catalogue } from '../redis/shared-log/permissions.ts';
+import type { Role, Roles } from '../redis/shared-log/roles.ts';
 
 /** Roles and permissions in version 2 of the interface. */
 

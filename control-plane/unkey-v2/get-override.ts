@@ -1,5 +1,5 @@
-import { Fields } from '../request-parts.ts';
-import { operationV2 } from '../v2/operation-v2.ts';
+import { Fields } from '../http/operations/request-parts.ts';
+import { operationV2 } from './operation-v2.ts';
 import { Identifier, Namespace, OverrideData, overrideData, overrideNotFound } from './override.ts';
 
 export const getOverride = operationV2({
