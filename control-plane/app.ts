@@ -23,6 +23,7 @@ import { serveSessions } from './http/sign-in/session-routes.ts';
 import { Metrics } from './metrics.ts';
 import { makeParts } from './parts.ts';
 import { Handovers } from './redis/callers/handovers.ts';
+import { operationsV2 } from './unkey-v2/index.ts';
 
 /** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
@@ -66,6 +67,7 @@ export async function startControlPlane(
     done(null, payload);
   });
   register(app, operations, services);
+  register(app, operationsV2, services);
 
   const admin = createAdminServer({
     metrics: metrics.registry,

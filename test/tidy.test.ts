@@ -36,15 +36,15 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'control-plane/core': [],
   'control-plane/redis': ['control-plane/core'],
   'control-plane/webhooks': ['control-plane/core', 'control-plane/redis'],
-  'control-plane/http': ['control-plane/core', 'control-plane/redis', 'control-plane/unkey-v2'],
+  'control-plane/http': ['control-plane/core', 'control-plane/redis'],
   'control-plane/unkey-v2': ['core', 'redis', 'http/operations'].map((room) => `control-plane/${room}`),
   // An operation knows neither path nor HTTP.
   'control-plane/http/operations': [
-    ...['core', 'redis', 'unkey-v2'].map((room) => `control-plane/${room}`),
+    ...['core', 'redis'].map((room) => `control-plane/${room}`),
     ...['faults', 'strings', 'schema-compilers'].map((file) => `control-plane/http/${file}.ts`),
   ],
   'control-plane/cli': ['control-plane/core', 'control-plane/redis', 'control-plane/config.ts'],
-  'control-plane/dashboard': ['control-plane/core', 'control-plane/http'],
+  'control-plane/dashboard': ['core', 'http', 'unkey-v2'].map((room) => `control-plane/${room}`),
   'control-plane/dashboard/api': ['control-plane/http'],
   ...Object.fromEntries(
     Object.entries({

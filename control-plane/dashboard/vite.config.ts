@@ -3,6 +3,10 @@ import type { UserConfig } from 'vite';
 import { eventTypes } from '../core/webhooks/event-types.ts';
 import { operations } from '../http/operations/index.ts';
 import { isChange } from '../http/operations/operation.ts';
+import { operationsV2 } from '../unkey-v2/index.ts';
+
+/** The names of all operations that change something. */
+const CHANGES = [...new Set([...operations, ...operationsV2].filter(isChange).map(({ name }) => name))];
 
 /**
  * The build of the dashboard: `npm run dashboard` writes assets/, which is committed, so that a start needs
@@ -17,7 +21,7 @@ export default {
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact', development: false } },
   define: {
     EVENT_TYPES: JSON.stringify(eventTypes.filter((type) => type !== 'webhook.test')),
-    CHANGING_OPERATIONS: JSON.stringify(operations.filter(isChange).map(({ name }) => name)),
+    CHANGING_OPERATIONS: JSON.stringify(CHANGES),
   },
   build: {
     outDir: join(import.meta.dirname, 'assets'),

@@ -24,7 +24,7 @@ export function recordCalls(app: App, audit: Audit, apis: Pick<Apis, 'isKnown'>,
     if (operation && !request.is404) {
       const address = request.ip ?? 'unknown';
       const arrival = { time: clock.wallMs(), ...namesOf(request), operation: operation.name, address };
-      request.call = new Call(arrival, request.query, { audit, apis, log: request.log });
+      request.call = new Call(arrival, request.query, { audit, apis, log: request.log }, operation);
     }
     done();
   });

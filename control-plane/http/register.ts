@@ -1,6 +1,4 @@
 import type { FastifyRequest } from 'fastify';
-import { envelope } from '../unkey-v2/envelope.ts';
-import type { Face } from '../unkey-v2/face.ts';
 import { authorize } from './operations/authorization.ts';
 import type { Call } from './operations/call.ts';
 import { isQuery, type Operation } from './operations/operation.ts';
@@ -23,37 +21,21 @@ declare module 'fastify' {
  */
 export function register(app: App, operations: readonly Operation[], services: Services): void {
   for (const operation of operations) {
-    const { name, bodyBytesMax, onlyV2, v2 } = operation;
-    const options = {
+    const { name, bodyBytesMax, path = `/v1/${name}` } = operation;
+    app.route({
       ...(bodyBytesMax === undefined ? {} : { bodyLimit: bodyBytesMax }),
       config: { operation },
-    };
-    if (!onlyV2)
-      app.route({
-        ...options,
-        method: isQuery(operation) ? 'GET' : 'POST',
-        url: `/v1/${name}`,
-        schema: schemaOf(operation),
-        handler: async (request) =>
-          operation.handle(await withAuthorization(operation, request, services), services),
-      });
-    if (!v2) continue;
-    app.route({
-      ...options,
-      method: 'POST',
-      url: `/v2/${v2.name ?? name}`,
-      schema: schemaOfFace(operation, v2),
-      handler: async (request) => {
-        const call = await withAuthorization(operation, request, services);
-        const body = call.request;
-        call.request = await v2.toRequest(body, services);
-        const response = await operation.handle(call, services);
-        const answer = await v2.toAnswer(response, { body, call, services });
-        return { meta: { requestId: request.id }, ...answer };
-      },
+      method: isGet(operation) ? 'GET' : 'POST',
+      url: path,
+      schema: schemaOf(operation),
+      handler: async (request) =>
+        operation.handle(await withAuthorization(operation, request, services), services),
     });
   }
 }
+
+/** Tells whether a call of the operation is a GET with a query. */
+const isGet = (operation: Operation) => isQuery(operation) && operation.path === undefined;
 
 /**
  * Returns the call of a request after checking its permissions, unless the operation does so itself. Rejects
@@ -73,36 +55,16 @@ async function withAuthorization(
  * Returns the schema by which Fastify validates and serialises the operation and the reference documents it.
  */
 function schemaOf(operation: Operation) {
-  const { name, id, request, response, summary, description } = operation;
-  return {
-    ...(isQuery(operation) ? { querystring: request } : { body: request }),
-    'x-example': operation.example,
-    ...openapiSchema(operation, { name, ...(id === undefined ? {} : { id }), summary, description }),
-    response: { 200: response },
-  };
-}
-
-/** Returns the same for the operation's form in version 2 of the interface. */
-function schemaOfFace(operation: Operation, face: Face) {
-  const { name = operation.name, summary = operation.summary, description = operation.description } = face;
-  return {
-    body: face.request,
-    'x-example': face.example,
-    ...openapiSchema(operation, { name, summary, description }),
-    response: { 200: envelope(face) },
-  };
-}
-
-function openapiSchema(
-  { permissions, errors }: Operation,
-  { name, id, summary, description }: Pick<Operation, 'name' | 'id' | 'summary' | 'description'>,
-) {
+  const { name, request, response, summary, description, permissions, errors, example } = operation;
   const [group = '', method = ''] = name.split('.');
   return {
+    ...(isGet(operation) ? { querystring: request } : { body: request }),
     tags: [group],
-    operationId: id ?? method,
+    operationId: operation.id ?? method,
     summary,
     description: `${description}\n\nNeeds the permission \`${permissions.join(' and ')}\`.`,
+    'x-example': example,
     'x-errors': errors,
+    response: { 200: response },
   };
 }

@@ -51,6 +51,12 @@ export function limitFields(limits: GivenRatelimits) {
   return { ratelimit: first ? { limit, duration } : null, ratelimits };
 }
 
+/** Translates the limits of a new key into the operations' fields. Throws BAD_REQUEST. */
+export function newLimitFields(limits: GivenRatelimits) {
+  const { ratelimit, ratelimits } = limitFields(limits);
+  return { ...(ratelimit ? { ratelimit } : {}), ratelimits };
+}
+
 /** Translates the limits of an identity into the operations' fields. Throws BAD_REQUEST. */
 export function identityLimits(limits: GivenRatelimits) {
   if (limits.some(({ name }) => name === DEFAULT_LIMIT))

@@ -37,6 +37,11 @@ const PROMISES: Readonly<Record<string, readonly string[]>> = {
   'control-plane/redis/lua/keys': ['control-plane/http/ordered-keys', 'control-plane/http/listing'],
   'control-plane/redis/lua/log': ['control-plane/redis/gate', 'control-plane/core/fence'],
   'control-plane/redis/shared-log': ['permissions/roles', 'permissions/identities', 'limits/identities'],
+  'control-plane/unkey-v2': [
+    'end-to-end/unkey-client-v2',
+    'control-plane/http/openapi-v2',
+    'control-plane/http/v1-and-v2',
+  ],
   shared: ['control-plane/http/contract', 'verifier/http/http', 'metrics'],
   'shared/redis': ['redis/sentinel', 'redis/cluster'],
   verifier: ['verifier/http/http', 'verifier/endpoints/authz', 'verifier/endpoints/openapi'],

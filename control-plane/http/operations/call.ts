@@ -23,8 +23,8 @@ type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'operation'> 
 /** The writing half of the audit log. */
 type Recorder = Pick<Audit, 'record' | 'recordAll'>;
 
-/** Id fields that have a different name in `/v2/` requests. */
-const NAMES_V2: Readonly<Record<string, string>> = { roleId: 'role', identityId: 'identity' };
+/** Names of id fields in requests, by those in the audit log, if they differ. */
+export type IdNames = Readonly<Record<string, string>>;
 
 /** One of many keys that a call changes. */
 export interface AuditedKey {
@@ -60,11 +60,13 @@ export class Call<Request = unknown> {
   readonly #arrival: Arrival;
   readonly #audit: Recorder;
   readonly #apis: Pick<Apis, 'isKnown'>;
+  readonly #idNames: IdNames;
 
   constructor(
     arrival: Arrival,
     request: Request,
     parts: { readonly audit: Recorder; readonly apis: Pick<Apis, 'isKnown'>; readonly log: Call['log'] },
+    { idNames = {} }: { readonly idNames?: IdNames } = {},
   ) {
     this.#arrival = arrival;
     this.address = arrival.address;
@@ -72,6 +74,7 @@ export class Call<Request = unknown> {
     this.#audit = parts.audit;
     this.#apis = parts.apis;
     this.log = parts.log;
+    this.#idNames = idNames;
   }
 
   /** The root key or the person that calls. Throws before authentication. */
@@ -178,7 +181,7 @@ export class Call<Request = unknown> {
   #subject(isApi = true): Subject {
     const ids = (['apiId', 'keyId', 'rootKeyId', 'roleId', 'identityId', 'endpointId'] as const).flatMap(
       (name) => {
-        const id = this.#textOf(name) ?? this.#textOf(NAMES_V2[name] ?? '');
+        const id = this.#textOf(name) ?? this.#textOf(this.#idNames[name] ?? '');
         return id === undefined ? [] : [[name, name === 'apiId' && isApi ? id : idAsSent(id)]];
       },
     );

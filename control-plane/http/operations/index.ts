@@ -1,8 +1,3 @@
-import { deleteOverride } from '../../unkey-v2/delete-override.ts';
-import { getOverride } from '../../unkey-v2/get-override.ts';
-import { listOverrides } from '../../unkey-v2/list-overrides.ts';
-import { queryVerifications } from '../../unkey-v2/query-verifications.ts';
-import { setOverride } from '../../unkey-v2/set-override.ts';
 import { createApi } from './apis/create-api.ts';
 import { deleteApi } from './apis/delete-api.ts';
 import { getApi } from './apis/get-api.ts';
@@ -68,7 +63,7 @@ import { rotateSecret } from './webhooks/rotate-secret.ts';
 import { testEndpoint } from './webhooks/test-endpoint.ts';
 import { updateEndpoint } from './webhooks/update-endpoint.ts';
 
-/** All operations of the control plane, in the order of the reference. */
+/** The operations of the control plane, in the order of the reference. */
 export const operations = [
   createKey,
   updateKey,
@@ -99,7 +94,6 @@ export const operations = [
   listKeys,
   getApiVerifications,
   deleteAllKeys,
-  queryVerifications,
   createRole,
   getRole,
   listRoles,
@@ -117,10 +111,6 @@ export const operations = [
   updateIdentity,
   deleteIdentity,
   getIdentityPropagation,
-  setOverride,
-  getOverride,
-  listOverrides,
-  deleteOverride,
   createRootKey,
   updateRootKey,
   deleteRootKey,

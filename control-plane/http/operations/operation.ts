@@ -2,8 +2,7 @@ import type { Static, TSchema } from 'typebox';
 import type { ErrorCode } from '#shared/contract/errors.ts';
 import type { ApiAction, RootAction } from '../../core/root-permissions.ts';
 import type { EventType } from '../../core/webhooks/event-types.ts';
-import type { Face } from '../../unkey-v2/face.ts';
-import type { Call } from './call.ts';
+import type { Call, IdNames } from './call.ts';
 import type { Services } from './services.ts';
 
 /**
@@ -19,8 +18,6 @@ export interface Operation<
   Name extends string = string,
   Request extends TSchema = TSchema,
   Response extends TSchema = TSchema,
-  Body extends TSchema = TSchema,
-  Data extends TSchema = TSchema,
 > {
   /**
    * `<group>.<method>`. A method that begins with get or list is a GET with a query; any other is a POST with
@@ -57,23 +54,16 @@ export interface Operation<
   readonly bodyBytesMax?: number;
   /** True if `handle` validates the items of its body one by one, and calls `checkStrings` for each. */
   readonly checksStrings?: true;
-  /** True if the operation exists only in version 2 of the interface: see `operationV2`. */
-  readonly onlyV2?: true;
-  /** The operation's form in version 2 of the interface, if it has one. */
-  readonly v2?: Face<Static<Request>, Static<Response>, Body, Data>;
+  /** The path, if it is not `/v1/<name>`. The operation is then a POST. */
+  readonly path?: string;
+  readonly idNames?: IdNames;
   /** Executes the operation. Depends on neither path nor HTTP. Rejects with ApiError. */
   handle(call: Call<Static<Request>>, services: Services): Promise<Static<Response>>;
 }
 
 /** Returns the operation unchanged, with the types of its schemas. */
-export const operation = <
-  const Name extends string,
-  Request extends TSchema,
-  Response extends TSchema,
-  Body extends TSchema = TSchema,
-  Data extends TSchema = TSchema,
->(
-  definition: Operation<Name, Request, Response, Body, Data>,
+export const operation = <const Name extends string, Request extends TSchema, Response extends TSchema>(
+  definition: Operation<Name, Request, Response>,
 ) => definition;
 
 /** Tells whether the operation is a GET with a query. */

@@ -45,6 +45,12 @@ export const Limit = (items: string) =>
 export const PageCursor = (form: { pattern: string } | { minLength: number; maxLength: number }) =>
   Type.Optional(Type.String({ ...form, description: 'Cursor from the previous page.' }));
 
+/** The text for which a listing is searched. */
+export const Search = (where: string) =>
+  Type.Optional(
+    Type.String({ maxLength: 256, description: `Part of ${where}, in any case. \`''\` finds all.` }),
+  );
+
 export const Moment = (description: string) =>
   Type.Optional(Type.String({ pattern: MOMENT_PATTERN, description: `Unix milliseconds; ${description}` }));
 /** Returns the Unix milliseconds of a `Moment`. */

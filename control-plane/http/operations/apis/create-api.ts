@@ -21,14 +21,6 @@ export const createApi = operation({
   event: 'api.created',
   errors: ['CONFLICT'],
   example: { name: 'Shop', apiId: 'shop' },
-  v2: {
-    description: 'Keys belong to an API.',
-    request: Fields({ name: Name }),
-    data: Type.Object({ apiId: Id('the API') }),
-    example: { name: 'Shop' },
-    toRequest: (body) => body,
-    toAnswer: ({ apiId }) => ({ data: { apiId } }),
-  },
   async handle(call, { apis }) {
     const { apiId, ...about } = call.request;
     // Whether an API of this id exists need not be hidden here, so say which permission is missing.

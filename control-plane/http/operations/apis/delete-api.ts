@@ -1,4 +1,3 @@
-import { EmptyData, nothingOnceDeleted } from '../../../unkey-v2/envelope.ts';
 import { apiNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields, WaitMs } from '../request-parts.ts';
@@ -16,13 +15,6 @@ export const deleteApi = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop' },
   neverShed: true,
-  v2: {
-    request: Fields({ apiId: ApiId }),
-    data: EmptyData,
-    example: { apiId: 'shop' },
-    toRequest: (body) => body,
-    toAnswer: nothingOnceDeleted,
-  },
   async handle(call, { propagator }) {
     const { apiId, waitMs } = call.request;
     const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;

@@ -1,5 +1,3 @@
-import { Type } from 'typebox';
-import { Id } from '../../../core/schemas/field-schemas.ts';
 import { apiNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields } from '../request-parts.ts';
@@ -14,16 +12,6 @@ export const getApi = operation({
   response: ApiView,
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop' },
-  v2: {
-    request: Fields({ apiId: ApiId }),
-    data: Type.Object({
-      id: Id('the API'),
-      name: Type.String({ description: 'Its name; its id where it was given none.' }),
-    }),
-    example: { apiId: 'shop' },
-    toRequest: (body) => body,
-    toAnswer: ({ id, name = id }) => ({ data: { id, name } }),
-  },
   async handle({ request, caller }, { apis }) {
     const api = await apis.get(request.apiId);
     if (!api) throw apiNotFound(request.apiId);

@@ -2,14 +2,12 @@ import { Type } from 'typebox';
 import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
 import type { KeyFilter } from '../../../redis/keys/key-view.ts';
 import type { Place, ValueOrder } from '../../../redis/keys/ordered-keys.ts';
-import { PageCursor as PageCursorV2, PageLimit, pagination, Search } from '../../../unkey-v2/envelope.ts';
-import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../../../unkey-v2/key-data.ts';
 import { withoutAliases } from '../aliases.ts';
 import { apiNotFound } from '../authorization.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
 import { lastUsed, UsedKey, withNames } from '../keys/key.ts';
 import { operation } from '../operation.ts';
-import { ApiId, ExternalId, Fields, Limit, OwnerId, PageCursor } from '../request-parts.ts';
+import { ApiId, ExternalId, Fields, Limit, OwnerId, PageCursor, Search } from '../request-parts.ts';
 import type { Services } from '../services.ts';
 
 /**
@@ -58,26 +56,6 @@ export const listKeys = operation({
   }),
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop', limit: '25', sort: '-createdAt' },
-  v2: {
-    request: Fields({
-      apiId: ApiId,
-      limit: PageLimit,
-      cursor: PageCursorV2,
-      externalId: Type.Optional(ExternalId),
-      decrypt: Decrypt,
-      revalidateKeysCache: Type.Optional(
-        Type.Boolean({ description: 'Of no effect: the control plane has no cache.' }),
-      ),
-    }),
-    data: List(KeyData),
-    paged: true,
-    example: { apiId: 'shop', limit: 100 },
-    toRequest({ decrypt = false, revalidateKeysCache: _cacheOption, limit, ...query }) {
-      refuseKeptSecrets({ decrypt });
-      return { ...query, limit: String(limit), sort: 'createdAt' as const };
-    },
-    toAnswer: ({ keys, cursor }) => ({ data: keys.map(keyDataOf), pagination: pagination(cursor) }),
-  },
   async handle({ request, caller }, services) {
     const { usage } = services;
     const { apiId, limit, cursor, sort, enabled, externalId, name, search } = withoutAliases(request);

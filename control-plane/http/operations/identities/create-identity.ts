@@ -3,9 +3,6 @@ import { identityIdOf } from '#shared/contract/key-format.ts';
 import { storedFields } from '#shared/contract/key-record.ts';
 import { Id } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
-import { onceComplete } from '../../../unkey-v2/envelope.ts';
-import { NEW_FIELDS } from '../../../unkey-v2/identity-data.ts';
-import { identityLimits } from '../../../unkey-v2/limits-and-credits.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ExternalId, Fields, WaitMs } from '../request-parts.ts';
@@ -32,18 +29,6 @@ export const createIdentity = operation({
   event: 'identity.created',
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { externalId: 'ada', meta: { plan: 'pro' } },
-  v2: {
-    request: Fields({ externalId: ExternalId, ...NEW_FIELDS }),
-    data: Type.Object({ identityId: Id('the identity') }),
-    example: { externalId: 'ada', meta: { plan: 'pro' } },
-    toRequest: ({ ratelimits = [], ...fields }) => ({
-      ...{ ...fields, enabled: true, ratelimits: identityLimits(ratelimits) },
-    }),
-    toAnswer({ identityId, propagation }) {
-      onceComplete(propagation, 'updateIdentity with the same fields waits for it');
-      return { data: { identityId } };
-    },
-  },
   async handle(call, { identities }) {
     const { externalId, waitMs, enabled, meta = {}, ratelimits = [], apiIds } = call.request;
     checkMeta(meta);

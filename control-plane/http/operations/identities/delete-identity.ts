@@ -1,6 +1,4 @@
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import { EmptyData, nothingOnceDeleted } from '../../../unkey-v2/envelope.ts';
-import { IdentityName, identityIdIn } from '../../../unkey-v2/identity-data.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
@@ -18,15 +16,6 @@ export const deleteIdentity = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { identityId: identityIdExample },
   neverShed: true,
-  v2: {
-    request: Fields({ identity: IdentityName }),
-    data: EmptyData,
-    example: { identity: 'ada' },
-    toRequest: async ({ identity }, { identities }) => ({
-      identityId: await identityIdIn(identity, identities),
-    }),
-    toAnswer: nothingOnceDeleted,
-  },
   async handle(call, { identities, propagator }) {
     const { identityId: keyId, waitMs } = call.request;
     const condition = await identities.toDelete(keyId);

@@ -1,10 +1,8 @@
 import { Type } from 'typebox';
 import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
-import { PageCursor as PageCursorV2, PageLimit, pagination, Search } from '../../../unkey-v2/envelope.ts';
-import { IdentityData, identityData } from '../../../unkey-v2/identity-data.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
 import { operation } from '../operation.ts';
-import { Fields, Limit, PageCursor } from '../request-parts.ts';
+import { Fields, Limit, PageCursor, Search } from '../request-parts.ts';
 import { Count } from '../response-parts.ts';
 import { IdentityView } from './identity.ts';
 
@@ -29,16 +27,6 @@ export const listIdentities = operation({
   }),
   errors: [],
   example: { limit: '25' },
-  v2: {
-    request: Fields({ limit: PageLimit, cursor: PageCursorV2, search: SEARCH }),
-    data: List(IdentityData),
-    paged: true,
-    example: { limit: 100, search: 'ada' },
-    toRequest: ({ limit, ...query }) => ({ ...query, limit: String(limit) }),
-    toAnswer: ({ identities, cursor }) => ({
-      ...{ data: identities.map(identityData), pagination: pagination(cursor) },
-    }),
-  },
   async handle({ request: { limit, cursor, search } }, { identities }) {
     const listing = ['listIdentities', search] as const;
     const [from] = cursor === undefined ? [] : openCursor(listing, cursor, PLACE);

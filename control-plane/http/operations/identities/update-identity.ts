@@ -3,15 +3,6 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { storedFields } from '#shared/contract/key-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
-import { onceComplete } from '../../../unkey-v2/envelope.ts';
-import {
-  IdentityData,
-  IdentityName,
-  identityData,
-  identityIdIn,
-  NEW_FIELDS,
-} from '../../../unkey-v2/identity-data.ts';
-import { identityLimits } from '../../../unkey-v2/limits-and-credits.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
@@ -45,22 +36,6 @@ export const updateIdentity = operation({
   errors: ['NOT_FOUND'],
   example: { externalId: 'ada', enabled: false },
   neverShed: true,
-  v2: {
-    description:
-      'One change, however many keys the identity has. Answers when no verifier, anywhere, still answers by what it was. An absent field is kept; `{}` and `[]` clear. A caller that may not read identities gets the id, and as `externalId` what it sent.',
-    request: Fields({ identity: IdentityName, ...NEW_FIELDS }),
-    data: IdentityData,
-    example: { identity: 'ada', meta: { plan: 'pro' } },
-    toRequest: async ({ identity, ratelimits, ...fields }, { identities }) => ({
-      ...fields,
-      ...(ratelimits ? { ratelimits: identityLimits(ratelimits) } : {}),
-      identityId: await identityIdIn(identity, identities),
-    }),
-    toAnswer({ propagation, ...identity }, { body }) {
-      onceComplete(propagation);
-      return { data: identityData({ externalId: body.identity, ...identity }) };
-    },
-  },
   async handle(call, { identities, propagator }) {
     const { waitMs, identityId: _id, externalId: _externalId, ...patch } = call.request;
     checkMeta(patch.meta ?? {});

@@ -8,8 +8,6 @@ import { Id, OPTIONAL_FIELDS } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
 import { checkRanges } from '../../../core/schemas/range-schemas.ts';
 import type { Apis } from '../../../redis/apis.ts';
-import { GIVEN_FIELDS, refuseKeptSecrets } from '../../../unkey-v2/key-data.ts';
-import { GivenCredits, limitFields, newCreditFields } from '../../../unkey-v2/limits-and-credits.ts';
 import { withoutAliases } from '../aliases.ts';
 import type { Call } from '../call.ts';
 import { checkMeta } from '../meta.ts';
@@ -42,27 +40,6 @@ export const createKey = operation({
   event: 'key.created',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' } },
-  v2: {
-    request: Fields({
-      apiId: ApiId,
-      prefix: Type.Optional(Prefix('Beginning of the key, before an underscore.')),
-      byteLength: Type.Optional(Bytes('Random bytes in the key.')),
-      ...GIVEN_FIELDS,
-      credits: Type.Optional(GivenCredits),
-      enabled: Type.Boolean({ default: true, description: 'false: the key is refused until it is enabled.' }),
-      recoverable: Type.Optional(
-        Type.Boolean({ description: 'true is refused: only the hash of a secret is kept.' }),
-      ),
-    }),
-    data: Type.Object({ keyId: Id('the key'), key: Secret }),
-    example: { apiId: 'shop', name: 'Ada', credits: { remaining: 100 } },
-    toRequest({ recoverable = false, credits, ratelimits, ...fields }) {
-      refuseKeptSecrets({ recoverable });
-      const { ratelimit, ...limits } = limitFields(ratelimits ?? []);
-      return { ...fields, ...newCreditFields(credits), ...(ratelimit ? { ratelimit } : {}), ...limits };
-    },
-    toAnswer: (data) => ({ data }),
-  },
   async handle(call, { apis, keys, roles, clock }) {
     const { meta = {}, remaining, refill, roles: roleNames, ...fields } = withoutAliases(call.request);
     checkMeta(meta);

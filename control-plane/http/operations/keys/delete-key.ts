@@ -1,5 +1,3 @@
-import { Type } from 'typebox';
-import { EmptyData, nothingOnceDeleted } from '../../../unkey-v2/envelope.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, WaitMs } from '../request-parts.ts';
@@ -17,20 +15,6 @@ export const deleteKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample },
   neverShed: true,
-  v2: {
-    request: Fields({
-      keyId: KeyId,
-      permanent: Type.Optional(
-        Type.Boolean({
-          description: 'Of no effect: every deletion is for good, and leaves only the audit log.',
-        }),
-      ),
-    }),
-    data: EmptyData,
-    example: { keyId: keyIdExample },
-    toRequest: ({ keyId }) => ({ keyId }),
-    toAnswer: nothingOnceDeleted,
-  },
   async handle(call, { keys, propagator }) {
     const { apiId } = call;
     const { keyId, waitMs } = call.request;

@@ -1,4 +1,3 @@
-import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../../../unkey-v2/key-data.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId } from '../request-parts.ts';
@@ -13,16 +12,6 @@ export const getKey = operation({
   response: UsedKey,
   errors: ['NOT_FOUND'],
   example: { keyId: keyIdExample },
-  v2: {
-    request: Fields({ keyId: KeyId, decrypt: Decrypt }),
-    data: KeyData,
-    example: { keyId: keyIdExample },
-    toRequest({ keyId, decrypt = false }) {
-      refuseKeptSecrets({ decrypt });
-      return { keyId };
-    },
-    toAnswer: (key) => ({ data: keyDataOf(key) }),
-  },
   async handle({ apiId, request: { keyId } }, services) {
     const { keys, view, usage } = services;
     const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);

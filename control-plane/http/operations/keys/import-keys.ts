@@ -8,7 +8,6 @@ import { tooOldError } from '../../../core/write-error.ts';
 import type { ImportOutcome, KeyToImport } from '../../../redis/keys/key-import.ts';
 import type { Roles } from '../../../redis/shared-log/roles.ts';
 import type { Notice } from '../../../redis/webhooks/notices.ts';
-import { importOf, Migration, MigrationData, migrationData } from '../../../unkey-v2/migration.ts';
 import { faultTexts } from '../../faults.ts';
 import { validatorAtFirstCall } from '../../schema-compilers.ts';
 import { checkStrings } from '../../strings.ts';
@@ -71,20 +70,6 @@ export const importKeys = operation({
   // 500 keys with 2 KiB each; callers with longer metas send fewer keys per call.
   bodyBytesMax: 1_048_576,
   checksStrings: true,
-  v2: {
-    name: 'keys.migrateKeys',
-    description:
-      'Keys are sent as hashes only. Safe to send again: a key that is there counts as migrated. Verifiers find such keys with FOREIGN_KEYS on. A verifier that was asked for a key up to a second before answers NOT_FOUND for the rest of that second.',
-    request: Migration,
-    data: MigrationData,
-    example: {
-      migrationId: 'hosted',
-      apiId: 'shop',
-      keys: [{ hash: 'n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=', name: 'Ada' }],
-    },
-    toRequest: importOf,
-    toAnswer: ({ results }, { body }) => ({ data: migrationData(body, results) }),
-  },
   async handle(call, { keyImport, roles, notices, clock }) {
     const { apiId, keys } = call.request;
     const results: Result[] = [];

@@ -13,7 +13,7 @@ import type { Services } from '../services.ts';
 import { keyIdExample } from './key.ts';
 
 /** 100 years, in milliseconds. */
-const EXPIRATION_MAX = 3_155_760_000_000;
+export const EXPIRATION_MAX = 3_155_760_000_000;
 /** A time that is in the past on every clock: every verifier that has the change refuses the key. */
 const ENDED_MS = 1;
 
@@ -60,20 +60,6 @@ export const rerollKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, expiration: 86_400_000 },
   neverShed: true,
-  v2: {
-    request: Fields({
-      keyId: KeyId,
-      expiration: Type.Integer({
-        ...{ minimum: 0, maximum: EXPIRATION_MAX },
-        description:
-          'For how long the old key is still accepted, ms. 0: it is refused when the call returns.',
-      }),
-    }),
-    data: Type.Object({ keyId: Id('the new key'), key: Secret }),
-    example: { keyId: keyIdExample, expiration: 86_400_000 },
-    toRequest: (body) => body,
-    toAnswer: ({ keyId, key }) => ({ data: { keyId, key } }),
-  },
   async handle(call, { keys, successors, propagator, clock }) {
     const { apiId } = call;
     const { keyId, expiration, operationId: name, waitMs } = call.request;

@@ -1,8 +1,5 @@
 import { Type } from 'typebox';
 import { CHANGED_CREDITS, creditsChange } from '../../../core/schemas/credit-schemas.ts';
-import { EmptyData, nothingOnceComplete } from '../../../unkey-v2/envelope.ts';
-import { CHANGED_FIELDS as CHANGED_FIELDS_V2 } from '../../../unkey-v2/key-data.ts';
-import { ChangedCredits, changedCreditFields, limitFields } from '../../../unkey-v2/limits-and-credits.ts';
 import { withoutAliases } from '../aliases.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
@@ -30,22 +27,6 @@ export const updateKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { keyId: keyIdExample, enabled: false },
   neverShed: true,
-  v2: {
-    request: Fields({
-      keyId: KeyId,
-      enabled: Type.Optional(
-        Type.Boolean({ description: 'false: the key is refused. true: it is accepted again.' }),
-      ),
-      ...CHANGED_FIELDS_V2,
-      credits: Type.Optional(ChangedCredits),
-    }),
-    data: EmptyData,
-    example: { keyId: keyIdExample, enabled: false },
-    toRequest({ credits, ratelimits, ...fields }) {
-      return { ...fields, ...changedCreditFields(credits), ...(ratelimits ? limitFields(ratelimits) : {}) };
-    },
-    toAnswer: nothingOnceComplete,
-  },
   async handle(call, { keys, roles, propagator }) {
     const { apiId } = call;
     const { keyId, waitMs, remaining, refill, ...changes } = call.request;

@@ -3,7 +3,6 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { hashSecret } from '#shared/contract/key-format.ts';
 import type { CreditsChange, LogEntry } from '../../../core/change-log-port.ts';
 import { CREDITS_OPERATION } from '../../../core/schemas/credit-schemas.ts';
-import { CreditsOperation, CreditsSchema, creditsView } from '../../../unkey-v2/limits-and-credits.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, OperationId, WaitMs } from '../request-parts.ts';
@@ -37,24 +36,6 @@ export const updateRemaining = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, op: 'increment', value: 100 },
   neverShed: true,
-  v2: {
-    name: 'keys.updateCredits',
-    request: Fields({ keyId: KeyId, ...CreditsOperation }),
-    data: CreditsSchema,
-    example: { keyId: keyIdExample, operation: 'increment', value: 100 },
-    toRequest({ keyId, operation, value = null }) {
-      if (value === null && operation !== 'set')
-        throw new ApiError('BAD_REQUEST', `value: must be a number where operation is ${operation}`);
-      return { keyId, op: operation, value };
-    },
-    async toAnswer({ remaining }, { body, call, services }) {
-      if (remaining === null) return { data: { remaining } };
-      // They are changed: without an answer the caller would change them twice.
-      const key = await services.view.get(call.apiId, body.keyId).catch(() => undefined);
-      const { credits = { remaining } } = creditsView({ ...key, remaining });
-      return { data: credits };
-    },
-  },
   async handle(call, { keys, credits, propagator }) {
     const { apiId } = call;
     const { keyId, op, value, operationId, waitMs } = call.request;

@@ -1,6 +1,5 @@
 import { Type } from 'typebox';
 import { hashSecret } from '#shared/contract/key-format.ts';
-import { KeyData, keyDataOf } from '../../../unkey-v2/key-data.ts';
 import { absence, recordNotFound, requireApi } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
@@ -26,13 +25,6 @@ export const whoami = operation({
   errors: ['NOT_FOUND'],
   example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' },
   reads: true,
-  v2: {
-    request: Whose,
-    data: KeyData,
-    example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' },
-    toRequest: (body) => body,
-    toAnswer: (key) => ({ data: keyDataOf(key) }),
-  },
   async handle(call, services) {
     const { keys, view } = services;
     const place = await keys.lookUp(hashSecret(call.request.key));

@@ -6,7 +6,6 @@ import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
 import { Slug } from './permission.ts';
 
-const NAME = Type.String({ minLength: 1, maxLength: 256, description: 'For people.' });
 const SLUG_FIELD = Slug('The permission itself: letters, digits and `_:.*-`.');
 const DESCRIPTION = Type.String({ maxLength: 512, description: 'What it is for.' });
 
@@ -27,13 +26,6 @@ export const createPermission = operation({
   response: Type.Object({ permissionId: Id('the permission: its slug') }),
   errors: ['CONFLICT'],
   example: { name: 'files.write', description: 'Writes files' },
-  v2: {
-    request: Fields({ name: NAME, slug: SLUG_FIELD, description: Type.Optional(DESCRIPTION) }),
-    data: Type.Object({ permissionId: Id('the permission: its slug') }),
-    example: { name: 'Write files', slug: 'files.write' },
-    toRequest: (body) => body,
-    toAnswer: (data) => ({ data }),
-  },
   async handle(call, { catalogue }) {
     const { name, slug = name, ...rest } = call.request;
     if (!SLUG.test(slug))

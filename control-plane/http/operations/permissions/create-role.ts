@@ -4,7 +4,6 @@ import { auditView } from '../../../core/audit-event.ts';
 import { Id } from '../../../core/schemas/field-schemas.ts';
 import { RoleName } from '../../../core/schemas/role-schemas.ts';
 import { slugsIn } from '../../../core/schemas/slug-schemas.ts';
-import { GivenPermissions } from '../../../unkey-v2/key-data.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
 import { RolePermissions } from './role.ts';
@@ -25,17 +24,6 @@ export const createRole = operation({
   event: 'role.created',
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { name: 'editor', description: 'Writes articles', permissions: ['articles.write'] },
-  v2: {
-    request: Fields({
-      name: RoleName,
-      description: Type.Optional(DESCRIPTION),
-      permissions: Type.Optional(GivenPermissions),
-    }),
-    data: Type.Object({ roleId: Id('the role') }),
-    example: { name: 'editor', permissions: ['articles.write'] },
-    toRequest: (body) => body,
-    toAnswer: (data) => ({ data }),
-  },
   async handle(call, { roles }) {
     const { name, permissions: slugs = [], ...rest } = call.request;
     const permissions = slugsIn(slugs);

@@ -1,6 +1,5 @@
 import { unavailable } from '#shared/contract/errors.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import { EmptyData, nothingOnceDeleted } from '../../../unkey-v2/envelope.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
@@ -21,13 +20,6 @@ export const deletePermission = operation({
   errors: ['NOT_FOUND'],
   example: { permissionId: 'files.write' },
   neverShed: true,
-  v2: {
-    request: Fields({ permission: PermissionId }),
-    data: EmptyData,
-    example: { permission: 'files.write' },
-    toRequest: ({ permission }) => ({ permissionId: permission }),
-    toAnswer: nothingOnceDeleted,
-  },
   async handle(call, services) {
     const { catalogue, propagator } = services;
     const { permissionId: slug, waitMs } = call.request;

@@ -1,7 +1,5 @@
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
-import { EmptyData, nothingOnceDeleted } from '../../../unkey-v2/envelope.ts';
-import { RoleReference, roleIdIn } from '../../../unkey-v2/role-data.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
@@ -19,13 +17,6 @@ export const deleteRole = operation({
   errors: ['NOT_FOUND'],
   example: { roleId: roleIdExample },
   neverShed: true,
-  v2: {
-    request: Fields({ role: RoleReference }),
-    data: EmptyData,
-    example: { role: 'editor' },
-    toRequest: async ({ role }, { roles }) => ({ roleId: await roleIdIn(role, roles) }),
-    toAnswer: nothingOnceDeleted,
-  },
   async handle(call, { propagator }) {
     const { roleId, waitMs } = call.request;
     const write = { apiId: SHARED_LOG, operation: 'delete', keyId: roleId, fields: {} } as const;

@@ -11,13 +11,6 @@ export const getPermission = operation({
   response: PermissionView,
   errors: ['NOT_FOUND'],
   example: { permissionId: 'files.write' },
-  v2: {
-    request: Fields({ permission: PermissionId }),
-    data: PermissionView,
-    example: { permission: 'files.write' },
-    toRequest: ({ permission }) => ({ permissionId: permission }),
-    toAnswer: (data) => ({ data }),
-  },
   async handle({ request: { permissionId: slug } }, { catalogue }) {
     const permission = await catalogue.get(slug);
     if (!permission) throw permissionNotFound(slug);

@@ -1,5 +1,4 @@
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
-import { RoleData, RoleReference, roleIdIn, rolesData } from '../../../unkey-v2/role-data.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
 import { RoleView, roleIdExample, roleNotFound } from './role.ts';
@@ -13,16 +12,6 @@ export const getRole = operation({
   response: RoleView,
   errors: ['NOT_FOUND'],
   example: { roleId: roleIdExample },
-  v2: {
-    request: Fields({ role: RoleReference }),
-    data: RoleData,
-    example: { role: 'editor' },
-    toRequest: async ({ role }, { roles }) => ({ roleId: await roleIdIn(role, roles) }),
-    async toAnswer(role, { services: { catalogue } }) {
-      const [data = { ...role, permissions: [] }] = await rolesData([role], catalogue);
-      return { data };
-    },
-  },
   async handle({ request: { roleId } }, { roles }) {
     const role = await roles.get(roleId);
     if (!role) throw roleNotFound(roleId);

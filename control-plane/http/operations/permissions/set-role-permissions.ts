@@ -2,9 +2,6 @@ import { storedFields } from '#shared/contract/key-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { slugsIn } from '../../../core/schemas/slug-schemas.ts';
-import { onceComplete } from '../../../unkey-v2/envelope.ts';
-import { GivenPermissions } from '../../../unkey-v2/key-data.ts';
-import { PermissionsData, permissionsData, RoleReference, roleIdIn } from '../../../unkey-v2/role-data.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { PropagationResponse } from '../response-parts.ts';
@@ -22,18 +19,6 @@ export const setRolePermissions = operation({
   errors: ['NOT_FOUND', 'VERIFIERS_TOO_OLD'],
   example: { roleId: roleIdExample, permissions: ['articles.read', 'articles.write'] },
   neverShed: true,
-  v2: {
-    request: Fields({ roleId: RoleReference, permissions: GivenPermissions }),
-    data: PermissionsData,
-    example: { roleId: 'editor', permissions: ['articles.read', 'articles.write'] },
-    toRequest: async ({ roleId, permissions }, { roles }) => ({
-      ...{ roleId: await roleIdIn(roleId, roles), permissions },
-    }),
-    async toAnswer({ propagation }, { body, services: { catalogue } }) {
-      onceComplete(propagation);
-      return { data: await permissionsData([...new Set(body.permissions)].sort(), catalogue) };
-    },
-  },
   async handle(call, { propagator }) {
     const { roleId, permissions, waitMs } = call.request;
     const fields = storedFields({ permissions: slugsIn(permissions) });

@@ -1,5 +1,4 @@
 import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
-import { permissionsFace } from '../../../../unkey-v2/lists-of-key.ts';
 import { operation } from '../../operation.ts';
 import { Fields } from '../../request-parts.ts';
 import { Permissions } from '../../response-parts.ts';
@@ -18,7 +17,6 @@ export const addPermissions = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: permissionsExample,
   neverShed: true,
-  v2: permissionsFace,
   async handle(call, services) {
     const additions = slugsIn(call.request.permissions);
     const change = (present: readonly string[]) => [...present, ...additions];

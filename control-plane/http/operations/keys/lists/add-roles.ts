@@ -1,4 +1,3 @@
-import { rolesFace } from '../../../../unkey-v2/lists-of-key.ts';
 import { operation } from '../../operation.ts';
 import { Fields } from '../../request-parts.ts';
 import { withDefaults } from './list-change.ts';
@@ -16,7 +15,6 @@ export const addRoles = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: rolesExample,
   neverShed: true,
-  v2: rolesFace,
   async handle(call, services) {
     const change = await changeRoles(call, services, (present, additions) => [...present, ...additions]);
     return listedRoles(services, withDefaults(change));

@@ -1,6 +1,4 @@
 import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
-import { onceComplete } from '../../../../unkey-v2/envelope.ts';
-import { permissionData, permissionsFace } from '../../../../unkey-v2/lists-of-key.ts';
 import { operation } from '../../operation.ts';
 import { Fields, WaitMs } from '../../request-parts.ts';
 import { PropagationResponse } from '../../response-parts.ts';
@@ -19,14 +17,6 @@ export const removePermissions = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: permissionsExample,
   neverShed: true,
-  v2: {
-    ...permissionsFace,
-    async toAnswer({ propagation }, { body, call, services }) {
-      onceComplete(propagation);
-      const list = await services.keys.listOf(call.apiId, body.keyId, 'permissions');
-      return { data: await permissionData(services, list?.values ?? []) };
-    },
-  },
   async handle(call, services) {
     const removals = new Set(slugsIn(call.request.permissions));
     const change = (present: readonly string[]) => present.filter((slug) => !removals.has(slug));

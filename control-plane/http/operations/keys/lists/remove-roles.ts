@@ -1,5 +1,3 @@
-import { onceComplete } from '../../../../unkey-v2/envelope.ts';
-import { roleData, rolesFace } from '../../../../unkey-v2/lists-of-key.ts';
 import { operation } from '../../operation.ts';
 import { Fields, WaitMs } from '../../request-parts.ts';
 import { PropagationResponse } from '../../response-parts.ts';
@@ -17,14 +15,6 @@ export const removeRoles = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: rolesExample,
   neverShed: true,
-  v2: {
-    ...rolesFace,
-    async toAnswer({ propagation }, { body, call, services }) {
-      onceComplete(propagation);
-      const list = await services.keys.listOf(call.apiId, body.keyId, 'roles');
-      return { data: await roleData(services, list?.values ?? []) };
-    },
-  },
   async handle(call, services) {
     const rest = (present: readonly string[], removals: readonly string[]) =>
       present.filter((id) => !removals.includes(id));

@@ -1,5 +1,4 @@
 import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
-import { permissionsFace } from '../../../../unkey-v2/lists-of-key.ts';
 import { operation } from '../../operation.ts';
 import { Fields } from '../../request-parts.ts';
 import { Permissions } from '../../response-parts.ts';
@@ -17,7 +16,6 @@ export const setPermissions = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: permissionsExample,
   neverShed: true,
-  v2: permissionsFace,
   async handle(call, services) {
     const slugs = slugsIn(call.request.permissions);
     return permissionViews(withDefaults(await changeList(call, services, 'permissions', () => slugs)));

@@ -1,11 +1,44 @@
+import { Type } from 'typebox';
 import { API_ID } from '#shared/contract/api-id.ts';
 import { ApiError } from '#shared/contract/errors.ts';
-import { type IdColumn, SERIES_MAX, type UsageQuery } from '../core/usage-query/query.ts';
-import type { Series } from '../core/usage-query/rows.ts';
+import { List } from '../core/schemas/field-schemas.ts';
+import { parseUsageQuery } from '../core/usage-query/parse.ts';
+import { type IdColumn, QUERY_LENGTH_MAX, SERIES_MAX, type UsageQuery } from '../core/usage-query/query.ts';
+import { granularityOf, rowsOf, type Series } from '../core/usage-query/rows.ts';
 import { absence, apiNotFound, lack, requireApi } from '../http/operations/authorization.ts';
+import { Fields } from '../http/operations/request-parts.ts';
 import type { Services } from '../http/operations/services.ts';
 import type { Caller } from '../redis/callers/root-keys.ts';
 import type { UsagePeriod } from '../redis/usage.ts';
+import { onlyV2 } from './face.ts';
+
+export const queryVerifications = onlyV2({
+  name: 'analytics.getVerifications',
+  summary: 'Ask for counts of verifications in SQL',
+  description:
+    'Answers a SELECT from counts that are kept by hour for two days and by day for a month; control-plane/analytics.md says which. Verifiers report up to their USAGE_PERIOD_MS late.',
+  permissions: ['api.<apiId>.read_analytics'],
+  authorizesItself: true,
+  request: Fields({
+    query: Type.String({ minLength: 1, maxLength: QUERY_LENGTH_MAX, description: 'A SELECT.' }),
+  }),
+  data: List(Type.Object({}, { additionalProperties: Type.Union([Type.String(), Type.Integer()]) }), {
+    description: 'One object per row, with the names of the SELECT. Times are Unix milliseconds.',
+  }),
+  example: {
+    query:
+      "SELECT outcome, SUM(count) AS total FROM key_verifications_per_day_v1 WHERE key_space_id = 'shop' AND time >= now() - INTERVAL 7 DAY GROUP BY outcome ORDER BY total DESC",
+  },
+  errors: ['NOT_FOUND'],
+  async handle({ request, caller }, services) {
+    const nowMs = services.clock.wallMs();
+    const query = parseUsageQuery(request.query, nowMs);
+    const granularity = granularityOf(query, nowMs);
+    return services.costlyReads.run(caller.id, async () => ({
+      data: rowsOf(query, granularity, await seriesOf(query, { granularity, nowMs }, caller, services)),
+    }));
+  },
+});
 
 const ACTION = 'read_analytics';
 const refusal = (message: string) => new ApiError('BAD_REQUEST', `query: ${message}`);
@@ -21,7 +54,7 @@ interface Source {
  * Reads the counts that a query needs: those of the keys that it names, of the keys of the identities that it
  * names, or of APIs as a whole. Rejects with ApiError, also if the caller may not read one of them.
  */
-export async function seriesOf(
+async function seriesOf(
   query: UsageQuery,
   period: UsagePeriod,
   caller: Caller,
