@@ -4,9 +4,6 @@ import { NameResolver, type Resolve } from '#shared/process/name-resolver.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys } from '#shared/redis/redis-keys.ts';
 import type { Config } from './config.ts';
-import { Fence } from './core/fence.ts';
-import { Propagator } from './core/propagation.ts';
-import { Sweep } from './core/sweep.ts';
 import { CostlyReads, Turns } from './core/turns.ts';
 import { AddressRules } from './core/webhooks/public-addresses.ts';
 import { operations } from './http/operations/index.ts';
@@ -55,6 +52,9 @@ import { EventPoster } from './webhooks/event-poster.ts';
 import { FleetWatch } from './webhooks/fleet-watch.ts';
 import { sendTestEvent, urlFault } from './webhooks/test-event.ts';
 import { WebhookSender } from './webhooks/webhook-sender.ts';
+import { Fence } from './writer/fence.ts';
+import { Sweep } from './writer/sweep.ts';
+import { Propagator } from './writer/writer.ts';
 
 /** The parts on which all others depend. */
 interface Base {

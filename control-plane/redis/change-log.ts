@@ -13,7 +13,7 @@ import type {
   TooOld,
   Write,
   WriteRefusal,
-} from '../core/change-log-port.ts';
+} from '../writer/change-log-port.ts';
 import type { DurableWriter } from './durable-writer.ts';
 import { rerollCall, rerolledOf, rerollScript } from './keys/reroll-call.ts';
 

@@ -6,7 +6,7 @@ import { importsOf } from '../harness/imports.ts';
 const PROMISES: Readonly<Record<string, readonly string[]>> = {
   'control-plane': ['control-plane/http/contract', 'control-plane/http/failures', 'control-plane/http/audit'],
   'control-plane/cli': ['cli/parts', 'cli/commands', 'cli/terminal', 'cli/transfer', 'cli/doctor'],
-  'control-plane/core': ['control-plane/redis/kills', 'simulation/redis', 'simulation/simulation'],
+  'control-plane/writer': ['control-plane/redis/kills', 'simulation/redis', 'simulation/simulation'],
   'control-plane/http': ['control-plane/http/limits', 'control-plane/http/openapi', 'edges/edges'],
   'control-plane/http/leaks': ['leaks/leaks'],
   'control-plane/http/sign-in': [
@@ -35,7 +35,7 @@ const PROMISES: Readonly<Record<string, readonly string[]>> = {
   'control-plane/redis/lua/callers': ['control-plane/http/root-keys', 'control-plane/redis/bootstrap-keys'],
   'control-plane/redis/lua/credits': ['credits/scripts', 'credits/conformance', 'limits/conformance'],
   'control-plane/redis/lua/keys': ['control-plane/http/ordered-keys', 'control-plane/http/listing'],
-  'control-plane/redis/lua/log': ['control-plane/redis/gate', 'control-plane/core/fence'],
+  'control-plane/redis/lua/log': ['control-plane/redis/gate', 'control-plane/writer/fence'],
   'control-plane/redis/shared-log': ['permissions/roles', 'permissions/identities', 'limits/identities'],
   'control-plane/unkey-v2': [
     'end-to-end/unkey-client-v2',

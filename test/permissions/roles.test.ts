@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { Fence } from '../../control-plane/core/fence.ts';
-import { Propagator } from '../../control-plane/core/propagation.ts';
 import { BATCH_LIMITS, RedisChangeLog } from '../../control-plane/redis/change-log.ts';
 import { DurableWriter } from '../../control-plane/redis/durable-writer.ts';
 import { createScript, recordCall } from '../../control-plane/redis/keys/new-key-record.ts';
+import { Fence } from '../../control-plane/writer/fence.ts';
+import { Propagator } from '../../control-plane/writer/writer.ts';
 import { generateId, hashSecret } from '../../shared/contract/key-format.ts';
 import { storedFields } from '../../shared/contract/key-record.ts';
 import { systemClock } from '../../shared/lang/clock.ts';

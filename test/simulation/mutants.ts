@@ -20,7 +20,7 @@ export interface Mutant {
 }
 
 const VERIFIER = 'verifier/core/following/follower.ts';
-const FENCE = 'control-plane/core/fence.ts';
+const FENCE = 'control-plane/writer/fence.ts';
 const REDIS = 'test/simulation/redis.ts';
 const POOLS = 'test/simulation/pools.ts';
 const PORTS = 'test/simulation/ports.ts';
@@ -212,12 +212,12 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'first of a batch instead of the last': {
     seed: 111,
-    file: 'control-plane/core/batches.ts',
+    file: 'control-plane/writer/batches.ts',
     edits: [['beginTogether(changes, last)', 'beginTogether(changes, changes[0] ?? last)']],
   },
   'a key of a batch left out': {
     seed: 54,
-    file: 'control-plane/core/tracked-change.ts',
+    file: 'control-plane/writer/tracked-change.ts',
     edits: [['const alone = changes.map(', 'const alone = changes.slice(-1).map(']],
   },
   'batch over several connections': {
@@ -238,7 +238,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'Lf lowered at once': {
     seed: 91,
-    file: 'control-plane/core/sweep.ts',
+    file: 'control-plane/writer/sweep.ts',
     edits: [
       ['logger.info({ apiId, fromMs', "await set('fence-last', token);\n      logger.info({ apiId, fromMs"],
     ],

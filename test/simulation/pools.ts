@@ -1,4 +1,4 @@
-import type { CreditsChange } from '../../control-plane/core/change-log-port.ts';
+import type { CreditsChange } from '../../control-plane/writer/change-log-port.ts';
 import type { PoolReply, PoolTurn } from '../../verifier/core/redis-port.ts';
 
 const RECALL_MS = 50;

@@ -6,8 +6,8 @@ import type {
   LogStatus,
   Write,
   WriteRefusal,
-} from '../../control-plane/core/change-log-port.ts';
-import type { Head, LeaseStep, SweepStore } from '../../control-plane/core/sweep-port.ts';
+} from '../../control-plane/writer/change-log-port.ts';
+import type { Head, LeaseStep, SweepStore } from '../../control-plane/writer/sweep-port.ts';
 import { unavailable } from '../../shared/contract/errors.ts';
 import { parsePointer, SHARED_LOG, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {

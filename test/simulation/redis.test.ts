@@ -1,13 +1,13 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Write } from '../../control-plane/core/change-log-port.ts';
 import { Apis } from '../../control-plane/redis/apis.ts';
 import { RedisChangeLog } from '../../control-plane/redis/change-log.ts';
 import { DurableWriter } from '../../control-plane/redis/durable-writer.ts';
 import { Credits } from '../../control-plane/redis/keys/credit-changes.ts';
 import { Keys } from '../../control-plane/redis/keys/keys.ts';
 import { RedisSweepStore } from '../../control-plane/redis/sweep-store.ts';
+import type { Write } from '../../control-plane/writer/change-log-port.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { DURATION_MAX_MS } from '../../shared/contract/credits.ts';
 import type { Letter } from '../../shared/contract/key-record.ts';

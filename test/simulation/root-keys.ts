@@ -1,4 +1,4 @@
-import type { Write } from '../../control-plane/core/change-log-port.ts';
+import type { Write } from '../../control-plane/writer/change-log-port.ts';
 import type { ApiError } from '../../shared/contract/errors.ts';
 import { hashSecret } from '../../shared/contract/key-format.ts';
 import { SHARED_LOG } from '../../shared/redis/redis-keys.ts';

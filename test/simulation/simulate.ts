@@ -1,4 +1,4 @@
-import type { Write } from '../../control-plane/core/change-log-port.ts';
+import type { Write } from '../../control-plane/writer/change-log-port.ts';
 import { pause } from '../../shared/lang/clock.ts';
 import { SHARED_LOG } from '../../shared/redis/redis-keys.ts';
 import { type KnownKey, Violation } from './checker.ts';

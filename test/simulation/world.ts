@@ -1,7 +1,7 @@
-import type { Write } from '../../control-plane/core/change-log-port.ts';
-import { Fence } from '../../control-plane/core/fence.ts';
-import { Propagator } from '../../control-plane/core/propagation.ts';
-import { Sweep } from '../../control-plane/core/sweep.ts';
+import type { Write } from '../../control-plane/writer/change-log-port.ts';
+import { Fence } from '../../control-plane/writer/fence.ts';
+import { Sweep } from '../../control-plane/writer/sweep.ts';
+import { Propagator } from '../../control-plane/writer/writer.ts';
 import { DEFAULT_LIMIT } from '../../shared/contract/credits.ts';
 import { ApiError } from '../../shared/contract/errors.ts';
 import { hashSecret } from '../../shared/contract/key-format.ts';

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
-import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Api } from '../../redis/apis.ts';
+import type { ChangeStatus } from '../../writer/writer.ts';
 import { whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import type { ChangeStatus } from '../../core/propagation.ts';
 import type { CataloguedPermission } from '../../redis/shared-log/permissions.ts';
+import type { ChangeStatus } from '../../writer/writer.ts';
 import type { Session } from '../session.ts';
 import { list, table } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Api } from '../../redis/apis.ts';
 import type { Identity } from '../../redis/shared-log/identities.ts';
+import type { ChangeStatus } from '../../writer/writer.ts';
 import { jsonList, jsonObject, names } from '../arguments.ts';
 import type { Client } from '../client.ts';
 import { CliError } from '../exit.ts';

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Role } from '../../redis/shared-log/roles.ts';
+import type { ChangeStatus } from '../../writer/writer.ts';
 import { names } from '../arguments.ts';
 import type { Session } from '../session.ts';
 import { list, table } from '../terminal/output.ts';

@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { personName } from '../../core/person.ts';
-import type { ChangeStatus } from '../../core/propagation.ts';
 import type { RootKey } from '../../redis/callers/root-keys.ts';
 import type { ListedSession } from '../../redis/callers/sessions.ts';
+import type { ChangeStatus } from '../../writer/writer.ts';
 import type { Session } from '../session.ts';
 import { count, list, table, time } from '../terminal/output.ts';
 import { confirm, printChange } from '../terminal/print-change.ts';

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { CREDITS_MAX, type Refill as Plan, refillText } from '#shared/contract/credits.ts';
 import { ApiError } from '#shared/contract/errors.ts';
-import type { CreditsChange } from '../change-log-port.ts';
+import type { CreditsChange } from '../../writer/change-log-port.ts';
 import { Time } from './field-schemas.ts';
 
 const Credits = (minimum: number, description: string) =>

@@ -1,12 +1,12 @@
 import { storedFields } from '#shared/contract/key-record.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { AuditEvent, Subject } from '../../core/audit-event.ts';
-import type { BatchEvents } from '../../core/batches.ts';
-import type { Write } from '../../core/change-log-port.ts';
-import type { Propagator } from '../../core/propagation.ts';
 import type { Audit } from '../../redis/audit.ts';
 import type { RootKeys } from '../../redis/callers/root-keys.ts';
 import type { PublishedRootKeys } from '../../redis/shared-log/published-root-keys.ts';
+import type { BatchEvents } from '../../writer/batches.ts';
+import type { Write } from '../../writer/change-log-port.ts';
+import type { Propagator } from '../../writer/writer.ts';
 import { effectOf } from '../operations/call.ts';
 import type { LeakedKey } from './leaked-keys.ts';
 

@@ -9,10 +9,10 @@ import {
   idAsSent,
   type Subject,
 } from '../../core/audit-event.ts';
-import type { CreditsChange, LogEntry } from '../../core/change-log-port.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
 import { type Caller, nameOf } from '../../redis/callers/root-keys.ts';
+import type { CreditsChange, LogEntry } from '../../writer/change-log-port.ts';
 
 /** The facts of a call that are known when it arrives. */
 type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'operation'> & {

@@ -1,5 +1,4 @@
 import type { Clock } from '#shared/lang/clock.ts';
-import type { Propagator } from '../../core/propagation.ts';
 import type { CostlyReads, Turns } from '../../core/turns.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
@@ -24,6 +23,7 @@ import type { UsageView } from '../../redis/usage.ts';
 import type { Deliveries } from '../../redis/webhooks/deliveries.ts';
 import type { WebhookEndpoints } from '../../redis/webhooks/endpoints.ts';
 import type { Notices } from '../../redis/webhooks/notices.ts';
+import type { Propagator } from '../../writer/writer.ts';
 
 /** The outcome of a test event. */
 interface TestResult {

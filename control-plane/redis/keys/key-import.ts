@@ -2,7 +2,7 @@ import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { generateId } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { formatPointer, idPointer, parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
-import type { TooOld } from '../../core/change-log-port.ts';
+import type { TooOld } from '../../writer/change-log-port.ts';
 import { tooOldOf } from '../change-log.ts';
 import type { DurableWriter } from '../durable-writer.ts';
 import type { Keys } from './keys.ts';

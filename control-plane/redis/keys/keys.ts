@@ -13,8 +13,8 @@ import {
   recordKey,
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
-import type { ChangeLog } from '../../core/change-log-port.ts';
-import { tooOldError } from '../../core/write-error.ts';
+import type { ChangeLog } from '../../writer/change-log-port.ts';
+import { tooOldError } from '../../writer/write-error.ts';
 import { BYTES, parseDefaults, SeenDefaults } from '../api-defaults.ts';
 import { tooOldOf } from '../change-log.ts';
 import type { DurableWriter } from '../durable-writer.ts';

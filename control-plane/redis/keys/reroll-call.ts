@@ -1,6 +1,6 @@
 import { apiKeys, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
-import type { LogEntry, Successor, WriteRefusal } from '../../core/change-log-port.ts';
+import type { LogEntry, Successor, WriteRefusal } from '../../writer/change-log-port.ts';
 import { CREATIONS_KEPT, digestOf } from './new-key-record.ts';
 
 /** Creates a successor; `rerollCall` makes its arguments. */

@@ -2,7 +2,7 @@ import { generateId, generateKey, hashSecret, startOf } from '#shared/contract/k
 import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey } from '#shared/redis/redis-keys.ts';
-import type { Successor } from '../../core/change-log-port.ts';
+import type { Successor } from '../../writer/change-log-port.ts';
 import { BYTES, parseDefaults } from '../api-defaults.ts';
 import type { Keys } from './keys.ts';
 

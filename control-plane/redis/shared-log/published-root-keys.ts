@@ -10,9 +10,9 @@ import {
   type StoredScopes,
   scopesIn,
 } from '#shared/redis/root-keys-record.ts';
-import type { Write } from '../../core/change-log-port.ts';
-import type { Propagation, Propagator } from '../../core/propagation.ts';
 import { Permissions } from '../../core/root-permissions.ts';
+import type { Write } from '../../writer/change-log-port.ts';
+import type { Propagation, Propagator } from '../../writer/writer.ts';
 import { createSharedLog } from '../apis.ts';
 import type { BootstrapKeys, BootstrapWatch } from '../callers/bootstrap-keys.ts';
 import type { RootKeys } from '../callers/root-keys.ts';

@@ -8,8 +8,8 @@ import {
   overridesIn,
 } from '#shared/redis/namespace-record.ts';
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import type { LogEntry, Write } from '../../core/change-log-port.ts';
-import type { Propagation, Propagator } from '../../core/propagation.ts';
+import type { LogEntry, Write } from '../../writer/change-log-port.ts';
+import type { Propagation, Propagator } from '../../writer/writer.ts';
 import { createSharedLog } from '../apis.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from './new-shared-record.ts';

@@ -2,8 +2,8 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
 import { slugsOf } from '#shared/contract/slugs.ts';
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import type { Write } from '../../core/change-log-port.ts';
 import type { GivenRole } from '../../core/schemas/role-schemas.ts';
+import type { Write } from '../../writer/change-log-port.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import { createRecord, type RecordParts, recordOf } from './new-shared-record.ts';
 

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import type { Write } from '../../../control-plane/core/change-log-port.ts';
 import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
 import { BATCH_LANE, DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { pointerScript } from '../../../control-plane/redis/keys/new-key-record.ts';
+import type { Write } from '../../../control-plane/writer/change-log-port.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';

@@ -1,14 +1,14 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { Write } from '../../../control-plane/core/change-log-port.ts';
-import { Fence } from '../../../control-plane/core/fence.ts';
-import { Propagator } from '../../../control-plane/core/propagation.ts';
 import { Apis } from '../../../control-plane/redis/apis.ts';
 import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
 import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { KeyImport } from '../../../control-plane/redis/keys/key-import.ts';
 import { Keys } from '../../../control-plane/redis/keys/keys.ts';
 import { RedisSweepStore } from '../../../control-plane/redis/sweep-store.ts';
+import type { Write } from '../../../control-plane/writer/change-log-port.ts';
+import { Fence } from '../../../control-plane/writer/fence.ts';
+import { Propagator } from '../../../control-plane/writer/writer.ts';
 import { PROTOCOL } from '../../../shared/contract/protocol.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';

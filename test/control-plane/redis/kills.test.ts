@@ -1,12 +1,12 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { KilledFollower, LogEntry } from '../../../control-plane/core/change-log-port.ts';
 import { Apis } from '../../../control-plane/redis/apis.ts';
 import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
 import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { Keys } from '../../../control-plane/redis/keys/keys.ts';
 import { RedisSweepStore } from '../../../control-plane/redis/sweep-store.ts';
+import type { KilledFollower, LogEntry } from '../../../control-plane/writer/change-log-port.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
 import { PROTOCOL } from '../../../shared/contract/protocol.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';

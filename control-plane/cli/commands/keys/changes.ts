@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
 import { CLEARABLE } from '#shared/contract/key-record.ts';
-import type { ChangeStatus } from '../../../core/propagation.ts';
+import type { ChangeStatus } from '../../../writer/writer.ts';
 import { span } from '../../arguments.ts';
 import { CliError } from '../../exit.ts';
 import type { Session } from '../../session.ts';

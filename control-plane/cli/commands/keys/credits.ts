@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { CREDITS_MAX } from '#shared/contract/credits.ts';
-import type { ChangeStatus } from '../../../core/propagation.ts';
+import type { ChangeStatus } from '../../../writer/writer.ts';
 import { whole } from '../../arguments.ts';
 import { CliError } from '../../exit.ts';
 import type { Session } from '../../session.ts';

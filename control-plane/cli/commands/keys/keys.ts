@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import type { ChangeStatus } from '../../../core/propagation.ts';
 import type { Key } from '../../../redis/keys/key-view.ts';
+import type { ChangeStatus } from '../../../writer/writer.ts';
 import { whole } from '../../arguments.ts';
 import { CliError } from '../../exit.ts';
 import type { Session } from '../../session.ts';

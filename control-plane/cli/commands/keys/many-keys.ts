@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import type { Propagation } from '../../../core/propagation.ts';
+import type { Propagation } from '../../../writer/writer.ts';
 import type { Client } from '../../client.ts';
 import { CliError } from '../../exit.ts';
 import { readLines } from '../../read-lines.ts';

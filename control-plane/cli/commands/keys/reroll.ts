@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Propagation } from '../../../core/propagation.ts';
+import type { Propagation } from '../../../writer/writer.ts';
 import type { Session } from '../../session.ts';
 import { list, time } from '../../terminal/output.ts';
 import { printChange } from '../../terminal/print-change.ts';

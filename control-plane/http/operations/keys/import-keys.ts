@@ -4,10 +4,10 @@ import { NEW_CREDITS, newCredits } from '../../../core/schemas/credit-schemas.ts
 import { Id, List, OPTIONAL_FIELDS } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
 import { checkRanges } from '../../../core/schemas/range-schemas.ts';
-import { tooOldError } from '../../../core/write-error.ts';
 import type { ImportOutcome, KeyToImport } from '../../../redis/keys/key-import.ts';
 import type { Roles } from '../../../redis/shared-log/roles.ts';
 import type { Notice } from '../../../redis/webhooks/notices.ts';
+import { tooOldError } from '../../../writer/write-error.ts';
 import { faultTexts } from '../../faults.ts';
 import { validatorAtFirstCall } from '../../schema-compilers.ts';
 import { checkStrings } from '../../strings.ts';

@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { hashSecret } from '#shared/contract/key-format.ts';
-import type { CreditsChange, LogEntry } from '../../../core/change-log-port.ts';
 import { CREDITS_OPERATION } from '../../../core/schemas/credit-schemas.ts';
+import type { CreditsChange, LogEntry } from '../../../writer/change-log-port.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, OperationId, WaitMs } from '../request-parts.ts';

@@ -1,8 +1,8 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
 import { SLUGS_MAX, slugsOf } from '#shared/contract/slugs.ts';
-import type { LogEntry } from '../../../../core/change-log-port.ts';
-import type { Propagation } from '../../../../core/propagation.ts';
+import type { LogEntry } from '../../../../writer/change-log-port.ts';
+import type { Propagation } from '../../../../writer/writer.ts';
 import { recordNotFound } from '../../authorization.ts';
 import type { Call } from '../../call.ts';
 import type { Services } from '../../services.ts';

@@ -1,11 +1,11 @@
 import { Type } from 'typebox';
 import type { StoredFields } from '#shared/contract/key-record.ts';
 import { auditView } from '../../../../core/audit-event.ts';
-import type { BatchEvents } from '../../../../core/batches.ts';
-import type { Write } from '../../../../core/change-log-port.ts';
-import type { ChangeOutcome, Propagation as Progress } from '../../../../core/propagation.ts';
 import { Id, List, Sequence } from '../../../../core/schemas/field-schemas.ts';
 import type { PointedKey } from '../../../../redis/keys/keys.ts';
+import type { BatchEvents } from '../../../../writer/batches.ts';
+import type { Write } from '../../../../writer/change-log-port.ts';
+import type { ChangeOutcome, Propagation as Progress } from '../../../../writer/writer.ts';
 import { type AuditedKey, type Call, effectOf } from '../../call.ts';
 import { Propagation } from '../../response-parts.ts';
 import type { Services } from '../../services.ts';

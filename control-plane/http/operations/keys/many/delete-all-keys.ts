@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { unavailable } from '#shared/contract/errors.ts';
-import type { Propagation as Progress } from '../../../../core/propagation.ts';
+import type { Propagation as Progress } from '../../../../writer/writer.ts';
 import { apiNotFound } from '../../authorization.ts';
 import { operation } from '../../operation.ts';
 import { ApiId, Fields, WaitMs } from '../../request-parts.ts';

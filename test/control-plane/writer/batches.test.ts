@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import type { BatchEvents } from '../../../control-plane/core/batches.ts';
-import type { BatchedChangeLog, Write } from '../../../control-plane/core/change-log-port.ts';
-import { Fence } from '../../../control-plane/core/fence.ts';
-import { Propagator } from '../../../control-plane/core/propagation.ts';
+import type { BatchEvents } from '../../../control-plane/writer/batches.ts';
+import type { BatchedChangeLog, Write } from '../../../control-plane/writer/change-log-port.ts';
+import { Fence } from '../../../control-plane/writer/fence.ts';
+import { Propagator } from '../../../control-plane/writer/writer.ts';
 import { unavailable } from '../../../shared/contract/errors.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
 import { Timeline } from '../../simulation/clock.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { ChangeLog } from '../../../control-plane/core/change-log-port.ts';
-import { Fence, type FenceEvents, type FenceOutcome } from '../../../control-plane/core/fence.ts';
+import type { ChangeLog } from '../../../control-plane/writer/change-log-port.ts';
+import { Fence, type FenceEvents, type FenceOutcome } from '../../../control-plane/writer/fence.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
 import { Timeline } from '../../simulation/clock.ts';
 import { RedisState, type Script } from '../../simulation/redis.ts';
