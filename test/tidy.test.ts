@@ -23,16 +23,17 @@ const sources = new Map(
 /** Rooms of the same process that a room may import, besides itself. A file in no room, the process's root, sees all of them. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/core': [],
-  'verifier/http': [],
+  'verifier/node-internals': [],
   'verifier/redis': ['verifier/core', 'verifier/assets.ts'],
-  'verifier/endpoints': ['verifier/core', 'verifier/http', 'verifier/assets.ts'],
-  'verifier/fast-lane': ['verifier/endpoints', 'verifier/core', 'verifier/http'],
-  'verifier/proxy': ['verifier/fast-lane', 'verifier/endpoints', 'verifier/core', 'verifier/http'],
-  'verifier/engine': ['verifier/core', 'verifier/redis'],
-  'verifier/metrics': ['core', 'redis', 'fast-lane', 'proxy'].map((room) => `verifier/${room}`),
-  'verifier/library': ['core', 'engine', 'metrics'].map((room) => `verifier/${room}`),
-  'verifier/middleware': ['verifier/library', 'verifier/endpoints', 'verifier/http'],
-  'verifier/testing': ['verifier/library'],
+  'verifier/http': ['verifier/core', 'verifier/node-internals'],
+  'verifier/grpc': ['verifier/http', 'verifier/core', 'verifier/assets.ts'],
+  'verifier/lane': ['verifier/http', 'verifier/core', 'verifier/node-internals'],
+  'verifier/proxy': ['verifier/lane', 'verifier/http', 'verifier/core'],
+  'verifier/metrics': ['core', 'redis', 'lane', 'proxy'].map((room) => `verifier/${room}`),
+  'verifier/library': ['core', 'metrics', 'engine.ts', 'engine-settings.ts', 'follower-log.ts'].map(
+    (part) => `verifier/${part}`,
+  ),
+  'verifier/library/guards': ['verifier/library', 'verifier/http'],
   'control-plane/core': ['control-plane/writer'],
   'control-plane/writer': [],
   'control-plane/redis': ['control-plane/core', 'control-plane/writer'],
@@ -148,7 +149,7 @@ describe('imports', () => {
 
   test('of a verifier leave out what a sidecar should not pay for', () => {
     const heavy = /from '(fastify|typebox|@fastify\/.*|@sinclair\/.*)'/;
-    expect(offenders(heavy, /^control-plane\/|^verifier\/middleware\/fastify\.ts$/)).toEqual([]);
+    expect(offenders(heavy, /^control-plane\/|^verifier\/library\/guards\/fastify\.ts$/)).toEqual([]);
   });
 
   test('of the dashboard are types of the server, the names of permissions and how to read JSON, so that it is a client like any other', () => {
@@ -169,7 +170,7 @@ describe('imports', () => {
     expect(
       offenders(
         /from 'lru-cache'/,
-        /^verifier\/(core\/(key-cache|allow-lists|following\/shared-records|allowances\/limits|permissions|rate-limits\/overrides)|fast-lane\/scan-body)\.ts$|^control-plane\/(webhooks\/event-poster|http\/sign-in\/oidc-provider)\.ts$/,
+        /^verifier\/(core\/(key-cache|allow-lists|shared-records|limits|permissions|overrides)|lane\/scan-body)\.ts$|^control-plane\/(webhooks\/event-poster|http\/sign-in\/oidc-provider)\.ts$/,
       ),
     ).toEqual([]);
     expect(
@@ -179,7 +180,7 @@ describe('imports', () => {
       ),
     ).toEqual([]);
     expect(
-      offenders(/import\('@grpc|import (?!type)[^;]*from '@grpc/, /^verifier\/endpoints\/envoy-grpc\.ts$/),
+      offenders(/import\('@grpc|import (?!type)[^;]*from '@grpc/, /^verifier\/grpc\/server\.ts$/),
     ).toEqual([]);
     // Nobody pays for a library of a sign-in that is not configured.
     expect(offenders(/import (?!type)[^;]*from 'openid-client'/, /^$/)).toEqual([]);
@@ -196,7 +197,7 @@ test('the clock is read in one place; time-outs of sockets, and the dashboard in
   expect(
     offenders(
       /Date\.now\(|performance\.now\(|new Date\(\)|setTimeout\(|setInterval\(/,
-      /^shared\/lang\/clock\.ts$|^verifier\/(http\/(open-requests|server|respond)|endpoints\/(grpc-connections|envoy-grpc)|fast-lane\/fast-lane|proxy\/tunnel)\.ts$|^control-plane\/(http\/(error-answers|guards\/load-shedding)\.ts$|dashboard\/)/,
+      /^shared\/lang\/clock\.ts$|^verifier\/(http\/(open-requests|server|respond)|grpc\/(connections|server)|lane\/fast-lane|proxy\/tunnel)\.ts$|^control-plane\/(http\/(error-answers|guards\/load-shedding)\.ts$|dashboard\/)/,
     ),
   ).toEqual([]);
 });
@@ -284,7 +285,7 @@ const WAITING: Readonly<Record<string, string>> = {
   'limits/conformance.test.ts': 'demand comes at a rate, in windows of a clock',
   'limits/mixed-costs.test.ts': 'a refusal is remembered for a second, which must have run out',
   'verifier/http/limits.test.ts': 'a time-out of idle connections must have run out',
-  'verifier/endpoints/ext-authz-grpc.test.ts': 'the time for a request must have run out',
+  'verifier/grpc/ext-authz-grpc.test.ts': 'the time for a request must have run out',
   'dashboard/hostile.test.ts': 'what an attacker would say in the browser',
 };
 

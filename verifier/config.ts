@@ -2,12 +2,12 @@ import { API_ID } from '#shared/contract/api-id.ts';
 import { type ConfigOf, choice, flag, host, list, port } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
-import { clientIpFaults, clientIpSettings } from './endpoints/client-ips.ts';
-import { grpcSettings } from './endpoints/envoy-grpc.ts';
-import { engineLimits, engineSettings } from './engine/engine-settings.ts';
+import { engineLimits, engineSettings } from './engine-settings.ts';
+import { grpcSettings } from './grpc/server.ts';
+import { clientIpFaults, clientIpSettings } from './http/client-ips.ts';
 import { httpLimits, httpSettings } from './http/http-settings.ts';
 import { tlsFaults, tlsSettings } from './http/tls.ts';
-import { unixSettings } from './http/unix-socket.ts';
+import { unixSettings } from './node-internals/unix-socket.ts';
 import { forwardFaults, forwardLimits, forwardSettings } from './proxy/control-plane-proxy.ts';
 import { proxyFaults, proxySettings } from './proxy/proxy-options.ts';
 

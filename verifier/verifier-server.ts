@@ -3,20 +3,20 @@ import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/contract/errors.ts';
 import { VERIFIER_ID_HEADER } from '#shared/contract/verifier-status.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asset } from './assets.ts';
-import type { RateLimiter } from './core/rate-limits/rate-limits.ts';
-import type { Callers } from './core/root-keys/callers.ts';
-import type { RefusalLog } from './core/verdict/refusal-log.ts';
-import type { VerdictSource } from './core/verdict/verdict.ts';
-import { type AuthzSettings, authzRoutes } from './endpoints/authz.ts';
-import { rateLimitRoutes } from './endpoints/rate-limit.ts';
-import { V1, V2, verifyKeyRoute } from './endpoints/verify-key.ts';
-import { FastLane } from './fast-lane/fast-lane.ts';
-import type { LaneCounts } from './fast-lane/lane.ts';
+import type { Callers } from './core/callers.ts';
+import type { RateLimiter } from './core/rate-limits.ts';
+import type { RefusalLog } from './core/refusal-log.ts';
+import type { VerdictSource } from './core/verdict.ts';
+import { type AuthzSettings, authzRoutes } from './http/authz.ts';
 import type { HttpLimits } from './http/http-settings.ts';
+import { rateLimitRoutes } from './http/rate-limit.ts';
 import { answer, identify } from './http/respond.ts';
 import { createRouter, type Routes } from './http/router.ts';
 import { createListener, type Listener } from './http/server.ts';
 import type { Certificate } from './http/tls.ts';
+import { V1, V2, verifyKeyRoute } from './http/verify-key.ts';
+import { FastLane } from './lane/fast-lane.ts';
+import type { LaneCounts } from './lane/lane.ts';
 
 /** The listener that answers verifyKey. */
 export interface VerifierServer extends Listener {

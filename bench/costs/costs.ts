@@ -11,7 +11,7 @@ import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
-import { questionAbout } from '../../verifier/core/question/question.ts';
+import { questionAbout } from '../../verifier/core/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { type Benchmark, inDirectory, machine, startProcess } from '../harness.ts';

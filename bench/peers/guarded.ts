@@ -8,9 +8,9 @@ import Fastify from 'fastify';
 import { Hono } from 'hono';
 import { digestOf } from '../../shared/contract/key-format.ts';
 import { createVerifier } from '../../verifier/library/create-verifier.ts';
-import { keyfence as expressGuard } from '../../verifier/middleware/express.ts';
-import { keyfence as fastifyGuard } from '../../verifier/middleware/fastify.ts';
-import { keyfence as honoGuard } from '../../verifier/middleware/hono.ts';
+import { keyfence as expressGuard } from '../../verifier/library/guards/express.ts';
+import { keyfence as fastifyGuard } from '../../verifier/library/guards/fastify.ts';
+import { keyfence as honoGuard } from '../../verifier/library/guards/hono.ts';
 
 const [port = '', framework = '', kind = '', redis] = process.argv.slice(2);
 const verifier = redis ? createVerifier({ redis, apiIds: ['bench'], lookupWaitMs: 5000 }) : undefined;

@@ -3,7 +3,7 @@
 
 import { generateKey, hashSecret } from '../../shared/contract/key-format.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
-import { questionAbout } from '../../verifier/core/question/question.ts';
+import { questionAbout } from '../../verifier/core/question.ts';
 import type { Directory, Session } from '../../verifier/core/redis-port.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { silent, verifierLimits } from '../verifier-options.ts';

@@ -6,7 +6,7 @@ import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
-import { questionAbout } from '../../verifier/core/question/question.ts';
+import { questionAbout } from '../../verifier/core/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { percentile } from '../harness.ts';

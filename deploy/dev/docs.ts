@@ -14,7 +14,7 @@ import { KEY_FIELDS } from '../../shared/contract/key-record.ts';
 import type { Settings } from '../../shared/process/load-config.ts';
 import { RECORD_FACTS } from '../../shared/redis/record-facts.ts';
 import { settings as verifier } from '../../verifier/config.ts';
-import { creditCounts } from '../../verifier/core/allowances/pools.ts';
+import { creditCounts } from '../../verifier/core/pools.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics/metrics.ts';
 import { watchServer } from '../../verifier/metrics/server-metrics.ts';
 import { watchState } from '../../verifier/metrics/state-metrics.ts';

@@ -1,4 +1,4 @@
-import { CHECKS_MAX, RATE_LIMIT_SCHEMA } from '../../verifier/endpoints/rate-limit.ts';
+import { CHECKS_MAX, RATE_LIMIT_SCHEMA } from '../../verifier/http/rate-limit.ts';
 
 const limitAnswer = {
   limit: { type: 'integer', description: 'The limit that applied: that of the override, if there is one.' },

@@ -9,10 +9,10 @@ import {
 } from '../../shared/contract/openapi-errors.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/contract/verdict-codes.ts';
 import { VERSION } from '../../shared/version.ts';
-import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2 } from '../../verifier/core/question/question.ts';
-import { DATA_SCHEMAS } from '../../verifier/core/verdict/verdict-body-v2.ts';
-import { VERDICT_FIELDS } from '../../verifier/core/verdict/verdict-fields.ts';
-import { DIALECTS } from '../../verifier/endpoints/dialects.ts';
+import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2 } from '../../verifier/core/question.ts';
+import { DATA_SCHEMAS } from '../../verifier/core/verdict-body-v2.ts';
+import { VERDICT_FIELDS } from '../../verifier/core/verdict-fields.ts';
+import { DIALECTS } from '../../verifier/http/dialects.ts';
 import { rateLimitPaths } from './rate-limit-openapi.ts';
 
 const text = (description: string) => ({ type: 'string', description });

@@ -33,14 +33,14 @@ const { version, license, description, engines, dependencies, repository } = pro
 const ENTRIES = {
   verifier: 'verifier/library/create-verifier.ts',
   client: 'verifier/library/client.ts',
-  fastify: 'verifier/middleware/fastify.ts',
-  express: 'verifier/middleware/express.ts',
-  hono: 'verifier/middleware/hono.ts',
-  koa: 'verifier/middleware/koa.ts',
-  nestjs: 'verifier/middleware/nestjs.ts',
-  fetch: 'verifier/middleware/fetch.ts',
-  http: 'verifier/middleware/node-http.ts',
-  testing: 'verifier/testing/test-verifier.ts',
+  fastify: 'verifier/library/guards/fastify.ts',
+  express: 'verifier/library/guards/express.ts',
+  hono: 'verifier/library/guards/hono.ts',
+  koa: 'verifier/library/guards/koa.ts',
+  nestjs: 'verifier/library/guards/nestjs.ts',
+  fetch: 'verifier/library/guards/fetch.ts',
+  http: 'verifier/library/guards/node-http.ts',
+  testing: 'verifier/library/test-verifier.ts',
 };
 /** Packages that the library installs from npm. Other, small packages are bundled. */
 const LIBRARY_DEPENDENCIES = ['ioredis', 'undici'];

@@ -1,11 +1,11 @@
 import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createVerifier } from '../../verifier/library/create-verifier.ts';
+import type { GuardOptions } from '../../verifier/library/guards/guard-options.ts';
 import type { KeyVerifier } from '../../verifier/library/key-verifier.ts';
-import type { GuardOptions } from '../../verifier/middleware/guard/guard-options.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { Upstream } from '../harness/upstream.ts';
-import { FRAMEWORKS } from '../verifier/middleware/apps.ts';
+import { FRAMEWORKS } from '../verifier/library/guards/apps.ts';
 
 /** Addresses of this machine, from which clients connect; the last one is a proxy of ours. */
 const [INSIDE, OUTSIDE, PROXY] = ['127.0.0.77', '127.0.0.99', '127.0.0.50'];

@@ -336,6 +336,6 @@ test('each module has a source map', () => {
     expect(map.sourcesContent).toHaveLength(map.sources.length);
     return map.sources as string[];
   });
-  for (const file of ['library/create-verifier.ts', 'library/client.ts', 'middleware/guard/guard.ts'])
+  for (const file of ['library/create-verifier.ts', 'library/client.ts', 'library/guards/guard.ts'])
     expect(sources.join()).toContain(`verifier/${file}`);
 });

@@ -10,7 +10,7 @@ import { type Clock, systemClock } from '../../shared/lang/clock.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
-import { questionAbout } from '../../verifier/core/question/question.ts';
+import { questionAbout } from '../../verifier/core/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { redisConfig } from '../harness/config.ts';

@@ -1,7 +1,7 @@
 import { systemClock } from '../../shared/lang/clock.ts';
-import { creditCounts } from '../../verifier/core/allowances/pools.ts';
-import { Follower } from '../../verifier/core/following/follower.ts';
+import { Follower } from '../../verifier/core/follower.ts';
 import { KeyCache } from '../../verifier/core/key-cache.ts';
+import { creditCounts } from '../../verifier/core/pools.ts';
 import type { Session, SyncReply, SyncRequest } from '../../verifier/core/redis-port.ts';
 
 export const LEASE_MS = 60_000;

@@ -1,6 +1,6 @@
 import { unavailable } from '../../shared/contract/errors.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
-import { creditCounts, Pools } from '../../verifier/core/allowances/pools.ts';
+import { creditCounts, Pools } from '../../verifier/core/pools.ts';
 
 /** Pools of a follower whose keys have no credits. */
 export const noPools = new Pools({

@@ -1,17 +1,17 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { decodeState } from '#shared/contract/key-record.ts';
 import { systemClock } from '#shared/lang/clock.ts';
-import { ownLimit } from '../../verifier/core/allowances/limits.ts';
-import { instant, Lease } from '../../verifier/core/following/lease.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
-import type { Question } from '../../verifier/core/question/question.ts';
+import { instant, Lease } from '../../verifier/core/lease.ts';
+import { ownLimit } from '../../verifier/core/limits.ts';
+import type { Question } from '../../verifier/core/question.ts';
 import {
   decide,
   FORBIDDEN,
   NOT_FOUND,
   type Verdict,
   type VerdictSource,
-} from '../../verifier/core/verdict/verdict.ts';
+} from '../../verifier/core/verdict.ts';
 import type { HttpLimits } from '../../verifier/http/http-settings.ts';
 import { noPools } from './no-credits.ts';
 

@@ -1,7 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { connect, type Socket } from 'node:net';
-import type { Callers } from '../../verifier/core/root-keys/callers.ts';
-import type { ClientIps } from '../../verifier/endpoints/client-ips.ts';
+import type { Callers } from '../../verifier/core/callers.ts';
+import type { ClientIps } from '../../verifier/http/client-ips.ts';
 import type { HttpLimits } from '../../verifier/http/http-settings.ts';
 import type { Listener } from '../../verifier/http/server.ts';
 import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';

@@ -60,19 +60,19 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'The search for the next refill begins thousands of years earlier and goes on to the same day.',
   },
   {
-    file: 'verifier/core/allowances/pool.ts',
+    file: 'verifier/core/pool.ts',
     before: 'if (this.#turn !== 0 || this.#waiters.size > 0) return false;',
     after: 'if (this.#turn !== 0 || this.#waiters.size > 1) return false;',
     reason: 'Whoever asks has seen before that nobody waits, or has sent all away who did.',
   },
   {
-    file: 'verifier/core/allowances/pool.ts',
+    file: 'verifier/core/pool.ts',
     before: '#resetMs = 0;',
     after: '#resetMs = 1;',
     reason: 'Before the first reply, which sets it; until then no answer tells of the limit.',
   },
   ...['#latestCost', '#latestAtMs'].map((field) => ({
-    file: 'verifier/core/allowances/spending-rate.ts',
+    file: 'verifier/core/spending-rate.ts',
     before: `${field} = 0;`,
     after: `${field} = 1;`,
     reason:

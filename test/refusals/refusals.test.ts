@@ -6,7 +6,7 @@ import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '../../shared/re
 import { REFUSALS_KEPT, REFUSALS_KEPT_S } from '../../shared/redis/refusal-records.ts';
 import { Script } from '../../shared/redis/script.ts';
 import type { Entry } from '../../verifier/core/key-cache.ts';
-import type { Verdict } from '../../verifier/core/verdict/verdict.ts';
+import type { Verdict } from '../../verifier/core/verdict.ts';
 import { createVerifier } from '../../verifier/library/create-verifier.ts';
 import { Refusals } from '../../verifier/redis/refusals-report.ts';
 import { envOf, useCommandLine } from '../cli/keyfence.ts';

@@ -19,7 +19,7 @@ export interface Mutant {
   readonly edits: readonly (readonly [text: string, instead: string])[];
 }
 
-const VERIFIER = 'verifier/core/following/follower.ts';
+const VERIFIER = 'verifier/core/follower.ts';
 const FENCE = 'control-plane/writer/fence.ts';
 const REDIS = 'test/simulation/redis.ts';
 const POOLS = 'test/simulation/pools.ts';
@@ -39,12 +39,12 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'no lease': {
     seed: 3,
-    file: 'verifier/core/following/lease.ts',
+    file: 'verifier/core/lease.ts',
     edits: [['latestCheck.monotonicMs < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
   },
   'timer-driven lease': {
     seed: 8,
-    file: 'verifier/core/following/lease.ts',
+    file: 'verifier/core/lease.ts',
     edits: [
       [
         'return latestCheck.monotonicMs < this.#untilMonotonicMs && latestCheck.wallMs < this.#untilWallMs',
@@ -128,7 +128,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'no prevHash check': {
     seed: 354,
-    file: 'verifier/core/following/log-prefix.ts',
+    file: 'verifier/core/log-prefix.ts',
     edits: [[' && change.previousHash === this.#hash', '']],
   },
   'no hash chain': {
@@ -259,7 +259,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
   'spent credits forgotten': {
     seed: CREDIT_SEEDS + 14,
-    file: 'verifier/core/allowances/pools.ts',
+    file: 'verifier/core/pools.ts',
     edits: [
       [
         'if (pool.isSettled) this.#pools.delete(id);',
@@ -269,7 +269,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
   'a 503 costs credits': {
     seed: CREDIT_SEEDS + 11,
-    file: 'verifier/core/allowances/spending.ts',
+    file: 'verifier/core/spending.ts',
     edits: [
       [
         '          if (waiter.over) return;\n',
@@ -279,13 +279,13 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
   'slices are kept': {
     seed: CREDIT_SEEDS + 7,
-    file: 'verifier/core/allowances/pools.ts',
+    file: 'verifier/core/pools.ts',
     edits: [['else pool.giveBack();', '']],
   },
 };
 
-const SHARED_LOG = 'verifier/core/following/shared-log.ts';
-const SHARED_RECORDS = 'verifier/core/following/shared-records.ts';
+const SHARED_LOG = 'verifier/core/shared-log.ts';
+const SHARED_RECORDS = 'verifier/core/shared-records.ts';
 
 /** The same for keys that have roles. */
 const OF_ROLES: Readonly<Record<string, Mutant>> = {
@@ -466,12 +466,12 @@ const WINDOWS = 'test/simulation/windows.ts';
 const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'a grant outlives its window': {
     seed: LIMIT_SEEDS + 3,
-    file: 'verifier/core/allowances/pool.ts',
+    file: 'verifier/core/pool.ts',
     edits: [['Math.min(leftMs, GRANTED_MS) / DRIFT', 'GRANTED_MS']],
   },
   'window from reply time': {
     seed: LIMIT_SEEDS + 15,
-    file: 'verifier/core/allowances/pool.ts',
+    file: 'verifier/core/pool.ts',
     edits: [
       [
         'const { monotonicMs, wallMs } = this.#sentAt;',
@@ -501,7 +501,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   },
   'requests without a use': {
     seed: LIMIT_SEEDS,
-    file: 'verifier/core/allowances/allowance.ts',
+    file: 'verifier/core/allowance.ts',
     edits: [
       [
         'for (const { pool, cost } of needs) pool.take(cost, nowMs);',

@@ -3,7 +3,7 @@ import type { ApiError } from '../../shared/contract/errors.ts';
 import { hashSecret } from '../../shared/contract/key-format.ts';
 import { SHARED_LOG } from '../../shared/redis/redis-keys.ts';
 import { ROOT_KEYS_ID, rootKeyMark } from '../../shared/redis/root-keys-record.ts';
-import type { Callers } from '../../verifier/core/root-keys/callers.ts';
+import type { Callers } from '../../verifier/core/callers.ts';
 import type { KnownKey } from './checker.ts';
 import { versionOf } from './history.ts';
 import type { SimulatedChangeLog } from './ports.ts';

@@ -1,6 +1,6 @@
-import type { Limit } from './allowances/limits.ts';
-import type { Pools } from './allowances/pools.ts';
-import type { Lease } from './following/lease.ts';
+import type { Lease } from './lease.ts';
+import type { Limit } from './limits.ts';
+import type { Pools } from './pools.ts';
 
 /** The identity of a key. */
 export interface Identity {

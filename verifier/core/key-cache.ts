@@ -5,11 +5,11 @@ import type { VerdictCounts } from '#shared/contract/verdict-codes.ts';
 import { flattenString } from '#shared/lang/flatten-string.ts';
 import type { IpRanges } from '#shared/lang/ip-ranges.ts';
 import { rangesOf } from './allow-lists.ts';
-import { type Limit, limitPool, limitsOf } from './allowances/limits.ts';
-import type { Pools } from './allowances/pools.ts';
 import type { Join } from './effective-permissions.ts';
-import type { Lease } from './following/lease.ts';
+import type { Lease } from './lease.ts';
+import { type Limit, limitPool, limitsOf } from './limits.ts';
 import { type Links, linksOf, type OwnPermissions, ownPermissionsOf } from './permissions.ts';
+import type { Pools } from './pools.ts';
 
 /**
  * The state of a follower between two losses of sync. When the follower drops, it starts another epoch; every

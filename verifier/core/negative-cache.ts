@@ -1,5 +1,5 @@
 import type { Clock } from '#shared/lang/clock.ts';
-import type { Verdict } from './verdict/verdict.ts';
+import type { Verdict } from './verdict.ts';
 
 const DIGEST_BYTES = 32;
 

@@ -2,10 +2,10 @@ import { toApiError } from '#shared/contract/unhandled-error.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { SlotList } from '#shared/lang/slot-list.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { Lease } from './following/lease.ts';
 import type { Entry } from './key-cache.ts';
-import type { Question } from './question/question.ts';
-import type { VerdictSource } from './verdict/verdict.ts';
+import { Lease } from './lease.ts';
+import type { Question } from './question.ts';
+import type { VerdictSource } from './verdict.ts';
 
 /** The response of a long request. */
 interface LongResponse {

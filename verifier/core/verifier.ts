@@ -1,22 +1,22 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { canBeSecret, digestOf, isWellFormed, secretHashFrom } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
-import { isMetered } from './allowances/allowance.ts';
-import { creditCounts } from './allowances/pools.ts';
-import { type Lookup, Spender } from './allowances/spending.ts';
-import type { Follower } from './following/follower.ts';
-import { Followers, type FollowersLimits, type FollowersOptions } from './following/followers.ts';
-import { SharedLog } from './following/shared-log.ts';
+import { isMetered } from './allowance.ts';
+import { Callers } from './callers.ts';
+import type { Follower } from './follower.ts';
+import { Followers, type FollowersLimits, type FollowersOptions } from './followers.ts';
 import { type Entry, KeyCache } from './key-cache.ts';
 import { NegativeCache } from './negative-cache.ts';
-import type { Question } from './question/question.ts';
-import { RateLimits } from './rate-limits/rate-limits.ts';
+import { creditCounts } from './pools.ts';
+import type { Question } from './question.ts';
+import { RateLimits } from './rate-limits.ts';
 import type { Directory, Pointer } from './redis-port.ts';
-import { Callers } from './root-keys/callers.ts';
 import { Semaphore } from './semaphore.ts';
+import { SharedLog } from './shared-log.ts';
 import { SingleFlight } from './single-flight.ts';
-import { FORBIDDEN, NOT_FOUND, type Verdict, type VerdictSource } from './verdict/verdict.ts';
-import { type VerdictCounter, Verdicts } from './verdict/verdicts.ts';
+import { type Lookup, Spender } from './spending.ts';
+import { FORBIDDEN, NOT_FOUND, type Verdict, type VerdictSource } from './verdict.ts';
+import { type VerdictCounter, Verdicts } from './verdicts.ts';
 
 /** The limits of a verifier. Each is a setting of the process. */
 export interface VerifierLimits extends FollowersLimits {

@@ -6,7 +6,7 @@ import { traceIdOf } from '#shared/contract/trace-id.ts';
 import { toApiError, UNHANDLED } from '#shared/contract/unhandled-error.ts';
 import { SlotList } from '#shared/lang/slot-list.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { DelegatedRequest } from './delegated-request.ts';
+import { DelegatedRequest } from '../node-internals/delegated-request.ts';
 import { refusalAsJson, refusalAsProblem } from './raw-head.ts';
 import { answerError, LINGER_MS } from './respond.ts';
 import type { Handler, RequestEvents } from './router.ts';

@@ -3,10 +3,10 @@ import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '#shared/contract/errors.ts';
 import { listen } from '#shared/process/admin.ts';
+import { listenUnix } from '../node-internals/unix-socket.ts';
 import type { HttpLimits } from './http-settings.ts';
 import { OpenRequests, type RequestOptions } from './open-requests.ts';
 import { type Certificate, createHttpServer, Response } from './tls.ts';
-import { listenUnix } from './unix-socket.ts';
 
 /** A listener of this process. */
 export interface Listener {

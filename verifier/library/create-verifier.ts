@@ -3,11 +3,11 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { type Clock, holdProcess, systemClock } from '#shared/lang/clock.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
-import type { FollowerEvents } from '../core/following/follower-events.ts';
-import { NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict/verdict.ts';
-import { createEngine, type Engine } from '../engine/engine.ts';
-import { engineLimits, engineSettings } from '../engine/engine-settings.ts';
-import { followerLog } from '../engine/follower-log.ts';
+import type { FollowerEvents } from '../core/follower-events.ts';
+import { NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict.ts';
+import { createEngine, type Engine } from '../engine.ts';
+import { engineLimits, engineSettings } from '../engine-settings.ts';
+import { followerLog } from '../follower-log.ts';
 import { Metrics } from '../metrics/metrics.ts';
 import { watchState } from '../metrics/state-metrics.ts';
 import { engineLog, logFault } from './engine-log.ts';

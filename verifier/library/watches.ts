@@ -1,8 +1,8 @@
 import { atMost, type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { questionAbout } from '../core/question/question.ts';
+import { questionAbout } from '../core/question.ts';
 import { Rechecker } from '../core/rechecker.ts';
-import type { VerdictSource } from '../core/verdict/verdict.ts';
+import type { VerdictSource } from '../core/verdict.ts';
 import { type KeyVerdict, VerifierError, WatchError, type WatchOptions } from './key-verifier.ts';
 import { type KeylessQuestion, mayBeKey, readQuestionOptions } from './questions.ts';
 

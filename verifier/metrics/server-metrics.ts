@@ -1,6 +1,6 @@
 import type { Registry } from 'prom-client';
 import { metricMakers } from '#shared/process/process-metrics.ts';
-import type { LaneCounts } from '../fast-lane/lane.ts';
+import type { LaneCounts } from '../lane/lane.ts';
 
 /** Registers the metrics of the HTTP server, which are read at each scrape. */
 export function watchServer(

@@ -2,7 +2,7 @@ import { Gauge, type Registry } from 'prom-client';
 import { PROTOCOL } from '#shared/contract/protocol.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import type { Follower } from '../core/following/follower.ts';
+import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
 import type { Refusals } from '../redis/refusals-report.ts';
 import type { Usage } from '../redis/usage-report.ts';

@@ -4,26 +4,26 @@ import { newRequestId } from '#shared/contract/request-id.ts';
 import { traceIdIn } from '#shared/contract/trace-id.ts';
 import { toApiError } from '#shared/contract/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
-import { type Question, questionAbout } from '../core/question/question.ts';
+import { type Question, questionAbout } from '../core/question.ts';
 import type { Rechecker } from '../core/rechecker.ts';
-import { routeOf } from '../core/verdict/refusal-log.ts';
-import type { Verdict } from '../core/verdict/verdict.ts';
-import { clientQuestion } from '../endpoints/authz.ts';
-import { mayHoldKey, withoutKey } from '../endpoints/credentials.ts';
-import { ANSWERS, type AuthzOutcome, authzAnswer, sendAnswer } from '../endpoints/gateway-answer.ts';
+import { routeOf } from '../core/refusal-log.ts';
+import type { Verdict } from '../core/verdict.ts';
+import { clientQuestion } from '../http/authz.ts';
+import { mayHoldKey, withoutKey } from '../http/credentials.ts';
+import { ANSWERS, type AuthzOutcome, authzAnswer, sendAnswer } from '../http/gateway-answer.ts';
 import {
   asReadByServers,
   type HeaderLine,
   identityHeaders,
   isIdentityHeader,
-} from '../endpoints/identity-headers.ts';
-import type { Call } from '../fast-lane/parse-call.ts';
-import { gatewayReplies, Output } from '../fast-lane/reply.ts';
+} from '../http/identity-headers.ts';
 import { type ClientConnection, type Downstream, RawResponse } from '../http/raw-response.ts';
 import { identify } from '../http/respond.ts';
 import type { Handler, RequestEvents } from '../http/router.ts';
-import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
+import type { Call } from '../lane/parse-call.ts';
+import { gatewayReplies, Output } from '../lane/reply.ts';
 import { forwardedFor, isForwarding } from './forwarded-for.ts';
+import { endToEndHeaders, isOfConnection } from './headers.ts';
 import type { ProxyOptions } from './proxy-options.ts';
 import { writtenByTracer } from './tracer.ts';
 import { type Body, bodyOf, type UpstreamPool } from './upstream.ts';

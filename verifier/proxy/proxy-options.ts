@@ -3,10 +3,10 @@ import type { Clock } from '#shared/lang/clock.ts';
 import { type ConfigOf, host, httpUrl, integer, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { trustedProxies } from '#shared/process/trusted-proxies.ts';
-import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/question/requirements.ts';
-import type { RefusalLog } from '../core/verdict/refusal-log.ts';
-import type { VerdictSource } from '../core/verdict/verdict.ts';
-import type { AuthzSettings } from '../endpoints/authz.ts';
+import type { RefusalLog } from '../core/refusal-log.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/requirements.ts';
+import type { VerdictSource } from '../core/verdict.ts';
+import type { AuthzSettings } from '../http/authz.ts';
 import type { ListenerOptions } from '../http/server.ts';
 import { leadsTo } from './own-address.ts';
 

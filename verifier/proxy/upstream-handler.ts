@@ -4,7 +4,7 @@ import type { Dispatcher } from 'undici';
 import type { Clock, Timer } from '#shared/lang/clock.ts';
 import type { Downstream } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
-import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
+import { endToEndHeaders, isOfConnection } from './headers.ts';
 import { join } from './tunnel.ts';
 
 /**

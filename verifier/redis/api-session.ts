@@ -17,7 +17,6 @@ import {
 } from '#shared/redis/redis-keys.ts';
 import { Script, WAIT_MS } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
-import { RECALL_MS } from '../core/allowances/spending.ts';
 import type {
   Directory,
   Pointer,
@@ -28,6 +27,7 @@ import type {
   SyncReply,
   SyncRequest,
 } from '../core/redis-port.ts';
+import { RECALL_MS } from '../core/spending.ts';
 import { PointerBatcher } from './pointer-batcher.ts';
 
 const registerScript = new Script(asset('redis/lua/register.lua'));

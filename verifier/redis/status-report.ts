@@ -16,7 +16,7 @@ import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { VERSION } from '#shared/version.ts';
 import { asset } from '../assets.ts';
-import type { Follower } from '../core/following/follower.ts';
+import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
 
 const reportScript = new Script(asset('redis/lua/report-status.lua'));

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { digestOf, hashSecret } from '../../../shared/contract/key-format.ts';
 import { decodeState } from '../../../shared/contract/key-record.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
-import { Lease } from '../../../verifier/core/following/lease.ts';
 import { Entry, KeyCache } from '../../../verifier/core/key-cache.ts';
+import { Lease } from '../../../verifier/core/lease.ts';
 import { noPools } from '../../harness/no-credits.ts';
 
 const epochOf = (current: boolean) => ({

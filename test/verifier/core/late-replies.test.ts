@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { generateKey } from '../../../shared/contract/key-format.ts';
-import { questionAbout } from '../../../verifier/core/question/question.ts';
+import { questionAbout } from '../../../verifier/core/question.ts';
 import type { Pointer } from '../../../verifier/core/redis-port.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
 import { Timeline } from '../../simulation/clock.ts';

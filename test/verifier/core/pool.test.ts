@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Clock } from '#shared/lang/clock.ts';
-import { Pool } from '../../../verifier/core/allowances/pool.ts';
+import { Pool } from '../../../verifier/core/pool.ts';
 
 /** A pool of a rate limit that was granted 10 in a window that ends 500 ms after the exchange was sent; or one of credits. */
 function granted(isLimit = true) {

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../../shared/lang/clock.ts';
-import { creditCounts, Pools } from '../../../verifier/core/allowances/pools.ts';
+import { creditCounts, Pools } from '../../../verifier/core/pools.ts';
 import type { PoolReply, PoolTurn } from '../../../verifier/core/redis-port.ts';
 import { turns } from '../../harness/waiting.ts';
 

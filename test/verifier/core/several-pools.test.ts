@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Clock } from '#shared/lang/clock.ts';
-import { ask, type Need, spend } from '../../../verifier/core/allowances/allowance.ts';
-import { creditCounts, Pools } from '../../../verifier/core/allowances/pools.ts';
+import { ask, type Need, spend } from '../../../verifier/core/allowance.ts';
+import { creditCounts, Pools } from '../../../verifier/core/pools.ts';
 import { turns } from '../../harness/waiting.ts';
 
 /** A verifier's pools where Redis grants what is needed, but of `b` only at the second time. */

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { digestOf } from '../../../shared/contract/key-format.ts';
 import { NegativeCache } from '../../../verifier/core/negative-cache.ts';
-import { FORBIDDEN, NOT_FOUND } from '../../../verifier/core/verdict/verdict.ts';
+import { FORBIDDEN, NOT_FOUND } from '../../../verifier/core/verdict.ts';
 
 const TTL_MS = 1000;
 const clockAt = (nowMs: () => number) => ({

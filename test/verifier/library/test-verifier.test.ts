@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { VerifierError } from '../../../verifier/library/key-verifier.ts';
-import { createTestVerifier, type TestKeyState } from '../../../verifier/testing/test-verifier.ts';
+import { createTestVerifier, type TestKeyState } from '../../../verifier/library/test-verifier.ts';
 
 test.each<[TestKeyState, string, object]>([
   ['valid', 'VALID', { valid: true, enabled: true, keyId: 'key_1' }],

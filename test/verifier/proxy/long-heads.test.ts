@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { checkQuestion } from '../../../verifier/endpoints/envoy-check.ts';
-import { endToEndHeaders } from '../../../verifier/proxy/end-to-end-headers.ts';
+import { checkQuestion } from '../../../verifier/grpc/check.ts';
+import { endToEndHeaders } from '../../../verifier/proxy/headers.ts';
 
 // Compared each with each, these would take minutes, in which nobody is answered.
 const MANY = 100_000;

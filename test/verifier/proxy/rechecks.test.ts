@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { unavailable } from '#shared/contract/errors.ts';
 import { systemClock } from '#shared/lang/clock.ts';
-import { instant } from '../../../verifier/core/following/lease.ts';
+import { instant } from '../../../verifier/core/lease.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { metricSum } from '../../harness/metrics.ts';
 import { LEASE_MS, lease, sharedLease } from '../../harness/scripted-answers.ts';

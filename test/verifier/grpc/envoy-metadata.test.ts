@@ -1,0 +1,73 @@
+import { expect, test } from 'vitest';
+import { decodeState } from '#shared/contract/key-record.ts';
+import { systemClock } from '#shared/lang/clock.ts';
+import type { EffectivePermissions } from '../../../verifier/core/effective-permissions.ts';
+import { Entry, type Epoch } from '../../../verifier/core/key-cache.ts';
+import { Lease } from '../../../verifier/core/lease.ts';
+import { dynamicMetadata } from '../../../verifier/grpc/envoy-metadata.ts';
+import { grpcSettings } from '../../../verifier/grpc/server.ts';
+import { noPools } from '../../harness/no-credits.ts';
+
+const lease = new Lease(systemClock);
+const epoch: Epoch = { apiId: 'shop', lease, pools: noPools, current: true, used: false };
+const plain = decodeState(['1']);
+const entryWith = (fields: object) => new Entry(epoch, 'key_1', { ...plain, ...fields });
+const metaOf = (meta: string, names: readonly string[]) =>
+  dynamicMetadata({ code: 'VALID', entry: entryWith({ meta }) }, names).fields['meta'];
+
+test('a plain key has its code, its id and its API', () => {
+  const { fields } = dynamicMetadata({ code: 'VALID', entry: entryWith({}) }, ['plan']);
+  const wanted = { code: 'VALID', keyId: 'key_1', apiId: 'shop' };
+  expect(fields).toEqual(
+    Object.fromEntries(Object.entries(wanted).map(([name, value]) => [name, { string_value: value }])),
+  );
+});
+
+test('a key with roles and an identity has their names, what they permit, and the id of the identity', () => {
+  const identity = { enabled: true, id: 'identity_1', externalId: 'acme', meta: '{}', json: '{}' };
+  const effectivePermissions: EffectivePermissions = {
+    slugSet: new Set(['a', 'b']),
+    slugs: ['a', 'b'],
+    roles: ['admin'],
+    identity: { ...identity, limits: undefined },
+    pools: noPools,
+  };
+  const entry = entryWith({ externalId: 'acme', environment: 'live', roles: 'admin' });
+  const texts = (...all: string[]) => ({
+    list_value: { values: all.map((each) => ({ string_value: each })) },
+  });
+  expect(dynamicMetadata({ code: 'VALID', entry, effectivePermissions }, []).fields).toMatchObject({
+    externalId: { string_value: 'acme' },
+    environment: { string_value: 'live' },
+    roles: texts('admin'),
+    permissions: texts('a', 'b'),
+    identity: { struct_value: { fields: { id: { string_value: 'identity_1' } } } },
+  });
+});
+
+test('of meta it has the named fields that are short texts, numbers and booleans, and no others', () => {
+  const meta = `{"plan":"pro","seats":3,"trial":false,"long":"${'x'.repeat(257)}","fits":"${'x'.repeat(256)}","list":[1],"none":null,"infinite":1e999,"other":"x"}`;
+  const names = ['plan', 'seats', 'trial', 'long', 'fits', 'list', 'none', 'infinite', 'absent', 'toString'];
+  expect(metaOf(meta, names)).toEqual({
+    struct_value: {
+      fields: {
+        plan: { string_value: 'pro' },
+        seats: { number_value: 3 },
+        trial: { bool_value: false },
+        fits: { string_value: 'x'.repeat(256) },
+      },
+    },
+  });
+  expect(metaOf('{"other":"x"}', names)).toBeUndefined();
+  expect(metaOf('{"plan":"pro"}', [])).toBeUndefined();
+});
+
+test('METADATA_FIELDS takes up to 16 names, and refuses more, and names that are none', () => {
+  const { parse } = grpcSettings.METADATA_FIELDS;
+  const names = Array.from({ length: 17 }, (_, i) => `f${i}`);
+  expect(parse('plan, seats')).toEqual(['plan', 'seats']);
+  expect(parse(names.slice(1).join(','))).toHaveLength(16);
+  expect(() => parse(names.join(','))).toThrow('has too many names');
+  for (const wrong of ['__proto__', 'a b', '1', 'x'.repeat(65)])
+    expect(() => parse(wrong)).toThrow('not allowed');
+});

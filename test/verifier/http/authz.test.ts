@@ -1,0 +1,317 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { AuthzSettings } from '../../../verifier/http/authz.ts';
+import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
+import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
+import { Wire } from '../../harness/wire.ts';
+
+const AUTH = '/authz/auth-request';
+const FORWARD = '/authz/forward-auth';
+const EXT = '/authz/ext-authz';
+/** Each dialect's path as its gateway asks it, and the headers that say what the client asked for. */
+const DIALECTS = {
+  'auth-request': [AUTH, 'X-Original-Method', 'X-Original-URI'],
+  'forward-auth': [FORWARD, 'X-Forwarded-Method', 'X-Forwarded-Uri'],
+  'ext-authz': [`${EXT}/orders/1?a=b`, '', ''],
+} as const;
+const dialects = Object.entries(DIALECTS);
+
+let fastLane: boolean;
+let answers: ScriptedAnswers;
+let server: VerifierServer;
+let address: string;
+let bugs: unknown[];
+const wires: Wire[] = [];
+
+async function start(changed: Partial<AuthzSettings> = {}, inFlightMax = 1000): Promise<void> {
+  answers = new ScriptedAnswers();
+  bugs = [];
+  const settings: AuthzSettings = {
+    sources: ['bearer', 'x-api-key'],
+    withMeta: false,
+    allowPreflight: false,
+    ...changed,
+  };
+  server = createVerifierServer({
+    verifier: answers,
+    limits: { ...limits, FAST_LANE: fastLane, REQUESTS_IN_FLIGHT_MAX: inFlightMax },
+    log: { error: (fields: unknown) => void bugs.push(fields) },
+    authz: settings,
+  });
+  address = await server.listen('127.0.0.1', 0);
+}
+
+async function restart(changed: Partial<AuthzSettings>, inFlightMax?: number): Promise<void> {
+  await server.close(0);
+  await start(changed, inFlightMax);
+}
+
+function ask(path: string, headers: readonly string[] = [], method = 'GET', body = '') {
+  const wire = new Wire(address);
+  wires.push(wire);
+  wire.send([`${method} ${path} HTTP/1.1`, 'Host: verifier', ...headers, '', body].join('\r\n'));
+  return wire.response(method === 'HEAD');
+}
+
+const bearer = (key: string) => `Authorization: Bearer ${key}`;
+
+/** Checks that a response is a refusal in the form that may be handed to a client, and returns what it says. */
+function refusalOf(response: Awaited<ReturnType<typeof ask>>) {
+  const { status, headers, body } = response;
+  expect(headers['content-type']).toBe('application/problem+json');
+  expect(headers['cache-control']).toBe('no-store');
+  expect(Number(headers['content-length'])).toBe(Buffer.byteLength(body));
+  expect(Buffer.byteLength(body)).toBeLessThan(1024);
+  expect(Object.keys(headers).filter((name) => name.startsWith('x-key-'))).toEqual([]);
+  const problem = JSON.parse(body);
+  expect(problem.status).toBe(status);
+  expect(problem.requestId).toBe(headers['x-request-id']);
+  return { status, code: problem.code, challenge: headers['www-authenticate'] };
+}
+
+describe.each([
+  ['with the fast lane', true],
+  ['without', false],
+])('%s', (_lane, lane) => {
+  beforeEach(() => {
+    fastLane = lane;
+    return start();
+  });
+  afterEach(async () => {
+    for (const wire of wires.splice(0)) wire.close();
+    answers.release();
+    await server.close(0);
+  });
+
+  describe.each(dialects)('%s', (_dialect, [path, methodHeader, targetHeader]) => {
+    test('allows with exactly 200, no body and every identity header, empty where there is no value', async () => {
+      const response = await ask(path, [bearer('good')]);
+      expect(response).toMatchObject({ status: 200, body: '' });
+      const { 'x-request-id': id, date, ...headers } = response.headers;
+      expect(id).toBeDefined();
+      expect(date).toBeDefined();
+      expect(headers).toEqual({
+        'cache-control': 'no-store',
+        'content-length': '0',
+        'x-key-id': 'key_good',
+        'x-key-api-id': 'payments',
+        'x-key-name': '',
+        'x-key-external-id': '',
+        connection: 'keep-alive',
+        'keep-alive': 'timeout=90',
+      });
+      const rich = await ask(path, [bearer('rich')]);
+      expect(rich.headers).toMatchObject({ 'x-key-name': 'Zo%C3%AB%20"Z"', 'x-key-external-id': 'user_1' });
+      expect(rich.headers).not.toHaveProperty('x-key-meta');
+    });
+
+    test('refuses with 401 and its challenge, or 403 for a key of another API', async () => {
+      const realm = 'Bearer realm="api"';
+      const invalid = `${realm}, error="invalid_token"`;
+      const expected = {
+        unknown: { status: 401, code: 'NOT_FOUND', challenge: invalid },
+        disabled: { status: 401, code: 'DISABLED', challenge: invalid },
+        expired: { status: 401, code: 'EXPIRED', challenge: invalid },
+        other: { status: 403, code: 'FORBIDDEN', challenge: undefined },
+        'remote-disabled': { status: 401, code: 'DISABLED', challenge: invalid },
+      };
+      for (const [key, refusal] of Object.entries(expected))
+        expect(refusalOf(await ask(path, [bearer(key)])), key).toEqual(refusal);
+      expect(refusalOf(await ask(path))).toEqual({ status: 401, code: 'KEY_MISSING', challenge: realm });
+      const twice = [`X-Api-Key: good`, 'x-api-key: good'];
+      for (const headers of [twice, [bearer('good'), bearer('good')], [bearer('good'), 'X-Api-Key: rich']])
+        expect(refusalOf(await ask(path, headers))).toEqual({
+          status: 401,
+          code: 'KEY_AMBIGUOUS',
+          challenge: `${realm}, error="invalid_request"`,
+        });
+      expect(answers.asked).not.toContain('rich');
+    });
+
+    test('answers 503 with Retry-After where nothing could be decided, and says nothing of what is behind', async () => {
+      const down = await ask(path, [bearer('down')]);
+      expect(refusalOf(down)).toEqual({ status: 503, code: 'SERVICE_UNAVAILABLE', challenge: undefined });
+      expect(down.headers['retry-after']).toBe('1');
+      expect(down.body).not.toContain('Redis');
+    });
+
+    test('answers 503 where too many ask at once, in the same form', async () => {
+      await restart({}, 1);
+      const waiting = ask(path, [bearer('slow-good')]);
+      await expect.poll(() => server.requestsInFlight).toBe(1);
+      expect(refusalOf(await ask(path, [bearer('remote-good')]))).toMatchObject({ status: 503 });
+      answers.release();
+      expect(await waiting).toMatchObject({ status: 200 });
+    });
+
+    test('answers a fault of ours with 500 in the same form', async () => {
+      for (const key of ['bug', 'remote-bug'])
+        expect(refusalOf(await ask(path, [bearer(key)]))).toMatchObject({ status: 500 });
+      expect(bugs).toHaveLength(2);
+    });
+
+    test('asks for a key of the API that the path names, wherever the client says otherwise', async () => {
+      const at = (apiId: string) => path.replace('/authz/', `/authz/api/${apiId}/`);
+      expect(await ask(at('payments'), [bearer('good')])).toMatchObject({ status: 200 });
+      for (const name of ['good', 'rich', 'disabled', 'expired', 'remote-disabled']) {
+        const refused = await ask(at('shop'), [bearer(name)]);
+        expect(refusalOf(refused), name).toMatchObject({ status: 403, code: 'FORBIDDEN' });
+        expect(Object.keys(refused.headers).join(), name).not.toContain('x-key-');
+        expect(refused.body, name).not.toMatch(/key_|payments|disabled|expired/i);
+      }
+      const spoofed = [
+        'X-Key-Api-Id: payments',
+        'X-Forwarded-Uri: /authz/api/payments/forward-auth',
+        bearer('good'),
+      ];
+      expect(
+        refusalOf(await ask(`${at('shop')}${path.includes('?') ? '&' : '?'}apiId=payments`, spoofed)),
+      ).toMatchObject({ status: 403 });
+    });
+
+    test('asks for the permissions that the path names, wherever the client says otherwise', async () => {
+      const needing = (query: string, scope = '') =>
+        path.replace('/authz/', `/authz/${scope}require/${encodeURIComponent(query)}/`);
+      for (const scope of ['', 'api/payments/']) {
+        for (const query of ['a', 'b.c AND a', 'd OR (a AND b.c)'])
+          for (const name of ['permitted', 'remote-permitted'])
+            expect(await ask(needing(query, scope), [bearer(name)]), query).toMatchObject({ status: 200 });
+        for (const name of ['permitted', 'remote-permitted', 'good']) {
+          const lines = ['X-Require: a', 'X-Forwarded-Uri: /authz/require/a/forward-auth', bearer(name)];
+          const refused = await ask(needing('a AND d', scope), lines);
+          expect(refusalOf(refused), name).toMatchObject({ status: 403, code: 'INSUFFICIENT_PERMISSIONS' });
+        }
+      }
+      expect(refusalOf(await ask(needing('a', 'api/shop/'), [bearer('permitted')]))).toMatchObject({
+        code: 'FORBIDDEN',
+      });
+      expect(refusalOf(await ask(needing('d'), [bearer('disabled')]))).toMatchObject({ code: 'DISABLED' });
+      for (const query of ['a AND', 'a/b', '(', 'a b', '%zz', ' '])
+        expect(refusalOf(await ask(needing(query), [bearer('permitted')])), query).toMatchObject({
+          ...{ status: 400, code: 'BAD_REQUEST' },
+        });
+      for (const wrong of ['require/', 'require/a', 'require//', 'require/%/', 'require/a/require/a/'])
+        expect(
+          (await ask(path.replace('/authz/', `/authz/${wrong}`), [bearer('permitted')])).status,
+        ).not.toBe(200);
+    });
+
+    test('takes any method, and HEAD as GET', async () => {
+      for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND']) {
+        expect(await ask(path, [bearer('good')], method)).toMatchObject({ status: 200 });
+        expect(refusalOf(await ask(path, [bearer('disabled')], method))).toMatchObject({ status: 401 });
+      }
+      const head = await ask(path, [bearer('disabled')], 'HEAD');
+      expect(head.status).toBe(401);
+      expect(Number(head.headers['content-length'])).toBeGreaterThan(0);
+    });
+
+    test('looks at no body: neither at one that is missing, nor at one that is not what it says', async () => {
+      const headers = [bearer('good'), 'Content-Type: application/json', 'Content-Encoding: gzip'];
+      expect(await ask(path, headers)).toMatchObject({ status: 200 });
+      expect(await ask(path, [...headers, 'Content-Length: 0'], 'POST')).toMatchObject({ status: 200 });
+      expect(await ask(path, [...headers, 'Content-Length: 3'], 'POST', '{"k')).toMatchObject({
+        status: 200,
+      });
+    });
+
+    test("ignores identity headers, upgrades and everything else of the client's", async () => {
+      const response = await ask(path, [
+        bearer('good'),
+        'X-Key-Id: key_admin',
+        'X-Key-Name: admin',
+        'Connection: Upgrade',
+        'Upgrade: websocket',
+        'Accept: text/plain',
+      ]);
+      expect(response).toMatchObject({ status: 200 });
+      expect(response.headers).toMatchObject({ 'x-key-id': 'key_good', 'x-key-name': '' });
+    });
+
+    test('reads a key in the query only when that is switched on, and only of the client’s target', async () => {
+      const at = (target: string): [string, string[]] =>
+        targetHeader === '' ? [`${EXT}${target}`, []] : [path, [`${targetHeader}: ${target}`]];
+      expect(refusalOf(await ask(...at('/a?api_key=good')))).toMatchObject({ code: 'KEY_MISSING' });
+      await restart({ sources: ['bearer', 'query'] });
+      expect(await ask(...at('/a?api_key=good'))).toMatchObject({ status: 200 });
+      expect(refusalOf(await ask(...at('/a?api_key=good&api_key=good')))).toMatchObject({
+        code: 'KEY_AMBIGUOUS',
+      });
+      if (targetHeader !== '') {
+        expect(refusalOf(await ask(`${path}?api_key=good`))).toMatchObject({ code: 'KEY_MISSING' });
+        const target = `${targetHeader}: /a?api_key=good`;
+        expect(refusalOf(await ask(path, [target, target]))).toMatchObject({ code: 'KEY_MISSING' });
+      }
+    });
+
+    test('refuses a CORS preflight unless switched on, and then lets nothing else pass', async () => {
+      const asIf = (method: string, ...headers: string[]) =>
+        methodHeader === ''
+          ? ask(path, headers, method)
+          : ask(path, [`${methodHeader}: ${method}`, ...headers]);
+      const preflight = ['Origin: https://app.example', 'Access-Control-Request-Method: POST'];
+      expect(refusalOf(await asIf('OPTIONS', ...preflight))).toMatchObject({ code: 'KEY_MISSING' });
+      await restart({ allowPreflight: true });
+      const allowed = await asIf('OPTIONS', ...preflight);
+      expect(allowed).toMatchObject({ status: 200, body: '' });
+      expect(allowed.headers).toMatchObject({ 'x-key-id': '', 'x-key-api-id': '', 'x-key-external-id': '' });
+      for (const [method, ...headers] of [
+        ['POST', ...preflight],
+        ['OPTIONS', preflight[0] ?? ''],
+        ['OPTIONS', preflight[1] ?? ''],
+        ['OPTIONS'],
+      ] as [string, ...string[]][])
+        expect(refusalOf(await asIf(method, ...headers))).toMatchObject({ code: 'KEY_MISSING' });
+      if (methodHeader !== '') {
+        expect(refusalOf(await ask(path, preflight, 'OPTIONS'))).toMatchObject({ code: 'KEY_MISSING' });
+        const both = [`${methodHeader}: OPTIONS`, `${methodHeader}: OPTIONS`, ...preflight];
+        expect(refusalOf(await ask(path, both))).toMatchObject({ code: 'KEY_MISSING' });
+      }
+    });
+
+    test('tells meta when switched on, empty where it would be too long', async () => {
+      await restart({ withMeta: true });
+      const meta = async (key: string) => (await ask(path, [bearer(key)])).headers['x-key-meta'];
+      expect(await meta('good')).toBe('{}');
+      expect(await meta('rich')).toBe('{"plan":"\\u65e5\\u672c"}');
+    });
+
+    test('keeps the connection, whatever it answered', async () => {
+      const wire = new Wire(address);
+      wires.push(wire);
+      for (const key of ['good', 'disabled', 'down', 'other', 'good']) {
+        wire.send(`GET ${path} HTTP/1.1\r\nHost: verifier\r\n${bearer(key)}\r\n\r\n`);
+        expect((await wire.response()).headers['connection']).toBe('keep-alive');
+      }
+    });
+  });
+
+  test('the path and query that Envoy appends are never read as ours', async () => {
+    for (const rest of [
+      '',
+      '/',
+      '/?apiId=x',
+      '/../../v1/keys.verifyKey',
+      '//authz/api/shop/ext-authz',
+      '*',
+      '?a',
+      '/%00%2f..;\\',
+    ])
+      expect(await ask(`${EXT}${rest}`, [bearer('good')]), rest).toMatchObject({ status: 200 });
+  });
+
+  test('a path that no dialect has allows nothing', async () => {
+    for (const path of [
+      '/authz/',
+      '/authz/auth-request/',
+      '/authz/auth-requests',
+      '/authz/forward-auth/x',
+      '/authz/ext-authzx/',
+      '/authz/api/auth-request',
+      '/authz/api/a.b/auth-request',
+      `/authz/api/${'a'.repeat(65)}/ext-authz/`,
+      '/AUTHZ/auth-request',
+      '/authz',
+    ])
+      expect(await ask(path, [bearer('good')]), path).toMatchObject({ status: 404 });
+  });
+});

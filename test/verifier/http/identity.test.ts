@@ -1,0 +1,70 @@
+import { expect, test } from 'vitest';
+import { decodeState } from '#shared/contract/key-record.ts';
+import { systemClock } from '#shared/lang/clock.ts';
+import { Entry } from '../../../verifier/core/key-cache.ts';
+import { Lease } from '../../../verifier/core/lease.ts';
+import { identityHeaders, isIdentityHeader } from '../../../verifier/http/identity-headers.ts';
+import { noPools } from '../../harness/no-credits.ts';
+
+const epoch = { apiId: 'shop', lease: new Lease(systemClock), pools: noPools, current: true, used: false };
+const headersOf = (state: { name?: string; externalId?: string; meta?: string }, withMeta = true) =>
+  Object.fromEntries(
+    identityHeaders(new Entry(epoch, 'key_1', { ...decodeState(['1']), ...state }), withMeta),
+  );
+
+test('every identity header is there, empty where the key has no such value', () => {
+  const plain = { 'X-Key-Id': 'key_1', 'X-Key-Api-Id': 'shop', 'X-Key-Name': '', 'X-Key-External-Id': '' };
+  expect(headersOf({}, false)).toEqual(plain);
+  expect(headersOf({})).toEqual({ ...plain, 'X-Key-Meta': '{}' });
+  expect(identityHeaders(undefined, true)).toEqual(
+    ['X-Key-Id', 'X-Key-Api-Id', 'X-Key-Name', 'X-Key-External-Id', 'X-Key-Meta'].map((name) => [name, '']),
+  );
+});
+
+test('any name and external id is visible ASCII in its header and can be decoded', () => {
+  for (const text of [
+    'Ada',
+    'Ada Lovelace',
+    ' Zoë\r\nX-Key-Id: key_2',
+    '100%',
+    '%41',
+    '日本語',
+    '😀',
+    '\0\x7f',
+  ]) {
+    const { 'X-Key-Name': name = '', 'X-Key-External-Id': owner = '' } = headersOf({
+      name: text,
+      externalId: text,
+    });
+    expect(name).toMatch(/^[\x21-\x7e]+$/);
+    expect(decodeURIComponent(name)).toBe(text);
+    expect(owner).toBe(name);
+  }
+  expect(headersOf({ name: 'Ada/1:ok,"x"' })['X-Key-Name']).toBe('Ada/1:ok,"x"');
+});
+
+test('half of a surrogate pair in a name does no harm', () => {
+  expect(decodeURIComponent(headersOf({ name: 'a\ud800' })['X-Key-Name'] ?? '')).toBe('a\ufffd');
+});
+
+test('meta is ASCII JSON of at most 2 KiB, else empty', () => {
+  const meta = { plan: '日本', mood: '😀', del: '\x7f' };
+  const header = headersOf({ meta: JSON.stringify(meta) })['X-Key-Meta'] ?? '';
+  expect(header).toMatch(/^[\x20-\x7e]+$/);
+  expect(JSON.parse(header)).toEqual(meta);
+  const longest = `{"a":"${'x'.repeat(2048 - 8)}"}`;
+  expect(headersOf({ meta: longest })['X-Key-Meta']).toBe(longest);
+  expect(headersOf({ meta: longest.replace('x', 'xx') })['X-Key-Meta']).toBe('');
+});
+
+test("a client's X-Key-* header is known as such in any case, and others are not", () => {
+  for (const name of ['X-Key-Id', 'x-key-name', 'X-KEY-ANYTHING', 'x_key_id', 'X-Key_Id'])
+    expect(isIdentityHeader(name)).toBe(true);
+  for (const name of ['x-api-key', 'x-keys-id', 'my-x-key-id']) expect(isIdentityHeader(name)).toBe(false);
+});
+
+test('meta is measured as it is sent: what becomes \\u counts six times', () => {
+  const fits = JSON.stringify({ a: '日'.repeat(340) });
+  expect(headersOf({ meta: fits })['X-Key-Meta']).toHaveLength(2048);
+  expect(headersOf({ meta: JSON.stringify({ a: '日'.repeat(341) }) })['X-Key-Meta']).toBe('');
+});

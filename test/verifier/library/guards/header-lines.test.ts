@@ -1,0 +1,81 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { bearerKey, credentialOf } from '../../../../verifier/http/credentials.ts';
+import { isIdentityHeader } from '../../../../verifier/http/identity-headers.ts';
+import { hasIdentity, loneBearer, USUAL_HEADERS } from '../../../../verifier/library/guards/header-lines.ts';
+
+const NAMES = [
+  'authorization',
+  'Authorization',
+  'AUTHORIZATION',
+  'x-api-key',
+  'X-Api-Key',
+  'authorisation1',
+  'host',
+  'x-apikey1',
+];
+const KEYS = ['k1', 'k2', ' k1', '\u00a0k1', '\u00e4', '\tk1', ''];
+const lines = fc.array(
+  fc.tuple(
+    fc.constantFrom(...NAMES),
+    fc.oneof(
+      fc.constantFrom(
+        ...KEYS.flatMap((key) =>
+          ['Bearer ', 'bearer ', 'Bearer', 'Basic ', ''].map((scheme) => scheme + key),
+        ),
+      ),
+      fc.string({ unit: fc.integer({ min: 0x20, max: 0xff }).map((code) => String.fromCharCode(code)) }),
+    ),
+  ),
+  { maxLength: 4 },
+);
+
+test('the quick look at the headers finds the key that all of them tell, or leaves it to them', () => {
+  fc.assert(
+    fc.property(lines, (pairs) => {
+      const rawHeaders = pairs.flat();
+      const key = loneBearer(rawHeaders);
+      if (key !== undefined)
+        expect(credentialOf(USUAL_HEADERS.read(rawHeaders), undefined, ['bearer', 'x-api-key'])).toEqual({
+          key,
+        });
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test('the quick look finds a key that is shown as most clients do', () => {
+  for (const name of NAMES.slice(0, 3)) {
+    expect(loneBearer(['Host', 'x', name, 'Bearer k1', 'Accept', '*/*'])).toBe('k1');
+    expect(loneBearer([name, 'Bearer k1', name, 'Bearer k1'])).toBeUndefined();
+    expect(loneBearer([name, 'Bearer k1', 'X-API-KEY', 'k1'])).toBeUndefined();
+  }
+  for (const line of ['Bearer', 'Bearer ', 'Basic k1', ''])
+    expect(loneBearer(['Authorization', line])).toBeUndefined();
+});
+
+test('a line of Authorization means what the pattern says, however it is read', () => {
+  const text = fc.string({
+    unit: fc.integer({ min: 0x20, max: 0xff }).map((code) => String.fromCharCode(code)),
+  });
+  const scheme = fc.constantFrom('Bearer ', 'Bearer  ', 'bearer ', 'BEARER ', 'Bearer', 'Basic ');
+  fc.assert(
+    fc.property(scheme, text, (start, end) => {
+      expect(bearerKey(start + end)).toBe(/^bearer +(\S.*)$/i.exec(start + end)?.[1] ?? '');
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test('a name says whose key it is exactly where the pattern says so', () => {
+  const name = fc.oneof(
+    fc.string({ maxLength: 8 }),
+    fc.stringMatching(/^[xX][-_.a]?[kK][eE][yY][-_.a]?[a-z]{0,3}$/),
+  );
+  fc.assert(
+    fc.property(fc.array(name, { maxLength: 3 }), (names) => {
+      expect(hasIdentity(names.flatMap((each) => [each, 'X-Key-Id']))).toBe(names.some(isIdentityHeader));
+    }),
+    { numRuns: 2000 },
+  );
+});

@@ -1,0 +1,164 @@
+import type { EffectivePermissions } from './effective-permissions.ts';
+import type { Entry } from './key-cache.ts';
+import type { Instant } from './lease.ts';
+import { type Limit, limitPool } from './limits.ts';
+import type { Pool } from './pool.ts';
+import type { Requirements } from './requirements.ts';
+import type { Waiter } from './waiters.ts';
+
+/** The need of a request in one pool. */
+export interface Need {
+  readonly pool: Pool;
+  readonly cost: number;
+  /** undefined = the need is for credits. */
+  readonly limit: Limit | undefined;
+}
+
+/** The state of a rate limit after a verification. */
+export interface LimitOutcome {
+  readonly limit: Limit;
+  readonly remaining: number;
+  /** End of the current window, in Unix milliseconds. */
+  readonly reset: number;
+  /** True if this limit is the reason why the key was refused. */
+  readonly exceeded: boolean;
+}
+
+/** The outcome of a request that paid, or was refused. */
+export interface Spending {
+  readonly code: 'VALID' | 'RATE_LIMITED' | 'USAGE_EXCEEDED';
+  /** Credits left; undefined = unlimited. */
+  readonly remaining?: number | undefined;
+  /** Limits that applied to the request. */
+  readonly limits?: readonly LimitOutcome[] | undefined;
+  /** Milliseconds until a refused request may be repeated; undefined = unknown, or not refused. */
+  readonly retryMs?: number | undefined;
+}
+
+/** Returns true if a request about this key may be refused because of credits or rate limits. */
+export const isMetered = (
+  { pool, limits }: Entry,
+  requirements: Requirements,
+  effectivePermissions: EffectivePermissions | undefined,
+): boolean =>
+  pool !== '' ||
+  limits !== undefined ||
+  requirements.limits.length > 0 ||
+  effectivePermissions?.identity?.limits?.[0]?.isAutoApplied === true;
+
+/**
+ * Returns all needs of a request. Rate limits come first, because they refuse before credits do.
+ * @param effectivePermissions their identity has the limits that its keys share; a limit of the key itself
+ * takes precedence
+ * @returns the name of a limit in the question that neither key nor identity has
+ */
+export function needsOf(
+  entry: Entry,
+  requirements: Requirements,
+  effectivePermissions?: EffectivePermissions,
+): Need[] | string {
+  const { epoch, keyId, pool, limits } = entry;
+  const needs: Need[] = [];
+  if (limits?.[0]?.isAutoApplied) addAlways(needs, entry, limits, requirements);
+  if (effectivePermissions?.identity?.limits?.[0]?.isAutoApplied)
+    addShared(needs, entry, requirements, effectivePermissions);
+  for (const { name, cost, own } of requirements.limits) {
+    const limit = own ?? limitNamed(limits, name);
+    const shared = limit ?? limitNamed(effectivePermissions?.identity?.limits, name);
+    if (!shared) return name;
+    const [pools, id] =
+      limit || !effectivePermissions?.identity
+        ? [epoch.pools, keyId]
+        : [effectivePermissions.pools, effectivePermissions.identity.id];
+    needs.push({ pool: pools.get(limitPool(id, shared), shared), cost, limit: shared });
+  }
+  if (pool !== '') needs.push({ pool: epoch.pools.get(pool), cost: requirements.cost, limit: undefined });
+  return needs;
+}
+
+/** Adds the key's limits that apply to each verification, except those that the question names. */
+function addAlways(needs: Need[], entry: Entry, limits: readonly Limit[], requirements: Requirements): void {
+  const [first] = limits;
+  for (const limit of limits) {
+    if (!limit.isAutoApplied) return;
+    if (names(requirements, limit.name)) continue;
+    const pool = limit === first ? entry.nameOfFirst(limit) : limitPool(entry.keyId, limit);
+    needs.push({ pool: entry.epoch.pools.get(pool, limit), cost: 1, limit });
+  }
+}
+
+/**
+ * Adds the identity's limits that apply to each verification. Skips a limit that the question names, and one
+ * that has the same name as a limit of the key.
+ */
+function addShared(
+  needs: Need[],
+  entry: Entry,
+  requirements: Requirements,
+  { pools, identity }: EffectivePermissions,
+): void {
+  const { id = '', limits = [] } = identity ?? {};
+  for (const limit of limits) {
+    if (!limit.isAutoApplied) return;
+    if (names(requirements, limit.name) || limitNamed(entry.limits, limit.name)) continue;
+    needs.push({ pool: pools.get(limitPool(id, limit), limit), cost: 1, limit });
+  }
+}
+
+const limitNamed = (limits: readonly Limit[] | undefined, limitName: string): Limit | undefined =>
+  limits?.find(({ name }) => name === limitName);
+
+const names = ({ limits }: Requirements, limitName: string): boolean =>
+  limits.length > 0 && limits.some(({ name }) => name === limitName);
+
+/**
+ * Takes all needs, or nothing if any pool has too little; undefined = the caller must ask Redis first.
+ * @param now this instant
+ */
+export function spend(needs: readonly Need[], now: Instant): Spending | undefined {
+  const nowMs = now.monotonicMs;
+  let refusedNeed: Need | undefined;
+  let isKnown = true;
+  for (const need of needs) {
+    const outlook = need.pool.look(need.cost, now);
+    if (outlook === 'too little') refusedNeed ??= need;
+    else if (outlook === undefined) isKnown = false;
+  }
+  if (refusedNeed === undefined) {
+    if (!isKnown) return undefined;
+    for (const { pool, cost } of needs) pool.take(cost, nowMs);
+  }
+  let remaining: number | undefined;
+  let limits: LimitOutcome[] | undefined;
+  for (const need of needs) {
+    const { pool, cost, limit } = need;
+    if (!isKnown && pool.look(cost, now) === undefined) continue;
+    if (limit === undefined) remaining = pool.remaining;
+    else {
+      const state = {
+        limit,
+        remaining: pool.remaining,
+        reset: pool.resetMs(nowMs),
+        exceeded: need === refusedNeed,
+      };
+      if (limits === undefined) limits = [state];
+      else limits.push(state);
+    }
+  }
+  if (refusedNeed === undefined) return { code: 'VALID', remaining, limits, retryMs: undefined };
+  const code = refusedNeed.limit ? 'RATE_LIMITED' : 'USAGE_EXCEEDED';
+  return { code, remaining, limits, retryMs: refusedNeed.pool.retryMs };
+}
+
+/** Requests from Redis everything that is not held locally, and reserves the rest until the reply comes. */
+export function ask(needs: readonly Need[], waiter: Waiter, now: Instant): void {
+  for (const { pool, cost } of needs) {
+    if (pool.look(cost, now) === undefined) pool.ask(waiter, cost);
+    else pool.keep(waiter, cost);
+  }
+}
+
+/** Gives back what was granted to a request that was then refused for another reason. */
+export function giveBack(needs: readonly Need[]): void {
+  for (const { pool } of needs) if (pool.available > 0) pool.giveBack();
+}

@@ -1,0 +1,135 @@
+import { hash } from 'node:crypto';
+import type { Clock } from '#shared/lang/clock.ts';
+import { Deadlines } from '#shared/lang/deadlines.ts';
+import { namespaceIdOf, type Override } from '#shared/redis/namespace-record.ts';
+import { instant } from './lease.ts';
+import type { Pools } from './pools.ts';
+import type { SharedLog } from './shared-log.ts';
+import { RECALL_MS } from './spending.ts';
+
+/** A question about a rate limit that belongs to no key. */
+export interface RateLimitQuestion {
+  readonly namespace: string;
+  readonly identifier: string;
+  readonly limit: number;
+  /** Length of the windows, in milliseconds. */
+  readonly duration: number;
+  /** 0 = take nothing, only look. */
+  readonly cost: number;
+}
+
+/** The answer to a question about a rate limit. */
+export interface RateLimitAnswer {
+  readonly passed: boolean;
+  /** The limit that applied: that of the override, if there is one. */
+  readonly limit: number;
+  readonly remaining: number;
+  /** End of the current window, in Unix milliseconds. */
+  readonly reset: number;
+  readonly overrideId: string | undefined;
+}
+
+/** The part of a verifier that answers about rate limits. */
+export type RateLimiter = Pick<RateLimits, 'check'>;
+
+/** Rate limits that belong to no key. They are taken from pools like the limits of keys. */
+export class RateLimits {
+  readonly #sharedLog: Pick<SharedLog, 'overridesOf' | 'readRecord'>;
+  readonly #clock: Clock;
+  readonly #deadlines: Deadlines<(error: unknown) => void>;
+  /** Counts since the start, for metrics. */
+  readonly counts = { passed: 0, refused: 0 };
+
+  /** @param options.waitMs longest wait for Redis, in milliseconds. RECALL_MS is added to it. */
+  constructor(options: {
+    sharedLog: Pick<SharedLog, 'overridesOf' | 'readRecord'>;
+    clock: Clock;
+    waitMs: number;
+    tooSlow: () => Error;
+  }) {
+    const { sharedLog, clock, waitMs, tooSlow } = options;
+    this.#sharedLog = sharedLog;
+    this.#clock = clock;
+    this.#deadlines = new Deadlines(clock, waitMs + RECALL_MS, (fail) => fail(tooSlow()));
+  }
+
+  /**
+   * Takes the cost if it fits. All verifiers together let at most the limit pass in a window. Rejects with
+   * SERVICE_UNAVAILABLE if Redis does not answer in time; then nothing is taken.
+   */
+  check(question: RateLimitQuestion): Promise<RateLimitAnswer> {
+    return new Promise((resolve, reject) => {
+      const deadline = this.#deadlines.begin(reject);
+      let isOver = false;
+      const end = (settle: () => void) => {
+        isOver = true;
+        this.#deadlines.end(deadline);
+        settle();
+      };
+      const waiter = {
+        get over() {
+          return isOver || deadline.hasPassed;
+        },
+        again: () => {
+          if (waiter.over) return;
+          const id = namespaceIdOf(question.namespace);
+          const namespace = this.#sharedLog.overridesOf(id);
+          if (namespace === undefined)
+            return void this.#sharedLog.readRecord(id).then(waiter.again, waiter.fail);
+          const override = namespace.overrides?.of(question.identifier);
+          const { limit, duration } = override ?? question;
+          const answer =
+            limit === 0
+              ? this.#closed(duration, override)
+              : this.#take(question, { limit, duration }, namespace.pools, waiter, override);
+          if (answer) end(() => resolve(this.#count(answer)));
+        },
+        fail: (error: unknown) => {
+          if (!waiter.over) end(() => reject(error));
+        },
+      };
+      waiter.again();
+    });
+  }
+
+  /** Takes the cost if it fits; undefined = the waiter is called when Redis has answered. */
+  #take(
+    { namespace, identifier, cost }: RateLimitQuestion,
+    { limit, duration }: Pick<Override, 'limit' | 'duration'>,
+    pools: Pools,
+    waiter: { readonly over: boolean; again(): void; fail(error: unknown): void },
+    override: Override | undefined,
+  ): RateLimitAnswer | undefined {
+    const id = poolIdOf(namespace, identifier, duration);
+    const pool = pools.get(id, { limit, durationMs: duration, isExact: false });
+    const now = instant(this.#clock);
+    const outlook = pool.look(cost, now);
+    if (outlook === undefined) {
+      pool.ask(waiter, cost);
+      return undefined;
+    }
+    const passed = outlook === 'enough';
+    if (passed) pool.take(cost, now.monotonicMs);
+    const remaining = Math.min(pool.remaining, limit);
+    return { passed, limit, remaining, reset: pool.resetMs(now.monotonicMs), overrideId: override?.id };
+  }
+
+  /** The answer where an override lets nothing pass. */
+  #closed(duration: number, override: Override | undefined): RateLimitAnswer {
+    const reset = (Math.floor(this.#clock.wallMs() / duration) + 1) * duration;
+    return { passed: false, limit: 0, remaining: 0, reset, overrideId: override?.id };
+  }
+
+  #count(answer: RateLimitAnswer): RateLimitAnswer {
+    this.counts[answer.passed ? 'passed' : 'refused']++;
+    return answer;
+  }
+}
+
+/**
+ * The name of the pool of an identifier. It has a fixed length, because Redis keeps a pool for each identifier
+ * until the window after the current one ends. The limit is no part of it: whoever raises or lowers a limit goes
+ * on with the same count.
+ */
+const poolIdOf = (namespace: string, identifier: string, duration: number): string =>
+  `${hash('sha256', `${namespace.length} ${namespace}${identifier}`, 'base64url').slice(0, 22)}.${duration}`;

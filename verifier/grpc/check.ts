@@ -1,0 +1,165 @@
+import { API_ID } from '#shared/contract/api-id.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { traceIdOf } from '#shared/contract/trace-id.ts';
+import { DEFAULT_REQUIREMENTS } from '../core/requirements.ts';
+import { type AuthzSettings, type ClientQuestion, clientQuestion } from '../http/authz.ts';
+import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from '../http/credentials.ts';
+import { requiringEncoded } from '../http/dialects.ts';
+import type { AuthzAnswer } from '../http/gateway-answer.ts';
+import { asReadByServers, type HeaderLine, isIdentityHeader } from '../http/identity-headers.ts';
+import { PROBLEM_TYPE } from '../http/problem.ts';
+import type { Struct } from './envoy-metadata.ts';
+
+/** `CheckRequest` of ext-authz.proto. Every field may be missing. */
+export interface CheckRequest {
+  readonly attributes?: {
+    readonly source?: { readonly address?: { readonly socket_address?: { readonly address?: string } } };
+    readonly request?: { readonly http?: HttpRequest };
+    readonly context_extensions?: Readonly<Record<string, string>>;
+  };
+}
+interface HttpRequest {
+  readonly id?: string;
+  readonly method?: string;
+  readonly path?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly header_map?: { readonly headers?: readonly RawHeader[] };
+}
+interface RawHeader {
+  readonly key?: string;
+  readonly value?: string;
+  readonly raw_value?: Uint8Array;
+}
+
+/** `CheckResponse` of the same file. */
+export interface CheckResponse {
+  readonly status: { readonly code: number };
+  readonly ok_response?: {
+    readonly headers: readonly HeaderValueOption[];
+    readonly headers_to_remove: readonly string[];
+    readonly query_parameters_to_remove: readonly string[];
+  };
+  readonly denied_response?: {
+    readonly status: { readonly code: number };
+    readonly headers: readonly HeaderValueOption[];
+    readonly body: string;
+  };
+  readonly dynamic_metadata: Struct;
+}
+interface HeaderValueOption {
+  readonly header: { readonly key: string; readonly value: string };
+  readonly append: { readonly value: false };
+  readonly append_action: number;
+}
+
+/** The context extension with the API to which a key must belong; if absent, any API. */
+const API_EXTENSION = 'api_id';
+
+/** The context extension with the permissions that a key must have; if absent, none. */
+const PERMISSIONS_EXTENSION = 'permissions';
+
+/**
+ * Reads Envoy's question. Throws ApiError BAD_REQUEST if Envoy's configuration names an invalid API id or
+ * invalid permissions.
+ */
+export function checkQuestion({ attributes = {} }: CheckRequest, settings: AuthzSettings): ClientQuestion {
+  const apiId = attributes.context_extensions?.[API_EXTENSION];
+  if (apiId !== undefined && !API_ID.test(apiId))
+    throw new ApiError('BAD_REQUEST', `${API_EXTENSION}: must match ${API_ID.source}`);
+  const query = attributes.context_extensions?.[PERMISSIONS_EXTENSION];
+  const requirements =
+    query === undefined ? DEFAULT_REQUIREMENTS : requiringEncoded(query, PERMISSIONS_EXTENSION);
+  const { method, path } = attributes.request?.http ?? {};
+  const original = { method, target: path };
+  const headers = linesOf(attributes.request?.http);
+  const { address } = attributes.source?.address?.socket_address ?? {};
+  // The other end of Envoy's connection. Of the headers, only those of a trusted proxy count.
+  const clientIp = settings.clientIps?.behind(address, headers['x-forwarded-for']?.join(','));
+  return clientQuestion(original, headers, { apiId, clientIp, requirements }, settings);
+}
+
+/** Returns the client's request id according to Envoy; undefined = none. */
+export function checkRequestId({ attributes }: CheckRequest): string | undefined {
+  return attributes?.request?.http?.id;
+}
+
+/** Returns the trace id of the client's request; undefined = none. */
+export function checkTraceId({ attributes }: CheckRequest): string | undefined {
+  return traceIdOf(linesOf(attributes?.request?.http)['traceparent']);
+}
+
+/**
+ * Returns an answer in Envoy's form. It tells Envoy to remove the key and identity headers from the client's
+ * request.
+ * @param metadata what Envoy's other filters and its access log can read
+ */
+export function checkResponse(
+  { status, headers, body, type = PROBLEM_TYPE }: AuthzAnswer,
+  metadata: Struct,
+  request: CheckRequest,
+  { sources }: AuthzSettings,
+): CheckResponse {
+  if (status !== 200) {
+    const code = GRPC_CODES[status] ?? GRPC_INTERNAL;
+    const [contentType = ''] = linesOf(request.attributes?.request?.http)['content-type'] ?? [];
+    const all: HeaderLine[] = [...headers, ['Content-Type', type], ['Cache-Control', 'no-store']];
+    // From a 429, Envoy itself would make UNAVAILABLE, after which clients of gRPC try again at once.
+    if (contentType.startsWith('application/grpc')) all.push(['Grpc-Status', String(code)]);
+    return {
+      status: { code },
+      denied_response: { status: { code: status }, headers: all.map(overwrite), body },
+      dynamic_metadata: metadata,
+    };
+  }
+  const ownNames = new Set(headers.map(([name]) => name.toLowerCase()));
+  const removedNames = Object.entries(linesOf(request.attributes?.request?.http))
+    .filter(([name, lines]) =>
+      isIdentityHeader(name)
+        ? !ownNames.has(name)
+        : lines?.some((line) => mayHoldKey(asReadByServers(name), line, sources)),
+    )
+    .map(([name]) => name);
+  // Envoy compares the names as they are spelt in the query.
+  const parameters = new Set([
+    QUERY_PARAMETER,
+    ...keyParameters(request.attributes?.request?.http?.path ?? ''),
+  ]);
+  return {
+    status: { code: 0 },
+    ok_response: {
+      headers: headers.map(overwrite),
+      headers_to_remove: removedNames,
+      query_parameters_to_remove: sources.includes('query') ? [...parameters] : [],
+    },
+    dynamic_metadata: metadata,
+  };
+}
+
+/** gRPC codes by HTTP status: UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE. Any other: INTERNAL. */
+const GRPC_CODES: Readonly<Record<number, number>> = { 401: 16, 403: 7, 429: 8, 503: 14 };
+export const GRPC_INTERNAL = 13;
+
+/**
+ * Sets both fields, the old and the new one. Recent versions of Envoy would otherwise append, and leave the
+ * client's own value first.
+ */
+function overwrite([key, value]: readonly [string, string]): HeaderValueOption {
+  return { header: { key, value }, append: { value: false }, append_action: OVERWRITE_IF_EXISTS_OR_ADD };
+}
+
+const OVERWRITE_IF_EXISTS_OR_ADD = 2;
+
+function linesOf({ headers = {}, header_map }: HttpRequest = {}): HeaderLines {
+  const lines: Record<string, string[]> = Object.create(null);
+  for (const { key = '', value = '', raw_value } of header_map?.headers ?? []) {
+    const line = raw_value?.length ? Buffer.from(raw_value).toString('latin1') : value;
+    // Appends instead of copying: copying the list for each line would take quadratic time, and 1 MiB can
+    // contain a hundred thousand lines.
+    const lower = key.toLowerCase();
+    const sameNamed = lines[lower];
+    if (sameNamed) sameNamed.push(line);
+    else lines[lower] = [line];
+  }
+  for (const [key, value] of Object.entries(headers)) lines[key.toLowerCase()] ??= [value];
+  return lines;
+}

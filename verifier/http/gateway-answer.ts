@@ -1,0 +1,148 @@
+import type { ServerResponse } from 'node:http';
+import { perVerdict, type VerdictCode } from '#shared/contract/verdict-codes.ts';
+import type { LimitOutcome, Spending } from '../core/allowance.ts';
+import type { Entry } from '../core/key-cache.ts';
+import { type Limit, ownLimit } from '../core/limits.ts';
+import type { Verdict } from '../core/verdict.ts';
+import type { CredentialFault } from './credentials.ts';
+import { type HeaderLine, identityHeaders } from './identity-headers.ts';
+import { PROBLEM_TYPE, problemBody } from './problem.ts';
+import { answer } from './respond.ts';
+
+/** The outcome of a question: a verdict, or the reason why there was no usable key. */
+export type AuthzOutcome = Verdict | { readonly code: CredentialFault | 'PREFLIGHT' };
+
+/** An answer to a gateway. */
+export interface AuthzAnswer {
+  readonly status: number;
+  readonly headers: readonly HeaderLine[];
+  readonly body: string;
+  /** Content type of the body; default: `PROBLEM_TYPE`. */
+  readonly type?: string;
+}
+
+/** The answers in the form that one kind of gateway understands. */
+export interface GatewayAnswers {
+  /** Returns the answer to a question. */
+  answer(outcome: AuthzOutcome, requestId: string, withMeta: boolean): AuthzAnswer;
+  /**
+   * Returns the header lines of the answer to a valid key without details. The lines equal those of `answer`
+   * byte for byte, at a lower cost.
+   */
+  plainLines?(entry: Entry, withMeta: boolean): string;
+}
+
+/**
+ * Returns the answer that gateways of every dialect understand: 200 without a body allows, any other status
+ * refuses. `X-Key-Code` names a refusal because of credits or rate limits, so that a gateway can turn it into
+ * 429 itself.
+ * @param knows429 true if the gateway accepts a 429
+ */
+export function authzAnswer(
+  outcome: AuthzOutcome,
+  requestId: string,
+  withMeta: boolean,
+  knows429 = true,
+): AuthzAnswer {
+  const { code } = outcome;
+  if (code === 'VALID' || code === 'PREFLIGHT') {
+    const entry = 'entry' in outcome ? outcome.entry : undefined;
+    return { status: 200, headers: identityHeaders(entry, withMeta), body: '' };
+  }
+  const [status, challenge, detail] = REFUSALS[code];
+  const headers: HeaderLine[] = challenge === undefined ? [] : [['WWW-Authenticate', challenge]];
+  if (status !== 429) return { status, headers, body: problemBody({ status, code, detail, requestId }) };
+  headers.push(['X-Key-Code', code], ...whenAgain('spending' in outcome ? outcome.spending : undefined));
+  const gatewayStatus = knows429 ? 429 : 403;
+  return {
+    status: gatewayStatus,
+    headers,
+    body: problemBody({ status: gatewayStatus, code, detail, requestId }),
+  };
+}
+
+const plainLines = ({ keyId, epoch }: Entry, withMeta: boolean) =>
+  `X-Key-Id: ${keyId}\r\nX-Key-Api-Id: ${epoch.apiId}\r\nX-Key-Name: \r\nX-Key-External-Id: \r\n${withMeta ? 'X-Key-Meta: {}\r\n' : ''}`;
+
+/** Answers that almost every gateway understands. */
+export const ANSWERS: GatewayAnswers = { answer: authzAnswer, plainLines };
+
+/** Answers to gateways that understand no other refusals than 401 and 403. */
+export const ANSWERS_WITHOUT_429: GatewayAnswers = {
+  answer: (outcome, requestId, withMeta) => authzAnswer(outcome, requestId, withMeta, false),
+  plainLines,
+};
+
+/** Sends an answer as a complete response. */
+export function sendAnswer(
+  response: ServerResponse,
+  { status, headers, body, type = PROBLEM_TYPE }: AuthzAnswer,
+): void {
+  for (const [name, value] of headers) response.setHeader(name, value);
+  answer(response, status, body === '' ? undefined : type, body);
+}
+
+/** Returns a rate limit in the form that `authzAnswer` takes. */
+export const limitOutcome = ({
+  name,
+  limit,
+  duration,
+  ...state
+}: Pick<Limit, 'name' | 'limit'> & { readonly duration: number } & Omit<
+    LimitOutcome,
+    'limit'
+  >): LimitOutcome => ({
+  limit: ownLimit(name, limit, duration),
+  ...state,
+});
+
+/**
+ * Returns the headers that tell a refused client when to ask again: `Retry-After`, `RateLimit` and
+ * `RateLimit-Policy` (IETF draft).
+ */
+function whenAgain({ remaining = 0, limits = [], retryMs }: Partial<Spending> = {}): HeaderLine[] {
+  const seconds = retryMs === undefined ? undefined : secondsOf(retryMs);
+  const until = seconds === undefined ? '' : `;t=${seconds}`;
+  const limit = limits.find(({ exceeded }) => exceeded);
+  if (limit === undefined) {
+    return [
+      ['Retry-After', String(seconds ?? RETRY_AFTER_S)],
+      ['RateLimit', `"credits";r=${remaining}${until}`],
+    ];
+  }
+  return [
+    ['Retry-After', String(seconds ?? 1)],
+    ['RateLimit', `"${limit.limit.name}";r=${limit.remaining}${until}`],
+    [
+      'RateLimit-Policy',
+      `"${limit.limit.name}";q=${limit.limit.limit};w=${secondsOf(limit.limit.durationMs)}`,
+    ],
+  ];
+}
+
+const secondsOf = (ms: number) => Math.max(1, Math.ceil(ms / 1000));
+
+/**
+ * Wait for a key without a refill. Its credits only come back when somebody adds some, so the time is
+ * unknown.
+ */
+const RETRY_AFTER_S = 60;
+
+const BEARER = 'Bearer realm="api"';
+const INVALID = `${BEARER}, error="invalid_token"`;
+
+/** Status, challenge and the text for the client. */
+const REFUSALS: Readonly<
+  Record<
+    VerdictCode | CredentialFault,
+    readonly [status: number, challenge: string | undefined, detail: string]
+  >
+> = {
+  KEY_MISSING: [401, BEARER, 'An API key is required.'],
+  KEY_AMBIGUOUS: [
+    401,
+    `${BEARER}, error="invalid_request"`,
+    'The request contains more than one API key; send exactly one.',
+  ],
+  ...perVerdict(({ status, sentence }) => [status, status === 401 ? INVALID : undefined, sentence] as const),
+};

@@ -1,0 +1,58 @@
+import { ApiError } from '#shared/contract/errors.ts';
+import type { Callers } from '../core/callers.ts';
+import { unknownPart } from '../core/form.ts';
+import { type Question, readQuestion, readQuestionV2 } from '../core/question.ts';
+import type { RefusalLog } from '../core/refusal-log.ts';
+import type { Verdict, VerdictSource } from '../core/verdict.ts';
+import { verdictBody } from '../core/verdict-body.ts';
+import { verdictBodyV2 } from '../core/verdict-body-v2.ts';
+import { readJson } from './json-body.ts';
+import { answerJson } from './respond.ts';
+import type { Handler } from './router.ts';
+
+/** A generation of verifyKey: the form of its questions and of its answers. */
+interface Generation {
+  /** Reads a body. Throws ApiError BAD_REQUEST that names the field and the rule, never the value. */
+  readonly questionOf: (body: Record<string, unknown>) => Question;
+  readonly verdictBody: (verdict: Verdict, requestId: string) => string;
+}
+/** Parts that every question about keys passes, where there are such. */
+export interface Asking {
+  /** undefined = anybody may ask. */
+  readonly callers?: Callers | undefined;
+  /** undefined = nobody remembers refusals. */
+  readonly refusals?: RefusalLog | undefined;
+}
+
+export const V1: Generation = { questionOf: (body) => readQuestion(body, badRequest), verdictBody };
+export const V2: Generation = {
+  questionOf: (body) => readQuestionV2(body, badRequest),
+  verdictBody: verdictBodyV2,
+};
+
+/**
+ * Returns the handler of POST /v1/keys.verifyKey or /v2/keys.verifyKey. It is the reference: `fast-lane.ts`
+ * must answer the common form of a request identically.
+ */
+export function verifyKeyRoute(
+  { questionOf, verdictBody }: Generation,
+  verifier: VerdictSource,
+  bodyBytesMax: number,
+  { callers, refusals }: Asking = {},
+): Handler {
+  return async (request, response, requestId) => {
+    const { authorization } = request.headers;
+    await callers?.admit(authorization, 'keys');
+    const [parameter] = new URLSearchParams(request.url?.split('?')[1] ?? '').keys();
+    if (parameter !== undefined) throw badRequest(unknownPart(parameter, 'query parameter'));
+    const anybodys = questionOf(await readJson(request, response, bodyBytesMax));
+    // The root key may have been disabled while the body arrived.
+    const scope = await callers?.admit(authorization, 'keys');
+    const question = scope ? { ...anybodys, allowedApis: scope.allowedApis } : anybodys;
+    const verdict = verifier.decide(question) ?? (await verifier.lookUp(question));
+    if (!question.isRecheck) refusals?.note(verdict, { requestId, clientIp: question.clientIp });
+    answerJson(response, 200, verdictBody(verdict, requestId));
+  };
+}
+
+const badRequest = (message: string) => new ApiError('BAD_REQUEST', message);

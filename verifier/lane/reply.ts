@@ -1,0 +1,76 @@
+import { type ApiError, errorBodyV2 } from '#shared/contract/errors.ts';
+import type { Verdict } from '../core/verdict.ts';
+import { verdictBody } from '../core/verdict-body.ts';
+import { verdictBodyV2 } from '../core/verdict-body-v2.ts';
+import type { GatewayAnswers } from '../http/gateway-answer.ts';
+import { PROBLEM_TYPE } from '../http/problem.ts';
+import { head, JSON_LINE, refusalAsJson, refusalAsProblem } from '../http/raw-head.ts';
+
+/** Responses that wait to be written to a client. Each connection has one such object and reuses it. */
+export class Output {
+  text = '';
+  /** True if every character is one byte, which makes encoding the text cheaper. */
+  isAscii = true;
+
+  clear(): void {
+    this.text = '';
+    this.isAscii = true;
+  }
+}
+
+/**
+ * Responses as text, written without `node:http` but identical byte for byte to those of `verify-key.ts` and
+ * `authz.ts`. `keepAliveS` is the number of seconds for which the connection then stays open; undefined = it
+ * is closed.
+ */
+export interface Replies {
+  /** Adds the answer to a question with a verdict. */
+  addVerdict(output: Output, verdict: Verdict, requestId: string, keepAliveS: number | undefined): void;
+  /** Returns the answer to a question without a verdict. */
+  refusal(error: ApiError, requestId: string, keepAliveS: number | undefined): string;
+}
+
+function addJson(
+  output: Output,
+  body: string,
+  { entry }: Verdict,
+  requestId: string,
+  keepAliveS: number | undefined,
+): void {
+  const bytes = entry?.details === undefined ? body.length : Buffer.byteLength(body);
+  if (bytes !== body.length) output.isAscii = false;
+  output.text += head(200, requestId, JSON_LINE, bytes, keepAliveS) + body;
+}
+
+/** Replies to a client of verifyKey, or to a request that could not be read. */
+export const jsonReplies: Replies = {
+  addVerdict: (output, verdict, requestId, keepAliveS) =>
+    addJson(output, verdictBody(verdict, requestId), verdict, requestId, keepAliveS),
+  refusal: refusalAsJson,
+};
+
+/** Replies to a client of verifyKey in v2 of the interface. */
+export const jsonRepliesV2: Replies = {
+  addVerdict: (output, verdict, requestId, keepAliveS) =>
+    addJson(output, verdictBodyV2(verdict, requestId), verdict, requestId, keepAliveS),
+  refusal: (error, requestId, keepAliveS) => refusalAsJson(error, requestId, keepAliveS, errorBodyV2),
+};
+
+/** Returns the replies to gateways with these answers. They are ASCII only. */
+export function gatewayReplies(answers: GatewayAnswers, withMeta: boolean): Replies {
+  return {
+    addVerdict(output, verdict, requestId, keepAliveS) {
+      const { code, entry } = verdict;
+      if (code === 'VALID' && entry !== undefined && entry.details === undefined && answers.plainLines) {
+        output.text += head(200, requestId, answers.plainLines(entry, withMeta), 0, keepAliveS);
+        return;
+      }
+      const { status, headers, body, type = PROBLEM_TYPE } = answers.answer(verdict, requestId, withMeta);
+      let lines = body === '' ? '' : `Content-Type: ${type}\r\n`;
+      for (let i = headers.length - 1; i >= 0; i--)
+        lines = `${headers[i]?.[0]}: ${headers[i]?.[1]}\r\n${lines}`;
+      output.text += head(status, requestId, lines, body.length, keepAliveS) + body;
+    },
+    refusal: refusalAsProblem,
+  };
+}

@@ -1,0 +1,174 @@
+import { CREDITS_MAX } from '#shared/contract/credits.ts';
+import { type CredentialSource, SOURCES } from '../../http/credentials.ts';
+import type { AskedRateLimit, QuestionOptions } from '../key-verifier.ts';
+import { apiIdFault, optionsObject, permissionsFault, wrongOptions } from '../options.ts';
+import { fixedOptions } from '../questions.ts';
+import type { RouteGuardOptions } from './guard-options.ts';
+import { HeaderReader, isIdentity, USUAL_HEADERS } from './header-lines.ts';
+
+/** The options of a guard after their check. */
+export interface Rules<R> {
+  readonly sources: readonly CredentialSource[];
+  readonly headers: HeaderReader;
+  /** True if most requests have their key where `loneBearer` looks, and no other place counts. */
+  readonly takesBearer: boolean;
+  /** The parts of the question that are the same for all requests. */
+  readonly questionOptions: QuestionOptions | undefined;
+  /** Computes the credits that a request costs; undefined = the cost is the same for all requests. */
+  readonly costOf: ((request: R) => number) | undefined;
+  readonly ratelimitsOf: ((request: R) => readonly AskedRateLimit[]) | undefined;
+  readonly tagsOf: ((request: R) => readonly string[]) | undefined;
+  /** Returns the client's address; undefined = the framework's own function does. */
+  readonly ownClientIpOf: ((request: R) => string | undefined) | undefined;
+  readonly isOptional: boolean;
+  readonly onRefused: RouteGuardOptions<R>['onRefused'];
+  readonly throwsRefusals: boolean;
+}
+
+export const DEFAULT_RULES: Rules<unknown> = {
+  sources: ['bearer', 'x-api-key'],
+  headers: USUAL_HEADERS,
+  takesBearer: true,
+  questionOptions: undefined,
+  costOf: undefined,
+  ratelimitsOf: undefined,
+  tagsOf: undefined,
+  ownClientIpOf: undefined,
+  isOptional: false,
+  onRefused: undefined,
+  throwsRefusals: false,
+};
+
+/**
+ * Returns the rules with those that `options` replaces. Throws a TypeError that names every wrong option.
+ */
+export function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R> {
+  const faults = [...faultsOf(optionsObject(options, 'options'))];
+  if (faults.length > 0) throw wrongOptions(faults);
+  const sources = sourcesOf(options.sources);
+  return {
+    ...(sources === undefined ? byDefault : placesOf(sources)),
+    questionOptions: fixedQuestion(options, byDefault.questionOptions),
+    costOf: functionOf(options.cost, byDefault.costOf),
+    ratelimitsOf: functionOf(options.ratelimits, byDefault.ratelimitsOf),
+    tagsOf: functionOf(options.tags, byDefault.tagsOf),
+    ownClientIpOf: options.clientIp ?? byDefault.ownClientIpOf,
+    isOptional: options.optional ?? byDefault.isOptional,
+    onRefused: options.onRefused ?? byDefault.onRefused,
+    throwsRefusals: options.throwRefusals ?? byDefault.throwsRefusals,
+  };
+}
+
+/** Returns the function that computes an option for each request; undefined = a constant replaces it. */
+function functionOf<F extends (...parameters: never[]) => unknown>(
+  option: F | number | readonly unknown[] | undefined,
+  byDefault: F | undefined,
+): F | undefined {
+  if (option === undefined) return byDefault;
+  return typeof option === 'function' ? option : undefined;
+}
+
+/** Checks for each option. An option that is present but undefined is a mistake, except for `sources`. */
+const CHECKS: Readonly<Record<keyof RouteGuardOptions, (value: unknown) => string | undefined>> = {
+  // An `apiId` that is present but undefined would accept the keys of any API.
+  apiId: (value) => apiIdFault(value, 'apiId'),
+  permissions: (value) => permissionsFault(value, 'permissions'),
+  sources: (value) =>
+    value === undefined || sourcesOf(value) !== undefined
+      ? undefined
+      : `sources: must be an array of ${SOURCES.join(', ')} and { header: 'X-Your-Header' }`,
+  cost: (value) =>
+    typeof value === 'function' || isCost(value)
+      ? undefined
+      : `cost: must be a whole number from 0 to ${CREDITS_MAX}, or a function`,
+  ratelimits: (value) =>
+    typeof value === 'function' || Array.isArray(value)
+      ? undefined
+      : 'ratelimits: must be an array of rate limits, or a function',
+  tags: (value) =>
+    typeof value === 'function' || Array.isArray(value)
+      ? undefined
+      : 'tags: must be an array of texts, or a function',
+  clientIp: (value) => functionFault(value, 'clientIp'),
+  optional: (value) => flagFault(value, 'optional'),
+  onRefused: (value) => functionFault(value, 'onRefused'),
+  throwRefusals: (value) => flagFault(value, 'throwRefusals'),
+};
+
+const functionFault = (value: unknown, name: string) =>
+  typeof value === 'function' ? undefined : `${name}: must be a function`;
+const flagFault = (value: unknown, name: string) =>
+  typeof value === 'boolean' ? undefined : `${name}: must be true or false`;
+
+function* faultsOf(record: Readonly<Record<string, unknown>>): Generator<string> {
+  for (const [name, value] of Object.entries(record)) {
+    const check = Object.hasOwn(CHECKS, name) ? CHECKS[name as keyof typeof CHECKS] : undefined;
+    const fault = check === undefined ? `${name}: unknown option` : check(value);
+    if (fault !== undefined) yield fault;
+  }
+}
+
+/** Returns the sources, with headers of the application's own; undefined = they are wrong. */
+function sourcesOf(sources: unknown): readonly CredentialSource[] | undefined {
+  if (!Array.isArray(sources) || sources.length === 0) return undefined;
+  const own: CredentialSource[] = [];
+  for (const source of sources as readonly unknown[]) {
+    const header: unknown = Object(source) === source ? (source as { header?: unknown }).header : undefined;
+    if (typeof header === 'string' && HEADER_NAME.test(header) && !isIdentity(header))
+      own.push(`header:${header.toLowerCase()}`);
+    else if (!SOURCES.some((name) => name === source)) return undefined;
+  }
+  return [...SOURCES.filter((source) => sources.includes(source)), ...own];
+}
+
+/** A header with a key by itself: any but those that a guard or HTTP itself reads for another purpose. */
+const HEADER_NAME =
+  /^(?!(?:authorization|cookie|host|connection|content-length|x-request-id|transfer-encoding)$)[\w!#$%&'*+.^`|~-]{1,100}$/i;
+
+function placesOf(
+  sources: readonly CredentialSource[],
+): Pick<Rules<unknown>, 'sources' | 'headers' | 'takesBearer'> {
+  const own = sources.filter((source) => source.startsWith('header:')).map((source) => source.slice(7));
+  return {
+    sources,
+    headers: own.length === 0 ? USUAL_HEADERS : new HeaderReader(own),
+    takesBearer: own.length === 0 && sources.includes('bearer') && !sources.includes('query'),
+  };
+}
+
+function fixedQuestion<R>(
+  { apiId, permissions, cost, ratelimits, tags }: RouteGuardOptions<R>,
+  byDefault: QuestionOptions | undefined,
+): QuestionOptions | undefined {
+  const merged: QuestionOptions = {
+    ...byDefault,
+    ...(apiId === undefined ? {} : { apiId }),
+    ...(permissions === undefined ? {} : { permissions }),
+    ...(typeof cost === 'number' ? { remaining: { cost } } : {}),
+    ...(Array.isArray(ratelimits) ? { ratelimits } : {}),
+    ...(Array.isArray(tags) ? { tags } : {}),
+  };
+  return Object.keys(merged).length > 0 ? fixedOptions(merged) : undefined;
+}
+
+const isCost = (cost: unknown): cost is number =>
+  typeof cost === 'number' && Number.isInteger(cost) && cost >= 0 && cost <= CREDITS_MAX;
+
+/** Checks the result of the application's `cost` function. */
+export function checkedCost(cost: number): number {
+  if (!isCost(cost)) {
+    // If `cost` returned a promise, its unhandled rejection would end the process.
+    void Promise.resolve<unknown>(cost).catch(() => undefined);
+    throw new TypeError(`cost: must return a whole number from 0 to ${CREDITS_MAX}`);
+  }
+  return cost;
+}
+
+/** Checks the result of the application's function for an option that is a list. */
+export function checkedList<T>(name: string, list: readonly T[]): readonly T[] {
+  if (!Array.isArray(list)) {
+    void Promise.resolve<unknown>(list).catch(() => undefined);
+    throw new TypeError(`${name}: must return an array`);
+  }
+  return list;
+}

@@ -1,0 +1,198 @@
+// The entry `keyfence/testing` of the package.
+import { brokenRule, type KeyFacts, RULES } from '#shared/contract/rules.ts';
+import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
+import { systemClock } from '#shared/lang/clock.ts';
+import {
+  type KeyVerdict,
+  type KeyVerifier,
+  type KnownKey,
+  type LimitState,
+  type QuestionOptions,
+  VerifierError,
+  type VerifierEvents,
+  WatchError,
+  type WatchOptions,
+} from './key-verifier.ts';
+import { type KeylessQuestion, readQuestionOptions } from './questions.ts';
+import { readWatchOptions } from './watches.ts';
+
+export type { KeyVerdict, KeyVerifier, KnownKey, QuestionOptions } from './key-verifier.ts';
+export { VerifierError, WatchError } from './key-verifier.ts';
+
+/**
+ * The verdict on a key. `valid` = VALID, as far as the key's other fields allow it; `unavailable` =
+ * there is no verdict, as without Redis; the others are the code of the verdict.
+ */
+export type TestKeyState =
+  | 'valid'
+  | 'disabled'
+  | 'expired'
+  | 'forbidden'
+  | 'insufficientPermissions'
+  | 'notFound'
+  | 'rateLimited'
+  | 'unavailable'
+  | 'usageExceeded';
+
+/** A key of a test: its state, by default `valid`, and its fields as a verdict shows them. */
+export interface TestKey extends Partial<KnownKey> {
+  readonly state?: TestKeyState;
+}
+
+/** A verifier without Redis, whose keys a test sets. */
+export interface TestVerifier extends KeyVerifier {
+  /** Sets a key, from now on. Watches of a key that is no longer good abort at once. */
+  set(key: string, state: TestKeyState | TestKey): void;
+  /** The questions so far, in their order. */
+  readonly questions: readonly { readonly key: string; readonly options: QuestionOptions }[];
+}
+
+/**
+ * Creates a verifier in memory for the tests of an application: other keys than those that are set get
+ * NOT_FOUND. It honours `apiId`, `permissions`, `expires` and `remaining` (a VALID verdict takes the cost of
+ * the question) as a real verifier does. Rate limits do not count by themselves: set `rateLimited`. It throws
+ * the same TypeErrors as a real verifier.
+ */
+export function createTestVerifier(
+  keys: Readonly<Record<string, TestKeyState | TestKey>> = {},
+): TestVerifier {
+  const verifier = new MemoryVerifier();
+  for (const [key, state] of Object.entries(keys)) verifier.set(key, state);
+  return verifier;
+}
+
+const CODES = {
+  valid: 'VALID',
+  disabled: 'DISABLED',
+  expired: 'EXPIRED',
+  forbidden: 'FORBIDDEN',
+  insufficientPermissions: 'INSUFFICIENT_PERMISSIONS',
+  notFound: 'NOT_FOUND',
+  rateLimited: 'RATE_LIMITED',
+  usageExceeded: 'USAGE_EXCEEDED',
+} as const;
+
+/** Returns the options that are set. A guard's options are one object for each request, with other data. */
+function presentIn({
+  apiId,
+  clientIp,
+  tags,
+  remaining,
+  ratelimits,
+  permissions,
+}: QuestionOptions): QuestionOptions {
+  const all = { apiId, clientIp, tags, remaining, ratelimits, permissions };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+}
+
+interface Watch {
+  readonly key: string;
+  readonly question: KeylessQuestion;
+  readonly over: AbortController;
+}
+
+class MemoryVerifier implements TestVerifier {
+  readonly questions: { key: string; options: QuestionOptions }[] = [];
+  readonly #keys = new Map<string, TestKey>();
+  readonly #watches = new Set<Watch>();
+  #isClosed = false;
+
+  set(key: string, state: TestKeyState | TestKey): void {
+    const testKey = typeof state === 'string' ? { state } : state;
+    if (
+      testKey.state !== undefined &&
+      testKey.state !== 'unavailable' &&
+      !Object.hasOwn(CODES, testKey.state)
+    )
+      throw new TypeError(`state: must be one of ${Object.keys(CODES).join(', ')}, unavailable`);
+    this.#keys.set(key, { keyId: `key_test_${this.#keys.size + 1}`, ...this.#keys.get(key), ...testKey });
+    for (const watch of this.#watches) this.#judge(watch);
+  }
+
+  async ready(): Promise<void> {
+    if (this.#isClosed) throw new VerifierError('CLOSED', 'the verifier was closed');
+  }
+
+  decide(key: string, options: QuestionOptions = {}): KeyVerdict | undefined {
+    const question = readQuestionOptions(key, options);
+    if (this.#isClosed || this.#isUnavailable(key)) return undefined;
+    if (!question.isRecheck) this.questions.push({ key, options: presentIn(options) });
+    const verdict = this.#verdict(key, question);
+    if (verdict.code === 'VALID' && verdict.remaining !== undefined)
+      this.#keys.set(key, { ...this.#keys.get(key), remaining: verdict.remaining });
+    return verdict;
+  }
+
+  async verify(key: string, options: QuestionOptions = {}): Promise<KeyVerdict> {
+    const verdict = this.decide(key, options);
+    if (verdict !== undefined) return verdict;
+    throw this.#isClosed
+      ? new VerifierError('CLOSED', 'the verifier was closed')
+      : new VerifierError('SERVICE_UNAVAILABLE', 'the test set this key to unavailable');
+  }
+
+  watch(key: string, options: WatchOptions): AbortSignal {
+    const watch = { key, question: readWatchOptions(key, options), over: new AbortController() };
+    const { signal } = options;
+    if (signal.aborted) return watch.over.signal;
+    this.#watches.add(watch);
+    signal.addEventListener('abort', () => this.#watches.delete(watch), { once: true });
+    this.#judge(watch);
+    return watch.over.signal;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const watch of this.#watches) this.#judge(watch);
+  }
+
+  on<E extends keyof VerifierEvents>(_event: E, _listener: (event: VerifierEvents[E]) => void): () => void {
+    return () => undefined;
+  }
+
+  #isUnavailable(key: string): boolean {
+    return this.#keys.get(key)?.state === 'unavailable';
+  }
+
+  #judge(watch: Watch): void {
+    const { key, question, over } = watch;
+    const code = this.#isClosed
+      ? 'CLOSED'
+      : this.#isUnavailable(key)
+        ? 'SERVICE_UNAVAILABLE'
+        : this.#verdict(key, { ...question, isRecheck: true }).code;
+    if (code === 'VALID') return;
+    this.#watches.delete(watch);
+    over.abort(new WatchError(code));
+  }
+
+  #verdict(key: string, { apiId, requirements, isRecheck }: KeylessQuestion): KeyVerdict {
+    const { state = 'valid', ...fields } = this.#keys.get(key) ?? { state: 'notFound' as const };
+    if (state === 'notFound' || state === 'unavailable') return { valid: false, code: 'NOT_FOUND' };
+    const data: KnownKey = { meta: {}, apiId: apiId ?? 'test', keyId: '', ...fields };
+    const { remaining } = data;
+    const cost = isRecheck ? 0 : requirements.cost;
+    const broken = brokenRule(factsOf(data), { apiId, ...requirements }, systemClock.wallMs());
+    const byRules = broken === undefined ? 'VALID' : RULES[broken].code;
+    let code: VerdictCode = state === 'valid' || broken === 'api' ? byRules : CODES[state];
+    if (code === 'VALID' && remaining !== undefined && remaining < cost) code = 'USAGE_EXCEEDED';
+    if (code === 'FORBIDDEN') return { valid: false, code };
+    const enabled = state !== 'disabled';
+    if (code !== 'VALID') return { valid: false, code, enabled, ...data, ...limitsOf(code, data) };
+    const rest = remaining === undefined ? {} : { remaining: remaining - cost };
+    return { valid: true, code, enabled: true, ...data, ...rest };
+  }
+}
+
+const factsOf = ({ apiId, expires = 0, permissions }: KnownKey): KeyFacts => ({
+  ...{ apiId, enabled: true, identity: undefined, expires, ranges: undefined },
+  slugSet: new Set(permissions),
+});
+
+/** Returns the limit that refuses the key, unless the test set its limits. */
+function limitsOf(code: KeyVerdict['code'], { ratelimits }: KnownKey): { ratelimits?: LimitState[] } {
+  if (code !== 'RATE_LIMITED' || ratelimits !== undefined) return {};
+  const duration = 60_000;
+  const reset = systemClock.wallMs() + duration;
+  return { ratelimits: [{ name: 'default', limit: 1, duration, remaining: 0, reset, exceeded: true }] };
+}
