@@ -4,25 +4,23 @@ import { listening } from '#shared/process/listening.ts';
 import type { createLogger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import type { Config } from './config.ts';
-import { recordCalls } from './http/audit-hooks.ts';
+import { Turns } from './core/turns.ts';
 import { serveDashboard } from './http/dashboard/dashboard.ts';
 import { serveHandovers } from './http/dashboard/handover-routes.ts';
-import { authenticate } from './http/guards/authentication.ts';
-import { takeTurns } from './http/guards/call-turns.ts';
 import { Connections } from './http/guards/connections.ts';
-import { protect } from './http/guards/load-shedding.ts';
-import { limitRates } from './http/guards/rate-limits.ts';
-import { isOurs, refuseSecrets } from './http/guards/secrets.ts';
-import { receiveLeakReports } from './http/leaks/leak-reports.ts';
+import { LoadShedding } from './http/guards/load-shedding.ts';
+import { RateLimits } from './http/guards/rate-limits.ts';
+import { isOurs } from './http/guards/secrets.ts';
+import { LEAKS_PATH, receiveLeakReports } from './http/leaks/leak-reports.ts';
 import { documentRoutes } from './http/openapi.ts';
 import { operations } from './http/operations/index.ts';
-import { register } from './http/register.ts';
-import { type App, createServer } from './http/server.ts';
+import { createServer } from './http/server.ts';
 import { serveOidc } from './http/sign-in/oidc-routes.ts';
 import { serveSessions } from './http/sign-in/session-routes.ts';
 import { Metrics } from './metrics.ts';
 import { makeParts } from './parts.ts';
 import { Handovers } from './redis/callers/handovers.ts';
+import { addPipeline, serveOperations } from './serve/pipeline.ts';
 import { operationsV2 } from './unkey-v2/index.ts';
 
 /** A control plane process, from its start until `stop`. */
@@ -54,20 +52,41 @@ export async function startControlPlane(
 ): Promise<ControlPlane> {
   const metrics = new Metrics();
   const parts = makeParts({ config, clock, log, metrics, onUnfit });
-  const { nodes, fence, durability, bootstrapWatch, sweep, webhookSender, services } = parts;
-  const { audit, propagator, publishedRootKeys } = services;
-  const app = createServer(config, log, (text) => isOurs(text, parts.bootstrapKeys));
+  const { nodes, fence, durability, bootstrapKeys, bootstrapWatch, sweep, webhookSender, services } = parts;
+  const { provider, pendingSignIns, handledReports } = parts;
+  const { audit, propagator, publishedRootKeys, sessions } = services;
+  const app = createServer(config, log, (text) => isOurs(text, bootstrapKeys));
   const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
   connections.watch(app.server);
   metrics.watch({ fence, durability, audit, bootstrapWatch, connections, webhookSender });
-  await addHooks(app, { config, clock, log, metrics, connections, ...parts });
+  const shedding = new LoadShedding(config.EVENT_LOOP_DELAY_MS_MAX, clock);
+  const limits = { calls: config.ROOT_KEY_CALLS_PER_MINUTE, failures: config.FAILURES_PER_MINUTE };
+  const rates = new RateLimits(nodes, clock, limits, () => void metrics.rates.inc({ limit: 'unchecked' }));
+  const admission = { connections, rates };
   let stopping = false;
-  app.addHook('onSend', (_request, reply, payload, done) => {
-    if (stopping) reply.header('connection', 'close');
-    done(null, payload);
+  const pipeline = {
+    ...{ admission, bootstrapKeys, log, metrics, services, shedding },
+    operations: [...operations, ...operationsV2],
+    otherPaths: config.LEAKS === 'off' ? [] : [LEAKS_PATH],
+    turns: new Turns({
+      atOnce: config.ROOT_KEY_CALLS_AT_ONCE,
+      waitingMax: config.ROOT_KEY_CALLS_WAITING_MAX,
+    }),
+    isStopping: () => stopping,
+  };
+  addPipeline(app, pipeline);
+  await documentRoutes(app);
+  await serveDashboard(app);
+  const hasTls = config.PUBLIC_URL?.protocol === 'https:';
+  serveSessions(app, { sessions, provider, hasTls, ...admission });
+  if (provider) serveOidc(app, { provider, pendingSignIns, sessions, ...admission });
+  serveHandovers(app, { sessions, handovers: new Handovers(nodes), ...admission });
+  await receiveLeakReports(app, {
+    ...{ config, clock, log, rates, bootstrapKeys, services, handledReports },
+    onReport: (result) => metrics.leakReports.inc({ result }),
+    onSecrets: (kind, count) => metrics.leaks.inc({ kind }, count),
   });
-  register(app, operations, services);
-  register(app, operationsV2, services);
+  serveOperations(app, pipeline);
 
   const admin = createAdminServer({
     metrics: metrics.registry,
@@ -86,6 +105,7 @@ export async function startControlPlane(
       await pause(clock, drainMs);
       for (const part of [sweep, bootstrapWatch, publishedRootKeys, durability, propagator]) part.stop();
       await app.close();
+      shedding.stop();
       await audit.stop();
       await webhookSender.stop();
       admin.close();
@@ -93,53 +113,4 @@ export async function startControlPlane(
       await nodes.close();
     },
   };
-}
-
-/** Adds the hooks between a request and its operation, in the order in which a request passes them. */
-async function addHooks(
-  app: App,
-  parts: ReturnType<typeof makeParts> & {
-    readonly config: Config;
-    readonly clock: Clock;
-    readonly metrics: Metrics;
-    readonly connections: Connections;
-    readonly log: ReturnType<typeof createLogger>;
-  },
-): Promise<void> {
-  const { config, clock, metrics, connections, nodes, bootstrapKeys, services } = parts;
-  const { audit, apis, keys, rootKeys, sessions } = services;
-  recordCalls(app, audit, apis, clock);
-  protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, onShed: () => metrics.shed.inc() });
-  const rates = limitRates(app, {
-    nodes,
-    callsMax: config.ROOT_KEY_CALLS_PER_MINUTE,
-    failuresMax: config.FAILURES_PER_MINUTE,
-    clock,
-    onLimit: (limit) => metrics.rates.inc({ limit }),
-  });
-  await documentRoutes(app);
-  await serveDashboard(app);
-  const { provider, pendingSignIns } = parts;
-  const hasTls = config.PUBLIC_URL?.protocol === 'https:';
-  serveSessions(app, { sessions, provider, hasTls, connections, rates });
-  if (provider) serveOidc(app, { provider, pendingSignIns, sessions, connections, rates });
-  serveHandovers(app, { sessions, handovers: new Handovers(nodes), connections, rates });
-  authenticate(app, { rootKeys, sessions, connections, rates });
-  refuseSecrets(app, { bootstrapKeys, keys });
-  takeTurns(
-    app,
-    { atOnce: config.ROOT_KEY_CALLS_AT_ONCE, waitingMax: config.ROOT_KEY_CALLS_WAITING_MAX },
-    () => metrics.rates.inc({ limit: 'waiting' }),
-  );
-  await receiveLeakReports(app, {
-    ...parts,
-    rates,
-    onReport: (result) => metrics.leakReports.inc({ result }),
-    onSecrets: (kind, count) => metrics.leaks.inc({ kind }, count),
-  });
-  app.addHook('onResponse', (request, reply, done) => {
-    const operation = request.routeOptions.url ?? 'unknown';
-    metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);
-    done();
-  });
 }

@@ -39,6 +39,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'control-plane/redis': ['control-plane/core', 'control-plane/writer'],
   'control-plane/webhooks': ['core', 'writer', 'redis'].map((room) => `control-plane/${room}`),
   'control-plane/http': ['core', 'writer', 'redis'].map((room) => `control-plane/${room}`),
+  'control-plane/serve': ['core', 'redis', 'http', 'metrics.ts'].map((room) => `control-plane/${room}`),
   'control-plane/unkey-v2': ['core', 'redis', 'http/operations'].map((room) => `control-plane/${room}`),
   // An operation knows neither path nor HTTP.
   'control-plane/http/operations': [

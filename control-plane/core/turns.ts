@@ -18,6 +18,11 @@ export class Turns {
     this.#limits = limits;
   }
 
+  /** The maximum number of calls of one caller that wait. */
+  get waitingMax(): number {
+    return this.#limits.waitingMax;
+  }
+
   /**
    * Resolves when it is the caller's turn, to a function that ends the turn; calling it again has no effect.
    * @returns undefined if too many calls of the caller are waiting

@@ -15,6 +15,7 @@ import { UNHANDLED } from '#shared/contract/unhandled-error.ts';
 import { advised } from './advice.ts';
 import { faultTexts } from './faults.ts';
 import { LINGER_MS } from './guards/connections.ts';
+import { Excess } from './guards/rate-limits.ts';
 import { PAGE_HEADERS, pageHtml } from './pages/page.ts';
 
 /** The error that refused a request; an ApiError if one was thrown. */
@@ -90,28 +91,23 @@ function beginErrorAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Failure {
-  request.failure = meaningOf(refusalOf(request) ?? error, request);
+  request.failure = meaningOf(refusalOf(request, error), request);
   const { code } = request.failure;
   const message = advised(request.failure.message);
   if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ ...namesOf(request), err: error }, UNHANDLED);
   if (code === 'SERVICE_UNAVAILABLE')
     request.log.warn({ ...namesOf(request), err: error.cause ?? error }, message);
-  if ((code === 'SERVICE_UNAVAILABLE' || code === 'RATE_LIMITED') && !reply.hasHeader('retry-after'))
-    reply.header('retry-after', String(RETRY_AFTER_SECONDS));
+  const waitMs = request.failure instanceof Excess ? request.failure.retryAfterMs : 0;
+  if (code === 'SERVICE_UNAVAILABLE' || code === 'RATE_LIMITED')
+    reply.header('retry-after', String(Math.max(RETRY_AFTER_SECONDS, Math.ceil(waitMs / 1000))));
   if (code === 'UNAUTHORIZED') reply.header('www-authenticate', 'Bearer');
   reply.code(ERRORS[code][0]).header('x-request-id', request.id);
   return { code, message };
 }
 
-/** The refusal of a call over its limit whose body was never read, so that nobody knows whether it stops something. */
-function refusalOf({ call }: FastifyRequest): ApiError | undefined {
-  try {
-    call?.refuse?.();
-    return undefined;
-  } catch (error) {
-    return error as ApiError;
-  }
-}
+/** The error, or the refusal of a call over its limit if nobody has seen whether it stops something. */
+const refusalOf = ({ call }: FastifyRequest, error: FastifyError | ApiError): FastifyError | ApiError =>
+  error instanceof Excess || !call || !('excess' in call) ? error : (call.excess ?? error);
 
 /** Tells whether a person opened the address: programs that call the API ask for JSON or for anything. */
 const isBrowser = ({ headers }: FastifyRequest) => headers.accept?.includes('text/html') ?? false;

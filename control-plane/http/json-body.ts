@@ -3,12 +3,11 @@ import type { FastifyInstance } from 'fastify';
 import { BYTE_ORDER_MARK, MARKED } from '#shared/contract/byte-order-mark.ts';
 import { ApiError } from '#shared/contract/errors.ts';
 import { parseExactly } from '#shared/lang/exact-json.ts';
-import { checkStrings } from './strings.ts';
 
 /**
- * Parses bodies as JSON, and refuses what could not be stored as it was sent. Bytes that are not UTF-8 and
- * unpaired surrogates would become U+FFFD, so that two external ids could become the same. Names that change
- * an object's prototype are refused too.
+ * Parses bodies as JSON, and refuses what could not be stored as it was sent. Bytes that are not UTF-8, and
+ * unpaired surrogates, which the pipeline refuses, would become U+FFFD, so that two external ids could become the
+ * same. Names that change an object's prototype are refused too.
  */
 export function readJson(app: FastifyInstance): void {
   const parse = app.getDefaultJsonParser('error', 'error');
@@ -24,9 +23,6 @@ export function readJson(app: FastifyInstance): void {
         parseExactly(text, () => Number.POSITIVE_INFINITY),
       );
     });
-  });
-  app.addHook('preValidation', async ({ body, routeOptions }) => {
-    if (!routeOptions.config.operation?.checksStrings) checkStrings(body);
   });
 }
 

@@ -11,6 +11,7 @@ import {
   errorResponses,
 } from '#shared/contract/openapi-errors.ts';
 import { VERSION } from '#shared/version.ts';
+import { isGet, type Operation as ServedOperation } from './operations/operation.ts';
 import { LINKS, PAGE_STYLE } from './pages/page.ts';
 import type { App } from './server.ts';
 import { eventSchemas, webhookSection } from './webhook-document.ts';
@@ -205,6 +206,24 @@ function optionsOf({
             ...(webhooks ? { webhooks } : {}),
           })
         : {},
+  };
+}
+
+/**
+ * Returns the schema by which Fastify validates and serialises the operation and the reference documents it.
+ */
+export function routeSchema(operation: ServedOperation) {
+  const { name, request, response, summary, description, permissions, errors, example } = operation;
+  const [group = '', method = ''] = name.split('.');
+  return {
+    ...(isGet(operation) ? { querystring: request } : { body: request }),
+    tags: [group],
+    operationId: operation.id ?? method,
+    summary,
+    description: `${description}\n\nNeeds the permission \`${permissions.join(' and ')}\`.`,
+    'x-example': example,
+    'x-errors': errors,
+    response: { 200: response },
   };
 }
 

@@ -8,9 +8,8 @@ import fastify, {
 import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorSections } from '#shared/contract/errors.ts';
 import { isWellFormed } from '#shared/contract/key-format.ts';
 import { newRequestId, requestIdFrom } from '#shared/contract/request-id.ts';
-import { traceIdOf } from '#shared/contract/trace-id.ts';
 import { nearest } from '../core/nearest.ts';
-import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE, namesOf } from './error-answers.ts';
+import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE } from './error-answers.ts';
 import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';
 import { PAGE_HEADERS, PAGE_STYLE, pageHtml, STYLE_PATH } from './pages/page.ts';
@@ -32,17 +31,9 @@ export function createServer(
   const app = createApp(config, log, isSecret);
   app.setValidatorCompiler(validatorAtFirstCall).setSerializerCompiler(serializerAtFirstCall);
   app.decorateRequest('failure', undefined);
-  app.decorateRequest('traceId', undefined);
   app.removeContentTypeParser('text/plain');
   readJson(app);
   answerWithoutRequest(app, log);
-  app.addHook('onRequest', (request, reply, done) => {
-    request.traceId = traceIdOf(request.headers.traceparent);
-    reply.header('x-request-id', request.id).header('cache-control', 'no-store');
-    done();
-  });
-  logRequests(app, log);
-  refuseOtherPaths(app);
   app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
   servePages(app);
   return app;
@@ -109,44 +100,23 @@ function answerWithoutRequest({ server }: App, log: FastifyBaseLogger): void {
   });
 }
 
-function logRequests(app: App, log: FastifyBaseLogger): void {
-  app.addHook('onResponse', (request, reply, done) => {
-    log.info(
-      {
-        ...namesOf(request),
-        method: request.method,
-        path: request.routeOptions.url ?? 'unknown',
-        status: reply.statusCode,
-        ms: Math.round(reply.elapsedTime * 10) / 10,
-        ...request.call?.callerId,
-      },
-      'request',
-    );
-    done();
-  });
-}
+/** The methods of our paths. */
+const METHODS = ['HEAD', 'POST', 'GET', 'DELETE'] as const;
 
-/** Answers 404 if the path does not exist, 405 if it takes another method. */
-function refuseOtherPaths(app: App): void {
-  const methods = new Map<string, string>();
-  app.addHook('onRoute', ({ url, method }) => {
-    methods.set(url, [methods.get(url), String(method)].filter(Boolean).join(', '));
-  });
-  const noSuchPath = (request: FastifyRequest, reply: FastifyReply) => {
-    const methodNames = methods.get(request.url.split('?')[0] ?? '');
-    if (methodNames === undefined) return new ApiError('NOT_FOUND', whyNoPath(request.url, methods.keys()));
-    reply.header('allow', methodNames);
-    return new ApiError(
-      'METHOD_NOT_ALLOWED',
-      `this path accepts only ${methodNames}${howToSend(methodNames)}`,
-    );
-  };
-  app.addHook('preParsing', (request, reply, payload, done) => {
-    // The body of a request to an unknown path does not affect the answer.
-    if (request.is404) done(noSuchPath(request, reply));
-    else done(null, payload);
-  });
-  app.setNotFoundHandler((request, reply) => answerError(noSuchPath(request, reply), request, reply));
+/**
+ * Returns the refusal of a request to a path that does not exist, or that takes another method.
+ * @param paths those that the error may name
+ */
+export function noSuchPath(
+  { url, server }: FastifyRequest,
+  reply: FastifyReply,
+  paths: readonly string[],
+): ApiError {
+  const path = url.split('?')[0] ?? '';
+  const methodNames = METHODS.filter((method) => server.hasRoute({ url: path, method })).join(', ');
+  if (methodNames === '') return new ApiError('NOT_FOUND', whyNoPath(url, paths));
+  reply.header('allow', methodNames);
+  return new ApiError('METHOD_NOT_ALLOWED', `this path accepts only ${methodNames}${howToSend(methodNames)}`);
 }
 
 /** Groups of operations of the hosted service that concern its hosting. */
@@ -161,7 +131,7 @@ const howToSend = (methodNames: string) =>
       ? '; send GET, with the fields in the query'
       : '';
 
-function whyNoPath(url: string, paths: Iterable<string>): string {
+function whyNoPath(url: string, paths: readonly string[]): string {
   if (HOSTING.test(url))
     return 'no such path: this operation belongs to a hosting product; Keyfence manages and verifies keys';
   if (url.startsWith('/v2/analytics.'))
@@ -172,7 +142,7 @@ function whyNoPath(url: string, paths: Iterable<string>): string {
     return 'no such path: send ratelimit.limit and ratelimit.multiLimit to a verifier';
   const [, below, name = ''] = /^(\/v[12]\/)([^?]*)/.exec(url) ?? [];
   if (below === undefined) return 'no such path';
-  const names = [...paths].filter((path) => path.startsWith(below)).map((path) => path.slice(below.length));
+  const names = paths.filter((path) => path.startsWith(below)).map((path) => path.slice(below.length));
   const near = nearest(name, names);
   return near === undefined ? 'no such path' : `no such path; did you mean ${below}${near}?`;
 }

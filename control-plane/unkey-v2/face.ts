@@ -61,8 +61,7 @@ export function inV2<
     response: Type.Object({ meta: Meta, data, ...(paged ? { pagination: Pagination } : {}) }),
     async handle(call, services) {
       const body = call.request;
-      call.request = await toRequest(body, services);
-      const response = await handle(call, services);
+      const response = await handle(call.translated(await toRequest(body, services)), services);
       const answer = await toAnswer(response, { body, call, services });
       return { meta: { requestId: call.requestId }, ...answer };
     },

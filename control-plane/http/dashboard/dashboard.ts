@@ -28,18 +28,14 @@ const CSP = [
 export async function serveDashboard(app: App): Promise<void> {
   app.get('/', { schema: { hide: true } }, async (_request, reply) => reply.redirect('dashboard/'));
   app.get('/dashboard', { schema: { hide: true } }, async (_request, reply) => reply.redirect('dashboard/'));
-  await app.register(async (scope) => {
-    scope.addHook('onRequest', async (_request, reply) => {
-      // no-cache: browsers keep files but revalidate them, so that nobody uses an outdated version
-      reply.header('content-security-policy', CSP).header('cache-control', 'no-cache');
-    });
-    await scope.register(fastifyStatic, {
-      root: ASSETS,
-      prefix: '/dashboard/',
-      // Register a route for each file, so that every other path keeps its usual answer.
-      wildcard: false,
-      cacheControl: false,
-      decorateReply: false,
-    });
+  await app.register(fastifyStatic, {
+    root: ASSETS,
+    prefix: '/dashboard/',
+    // Register a route for each file, so that every other path keeps its usual answer.
+    wildcard: false,
+    cacheControl: false,
+    decorateReply: false,
+    // no-cache: browsers keep files but revalidate them, so that nobody uses an outdated version
+    setHeaders: (reply) => reply.headers({ 'content-security-policy': CSP, 'cache-control': 'no-cache' }),
   });
 }

@@ -26,16 +26,16 @@ export function serveHandovers(
     { ciphertext: Type.String({ pattern: '^[\\w-]+$', minLength: 16, maxLength: CIPHERTEXT_LENGTH_MAX }) },
     { additionalProperties: false },
   );
-  app.post(PATH, { schema: { hide: true, body } }, async (request, reply) => {
-    const caller = await admitted(admission, request, reply, callerOfSession(request, sessions));
-    await admission.rates.countCall(request, reply, caller.id);
+  app.post(PATH, { schema: { hide: true, body } }, async (request) => {
+    const caller = await admitted(admission, request, callerOfSession(request, sessions));
+    await admission.rates.countCall(request, caller.id);
     return { id: await handovers.put(caller.id, request.body.ciphertext) };
   });
   const params = Type.Object({ id: Type.String({ pattern: '^[\\w-]{22}$' }) });
-  app.post(`${PATH}/:id`, { schema: { hide: true, params } }, async (request, reply) => {
+  app.post(`${PATH}/:id`, { schema: { hide: true, params } }, async (request) => {
     const ciphertext = await handovers.take(request.params.id);
     if (ciphertext === undefined) {
-      await admission.rates.countFailure(request, reply);
+      await admission.rates.countFailure(request);
       throw new ApiError('NOT_FOUND', 'this link was used before, or is older than an hour');
     }
     return { ciphertext };

@@ -1,4 +1,4 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import { isUnauthorized } from '../../redis/callers/root-keys.ts';
 import type { Connections } from './connections.ts';
 import type { RateLimits } from './rate-limits.ts';
@@ -16,7 +16,6 @@ export interface Admission {
 export async function admitted<T>(
   { connections, rates }: Admission,
   request: FastifyRequest,
-  reply: FastifyReply,
   identified: Promise<T>,
 ): Promise<T> {
   const { socket } = request.raw;
@@ -27,7 +26,7 @@ export async function admitted<T>(
   } catch (error) {
     if (isUnauthorized(error)) {
       connections.classify(socket, false);
-      await rates.countFailure(request, reply);
+      await rates.countFailure(request);
     }
     throw error;
   }

@@ -1,46 +1,43 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { unavailable } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
-import { SECURITY_HEADERS } from '../security-headers.ts';
-import type { App } from '../server.ts';
 
 const SAMPLE_MS = 500;
 const RESOLUTION_MS = 10;
 
-/**
- * Adds security headers to every response. While the event loop lags, refuses new calls with 503 before they
- * cost anything, except those of operations that are never shed.
- * @param options.delayMsMax mean delay of the event loop above which calls are refused; 0 = never
- */
-export function protect(app: App, options: { delayMsMax: number; clock: Clock; onShed: () => void }): void {
-  app.addHook('onRequest', (_request, reply, done) => {
-    reply.headers(SECURITY_HEADERS);
-    done();
-  });
-  const { delayMsMax, clock } = options;
-  if (delayMsMax === 0) return;
-  const delays = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
-  delays.enable();
-  let isSlow = false;
-  const timer = setInterval(() => {
-    // NaN if the event loop stood still for the whole sample.
-    isSlow = !(delays.mean / 1e6 - RESOLUTION_MS <= delayMsMax);
-    delays.reset();
-  }, SAMPLE_MS).unref();
-  app.addHook('onClose', async () => {
-    clearInterval(timer);
-    delays.disable();
-  });
-  let sinceMs = 0;
-  let seenMs = Number.NEGATIVE_INFINITY;
-  app.addHook('onRequest', ({ routeOptions }, _reply, done) => {
-    if (!isSlow || routeOptions.config.operation?.neverShed) return done();
+/** Tells when the event loop lags so much that new calls are better refused. */
+export class LoadShedding {
+  readonly #clock: Clock;
+  readonly #delays = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
+  #timer: NodeJS.Timeout | undefined;
+  #isSlow = false;
+  /** When it was slow first, and last; by the monotonic clock. */
+  #sinceMs = 0;
+  #seenMs = Number.NEGATIVE_INFINITY;
+
+  /** @param delayMsMax mean delay of the event loop above which calls are refused; 0 = never */
+  constructor(delayMsMax: number, clock: Clock) {
+    this.#clock = clock;
+    if (delayMsMax === 0) return;
+    this.#delays.enable();
+    this.#timer = setInterval(() => {
+      // NaN if the event loop stood still for the whole sample.
+      this.#isSlow = !(this.#delays.mean / 1e6 - RESOLUTION_MS <= delayMsMax);
+      this.#delays.reset();
+    }, SAMPLE_MS).unref();
+  }
+
+  /** Tells whether a call that arrives now is to be refused. */
+  isDue(): boolean {
+    if (!this.#isSlow) return false;
     // A single pause of the process shows in one sample and is then over; load shows in the next sample too.
-    const nowMs = clock.monotonicMs();
-    if (nowMs - seenMs > 2 * SAMPLE_MS) sinceMs = nowMs;
-    seenMs = nowMs;
-    if (nowMs - sinceMs <= SAMPLE_MS) return done();
-    options.onShed();
-    done(unavailable('the control plane is overloaded; try again'));
-  });
+    const nowMs = this.#clock.monotonicMs();
+    if (nowMs - this.#seenMs > 2 * SAMPLE_MS) this.#sinceMs = nowMs;
+    this.#seenMs = nowMs;
+    return nowMs - this.#sinceMs > SAMPLE_MS;
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+    this.#delays.disable();
+  }
 }

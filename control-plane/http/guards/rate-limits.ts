@@ -1,4 +1,4 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { sourceOf } from '#shared/lang/ip-ranges.ts';
@@ -6,15 +6,6 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { Gathering } from '../../redis/gathering.ts';
-import { isChange, isStop, mayStop } from '../operations/operation.ts';
-import type { App } from '../server.ts';
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** Id of the caller whose limit the request counts for. */
-    countedAs: string;
-  }
-}
 
 const countScript = new Script(new URL('../../redis/lua/callers/count-calls.lua', import.meta.url));
 
@@ -25,14 +16,17 @@ const WINDOW_MS = 60_000;
  */
 const ADDRESSES_MAX = 10_000;
 
-/**
- * Limits on callers. Each method sets `Retry-After` and rejects with RATE_LIMITED if the limit is exceeded.
- */
-export interface RateLimits {
-  /** Counts a call of a caller. */
-  countCall(request: FastifyRequest, reply: FastifyReply, callerId: string): Promise<void>;
-  /** Counts a call without a valid root key. */
-  countFailure(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+/** The refusal of a call over a limit. */
+export class Excess extends ApiError {
+  readonly limit: 'calls' | 'failures' | 'waiting';
+  /** Time after which the call may be sent again. */
+  readonly retryAfterMs: number;
+
+  constructor(limit: Excess['limit'], message: string, retryAfterMs = 0) {
+    super('RATE_LIMITED', message);
+    this.limit = limit;
+    this.retryAfterMs = retryAfterMs;
+  }
 }
 
 /**
@@ -42,81 +36,60 @@ export interface RateLimits {
  * valid root key are counted. An address over its limit may still call with a valid root key; otherwise one
  * client behind a proxy could lock out the others. If Redis cannot count, every call is let through: a limit
  * must not cause the outage that it should prevent.
- * @param options.callsMax per root key, counter and minute; 0 = no limit
- * @param options.failuresMax per address and minute; 0 = no limit
  */
-export function limitRates(
-  app: App,
-  options: {
-    nodes: RedisNodes;
-    callsMax: number;
-    failuresMax: number;
-    clock: Clock;
-    onLimit: (limit: 'calls' | 'failures' | 'unchecked') => void;
-  },
-): RateLimits {
-  const { nodes, clock, onLimit } = options;
+export class RateLimits {
+  readonly #max: { readonly calls: number; readonly failures: number };
+  readonly #clock: Clock;
+  readonly #onUnchecked: () => void;
   /** The calls of one turn of the event loop are counted together. */
-  const turn = new Gathering<undefined, Count>((caller, calls) => count(nodes, caller, calls.length));
-  app.decorateRequest('countedAs', '');
-  const over = new OverLimit();
-  const limit = (
-    name: 'calls' | 'failures',
-    max: number,
-    callerOf: (request: FastifyRequest) => string,
-    onOver = (_request: FastifyRequest, refuse: () => never): void => refuse(),
-  ) => {
-    return async (request: FastifyRequest, reply: FastifyReply) => {
-      if (max === 0) return;
-      const nowMs = clock.monotonicMs();
-      const caller = callerOf(request);
-      let untilMs = name === 'failures' ? over.untilMs(caller) : 0;
-      if (untilMs <= nowMs) {
-        const { place, result } = turn.add(caller, undefined);
-        const counted = await result.catch(() => undefined);
-        if (counted === undefined) return onLimit('unchecked');
-        if (counted.before + place < max) return;
-        untilMs = nowMs + counted.ttl;
-        if (name === 'failures') over.remember(caller, untilMs);
-      }
-      onOver(request, () => {
-        onLimit(name);
-        reply.header('retry-after', String(Math.max(1, Math.ceil((untilMs - nowMs) / 1000))));
-        throw new ApiError('RATE_LIMITED', `more than ${max} ${name} within a minute`);
-      });
-    };
-  };
-  const countCall = limit('calls', options.callsMax, counterOf, ({ call, routeOptions }, refuse) => {
-    const { operation } = routeOptions.config;
-    if (!call || !operation || !mayStop(operation)) return refuse();
-    call.refuse = refuse;
-  });
-  const countStop = limit('calls', options.callsMax, ({ countedAs }) => `${countedAs}:STOP`);
-  app.addHook('preValidation', async (request, reply) => {
-    const { call, routeOptions, body } = request;
-    const { refuse } = call ?? {};
-    if (!call || !refuse || !routeOptions.config.operation) return;
-    call.refuse = undefined;
-    if (!isStop(routeOptions.config.operation, body)) refuse();
-    await countStop(request, reply);
-  });
-  return {
-    async countCall(request, reply, callerId) {
-      request.countedAs = callerId;
-      await countCall(request, reply);
-    },
-    countFailure: limit(
-      'failures',
-      options.failuresMax,
-      ({ call, ip }) => `address:${sourceOf(call?.address ?? ip)}`,
-    ),
-  };
-}
+  readonly #turn: Gathering<undefined, Count>;
+  readonly #over = new OverLimit();
 
-/** Returns the name of a call's counter: changes and reads have different ones. */
-function counterOf({ countedAs, method, routeOptions: { config } }: FastifyRequest): string {
-  const isWrite = config.operation ? isChange(config.operation) : method !== 'GET';
-  return `${countedAs}:${isWrite ? 'POST' : 'GET'}`;
+  /** @param max per root key, counter and minute, and per address and minute; 0 = no limit */
+  constructor(
+    nodes: RedisNodes,
+    clock: Clock,
+    max: { readonly calls: number; readonly failures: number },
+    onUnchecked: () => void,
+  ) {
+    this.#max = max;
+    this.#clock = clock;
+    this.#onUnchecked = onUnchecked;
+    this.#turn = new Gathering((counter, calls) => count(nodes, counter, calls.length));
+  }
+
+  /** Counts a call of a caller; resolves with the refusal if the caller is over its limit. Never rejects. */
+  excess(callerId: string, counter: 'GET' | 'POST' | 'STOP'): Promise<Excess | undefined> {
+    return this.#count('calls', `${callerId}:${counter}`);
+  }
+
+  /** Counts a request of a caller to a path of no operation. Rejects with RATE_LIMITED. */
+  async countCall({ method }: FastifyRequest, callerId: string): Promise<void> {
+    const excess = await this.excess(callerId, method === 'GET' ? 'GET' : 'POST');
+    if (excess) throw excess;
+  }
+
+  /** Counts a request without a valid root key. Rejects with RATE_LIMITED. */
+  async countFailure({ call, ip }: FastifyRequest): Promise<void> {
+    const counter = `address:${sourceOf(call?.arrival.address ?? ip)}`;
+    const excess = await this.#count('failures', counter);
+    if (excess) throw excess;
+  }
+
+  async #count(limit: 'calls' | 'failures', counter: string): Promise<Excess | undefined> {
+    const max = this.#max[limit];
+    if (max === 0) return undefined;
+    const nowMs = this.#clock.monotonicMs();
+    let untilMs = this.#over.untilMs(counter);
+    if (untilMs <= nowMs) {
+      const { place, result } = this.#turn.add(counter, undefined);
+      const counted = await result.catch(() => this.#onUnchecked());
+      if (!counted || counted.before + place < max) return undefined;
+      untilMs = nowMs + counted.ttl;
+      if (limit === 'failures') this.#over.remember(counter, untilMs);
+    }
+    return new Excess(limit, `more than ${max} ${limit} within a minute`, untilMs - nowMs);
+  }
 }
 
 /**

@@ -2,7 +2,6 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { hashSecret, isWellFormed } from '#shared/contract/key-format.ts';
 import type { BootstrapKeys } from '../../redis/callers/bootstrap-keys.ts';
 import type { Keys } from '../../redis/keys/keys.ts';
-import type { App } from '../server.ts';
 
 /** Fields that may contain anything, a secret, or the hash of a secret. */
 const FREE = new Set(['meta', 'key', 'sha256']);
@@ -15,27 +14,25 @@ const CALLER_IDS = new Set([
 const LENGTH_MIN = { bootstrap: 32, foreign: 16 };
 
 /**
- * Refuses calls with a secret in the place of an id or a name, before any part of the call is recorded. It
+ * Refuses a request with a secret in the place of an id or a name, before any part of the call is recorded. It
  * recognises keys and root keys in our format by their checksum, and also root keys of the configuration and
  * imported keys.
  */
-export function refuseSecrets(
-  app: App,
-  { bootstrapKeys, keys }: { bootstrapKeys: BootstrapKeys; keys: Pick<Keys, 'lookUp'> },
-): void {
-  app.addHook('preValidation', async ({ call }) => {
-    if (!call) return;
-    const callerIds = new Map<string, string>();
-    for (const [field, text] of textsIn(Object(call.request) as object)) {
-      if (isOurs(text, bootstrapKeys)) throw misplacement(field);
-      if (CALLER_IDS.has(field) && text.length >= LENGTH_MIN.foreign) callerIds.set(text, field);
-    }
-    await Promise.all(
-      [...callerIds].map(async ([text, field]) => {
-        if ((await keys.lookUp(hashSecret(text))) !== undefined) throw misplacement(field);
-      }),
-    );
-  });
+export async function refuseSecrets(
+  request: unknown,
+  bootstrapKeys: BootstrapKeys,
+  keys: Pick<Keys, 'lookUp'>,
+): Promise<void> {
+  const callerIds = new Map<string, string>();
+  for (const [field, text] of textsIn(Object(request) as object)) {
+    if (isOurs(text, bootstrapKeys)) throw misplacement(field);
+    if (CALLER_IDS.has(field) && text.length >= LENGTH_MIN.foreign) callerIds.set(text, field);
+  }
+  await Promise.all(
+    [...callerIds].map(async ([text, field]) => {
+      if ((await keys.lookUp(hashSecret(text))) !== undefined) throw misplacement(field);
+    }),
+  );
 }
 
 /** Tells whether a text is a key or a root key in our format, or a root key of the configuration. */

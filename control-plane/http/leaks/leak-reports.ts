@@ -65,6 +65,9 @@ declare module 'fastify' {
   }
 }
 
+/** The path for reports, unless LEAKS is off. */
+export const LEAKS_PATH = `/v1/${OPERATION}`;
+
 /** A report of 1,000 secrets has about 200 KiB. The sender proves nothing before all of it has arrived. */
 const BODY_BYTES_MAX = 262_144;
 /** Reports of one address at the same time. */
@@ -86,15 +89,17 @@ export async function receiveLeakReports(app: App, parts: LeakParts): Promise<vo
       request.reportBytes = body;
       done(null, undefined);
     });
-    scope.addHook('onRequest', async (request, reply) => {
+    const admit = async (request: FastifyRequest, reply: FastifyReply) => {
       const turn = turns.take(sourceOf(addressOf(request)));
       if (turn === undefined)
         throw new ApiError('RATE_LIMITED', 'too many reports at a time from this address');
       const giveBack = await turn;
       reply.raw.once('close', giveBack);
-    });
-    scope.post(`/v1/${OPERATION}`, { bodyLimit: BODY_BYTES_MAX, schema: { hide: true } }, (request, reply) =>
-      answerReport({ request, reply, keys, handler, ...parts }),
+    };
+    scope.post(
+      LEAKS_PATH,
+      { bodyLimit: BODY_BYTES_MAX, schema: { hide: true }, config: { admit } },
+      (request) => answerReport({ request, keys, handler, ...parts }),
     );
   });
 }
@@ -102,15 +107,14 @@ export async function receiveLeakReports(app: App, parts: LeakParts): Promise<vo
 async function answerReport(
   parts: LeakParts & {
     readonly request: FastifyRequest;
-    readonly reply: FastifyReply;
     readonly keys: ReportKeys;
     readonly handler: LeakHandler;
   },
 ) {
-  const { request, reply, keys, handler, handledReports, bootstrapKeys, services } = parts;
+  const { request, keys, handler, handledReports, bootstrapKeys, services } = parts;
   const body = request.reportBytes ?? Buffer.alloc(0);
   await checkSignature(request, body, keys, parts.onReport).catch(async (error: unknown) => {
-    await parts.rates.countFailure(request, reply);
+    await parts.rates.countFailure(request);
     throw error;
   });
   const reported = parseReport(body);
@@ -119,7 +123,7 @@ async function answerReport(
   const bodyHash = hash('sha256', body, 'base64url');
   const isRepeated = leaked.length > 0 && !(await handledReports.claim(bodyHash));
   if (isRepeated) {
-    await parts.rates.countFailure(request, reply);
+    await parts.rates.countFailure(request);
   } else if (leaked.length > 0) {
     const by = { address: addressOf(request) };
     const report = { time: parts.clock.wallMs(), ...namesOf(request), by };

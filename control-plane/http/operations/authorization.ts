@@ -6,21 +6,27 @@ import type { Call } from './call.ts';
 import { MaskedNotFound } from './masked-not-found.ts';
 import type { Operation } from './operation.ts';
 
-/** Throws unless the caller has the operation's permissions, and notes the API of the call. */
-export async function authorize({ permissions }: Operation, call: Call, keys: Keys): Promise<void> {
+/** Returns the call with the API it acts on. Rejects unless the caller has the operation's permissions. */
+export async function authorize<Request>(
+  { permissions }: Pick<Operation, 'permissions'>,
+  call: Call<Request>,
+  keys: Keys,
+): Promise<Call<Request>> {
   const { apiId, keyId } = call.request as { readonly apiId?: string; readonly keyId?: string };
   const ofKey = apiId === undefined && keyId !== undefined;
+  let api = '';
   for (const permission of permissions) {
     const rootAction = ROOT_ACTIONS.find((action) => permission === `root.*.${action}`);
     if (rootAction !== undefined) {
       requireRoot(call.caller, rootAction);
       continue;
     }
-    call.apiId ||= ofKey ? await apiOfKey(call, keyId, keys) : (apiId ?? '');
+    api ||= ofKey ? await apiOfKey(call, keyId, keys) : (apiId ?? '');
     const action = API_ACTIONS.find((action) => permission === `api.<apiId>.${action}`);
-    if (!call.apiId || !action) throw new Error(`${permission} cannot be checked by the request`);
-    requireApi(call.caller, call.apiId, action, ofKey ? `key ${keyId}` : undefined);
+    if (!api || !action) throw new Error(`${permission} cannot be checked by the request`);
+    requireApi(call.caller, api, action, ofKey ? `key ${keyId}` : undefined);
   }
+  return call.inApi(api);
 }
 
 /**

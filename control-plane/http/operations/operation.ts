@@ -66,8 +66,15 @@ export const operation = <const Name extends string, Request extends TSchema, Re
   definition: Operation<Name, Request, Response>,
 ) => definition;
 
-/** Tells whether the operation is a GET with a query. */
-export const isQuery = ({ name }: Pick<Operation, 'name'>): boolean => /\.(get|list)/.test(name);
+/** Returns the path of the operation. */
+export const pathOf = ({ name, path = `/v1/${name}` }: Pick<Operation, 'name' | 'path'>): string => path;
+
+/** Tells whether a call of the operation is a GET with a query. */
+export const isGet = (operation: Pick<Operation, 'name' | 'path'>): boolean =>
+  isQuery(operation) && operation.path === undefined;
+
+/** Tells whether the operation reads by its name; in `/v1/` it is then a GET with a query. */
+const isQuery = ({ name }: Pick<Operation, 'name'>): boolean => /\.(get|list)/.test(name);
 
 /** Operations that can stop something: deletes, and updates with `enabled` false. */
 const STOPS = /\.(delete|end|update)/;

@@ -36,7 +36,7 @@ export function serveOidc(
     if (site !== 'none' && site !== 'same-origin')
       throw new ApiError('UNAUTHORIZED', 'another site opened this page; sign in from the dashboard');
     // Each of these calls costs memory of Redis, and anybody can make them.
-    await rates.countFailure(request, reply);
+    await rates.countFailure(request);
     const { url, check } = await provider.begin();
     const browser = cookieIn(request, COOKIE, isSecure) ?? randomBytes(BROWSER_BYTES).toString('base64url');
     await pendingSignIns.add(browser, check);
@@ -55,10 +55,10 @@ export function serveOidc(
       const reason = 'it began in another browser, failed already, or took more than 10 minutes';
       throw new ApiError('UNAUTHORIZED', `this sign-in is over: ${reason}`);
     };
-    const signIn = await admitted(parts, request, reply, finish());
+    const signIn = await admitted(parts, request, finish());
     // The page was loaded again. Its session has a cookie of its own, if it lives.
     if (signIn === 'finished') return reply.redirect(`${provider.dashboardUrl}#/`);
-    await rates.countCall(request, reply, signIn.person.personId);
+    await rates.countCall(request, signIn.person.personId);
     const token = await sessions.beginFor(signIn, request.ip ?? 'unknown');
     const session = { name: SESSION_COOKIE, value: token, ageMs: SESSION_MS_MAX, isSecure };
     reply.header('set-cookie', cookieLine(session));

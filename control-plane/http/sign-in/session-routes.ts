@@ -37,9 +37,9 @@ export function serveSessions(
   app.post(PATH, { schema: { hide: true, body } }, async (request, reply) => {
     requireSameOrigin(request);
     const opening = sessions.begin(request.body.rootKey, request.ip ?? 'unknown', (callerId) =>
-      admission.rates.countCall(request, reply, callerId),
+      admission.rates.countCall(request, callerId),
     );
-    const { token, session } = await admitted(admission, request, reply, opening);
+    const { token, session } = await admitted(admission, request, opening);
     setCookie(request, reply, token);
     return { ...offer, ...session };
   });
@@ -49,15 +49,15 @@ export function serveSessions(
     if (token === undefined) return offer;
     const open = await sessions.find(token);
     if (open !== undefined) {
-      await admission.rates.countCall(request, reply, open.caller.id);
+      await admission.rates.countCall(request, open.caller.id);
       return { ...offer, ...open.session };
     }
     clearCookie(reply);
-    await admission.rates.countFailure(request, reply);
+    await admission.rates.countFailure(request);
     return offer;
   });
   app.delete(PATH, { schema: { hide: true } }, async (request, reply) => {
-    const caller = await admitted(admission, request, reply, callerOfSession(request, sessions));
+    const caller = await admitted(admission, request, callerOfSession(request, sessions));
     const idToken = await sessions.end(tokenOf(request) ?? '');
     clearCookie(reply);
     // The session is over, whether or not the provider answers.

@@ -219,6 +219,7 @@ test('while load lasts, calls are refused with 503, but none that may stop a sto
     const others = names.filter((name) => /\.(?:get|list|create|import)/.test(name));
     expect(await shedOf([...VITAL, ...others], others)).toEqual(others);
     await fleet.ok('keys.updateKey', { keyId, enabled: false }, { at });
+    expect(await metric(busy.adminAddress, 'keyfence_shed_total')).toBeGreaterThan(others.length);
   } finally {
     clearInterval(blocked);
   }

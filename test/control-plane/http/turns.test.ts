@@ -1,14 +1,11 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { Permissions } from '../../../control-plane/core/root-permissions.ts';
 import { CostlyReads, Turns } from '../../../control-plane/core/turns.ts';
-import { takeTurns } from '../../../control-plane/http/guards/call-turns.ts';
-import { Call } from '../../../control-plane/http/operations/call.ts';
-import { createServer } from '../../../control-plane/http/server.ts';
-import { createLogger } from '../../../shared/process/log.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
-import { controlPlaneConfig } from '../../harness/config.ts';
-import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { Fleet } from '../../harness/fleet.ts';
+import { settled } from '../../harness/waiting.ts';
 
 /** Those who have their turn, in order. */
 async function begun(turns: Turns, callers: readonly string[]) {
@@ -66,34 +63,48 @@ test('a caller of whom as many wait as may is refused at once, and those that wa
 });
 
 test('of the calls of one root key so many are worked on at once, each until its answer, and those of others beside them', async () => {
-  const log = createLogger('control-plane', 'silent');
-  const app = createServer(controlPlaneConfig({ ROOT_KEY }), log);
-  app.decorateRequest('call', undefined);
-  app.addHook('onRequest', async (request) => {
-    const rootKeyId = String(request.headers['x-who']);
-    const arrival = { time: 0, requestId: request.id, operation: 'any.work', address: '' };
-    const audit = { record: async () => undefined, recordAll: async () => undefined };
-    request.call = new Call(arrival, {}, { audit, apis: { isKnown: async () => false }, log });
-    request.call.caller = { id: rootKeyId, permissions: new Permissions([]), ancestors: [] };
-  });
-  takeTurns(app, { atOnce: 32, waitingMax: 8 }, () => undefined);
-  const working: string[] = [];
-  const answer: (() => void)[] = [];
-  app.get('/work', async (request) => {
-    working.push(String(request.headers['x-who']));
-    await new Promise<void>((resolve) => answer.push(resolve));
-    if (working.length % 2) throw new Error('no good'); // however it ends
-    return 'done';
-  });
-  const ask = (who: string) => app.inject({ url: '/work', headers: { 'x-who': who } });
-  const calls = [...Array.from({ length: 40 }, () => ask('a')), ask('b')];
-  const count = (who: string) => working.filter((one) => one === who).length;
-  await expect.poll(() => [count('a'), count('b')]).toEqual([32, 1]);
-  for (const end of answer.splice(0, 8)) end();
-  await expect.poll(() => count('a')).toBe(40);
-  for (const end of answer.splice(0)) end();
-  await Promise.all(calls);
-  await app.close();
+  const env = {
+    ROOT_KEY_CALLS_AT_ONCE: '6',
+    ROOT_KEY_CALLS_WAITING_MAX: '4',
+    WEBHOOK_NETWORKS: '127.0.0.0/8',
+  };
+  const fleet = await Fleet.start({ verifiers: 0, env });
+  const working: ServerResponse[] = [];
+  const hook = createServer((_request, response) => void working.push(response));
+  await once(hook.listen(0, '127.0.0.1'), 'listening');
+  try {
+    const url = `http://127.0.0.1:${Object(hook.address()).port}/`;
+    const { endpointId } = await fleet.ok('webhooks.createEndpoint', { url, events: ['key.expiring'] });
+    const permissions = ['root.*.update_webhook', 'api.*.read_api'];
+    const [a, b] = await Promise.all(
+      ['a', 'b'].map(async (name) => ({
+        rootKey: (await fleet.ok('rootKeys.createRootKey', { name, permissions })).key as string,
+      })),
+    );
+    const ten = <T>(call: () => Promise<T>) => Promise.all(Array.from({ length: 10 }, call));
+    // Calls that fail have ended, too.
+    const failures = await ten(() => fleet.admin('apis.getApi', { apiId: 'none' }, a));
+    expect(new Set(failures.map(({ status }) => status))).toEqual(new Set([404]));
+    const calls = ten(() => fleet.ok('webhooks.test', { endpointId }, a));
+    await fleet.until(() => working.length === 6);
+    const other = fleet.ok('webhooks.test', { endpointId }, b);
+    await fleet.until(() => working.length === 7);
+    expect(
+      await settled(
+        () => working.length,
+        () => fleet.ok('apis.listApis', {}, b),
+      ),
+    ).toBe(7);
+    for (const response of working.splice(0)) response.end();
+    await other;
+    await fleet.until(() => working.length === 4);
+    for (const response of working) response.end();
+    await calls;
+  } finally {
+    hook.close();
+    hook.closeAllConnections();
+    await fleet.stop();
+  }
 });
 
 test('a control plane works on so many calls of one root key, lets so many wait, and refuses more, but none that stops a key', async () => {

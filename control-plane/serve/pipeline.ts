@@ -1,0 +1,288 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { unavailable } from '#shared/contract/errors.ts';
+import { traceIdOf } from '#shared/contract/trace-id.ts';
+import type { Logger } from '#shared/process/log.ts';
+import type { AuditKind } from '../core/audit-event.ts';
+import type { Turns } from '../core/turns.ts';
+import { namesOf } from '../http/error-answers.ts';
+import { type Admission, admitted } from '../http/guards/admission.ts';
+import type { LoadShedding } from '../http/guards/load-shedding.ts';
+import { Excess } from '../http/guards/rate-limits.ts';
+import { refuseSecrets } from '../http/guards/secrets.ts';
+import { routeSchema } from '../http/openapi.ts';
+import { authorize } from '../http/operations/authorization.ts';
+import { type Arrived, type Authenticated, Call, CallRecord, callerIdOf } from '../http/operations/call.ts';
+import { MaskedNotFound } from '../http/operations/masked-not-found.ts';
+import { isChange, isGet, isStop, mayStop, type Operation, pathOf } from '../http/operations/operation.ts';
+import type { Services } from '../http/operations/services.ts';
+import { type App, noSuchPath } from '../http/server.ts';
+import { callerOfSession, hasSession } from '../http/sign-in/session-routes.ts';
+import { checkStrings } from '../http/strings.ts';
+import type { Metrics } from '../metrics.ts';
+import type { BootstrapKeys } from '../redis/callers/bootstrap-keys.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The call of an operation, as far as it has come; undefined on every other path. Only the pipeline sets it. */
+    call: Arrived | Authenticated | Call | undefined;
+  }
+  interface FastifyContextConfig {
+    /** The operation that the route serves. */
+    operation?: Operation;
+    /** Refuses a request to a path of no operation before its body is read. */
+    admit?: (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+  }
+}
+
+/**
+ * Headers of every response. Strict-Transport-Security is a promise for a whole domain, so it is left to the
+ * proxy that terminates TLS.
+ */
+const HEADERS = {
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none';base-uri 'none';form-action 'none';frame-ancestors 'none'",
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'origin-agent-cluster': '?1',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-dns-prefetch-control': 'off',
+  'x-download-options': 'noopen',
+  'x-frame-options': 'DENY',
+  'x-permitted-cross-domain-policies': 'none',
+  'x-xss-protection': '0',
+} as const;
+
+/** Paths of pages and their files, which the metric of operations leaves out. */
+const PAGES = /^\/(docs|dashboard)(?!\/(session|handover))\b/;
+
+/** The parts that steps use. */
+interface PipelineParts {
+  readonly operations: readonly Operation[];
+  /** Paths of no operation that an error for a misspelt path may name. */
+  readonly otherPaths: readonly string[];
+  readonly services: Services;
+  readonly admission: Admission;
+  readonly shedding: LoadShedding;
+  readonly bootstrapKeys: BootstrapKeys;
+  /**
+   * The calls of each root key that run at the same time. A call counts until it is answered, or has written and
+   * only waits for verifiers. Redis does one thing at a time, so more concurrent calls would speed up no caller and
+   * slow down others. Calls that stop something have turns of their own, so that they wait for no others.
+   */
+  readonly turns: Turns;
+  readonly metrics: Pick<Metrics, 'requests' | 'rates' | 'shed'>;
+  readonly log: Logger;
+  readonly isStopping: () => boolean;
+}
+
+/**
+ * The steps of every request, in their order: `admit` before the body is read, `check` before the schema is applied,
+ * `operate` after it, and `conclude`. A step throws its refusal, or returns what the call has become by it.
+ * Fastify only routes, parses, validates and serialises. Add the pipeline before all routes.
+ */
+export function addPipeline(app: App, parts: PipelineParts): void {
+  app.decorateRequest('call', undefined);
+  app.decorateRequest('traceId', undefined);
+  app.addHook('onRequest', (request, reply) => admit(request, reply, parts));
+  app.addHook('preValidation', (request) => check(request, parts));
+  app.addHook('onSend', async (request, reply, payload) => {
+    await conclude(request, reply, parts);
+    return payload;
+  });
+  app.addHook('onResponse', async (request, reply) => report(request, reply, parts));
+  // For a folder of files that has no such file.
+  app.setNotFoundHandler((request, reply) => refusePath(request, reply, parts));
+}
+
+/** Adds the routes of the operations. */
+export function serveOperations(app: App, parts: PipelineParts): void {
+  for (const operation of parts.operations) {
+    const { bodyBytesMax } = operation;
+    app.route({
+      ...(bodyBytesMax === undefined ? {} : { bodyLimit: bodyBytesMax }),
+      config: { operation },
+      method: isGet(operation) ? 'GET' : 'POST',
+      url: pathOf(operation),
+      schema: routeSchema(operation),
+      handler: (request) => operate(operation, request, parts),
+    });
+  }
+}
+
+async function admit(request: FastifyRequest, reply: FastifyReply, parts: PipelineParts): Promise<void> {
+  const { operation, admit: admitOther } = request.routeOptions.config;
+  request.traceId = traceIdOf(request.headers.traceparent);
+  reply.headers(HEADERS).header('x-request-id', request.id);
+  if (operation && !request.is404) request.call = arrive(operation, request, parts);
+  shed(operation, parts);
+  if (request.is404) refusePath(request, reply, parts);
+  await admitOther?.(request, reply);
+  if (operation && request.call) request.call = await authenticate(operation, request.call, request, parts);
+}
+
+async function check(request: FastifyRequest, parts: PipelineParts): Promise<void> {
+  const { operation } = request.routeOptions.config;
+  if (!operation?.checksStrings) checkStrings(request.body);
+  if (!operation) return;
+  request.call = await spare(operation, authenticated(request), request, parts);
+  await refuseSecrets(requestOf(request), parts.bootstrapKeys, parts.services.keys);
+}
+
+async function operate(
+  operation: Operation,
+  request: FastifyRequest,
+  parts: PipelineParts,
+): Promise<unknown> {
+  const { services } = parts;
+  let call = await takeTurn(operation, authenticated(request), request, parts);
+  request.call = call;
+  if (!operation.authorizesItself) call = await authorize(operation, call, services.keys);
+  return operation.handle(call, services);
+}
+
+/** Waits for the audit log before the call is answered, so that a caller with an answer finds the call listed. */
+async function conclude(request: FastifyRequest, reply: FastifyReply, parts: PipelineParts): Promise<void> {
+  const { call, failure } = request;
+  if (call) await recordEnd(call, request, parts);
+  // Not in `report`, which does not run for a client that has gone.
+  if (call instanceof Call) call.giveTurnBack();
+  if (failure instanceof Excess) parts.metrics.rates.inc({ limit: failure.limit });
+  if (parts.isStopping()) reply.header('connection', 'close');
+}
+
+function report(request: FastifyRequest, reply: FastifyReply, { log, metrics }: PipelineParts): void {
+  const { call, method } = request;
+  const { statusCode: status, elapsedTime: ms } = reply;
+  const path = request.routeOptions.url ?? 'unknown';
+  const caller = call && 'caller' in call ? callerIdOf(call.caller) : {};
+  log.info({ ...namesOf(request), method, path, status, ms: Math.round(ms * 10) / 10, ...caller }, 'request');
+  if (!PAGES.test(path)) metrics.requests.observe({ operation: path, status }, ms / 1000);
+}
+
+/** The request of an operation: the body or the query. */
+const requestOf = ({ body, query }: FastifyRequest): unknown => body ?? query;
+
+function authenticated({ call }: FastifyRequest): Authenticated {
+  if (!call || !('caller' in call)) throw new Error('a call was not behind authentication');
+  return call;
+}
+
+function arrive(
+  { name, idNames = {} }: Operation,
+  request: FastifyRequest,
+  { services }: PipelineParts,
+): Arrived {
+  const address = request.ip ?? 'unknown';
+  const arrival = { time: services.clock.wallMs(), ...namesOf(request), operation: name, address };
+  return { arrival, idNames, log: request.log };
+}
+
+/** Refuses new requests while the event loop lags, before they cost anything. */
+function shed(operation: Operation | undefined, { shedding, metrics }: PipelineParts): void {
+  if (operation?.neverShed || !shedding.isDue()) return;
+  metrics.shed.inc();
+  throw unavailable('the control plane is overloaded; try again');
+}
+
+function refusePath(request: FastifyRequest, reply: FastifyReply, parts: PipelineParts): never {
+  throw noSuchPath(request, reply, [...parts.operations.map(pathOf), ...parts.otherPaths]);
+}
+
+/** Identifies the caller, and counts the call. */
+async function authenticate(
+  operation: Operation,
+  call: Arrived,
+  request: FastifyRequest,
+  { admission, services }: PipelineParts,
+): Promise<Authenticated> {
+  // A call of a known root key is counted while the key is read, so that it waits for Redis once.
+  let counting: Promise<Excess | undefined> | undefined;
+  const count = (callerId: string) => {
+    counting ??= admission.rates.excess(callerId, isChange(operation) ? 'POST' : 'GET');
+    return counting;
+  };
+  const caller = await admitted(
+    admission,
+    request,
+    hasSession(request)
+      ? callerOfSession(request, services.sessions)
+      : services.rootKeys.authenticate(request.headers.authorization, (callerId) => void count(callerId)),
+  );
+  const excess = await count(caller.id);
+  if (excess && !mayStop(operation)) throw excess;
+  return { ...call, caller, ...(excess && { excess }) };
+}
+
+/** Lets a call over its caller's limit pass if it stops something; these calls have a limit of their own. */
+async function spare(
+  operation: Operation,
+  { excess, ...call }: Authenticated,
+  { body }: FastifyRequest,
+  { admission }: PipelineParts,
+): Promise<Authenticated> {
+  const refusal =
+    excess && isStop(operation, body) ? await admission.rates.excess(call.caller.id, 'STOP') : excess;
+  if (refusal) throw refusal;
+  return call;
+}
+
+/** Waits until it is the call's turn among those of its root key. */
+async function takeTurn(
+  operation: Operation,
+  call: Authenticated,
+  fastifyRequest: FastifyRequest,
+  { turns, services }: PipelineParts,
+): Promise<Call> {
+  const request = requestOf(fastifyRequest);
+  const { id } = call.caller;
+  const turn = turns.take(isStop(operation, request) ? `${id} stops` : id);
+  if (!turn) throw new Excess('waiting', `more than ${turns.waitingMax} calls of this root key are waiting`);
+  return new Call(call, {
+    request,
+    record: new CallRecord(call, request, services),
+    giveTurnBack: await turn,
+  });
+}
+
+/**
+ * Records how a call ended. Recorded are changes, attempted changes, calls refused for lack of a permission, and
+ * calls whose NOT_FOUND may hide such a refusal. Not recorded are permitted reads, calls over a rate limit, and calls
+ * that an outage ended before they did anything. A call that wrote something and then failed is recorded twice.
+ */
+async function recordEnd(
+  call: NonNullable<FastifyRequest['call']>,
+  request: FastifyRequest,
+  { services }: PipelineParts,
+): Promise<void> {
+  const { failure } = request;
+  const outcome = failure instanceof MaskedNotFound ? failure.outcome : (failure?.code ?? 'OK');
+  const kind = kindOf(request, call instanceof Call);
+  if (kind === undefined) return;
+  const record = call instanceof Call ? call.record : new CallRecord(call, requestOf(request), services);
+  await record.recordEnd(kind, outcome);
+}
+
+/**
+ * Returns the kind of event for a request; undefined = do not record it.
+ * @param hasBegun true = an outage leaves the outcome unknown
+ */
+function kindOf({ failure, routeOptions }: FastifyRequest, hasBegun: boolean): AuditKind | undefined {
+  const { operation } = routeOptions.config;
+  const changes = operation !== undefined && isChange(operation);
+  if (failure instanceof MaskedNotFound) return 'refused';
+  switch (failure?.code) {
+    case undefined:
+      return changes ? 'done' : undefined;
+    case 'RATE_LIMITED':
+      return undefined;
+    case 'SERVICE_UNAVAILABLE':
+    case 'INTERNAL_SERVER_ERROR':
+      return changes && hasBegun ? 'done' : undefined;
+    case 'UNAUTHORIZED':
+    case 'INSUFFICIENT_PERMISSIONS':
+      return 'refused';
+    default:
+      return changes ? 'refused' : undefined;
+  }
+}
