@@ -7,7 +7,7 @@ import type { DurabilityCheck } from './redis/durability.ts';
 import type { WriteResult } from './redis/durable-writer.ts';
 import type { WebhookEvents, WebhookSender } from './webhooks/webhook-sender.ts';
 import type { Fence, FenceEvents } from './writer/fence.ts';
-import type { TrackerEvents } from './writer/tracked-change.ts';
+import type { WriterEvents } from './writer/writer.ts';
 
 /** The parts of the control plane that metrics observe. */
 interface MeasuredParts {
@@ -177,7 +177,7 @@ export class Metrics {
     },
   });
 
-  readonly propagationEvents = (log: { warn: (fields: object, message: string) => void }): TrackerEvents => ({
+  readonly propagationEvents = (log: { warn: (fields: object, message: string) => void }): WriterEvents => ({
     rewritten: (apiId, keyId, outcome) => {
       this.#rewritten.inc({ outcome });
       log.warn({ apiId, keyId, outcome }, 'a refusal lost in a failover was written again');

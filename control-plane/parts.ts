@@ -54,7 +54,7 @@ import { sendTestEvent, urlFault } from './webhooks/test-event.ts';
 import { WebhookSender } from './webhooks/webhook-sender.ts';
 import { Fence } from './writer/fence.ts';
 import { Sweep } from './writer/sweep.ts';
-import { Propagator } from './writer/writer.ts';
+import { Writer } from './writer/writer.ts';
 
 /** The parts on which all others depend. */
 interface Base {
@@ -124,7 +124,7 @@ function makeCoherence({ config, clock, log, metrics, onUnfit }: Base) {
   const changes = new RedisChangeLog(nodes, writer, replicas, () => clock.wallMs());
   const durability = new DurabilityCheck(nodes, replicas, clock, log);
   const fence = new Fence(changes, clock, deposedMsOf(config), metrics.fenceEvents(log));
-  const propagator = new Propagator({
+  const propagator = new Writer({
     log: changes,
     fence,
     clock,

@@ -11,7 +11,7 @@ import {
   tagUsageKey,
 } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import type { Head, LeaseStep, SweepStore } from '../writer/sweep-port.ts';
+import type { Head, LeaseStep, SweepStore } from '../writer/sweep.ts';
 import { type Apis, createSharedLog } from './apis.ts';
 import { parseScore } from './change-log.ts';
 import type { DurableWriter } from './durable-writer.ts';

@@ -2,17 +2,17 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { PendingEvent } from '../core/webhooks/events-of.ts';
-import type { Propagator } from '../writer/writer.ts';
+import type { Writer } from '../writer/writer.ts';
 
 const FIRST_MS = 20;
 const MAX_MS = 2000;
 
 /** Waits until changes are complete. */
 export class Receipts {
-  readonly #propagator: Pick<Propagator, 'status'>;
+  readonly #propagator: Pick<Writer, 'status'>;
   readonly #clock: Clock;
 
-  constructor(propagator: Pick<Propagator, 'status'>, clock: Clock) {
+  constructor(propagator: Pick<Writer, 'status'>, clock: Clock) {
     this.#propagator = propagator;
     this.#clock = clock;
   }

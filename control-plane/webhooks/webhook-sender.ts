@@ -5,7 +5,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import type { EventType } from '../core/webhooks/event-types.ts';
 import type { SigningEndpoint, WebhookEndpoints } from '../redis/webhooks/endpoints.ts';
 import { NotSender, Outbox, SENDER_MS } from '../redis/webhooks/outbox.ts';
-import type { Propagator } from '../writer/writer.ts';
+import type { Writer } from '../writer/writer.ts';
 import { EndpointSender, type OnAttempt } from './endpoint-sender.ts';
 import type { EventPoster } from './event-poster.ts';
 import { Pump } from './pump.ts';
@@ -35,7 +35,7 @@ interface SenderOptions {
   readonly nodes: RedisNodes;
   readonly endpoints: WebhookEndpoints;
   readonly poster: EventPoster;
-  readonly propagator: Pick<Propagator, 'status'>;
+  readonly propagator: Pick<Writer, 'status'>;
   readonly typeOf: (operation: string) => EventType | undefined;
   readonly duties: readonly SenderDuty[];
   readonly queueMax: number;

@@ -1,10 +1,7 @@
-import { ApiError } from '#shared/contract/errors.ts';
-import { type Clock, Waker } from '#shared/lang/clock.ts';
-import { type BatchEvents, Batches, type BatchLimits, partialWriteError } from './batches.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { backoffMs, type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import type { BatchedChangeLog, LogEntry, Write } from './change-log-port.ts';
-import type { Fence } from './fence.ts';
-import { PendingChanges, type PendingLimits } from './pending-changes.ts';
-import { ChangeTracker, type TrackedChange, type TrackerEvents } from './tracked-change.ts';
+import type { Fence, PendingEntry } from './fence.ts';
 import { writeError } from './write-error.ts';
 
 /** Progress of a change, as updateKey returns it. */
@@ -38,77 +35,130 @@ export type ChangeOutcome =
   | { readonly keyId: string; readonly sequence: number }
   | { readonly keyId: string; readonly failure: ApiError };
 
-const LAGGARDS_NAMED_MAX = 100;
-
-/** Limits on waiting, and the condition for a write to count. */
-export interface PropagationLimits {
-  /** Maximum time for which a caller waits, milliseconds. */
-  readonly fenceWaitMs: number;
-  readonly pending: PendingLimits;
-  /** True if writes must be on replicas. */
-  readonly replicated: boolean;
-  readonly batch: Omit<BatchLimits, 'lagWaitMs'>;
+/** A change as requested, and its entry in the log. */
+interface WrittenChange {
+  readonly write: Write;
+  readonly entry: LogEntry;
 }
 
-interface PropagatorOptions {
+/** A written change, and the entry whose completion completes it: of changes written together, that of the last. */
+interface Change extends WrittenChange {
+  readonly watched: PendingEntry;
+}
+
+/** The changes of a call by key, each as it was last written, or the error for which it was not made. */
+type Latest = Map<string, Change | ApiError>;
+
+/** The end of a change: resolves when it is complete. */
+type Completion = Promise<'acks' | 'fence'>;
+
+/** Callbacks that report the outcome of each part of many changes as soon as it is known. */
+export interface BatchEvents {
+  onWritten?(changes: readonly WrittenChange[]): void;
+  /** The write failed, so any of its changes may be in the log. */
+  onUnknown?(writes: readonly Write[]): void;
+  /** The last part is written. */
+  onEnd?(): void;
+}
+
+/** Events of changes, for logs and metrics. */
+export interface WriterEvents {
+  /** A disable or delete that a failover lost was written again, or could not be. */
+  rewritten(apiId: string, keyId: string, outcome: 'written' | 'conflict' | 'given up'): void;
+}
+
+/** The pace of a batch, so that other callers need not wait for it. */
+interface BatchLimits {
+  /** Maximum number of changes written together. */
+  readonly partMax: number;
+  /** Minimum time between the starts of two parts of an API, milliseconds: leaves time for other work. */
+  readonly periodMs: number;
+  /** Maximum wait after a part for followers to catch up, milliseconds: lets other changes in between. */
+  readonly giveWayMs: number;
+  /**
+   * Number of changes by which a live follower may be behind before the batch waits for it, so that the log
+   * still reaches back to it. The wait ends after `fenceWaitMs`, or when a fence kills the follower.
+   */
+  readonly lagMax: number;
+}
+
+interface WriterLimits {
+  /** Maximum time for which a caller waits, milliseconds. */
+  readonly fenceWaitMs: number;
+  /** Maximum numbers of incomplete changes of one API, so that one API's changes cannot block another's. */
+  readonly pending: {
+    readonly changesMax: number;
+    /** For disables and deletes, which are counted apart so that neither kind can block the other. */
+    readonly refusalsMax: number;
+  };
+  /** True if writes must be on replicas to count. */
+  readonly replicated: boolean;
+  readonly batch: BatchLimits;
+}
+
+interface WriterOptions {
   readonly log: BatchedChangeLog;
   readonly fence: Fence;
   readonly clock: Clock;
-  readonly limits: PropagationLimits;
+  readonly limits: WriterLimits;
+  /** Tells whether writes to the API before this call are durable; never rejects. */
   readonly durable: (apiId: string) => boolean | Promise<boolean>;
-  readonly events: TrackerEvents;
+  readonly events: WriterEvents;
   /** Returns a random number from 0 to below 1, for the backoff. */
   readonly chance?: () => number;
 }
 
+const LAGGARDS_NAMED_MAX = 100;
+const LAG_PERIOD_MS = 50;
+const REWRITE_FIRST_MS = 50;
+const REWRITE_MAX_MS = 2000;
+const REWRITE_ATTEMPTS_MAX = 50;
+
 /**
- * Writes changes and delays the response until they are complete. Changes reach verifiers in no other way.
+ * Writes changes, waits until they are complete, and reports how far they are. Changes reach verifiers in no other way.
  */
-export class Propagator {
-  readonly #options: PropagatorOptions;
-  readonly #pending: PendingChanges;
-  readonly #tracker: ChangeTracker;
-  readonly #batches: Batches;
+export class Writer {
+  readonly #options: WriterOptions;
+  /** Numbers of incomplete changes, by kind and API. */
+  readonly #counts = new Map<string, number>();
+  /** The end of each API's queue of parts; resolves to whether every follower has applied everything written before it. */
+  readonly #lines = new Map<string, Promise<boolean>>();
   readonly #stop = new AbortController();
   /** The waits of delayed callers. */
   readonly #waiters = new Set<Waker>();
 
-  /** @param durable whether writes to that API before this call are durable; never rejects */
-  constructor(options: PropagatorOptions) {
+  constructor(options: WriterOptions) {
     this.#options = options;
-    this.#pending = new PendingChanges(options.limits.pending);
-    const { log, fence, clock, events, chance = Math.random } = options;
-    const stop = this.#stop.signal;
-    this.#tracker = new ChangeTracker({ log, fence, clock, events, chance, stop });
-    const limits = { ...options.limits.batch, lagWaitMs: options.limits.fenceWaitMs };
-    this.#batches = new Batches({ log, clock, limits, tracker: this.#tracker, stop });
   }
 
   /**
    * Writes a change and resolves when it is complete, or after `min(waitMs, FENCE_WAIT_MS)` with `pending`.
    * @param onWrite is called with the log entry as soon as it is written
    * @returns undefined if there is no such key or API. Rejects with SERVICE_UNAVAILABLE (not written, or
-   * outcome unknown), CONFLICT or VERIFIERS_TOO_OLD.
+   * outcome unknown), CONFLICT (also if a failover lost the write and another write came after it) or
+   * VERIFIERS_TOO_OLD.
    */
   async apply(
     write: Write,
     waitMs = Number.POSITIVE_INFINITY,
     onWrite?: (entry: LogEntry) => void,
   ): Promise<Propagation | undefined> {
-    const end = this.#pending.begin(write);
+    const endCount = this.#count(write);
     const startedAtMs = this.#options.clock.monotonicMs();
-    const entry = await this.#write(write, end);
-    if (!entry) return undefined;
+    const entry = await this.#write(write).catch((error: unknown) => {
+      endCount();
+      throw error;
+    });
+    if (!entry) {
+      endCount();
+      return undefined;
+    }
     onWrite?.(entry);
-    const trackedChange = this.#tracker.begin({ write, entry });
-    trackedChange.completion.then(end, end);
-
-    const first = trackedChange.entry;
-    const durability = this.#options.durable(write.apiId);
-    const by = await this.#hold(trackedChange.completion, waitMs);
-    // If it was written again after a failover, it is on another server.
-    const durable = await (trackedChange.entry === first ? durability : this.#options.durable(write.apiId));
-    return this.#report([trackedChange], by, durable, startedAtMs);
+    const change = { write, entry, watched: this.#watch({ write, entry }) };
+    const latest: Latest = new Map([[write.keyId, change]]);
+    const completion = this.#complete(change, latest);
+    completion.then(endCount, endCount);
+    return this.#report(write.apiId, latest, completion, waitMs, startedAtMs);
   }
 
   /**
@@ -123,31 +173,31 @@ export class Propagator {
     events: BatchEvents = {},
   ): Promise<{ readonly outcomes: readonly ChangeOutcome[]; readonly propagation?: Propagation }> {
     const [{ apiId }] = writes;
-    const end = this.#pending.begin(writes[0], writes.length);
+    const endCount = this.#count(writes[0], writes.length);
     const startedAtMs = this.#options.clock.monotonicMs();
-    const trackedChanges: TrackedChange[] = [];
-    let refusals: ReadonlyMap<string, ApiError>;
+    const latest: Latest = new Map();
+    const completions: Completion[] = [];
+    const { partMax } = this.#options.limits.batch;
     try {
-      refusals = await this.#batches.write(writes, trackedChanges, events);
+      for (let at = 0; at < writes.length; at += partMax) {
+        const part = writes.slice(at, at + partMax);
+        const completion = await this.#inTurn(apiId, () => this.#writePart(part, latest, events));
+        completions.push(...completion);
+      }
+      events.onEnd?.();
     } catch (error) {
       throw partialWriteError(error);
     } finally {
-      void Promise.allSettled(trackedChanges.map(({ completion }) => completion)).then(end);
+      void Promise.allSettled(completions).then(endCount);
     }
-    const firsts = trackedChanges.map(({ entry }) => entry);
-    const durability = this.#options.durable(apiId);
-    const completion = togetherBy(trackedChanges);
-    completion.catch(() => undefined); // the caller may already have the response
-    const by = await this.#hold(completion, waitMs);
-    const isFirstWrite = trackedChanges.every(({ entry }, i) => entry === firsts[i]);
-    const durable = await (isFirstWrite ? durability : this.#options.durable(apiId));
+    const propagation = await this.#report(apiId, latest, together(completions), waitMs, startedAtMs);
     const outcomes = writes.map(({ keyId }) => {
-      const trackedChange = trackedChanges.find(({ sequences }) => sequences.has(keyId));
-      const failure = refusals.get(keyId) ?? trackedChange?.failures.get(keyId);
-      return failure ? { keyId, failure } : { keyId, sequence: trackedChange?.sequences.get(keyId) ?? 0 };
+      const change = latest.get(keyId);
+      return change instanceof ApiError
+        ? { keyId, failure: change }
+        : { keyId, sequence: change?.entry.sequence ?? 0 };
     });
-    if (!outcomes.some((outcome) => 'sequence' in outcome)) return { outcomes };
-    return { outcomes, propagation: this.#report(trackedChanges, by, durable, startedAtMs) };
+    return { outcomes, ...(propagation ? { propagation } : {}) };
   }
 
   /**
@@ -173,26 +223,21 @@ export class Propagator {
     sequence: number | undefined,
     isLatest = false,
   ): Promise<ChangeStatus | undefined> {
+    const { log, durable, limits } = this.#options;
     if (sequence === undefined) return undefined;
     if (sequence === 0)
-      return {
-        state: 'complete',
-        sequence,
-        durable: await this.#options.durable(apiId),
-        verifiers: 0,
-        waitedMs: 0,
-      };
+      return { state: 'complete', sequence, durable: await durable(apiId), verifiers: 0, waitedMs: 0 };
     const change = { apiId, keyId, sequence, hash: '', replicated: false, names: LAGGARDS_NAMED_MAX };
-    const logStatus = await this.#options.log.check(change);
+    const logStatus = await log.check(change);
     if (logStatus.state === 'LOST')
       throw new ApiError('CONFLICT', `sequence: ${sequence} is not a change of this key`);
-    if (logStatus.state === 'TRIMMED' && this.#options.limits.replicated && !isLatest)
+    if (logStatus.state === 'TRIMMED' && limits.replicated && !isLatest)
       throw new ApiError('CONFLICT', `sequence: the log no longer reaches back to ${sequence}`);
-    const replicated = !this.#options.limits.replicated || logStatus.replicatedSequence >= sequence;
+    const replicated = !limits.replicated || logStatus.replicatedSequence >= sequence;
     return {
       state: logStatus.laggards === 0 && replicated ? 'complete' : 'pending',
       sequence,
-      durable: replicated && (await this.#options.durable(apiId)),
+      durable: replicated && (await durable(apiId)),
       verifiers: logStatus.followers,
       waitedMs: 0,
       laggards: logStatus.names,
@@ -209,49 +254,206 @@ export class Propagator {
     this.#options.fence.stop();
   }
 
-  /** Writes a change; undefined if there is no such key or API. Calls `end` if no change began. */
-  async #write(write: Write, end: () => void): Promise<LogEntry | undefined> {
-    try {
-      const result = await this.#options.log.write(write);
-      if (result.status === 'OK') return result;
-      if (result.status !== 'NOT_FOUND') throw writeError(write, result);
-      end();
-      return undefined;
-    } catch (error) {
-      end();
-      throw error;
+  /**
+   * Counts changes as incomplete from now on. Throws SERVICE_UNAVAILABLE if their API has too many.
+   * @param changes number of changes that begin together; if above the limit, they count as the limit, so
+   * that they run alone
+   * @returns a function to call once, when the changes are complete or were not made
+   */
+  #count(write: Write, changes = 1): () => void {
+    const { changesMax, refusalsMax } = this.#options.limits.pending;
+    const [kind, max] = isRefusal(write) ? ['disables and deletes', refusalsMax] : ['changes', changesMax];
+    const id = `${kind} of api ${write.apiId}`;
+    const [count, weight] = [this.#counts.get(id) ?? 0, Math.min(changes, max)];
+    if (count + weight > max) throw unavailable(`${max} ${id} are not complete yet; nothing was changed`);
+    this.#counts.set(id, count + weight);
+    return () => {
+      const remainder = (this.#counts.get(id) ?? 0) - weight;
+      if (remainder > 0) this.#counts.set(id, remainder);
+      else this.#counts.delete(id);
+    };
+  }
+
+  /** Writes a change; undefined if there is no such key or API. */
+  async #write(write: Write): Promise<LogEntry | undefined> {
+    const result = await this.#options.log.write(write);
+    if (result.status === 'OK') return result;
+    if (result.status === 'NOT_FOUND') return undefined;
+    throw writeError(write, result);
+  }
+
+  /** @param changes number of changes that complete together: this one and those written just before it */
+  #watch({ write, entry }: WrittenChange, changes = 1): PendingEntry {
+    return this.#options.fence.track(write.apiId, write.keyId, entry, changes);
+  }
+
+  /**
+   * Resolves when a change is complete. A disable or delete that a failover lost is written again, as another change;
+   * rejects if another write came after it, and with CONFLICT if a failover lost any other change.
+   */
+  async #complete(first: Change, latest: Latest): Completion {
+    for (let change = first; ; ) {
+      const outcome = await change.watched.settled;
+      if (outcome !== 'lost') return outcome;
+      const { write } = change;
+      if (!isRefusal(write)) throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis');
+      const entry = await this.#rewrite({ ...write, condition: change.entry.previousVersion });
+      change = { write, entry, watched: this.#watch({ write, entry }) };
+      latest.set(write.keyId, change);
     }
   }
 
-  /** @param by how all changes became complete; undefined if some are not complete */
-  #report(
-    trackedChanges: readonly TrackedChange[],
-    by: 'acks' | 'fence' | undefined,
-    durable: boolean,
+  async #rewrite(write: Write): Promise<LogEntry> {
+    const { log, clock, events, chance = Math.random } = this.#options;
+    const { signal } = this.#stop;
+    for (let attempt = 0; attempt < REWRITE_ATTEMPTS_MAX && !signal.aborted; attempt++) {
+      try {
+        const result = await log.write(write);
+        events.rewritten(write.apiId, write.keyId, result.status === 'OK' ? 'written' : 'conflict');
+        if (result.status === 'OK') return result;
+        if (result.status === 'TOO_OLD') throw writeError(write, result);
+        throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis and overtaken by another');
+      } catch (error) {
+        if (!(error instanceof ApiError) || error.code !== 'SERVICE_UNAVAILABLE') throw error;
+        await pause(clock, backoffMs(attempt, REWRITE_FIRST_MS, REWRITE_MAX_MS, chance), signal);
+      }
+    }
+    events.rewritten(write.apiId, write.keyId, 'given up');
+    throw unavailable('the write was lost in a failover of Redis and could not be written again');
+  }
+
+  /** Writes a part of a batch, and returns its completion; none if no key was changed. */
+  async #writePart(
+    writes: readonly Write[],
+    latest: Latest,
+    events: BatchEvents,
+  ): Promise<readonly Completion[]> {
+    const outcomes = await this.#options.log.writeAll(writes).catch((error: unknown) => {
+      events.onUnknown?.(writes);
+      throw error;
+    });
+    const written: WrittenChange[] = [];
+    for (const [i, write] of writes.entries()) {
+      const result = outcomes[i];
+      if (result?.status === 'OK') written.push({ write, entry: result });
+      else latest.set(write.keyId, writeError(write, result ?? { status: 'NOT_FOUND' }));
+    }
+    events.onWritten?.(written);
+    const last = written.at(-1);
+    if (!last) return [];
+    const watched = this.#watch(last, written.length);
+    for (const change of written) latest.set(change.write.keyId, { ...change, watched });
+    const completion = this.#completeTogether(written, watched, latest);
+    completion.catch(() => undefined); // the caller may already have the response
+    return [completion];
+  }
+
+  /**
+   * Resolves when changes are complete that were written one after the other on one connection. A follower with the
+   * last change has all, so only the last is watched. If a failover lost the last change, earlier ones may still exist,
+   * so each is then followed on its own.
+   */
+  async #completeTogether(written: readonly WrittenChange[], last: PendingEntry, latest: Latest): Completion {
+    const outcome = await last.settled;
+    if (outcome !== 'lost') return outcome;
+    return together(
+      written.map(async (each) => {
+        const { keyId } = each.write;
+        const change = { ...each, watched: this.#watch(each) };
+        latest.set(keyId, change);
+        try {
+          return await this.#complete(change, latest);
+        } catch (error) {
+          if (!(error instanceof ApiError)) throw error;
+          latest.set(keyId, error);
+          return 'acks';
+        }
+      }),
+    );
+  }
+
+  /**
+   * Writes a part of a batch in turn. The parts of one API share a queue, whichever call they belong to, so that a
+   * single write waits for at most one part. The next turn begins when this part is written, its period is over, and
+   * followers have caught up or the wait has timed out.
+   */
+  async #inTurn(
+    apiId: string,
+    writePart: () => Promise<readonly Completion[]>,
+  ): Promise<readonly Completion[]> {
+    const { clock, limits } = this.#options;
+    const { periodMs, giveWayMs } = limits.batch;
+    const before = this.#lines.get(apiId) ?? Promise.resolve(false);
+    const turn = before.then(async (caughtUp) => {
+      if (!caughtUp) await this.#room(apiId);
+      return writePart();
+    });
+    const caughtUp = turn.then(async ([completion]) => {
+      const settled = completion?.then(
+        () => true,
+        () => true,
+      );
+      return settled !== undefined && (await this.#hold(settled, giveWayMs)) === true;
+    });
+    const period = before.then(() => (periodMs > 0 ? pause(clock, periodMs, this.#stop.signal) : undefined));
+    const over = Promise.all([caughtUp, period]).then(
+      ([isCaughtUp]) => isCaughtUp,
+      () => false,
+    );
+    this.#lines.set(apiId, over);
+    void over.then(() => this.#lines.get(apiId) === over && this.#lines.delete(apiId));
+    return turn;
+  }
+
+  /** Waits until one more part would not push any live follower's place out of the log. */
+  async #room(apiId: string): Promise<void> {
+    const { log, clock, limits } = this.#options;
+    const startedAtMs = clock.monotonicMs();
+    for (;;) {
+      const lag = await log.lag(apiId);
+      if (lag <= limits.batch.lagMax) return;
+      if (this.#stop.signal.aborted) throw unavailable('shutting down');
+      if (clock.monotonicMs() - startedAtMs >= limits.fenceWaitMs) {
+        throw unavailable(`a verifier is behind by ${lag} changes of api ${apiId}`);
+      }
+      await pause(clock, LAG_PERIOD_MS, this.#stop.signal);
+    }
+  }
+
+  /** Waits for the completion of changes of an API, and reports them as they are then; undefined if none was made. */
+  async #report(
+    apiId: string,
+    latest: Latest,
+    completion: Completion,
+    waitMs: number,
     startedAtMs: number,
-  ): Propagation {
-    const { clock } = this.#options;
-    const changes = trackedChanges.map(({ entry }) => entry);
-    const last = changes.reduce((a, b) => (b.sequence > a.sequence ? b : a));
+  ): Promise<Propagation | undefined> {
+    const { clock, durable, limits } = this.#options;
+    const first = watchedOf(latest);
+    const durability = durable(apiId);
+    const by = await this.#hold(completion, Math.min(waitMs, limits.fenceWaitMs));
+    const entries = [...watchedOf(latest)];
+    // What was written again after a failover is on another server.
+    const isDurable = await (entries.every((entry) => first.has(entry)) ? durability : durable(apiId));
+    const [entry, ...others] = entries;
+    if (!entry) return undefined;
+    const last = others.reduce((a, b) => (b.sequence > a.sequence ? b : a), entry);
     const nowMs = clock.monotonicMs();
-    const closesAtMs = Math.max(...changes.map((change) => change.closesAtMs));
+    const closesAtMs = Math.max(...entries.map((each) => each.closesAtMs));
     return {
       state: by ? 'complete' : 'pending',
       ...(by ? { by } : {}),
       sequence: last.sequence,
-      durable: durable && changes.every(({ replicated }) => replicated),
+      durable: isDurable && entries.every(({ replicated }) => replicated),
       verifiers: last.followers,
       waitedMs: Math.round(nowMs - startedAtMs),
       ...(by ? {} : { completeBy: Math.ceil(clock.wallMs() + Math.max(0, closesAtMs - nowMs)) }),
     };
   }
 
-  /**
-   * Returns the result if it comes within `waitMs` and FENCE_WAIT_MS; undefined if it does not, or if this
-   * process stops.
-   */
-  async #hold<T>(settling: Promise<T>, waitMs: number): Promise<T | undefined> {
-    const holdMs = Math.min(waitMs, this.#options.limits.fenceWaitMs);
+  /** Returns the result if it comes within `holdMs`; undefined if it does not, or if this process stops. */
+  async #hold<T>(settling: Promise<T>, holdMs: number): Promise<T | undefined> {
+    settling.catch(() => undefined); // it may reject later, when the caller has the response
     if (holdMs <= 0) return undefined;
     const waiter = new Waker();
     if (this.#stop.signal.aborted) waiter.wake();
@@ -264,8 +466,23 @@ export class Propagator {
   }
 }
 
+/** Tells whether losing the write would let a key through that the caller wants refused. */
+function isRefusal({ operation, fields, successor }: Write): boolean {
+  if (operation === 'update' || operation === 'create') return fields.e === '0' || successor !== undefined;
+  return operation === 'delete' || operation === 'api-deleted';
+}
+
+/** The entries whose completion completes the changes. */
+const watchedOf = (latest: Latest): Set<PendingEntry> =>
+  new Set([...latest.values()].flatMap((change) => (change instanceof ApiError ? [] : [change.watched])));
+
 /** Resolves when all changes are complete. */
-async function togetherBy(trackedChanges: readonly TrackedChange[]): Promise<'acks' | 'fence'> {
-  const ends = await Promise.all(trackedChanges.map(({ completion }) => completion));
-  return ends.includes('fence') ? 'fence' : 'acks';
+async function together(completions: readonly Completion[]): Completion {
+  return (await Promise.all(completions)).includes('fence') ? 'fence' : 'acks';
+}
+
+/** The error that the caller of a batch gets if it failed halfway. */
+function partialWriteError(error: unknown): unknown {
+  if (!(error instanceof ApiError) || error.code !== 'SERVICE_UNAVAILABLE') return error;
+  return unavailable(`${error.message}; any of the keys may have been changed: send the call again`, error);
 }

@@ -3,7 +3,7 @@ import { BATCH_LIMITS, RedisChangeLog } from '../../control-plane/redis/change-l
 import { DurableWriter } from '../../control-plane/redis/durable-writer.ts';
 import { createScript, recordCall } from '../../control-plane/redis/keys/new-key-record.ts';
 import { Fence } from '../../control-plane/writer/fence.ts';
-import { Propagator } from '../../control-plane/writer/writer.ts';
+import { Writer } from '../../control-plane/writer/writer.ts';
 import { generateId, hashSecret } from '../../shared/contract/key-format.ts';
 import { storedFields } from '../../shared/contract/key-record.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
@@ -19,7 +19,7 @@ const DEPOSED_MS = 1000;
 /** Two verifiers, and keys whose permissions come from roles, which are written as the control plane writes keys. */
 let fleet: Fleet;
 let nodes: RedisNodes;
-let propagator: Propagator;
+let propagator: Writer;
 
 let leaseMs: number;
 
@@ -33,7 +33,7 @@ function withLeases(ms: number): void {
     nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
     const log = new RedisChangeLog(nodes, new DurableWriter(nodes, 0), 0, Date.now);
     const events = { settled: vi.fn(), killed: vi.fn(), reaped: vi.fn() };
-    propagator = new Propagator({
+    propagator = new Writer({
       log,
       fence: new Fence(log, systemClock, DEPOSED_MS, events),
       clock: systemClock,

@@ -21,6 +21,7 @@ export interface Mutant {
 
 const VERIFIER = 'verifier/core/follower.ts';
 const FENCE = 'control-plane/writer/fence.ts';
+const WRITER = 'control-plane/writer/writer.ts';
 const REDIS = 'test/simulation/redis.ts';
 const POOLS = 'test/simulation/pools.ts';
 const PORTS = 'test/simulation/ports.ts';
@@ -212,13 +213,13 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'first of a batch instead of the last': {
     seed: 111,
-    file: 'control-plane/writer/batches.ts',
-    edits: [['beginTogether(changes, last)', 'beginTogether(changes, changes[0] ?? last)']],
+    file: WRITER,
+    edits: [['this.#watch(last, written.length)', 'this.#watch(written[0] ?? last, written.length)']],
   },
   'a key of a batch left out': {
     seed: 54,
-    file: 'control-plane/writer/tracked-change.ts',
-    edits: [['const alone = changes.map(', 'const alone = changes.slice(-1).map(']],
+    file: WRITER,
+    edits: [['written.map(async', 'written.slice(-1).map(async']],
   },
   'batch over several connections': {
     seed: 194,

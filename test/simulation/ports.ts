@@ -7,7 +7,7 @@ import type {
   Write,
   WriteRefusal,
 } from '../../control-plane/writer/change-log-port.ts';
-import type { Head, LeaseStep, SweepStore } from '../../control-plane/writer/sweep-port.ts';
+import type { Head, LeaseStep, SweepStore } from '../../control-plane/writer/sweep.ts';
 import { unavailable } from '../../shared/contract/errors.ts';
 import { parsePointer, SHARED_LOG, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {

@@ -10,7 +10,7 @@ import type {
   Write,
   WriteRefusal,
 } from '../../control-plane/writer/change-log-port.ts';
-import type { Head, LeaseStep } from '../../control-plane/writer/sweep-port.ts';
+import type { Head, LeaseStep } from '../../control-plane/writer/sweep.ts';
 import type { Change } from '../../shared/contract/change.ts';
 import { hashSecret, IDENTITY } from '../../shared/contract/key-format.ts';
 import { KEY_LETTERS } from '../../shared/contract/key-record.ts';

@@ -1,7 +1,7 @@
 import type { Write } from '../../control-plane/writer/change-log-port.ts';
 import { Fence } from '../../control-plane/writer/fence.ts';
 import { Sweep } from '../../control-plane/writer/sweep.ts';
-import { Propagator } from '../../control-plane/writer/writer.ts';
+import { Writer } from '../../control-plane/writer/writer.ts';
 import { DEFAULT_LIMIT } from '../../shared/contract/credits.ts';
 import { ApiError } from '../../shared/contract/errors.ts';
 import { hashSecret } from '../../shared/contract/key-format.ts';
@@ -46,7 +46,7 @@ export interface VerifierProcess {
 export interface ControlPlaneProcess {
   readonly machine: Machine;
   readonly log: SimulatedChangeLog;
-  readonly propagator: Propagator;
+  readonly propagator: Writer;
   readonly sweep: Sweep;
   readonly leaseMs: number;
 }
@@ -250,7 +250,7 @@ export class World {
       reaped: (apiId, members) =>
         this.note(machine.name, 'reaped', apiId, ...members.map(({ name }) => name)),
     });
-    const propagator = new Propagator({
+    const propagator = new Writer({
       log,
       fence,
       clock: machine,

@@ -4,9 +4,8 @@ import type { AuditEvent, Subject } from '../../core/audit-event.ts';
 import type { Audit } from '../../redis/audit.ts';
 import type { RootKeys } from '../../redis/callers/root-keys.ts';
 import type { PublishedRootKeys } from '../../redis/shared-log/published-root-keys.ts';
-import type { BatchEvents } from '../../writer/batches.ts';
 import type { Write } from '../../writer/change-log-port.ts';
-import type { Propagator } from '../../writer/writer.ts';
+import type { BatchEvents, Writer } from '../../writer/writer.ts';
 import { effectOf } from '../operations/call.ts';
 import type { LeakedKey } from './leaked-keys.ts';
 
@@ -24,7 +23,7 @@ type RootKeyLeak = Exclude<LeakedKey, { kind: 'key' }>;
 
 interface HandlerOptions {
   readonly policy: 'tell' | 'disable';
-  readonly propagator: Pick<Propagator, 'applyAll' | 'remainingTime'>;
+  readonly propagator: Pick<Writer, 'applyAll' | 'remainingTime'>;
   readonly rootKeys: Pick<RootKeys, 'setEnabled'>;
   readonly publishedRootKeys: Pick<PublishedRootKeys, 'publish'>;
   readonly audit: Pick<Audit, 'record' | 'recordAll'>;

@@ -5,7 +5,7 @@ import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
 import { slugsOf } from '#shared/contract/slugs.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { LogEntry } from '../../writer/change-log-port.ts';
-import type { Propagation, Propagator } from '../../writer/writer.ts';
+import type { Propagation, Writer } from '../../writer/writer.ts';
 import { type Apis, createSharedLog } from '../apis.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from './new-shared-record.ts';
@@ -34,7 +34,7 @@ type WithIdentity<Shown> = Shown & { readonly identity?: Pick<Identity, 'id' | '
 interface IdentitiesOptions extends RecordParts {
   readonly view: KeyView;
   readonly apis: Apis;
-  readonly propagator: Propagator;
+  readonly propagator: Writer;
 }
 
 /**

@@ -12,7 +12,7 @@ import {
 } from '#shared/redis/root-keys-record.ts';
 import { Permissions } from '../../core/root-permissions.ts';
 import type { Write } from '../../writer/change-log-port.ts';
-import type { Propagation, Propagator } from '../../writer/writer.ts';
+import type { Propagation, Writer } from '../../writer/writer.ts';
 import { createSharedLog } from '../apis.ts';
 import type { BootstrapKeys, BootstrapWatch } from '../callers/bootstrap-keys.ts';
 import type { RootKeys } from '../callers/root-keys.ts';
@@ -25,7 +25,7 @@ const ATTEMPTS_MAX = 20;
 
 interface PublicationOptions extends Omit<RecordParts, 'log'> {
   readonly view: KeyView;
-  readonly propagator: Propagator;
+  readonly propagator: Writer;
   readonly rootKeys: Pick<RootKeys, 'effective'>;
   readonly bootstrapKeys: Pick<BootstrapKeys, 'all'>;
   readonly bootstrapWatch: Pick<BootstrapWatch, 'exchange'>;

@@ -9,7 +9,7 @@ import {
 } from '#shared/redis/namespace-record.ts';
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { LogEntry, Write } from '../../writer/change-log-port.ts';
-import type { Propagation, Propagator } from '../../writer/writer.ts';
+import type { Propagation, Writer } from '../../writer/writer.ts';
 import { createSharedLog } from '../apis.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from './new-shared-record.ts';
@@ -21,7 +21,7 @@ const NAMESPACES_MAX = 10_000;
 
 interface OverridesOptions extends RecordParts {
   readonly view: KeyView;
-  readonly propagator: Propagator;
+  readonly propagator: Writer;
 }
 
 /**

@@ -8,7 +8,7 @@ import { Keys } from '../../../control-plane/redis/keys/keys.ts';
 import { RedisSweepStore } from '../../../control-plane/redis/sweep-store.ts';
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
 import { Fence } from '../../../control-plane/writer/fence.ts';
-import { Propagator } from '../../../control-plane/writer/writer.ts';
+import { Writer } from '../../../control-plane/writer/writer.ts';
 import { PROTOCOL } from '../../../shared/contract/protocol.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
@@ -45,7 +45,7 @@ function parts() {
   const keys = new Keys({ nodes, writer, log, clock: systemClock, limits });
   const apis = new Apis(nodes, writer, systemClock, 500);
   const events = { settled: nothing, killed: nothing, reaped: nothing, rewritten: nothing };
-  const propagator = new Propagator({
+  const propagator = new Writer({
     log,
     fence: new Fence(log, systemClock, 0, events),
     clock: systemClock,

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import type { BatchEvents } from '../../../control-plane/writer/batches.ts';
 import type { BatchedChangeLog, Write } from '../../../control-plane/writer/change-log-port.ts';
 import { Fence } from '../../../control-plane/writer/fence.ts';
-import { Propagator } from '../../../control-plane/writer/writer.ts';
+import type { BatchEvents } from '../../../control-plane/writer/writer.ts';
+import { Writer } from '../../../control-plane/writer/writer.ts';
 import { unavailable } from '../../../shared/contract/errors.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
 import { Timeline } from '../../simulation/clock.ts';
@@ -56,7 +56,7 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
     reap: (apiId, killed) => run((server) => server.reap(apiId, killed)),
   };
   const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
-  const propagator = new Propagator({
+  const propagator = new Writer({
     ...{
       log,
       fence,

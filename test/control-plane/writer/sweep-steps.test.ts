@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { ChangeLog, KilledFollower } from '../../../control-plane/writer/change-log-port.ts';
 import { Fence, fenceMs } from '../../../control-plane/writer/fence.ts';
+import type { Head, SweepStore } from '../../../control-plane/writer/sweep.ts';
 import { Sweep } from '../../../control-plane/writer/sweep.ts';
-import type { Head, SweepStore } from '../../../control-plane/writer/sweep-port.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { Timeline } from '../../simulation/clock.ts';

@@ -18,7 +18,7 @@ interface ChangedList {
 
 /**
  * Changes a key's list, on the condition that the key has not changed in between; calls of one control plane take
- * turns until they have written. Rejects like `Propagator.apply`.
+ * turns until they have written. Rejects like `Writer.apply`.
  */
 export async function changeList(
   call: Call<{ readonly keyId: string; readonly waitMs?: number }>,
