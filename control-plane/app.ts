@@ -54,7 +54,7 @@ export async function startControlPlane(
   const parts = makeParts({ config, clock, log, metrics, onUnfit });
   const { nodes, fence, durability, bootstrapKeys, bootstrapWatch, sweep, webhookSender, services } = parts;
   const { provider, pendingSignIns, handledReports } = parts;
-  const { audit, propagator, publishedRootKeys, sessions } = services;
+  const { audit, changeWriter, publishedRootKeys, sessions } = services;
   const app = createServer(config, log, (text) => isOurs(text, bootstrapKeys));
   const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
   connections.watch(app.server);
@@ -103,7 +103,7 @@ export async function startControlPlane(
     async stop(drainMs = 0) {
       stopping = true;
       await pause(clock, drainMs);
-      for (const part of [sweep, bootstrapWatch, publishedRootKeys, durability, propagator]) part.stop();
+      for (const part of [sweep, bootstrapWatch, publishedRootKeys, durability, changeWriter]) part.stop();
       await app.close();
       shedding.stop();
       await audit.stop();

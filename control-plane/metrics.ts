@@ -177,7 +177,7 @@ export class Metrics {
     },
   });
 
-  readonly propagationEvents = (log: { warn: (fields: object, message: string) => void }): WriterEvents => ({
+  readonly writerEvents = (log: { warn: (fields: object, message: string) => void }): WriterEvents => ({
     rewritten: (apiId, keyId, outcome) => {
       this.#rewritten.inc({ outcome });
       log.warn({ apiId, keyId, outcome }, 'a refusal lost in a failover was written again');

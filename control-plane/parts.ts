@@ -54,7 +54,7 @@ import { sendTestEvent, urlFault } from './webhooks/test-event.ts';
 import { WebhookSender } from './webhooks/webhook-sender.ts';
 import { Fence } from './writer/fence.ts';
 import { Sweep } from './writer/sweep.ts';
-import { Writer } from './writer/writer.ts';
+import { ChangeWriter } from './writer/writer.ts';
 
 /** The parts on which all others depend. */
 interface Base {
@@ -124,7 +124,7 @@ function makeCoherence({ config, clock, log, metrics, onUnfit }: Base) {
   const changes = new RedisChangeLog(nodes, writer, replicas, () => clock.wallMs());
   const durability = new DurabilityCheck(nodes, replicas, clock, log);
   const fence = new Fence(changes, clock, deposedMsOf(config), metrics.fenceEvents(log));
-  const propagator = new Writer({
+  const changeWriter = new ChangeWriter({
     log: changes,
     fence,
     clock,
@@ -135,9 +135,9 @@ function makeCoherence({ config, clock, log, metrics, onUnfit }: Base) {
       batch: BATCH_LIMITS,
     },
     durable: (apiId) => durability.keeps(apiKeys(apiId).head),
-    events: metrics.propagationEvents(log),
+    events: metrics.writerEvents(log),
   });
-  return { nodes, writer, changes, durability, fence, propagator };
+  return { nodes, writer, changes, durability, fence, changeWriter };
 }
 
 /** Creates the parts by which root keys and persons sign in to the dashboard. */
@@ -157,7 +157,7 @@ function makeSignIn({ config, clock, log }: Base, nodes: RedisNodes, rootKeys: R
 /** Creates the services that operations act on. */
 function makeServices(
   { config, clock, log, metrics }: Base,
-  { nodes, writer, changes, propagator }: ReturnType<typeof makeCoherence>,
+  { nodes, writer, changes, changeWriter }: ReturnType<typeof makeCoherence>,
   bootstrap: { readonly bootstrapKeys: BootstrapKeys; readonly bootstrapWatch: BootstrapWatch },
 ): Omit<Services, 'sessions' | keyof ReturnType<typeof makeWebhookServices>> {
   const limits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
@@ -187,19 +187,19 @@ function makeServices(
     credits: new Credits(writer, clock),
     examine: async () => [...(await examineServers(nodes, config)), ...(await examineFleet(nodes))],
     fleet: new FleetView(nodes),
-    identities: new Identities({ ...sharedLogOptions, apis, propagator }),
+    identities: new Identities({ ...sharedLogOptions, apis, changeWriter }),
     keyImport: new KeyImport({ writer, keys, clock, limits }),
     keys,
     orderedKeys: new OrderedKeys(nodes, view, costlyReads),
-    overrides: new RateLimitOverrides({ ...sharedLogOptions, propagator }),
-    propagator,
+    overrides: new RateLimitOverrides({ ...sharedLogOptions, changeWriter }),
+    changeWriter,
     limits: new LimitView(nodes),
     listTurns: new Turns({ atOnce: 1, waitingMax: 1000 }),
     refusals: new RefusalView(nodes),
     publishedRootKeys: new PublishedRootKeys({
       ...sharedLogOptions,
       ...bootstrap,
-      propagator,
+      changeWriter,
       rootKeys,
       logger: log,
     }),
@@ -231,14 +231,14 @@ function makeWebhookServices(
 /** Creates the part that sends webhooks. */
 function makeWebhookSender(
   { config, clock, log, metrics }: Base,
-  { nodes, propagator }: ReturnType<typeof makeCoherence>,
+  { nodes, changeWriter }: ReturnType<typeof makeCoherence>,
   { endpoints, apis, fleet, notices }: Services,
   poster: EventPoster,
 ): WebhookSender {
   const list: readonly Operation[] = operations;
   const types = new Map(list.map(({ name, event }) => [name, event]));
   return new WebhookSender({
-    ...{ nodes, endpoints, poster, propagator, clock, log, events: metrics.webhookEvents },
+    ...{ nodes, endpoints, poster, changeWriter, clock, log, events: metrics.webhookEvents },
     typeOf: (operation) => types.get(operation),
     duties: [
       new DueWatch({

@@ -2,18 +2,18 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { PendingEvent } from '../core/webhooks/events-of.ts';
-import type { Writer } from '../writer/writer.ts';
+import type { ChangeWriter } from '../writer/writer.ts';
 
 const FIRST_MS = 20;
 const MAX_MS = 2000;
 
 /** Waits until changes are complete. */
 export class Receipts {
-  readonly #propagator: Pick<Writer, 'status'>;
+  readonly #changeWriter: Pick<ChangeWriter, 'status'>;
   readonly #clock: Clock;
 
-  constructor(propagator: Pick<Writer, 'status'>, clock: Clock) {
-    this.#propagator = propagator;
+  constructor(changeWriter: Pick<ChangeWriter, 'status'>, clock: Clock) {
+    this.#changeWriter = changeWriter;
     this.#clock = clock;
   }
 
@@ -36,7 +36,7 @@ export class Receipts {
 
   async #check(apiId: string, keyId: string, sequence: number): Promise<object | undefined> {
     try {
-      const status = await this.#propagator.status(apiId, keyId, sequence);
+      const status = await this.#changeWriter.status(apiId, keyId, sequence);
       if (status?.state !== 'complete') return undefined;
       const { durable, verifiers } = status;
       return { state: 'complete', sequence, durable, verifiers };

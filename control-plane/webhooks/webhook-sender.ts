@@ -5,7 +5,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import type { EventType } from '../core/webhooks/event-types.ts';
 import type { SigningEndpoint, WebhookEndpoints } from '../redis/webhooks/endpoints.ts';
 import { NotSender, Outbox, SENDER_MS } from '../redis/webhooks/outbox.ts';
-import type { Writer } from '../writer/writer.ts';
+import type { ChangeWriter } from '../writer/writer.ts';
 import { EndpointSender, type OnAttempt } from './endpoint-sender.ts';
 import type { EventPoster } from './event-poster.ts';
 import { Pump } from './pump.ts';
@@ -35,7 +35,7 @@ interface SenderOptions {
   readonly nodes: RedisNodes;
   readonly endpoints: WebhookEndpoints;
   readonly poster: EventPoster;
-  readonly propagator: Pick<Writer, 'status'>;
+  readonly changeWriter: Pick<ChangeWriter, 'status'>;
   readonly typeOf: (operation: string) => EventType | undefined;
   readonly duties: readonly SenderDuty[];
   readonly queueMax: number;
@@ -121,14 +121,14 @@ export class WebhookSender {
 
   /** Sends until another control plane is the sender, Redis fails, or the process stops. */
   async #term(): Promise<void> {
-    const { endpoints, propagator, typeOf, clock, log, duties, events } = this.#options;
+    const { endpoints, changeWriter, typeOf, clock, log, duties, events } = this.#options;
     const end = new AbortController();
     const signal = AbortSignal.any([end.signal, this.#stop.signal]);
     await this.#outbox.prepare();
     const pump = new Pump({
       ...{ outbox: this.#outbox, typeOf, clock, log, onDropped: events.onDropped },
       endpoints: () => endpoints.signing(),
-      receipts: new Receipts(propagator, clock),
+      receipts: new Receipts(changeWriter, clock),
       onQueued: (endpointIds) => {
         for (const endpointId of endpointIds) {
           const line = this.#lines.get(endpointId);

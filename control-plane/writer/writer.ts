@@ -117,7 +117,7 @@ const REWRITE_ATTEMPTS_MAX = 50;
 /**
  * Writes changes, waits until they are complete, and reports how far they are. Changes reach verifiers in no other way.
  */
-export class Writer {
+export class ChangeWriter {
   readonly #options: WriterOptions;
   /** Numbers of incomplete changes, by kind and API. */
   readonly #counts = new Map<string, number>();

@@ -16,7 +16,7 @@ function handling(
   const recorded: AuditEvent[] = [];
   const handler = new LeakHandler({
     policy: 'disable',
-    propagator: { applyAll: apply as never, remainingTime: (waitMs) => () => waitMs },
+    changeWriter: { applyAll: apply as never, remainingTime: (waitMs) => () => waitMs },
     rootKeys: { setEnabled: async () => undefined },
     publishedRootKeys: { publish: () => Promise.reject(new Error('there was no root key')) },
     audit: {

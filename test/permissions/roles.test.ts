@@ -3,7 +3,7 @@ import { BATCH_LIMITS, RedisChangeLog } from '../../control-plane/redis/change-l
 import { DurableWriter } from '../../control-plane/redis/durable-writer.ts';
 import { createScript, recordCall } from '../../control-plane/redis/keys/new-key-record.ts';
 import { Fence } from '../../control-plane/writer/fence.ts';
-import { Writer } from '../../control-plane/writer/writer.ts';
+import { ChangeWriter } from '../../control-plane/writer/writer.ts';
 import { generateId, hashSecret } from '../../shared/contract/key-format.ts';
 import { storedFields } from '../../shared/contract/key-record.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
@@ -19,7 +19,7 @@ const DEPOSED_MS = 1000;
 /** Two verifiers, and keys whose permissions come from roles, which are written as the control plane writes keys. */
 let fleet: Fleet;
 let nodes: RedisNodes;
-let propagator: Writer;
+let changeWriter: ChangeWriter;
 
 let leaseMs: number;
 
@@ -33,7 +33,7 @@ function withLeases(ms: number): void {
     nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
     const log = new RedisChangeLog(nodes, new DurableWriter(nodes, 0), 0, Date.now);
     const events = { settled: vi.fn(), killed: vi.fn(), reaped: vi.fn() };
-    propagator = new Writer({
+    changeWriter = new ChangeWriter({
       log,
       fence: new Fence(log, systemClock, DEPOSED_MS, events),
       clock: systemClock,
@@ -70,14 +70,14 @@ async function role(name: string, permissions: readonly string[]): Promise<strin
 async function change(keyId: string, permissions?: readonly string[]): Promise<number> {
   const operation = permissions ? ('update' as const) : ('delete' as const);
   const fields = permissions ? storedFields({ permissions }) : {};
-  const propagation = await propagator.apply({ apiId: SHARED_LOG, operation, keyId, fields });
+  const propagation = await changeWriter.apply({ apiId: SHARED_LOG, operation, keyId, fields });
   expect(propagation).toMatchObject({ state: 'complete' });
   return propagation?.verifiers ?? 0;
 }
 /** Gives a key these roles. */
 async function give(keyId: string, roles: readonly string[]): Promise<void> {
   const fields = storedFields({ roles });
-  const given = await propagator.apply({ apiId: 'shop', operation: 'update', keyId, fields });
+  const given = await changeWriter.apply({ apiId: 'shop', operation: 'update', keyId, fields });
   expect(given).toMatchObject({ state: 'complete' });
 }
 const create = (fields: object = {}) => fleet.ok('keys.createKey', { apiId: 'shop', ...fields });

@@ -1,7 +1,7 @@
 import type { Write } from '../../control-plane/writer/change-log-port.ts';
 import { Fence } from '../../control-plane/writer/fence.ts';
 import { Sweep } from '../../control-plane/writer/sweep.ts';
-import { Writer } from '../../control-plane/writer/writer.ts';
+import { ChangeWriter } from '../../control-plane/writer/writer.ts';
 import { DEFAULT_LIMIT } from '../../shared/contract/credits.ts';
 import { ApiError } from '../../shared/contract/errors.ts';
 import { hashSecret } from '../../shared/contract/key-format.ts';
@@ -46,7 +46,7 @@ export interface VerifierProcess {
 export interface ControlPlaneProcess {
   readonly machine: Machine;
   readonly log: SimulatedChangeLog;
-  readonly propagator: Writer;
+  readonly changeWriter: ChangeWriter;
   readonly sweep: Sweep;
   readonly leaseMs: number;
 }
@@ -250,7 +250,7 @@ export class World {
       reaped: (apiId, members) =>
         this.note(machine.name, 'reaped', apiId, ...members.map(({ name }) => name)),
     });
-    const propagator = new Writer({
+    const changeWriter = new ChangeWriter({
       log,
       fence,
       clock: machine,
@@ -278,7 +278,7 @@ export class World {
       token: this.random.token,
     });
     void sweep.run();
-    const process = { machine, log, propagator, sweep, leaseMs };
+    const process = { machine, log, changeWriter, sweep, leaseMs };
     this.controlPlanes.push(process);
     return process;
   }
@@ -391,7 +391,7 @@ export class World {
     const [about, tag] = [write.keyId || write.apiId, write.fields.n ?? ''];
     this.note(process.machine.name, write.operation, about, tag, write.fields.e ?? '');
     try {
-      const propagation = await process.propagator.apply(write, waitMs);
+      const propagation = await process.changeWriter.apply(write, waitMs);
       if (!propagation) return 'nothing to change';
       const { state, by, sequence } = propagation;
       this.note(process.machine.name, state, about, sequence, by ?? '');
@@ -415,7 +415,7 @@ export class World {
   ): Promise<boolean> {
     this.note(process.machine.name, 'batch', ...writes.map(({ keyId, fields }) => `${keyId} ${fields.n}`));
     try {
-      const { outcomes: applied, propagation } = await process.propagator.applyAll(writes, waitMs);
+      const { outcomes: applied, propagation } = await process.changeWriter.applyAll(writes, waitMs);
       const { state, by, sequence } = propagation ?? { state: 'nothing to change', sequence: 0 };
       this.note(process.machine.name, 'batch', state, sequence, by ?? '');
       for (const [i, outcome] of applied.entries()) {
@@ -546,7 +546,7 @@ export class World {
     operationId: string,
     waitMs: number,
   ): Promise<boolean> {
-    const { machine, log, propagator } = process;
+    const { machine, log, changeWriter } = process;
     const made: KnownKey = {
       ...{ apiId, keyId: `k${this.keys.length}`, secret: this.random.token(), pool },
       created: versionOf(undefined),
@@ -567,7 +567,7 @@ export class World {
       if (!pointed.every(({ reply, replicated }) => reply && replicated)) throw new Error('not durable');
       let isEverywhere = false;
       const write = { apiId, operation: 'update', keyId, fields: {}, successor } as const;
-      const propagation = await propagator.apply(write, waitMs, ({ replicated }) => {
+      const propagation = await changeWriter.apply(write, waitMs, ({ replicated }) => {
         isEverywhere = replicated;
       });
       const { by, sequence = 0 } = propagation ?? {};
@@ -595,7 +595,7 @@ export class World {
     const process = this.controlPlanes.length > 0 ? this.random.pick(this.controlPlanes) : undefined;
     if (!process) return;
     process.machine.deliver(() => {
-      process.propagator.status(apiId, keyId, sequence).then(
+      process.changeWriter.status(apiId, keyId, sequence).then(
         (standing) => {
           this.note(process.machine.name, 'standing', keyId, sequence, standing?.state ?? '');
           if (standing?.state !== 'complete') return;

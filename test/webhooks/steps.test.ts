@@ -74,7 +74,7 @@ function newSender(over: RedisNodes): WebhookSender {
     poster: new EventPoster({
       ...{ rules: new AddressRules(['127.0.0.0/8']), clock, resolve: new NameResolver(clock).resolve },
     }),
-    propagator: {
+    changeWriter: {
       status: async (_apiId, _keyId, sequence = 0) => ({
         ...{ state: 'complete', sequence, durable: true, verifiers: 1, waitedMs: 0 },
       }),

@@ -5,7 +5,7 @@ import type { Audit } from '../../redis/audit.ts';
 import type { RootKeys } from '../../redis/callers/root-keys.ts';
 import type { PublishedRootKeys } from '../../redis/shared-log/published-root-keys.ts';
 import type { Write } from '../../writer/change-log-port.ts';
-import type { BatchEvents, Writer } from '../../writer/writer.ts';
+import type { BatchEvents, ChangeWriter } from '../../writer/writer.ts';
 import { effectOf } from '../operations/call.ts';
 import type { LeakedKey } from './leaked-keys.ts';
 
@@ -23,7 +23,7 @@ type RootKeyLeak = Exclude<LeakedKey, { kind: 'key' }>;
 
 interface HandlerOptions {
   readonly policy: 'tell' | 'disable';
-  readonly propagator: Pick<Writer, 'applyAll' | 'remainingTime'>;
+  readonly changeWriter: Pick<ChangeWriter, 'applyAll' | 'remainingTime'>;
   readonly rootKeys: Pick<RootKeys, 'setEnabled'>;
   readonly publishedRootKeys: Pick<PublishedRootKeys, 'publish'>;
   readonly audit: Pick<Audit, 'record' | 'recordAll'>;
@@ -58,7 +58,7 @@ export class LeakHandler {
     for (const leak of rootKeys) await this.#disableRootKey(leak, arrival);
     if (rootKeys.length > 0) await this.#options.publishedRootKeys.publish();
     const keys = leaked.filter((leak) => leak.kind === 'key').filter(isDisabled);
-    const remainingMs = this.#options.propagator.remainingTime(WAIT_MS);
+    const remainingMs = this.#options.changeWriter.remainingTime(WAIT_MS);
     for (const ofApi of Map.groupBy(keys, ({ apiId }) => apiId).values())
       await this.#disableKeys(ofApi, arrival, remainingMs());
   }
@@ -71,7 +71,7 @@ export class LeakHandler {
 
   /** Disables keys of one API. */
   async #disableKeys(leaks: readonly KeyLeak[], arrival: Arrival, waitMs?: number): Promise<void> {
-    const { audit, propagator } = this.#options;
+    const { audit, changeWriter } = this.#options;
     const byId = new Map(leaks.map((leak) => [leak.keyId, leak]));
     const [first, ...others] = [...byId.values()].map(
       ({ apiId, keyId }): Write => ({ apiId, operation: 'update', keyId, fields: OFF }),
@@ -95,7 +95,7 @@ export class LeakHandler {
       },
     };
     try {
-      const { outcomes } = await propagator.applyAll([first, ...others], waitMs, events);
+      const { outcomes } = await changeWriter.applyAll([first, ...others], waitMs, events);
       for (const outcome of outcomes)
         if ('failure' in outcome && outcome.failure.code !== 'NOT_FOUND') throw outcome.failure;
     } finally {

@@ -23,7 +23,7 @@ import type { UsageView } from '../../redis/usage.ts';
 import type { Deliveries } from '../../redis/webhooks/deliveries.ts';
 import type { WebhookEndpoints } from '../../redis/webhooks/endpoints.ts';
 import type { Notices } from '../../redis/webhooks/notices.ts';
-import type { Writer } from '../../writer/writer.ts';
+import type { ChangeWriter } from '../../writer/writer.ts';
 
 /** The outcome of a test event. */
 interface TestResult {
@@ -53,7 +53,7 @@ export interface Services {
   readonly keys: Keys;
   readonly orderedKeys: OrderedKeys;
   readonly overrides: RateLimitOverrides;
-  readonly propagator: Writer;
+  readonly changeWriter: ChangeWriter;
   readonly limits: LimitView;
   /** The turns of calls that change the lists of one key. */
   readonly listTurns: Turns;

@@ -5,7 +5,7 @@ import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
 import { slugsOf } from '#shared/contract/slugs.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { LogEntry } from '../../writer/change-log-port.ts';
-import type { Propagation, Writer } from '../../writer/writer.ts';
+import type { ChangeWriter, Propagation } from '../../writer/writer.ts';
 import { type Apis, createSharedLog } from '../apis.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from './new-shared-record.ts';
@@ -34,7 +34,7 @@ type WithIdentity<Shown> = Shown & { readonly identity?: Pick<Identity, 'id' | '
 interface IdentitiesOptions extends RecordParts {
   readonly view: KeyView;
   readonly apis: Apis;
-  readonly propagator: Writer;
+  readonly changeWriter: ChangeWriter;
 }
 
 /**
@@ -59,7 +59,7 @@ export class Identities {
     waitMs: number | undefined,
     onWritten: (entry: LogEntry) => void,
   ): Promise<{ readonly identityId: string; readonly propagation: Propagation }> {
-    const { propagator, writer, clock, leaseMs } = this.#options;
+    const { changeWriter, writer, clock, leaseMs } = this.#options;
     await this.checkApis(fields.apiIds);
     const identityId = identityIdOf(externalId);
     const storedTexts = storedFields({ ...fields, name: externalId });
@@ -69,10 +69,10 @@ export class Identities {
       keyId: identityId,
     } as const;
     const write = { ...about, fields: storedTexts };
-    let propagation = await propagator.apply(write, waitMs, onWritten);
+    let propagation = await changeWriter.apply(write, waitMs, onWritten);
     if (!propagation) {
       await createSharedLog(writer, clock.wallMs(), leaseMs);
-      propagation = await propagator.apply(write, waitMs, onWritten);
+      propagation = await changeWriter.apply(write, waitMs, onWritten);
     }
     if (!propagation) throw unavailable('the shared log was lost; nothing was created');
     return { identityId, propagation };

@@ -12,7 +12,7 @@ import {
 } from '#shared/redis/root-keys-record.ts';
 import { Permissions } from '../../core/root-permissions.ts';
 import type { Write } from '../../writer/change-log-port.ts';
-import type { Propagation, Writer } from '../../writer/writer.ts';
+import type { ChangeWriter, Propagation } from '../../writer/writer.ts';
 import { createSharedLog } from '../apis.ts';
 import type { BootstrapKeys, BootstrapWatch } from '../callers/bootstrap-keys.ts';
 import type { RootKeys } from '../callers/root-keys.ts';
@@ -25,7 +25,7 @@ const ATTEMPTS_MAX = 20;
 
 interface PublicationOptions extends Omit<RecordParts, 'log'> {
   readonly view: KeyView;
-  readonly propagator: Writer;
+  readonly changeWriter: ChangeWriter;
   readonly rootKeys: Pick<RootKeys, 'effective'>;
   readonly bootstrapKeys: Pick<BootstrapKeys, 'all'>;
   readonly bootstrapWatch: Pick<BootstrapWatch, 'exchange'>;
@@ -121,15 +121,15 @@ export class PublishedRootKeys {
 
   /** Resolves when it is written; rejects with CONFLICT if the record has changed. */
   #apply(write: Write): Promise<Publication> {
-    const { propagator, writer, clock, leaseMs } = this.#options;
+    const { changeWriter, writer, clock, leaseMs } = this.#options;
     return new Promise((resolve, reject) => {
       const apply = async (): Promise<Propagation> => {
         const onWritten = () => resolve({ propagation });
-        const applied = await propagator.apply(write, undefined, onWritten);
+        const applied = await changeWriter.apply(write, undefined, onWritten);
         if (applied) return applied;
         // There is no shared log, or the record has gone.
         await createSharedLog(writer, clock.wallMs(), leaseMs);
-        const again = await propagator.apply(write, undefined, onWritten);
+        const again = await changeWriter.apply(write, undefined, onWritten);
         if (again) return again;
         throw new ApiError('CONFLICT', 'the record has gone');
       };

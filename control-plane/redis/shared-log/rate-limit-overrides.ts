@@ -9,7 +9,7 @@ import {
 } from '#shared/redis/namespace-record.ts';
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { LogEntry, Write } from '../../writer/change-log-port.ts';
-import type { Propagation, Writer } from '../../writer/writer.ts';
+import type { ChangeWriter, Propagation } from '../../writer/writer.ts';
 import { createSharedLog } from '../apis.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from './new-shared-record.ts';
@@ -21,7 +21,7 @@ const NAMESPACES_MAX = 10_000;
 
 interface OverridesOptions extends RecordParts {
   readonly view: KeyView;
-  readonly propagator: Writer;
+  readonly changeWriter: ChangeWriter;
 }
 
 /**
@@ -76,11 +76,11 @@ export class RateLimitOverrides {
 
   /** Applies a change; creates the shared log if there is none. */
   async #apply(write: Write, onWritten: (entry: LogEntry) => void): Promise<Propagation | undefined> {
-    const { propagator, writer, clock, leaseMs } = this.#options;
-    const propagation = await propagator.apply(write, undefined, onWritten);
+    const { changeWriter, writer, clock, leaseMs } = this.#options;
+    const propagation = await changeWriter.apply(write, undefined, onWritten);
     if (propagation || write.operation !== 'create') return propagation;
     await createSharedLog(writer, clock.wallMs(), leaseMs);
-    return propagator.apply(write, undefined, onWritten);
+    return changeWriter.apply(write, undefined, onWritten);
   }
 
   async #checkRoom(): Promise<void> {

@@ -8,7 +8,7 @@ import { Keys } from '../../../control-plane/redis/keys/keys.ts';
 import { RedisSweepStore } from '../../../control-plane/redis/sweep-store.ts';
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
 import { Fence } from '../../../control-plane/writer/fence.ts';
-import { Writer } from '../../../control-plane/writer/writer.ts';
+import { ChangeWriter } from '../../../control-plane/writer/writer.ts';
 import { PROTOCOL } from '../../../shared/contract/protocol.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
@@ -45,7 +45,7 @@ function parts() {
   const keys = new Keys({ nodes, writer, log, clock: systemClock, limits });
   const apis = new Apis(nodes, writer, systemClock, 500);
   const events = { settled: nothing, killed: nothing, reaped: nothing, rewritten: nothing };
-  const propagator = new Writer({
+  const changeWriter = new ChangeWriter({
     log,
     fence: new Fence(log, systemClock, 0, events),
     clock: systemClock,
@@ -57,7 +57,7 @@ function parts() {
     events,
   });
   return {
-    ...{ log, keys, apis, propagator },
+    ...{ log, keys, apis, changeWriter },
     keyImport: new KeyImport({ writer, keys, clock: systemClock, limits }),
     sweep: new RedisSweepStore(nodes, writer, apis, keys, () => Date.now()),
     session: (apiId: string) => new RedisDirectory(nodes, 0, systemClock).open(apiId),
@@ -77,19 +77,19 @@ const everything = async () => {
 
 describe('a write that needs a later protocol', () => {
   test('is refused, naming them, while an older verifier is registered, and nothing is written', async () => {
-    const { keys, propagator } = parts();
+    const { keys, changeWriter } = parts();
     const { keyId } = await keys.create(NEW_KEY);
     await redis.zadd(members, 0, 'old one', -7, 'killed', 0, '2.new', 0, '99.newer', 0, '1.old');
     const before = await everything();
-    await expect(propagator.apply(update(keyId, 2))).rejects.toMatchObject({
+    await expect(changeWriter.apply(update(keyId, 2))).rejects.toMatchObject({
       code: 'VERIFIERS_TOO_OLD',
       status: 409,
       message: expect.stringContaining('registered as killed, 1.old, old one; fleet.listVerifiers'),
     });
     expect(await everything()).toEqual(before);
     await redis.zadd(members, ...Array.from({ length: 12 }, (_, i) => [0, `m${10 + i}`]).flat());
-    await expect(propagator.apply(update(keyId, 2))).rejects.toThrow(/m17 and 5 more;/);
-    expect((await propagator.apply(update(keyId), 0))?.sequence).toBe(1);
+    await expect(changeWriter.apply(update(keyId, 2))).rejects.toThrow(/m17 and 5 more;/);
+    expect((await changeWriter.apply(update(keyId), 0))?.sequence).toBe(1);
   });
 
   test('raises what the API needs where all are new enough, with the change itself', async () => {
@@ -110,12 +110,12 @@ describe('a write that needs a later protocol', () => {
   });
 
   test('is refused key by key where many are written at once', async () => {
-    const { keys, propagator } = parts();
+    const { keys, changeWriter } = parts();
     const ids = [await keys.create(NEW_KEY), await keys.create(NEW_KEY)].map(({ keyId }) => keyId);
     const [one = '', two = ''] = ids;
     await redis.zadd(members, 0, 'old one');
     const writes = [update(one, 2), update(two), update('nobody')] as const;
-    const { outcomes: applied, propagation } = await propagator.applyAll(writes, 0);
+    const { outcomes: applied, propagation } = await changeWriter.applyAll(writes, 0);
     expect(applied).toMatchObject([
       { keyId: one, failure: { code: 'VERIFIERS_TOO_OLD' } },
       { keyId: two, sequence: 1 },

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { BatchedChangeLog, Write } from '../../../control-plane/writer/change-log-port.ts';
 import { Fence } from '../../../control-plane/writer/fence.ts';
 import type { BatchEvents } from '../../../control-plane/writer/writer.ts';
-import { Writer } from '../../../control-plane/writer/writer.ts';
+import { ChangeWriter } from '../../../control-plane/writer/writer.ts';
 import { unavailable } from '../../../shared/contract/errors.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
 import { Timeline } from '../../simulation/clock.ts';
@@ -56,7 +56,7 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
     reap: (apiId, killed) => run((server) => server.reap(apiId, killed)),
   };
   const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
-  const propagator = new Writer({
+  const changeWriter = new ChangeWriter({
     ...{
       log,
       fence,
@@ -80,13 +80,13 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
   };
   const begin = (apiId: string, count: number, fields?: Write['fields'], events?: BatchEvents) => {
     const ended = { value: undefined as unknown };
-    propagator.applyAll(writes(apiId, count, fields), undefined, events).then(
+    changeWriter.applyAll(writes(apiId, count, fields), undefined, events).then(
       (value) => Object.assign(ended, { value }),
       (error: Error) => Object.assign(ended, { value: error.message }),
     );
     return ended;
   };
-  return { timeline, at, state, fence, propagator, writes, begin };
+  return { timeline, at, state, fence, changeWriter, writes, begin };
 }
 
 describe('a batch', () => {
@@ -123,7 +123,7 @@ describe('a batch', () => {
   });
 
   test('that a follower holds up for too long is 503, and its caller may send it again', async () => {
-    const { timeline, state, begin, fence, propagator, writes } = world();
+    const { timeline, state, begin, fence, changeWriter, writes } = world();
     state.api('a').members.set('slow', 0);
     const ended = begin('a', 10);
     await timeline.run(490);
@@ -132,7 +132,7 @@ describe('a batch', () => {
     );
     // By then a fence has killed it.
     await timeline.run(700);
-    const again = propagator.applyAll(writes('a', 10), 0);
+    const again = changeWriter.applyAll(writes('a', 10), 0);
     await timeline.run(1000);
     expect((await again).outcomes).toHaveLength(10);
     expect(state.api('a').sequence).toBe(16);
@@ -166,7 +166,7 @@ describe('a batch', () => {
   });
 
   test('of which a part failed is 503: it is told what is written, what may be, and the rest is not begun', async () => {
-    const { timeline, at, begin, fence, propagator, writes } = world({ changesMax: 6, refusalsMax: 6 });
+    const { timeline, at, begin, fence, changeWriter, writes } = world({ changesMax: 6, refusalsMax: 6 });
     at.failsAtPart = 2;
     const told: string[] = [];
     const ended = begin('a', 6, undefined, {
@@ -179,39 +179,39 @@ describe('a batch', () => {
     );
     expect(told).toEqual(['written a0', 'written a1', 'unknown a2', 'unknown a3']);
     expect(at.parts).toEqual(['a0 a1', 'a2 a3']);
-    const again = propagator.applyAll(writes('a', 6), 0);
+    const again = changeWriter.applyAll(writes('a', 6), 0);
     await timeline.run(200);
     expect((await again).outcomes).toHaveLength(6);
     fence.stop();
   });
 
   test('that failed halfway says why, and hides no mistake of ours behind an outage', async () => {
-    const { at, fence, propagator, writes } = world();
+    const { at, fence, changeWriter, writes } = world();
     at.failsAtPart = 1;
-    await expect(propagator.applyAll(writes('a', 2), 0)).rejects.toMatchObject({
+    await expect(changeWriter.applyAll(writes('a', 2), 0)).rejects.toMatchObject({
       code: 'SERVICE_UNAVAILABLE',
       cause: { message: 'the connection to Redis was lost' },
     });
     at.failsAtPart = 2;
     at.failure = new TypeError('a mistake');
-    await expect(propagator.applyAll(writes('a', 2), 0)).rejects.toBe(at.failure);
+    await expect(changeWriter.applyAll(writes('a', 2), 0)).rejects.toBe(at.failure);
     fence.stop();
   });
 
   test('counts among the incomplete changes of its API: it is refused whole, or let through alone', async () => {
-    const { timeline, state, begin, fence, propagator, writes } = world({ changesMax: 2, refusalsMax: 3 });
+    const { timeline, state, begin, fence, changeWriter, writes } = world({ changesMax: 2, refusalsMax: 3 });
     state.api('a').members.set('silent', 0);
     begin('a', 4);
     await timeline.run(100);
     expect(state.api('a').sequence).toBe(4);
-    const refused = propagator.applyAll(writes('a', 1), 0);
+    const refused = changeWriter.applyAll(writes('a', 1), 0);
     await expect(refused).rejects.toMatchObject({
       code: 'SERVICE_UNAVAILABLE',
       message: '3 disables and deletes of api a are not complete yet; nothing was changed',
     });
     state.api('a').members.set('silent', 4);
     await timeline.run(300);
-    await expect(propagator.applyAll(writes('a', 1), 0)).resolves.toBeDefined();
+    await expect(changeWriter.applyAll(writes('a', 1), 0)).resolves.toBeDefined();
     fence.stop();
   });
 });
@@ -250,14 +250,14 @@ describe('a failover that takes the end of a batch', () => {
 
   test('is fought for a while, and not after the process was asked to stop', async () => {
     const taken = async () => {
-      const { timeline, at, state, begin, fence, propagator } = world();
+      const { timeline, at, state, begin, fence, changeWriter } = world();
       state.api('a').members.set('follower', 0);
       const empty = state.clone();
       begin('a', 1);
       await timeline.run(1);
       Object.assign(empty.api('a'), { sequence: 0, hash: '', log: [] });
       Object.assign(at, { server: empty, isDeaf: true });
-      return { timeline, at, fence, propagator };
+      return { timeline, at, fence, changeWriter };
     };
     const patient = await taken();
     await patient.timeline.run(200_000);
@@ -265,7 +265,7 @@ describe('a failover that takes the end of a batch', () => {
     patient.fence.stop();
     const stopped = await taken();
     await stopped.timeline.run(3000);
-    stopped.propagator.stop();
+    stopped.changeWriter.stop();
     const { refusals } = stopped.at;
     await stopped.timeline.run(200_000);
     expect(refusals).toBeGreaterThan(1);

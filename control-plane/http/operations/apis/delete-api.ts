@@ -15,10 +15,10 @@ export const deleteApi = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop' },
   neverShed: true,
-  async handle(call, { propagator }) {
+  async handle(call, { changeWriter }) {
     const { apiId, waitMs } = call.request;
     const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;
-    const propagation = await propagator.apply(write, waitMs, ({ sequence }) => {
+    const propagation = await changeWriter.apply(write, waitMs, ({ sequence }) => {
       call.giveTurnBack();
       call.note({}, { sequence });
     });

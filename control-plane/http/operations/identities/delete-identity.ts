@@ -16,12 +16,12 @@ export const deleteIdentity = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { identityId: identityIdExample },
   neverShed: true,
-  async handle(call, { identities, propagator }) {
+  async handle(call, { identities, changeWriter }) {
     const { identityId: keyId, waitMs } = call.request;
     const condition = await identities.toDelete(keyId);
     if (condition === undefined) throw identityNotFound();
     const write = { apiId: SHARED_LOG, operation: 'delete', keyId, fields: {}, condition } as const;
-    const propagation = await propagator.apply(write, waitMs, call.recordChange());
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange());
     if (!propagation) throw identityNotFound();
     return { propagation };
   },

@@ -13,8 +13,8 @@ export const getIdentityPropagation = operation({
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { identityId: identityIdExample, sequence: '1' },
-  async handle({ request: { identityId, sequence } }, { propagator }) {
-    const propagation = await propagator.status(SHARED_LOG, identityId, Number(sequence));
+  async handle({ request: { identityId, sequence } }, { changeWriter }) {
+    const propagation = await changeWriter.status(SHARED_LOG, identityId, Number(sequence));
     if (!propagation) throw identityNotFound();
     return { propagation };
   },

@@ -36,7 +36,7 @@ export const updateIdentity = operation({
   errors: ['NOT_FOUND'],
   example: { externalId: 'ada', enabled: false },
   neverShed: true,
-  async handle(call, { identities, propagator }) {
+  async handle(call, { identities, changeWriter }) {
     const { waitMs, identityId: _id, externalId: _externalId, ...patch } = call.request;
     checkMeta(patch.meta ?? {});
     checkLimits(patch.ratelimits);
@@ -47,7 +47,7 @@ export const updateIdentity = operation({
     call.note({ identityId });
     if (patch.apiIds && (await identities.get(identityId))) await identities.checkApis(patch.apiIds);
     const write = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields } as const;
-    const propagation = await propagator.apply(write, waitMs, call.recordChange(fields));
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
     const identity = await identities.get(identityId);
     if (!propagation || !identity) throw identityNotFound();
     const mayRead = call.caller.permissions.allowsRoot('read_identity');

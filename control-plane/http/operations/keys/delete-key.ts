@@ -15,12 +15,12 @@ export const deleteKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample },
   neverShed: true,
-  async handle(call, { keys, propagator }) {
+  async handle(call, { keys, changeWriter }) {
     const { apiId } = call;
     const { keyId, waitMs } = call.request;
     const secretHash = await keys.secretHashOf(apiId, keyId);
     const write = { apiId, operation: 'delete', keyId, fields: {} } as const;
-    const propagation = await propagator.apply(write, waitMs, call.recordChange());
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange());
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     if (secretHash) {
       await keys.forgetDeleted(apiId, [{ keyId, secretHash }]).catch((error: unknown) => {

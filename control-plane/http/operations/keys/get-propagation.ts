@@ -13,8 +13,8 @@ export const getPropagation = operation({
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, sequence: '1' },
-  async handle({ apiId, request: { keyId, sequence } }, { keys, propagator }) {
-    const propagation = await propagator.status(apiId, keyId, Number(sequence));
+  async handle({ apiId, request: { keyId, sequence } }, { keys, changeWriter }) {
+    const propagation = await changeWriter.status(apiId, keyId, Number(sequence));
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     return { propagation };
   },

@@ -60,7 +60,7 @@ export const rerollKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, expiration: 86_400_000 },
   neverShed: true,
-  async handle(call, { keys, successors, propagator, clock }) {
+  async handle(call, { keys, successors, changeWriter, clock }) {
     const { apiId } = call;
     const { keyId, expiration, operationId: name, waitMs } = call.request;
     // Store only a hash, in case a caller sends a secret by mistake.
@@ -71,7 +71,7 @@ export const rerollKey = operation({
     const successor = { ...prepared.successor, latestMs, operationId };
     let entry: LogEntry | undefined;
     const write = { apiId, operation: 'update', keyId, fields: {}, successor } as const;
-    const propagation = await propagator
+    const propagation = await changeWriter
       .apply(write, waitMs, (result) => {
         entry = result;
         recordReroll(call, keyId, successor.keyId, result);

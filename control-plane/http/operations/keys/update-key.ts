@@ -27,15 +27,15 @@ export const updateKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { keyId: keyIdExample, enabled: false },
   neverShed: true,
-  async handle(call, { keys, roles, propagator }) {
+  async handle(call, { keys, roles, changeWriter }) {
     const { apiId } = call;
     const { keyId, waitMs, remaining, refill, ...changes } = call.request;
     const fields = await storedChanges(roles, withoutAliases(changes));
     const credits = creditsChange({ remaining, refill });
     const propagation =
       Object.keys(fields).length === 0 && !credits
-        ? await propagator.status(apiId, keyId, await keys.lastSequence(apiId, keyId), true)
-        : await propagator.apply(
+        ? await changeWriter.status(apiId, keyId, await keys.lastSequence(apiId, keyId), true)
+        : await changeWriter.apply(
             { apiId, operation: 'update', keyId, fields, ...(credits ? { credits } : {}) },
             waitMs,
             call.recordChange(fields, credits),

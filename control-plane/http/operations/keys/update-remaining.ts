@@ -36,7 +36,7 @@ export const updateRemaining = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, op: 'increment', value: 100 },
   neverShed: true,
-  async handle(call, { keys, credits, propagator }) {
+  async handle(call, { keys, credits, changeWriter }) {
     const { apiId } = call;
     const { keyId, op, value, operationId, waitMs } = call.request;
     // Store only a hash, in case a caller sends a secret by mistake.
@@ -44,7 +44,7 @@ export const updateRemaining = operation({
     const change = { ...changeOf(op, value), ...operation };
     let entry: LogEntry | undefined;
     const record = call.recordChange({}, change);
-    const propagation = await propagator.apply(
+    const propagation = await changeWriter.apply(
       { apiId, operation: 'update', keyId, fields: {}, credits: change },
       waitMs,
       (result) => {

@@ -21,16 +21,16 @@ export const deletePermission = operation({
   example: { permissionId: 'files.write' },
   neverShed: true,
   async handle(call, services) {
-    const { catalogue, propagator } = services;
+    const { catalogue, changeWriter } = services;
     const { permissionId: slug, waitMs } = call.request;
     const keyId = await catalogue.idOf(slug);
     if (!keyId) throw permissionNotFound(slug);
     call.note({ permissionId: slug });
-    const leftMs = propagator.remainingTime(waitMs);
+    const leftMs = changeWriter.remainingTime(waitMs);
     const roleIds = await takeFromRoles(slug, leftMs, services);
     call.note({}, { after: { roles: roleIds } });
     const write = { apiId: SHARED_LOG, operation: 'delete', keyId, fields: {} } as const;
-    const propagation = await propagator.apply(write, leftMs(), call.recordChange());
+    const propagation = await changeWriter.apply(write, leftMs(), call.recordChange());
     if (!propagation) throw permissionNotFound(slug);
     return { propagation };
   },
@@ -40,13 +40,13 @@ export const deletePermission = operation({
 async function takeFromRoles(
   slug: string,
   leftMs: () => number | undefined,
-  { roles, propagator }: Pick<Services, 'roles' | 'propagator'>,
+  { roles, changeWriter }: Pick<Services, 'roles' | 'changeWriter'>,
 ): Promise<string[]> {
   const roleIds = new Set<string>();
   for (let tries = 0; tries < TRIES; tries++) {
     const [first, ...others] = await roles.without(slug);
     if (!first) return [...roleIds];
-    const { outcomes, propagation } = await propagator.applyAll([first, ...others], leftMs());
+    const { outcomes, propagation } = await changeWriter.applyAll([first, ...others], leftMs());
     if (propagation?.state === 'pending')
       throw unavailable(
         'some verifiers may not know yet that roles have lost the permission: send the call again',

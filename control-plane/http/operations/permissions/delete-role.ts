@@ -17,10 +17,10 @@ export const deleteRole = operation({
   errors: ['NOT_FOUND'],
   example: { roleId: roleIdExample },
   neverShed: true,
-  async handle(call, { propagator }) {
+  async handle(call, { changeWriter }) {
     const { roleId, waitMs } = call.request;
     const write = { apiId: SHARED_LOG, operation: 'delete', keyId: roleId, fields: {} } as const;
-    const propagation = await propagator.apply(write, waitMs, call.recordChange());
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange());
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };
   },

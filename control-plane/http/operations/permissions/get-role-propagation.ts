@@ -14,8 +14,8 @@ export const getRolePropagation = operation({
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { roleId: roleIdExample, sequence: '1' },
-  async handle({ request: { roleId, sequence } }, { propagator }) {
-    const propagation = await propagator.status(SHARED_LOG, roleId, Number(sequence));
+  async handle({ request: { roleId, sequence } }, { changeWriter }) {
+    const propagation = await changeWriter.status(SHARED_LOG, roleId, Number(sequence));
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };
   },

@@ -19,11 +19,11 @@ export const setRolePermissions = operation({
   errors: ['NOT_FOUND', 'VERIFIERS_TOO_OLD'],
   example: { roleId: roleIdExample, permissions: ['articles.read', 'articles.write'] },
   neverShed: true,
-  async handle(call, { propagator }) {
+  async handle(call, { changeWriter }) {
     const { roleId, permissions, waitMs } = call.request;
     const fields = storedFields({ permissions: slugsIn(permissions) });
     const write = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields } as const;
-    const propagation = await propagator.apply(write, waitMs, call.recordChange(fields));
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };
   },

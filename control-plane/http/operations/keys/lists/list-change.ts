@@ -18,18 +18,18 @@ interface ChangedList {
 
 /**
  * Changes a key's list, on the condition that the key has not changed in between; calls of one control plane take
- * turns until they have written. Rejects like `Writer.apply`.
+ * turns until they have written. Rejects like `ChangeWriter.apply`.
  */
 export async function changeList(
   call: Call<{ readonly keyId: string; readonly waitMs?: number }>,
-  { keys, propagator, listTurns }: Pick<Services, 'keys' | 'propagator' | 'listTurns'>,
+  { keys, changeWriter, listTurns }: Pick<Services, 'keys' | 'changeWriter' | 'listTurns'>,
   field: 'permissions' | 'roles',
   become: (present: readonly string[]) => readonly string[] | Promise<readonly string[]>,
 ): Promise<ChangedList> {
   const endTurn = await listTurns.take(call.request.keyId);
   if (!endTurn) throw unavailable('too many changes of the lists of this key are waiting; try again');
   try {
-    return await changeInTurn(call, { keys, propagator }, field, become, endTurn);
+    return await changeInTurn(call, { keys, changeWriter }, field, become, endTurn);
   } finally {
     endTurn();
   }
@@ -37,7 +37,7 @@ export async function changeList(
 
 async function changeInTurn(
   call: Call<{ readonly keyId: string; readonly waitMs?: number }>,
-  { keys, propagator }: Pick<Services, 'keys' | 'propagator'>,
+  { keys, changeWriter }: Pick<Services, 'keys' | 'changeWriter'>,
   field: 'permissions' | 'roles',
   become: (present: readonly string[]) => readonly string[] | Promise<readonly string[]>,
   onWritten: () => void,
@@ -58,7 +58,7 @@ async function changeInTurn(
       record(entry);
     };
     try {
-      const propagation = await propagator.apply(write, waitMs, written);
+      const propagation = await changeWriter.apply(write, waitMs, written);
       if (!propagation) throw await recordNotFound(keys, apiId, keyId);
       return { values, propagation };
     } catch (error) {

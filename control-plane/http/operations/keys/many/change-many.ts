@@ -64,7 +64,7 @@ export function manyResults<Result extends string>(
  */
 export async function changeMany(
   call: Call,
-  { propagator }: Pick<Services, 'propagator'>,
+  { changeWriter }: Pick<Services, 'changeWriter'>,
   { apiId, keyIds }: KeyChoice,
   fields: StoredFields | undefined,
   waitMs: number | undefined,
@@ -105,7 +105,7 @@ export async function changeMany(
     },
     onEnd: () => call.giveTurnBack(),
   };
-  const result = await propagator.applyAll([first, ...others], waitMs, events);
+  const result = await changeWriter.applyAll([first, ...others], waitMs, events);
   counts.refused = result.outcomes.filter((each) => 'failure' in each).length;
   noteCounts();
   if (result.propagation) call.note({}, { sequence: result.propagation.sequence });
@@ -115,13 +115,13 @@ export async function changeMany(
 /** Deletes keys like `changeMany`, and then the pointers that lead to them. */
 export async function deleteMany(
   call: Call,
-  { keys, propagator }: Pick<Services, 'keys' | 'propagator'>,
+  { keys, changeWriter }: Pick<Services, 'keys' | 'changeWriter'>,
   choice: KeyChoice,
   waitMs: number | undefined,
 ): Promise<ManyOutcomes> {
   const { apiId, keyIds } = choice;
   const hashes = await keys.secretHashesOf(apiId, keyIds);
-  const result = await changeMany(call, { propagator }, choice, undefined, waitMs);
+  const result = await changeMany(call, { changeWriter }, choice, undefined, waitMs);
   const deleted = result.outcomes.flatMap((each, i): PointedKey[] => {
     const secretHash = hashes[i];
     return 'sequence' in each && secretHash ? [{ keyId: each.keyId, secretHash }] : [];
