@@ -24,7 +24,7 @@ const ROOT = join(import.meta.dirname, '..');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
 const commands = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block?.trim() ?? '');
 
-test('tables of settings, errors and metrics, and alerts in the form of Kubernetes, are as the code says', async () => {
+test('tables of settings, errors and metrics are as the code says', async () => {
   for (const { file, present, content } of await documents())
     expect(present, `${file}: run npm run docs`).toBe(content);
 });

@@ -1,5 +1,5 @@
 // `npm run docs`: generates the tables of settings, commands, error codes and metrics in their pages, the
-// verifier's OpenAPI document, the table of the Helm chart's values, and the Kubernetes form of the alerts.
+// verifier's OpenAPI document, the table of the Helm chart's values, and, where helm is, the manifests of deploy/kubernetes.
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
@@ -20,6 +20,7 @@ import { watchServer } from '../../verifier/metrics/server-metrics.ts';
 import { watchState } from '../../verifier/metrics/state-metrics.ts';
 import { watchUpstreams } from '../../verifier/metrics/upstream-metrics.ts';
 import { proxySettings } from '../../verifier/proxy/proxy-options.ts';
+import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
 import { byVerifiers } from './by-verifiers.ts';
 import { chartValues } from './chart-values.ts';
@@ -70,9 +71,11 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'deploy/helm/keyfence/README.md': { values: valuesTable('deploy/helm/keyfence') },
     'verifier/library/frameworks.md': examples(),
   };
-  const file = 'verifier/openapi.json';
-  const present = readFileSync(join(ROOT, file), 'utf8');
-  const document = { file, present, content: `${JSON.stringify(verifierDocument, null, 2)}\n` };
+  const json = (value: object) => `${JSON.stringify(value, null, 2)}\n`;
+  const whole = {
+    'verifier/openapi.json': json(verifierDocument),
+    'control-plane/http/by-verifiers.json': json(byVerifiers()),
+  };
   const withTables = Object.entries(tables).map(([file, parts]) => {
     const present = readFileSync(join(ROOT, file), 'utf8');
     const content = Object.entries(parts).reduce(
@@ -81,7 +84,12 @@ export async function documents(): Promise<{ file: string; present: string; cont
     );
     return { file, present, content };
   });
-  return [...withTables, document, operationsOfVerifiers(), prometheusRule()];
+  const presentOf = (file: string) =>
+    existsSync(join(ROOT, file)) ? readFileSync(join(ROOT, file), 'utf8') : '';
+  return [
+    ...withTables,
+    ...Object.entries(whole).map(([file, content]) => ({ file, present: presentOf(file), content })),
+  ];
 }
 
 /** Creates the metrics of a control plane that does nothing. */
@@ -108,30 +116,6 @@ function examples(): Record<string, string> {
       return [file.replace(/\.ts$/, ''), `\`\`\`ts\n${text.trim()}\n\`\`\``];
     }),
   );
-}
-
-/** Writes the verifier's operations for the control plane's reference. */
-function operationsOfVerifiers() {
-  const file = 'control-plane/http/by-verifiers.json';
-  const path = join(ROOT, file);
-  const present = existsSync(path) ? readFileSync(path, 'utf8') : '';
-  return { file, present, content: `${JSON.stringify(byVerifiers(), null, 2)}\n` };
-}
-
-/** The alerts in the form of the Prometheus Operator. */
-function prometheusRule() {
-  const file = 'deploy/kubernetes/components/monitoring/prometheus-rule.yaml';
-  const path = join(ROOT, file);
-  const alerts = readFileSync(join(ROOT, 'deploy/monitoring/alerts.yaml'), 'utf8');
-  const rules = alerts.slice(alerts.indexOf('groups:')).replace(/^(?=.)/gm, '  ');
-  const head = '# Generated from deploy/monitoring/alerts.yaml: npm run docs.\n';
-  const object =
-    'apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: keyfence\nspec:\n';
-  return {
-    file,
-    present: existsSync(path) ? readFileSync(path, 'utf8') : '',
-    content: head + object + rules,
-  };
 }
 
 function replaceTable(text: string, name: string, table: string): string {
@@ -248,4 +232,8 @@ if (import.meta.main) {
   for (const { file, present, content } of await documents()) {
     if (present !== content) writeFileSync(join(ROOT, file), content);
   }
+  for (const [file, content] of Object.entries(helm ? plainManifests() : {}))
+    writeFileSync(join(ROOT, file), content);
+  if (!helm)
+    console.error('deploy/kubernetes is as it was: that needs helm, which npm run build:helm builds');
 }

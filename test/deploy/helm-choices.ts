@@ -1,12 +1,14 @@
 /** Sets of choices: each value is in at least one. */
 export const CHOICES: Record<string, Record<string, unknown>> = {
-  'a trial': { 'sample.enabled': true },
+  'a trial': { 'sample.enabled': true, anyUser: true },
   'three Redis with TLS, watched': {
     'redis.mode': 'sentinel',
     'redis.tls.enabled': true,
     'redis.users': ['verifier-billing'],
     'redis.storage': { size: '20Gi', className: 'fast' },
     'redis.priorityClassName': 'system-cluster-critical',
+    'redis.backup.enabled': true,
+    serviceMesh: true,
     'monitoring.scrape': true,
     'monitoring.alerts': true,
     'monitoring.dashboard': true,
@@ -63,6 +65,8 @@ export const CHOICES: Record<string, Record<string, unknown>> = {
     'verifier.node.enabled': true,
     'verifier.node.maxUnavailable': '10%',
     'verifier.injection.enabled': true,
+    'verifier.gateways.enabled': true,
+    listenAddress: '::',
     'verifier.settings': { CACHE_KEYS_MAX: 1000 },
   },
 };

@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CHART, helm } from '../../deploy/helm/render.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
-import { CHART, helm, isHook, noHelm, renderChart } from './helm.ts';
+import { isHook, noHelm, renderChart } from './helm.ts';
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '..', '..');

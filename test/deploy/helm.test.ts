@@ -1,21 +1,20 @@
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { CHART, helm, helmArguments, isHook, noHelm, renderChart, runHelm } from './helm.ts';
+import { CHART, helm, plainManifests, runHelm } from '../../deploy/helm/render.ts';
+import { helmArguments, isHook, noHelm, renderChart } from './helm.ts';
 import { CHOICES } from './helm-choices.ts';
-import { podOf, ruleFaults, securityFaults, workloadsOf } from './kubernetes-rules.ts';
+import { faultsOf, podOf, workloadsOf } from './kubernetes-rules.ts';
 import { schemaFaults } from './kubernetes-schema.ts';
-import type { Manifest } from './kustomize.ts';
+import { type Manifest, objectsOf } from './kustomize.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
 const temporary = mkdtempSync(join(tmpdir(), 'keyfence-helm-'));
 afterAll(() => rmSync(temporary, { recursive: true }));
-
-/** Those of a node have a hostPath, and somebody must own its folder. */
-const ON_NODE = ['hostPath volume', 'socket-folder may be root', 'socket-folder has CHOWN'];
 
 describe('the chart', () => {
   it('is of the version of the project, and installs an image of that version', () => {
@@ -35,13 +34,9 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
       );
     });
 
-    it('is accepted by Kubernetes 1.36 under strict validation', () => {
-      expect(all.flatMap(schemaFaults)).toEqual([]);
+    it('is accepted by Kubernetes 1.36, hangs together, and every pod runs under the Pod Security level restricted', () => {
       expect(all.length).toBeGreaterThan(0);
-    });
-
-    it('hangs together: selectors, ports, budgets, volumes, settings, secrets in files, versions', () => {
-      expect(ruleFaults(all.filter((object) => !isHook(object)))).toEqual([]);
+      expect(faultsOf(all)).toEqual([]);
     });
 
     it('is in the namespace of the release, and has its labels', () => {
@@ -52,14 +47,81 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
         expect(metadata.labels, metadata.name).toMatchObject({ 'app.kubernetes.io/managed-by': 'Helm' });
       }
     });
+  });
 
-    it('every pod runs under the Pod Security level restricted, except for the socket on the node', () => {
-      const pods = all.filter(({ kind }) => kind === 'Pod').map(asWorkload);
-      for (const workload of [...workloadsOf(all), ...pods]) {
-        const allowed = workload.kind === 'DaemonSet' ? ON_NODE : [];
-        expect(securityFaults(workload).filter((fault) => !allowed.includes(fault))).toEqual([]);
-      }
-    });
+  const EVERYTHING = {
+    'redis.mode': 'sentinel',
+    'redis.backup.enabled': true,
+    'sample.enabled': true,
+    'verifier.node.enabled': true,
+    'verifier.gateways.enabled': true,
+  };
+  const occurrences = (all: readonly Manifest[], text: string) => JSON.stringify(all).split(text).length - 1;
+  const atPriority = (all: readonly Manifest[]) =>
+    workloadsOf(all).filter((each) => podOf(each).priorityClassName === 'keyfence').length;
+  it.each<[string, Record<string, unknown>, (all: readonly Manifest[]) => unknown, unknown]>([
+    [
+      'controlPlane.autoscaling',
+      { 'controlPlane.autoscaling.enabled': true },
+      (all) =>
+        workloadsOf(all).filter(({ kind, spec }) => kind !== 'DaemonSet' && spec.replicas === undefined)
+          .length,
+      1,
+    ],
+    [
+      'imagePullSecrets',
+      { imagePullSecrets: [{ name: 'registry' }] },
+      (all) => occurrences(all, '"imagePullSecrets":[{"name":"registry"}]'),
+      6,
+    ],
+    [
+      'priorityClassName',
+      { 'controlPlane.priorityClassName': 'keyfence', 'redis.priorityClassName': 'keyfence' },
+      atPriority,
+      2,
+    ],
+    [
+      'listenAddress',
+      { listenAddress: '::' },
+      (all) => [occurrences(all, '"::"'), occurrences(all, '0.0.0.0')],
+      [6, 0],
+    ],
+    [
+      'anyUser, but for the verifier of a node',
+      { anyUser: true },
+      (all) =>
+        occurrences(
+          all.filter(({ kind }) => kind !== 'DaemonSet'),
+          'runAsUser',
+        ),
+      0,
+    ],
+    ['serviceMesh', { serviceMesh: true }, (all) => occurrences(all, 'skip-outbound-ports'), 4],
+    [
+      'commonLabels, by which nothing selects',
+      { commonLabels: { team: 'platform' } },
+      (all) =>
+        all.filter(
+          ({ metadata, spec }) =>
+            metadata.labels?.['team'] !== 'platform' ||
+            metadata.labels['app.kubernetes.io/part-of'] !== 'keyfence' ||
+            /team|part-of/.test(JSON.stringify([spec?.selector, spec?.podSelector])),
+        ),
+      [],
+    ],
+    [
+      'redis.backup',
+      { 'redis.backup': { enabled: true, schedule: '@daily', keep: 3, size: '1Gi' } },
+      (all) =>
+        ['"schedule":"@daily"', '"KEEP","value":"3"', '"storage":"1Gi"'].map((text) =>
+          occurrences(all, text),
+        ),
+      [1, 1, 1],
+    ],
+  ])('%s changes what it says, and all of it', (_, values, seen, wanted) => {
+    const all = renderChart({ values: { ...EVERYTHING, ...values } }).filter((object) => !isHook(object));
+    expect(seen(all)).toEqual(wanted);
+    expect(faultsOf(all)).toEqual([]);
   });
 
   it('two releases in one namespace share no name, and neither selects the pods of the other', () => {
@@ -99,19 +161,30 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
     }
   });
 
-  it('has alerts, the dashboard and what Redis runs from the files that are tested elsewhere', () => {
+  it('is what the manifests of deploy/kubernetes are made of: npm run docs', () => {
+    for (const [file, content] of Object.entries(plainManifests())) expect(read(file), file).toBe(content);
+  });
+
+  it('has the dashboard from its file, and the labels by which a Prometheus finds its objects', () => {
     const all = renderChart({ values: CHOICES['three Redis with TLS, watched'] ?? {} });
     const of = (kind: string, name: string) =>
       all.find((each) => each.kind === kind && each.metadata.name === name);
-    expect(of('PrometheusRule', 'keyfence')?.['spec']).toEqual({
-      groups: parse(read('deploy/monitoring/alerts.yaml')).groups,
-    });
     expect(of('ConfigMap', 'keyfence-dashboard')?.['data']).toEqual({
       'keyfence.json': read('deploy/monitoring/dashboard.json'),
     });
     expect(of('PrometheusRule', 'keyfence')?.metadata.labels).toMatchObject({ release: 'prometheus' });
-    const files = of('ConfigMap', 'keyfence-redis-files')?.['data'];
-    for (const [name, text] of Object.entries(files)) expect(text, name).toBe(read(`deploy/redis/${name}`));
+  });
+
+  it('makes what deploy/kubernetes/README.md says how to make', () => {
+    const readme = read('deploy/kubernetes/README.md');
+    const [, command = ''] = readme.match(/```sh\n(helm template [\s\S]*?) >keyfence.yaml\n```/) ?? [];
+    const script = `helm() { ${helm} "$@"; }\n${command}`;
+    const all = objectsOf(
+      execFileSync('sh', ['-ec', script], { cwd: ROOT, encoding: 'utf8', stdio: 'pipe' }),
+    );
+    expect(faultsOf(all)).toEqual([]);
+    expect(occurrences(all, '"registry.example/keyfence:')).toBe(1);
+    expect(occurrences(all, 'skip-outbound-ports')).toBe(2);
   });
 
   it('is whole as a package, without what is around it here', () => {
@@ -179,10 +252,4 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
     });
     expect(sidecar.env).toContainEqual({ name: 'CACHE_KEYS_MAX', value: '5' });
   });
-});
-
-/** The pod of `helm test` in the form of those that last, so that the same rules read it. */
-const asWorkload = (pod: Manifest): Manifest => ({
-  ...pod,
-  spec: { template: { metadata: pod.metadata, spec: pod['spec'] } },
 });

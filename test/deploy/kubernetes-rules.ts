@@ -1,3 +1,4 @@
+import { schemaFaults } from './kubernetes-schema.ts';
 import type { Manifest } from './kustomize.ts';
 import { settingsOf } from './settings.ts';
 
@@ -16,17 +17,38 @@ export interface Container {
   readonly [field: string]: any;
 }
 
-const WORKLOADS = ['Deployment', 'StatefulSet', 'DaemonSet'];
-export const workloadsOf = (all: readonly Manifest[]) => all.filter(({ kind }) => WORKLOADS.includes(kind));
-export const podOf = (workload: Manifest) => workload['spec'].template.spec;
+const LASTING = ['Deployment', 'StatefulSet', 'DaemonSet'];
+/** Those that controllers keep running. */
+export const workloadsOf = (all: readonly Manifest[]) => all.filter(({ kind }) => LASTING.includes(kind));
+/** What pods are made of: metadata and spec. A pod is its own. */
+const templateOf = ({ kind, metadata, spec }: Manifest) =>
+  kind === 'Pod' ? { metadata, spec } : (spec.jobTemplate?.spec ?? spec).template;
+export const podOf = (workload: Manifest) => templateOf(workload).spec;
+const withPods = (all: readonly Manifest[]) =>
+  all.filter(({ kind }) => [...LASTING, 'CronJob', 'Pod'].includes(kind));
 /** Those that run as long as the pod does, sidecars among them; and those that end before it begins. */
-export function containersOf(workload: Manifest): { lasting: Container[]; passing: Container[] } {
+function containersOf(workload: Manifest): { lasting: Container[]; passing: Container[] } {
   const { containers, initContainers = [] } = podOf(workload);
   const isSidecar = ({ restartPolicy }: Container) => restartPolicy === 'Always';
   return {
     lasting: [...initContainers.filter(isSidecar), ...containers],
     passing: initContainers.filter((container: Container) => !isSidecar(container)),
   };
+}
+
+/** The socket on the node is a hostPath, and somebody must own its folder. */
+const ON_NODE = ['hostPath volume', 'socket-folder may be root', 'socket-folder has CHOWN'];
+
+/**
+ * Lists whatever is wrong with objects that are installed together: what Kubernetes refuses under strict validation, what does
+ * not hang together, and pods that the Pod Security level restricted refuses, except for the socket on the node.
+ */
+export function faultsOf(all: readonly Manifest[], external: readonly string[] = []): string[] {
+  const insecure = withPods(all).flatMap((each) => {
+    const allowed = JSON.stringify(podOf(each).volumes).includes('"path":"/run/keyfence"') ? ON_NODE : [];
+    return securityFaults(each).filter((fault) => !allowed.includes(fault));
+  });
+  return [...all.flatMap(schemaFaults), ...ruleFaults(all, external), ...insecure];
 }
 
 /**
@@ -47,12 +69,12 @@ export function ruleFaults(all: readonly Manifest[], external: readonly string[]
     if (each.kind === 'PodDisruptionBudget') checkBudget(each);
     if (each.kind === 'NetworkPolicy') checkNetworkPolicy(each);
   }
-  for (const workload of workloadsOf(all)) checkWorkload(workload);
+  for (const workload of withPods(all)) checkWorkload(workload);
   return faults;
 
   function selects(selector: { matchLabels?: Labels }): Manifest[] | undefined {
-    const found = workloadsOf(all).filter((workload) =>
-      isSubset(selector.matchLabels ?? {}, workload['spec'].template.metadata.labels),
+    const found = withPods(all).filter((workload) =>
+      isSubset(selector.matchLabels ?? {}, templateOf(workload).metadata.labels),
     );
     return found.length > 0 ? found : undefined;
   }
@@ -80,13 +102,15 @@ export function ruleFaults(all: readonly Manifest[], external: readonly string[]
   }
 
   function checkWorkload(workload: Manifest): void {
-    const { selector, template, serviceName } = workload['spec'];
-    const pod = template.spec;
+    const { selector, serviceName } = workload['spec'];
+    const { metadata, spec: pod } = templateOf(workload);
+    const isLasting = LASTING.includes(workload.kind);
     const fault = (what: string) => say(workload, what);
     if (pod.nodeSelector?.['kubernetes.io/os'] !== 'linux') fault('could be put on a node that is not Linux');
     if (pod.tolerations?.some(({ key }: { key?: string }) => !key)) fault('tolerates every taint');
-    if (!isSubset(selector.matchLabels, template.metadata.labels)) fault('its selector misses its own pods');
-    if (workload.kind !== 'DaemonSet') {
+    if (isLasting && !isSubset(selector.matchLabels, metadata.labels))
+      fault('its selector misses its own pods');
+    if (isLasting && workload.kind !== 'DaemonSet') {
       const budgets = all.filter(({ kind }) => kind === 'PodDisruptionBudget');
       const own = budgets.filter((budget) => selects(budget['spec'].selector)?.includes(workload));
       if (own.length !== 1) fault('needs one PodDisruptionBudget');
@@ -94,6 +118,7 @@ export function ruleFaults(all: readonly Manifest[], external: readonly string[]
     if (serviceName && !all.some(({ kind, metadata }) => kind === 'Service' && metadata.name === serviceName))
       fault(`no Service ${serviceName}`);
     if (
+      isLasting &&
       !all.some(({ kind, metadata }) => kind === 'ServiceAccount' && metadata.name === pod.serviceAccountName)
     )
       fault(`no ServiceAccount ${pod.serviceAccountName}`);
@@ -107,6 +132,8 @@ export function ruleFaults(all: readonly Manifest[], external: readonly string[]
       if (configMap && !maps.has(configMap.name)) fault(`no ConfigMap ${configMap.name}`);
     }
     const { lasting, passing } = containersOf(workload);
+    if (lasting.some(({ command }) => command?.includes('verifier/main.js')))
+      if (!metadata.labels['keyfence/verifier']) fault('Redis and Prometheus do not know it for a verifier');
     const ports = lasting.flatMap(({ ports = [] }) => ports.map(({ containerPort }) => containerPort));
     if (new Set(ports).size !== ports.length) fault('two containers want one port');
     for (const container of [...lasting, ...passing]) {
@@ -131,7 +158,7 @@ export function ruleFaults(all: readonly Manifest[], external: readonly string[]
         if (name.endsWith('_FILE') && !mountsFile(pod, container, value ?? '')) of(`${name} is not mounted`);
       }
     }
-    for (const container of lasting) {
+    for (const container of isLasting ? lasting : []) {
       const of = (what: string) => fault(`${container.name}: ${what}`);
       for (const probe of ['readinessProbe', 'livenessProbe']) if (!container[probe]) of(`no ${probe}`);
       for (const probe of ['startupProbe', 'readinessProbe', 'livenessProbe']) {

@@ -1,9 +1,9 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { realpathSync } from 'node:fs';
+import { readFileSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 
-/** A Kubernetes object as kustomize prints it. */
+/** A Kubernetes object as helm and kustomize print it. */
 export interface Manifest {
   readonly apiVersion: string;
   readonly kind: string;
@@ -32,20 +32,18 @@ export const kustomize = TOOLS.find(({ command: [tool = ''], probe }) => {
   return status === 0 && (tool !== 'kubectl' || /^Kustomize Version: v[45]/m.test(stdout));
 })?.command;
 
-/** Where nothing changes while tests run. */
-const OURS = join(import.meta.dirname, '..', '..', 'deploy');
-const outputs = new Map<string, string>();
+/** Where the installations, the parts for APIs and the examples are. */
+export const KUBERNETES = join(import.meta.dirname, '..', '..', 'deploy', 'kubernetes');
 
 /** All objects of a kustomization folder. Throws with kustomize's own words where it refuses. */
 export function render(folder: string): Manifest[] {
-  const known = outputs.get(folder);
-  const output = known ?? run(folder);
-  if (folder.startsWith(OURS)) outputs.set(folder, output);
-  // kustomize writes YAML 1.1, where 0444 is octal.
-  return parseAllDocuments(output, { version: '1.1' }).map((document) => document.toJS() as Manifest);
+  const [tool = '', ...args] = kustomize ?? [];
+  return objectsOf(execFileSync(tool, [...args, realpathSync(folder)], { encoding: 'utf8', stdio: 'pipe' }));
 }
 
-function run(folder: string): string {
-  const [tool = '', ...args] = kustomize ?? [];
-  return execFileSync(tool, [...args, realpathSync(folder)], { encoding: 'utf8', stdio: 'pipe' });
-}
+/** All objects of a file of deploy/kubernetes. */
+export const manifestsIn = (file: string) => objectsOf(readFileSync(join(KUBERNETES, file), 'utf8'));
+
+/** All objects of a text. Kubernetes reads YAML 1.1, where 0444 is octal. */
+export const objectsOf = (text: string): Manifest[] =>
+  parseAllDocuments(text, { version: '1.1' }).flatMap((document) => document.toJS() ?? []);

@@ -1,40 +1,31 @@
 import { execFile } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { vi } from 'vitest';
-import { parseAllDocuments } from 'yaml';
 import { freePort } from '../harness/ports.ts';
 import { HOLDS_MS_MAX } from '../harness/waiting.ts';
+import type { Container } from './kubernetes-rules.ts';
+import { manifestsIn } from './kustomize.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 
-const MANIFESTS = join(import.meta.dirname, '..', '..', 'deploy', 'kubernetes', 'redis');
 const HOSTS = ['127.0.0.2', '127.0.0.3', '127.0.0.4'];
 /** Sentinels may have to vote more than once, and demote a primary that came back after 8 s. */
 export const PATIENT = { timeout: HOLDS_MS_MAX, interval: 100 };
 /** As the kubelet: probes are asked again and again; this often, so that a test does not wait for them. */
 const PROBE_MS = 250;
 
-interface ContainerHooks {
-  readonly name: string;
-  readonly readinessProbe?: { exec?: { command: string[] } };
-  readonly lifecycle?: { preStop?: { exec?: { command: string[] } } };
-}
-
-/** Reads a manifest under deploy/kubernetes/redis: its container `redis`. */
-function hooksIn(file: string): ContainerHooks | undefined {
-  const documents = parseAllDocuments(readFileSync(join(MANIFESTS, file), 'utf8')).map((each) => each.toJS());
-  const set = documents.find(({ kind }) => kind === 'StatefulSet');
-  return set.spec.template.spec.containers.find(({ name }: ContainerHooks) => name === 'redis');
-}
-
-const READY = hooksIn('server/redis.yaml')?.readinessProbe?.exec?.command ?? [];
-const PRE_STOP = hooksIn('sentinel/redis.yaml')?.lifecycle?.preStop?.exec?.command ?? [];
+/** The container `redis` of the three. */
+const HOOKS: Container = manifestsIn('overlays/production/keyfence.yaml')
+  .find(({ kind }) => kind === 'StatefulSet')
+  ?.['spec'].template.spec.containers.find(({ name }: Container) => name === 'redis');
+const READY: string[] = HOOKS['readinessProbe'].exec.command;
+const PRE_STOP: string[] = HOOKS['lifecycle'].preStop.exec.command;
 
 /** Name of a pod of the StatefulSet in its own namespace. */
 const nameOf = (i: number) => `keyfence-redis-${i}.keyfence-redis`;
 
-/** One pod of redis/sentinel: a Redis and a Sentinel as their scripts start them, and its hooks as the manifest has them. */
+/** One pod of overlays/production: a Redis and a Sentinel as their scripts start them, and its hooks as the manifest has them. */
 export class RedisPod {
   readonly redis: OwnRedis;
   readonly sentinel: OwnRedis;
@@ -93,7 +84,7 @@ export class RedisPod {
   }
 }
 
-/** The three pods of redis/sentinel, and what a StatefulSet's controller does with them. */
+/** The three pods of overlays/production, and what a StatefulSet's controller does with them. */
 export class RedisPods {
   readonly files = new OwnFiles();
   readonly pods: RedisPod[] = [];

@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { Value } from 'typebox/value';
 import { parseAllDocuments } from 'yaml';
+import { definitionsPath } from '../../deploy/dev/go-tools.ts';
 import type { Manifest } from '../deploy/kustomize.ts';
 import { lacking } from '../harness/programs.ts';
-import { definitionsPath } from '../kubernetes/go-tools.ts';
 
 /** The part of OpenAPI's schemas that definitions of kinds use. */
 interface Schema {

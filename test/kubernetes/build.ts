@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
+import { builtPath, ensureTool, HELM, hasGo, RELEASES } from '../../deploy/dev/go-tools.ts';
 import { toolsOf } from './cluster.ts';
-import { builtPath, ensureTool, HELM, hasGo, RELEASES } from './go-tools.ts';
 
 /** Builds all that the tests start, where that was not done before. */
 export default function build(): void {

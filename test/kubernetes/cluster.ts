@@ -4,10 +4,9 @@ import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseAllDocuments } from 'yaml';
-import type { Manifest } from '../deploy/kustomize.ts';
+import { builtPath, ETCD, type GoTool, HELM, kubernetesTool } from '../../deploy/dev/go-tools.ts';
+import { type Manifest, objectsOf } from '../deploy/kustomize.ts';
 import { freePort } from '../harness/ports.ts';
-import { builtPath, ETCD, type GoTool, HELM, kubernetesTool } from './go-tools.ts';
 
 const READY_MS_MAX = 120_000;
 const COMMAND_MS_MAX = 120_000;
@@ -244,13 +243,6 @@ function said(args: string[], { status, stdout, stderr }: Ended): string {
 
 /** Objects as a text that kubectl reads. */
 export const listOf = (items: readonly object[]) => JSON.stringify({ apiVersion: 'v1', kind: 'List', items });
-
-/** The objects in a text of YAML. */
-export function objectsOf(text: string): Manifest[] {
-  return parseAllDocuments(text, { version: '1.1' })
-    .map((document) => document.toJS() as Manifest | null)
-    .filter((object) => object !== null);
-}
 
 function logTail(file: string): string {
   try {

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Cluster, listOf, objectsOf } from './cluster.ts';
-import { definitionsPath, ensureDefinitions, RELEASES } from './go-tools.ts';
+import { definitionsPath, ensureDefinitions, RELEASES } from '../../deploy/dev/go-tools.ts';
+import { objectsOf } from '../deploy/kustomize.ts';
+import { Cluster, listOf } from './cluster.ts';
 
 const RECIPES = join(import.meta.dirname, '..', '..', 'deploy', 'gateways', 'gateway-api');
 /** Gateway API 1.6 needs a newer Kubernetes than the oldest of them. */

@@ -1,32 +1,19 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { helmArguments } from '../deploy/helm.ts';
+import { RELEASES } from '../../deploy/dev/go-tools.ts';
 import { podOf, workloadsOf } from '../deploy/kubernetes-rules.ts';
-import type { Manifest } from '../deploy/kustomize.ts';
+import { KUBERNETES, type Manifest } from '../deploy/kustomize.ts';
 import { Cluster } from './cluster.ts';
-import { RELEASES } from './go-tools.ts';
 
-const KUBERNETES = join(import.meta.dirname, '..', '..', 'deploy', 'kubernetes');
 const LABEL = { 'keyfence/verifier': 'sidecar' };
-/** Both make the same policy. */
-const INSTALLERS: Record<string, (cluster: Cluster) => unknown> = {
-  'deploy/kubernetes/injection': (cluster) => {
-    cluster.makeNamespace('keyfence', 'restricted');
-    return cluster.kubectl('apply', '-k', join(KUBERNETES, 'injection'));
-  },
-  'the chart': (cluster) => {
-    const values = { 'controlPlane.enabled': false, 'verifier.injection.enabled': true };
-    return cluster.helm('install', ...helmArguments({ values, namespace: 'default' }));
-  },
-};
-
-describe.each(Object.entries(INSTALLERS))('injection by %s', (_, install) => {
+describe('injection by deploy/kubernetes/injection', () => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = await Cluster.start(RELEASES[0]);
     cluster.makeNamespace('apis', 'restricted', { 'keyfence/injection': 'enabled' });
     cluster.makeNamespace('others', 'restricted');
-    install(cluster);
+    cluster.makeNamespace('keyfence', 'restricted');
+    cluster.kubectl('apply', '-k', join(KUBERNETES, 'injection'));
     // An API server takes up a policy some time after it is made.
     await cluster.until(
       () => names(create(podCalled('probe'), '--dry-run=server')).length > 0,
@@ -41,8 +28,7 @@ describe.each(Object.entries(INSTALLERS))('injection by %s', (_, install) => {
 
   it('puts into a pod what the component puts into it, and nothing else', () => {
     const made = create(podCalled('bare'));
-    const folder = join(KUBERNETES, 'example/sidecar');
-    const [workload] = workloadsOf(cluster.objects('kustomize', folder));
+    const [workload] = workloadsOf(cluster.objects('kustomize', join(KUBERNETES, 'example/sidecar')));
     const { initContainers, volumes } = podOf(workload as Manifest);
     // Kustomize gives the ConfigMap that it makes another name.
     initContainers[0].envFrom = [{ configMapRef: { name: 'keyfence-verifier' } }];

@@ -2,15 +2,14 @@ import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
+import { RELEASES } from '../../deploy/dev/go-tools.ts';
 import { helmArguments } from '../deploy/helm.ts';
 import { CHOICES } from '../deploy/helm-choices.ts';
 import { podOf, workloadsOf } from '../deploy/kubernetes-rules.ts';
-import type { Manifest } from '../deploy/kustomize.ts';
-import { Cluster, listOf, objectsOf } from './cluster.ts';
+import { KUBERNETES, type Manifest, objectsOf } from '../deploy/kustomize.ts';
+import { Cluster, listOf } from './cluster.ts';
 import { definitions } from './definitions.ts';
-import { RELEASES } from './go-tools.ts';
 
-const KUBERNETES = join(import.meta.dirname, '..', '..', 'deploy', 'kubernetes');
 /** Folders that are complete by themselves; components are in one or the other. */
 const folders = globSync('**/kustomization.yaml', { cwd: KUBERNETES })
   .filter((file) => parse(readFileSync(join(KUBERNETES, file), 'utf8')).kind === 'Kustomization')

@@ -3,10 +3,10 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { builtPath, GITLEAKS } from '../../deploy/dev/go-tools.ts';
 import { generateKey } from '../../shared/contract/key-format.ts';
 import { lacking, type Program, skippedWithout } from '../harness/programs.ts';
 import { scratch } from '../harness/scratch.ts';
-import { builtPath, GITLEAKS } from '../kubernetes/go-tools.ts';
 
 /** The rules that deploy/scanners ships, tried by the scanners themselves where they are. */
 const SCANNERS = join(import.meta.dirname, '..', '..', 'deploy', 'scanners');

@@ -7,20 +7,28 @@
 {{- end -}}
 {{- end -}}
 
-{{/* (dict "root" $ "component" "redis"): the labels by which its pods are found, which may never change. */}}
+{{/* (list $ "redis" …): the labels by which its pods are found, which may never change. */}}
 {{- define "keyfence.selector" -}}
 app.kubernetes.io/name: keyfence
-app.kubernetes.io/instance: {{ .root.Release.Name }}
-app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/instance: {{ (first .).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{/* (dict "root" $ "component" "redis"): those of the object itself. */}}
-{{- define "keyfence.labels" -}}
-{{ include "keyfence.selector" . }}
-{{ include "keyfence.chart-labels" .root }}
+{{/* (list $ "redis" $name): name, namespace and labels of an object; those of no component have ''. */}}
+{{- define "keyfence.metadata" -}}
+{{- $ := first . -}}
+name: {{ index . 2 }}
+namespace: {{ $.Release.Namespace }}
+labels:
+  {{- if index . 1 }}
+  {{- include "keyfence.selector" . | nindent 2 }}
+  {{- end }}
+  {{- include "keyfence.chart-labels" $ | nindent 2 }}
 {{- end -}}
 
 {{- define "keyfence.chart-labels" -}}
+app.kubernetes.io/part-of: keyfence
+app.kubernetes.io/version: {{ .Chart.AppVersion }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.commonLabels }}

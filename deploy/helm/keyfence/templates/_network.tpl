@@ -1,8 +1,9 @@
+{{/* (list $ 9300): Prometheus may scrape this port. */}}
 {{- define "keyfence.from-monitoring" -}}
 - from:
-    - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: {{ .root.Values.networkPolicy.monitoringNamespace }} } }
+    - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: {{ (first .).Values.networkPolicy.monitoringNamespace }} } }
   ports:
-    - { port: {{ .port }}, protocol: TCP }
+    - { port: {{ last . }}, protocol: TCP }
 {{- end -}}
 
 {{- define "keyfence.to-dns" -}}
@@ -21,4 +22,24 @@
     {{- range .Values.networkPolicy.redisPorts }}
     - { port: {{ . }}, protocol: TCP }
     {{- end }}
+{{- end -}}
+
+{{/* (list $ "redis" $name): as many pods as there are, but for one. */}}
+{{- define "keyfence.budget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "keyfence.metadata" . | nindent 2 }}
+spec:
+  maxUnavailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "keyfence.selector" . | nindent 6 }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  {{- include "keyfence.metadata" . | nindent 2 }}
+automountServiceAccountToken: false
 {{- end -}}

@@ -1,8 +1,8 @@
-{{/* How Redis is reached from the same namespace, or (`elsewhere`) from others: the data of the ConfigMaps. */}}
+{{/* (list $ false): how Redis is reached from the same namespace, or (true) from others: the data of the ConfigMaps. */}}
 {{- define "keyfence.redis-settings" -}}
-{{- $root := .root -}}
+{{- $root := first . -}}
 {{- $name := printf "%s-redis" (include "keyfence.fullname" $root) -}}
-{{- $domain := .elsewhere | ternary (printf ".%s" $root.Release.Namespace) "" -}}
+{{- $domain := last . | ternary (printf ".%s" $root.Release.Namespace) "" -}}
 {{- if and (ne $root.Values.redis.mode "external") (not $root.Values.controlPlane.enabled) }}
 {{- fail "redis.mode must be external where controlPlane.enabled is false: this release has no Redis" }}
 {{- end }}

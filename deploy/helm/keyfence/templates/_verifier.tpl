@@ -11,24 +11,16 @@ For charts that have this one as a dependency: a verifier in their own pods, wit
 
 {{- define "keyfence.sidecar.container" -}}
 name: keyfence-verifier
-image: {{ include "keyfence.image" . }}
-{{- with .Values.image.pullPolicy }}
-imagePullPolicy: {{ . }}
-{{- end }}
+{{ include "keyfence.image-of" . }}
 restartPolicy: Always
-command: [node, verifier/main.js]
-envFrom:
-  - configMapRef: { name: {{ .Values.verifier.configMapName }} }
+{{ include "keyfence.verifier.command" . }}
 env:
   # Whoever can ask here can try keys: this pod alone. Probes and scrapes come from outside of it.
   - { name: HOST, value: 127.0.0.1 }
-  - { name: ADMIN_HOST, value: 0.0.0.0 }
   # Empty where the pod has no such annotation: then API_IDS of the ConfigMap.
   - name: POD_API_IDS
     valueFrom: { fieldRef: { fieldPath: "metadata.annotations['keyfence/api-ids']" } }
-  - { name: REDIS_USERNAME, value: {{ .Values.verifier.redisUsername }} }
-  - { name: REDIS_PASSWORD_FILE, value: /run/secrets/keyfence/redis-password }
-  {{- include "keyfence.env" .Values.verifier.settings | indent 2 }}
+  {{- include "keyfence.verifier.env" . | nindent 2 }}
 ports:
   - { name: keyfence-admin, containerPort: 9301 }
 # The application starts when this one can answer. While Redis is away that waits; no restart would help.
@@ -36,30 +28,13 @@ startupProbe:
   httpGet: { path: /readyz, port: keyfence-admin }
   periodSeconds: 1
   failureThreshold: 600
-{{ include "keyfence.verifier.probes" . }}
-resources:
-  {{- toYaml .Values.verifier.resources | nindent 2 }}
+{{ include "keyfence.verifier.health" . }}
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 10001
-  runAsGroup: 10001
+  {{- include "keyfence.user" (list . (dict "runAsNonRoot" true "runAsUser" 10001 "runAsGroup" 10001)) | nindent 2 }}
   {{- include "keyfence.confined" . | nindent 2 }}
   seccompProfile: { type: RuntimeDefault }
 volumeMounts:
   - { name: keyfence-verifier, mountPath: /run/secrets/keyfence, readOnly: true }
-{{- end -}}
-
-{{/* Once ready it stays so: without Redis, known keys go on, and others get 503, which says more than a pod that left. */}}
-{{- define "keyfence.verifier.probes" -}}
-readinessProbe:
-  httpGet: { path: /readyz, port: keyfence-admin }
-  periodSeconds: 5
-  timeoutSeconds: 2
-livenessProbe:
-  httpGet: { path: /livez, port: keyfence-admin }
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 6
 {{- end -}}
 
 {{- define "keyfence.sidecar.volumes" -}}
@@ -68,4 +43,33 @@ livenessProbe:
     secretName: {{ .Values.verifier.secretName }}
     # 0444: the pod's fsGroup is the application's business, and no other container mounts this.
     defaultMode: 292
+{{- end -}}
+
+{{/* Common to the verifiers in pods, on nodes and for gateways. */}}
+{{- define "keyfence.verifier.command" -}}
+command: [node, verifier/main.js]
+envFrom:
+  - configMapRef: { name: {{ .Values.verifier.configMapName }} }
+{{- end -}}
+
+{{- define "keyfence.verifier.env" -}}
+- { name: ADMIN_HOST, value: '{{ .Values.listenAddress }}' }
+- { name: REDIS_USERNAME, value: {{ .Values.verifier.redisUsername }} }
+- { name: REDIS_PASSWORD_FILE, value: /run/secrets/keyfence/redis-password }
+{{- include "keyfence.env" .Values.verifier.settings }}
+{{- end -}}
+
+{{/* Once ready it stays so: without Redis, known keys go on, and others get 503, which says more than a pod that left. */}}
+{{- define "keyfence.verifier.health" -}}
+{{ include "keyfence.probes" "keyfence-admin" }}
+resources:
+  {{- toYaml .Values.verifier.resources | nindent 2 }}
+{{- end -}}
+
+{{/* Nothing waits for those that are alone in their pod. */}}
+{{- define "keyfence.verifier.start" -}}
+startupProbe:
+  httpGet: { path: /livez, port: keyfence-admin }
+  periodSeconds: 1
+  failureThreshold: 60
 {{- end -}}

@@ -4,7 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { scriptArguments, wrongArguments } from '../../deploy/dev/arguments.ts';
+import { scriptArguments, wrongArguments } from './arguments.ts';
 
 /** A command that Go can build: which module it is in, and at which version. */
 export interface GoTool {
