@@ -3,7 +3,7 @@ import { generateId, hashSecret } from '#shared/contract/key-format.ts';
 import { POOL, type StoredFields } from '#shared/contract/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
-import { Script, type ScriptCall } from '#shared/redis/script.ts';
+import { type Run, Script, type ScriptCall } from '#shared/redis/script.ts';
 import type {
   BatchedChangeLog,
   Closing,
@@ -15,6 +15,7 @@ import type {
   WriteRefusal,
 } from '../writer/change-log-port.ts';
 import type { DurableWriter } from './durable-writer.ts';
+import { CREATIONS_KEPT } from './keys/new-key-record.ts';
 import { rerollCall, rerolledOf, rerollScript } from './keys/reroll-call.ts';
 
 const writeScript = new Script(new URL('./lua/log/write-change.lua', import.meta.url));
@@ -32,8 +33,13 @@ const LOG_ENTRIES = 10_000;
 export const BATCH_LIMITS = { partMax: 50, periodMs: 8, giveWayMs: 25, lagMax: 0.8 * LOG_ENTRIES };
 /** Keys that one run of the script changes: more would block Redis for longer than a millisecond. */
 const WRITTEN_AT_ONCE = 25;
-/** Size above which a new state is logged as "forget this key". */
-const PAYLOAD_BYTES_MAX = 1024;
+/** Limits of what a write leaves in Redis. */
+const LIMITS = {
+  logEntries: LOG_ENTRIES,
+  /** Size above which a new state is logged as "forget this key". */
+  payloadBytesMax: 1024,
+  creationsKept: CREATIONS_KEPT,
+};
 /**
  * Upper bound of the random number that identifies a kill: scores are doubles, and randomInt allows no more.
  */
@@ -66,22 +72,16 @@ export class RedisChangeLog implements BatchedChangeLog {
   }
 
   async write(write: Write): Promise<LogEntry | WriteRefusal> {
-    const call = this.#call(write);
-    if (write.successor) {
-      const { keys, args } = rerollCall(write.apiId, call, write.successor);
-      const { reply, replicated } = await this.#writer.run(rerollScript, keys, args);
-      const { refusal, rerolled, change } = rerolledOf(reply);
-      return refusal ?? { ...outcomeOf(write, change, replicated), ...rerolled };
-    }
-    const { reply, replicated } = await this.#writer.run(writeScript, call.keys, call.args);
-    return outcomeOf(write, reply, replicated);
+    const { script, keys, args, read } = writeRun(write, this.#now(), this.#newPool);
+    const { reply, replicated } = await this.#writer.run(script, keys, args);
+    return written(read(reply), replicated);
   }
 
   async writeAll(writes: readonly Write[]) {
     const calls = together(writes).map((alike) => this.#callOfAll(alike));
     const { replies, replicated } = await this.#writer.runInTurn(writeAllScript, calls);
     const each = replies.flat(1);
-    return writes.map((write, i) => outcomeOf(write, each[i], replicated));
+    return writes.map((write, i) => written(outcomeOf(write, each[i]), replicated));
   }
 
   async lag(apiId: string): Promise<number> {
@@ -96,34 +96,10 @@ export class RedisChangeLog implements BatchedChangeLog {
     return slowest.length === 0 ? 0 : Number(sequence ?? 0) - Math.floor(parseScore(slowest[1]));
   }
 
-  #call(write: Write): ScriptCall {
-    const { apiId, operation, keyId, fields, credits, condition } = write;
-    const { head, log, channel, members } = apiKeys(apiId);
-    const index = indexOf(apiId, keyId);
-    const record = keyId ? [recordKey(apiId, keyId), metaKey(apiId, keyId)] : [head, head];
-    return {
-      keys: [head, log, index, ...record, members],
-      args: [
-        operation,
-        keyId,
-        channel,
-        this.#now(),
-        LOG_ENTRIES,
-        PAYLOAD_BYTES_MAX,
-        condition ?? '',
-        identityIndexKey(apiId, ''),
-        write.needs ?? 1,
-        ...Object.entries(fields).flat(),
-        ...(operation === 'create' ? ['p', hashSecret(keyId)] : []),
-        ...(credits ? [POOL, JSON.stringify({ ...credits, id: this.#newPool() })] : []),
-      ],
-    };
-  }
-
   /** The script call that makes the same change to several keys. */
   #callOfAll(alike: readonly [Write, ...Write[]]): ScriptCall {
     const [{ apiId }] = alike;
-    const { keys, args } = this.#call({ ...alike[0], keyId: '' });
+    const { keys, args } = writeRun({ ...alike[0], keyId: '' }, this.#now(), this.#newPool);
     const [head = '', log = '', index = ''] = keys;
     const records = alike.flatMap(({ keyId }) => [recordKey(apiId, keyId), metaKey(apiId, keyId)]);
     return {
@@ -132,76 +108,131 @@ export class RedisChangeLog implements BatchedChangeLog {
     };
   }
 
-  async check(change: Parameters<BatchedChangeLog['check']>[0]): Promise<LogStatus> {
-    const { head, log, members } = apiKeys(change.apiId);
-    const replicated = change.replicated && this.#replicas > 0 ? '1' : '0';
-    const reply = await this.#read(
-      checkScript,
-      change.apiId,
-      [head, log, members],
-      [
-        change.sequence,
-        change.hash,
-        change.keyId,
-        replicated,
-        change.names,
-        change.later?.sequence ?? 0,
-        change.later?.hash ?? '',
-      ],
-    );
-    const [state, followers, laggards, leaseMs, replicatedSequence, ...names] = reply as [
-      string,
-      ...unknown[],
-    ];
-    if (state === 'LOST') return { state };
-    return {
-      state: state === 'TRIMMED' ? state : 'INTACT',
-      followers: Number(followers),
-      laggards: Number(laggards),
-      leaseMs: Number(leaseMs),
-      replicatedSequence: Number(replicatedSequence),
-      names: names as string[],
-    };
+  check(change: CheckedChange): Promise<LogStatus> {
+    const replicated = change.replicated && this.#replicas > 0;
+    return this.#run(change.apiId, checkRun({ ...change, replicated }));
   }
 
-  async close(
-    apiId: string,
-    { sequence, hash, server }: Pick<LogEntry, 'sequence' | 'hash' | 'server'>,
-  ): Promise<Closing> {
-    const { head, log, members } = apiKeys(apiId);
-    const kill = -randomInt(1, KILL_MAX);
-    const reply = await this.#read(closeScript, apiId, [head, log, members], [sequence, hash, kill, server]);
-    const [state, followers, leaseMs, removedCount, ...names] = reply as [
-      string,
-      number,
-      string,
-      number,
-      ...string[],
-    ];
-    if (state === 'LOST') return { state };
-    return {
-      state: 'INTACT',
-      followers,
-      leaseMs: Number(leaseMs),
-      removed: names.slice(0, removedCount),
-      killed: names.slice(removedCount).map((name) => ({ name, kill })),
-    };
+  close(apiId: string, change: Pick<LogEntry, 'sequence' | 'hash' | 'server'>): Promise<Closing> {
+    return this.#run(apiId, closeRun(apiId, change, -randomInt(1, KILL_MAX)));
   }
 
-  async reap(apiId: string, killed: readonly KilledFollower[]): Promise<number> {
-    const args = killed.flatMap(({ name, kill }) => [name, formatScore(kill)]);
-    return Number(await this.#read(reapScript, apiId, [apiKeys(apiId).members], args));
+  reap(apiId: string, killed: readonly KilledFollower[]): Promise<number> {
+    return this.#run(apiId, reapRun(apiId, killed));
   }
 
-  async #read(
-    script: Script,
-    apiId: string,
-    keys: string[],
-    args: readonly (string | number)[],
-  ): Promise<unknown> {
-    return this.#nodes.run(apiKeys(apiId).head, (redis) => script.run(redis, keys, args));
+  async #run<T>(apiId: string, { script, keys, args, read }: Run<T>): Promise<T> {
+    return read(await this.#nodes.run(apiKeys(apiId).head, (redis) => script.run(redis, keys, args)));
   }
 }
+
+/** A write that is in the log, perhaps not on all replicas, or why it is not. */
+export type Written = Omit<LogEntry, 'replicated'> | WriteRefusal;
+const written = (outcome: Written, replicated: boolean): LogEntry | WriteRefusal =>
+  outcome.status === 'OK' ? { ...outcome, replicated } : outcome;
+
+/** WRITE, or REROLL where there is a successor. `newPool` returns a name that no pool ever had. */
+export function writeRun(
+  write: Write,
+  nowMs: number,
+  newPool: () => string,
+  limits: typeof LIMITS = LIMITS,
+): Run<Written> {
+  const { apiId, operation, keyId, fields, credits, condition, successor } = write;
+  const { head, log, channel, members } = apiKeys(apiId);
+  const index = indexOf(apiId, keyId);
+  const record = keyId ? [recordKey(apiId, keyId), metaKey(apiId, keyId)] : [head, head];
+  const call = {
+    keys: [head, log, index, ...record, members],
+    args: [
+      operation,
+      keyId,
+      channel,
+      nowMs,
+      limits.logEntries,
+      limits.payloadBytesMax,
+      condition ?? '',
+      identityIndexKey(apiId, ''),
+      write.needs ?? 1,
+      ...Object.entries(fields).flat(),
+      ...(operation === 'create' ? ['p', hashSecret(keyId)] : []),
+      ...(credits ? [POOL, JSON.stringify({ ...credits, id: newPool() })] : []),
+    ],
+  };
+  if (!successor) return { script: writeScript, ...call, read: (reply) => outcomeOf(write, reply) };
+  return {
+    ...{ script: rerollScript, ...rerollCall(apiId, call, successor, limits.creationsKept) },
+    read: (reply) => {
+      const { refusal, rerolled, change } = rerolledOf(reply);
+      return refusal ?? { ...outcomeOf(write, change), ...rerolled };
+    },
+  };
+}
+
+type CheckedChange = Parameters<BatchedChangeLog['check']>[0];
+
+export function checkRun(change: CheckedChange): Run<LogStatus> {
+  const { apiId, sequence, hash, keyId, replicated, names: most, later } = change;
+  const { head, log, members } = apiKeys(apiId);
+  return {
+    script: checkScript,
+    keys: [head, log, members],
+    args: [sequence, hash, keyId, replicated ? '1' : '0', most, later?.sequence ?? 0, later?.hash ?? ''],
+    read: (reply) => {
+      const [state, followers, laggards, leaseMs, replicatedSequence, ...names] = reply as [
+        string,
+        ...unknown[],
+      ];
+      if (state === 'LOST') return { state };
+      return {
+        state: state === 'TRIMMED' ? state : 'INTACT',
+        followers: Number(followers),
+        laggards: Number(laggards),
+        leaseMs: Number(leaseMs),
+        replicatedSequence: Number(replicatedSequence),
+        names: names as string[],
+      };
+    },
+  };
+}
+
+/** @param kill a random integer below 0 */
+export function closeRun(
+  apiId: string,
+  { sequence, hash, server }: Pick<LogEntry, 'sequence' | 'hash' | 'server'>,
+  kill: number,
+): Run<Closing> {
+  const { head, log, members } = apiKeys(apiId);
+  return {
+    script: closeScript,
+    keys: [head, log, members],
+    args: [sequence, hash, kill, server],
+    read: (reply) => {
+      const [state, followers, leaseMs, removedCount, ...names] = reply as [
+        string,
+        number,
+        string,
+        number,
+        ...string[],
+      ];
+      if (state === 'LOST') return { state };
+      return {
+        state: 'INTACT',
+        followers,
+        leaseMs: Number(leaseMs),
+        removed: names.slice(0, removedCount),
+        killed: names.slice(removedCount).map((name) => ({ name, kill })),
+      };
+    },
+  };
+}
+
+export const reapRun = (apiId: string, killed: readonly KilledFollower[]): Run<number> => ({
+  script: reapScript,
+  keys: [apiKeys(apiId).members],
+  args: killed.flatMap(({ name, kill }) => [name, formatScore(kill)]),
+  read: Number,
+});
 
 /** Groups writes that make the same change to different keys; the order is kept. */
 function together(writes: readonly Write[]): [Write, ...Write[]][] {
@@ -236,7 +267,7 @@ const REFUSAL_STATUSES = ['NOT_FOUND', 'EXISTS', 'CONFLICT', 'UNLIMITED', 'REUSE
 const isRefusalStatus = (status: string | undefined): status is (typeof REFUSAL_STATUSES)[number] =>
   REFUSAL_STATUSES.some((each) => each === status);
 
-function outcomeOf(write: Write, reply: unknown, replicated: boolean): LogEntry | WriteRefusal {
+function outcomeOf(write: Write, reply: unknown): Written {
   const refusal = tooOldOf(reply, write.needs);
   if (refusal) return refusal;
   const [status, sequence, hash, leaseMs, previousVersion, remaining, debt, server = '', ...before] =
@@ -251,7 +282,6 @@ function outcomeOf(write: Write, reply: unknown, replicated: boolean): LogEntry 
     previousVersion: previousVersion ?? '',
     before: fieldsOf(before),
     ...(remaining ? { credits: { remaining: Number(remaining), isOwed: debt === '1' } } : {}),
-    replicated,
   };
 }
 

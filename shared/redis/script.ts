@@ -10,9 +10,16 @@ export interface ScriptCall {
   readonly args: readonly Argument[];
 }
 
+/** One run of a script, and how to read its reply. */
+export interface Run<T> extends ScriptCall {
+  readonly script: Script;
+  readonly read: (reply: unknown) => T;
+}
+
 /** A Lua file that Redis runs atomically. */
 export class Script {
-  readonly #lua: string;
+  /** The whole text, with what it includes. */
+  readonly lua: string;
   readonly #sha: string;
   /** Connections over which `runAll` has loaded the script into the server. */
   readonly #holders = new WeakSet<Redis>();
@@ -22,10 +29,10 @@ export class Script {
    * include name.lua` is replaced by the file at that path, relative to the script
    */
   constructor(file: URL) {
-    this.#lua = readFileSync(file, 'utf8').replace(/^-- include (\S+)$/gm, (_line, name: string) =>
+    this.lua = readFileSync(file, 'utf8').replace(/^-- include (\S+)$/gm, (_line, name: string) =>
       readFileSync(new URL(name, file), 'utf8').trimEnd(),
     );
-    this.#sha = hash('sha1', this.#lua);
+    this.#sha = hash('sha1', this.lua);
   }
 
   /**
@@ -35,7 +42,7 @@ export class Script {
   run(redis: Redis, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
     return redis.evalsha(this.#sha, keys.length, ...keys, ...args).catch((error: Error) => {
       if (!error.message.startsWith('NOSCRIPT')) throw error;
-      return redis.eval(this.#lua, keys.length, ...keys, ...args);
+      return redis.eval(this.lua, keys.length, ...keys, ...args);
     });
   }
 
@@ -71,7 +78,7 @@ export class Script {
     for (const [i, { keys, args }] of calls.entries()) {
       // The first call sends the script's text. If all calls used the hash and Redis did not know it, the
       // calls would be repeated *after* the WAIT.
-      if (i === 0 && !isThere) pipeline.eval(this.#lua, keys.length, ...keys, ...args);
+      if (i === 0 && !isThere) pipeline.eval(this.lua, keys.length, ...keys, ...args);
       else pipeline.evalsha(this.#sha, keys.length, ...keys, ...args);
     }
     if (replicas > 0) pipeline.wait(replicas, waitMs);

@@ -74,7 +74,7 @@ export class Checker {
   readonly #timeline: Timeline;
   readonly #group: RedisGroup;
   readonly #limits: { readonly staleMsMax: number; readonly unknownMsMax: number };
-  readonly #members = new WeakMap<ApiState, Set<string>>();
+  readonly #members = new WeakMap<ApiState, ReadonlySet<string>>();
   /** Keys whose creation a failover took, and when; one that arrives after all leaves. */
   readonly #lostAtMs = new Map<string, number>();
   readonly counts = {
@@ -112,8 +112,7 @@ export class Checker {
     kind: string,
     following: (member: string) => Following | undefined,
   ): void {
-    const api = node.state.apis.get(apiId);
-    if (!api) return;
+    const api = node.state.api(apiId);
     this.history.record(api, apiId);
     if (node === this.#group.primary) {
       for (const keyId of this.#lostAtMs.keys()) if (api.records.has(keyId)) this.#lostAtMs.delete(keyId);
@@ -125,7 +124,7 @@ export class Checker {
       }
       const follower = following(member);
       if (!follower?.live || follower.member !== member || score < 1) continue;
-      const acknowledged = this.history.find(apiId, api.at(Math.floor(score))?.hash ?? '');
+      const acknowledged = this.history.find(apiId, api.hashAt(Math.floor(score)));
       const applied = this.history.find(apiId, follower.hash);
       if (follower.position < Math.floor(score) || (acknowledged && !contains(applied, acknowledged))) {
         throw new Violation(
@@ -147,14 +146,15 @@ export class Checker {
 
   /** A replica became the primary. */
   promoted(former: RedisNode, node: RedisNode): void {
-    for (const [apiId, { records }] of former.state.apis) {
+    for (const { apiId, records } of former.state.apis) {
       for (const keyId of records.keys()) {
-        if (node.state.apis.get(apiId)?.records.has(keyId) || this.#lostAtMs.has(keyId)) continue;
+        if (node.state.api(apiId).records.has(keyId) || this.#lostAtMs.has(keyId)) continue;
         this.#lostAtMs.set(keyId, this.#timeline.nowMs);
         this.counts.lostKeys++;
       }
     }
-    for (const [apiId, api] of node.state.apis) {
+    for (const api of node.state.apis) {
+      const { apiId } = api;
       if (!api.created) continue; // it was deleted, and is forgotten
       const head = this.history.find(apiId, api.hash);
       for (const change of this.history.of(apiId)) {
@@ -211,7 +211,7 @@ export class Checker {
     if (expected.gone || !isSeen(expected, seen)) {
       throw new Violation('I9', `${who}, which at ${following.position} is ${JSON.stringify(expected)}`);
     }
-    const needs = Math.max(expected.needs, this.#group.primary.state.apis.get(key.apiId)?.needs ?? 1);
+    const needs = Math.max(expected.needs, this.#group.primary.state.api(key.apiId).needs);
     if (answer.protocol < needs) {
       throw new Violation('I20', `${who}, which speaks ${answer.protocol}, in an API that needs ${needs}`);
     }
@@ -309,13 +309,14 @@ export class Checker {
   agree(keys: readonly KnownKey[]): void {
     for (const node of this.#group.nodes) {
       if (node !== this.#group.primary && !this.#group.follows(node)) continue;
-      for (const [apiId, api] of node.state.apis) {
-        const last = api.log.at(-1);
+      for (const api of node.state.apis) {
+        const { apiId, log } = api;
+        const last = log.at(-1);
         if ((last?.sequence ?? 0) !== api.sequence || (last?.hash ?? '') !== api.hash) {
           throw new Violation('I5', `head and log of ${apiId} differ at ${node.name}`);
         }
-        for (const [i, entry] of api.log.entries()) {
-          const previous = api.log[i - 1];
+        for (const [i, entry] of log.entries()) {
+          const previous = log[i - 1];
           if (!previous) continue;
           const text = `${previous.hash}|${entry.sequence}|${entry.keyId}|${entry.payload}`;
           if (entry.sequence === previous.sequence + 1 && entry.hash === sha1(text)) continue;

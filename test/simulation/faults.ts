@@ -1,3 +1,4 @@
+import { apiKeys, SHARED_LOG } from '../../shared/redis/redis-keys.ts';
 import type { KnownKey } from './checker.ts';
 import type { Machine } from './clock.ts';
 import type { Passage } from './network.ts';
@@ -49,8 +50,8 @@ export class Faults {
       if (this.#stopped || verifiers.length === 0 || !random.chance(plan.isolatedWrites)) return;
       this.#isolate(random.pick(verifiers).machine, ['out', 'back']);
     };
-    this.#world.network.onSubscribed = (machine, apiId) => {
-      if (!this.#stopped && this.#failingOver && random.chance(0.5)) this.#overwrite(machine, apiId);
+    this.#world.network.onSubscribed = (machine, channel) => {
+      if (!this.#stopped && this.#failingOver && random.chance(0.5)) this.#overwrite(machine, channel);
     };
     for (const fault of plan.faults) {
       const periodMs = plan.faultPeriodMs * (SELDOM.includes(fault) ? 5 : 2);
@@ -239,7 +240,9 @@ export class Faults {
   }
 
   /** Whoever applied what a failover took hears, before its first SYNC, of a change that would be its next one. */
-  #overwrite(machine: Machine, apiId: string): void {
+  #overwrite(machine: Machine, channel: string): void {
+    const apiId =
+      [SHARED_LOG, ...this.#world.plan.apiIds].find((id) => apiKeys(id).channel === channel) ?? '';
     const { random, keys, roles, controlPlanes, verifiers, group, network } = this.#world;
     const follower = verifiers.find((process) => process.machine === machine)?.following.get(apiId);
     const lost = (follower?.position ?? 0) - group.primary.state.api(apiId).sequence;

@@ -64,22 +64,23 @@ export class History {
 
   /** Takes up the newest entries of a log, as far as they are not known: a script may write some of several keys. */
   record(api: ApiState, apiId: string): void {
-    let at = api.log.length;
-    while (at > 0 && !this.#isKnown(api, apiId, at - 1)) at--;
-    for (const entry of api.log.slice(at)) this.#record(api, apiId, entry);
+    const { log } = api;
+    let at = log.length;
+    while (at > 0 && !this.#isKnown(log, apiId, at - 1)) at--;
+    for (const entry of log.slice(at)) this.#record(api, apiId, entry);
   }
 
-  #isKnown(api: ApiState, apiId: string, at: number): boolean {
-    const entry = api.log[at];
+  #isKnown(log: ApiState['log'], apiId: string, at: number): boolean {
+    const entry = log[at];
     const known = entry && this.find(apiId, entry.hash);
     // At the beginning of a log that was trimmed, nothing is before it.
     if (at === 0 && entry && entry.sequence > 1) return known !== undefined;
-    const parent = this.find(apiId, api.log[at - 1]?.hash ?? '');
+    const parent = this.find(apiId, log[at - 1]?.hash ?? '');
     return known !== undefined && known.parent === parent && known.payload === entry?.payload;
   }
 
   #record(api: ApiState, apiId: string, entry: ApiState['log'][number]): void {
-    const parent = this.find(apiId, api.at(entry.sequence - 1)?.hash ?? '');
+    const parent = this.find(apiId, api.hashAt(entry.sequence - 1));
     const record = api.records.get(entry.keyId);
     const operation =
       entry.payload === '' ? 'noop' : entry.keyId === '' ? 'api-deleted' : record ? 'set' : 'delete';

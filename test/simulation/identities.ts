@@ -75,11 +75,7 @@ export class Identities<Asked extends Process> {
   /** undefined where there is none, and where Redis is away. */
   #recordOf(process: Asked, owner: string): Promise<Readonly<Record<string, string>> | undefined> {
     const id = identityIdOf(owner);
-    const read = process.log.run(
-      SHARED_LOG,
-      (state) => ({ reply: state.api(SHARED_LOG).records.get(id), wrote: false }),
-      'read',
-    );
+    const read = process.log.run(SHARED_LOG, (state) => state.api(SHARED_LOG).records.get(id), 'read');
     return read.catch(() => undefined);
   }
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { share } from '../harness/share.ts';
-import { MUTANTS } from './mutants.ts';
+import { MUTANTS, planted } from './mutants.ts';
 import {
   CREDIT_SEEDS,
   IDENTITY_SEEDS,
@@ -28,6 +28,14 @@ describe('is caught by its seed, or within 1,000 others:', () => {
     expect(output).toMatch(/^seed \d+: I\d+: /m);
     expect(code).toBe(1);
   });
+});
+
+test.each(Object.values(MUTANTS))('$file has what its mutant changes', (mutant) => {
+  for (const [, , of = mutant.file] of mutant.edits) {
+    const file = new URL(`../../${of}`, import.meta.url);
+    const text = readFileSync(file, 'utf8');
+    expect(planted(mutant, file.href, text)).not.toBe(text);
+  }
 });
 
 test('each mutant is listed on a page, and the pages list nothing else', () => {

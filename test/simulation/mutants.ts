@@ -1,4 +1,5 @@
-import { registerHooks } from 'node:module';
+import fs from 'node:fs';
+import { registerHooks, syncBuiltinESMExports } from 'node:module';
 import {
   CREDIT_SEEDS,
   IDENTITY_SEEDS,
@@ -13,23 +14,26 @@ import {
 export interface Mutant {
   /** The first that showed it when this was written; any change of the simulation may make it another. */
   readonly seed: number;
-  /** From the root of the repository. */
+  /** From the root of the repository: a module, or a script that Redis runs. */
   readonly file: string;
-  /** Source text, each found exactly once, and what stands there instead. */
-  readonly edits: readonly (readonly [text: string, instead: string])[];
+  /** Source text, each found exactly once, and what stands there instead; the file, where it is another one. */
+  readonly edits: readonly (readonly [text: string, instead: string, file?: string])[];
 }
 
 const VERIFIER = 'verifier/core/follower.ts';
 const FENCE = 'control-plane/writer/fence.ts';
 const WRITER = 'control-plane/writer/writer.ts';
-const REDIS = 'test/simulation/redis.ts';
-const POOLS = 'test/simulation/pools.ts';
+const SYNC = 'verifier/redis/lua/sync.lua';
+const EXCHANGE = 'verifier/redis/lua/exchange.lua';
+const CREDITS = 'shared/redis/credits.lua';
+const CHANGE = 'control-plane/redis/lua/log/change.lua';
+const FENCE_CHECK = 'control-plane/redis/lua/log/fence-check.lua';
 const PORTS = 'test/simulation/ports.ts';
 
 /** Of what all keys are told by. */
 const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   'no fill guard': {
-    seed: 3,
+    seed: 11,
     file: VERIFIER,
     edits: [
       [
@@ -72,20 +76,21 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'ack when sent': {
     seed: 2,
-    file: REDIS,
+    file: SYNC,
     edits: [
       [
-        'if (news) api.members.set(member, noted)',
-        'api.members.set(member, entries.at(-1)?.sequence ?? position)',
+        "if acknowledged ~= score then redis.call('ZADD', members, 'XX', string.format('%.1f', acknowledged), member) end",
+        `acknowledged = tonumber(reply[8][#reply[8] - 3] or position)
+if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, member) end`,
       ],
     ],
   },
   'no registration': {
     seed: 1,
-    file: REDIS,
+    file: SYNC,
     edits: [
-      ['    api.members.set(member, api.sequence);\n', ''],
-      ['const score = api.members.get(member);', 'const score: number = position;'],
+      ["tonumber(redis.call('ZSCORE', members, member) or -1)", 'tonumber(position)'],
+      ["redis.call('ZADD', KEYS[2], sequence, ARGV[1])", '', 'verifier/redis/lua/register.lua'],
     ],
   },
   'no-op of another server': {
@@ -100,28 +105,27 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'no record of a late lease': {
     seed: 434,
-    file: REDIS,
-    edits: [['acknowledged < api.sequence ? acknowledged + 0.5 : acknowledged', 'acknowledged']],
+    file: SYNC,
+    edits: [['if acknowledged < tonumber(s) then acknowledged = acknowledged + 0.5 end', '']],
   },
   'late leases believed after a failover': {
     seed: 7488,
-    file: PORTS,
-    edits: [['isWriter ??= state.server === server;', "isWriter ??= server !== '';"]],
+    file: 'control-plane/redis/lua/log/fence-close.lua',
+    edits: [["writer ~= '' and writer == serverId()", "writer ~= ''"]],
   },
   'kill without XX': {
     seed: 63,
-    // In one script nobody can leave between the look and the kill; so in two.
     file: PORTS,
     edits: [
       [
-        'let isWriter: boolean | undefined;\n    return this.run(apiId, (state) => {\n      isWriter ??= state.server === server;\n      return state.close(apiId, sequence, hash, kill, isWriter);\n    });',
-        `const change = { apiId, sequence, hash, keyId: '', replicated: false, names: 100 };
-         return this.run(apiId, (state) => state.check(change)).then((logStatus) =>
+        'return this.run(apiId, (state) => state.close(apiId, change, kill));',
+        `const { members } = apiKeys(apiId);
+         return this.check({ ...change, apiId, keyId: '', replicated: false, names: 100 }).then((logStatus) =>
            logStatus.state === 'LOST'
              ? logStatus
              : this.run(apiId, (state) => {
-                 for (const name of logStatus.names) state.api(apiId).members.set(name, kill);
-                 return state.close(apiId, sequence, hash, kill, false);
+                 for (const name of logStatus.names) state.command('ZADD', members, String(kill), name);
+                 return state.close(apiId, { ...change, server: '' }, kill);
                }),
          );`,
       ],
@@ -134,28 +138,23 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'no hash chain': {
     seed: 1,
-    file: REDIS,
-    edits: [[`sha1(\`\${previousHash}|`, 'sha1(`|']],
+    file: CHANGE,
+    edits: [["redis.sha1hex(h .. '|'", "redis.sha1hex('|'"]],
   },
   'creations not compared': {
     seed: 407,
-    file: REDIS,
-    edits: [["if (creations !== 'OK') return read({ ...nothing, status: creations });", '']],
+    file: SYNC,
+    edits: [['if mark ~= last then', 'if false then']],
   },
   'creations only counted': {
     seed: 9018,
-    file: REDIS,
-    edits: [
-      [
-        "return creation.hash === hash ? 'OK' : 'DIVERGED';",
-        "return hash === undefined ? 'DIVERGED' : 'OK';",
-      ],
-    ],
+    file: SYNC,
+    edits: [["if creation[2][2] ~= seen then return {nonce, 'DIVERGED'} end", '']],
   },
   'no digest of a long state': {
     seed: 102,
-    file: REDIS,
-    edits: [["['forget', secretHash, sha1(payload)]", "['forget', secretHash]"]],
+    file: CHANGE,
+    edits: [["{'forget', named, redis.sha1hex(payload)}", "{'forget', named}"]],
   },
   'trimmed is intact': {
     seed: 102,
@@ -166,15 +165,22 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'no gate': {
     seed: 28,
-    file: REDIS,
-    edits: [["if (old.length > 0) return { status: 'TOO_OLD', needs, followers: old.length, names };", '']],
+    file: 'control-plane/redis/lua/log/gate.lua',
+    edits: [['if answer[2] > 0 then return answer end', '']],
   },
   'older verifiers register': {
     seed: 17,
-    file: REDIS,
+    file: SYNC,
     edits: [
-      ['if (protocolOf(member) < api.needs) return read(undefined);', ''],
-      [' || protocolOf(member) < api.needs)', ')'],
+      [
+        "if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then return {nonce, 'NOREG'} end",
+        '',
+      ],
+      [
+        "if tonumber(needs or 1) > tonumber(string.match(ARGV[1], '^%d+') or 1) then return {ARGV[2], 'TOO_OLD', needs} end",
+        '',
+        'verifier/redis/lua/register.lua',
+      ],
     ],
   },
   'F without X': {
@@ -186,7 +192,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     seed: 708,
     file: PORTS,
     edits: [
-      ["'register', this.#apiId, script, replicas);", "'register', this.#apiId, script, 0);"],
+      ["'register', this.#apiId, step, replicas);", "'register', this.#apiId, step, 0);"],
       [
         "if (confirmed < replicas) throw unavailable('not all required replicas confirmed the registration');",
         '',
@@ -250,11 +256,20 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
 const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   'refund after a crash': {
     seed: CREDIT_SEEDS + 1,
-    file: POOLS,
+    file: EXCHANGE,
     edits: [
       [
-        'live += granted - spent - spoken;',
-        'live += granted - spent - spoken;\n      } else if (granted > spent) {\n        this.free += granted - spent;\n        this.holders.set(name, { granted: spent, spent, turn, spoken: 0 });',
+        '  b, h = tonumber(b) + granted - (said + kept)',
+        `  local fields = redis.call('HGETALL', pool)
+  for i = 1, #fields, 2 do
+    local name = string.match(fields[i], '^@(.*)$')
+    if name and name ~= member and not live(name) then
+      local had, used, at = numbers(fields[i + 1])
+      b = b + had - used
+      redis.call('HSET', pool, fields[i], field(used, used, at, 0))
+    end
+  end
+  b, h = tonumber(b) + granted - (said + kept)`,
       ],
     ],
   },
@@ -297,8 +312,13 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
   },
   'a role without a fence': {
     seed: ROLE_SEEDS + 1,
-    file: 'test/simulation/redis.ts',
-    edits: [['laggards: behind.length,', "laggards: apiId === '!ws' && entry?.payload ? 0 : behind.length,"]],
+    file: FENCE_CHECK,
+    edits: [
+      [
+        'laggards = laggards + count',
+        "if not (string.find(head, '{!ws}', 1, true) and entry and entry[2][6] ~= '') then laggards = laggards + count end",
+      ],
+    ],
   },
   'stale effective permissions': {
     seed: ROLE_SEEDS,
@@ -343,11 +363,13 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'a creation without a fence': {
     seed: IDENTITY_SEEDS,
-    file: 'test/simulation/redis.ts',
+    file: FENCE_CHECK,
     edits: [
       [
-        'laggards: behind.length,',
-        "laggards: apiId === '!ws' && entry && api.records.get(entry.keyId)?.['c'] && !api.records.get(entry.keyId)?.['u'] ? 0 : behind.length,",
+        'laggards = laggards + count',
+        `local record = entry and string.sub(head, 1, -5) .. 'k:' .. entry[2][4]
+  local isNew = entry and redis.call('HEXISTS', record, 'c') == 1 and redis.call('HEXISTS', record, 'u') == 0
+  if not (isNew and string.find(head, '{!ws}', 1, true)) then laggards = laggards + count end`,
       ],
     ],
   },
@@ -377,41 +399,43 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
 const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   'credits copied to the successor': {
     seed: REROLL_SEEDS + 2,
-    file: 'test/simulation/redis.ts',
+    file: 'control-plane/redis/lua/keys/reroll-key.lua',
     edits: [
       [
-        'if (shared) shared.keys = [...(shared.keys.length === 0 ? [keyId] : shared.keys), made];',
-        'if (shared) {\n      const copy = "copy-" + made;\n      api.pools.set(copy, shared.clone());\n      api.records.set(made, { ...api.records.get(made), q: copy });\n    }',
+        "  redis.call('HSET', base .. 'q:' .. pool, 'k', table.concat(sharers, ' '))",
+        `  redis.call('HSET', base .. 'q:copy-' .. newId, unpack(redis.call('HGETALL', base .. 'q:' .. pool)))
+  redis.call('HSET', new, 'q', 'copy-' .. newId)`,
       ],
     ],
   },
   'a longer life': {
     seed: REROLL_SEEDS + 2,
-    file: 'test/simulation/redis.ts',
-    edits: [['expires && Number(expires) < latestMs ? expires : String(latestMs)', 'String(latestMs)']],
+    file: 'control-plane/redis/lua/keys/reroll-key.lua',
+    edits: [['expires and tonumber(expires) < tonumber(latest) and expires or latest', 'latest']],
   },
   'repeated change of credits': {
     seed: REROLL_SEEDS + 2,
-    file: 'test/simulation/redis.ts',
-    edits: [['if (known)', 'if (known && known.asked !== what)']],
+    file: CHANGE,
+    edits: [['if answer then return told(unpack(answer)) end', '']],
   },
   'credits deleted with one key': {
     seed: REROLL_SEEDS + 2,
-    file: 'test/simulation/redis.ts',
-    edits: [['if (pool.keys.length === 0) api.pools.delete(id);', 'api.pools.delete(id);']],
+    file: 'control-plane/redis/lua/credits/sharing.lua',
+    edits: [['if #others == 0 then', 'if true then']],
   },
   'credits set for one key': {
     seed: REROLL_SEEDS + 2,
-    file: 'test/simulation/redis.ts',
-    edits: [['if (other === keyId) continue;', 'if (other !== undefined) continue;']],
+    file: CHANGE,
+    edits: [['if other ~= keyId then', 'if false then']],
   },
   'silent end of the old key': {
     seed: REROLL_SEEDS,
-    file: 'test/simulation/redis.ts',
+    file: CHANGE,
     edits: [
       [
-        "if (operation === 'delete') return encode(['forget', secretHash]);",
-        "if (operation === 'delete') return encode(['forget', secretHash]);\n    if (state['x'] === '1') return '';",
+        "  local sequence = string.format('%.0f', s + 1)",
+        `  if patch.x == '1' then payload = '' end
+  local sequence = string.format('%.0f', s + 1)`,
       ],
     ],
   },
@@ -420,48 +444,43 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
 /** The same for credits that are refilled. */
 const OF_REFILLS: Readonly<Record<string, Mutant>> = {
   'refill after a set': {
-    seed: REFILL_SEEDS + 1,
-    file: 'test/simulation/redis.ts',
+    seed: REFILL_SEEDS + 12,
+    file: 'control-plane/redis/lua/credits/change-credits.lua',
     edits: [
       [
-        'pool?.settle(api, nowMs);\n    const refill',
-        "if (change.op !== 'set') pool?.settle(api, nowMs);\n    const refill",
+        "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
+        "if asked.op ~= 'set' then b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0) end",
       ],
     ],
   },
   'due refill dropped': {
-    seed: REFILL_SEEDS + 1,
-    file: 'test/simulation/redis.ts',
+    seed: REFILL_SEEDS + 6,
+    file: 'control-plane/redis/lua/credits/change-credits.lua',
     edits: [
       [
-        'pool?.settle(api, nowMs);\n    const refill',
-        "if (change.op !== 'refill') pool?.settle(api, nowMs);\n    const refill",
+        "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
+        `b, h = tonumber(b or 0), tonumber(h or 0)
+  if asked.op ~= 'refill' then b, h, t = credits.settle(name, b, h, r, t, '', 0) end`,
       ],
     ],
   },
   'a refill for each missed day': {
     seed: REFILL_SEEDS,
-    file: POOLS,
+    file: CREDITS,
     edits: [
       [
-        'this.dueAtMs = nextOf(this.refill, nowMs);\n    this.refills++;',
-        'this.dueAtMs += this.refill.periodMs;\n    this.refills++;',
+        'if now < tonumber(t) then return b, h, tonumber(t) end',
+        `if now < tonumber(t) then return b, h, tonumber(t) end
+    following = tonumber(t) + DAY`,
       ],
     ],
   },
   'clock set back is believed': {
     seed: REFILL_SEEDS,
-    file: POOLS,
-    edits: [
-      [
-        'if (!this.refill || nowMs < this.dueAtMs) return;',
-        'if (!this.refill || (nowMs < this.dueAtMs && nowMs > this.dueAtMs - 2 * this.refill.periodMs)) return;',
-      ],
-    ],
+    file: CREDITS,
+    edits: [['if now < tonumber(t) then', 'if now < tonumber(t) and now > tonumber(t) - 2 * DAY then']],
   },
 };
-
-const WINDOWS = 'test/simulation/windows.ts';
 
 /** The same for rate limits. */
 const OF_LIMITS: Readonly<Record<string, Mutant>> = {
@@ -482,23 +501,34 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   },
   'reports about another window count': {
     seed: LIMIT_SEEDS + 14,
-    file: WINDOWS,
-    edits: [['if (turn.spent !== undefined && number !== this.number) [spent, kept] = [0, 0];', '']],
+    file: EXCHANGE,
+    edits: [['elseif number ~= present then said, kept = 0, 0 end', 'end']],
   },
   'forgotten uses are unspent': {
     seed: LIMIT_SEEDS + 362,
-    file: WINDOWS,
-    edits: [['turn.spent ?? mine.granted', 'turn.spent ?? mine.spent']],
+    file: EXCHANGE,
+    edits: [['if not said then said, kept = granted, 0', 'if not said then said, kept = spent, 0']],
   },
   'windows do not slide': {
     seed: LIMIT_SEEDS,
-    file: WINDOWS,
-    edits: [['this.before * Math.min(1, leftMs / durationMs)', '0']],
+    file: 'verifier/redis/lua/windows.lua',
+    edits: [['p * math.min(1, left / duration)', '0']],
   },
   "windows by a machine's clock": {
     seed: LIMIT_SEEDS,
     file: PORTS,
-    edits: [['atMs ??= network.redisMs;', 'atMs ??= this.#lanes.machine.wallMs();']],
+    edits: [
+      [
+        '(state) => state.exchange(apiId, this.#nameOf(member), turns);',
+        `(state) => {
+      const { redisAheadMs } = network;
+      network.redisAheadMs += this.#lanes.machine.wallMs() - network.redisMs;
+      const replies = state.exchange(apiId, this.#nameOf(member), turns);
+      network.redisAheadMs = redisAheadMs;
+      return replies;
+    };`,
+      ],
+    ],
   },
   'requests without a use': {
     seed: LIMIT_SEEDS,
@@ -531,12 +561,17 @@ const OF_ROOT_KEYS: Readonly<Record<string, Mutant>> = {
   },
   'a publication without a fence': {
     seed: ROOT_KEY_SEEDS + 1,
-    file: 'test/simulation/redis.ts',
-    edits: [['laggards: behind.length,', "laggards: entry?.keyId === 'rootkeys' ? 0 : behind.length,"]],
+    file: FENCE_CHECK,
+    edits: [
+      [
+        'laggards = laggards + count',
+        "if not (entry and entry[2][4] == 'rootkeys') then laggards = laggards + count end",
+      ],
+    ],
   },
 };
 
-/** By what is left out. Scripts are changed in the simulated Redis, everything else in the code that ships. */
+/** By what is left out of the code that ships. */
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_COHERENCE,
   ...OF_CREDITS,
@@ -548,22 +583,32 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_REFILLS,
 };
 
-/** Makes every later import see the mutant. Throws, at that import, when the code has changed under it. */
+/** Makes every later import, and every script that it reads, be the mutant. Throws there when the code has changed under it. */
 export function install(name: string): void {
   const mutant = MUTANTS[name];
   if (!mutant) throw new Error(`no such mutant; there are: ${Object.keys(MUTANTS).join(', ')}`);
-  const file = new URL(`../../${mutant.file}`, import.meta.url).href;
   registerHooks({
     load(url, context, next) {
       const loaded = next(url, context);
-      if (url !== file) return loaded;
-      let source = String(loaded.source);
-      for (const [text, instead] of mutant.edits) {
-        const parts = source.split(text);
-        if (parts.length !== 2) throw new Error(`mutant "${name}": ${mutant.file} has not once: ${text}`);
-        source = parts.join(instead);
-      }
-      return { ...loaded, source };
+      return { ...loaded, ...(loaded.source ? { source: planted(mutant, url, String(loaded.source)) } : {}) };
     },
   });
+  const { readFileSync } = fs;
+  fs.readFileSync = ((file: URL, options: 'utf8') => {
+    const found = readFileSync(file, options);
+    return typeof found === 'string' ? planted(mutant, String(file), found) : found;
+  }) as typeof readFileSync;
+  syncBuiltinESMExports();
+}
+
+/** The text of a file in a mutant. */
+export function planted({ file, edits }: Mutant, url: string, source: string): string {
+  let text = source;
+  for (const [before, after, of = file] of edits) {
+    if (url !== new URL(`../../${of}`, import.meta.url).href) continue;
+    const parts = text.split(before);
+    if (parts.length !== 2) throw new Error(`${of} has not once: ${before}`);
+    text = parts.join(after);
+  }
+  return text;
 }

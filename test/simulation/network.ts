@@ -2,7 +2,7 @@ import { unavailable } from '../../shared/contract/errors.ts';
 import type { Machine, Timeline } from './clock.ts';
 import { type Client, type RedisGroup, type RedisNode, Refused } from './nodes.ts';
 import type { Random } from './random.ts';
-import type { Script } from './redis.ts';
+import type { Step } from './redis.ts';
 
 /** One direction between a machine and a server. `held`: arrives when it mends. `lost`: never arrives. */
 export type Passage = 'open' | 'held' | 'lost';
@@ -20,6 +20,8 @@ export interface NetworkManners {
   readonly desynchronisation: number;
 }
 
+/** What the clock of Redis shows at first: the beginning of a day, and of every window. */
+const EPOCH_MS = 20_000 * 86_400_000;
 const CONNECT_TIMEOUT_MS = 1000;
 const COMMAND_TIMEOUT_MS = 2000;
 
@@ -37,7 +39,7 @@ export class Network {
   manners: NetworkManners;
   /** A server ran a script for somebody. */
   onExecuted: (connection: Connection, kind: string, apiId: string, reply: unknown) => void = () => undefined;
-  onSubscribed: (machine: Machine, apiId: string) => void = () => undefined;
+  onSubscribed: (machine: Machine, channel: string) => void = () => undefined;
   /** Machines that have not heard of the latest failover. */
   readonly uninformed = new Map<Machine, RedisNode>();
   /** How far the clock of Redis is ahead of true time. */
@@ -54,7 +56,7 @@ export class Network {
 
   /** The clock of Redis. */
   get redisMs(): number {
-    return this.timeline.nowMs + this.redisAheadMs;
+    return EPOCH_MS + this.timeline.nowMs + this.redisAheadMs;
   }
 
   link(machine: Machine, node: RedisNode): Link {
@@ -158,7 +160,7 @@ export class Connection implements Client {
   call<T>(
     kind: string,
     apiId: string,
-    script: Script<T>,
+    step: Step<T>,
     replicasWaited = 0,
   ): Promise<{ reply: T; confirmed: number }> {
     if (!this.open) return Promise.reject(unavailable('the connection to Redis was lost'));
@@ -181,7 +183,7 @@ export class Connection implements Client {
     this.send('out', () => {
       if (!this.node.clients.has(this)) return this.closed();
       try {
-        const reply = this.#network.group.execute(this.node, apiId, kind, script);
+        const reply = this.#network.group.execute(this.node, apiId, kind, step);
         this.#network.onExecuted(this, kind, apiId, reply);
         if (replicasWaited === 0) answered(reply, 0);
         else this.#network.group.wait(this.node, 1000, (confirmed) => answered(reply, confirmed));

@@ -1,6 +1,6 @@
 import type { Timeline } from './clock.ts';
 import type { Random } from './random.ts';
-import type { RedisState, Script } from './redis.ts';
+import type { RedisState, Step } from './redis.ts';
 
 /** Error that a server answers instead of a reply. */
 export class Refused extends Error {}
@@ -40,13 +40,15 @@ export class RedisNode {
     this.clients.clear();
   }
 
-  publish(channel: string, ...messages: readonly string[]): void {
-    for (const message of messages) for (const client of this.clients) client.published(channel, message);
+  /** Tells its clients of the messages among what a script did. */
+  publish(effects: Effects): void {
+    for (const [name, channel = '', message = ''] of effects)
+      if (name === 'PUBLISH') for (const client of this.clients) client.published(channel, message);
   }
 }
 
-/** The channel of an API's recalls. */
-export const recallsOf = (apiId: string): string => `${apiId}:rcl`;
+/** Commands that changed something. */
+type Effects = ReturnType<RedisState['takeEffects']>;
 
 /** The servers of one Redis, who leads them, and what of the history has come where. */
 export class RedisGroup {
@@ -63,7 +65,7 @@ export class RedisGroup {
   #spare: RedisNode | undefined;
   readonly #timeline: Timeline;
   readonly #random: Random;
-  #history: { apiId: string; operation: Script<unknown> }[] = [];
+  #history: Effects[] = [];
   #era = 0;
   #ids = 0;
   readonly #pumping = new Set<RedisNode>();
@@ -83,19 +85,20 @@ export class RedisGroup {
   }
 
   /** Runs a script at a server, atomically; of kind `read`, plain reading commands. Throws Refused. */
-  execute<T>(node: RedisNode, apiId: string, kind: string, script: Script<T>): T {
-    if (kind === 'read') return script(node.state).reply;
+  execute<T>(node: RedisNode, apiId: string, kind: string, step: Step<T>): T {
+    if (kind === 'read') return step(node.state);
     if (node.role === 'replica') throw new Refused('READONLY');
     if (this.#timeline.nowMs >= node.refusesFromMs) throw new Refused('NOREPLICAS');
-    const { reply, wrote, messages = [], recalls = [] } = script(node.state);
-    if (wrote) {
+    node.state.takeEffects(); // of the beginning, which all servers have
+    const reply = step(node.state);
+    const effects = node.state.takeEffects();
+    if (effects.length > 0) {
       node.offset++;
-      if (node === this.primary) this.#history.push({ apiId, operation: script });
+      if (node === this.primary) this.#history.push(effects);
       this.onWrite(node, apiId, kind);
       for (const replica of this.nodes) this.#pump(replica);
     }
-    node.publish(apiId, ...messages);
-    for (const pool of recalls) node.publish(recallsOf(apiId), pool);
+    node.publish(effects);
     return reply;
   }
 
@@ -189,10 +192,11 @@ export class RedisGroup {
       this.#pumping.delete(replica);
       if (!this.#ready(replica)) return;
       while (replica.offset < until) {
-        const entry = this.#history[replica.offset];
-        if (!entry) throw new Error('a replica is ahead of its primary');
+        const effects = this.#history[replica.offset];
+        if (!effects) throw new Error('a replica is ahead of its primary');
         replica.offset++;
-        replica.publish(entry.apiId, ...(entry.operation(replica.state).messages ?? []));
+        for (const [name = '', ...args] of effects) replica.state.command(name, ...args);
+        replica.publish(replica.state.takeEffects());
       }
       this.#timeline.after(this.#random.between(0.1, 1), () => {
         if (era === this.#era && this.#ready(replica)) this.#acknowledge(replica);

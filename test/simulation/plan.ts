@@ -78,6 +78,8 @@ export interface Plan {
   readonly rerolls: number;
   /** Credits up to which each key is refilled, each day of its Redis; undefined = none is. */
   readonly refill?: number;
+  /** About the time after which the clock of Redis steps, where there are refills. */
+  readonly clockStepMs?: number;
   /** True if keys have roles, which are changed, made and deleted. */
   readonly roles: boolean;
   /** True if keys have owners who are stopped and brought back, all keys at once. */
@@ -167,7 +169,7 @@ function planWithRefills(seed: number): Plan {
     refill: random.pick([3, 20, 100]),
     // A refill that a failover takes comes again, and its credits were never accepted.
     faults: plan.faults.filter((fault) => fault !== 'failover'),
-    redis: { ...plan.redis, dayMs: random.pick([100, 500, 2000]) },
+    clockStepMs: random.pick([200, 1000, 4000]),
   };
 }
 

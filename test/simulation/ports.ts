@@ -1,3 +1,4 @@
+import type { Written } from '../../control-plane/redis/change-log.ts';
 import type {
   BatchedChangeLog,
   Closing,
@@ -9,7 +10,7 @@ import type {
 } from '../../control-plane/writer/change-log-port.ts';
 import type { Head, LeaseStep, SweepStore } from '../../control-plane/writer/sweep.ts';
 import { unavailable } from '../../shared/contract/errors.ts';
-import { parsePointer, SHARED_LOG, secretPointer } from '../../shared/redis/redis-keys.ts';
+import { apiKeys, parsePointer, SHARED_LOG, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {
   Directory,
   Pointer,
@@ -22,8 +23,7 @@ import type {
 } from '../../verifier/core/redis-port.ts';
 import type { Machine } from './clock.ts';
 import type { Connection, Network } from './network.ts';
-import { recallsOf } from './nodes.ts';
-import { type CheckedChange, operationOf, type RedisState, type Script, type WriteReply } from './redis.ts';
+import type { RedisState, Step } from './redis.ts';
 
 /** One process's connections, by what they are for. */
 export class Lanes {
@@ -99,13 +99,8 @@ export class SimulatedDirectory implements Directory {
     const { network } = this.#lanes;
     const { replicas } = network.group;
     const connection = await this.#lanes.get(replicas === 0 ? 'main' : 'exchange');
-    // Redis repeats what was written, not the script.
-    let atMs: number | undefined;
-    const script: Script<PoolReply[]> = (state) => {
-      atMs ??= network.redisMs;
-      return state.exchange(apiId, this.#nameOf(member), turns, atMs);
-    };
-    const { reply, confirmed } = await connection.call('exchange', apiId, script, replicas);
+    const step: Step<PoolReply[]> = (state) => state.exchange(apiId, this.#nameOf(member), turns);
+    const { reply, confirmed } = await connection.call('exchange', apiId, step, replicas);
     if (confirmed < replicas) throw unavailable('not all required replicas confirmed the exchange');
     return reply;
   }
@@ -170,8 +165,9 @@ class SimulatedSession implements Session {
 
   subscribe(onMessage: (message: string) => void, onRecall: (pool: string) => void): Promise<void> {
     this.#listener = onMessage;
-    if (this.#hearsRecalls) this.#line.subscribe(recallsOf(this.#apiId), onRecall).catch(() => undefined);
-    return this.#line.subscribe(this.#apiId, onMessage);
+    const { channel, recalls } = apiKeys(this.#apiId);
+    if (this.#hearsRecalls) this.#line.subscribe(recalls, onRecall).catch(() => undefined);
+    return this.#line.subscribe(channel, onMessage);
   }
 
   async register(as: string, nonce: string): Promise<RegisterReply> {
@@ -181,8 +177,8 @@ class SimulatedSession implements Session {
     this.#events.registering(this.#apiId, member);
     const sentAtMs = machine.monotonicMs();
     const connection = replicas === 0 ? this.#line : await this.#lanes.get('register');
-    const script: Script<RegisterReply | undefined> = (state) => state.register(this.#apiId, member, nonce);
-    const { reply, confirmed } = await connection.call('register', this.#apiId, script, replicas);
+    const step: Step<RegisterReply | undefined> = (state) => state.register(this.#apiId, member, nonce);
+    const { reply, confirmed } = await connection.call('register', this.#apiId, step, replicas);
     if (confirmed < replicas) throw unavailable('not all required replicas confirmed the registration');
     if (!reply) throw unavailable('this verifier is too old');
     this.#events.registered(this.#apiId, reply);
@@ -215,9 +211,10 @@ class SimulatedSession implements Session {
   end(how: 'quietly' | 'cut'): void {
     const ended = this.#ended;
     if (ended) this.#line.ended.delete(ended);
-    if (this.#listener && this.#line.listeners.get(this.#apiId) === this.#listener) {
-      this.#line.unsubscribe(this.#apiId);
-      if (this.#hearsRecalls) this.#line.unsubscribe(recallsOf(this.#apiId));
+    const { channel, recalls } = apiKeys(this.#apiId);
+    if (this.#listener && this.#line.listeners.get(channel) === this.#listener) {
+      this.#line.unsubscribe(channel);
+      if (this.#hearsRecalls) this.#line.unsubscribe(recalls);
     }
     this.#ended = undefined;
     if (how === 'cut') this.#line.end();
@@ -268,28 +265,22 @@ export class SimulatedChangeLog implements BatchedChangeLog {
   async write(asked: Write): Promise<LogEntry | WriteRefusal> {
     const nowMs = this.#lanes.machine.wallMs();
     const poolId = asked.credits ? this.#lanes.network.random.token() : '';
-    let isFirst = true;
-    let atMs: number | undefined;
     const { reply, replicated } = await this.durably(asked.apiId, (state) => {
       const write = withKnown(asked, state);
-      const { credits, successor } = write;
-      const { records } = state.api(write.apiId);
-      const before = records.get(write.keyId);
-      // Sent again: the credits that it brought are counted already.
-      const isAgain = state.api(write.apiId).operations.has(operationOf(write) ?? '');
-      atMs ??= this.#lanes.network.redisMs;
-      const done = state.write(write, nowMs, poolId, atMs);
-      if (isFirst && done.reply.status === 'OK' && successor)
-        this.#rerolled(successor.keyId, before, records.get(write.keyId), records.get(successor.keyId));
-      if (isFirst && done.reply.status === 'OK' && credits && !isAgain) {
+      const { apiId, keyId, credits, successor } = write;
+      const { records } = state.api(apiId);
+      const before = records.get(keyId);
+      // Sent again within an hour: the credits that it brought are counted already.
+      const known = state.hash(`kf:{${apiId}}:ops:${keyId}`)?.get(credits?.operation ?? '');
+      const isAgain = known !== undefined && nowMs - JSON.parse(known)[0] <= 3_600_000;
+      const done = state.write(write, nowMs, poolId);
+      if (done.status !== 'OK') return done;
+      if (successor)
+        this.#rerolled(successor.keyId, before, records.get(keyId), records.get(successor.keyId));
+      if (credits && !isAgain) {
         const value = credits.op === 'set' || credits.op === 'increment' ? credits.value : 0;
-        this.#granted(
-          state.api(write.apiId).records.get(write.keyId)?.['q'] ?? '',
-          value,
-          credits.op === 'decrement',
-        );
+        this.#granted(records.get(keyId)?.['q'] ?? '', value, credits.op === 'decrement');
       }
-      isFirst = false;
       return done;
     });
     if (reply.status !== 'OK') return reply;
@@ -303,8 +294,8 @@ export class SimulatedChangeLog implements BatchedChangeLog {
     const connection = await this.#lanes.get('batch');
     const done = await Promise.all(
       writes.map((write, i) => {
-        const script: Script<WriteReply> = (state) => state.write(write, nowMs);
-        return connection.call('write', write.apiId, script, i === writes.length - 1 ? replicas : 0);
+        const step: Step<Written> = (state) => state.write(write, nowMs);
+        return connection.call('write', write.apiId, step, i === writes.length - 1 ? replicas : 0);
       }),
     );
     const replicated = (done.at(-1)?.confirmed ?? 0) >= replicas;
@@ -319,22 +310,14 @@ export class SimulatedChangeLog implements BatchedChangeLog {
     return this.run(apiId, (state) => state.lag(apiId));
   }
 
-  check(change: CheckedChange): Promise<LogStatus> {
+  check(change: Parameters<BatchedChangeLog['check']>[0]): Promise<LogStatus> {
     const replicated = change.replicated && this.#lanes.network.group.replicas > 0;
     return this.run(change.apiId, (state) => state.check({ ...change, replicated }));
   }
 
-  close(
-    apiId: string,
-    { sequence, hash, server }: Pick<LogEntry, 'sequence' | 'hash' | 'server'>,
-  ): Promise<Closing> {
+  close(apiId: string, change: Pick<LogEntry, 'sequence' | 'hash' | 'server'>): Promise<Closing> {
     const kill = -this.#lanes.network.random.whole(1, 2 ** 40);
-    // Redis repeats what was written, not the script.
-    let isWriter: boolean | undefined;
-    return this.run(apiId, (state) => {
-      isWriter ??= state.server === server;
-      return state.close(apiId, sequence, hash, kill, isWriter);
-    });
+    return this.run(apiId, (state) => state.close(apiId, change, kill));
   }
 
   reap(apiId: string, killed: readonly KilledFollower[]): Promise<number> {
@@ -342,16 +325,16 @@ export class SimulatedChangeLog implements BatchedChangeLog {
   }
 
   /** Runs a script and waits until all replicas hold what it wrote; whether they do. */
-  async durably<T>(apiId: string, script: Script<T>): Promise<{ reply: T; replicated: boolean }> {
+  async durably<T>(apiId: string, step: Step<T>): Promise<{ reply: T; replicated: boolean }> {
     const { replicas } = this.#lanes.network.group;
     const connection = await this.#lanes.get(replicas === 0 ? 'main' : `write-${this.#turn++ % WRITE_LANES}`);
-    const { reply, confirmed } = await connection.call('write', apiId, script, replicas);
+    const { reply, confirmed } = await connection.call('write', apiId, step, replicas);
     return { reply, replicated: confirmed >= replicas };
   }
 
-  async run<T>(apiId: string, script: Script<T>, kind = 'fence'): Promise<T> {
+  async run<T>(apiId: string, step: Step<T>, kind = 'fence'): Promise<T> {
     const connection = await this.#lanes.get('main');
-    return (await connection.call(kind, apiId, script)).reply;
+    return (await connection.call(kind, apiId, step)).reply;
   }
 }
 
@@ -378,8 +361,8 @@ export class SimulatedSweepStore implements SweepStore {
   }
 
   async setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean> {
-    const script: Script<boolean> = (state) => state.setLease(apiId, step, leaseMs, token);
-    const { reply, replicated } = await this.#log.durably(apiId, script);
+    const set: Step<boolean> = (state) => state.setLease(apiId, step, leaseMs, token);
+    const { reply, replicated } = await this.#log.durably(apiId, set);
     return reply && replicated;
   }
 

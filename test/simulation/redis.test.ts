@@ -1,127 +1,91 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Apis } from '../../control-plane/redis/apis.ts';
-import { RedisChangeLog } from '../../control-plane/redis/change-log.ts';
-import { DurableWriter } from '../../control-plane/redis/durable-writer.ts';
-import { Credits } from '../../control-plane/redis/keys/credit-changes.ts';
-import { Keys } from '../../control-plane/redis/keys/keys.ts';
-import { RedisSweepStore } from '../../control-plane/redis/sweep-store.ts';
 import type { Write } from '../../control-plane/writer/change-log-port.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { DURATION_MAX_MS } from '../../shared/contract/credits.ts';
 import type { Letter } from '../../shared/contract/key-record.ts';
-import { systemClock } from '../../shared/lang/clock.ts';
-import { createLogger } from '../../shared/process/log.ts';
-import { RedisNodes } from '../../shared/redis/redis.ts';
-import {
-  apiKeys,
-  formatPointer,
-  metaKey,
-  poolKey,
-  recordKey,
-  secretPointer,
-  windowKey,
-} from '../../shared/redis/redis-keys.ts';
-import { Script } from '../../shared/redis/script.ts';
-import type { PoolReply, PoolTurn } from '../../verifier/core/redis-port.ts';
-import { RedisDirectory } from '../../verifier/redis/api-session.ts';
-import { redisConfig } from '../harness/config.ts';
+import { apiKeys, formatPointer, poolKey, secretPointer, windowKey } from '../../shared/redis/redis-keys.ts';
+import type { PoolTurn } from '../../verifier/core/redis-port.ts';
 import { scratch } from '../harness/scratch.ts';
-import { PATIENT } from '../harness/waiting.ts';
+import type { Reply } from './lua.ts';
 import { Random } from './random.ts';
-import { contentOf, type Outcome, RedisState } from './redis.ts';
+import { RedisState } from './redis.ts';
 
-const NOW_MS = 1_790_000_000_000;
 const LEASE_MS = 1000;
 const DAY_MS = 86_400_000;
-/** Whether somebody answered in time is another matter than what is answered. */
-const TIMELESS: Partial<Record<PoolReply['status'], PoolReply['status']>> = { HELD: 'WAIT', SPOKEN: 'NONE' };
 const WINDOWS = ['w1', 'w2'];
-/** Number of the present window, so long that it lasts until the end of the test. */
-const windowNumber = () => Math.floor(Date.now() / DURATION_MAX_MS);
 const LIMITS = {
   ...{ logEntries: 10_000, creationsKept: 100_000, payloadBytesMax: 1024 },
   ...{ batchEntriesMax: 500, batchBytesMax: 1_048_576 },
 };
-const script = (name: string) =>
-  new Script(new URL(`../../control-plane/redis/lua/${name}.lua`, import.meta.url));
-const [createKey, setPointer] = [script('keys/create-key'), script('keys/set-pointer')];
 
 const directory = scratch('contract');
 let redis: RedisServer;
-let nodes: RedisNodes;
-let real: Real;
-
-/** The adapters of both processes to a real Redis. */
-class Real {
-  readonly writer = new DurableWriter(nodes, 0);
-  /** Replication id of the server. */
-  server = '';
-  /** The name of the next pool. */
-  pool = '';
-  readonly log = new RedisChangeLog(
-    nodes,
-    this.writer,
-    0,
-    () => NOW_MS,
-    () => this.pool,
-  );
-  readonly apis = new Apis(nodes, this.writer, systemClock, LEASE_MS);
-  readonly credits = new Credits(this.writer, systemClock);
-  readonly directory = new RedisDirectory(nodes, 0, systemClock);
-  readonly upkeep: RedisSweepStore;
-
-  constructor() {
-    const limits = { leaseMs: LEASE_MS, apiAutoCreate: false };
-    const keys = new Keys({ nodes, writer: this.writer, log: this.log, clock: systemClock, limits });
-    this.upkeep = new RedisSweepStore(nodes, this.writer, this.apis, keys, () => Date.now());
-  }
-}
+let real: Redis;
+/** Replication id of the server. */
+let server: string;
 
 beforeAll(async () => {
   redis = await startRedis(join(directory, 'redis'));
-  const log = createLogger('verifier', 'silent');
-  nodes = new RedisNodes(redisConfig({ REDIS_URL: redis.url, ...PATIENT }), systemClock, log);
-  real = new Real();
-  const facts = await (await nodes.connection(apiKeys('any').head)).info('replication');
-  real.server = /master_replid:(\w+)/.exec(facts)?.[1] ?? '';
+  real = new Redis(redis.url);
+  server = /master_replid:(\w+)/.exec(await real.info('replication'))?.[1] ?? '';
 });
 
 afterAll(async () => {
-  await nodes.close();
+  real.disconnect();
   await redis.stop();
   rmSync(directory, { recursive: true });
 });
 
-/** Acts that both are asked for, each with its answers. */
-interface Act {
-  readonly name: string;
-  readonly ask: () => Promise<unknown>;
-  readonly simulated: (state: RedisState) => Outcome<unknown>;
+/** A simulated Redis that keeps all that it was asked, so that the real one can be asked the same. */
+class Kept extends RedisState {
+  #asked: { readonly argv: readonly (string | number)[]; readonly reply: Reply }[] = [];
+
+  override eval(script: string, keys: readonly string[], args: readonly string[]): Reply {
+    // The real one has its own clock.
+    const time = this.command('TIME') as readonly string[];
+    const text = script.replaceAll("redis.call('TIME')", `{'${time.join("', '")}'}`);
+    const reply = super.eval(script, keys, args);
+    this.#asked.push({ argv: ['EVAL', text, keys.length, ...keys, ...args], reply });
+    return reply;
+  }
+
+  /** A command on its own. */
+  ask(...argv: readonly [string, ...(string | number)[]]): void {
+    const [name, ...args] = argv;
+    this.#asked.push({ argv, reply: this.command(name, ...args.map(String)) });
+  }
+
+  takeAsked() {
+    return this.#asked.splice(0);
+  }
 }
 
 /** Draws acts on one API, among them senseless ones. */
 class Acts {
   readonly apiId: string;
-  readonly state = new RedisState(LIMITS);
+  nowMs = Date.now();
+  readonly state = new Kept(LIMITS, () => this.nowMs);
   readonly #random: Random;
 
   constructor(seed: number) {
     this.#random = new Random(seed);
     this.apiId = `api${seed}`;
+    this.state.server = server;
   }
 
-  next(): Act {
+  next(): void {
     const random = this.#random;
     const some = <T>(weight: number, draw: () => T) => Array.from({ length: weight }, () => draw);
-    return random.pick([
+    this.nowMs += random.pick([0, 1, 30, 60, 1100]);
+    random.pick([
       ...some(10, () => this.#write()),
       ...some(8, () => this.#sync()),
-      ...some(4, () => this.#register()),
+      ...some(4, () => this.state.register(this.apiId, this.#member(), 'n')),
       ...some(4, () => this.#check()),
       ...some(2, () => this.#close()),
-      ...some(1, () => this.#lag()),
       ...some(2, () => this.#reapOrLeave()),
       ...some(3, () => this.#create()),
       ...some(3, () => this.#reroll()),
@@ -129,9 +93,9 @@ class Acts {
       ...some(4, () => this.#exchange()),
       ...some(1, () => this.#usedBefore()),
       ...some(1, () => this.#overdue()),
-      ...some(1, () => this.#settle()),
+      ...some(1, () => this.state.settleCredits(this.apiId, this.#key())),
       ...some(2, () => this.#trimOrFind()),
-      ...some(1, () => this.#sweep()),
+      ...some(1, () => this.state[random.pick(['removeKeys', 'forget'] as const)](this.apiId)),
     ])();
   }
 
@@ -155,7 +119,7 @@ class Acts {
     return `${number}-${random.pick([hash, hash, hash, '', 'f'.repeat(16)])}`;
   }
 
-  #write(): Act {
+  #write(): void {
     const [random, { apiId }] = [this.#random, this];
     const kind = random.pick([...Array(12).fill('update'), 'delete', 'noop', 'noop', 'end'] as const);
     const keyId = kind === 'update' || kind === 'delete' ? this.#key() : '';
@@ -187,21 +151,10 @@ class Acts {
       fields: kind === 'update' ? fields : {},
       ...(credits ? { credits } : {}),
     };
-    const pool = `pool-${this.#pools++}`;
-    return {
-      name: `write ${JSON.stringify(write)}`,
-      ask: () => {
-        real.pool = pool;
-        return real.log.write(write).then((reply) => {
-          const { replicated: _, ...rest } = { replicated: true, ...reply };
-          return rest;
-        });
-      },
-      simulated: (state) => state.write(write, NOW_MS, pool, Date.now()),
-    };
+    this.state.write(write, this.nowMs, `pool-${this.#pools++}`);
   }
 
-  #reroll(): Act {
+  #reroll(): void {
     const [random, { apiId }, keyId, made] = [this.#random, this, this.#key(), this.#key()];
     const version = this.state.api(apiId).records.get(keyId)?.['v'] ?? '0';
     const write: Write = {
@@ -215,19 +168,11 @@ class Acts {
       successor: {
         ...{ keyId: made, secretHash: `${apiId}-${made}`, start: 'k' },
         bytes: random.chance(0.5) ? 32 : undefined,
-        latestMs: random.pick([1, NOW_MS + 1000, 1_900_000_000_000]),
+        latestMs: random.pick([1, this.nowMs + 1000, 1_900_000_000_000]),
         operationId: random.pick(['', 'again', 'again']),
       },
     };
-    return {
-      name: `reroll ${JSON.stringify(write)}`,
-      ask: () =>
-        real.log.write(write).then((reply) => {
-          const { replicated: _, ...rest } = { replicated: true, ...reply };
-          return rest;
-        }),
-      simulated: (state) => state.write(write, NOW_MS),
-    };
+    this.state.write(write, this.nowMs);
   }
 
   #pools = 0;
@@ -246,27 +191,16 @@ class Acts {
   }
 
   /** Time passes up to the next refill of a pool, or of several. */
-  #overdue(): Act {
-    const [{ apiId }, random] = [this, this.#random];
-    const refilled = [...this.state.api(apiId).pools].filter(([, { refill }]) => refill);
-    const pool = refilled.length > 0 ? random.pick(refilled)[0] : '';
-    const dueAtMs = Date.now() - random.pick([2000, 3 * DAY_MS]);
-    return {
-      name: `a refill of ${pool} is due`,
-      ask: async () => {
-        const key = poolKey(apiId, pool);
-        if (pool) await (await nodes.connection(key)).hset(key, { t: Math.floor(dueAtMs / 1000) });
-      },
-      simulated: (state) => {
-        const due = state.api(apiId).pools.get(pool);
-        if (due) due.dueAtMs = dueAtMs;
-        return { reply: undefined, wrote: true };
-      },
-    };
+  #overdue(): void {
+    const refilled = [...this.state.api(this.apiId).pools].filter(([, { refill }]) => refill);
+    if (refilled.length === 0) return;
+    const dueAtMs = this.nowMs - this.#random.pick([2000, 3 * DAY_MS]);
+    const [pool] = this.#random.pick(refilled);
+    this.state.ask('HSET', poolKey(this.apiId, pool), 't', Math.floor(dueAtMs / 1000));
   }
 
   /** Of any pool, in turns that may be old, saying what may be true. */
-  #exchange(): Act {
+  #exchange(): void {
     const [random, { apiId }, member] = [this.#random, this, this.#member()];
     const pools = [...this.state.api(apiId).pools.keys(), 'no-such-pool'];
     const turn = (): PoolTurn => {
@@ -280,22 +214,7 @@ class Acts {
       };
     };
     const turns = random.chance(0.5) ? [turn()] : [turn(), turn()];
-    // How long ago somebody was asked, and how long a window lasts, are other matters than what is answered.
-    const timeless = (replies: readonly PoolReply[]) =>
-      replies.map(({ window, ...reply }) => ({
-        ...reply,
-        refillMs: Math.sign(reply.refillMs),
-        status: TIMELESS[reply.status] ?? reply.status,
-        ...(window ? { window: { ...window, leftMs: 0 } } : {}),
-      }));
-    return {
-      name: `exchange ${member} ${JSON.stringify(turns)}`,
-      ask: async () => timeless(await real.directory.exchange(apiId, member, turns)),
-      simulated: (state) => {
-        const { reply, ...rest } = state.exchange(apiId, member, turns, Date.now());
-        return { ...rest, reply: timeless(reply) };
-      },
-    };
+    this.state.exchange(apiId, member, turns);
   }
 
   #needs(): PoolTurn['needs'] {
@@ -307,13 +226,14 @@ class Acts {
   /** About a rate limit, saying what may be true of this window, of another one or of none. */
   #windowTurn(member: string): PoolTurn {
     const [random, pool] = [this.#random, this.#random.pick(WINDOWS)];
-    const { granted = 0, spent = 0 } = this.state.api(this.apiId).window(pool).holders.get(member) ?? {};
+    const holder = this.state.hash(windowKey(this.apiId, pool))?.get(`@${member}`) ?? '0 0';
+    const [granted = 0, spent = 0] = holder.split(' ').map(Number);
     const said = random.chance(0.3)
       ? undefined
       : random.chance(0.8)
         ? random.whole(spent, granted)
         : spent - 1;
-    const number = random.chance(0.1) ? undefined : windowNumber() - random.pick([0, 0, 0, 0, 0, 1]);
+    const number = random.chance(0.1) ? undefined : this.#windowNumber - random.pick([0, 0, 0, 0, 0, 1]);
     const limit = random.pick([1, 20, 100]);
     return {
       ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1), spent: said },
@@ -324,32 +244,17 @@ class Acts {
   }
 
   /** A limit of which much was used in the window before this one. */
-  #usedBefore(): Act {
-    const [random, { apiId }, name] = [this.#random, this, this.#random.pick(WINDOWS)];
-    const before = random.pick([0, 5, 50, 500]);
-    return {
-      name: `of ${name} ${before} were used before`,
-      ask: async () => {
-        const key = windowKey(apiId, name);
-        await (await nodes.connection(key)).hset(key, { n: windowNumber(), p: before });
-      },
-      simulated: (state) => {
-        Object.assign(state.api(apiId).window(name), { number: windowNumber(), before });
-        return { reply: undefined, wrote: true };
-      },
-    };
+  #usedBefore(): void {
+    const key = windowKey(this.apiId, this.#random.pick(WINDOWS));
+    this.state.ask('HSET', key, 'n', this.#windowNumber, 'p', this.#random.pick([0, 5, 50, 500]));
   }
 
-  #settle(): Act {
-    const [{ apiId }, keyId] = [this, this.#key()];
-    return {
-      name: `settle ${keyId}`,
-      ask: () => real.credits.isSettled(apiId, keyId),
-      simulated: (state) => state.settleCredits(apiId, keyId, Date.now()),
-    };
+  /** Of the present window, so long that it lasts until the end of the test. */
+  get #windowNumber(): number {
+    return Math.floor(this.nowMs / DURATION_MAX_MS);
   }
 
-  #sync(): Act {
+  #sync(): void {
     const [{ apiId }, place] = [this, this.#place()];
     const wanted = this.#random.pick([
       {},
@@ -365,221 +270,136 @@ class Acts {
       nonce: 'n',
       ...wanted,
     };
-    return {
-      name: `sync ${JSON.stringify(request)}`,
-      ask: async () => (await real.directory.open(apiId)).sync(request),
-      simulated: (state) => state.sync(apiId, request),
-    };
+    this.state.sync(apiId, request);
   }
 
-  #register(): Act {
-    const [{ apiId }, member] = [this, this.#member()];
-    return {
-      name: `register ${member}`,
-      ask: async () => {
-        const session = await real.directory.open(apiId);
-        return session
-          .register(member, 'n')
-          .catch((error: Error) => void expect(error.message).toContain('too old'));
-      },
-      simulated: (state) => state.register(apiId, member, 'n'),
-    };
-  }
-
-  #check(): Act {
+  #check(): void {
     const { sequence, hash } = this.#place();
     const names = this.#random.pick([0, 1, 100]);
     const known = this.#random.chance(0.7) ? hash : '';
     const { hash: laterHash, sequence: laterSequence } = this.#place();
     const later = this.#random.chance(0.3) ? { later: { sequence: laterSequence, hash: laterHash } } : {};
     const asked = { apiId: this.apiId, sequence, hash: known, keyId: this.#key(), replicated: false, names };
-    const change = { ...asked, ...later };
-    return {
-      name: `check ${JSON.stringify(change)}`,
-      ask: () => real.log.check(change),
-      simulated: (state) => state.check(change),
-    };
+    this.state.check({ ...asked, ...later });
   }
 
-  #close(): Act {
-    const [{ apiId }, { sequence, hash }] = [this, this.#place()];
-    let kill = -1; // drawn by the real one
-    const server = this.#random.pick([real.server, real.server, real.server, '', 'f'.repeat(40)]);
-    return {
-      name: `close ${sequence} ${hash} ${server}`,
-      ask: async () => {
-        const closing = await real.log.close(apiId, { sequence, hash, server });
-        if (closing.state === 'INTACT') kill = closing.killed[0]?.kill ?? -1;
-        return closing;
-      },
-      simulated: (state) => state.close(apiId, sequence, hash, kill, server === real.server),
-    };
+  #close(): void {
+    const { sequence, hash } = this.#place();
+    const writer = this.#random.pick([server, server, server, '', 'f'.repeat(40)]);
+    this.state.close(this.apiId, { sequence, hash, server: writer }, -this.#random.whole(1, 1e12));
   }
 
-  #lag(): Act {
-    const { apiId } = this;
-    return { name: 'lag', ask: () => real.log.lag(apiId), simulated: (state) => state.lag(apiId) };
-  }
-
-  #reapOrLeave(): Act {
-    const [{ apiId }, member] = [this, this.#member()];
-    if (this.#random.chance(0.3))
-      return {
-        name: `leave ${member}`,
-        ask: async () => (await real.directory.open(apiId)).leave(member),
-        simulated: (state) => state.leave(apiId, member),
-      };
-    if (this.#random.chance(0.2) && this.state.api(apiId).members.has(member)) return this.#oddScore(member);
-    const kill = this.#random.chance(0.7) ? this.state.api(apiId).members.get(member) : undefined;
-    const killed = [
-      { name: member, kill: kill === undefined || kill >= 0 ? -1 : kill },
-      { name: 'nobody', kill: -1 },
-    ];
-    return {
-      name: `reap ${JSON.stringify(killed)}`,
-      ask: () => real.log.reap(apiId, killed),
-      simulated: (state) => state.reap(apiId, killed),
-    };
-  }
-
-  /** As somebody may set by hand. */
-  #oddScore(member: string): Act {
-    const score = this.#random.pick([-Infinity, Infinity, 1e300, -0.5, 1.5]);
-    const text = String(score).replace('Infinity', 'inf');
-    const { members } = apiKeys(this.apiId);
-    return {
-      name: `the score of ${member} is ${text}`,
-      ask: async () => void (await (await nodes.connection(members)).zadd(members, text, member)),
-      simulated: (state) => {
-        state.api(this.apiId).members.set(member, score);
-        return { reply: undefined, wrote: true };
-      },
-    };
-  }
-
-  #create(): Act {
-    const [{ apiId }, keyId] = [this, this.#key()];
-    if (this.#random.chance(0.2) || !this.state.api(apiId).created)
-      return {
-        name: 'create the API',
-        ask: () =>
-          real.apis.create({ name: 'n', apiId }).then(
-            () => true,
-            () => false,
-          ),
-        simulated: (state) => state.createApi(apiId, LEASE_MS),
-      };
-    const [pointer, secretHash] = [secretPointer(`${apiId}-${keyId}`), `${apiId}-${keyId}`];
-    if (this.#random.chance(0.3)) {
-      const value = formatPointer(apiId, keyId);
-      return {
-        name: `point at ${keyId}`,
-        ask: async () => (await real.writer.run(setPointer, [pointer], [value])).reply === value,
-        simulated: (state) => state.point(pointer, value),
-      };
+  #reapOrLeave(): void {
+    const [{ apiId }, random, member] = [this, this.#random, this.#member()];
+    const { members } = apiKeys(apiId);
+    const score = this.state.api(apiId).members.get(member);
+    if (random.chance(0.3)) this.state.ask('ZREM', members, member);
+    // As somebody may set by hand.
+    else if (random.chance(0.2) && score !== undefined)
+      this.state.ask('ZADD', members, random.pick(['-inf', 'inf', '1e300', '-0.5', '1.5']), member);
+    else {
+      const kill = random.chance(0.7) && score !== undefined && score < 0 ? score : -1;
+      this.state.reap(apiId, [
+        { name: member, kill },
+        { name: 'nobody', kill: -1 },
+      ]);
     }
-    const { head, index, creations, members } = apiKeys(apiId);
-    const record = recordKey(apiId, keyId);
-    const credits = this.#random.chance(0.5) ? this.#random.whole(0, 20) : undefined;
-    const poolId = `pool-${keyId}`;
-    const fields = { p: secretHash, e: '1', n: 'new', ...(credits === undefined ? {} : { q: poolId }) };
-    const needs = this.#random.pick([1, 1, 1, 2]);
-    const args = [
-      keyId,
-      NOW_MS,
-      '0',
-      LEASE_MS,
-      '',
-      '',
-      '0',
-      LIMITS.creationsKept,
-      contentOf(keyId, fields),
-      needs,
-      '*',
-      credits === undefined ? '' : JSON.stringify({ id: poolId, value: credits, refill: '' }),
-      ...Object.entries(fields)
-        .filter(([field]) => field !== 'q')
-        .flat(),
-    ];
-    return {
-      name: `create ${keyId}`,
-      ask: async () => {
-        const keys = [head, index, record, metaKey(apiId, keyId), record, creations, members];
-        return (await real.writer.run(createKey, keys, args)).reply === 'OK';
-      },
-      simulated: (state) => state.createKey(apiId, keyId, fields, needs, credits),
-    };
   }
 
-  #lease(): Act {
-    const { apiId } = this;
+  #create(): void {
+    const [{ apiId, state }, random, keyId] = [this, this.#random, this.#key()];
+    const secretHash = `${apiId}-${keyId}`;
+    if (random.chance(0.2) || !state.api(apiId).created) state.createApi(apiId, LEASE_MS);
+    else if (random.chance(0.3)) state.point(secretPointer(secretHash), formatPointer(apiId, keyId));
+    else {
+      const credits = random.chance(0.5) ? random.whole(0, 20) : undefined;
+      const pool = credits === undefined ? {} : { q: `pool-${keyId}` };
+      const owner = random.chance(0.5) ? { o: 'owner' } : {};
+      const fields = { p: secretHash, e: '1', n: 'new', ...pool, ...owner };
+      state.createKey(
+        apiId,
+        keyId,
+        fields,
+        random.pick([1, 1, 1, 2]),
+        credits,
+        random.pick(['', 'd 7', 'm 7 31']),
+      );
+    }
+  }
+
+  #lease(): void {
     const step = this.#random.pick(['fence-first', 'grant', 'fence-last'] as const);
-    const [leaseMs, token] = [this.#random.pick([500, 1000, 2000]), this.#random.pick(['t1', 't2'])];
-    return {
-      name: `lease ${step} ${leaseMs} ${token}`,
-      ask: () => real.upkeep.setLease(apiId, step, leaseMs, token),
-      simulated: (state) => state.setLease(apiId, step, leaseMs, token),
-    };
+    const leaseMs = this.#random.pick([500, 1000, 2000]);
+    this.state.setLease(this.apiId, step, leaseMs, this.#random.pick(['t1', 't2']));
   }
 
-  #trimOrFind(): Act {
-    const [{ apiId }, secretHash] = [this, `${this.apiId}-${this.#key()}`];
-    if (this.#random.chance(0.7))
-      return {
-        name: `find ${secretHash}`,
-        ask: () => real.directory.lookUp(secretHash),
-        simulated: (state) => {
-          const [apiIdFound, keyId] = state.find(secretPointer(secretHash)).reply[1]?.split(' ') ?? [];
-          return { reply: apiIdFound && { apiId: apiIdFound, keyId }, wrote: false };
-        },
-      };
-    const length = this.#random.whole(0, 5);
-    const what = this.#random.pick(['log', 'creations'] as const);
-    return {
-      name: `trim ${what} to ${length}`,
-      ask: async () => {
-        const stream = apiKeys(apiId)[what];
-        await (await nodes.connection(stream)).xtrim(stream, 'MAXLEN', length);
-      },
-      simulated: (state) => {
-        const api = state.api(apiId);
-        api[what].splice(0, api[what].length - length);
-        return { reply: undefined, wrote: true };
-      },
-    };
-  }
-
-  #sweep(): Act {
-    const { apiId } = this;
-    const step = this.#random.pick(['removeKeys', 'forget', 'head', 'head', 'head'] as const);
-    return {
-      name: step,
-      ask: () => real.upkeep[step](apiId),
-      simulated: (state) => state[step](apiId),
-    };
+  #trimOrFind(): void {
+    const stream = apiKeys(this.apiId)[this.#random.pick(['log', 'creations'] as const)];
+    if (this.#random.chance(0.7)) this.state.find(secretPointer(`${this.apiId}-${this.#key()}`));
+    else this.state.ask('XTRIM', stream, 'MAXLEN', this.#random.whole(0, 5));
   }
 }
 
-describe('the simulated Redis answers and publishes as the real one', () => {
-  test.each(Array.from({ length: 25 }, (_, i) => i + 1))('to the acts of seed %i', async (seed) => {
+/** Commands that read all of a key, by its type. */
+const READING: Readonly<Record<string, readonly string[]>> = {
+  string: ['GET'],
+  hash: ['HGETALL'],
+  zset: ['ZRANGEBYSCORE', '-inf', '+inf', 'WITHSCORES'],
+  stream: ['XRANGE', '-', '+'],
+};
+
+/** A number that grows with each change of data. */
+const changesAt = async (redis: Redis) =>
+  Number(/rdb_changes_since_last_save:(\d+)/.exec(await redis.info('persistence'))?.[1]);
+
+/** What a client is told. */
+const told = (reply: Reply): unknown =>
+  reply !== null && typeof reply === 'object' && 'ok' in reply ? reply.ok : reply;
+
+describe('the simulated Redis does as the real one', () => {
+  test.each(Array.from({ length: 25 }, (_, i) => i + 1))('in the acts of seed %i', async (seed) => {
     const acts = new Acts(seed);
-    acts.state.server = real.server;
-    const { channel } = apiKeys(acts.apiId);
-    const [heard, expected]: [string[], string[]] = [[], []];
-    const listener = await nodes.connection(channel, 'listener');
-    const hear = (from: string, message: string) => from === channel && heard.push(message);
-    listener.on('message', hear);
-    await listener.subscribe(channel);
-    const told: string[] = [];
+    const { state } = acts;
+    const replica = new RedisState(LIMITS, () => acts.nowMs);
+    const [heard, expected]: [unknown[], unknown[]] = [[], []];
+    const { channel, recalls } = apiKeys(acts.apiId);
+    const listener = real.duplicate();
+    await listener.subscribe(channel, recalls);
+    listener.on('message', (...message) => heard.push(message));
+    const latest: unknown[] = [];
+    let changes = await changesAt(real);
     for (let i = 0; i < 150; i++) {
-      const { name, ask, simulated } = acts.next();
-      told.push(name);
-      const [answer, { reply, messages = [] }] = [await ask(), simulated(acts.state)];
-      expect(reply, told.slice(-8).join('\n')).toEqual(answer);
-      expected.push(...messages);
+      acts.next();
+      for (const { argv, reply } of state.takeAsked()) {
+        latest.push(argv.slice(2));
+        const [name = '', ...args] = argv.map(String);
+        expect(told(reply), JSON.stringify(latest.slice(-8))).toEqual(await real.call(name, ...args));
+      }
+      const effects = state.takeEffects();
+      const before = changes;
+      changes = await changesAt(real);
+      const isChange = effects.some(([name]) => name !== 'PUBLISH');
+      expect(isChange, JSON.stringify(latest.slice(-8))).toBe(changes > before);
+      for (const [name = '', ...args] of effects) {
+        replica.command(name, ...args);
+        if (name === 'PUBLISH') expected.push(args);
+      }
     }
-    await listener.unsubscribe(channel);
-    listener.off('message', hear);
+    const keys = await real.keys(`kf:{${acts.apiId}}:*`);
+    expect(state.keys('kf:{').sort()).toEqual(keys.sort());
+    for (const key of keys) {
+      const [name = '', ...args] = READING[await real.type(key)] ?? [];
+      const found = state.command(name, key, ...args);
+      // In a script, where lists are flat.
+      const there = await real.eval('return redis.call(unpack(ARGV))', 0, name, key, ...args);
+      const inOrder = (reply: unknown) => (name === 'HGETALL' ? new Map(pairs(reply as string[])) : reply);
+      expect(inOrder(found), key).toEqual(inOrder(there));
+      expect(replica.command(name, key, ...args), key).toEqual(found);
+    }
+    await listener.quit();
     expect(heard).toEqual(expected);
   });
 });
+
+const pairs = (list: readonly string[]) =>
+  Array.from({ length: list.length / 2 }, (_, i) => [list[2 * i], list[2 * i + 1]] as const);

@@ -1,17 +1,18 @@
 import { Violation } from './checker.ts';
 import type { Ledger } from './ledger.ts';
 import type { Network } from './network.ts';
-import type { PoolState } from './pools.ts';
 import { Random } from './random.ts';
+import type { Pool } from './redis.ts';
 
-/** Times by which the clock of Redis steps, in days of the simulation. */
-const STEPS_DAYS = [-40, -3, -1, -0.4, 0.4, 1, 3, 40];
+/** Days by which the clock of Redis steps. */
+const STEPS_DAYS = [-40, -3, -1, 0, 0, 1, 3, 40];
+const DAY_MS = 86_400_000;
 
 /** What was seen of a pool after the latest operation on it. */
 interface Seen {
-  readonly refills: number;
-  readonly refill: PoolState['refill'];
+  readonly refill: string;
   readonly dueAtMs: number;
+  readonly refilledAtMs: number;
   /** When it was made, or refilled last. */
   readonly atMs: number;
 }
@@ -20,56 +21,51 @@ interface Seen {
 export class Refills {
   readonly #network: Network;
   readonly #ledger: Ledger;
-  readonly #dayMs: number;
+  readonly #periodMs: number;
   readonly #random: Random;
   readonly #seen = new Map<string, Seen>();
 
-  constructor(network: Network, ledger: Ledger, dayMs: number, seed: number) {
+  /** @param periodMs about the time from one step of the clock to the next */
+  constructor(network: Network, ledger: Ledger, periodMs: number, seed: number) {
     this.#network = network;
     this.#ledger = ledger;
-    this.#dayMs = dayMs;
+    this.#periodMs = periodMs;
     this.#random = new Random(seed);
     this.#step();
   }
 
   #step(): void {
-    this.#network.timeline.after(this.#random.exponential(2 * this.#dayMs), () => {
-      this.#network.redisAheadMs += this.#random.pick(STEPS_DAYS) * this.#dayMs;
+    this.#network.timeline.after(this.#random.exponential(this.#periodMs), () => {
+      // To the last moments of a day, so that the next one begins soon.
+      const day = dayOf(this.#network.redisMs) + 1 + this.#random.pick(STEPS_DAYS);
+      const atMs = day * DAY_MS - this.#random.between(0, 2 * this.#periodMs);
+      this.#network.redisAheadMs += atMs - this.#network.redisMs;
       this.#step();
     });
   }
 
   /** Throws where an operation refilled what was not due, or dropped what was. */
-  look(pools: ReadonlyMap<string, PoolState>): void {
-    for (const [id, pool] of pools) {
-      const { refill, dueAtMs, refills } = pool;
-      const seen = this.#seen.get(id) ?? this.#atFirst(pool);
-      const isNew = refills > seen.refills;
-      if (isNew) this.#refilled(id, pool, seen);
-      else if (
-        seen.refill &&
-        seen.dueAtMs <= this.#network.redisMs &&
-        (refill !== seen.refill || dueAtMs !== seen.dueAtMs)
-      )
+  look(pools: ReadonlyMap<string, Pool>): void {
+    const { redisMs } = this.#network;
+    for (const [id, { refill, dueAtMs, refilledAtMs }] of pools) {
+      const seen = this.#seen.get(id) ?? { refill, dueAtMs, refilledAtMs, atMs: redisMs };
+      const isNew = refilledAtMs !== seen.refilledAtMs;
+      const isOther = refill !== seen.refill || dueAtMs !== seen.dueAtMs;
+      if (isNew) this.#refilled(id, refilledAtMs, seen);
+      else if (seen.refill && seen.dueAtMs <= redisMs && isOther)
         throw new Violation('I19', `${id} was due at ${seen.dueAtMs}, and is not any more`);
       // Another refill begins with the present, as where a clock that was wrong is set right.
-      const isOther = refill !== seen.refill;
-      const atMs = isOther ? this.#network.redisMs : isNew ? pool.refilledAtMs : seen.atMs;
-      this.#seen.set(id, { refills, refill, dueAtMs, atMs });
+      const atMs = isNew ? refilledAtMs : isOther ? redisMs : seen.atMs;
+      this.#seen.set(id, { refill, dueAtMs, refilledAtMs, atMs });
     }
   }
 
-  /** Returns the state of a pool before its first operation. A refill that is due before the pool was made was set by that operation, after the clock had gone back. */
-  #atFirst({ refill, dueAtMs, madeAtMs }: PoolState): Seen {
-    const atMs = dueAtMs <= madeAtMs ? this.#network.redisMs : madeAtMs;
-    return { refills: 0, refill, dueAtMs, atMs };
-  }
-
-  #refilled(id: string, { refills, refilledAtMs, refilledTo }: PoolState, seen: Seen): void {
-    const days = [seen.atMs, refilledAtMs].map((ms) => Math.floor(ms / this.#dayMs));
-    if (refills !== seen.refills + 1 || (days[1] ?? 0) <= (days[0] ?? 0))
-      throw new Violation('I19', `${id} of ${seen.atMs} was refilled at ${refilledAtMs}, time ${refills}`);
-    this.#ledger.grant(id, refilledTo);
+  #refilled(id: string, refilledAtMs: number, { refill, atMs }: Seen): void {
+    if (dayOf(refilledAtMs) <= dayOf(atMs))
+      throw new Violation('I19', `${id} of ${atMs} was refilled at ${refilledAtMs}`);
+    this.#ledger.grant(id, Number(refill.slice(2)));
     this.#ledger.reduced.add(id);
   }
 }
+
+const dayOf = (ms: number): number => Math.floor(ms / DAY_MS);

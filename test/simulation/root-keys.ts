@@ -44,11 +44,7 @@ export class RootKey<Asked extends Process> {
   async change(process: Asked): Promise<void> {
     const accepted = this.#world.random.chance(0.5);
     const condition = await process.log
-      .run(
-        SHARED_LOG,
-        (state) => ({ reply: state.api(SHARED_LOG).records.get(ROOT_KEYS_ID), wrote: false }),
-        'read',
-      )
+      .run(SHARED_LOG, (state) => state.api(SHARED_LOG).records.get(ROOT_KEYS_ID), 'read')
       .then(
         (record) => (record ? (record['v'] ?? '0') : undefined),
         () => undefined,

@@ -304,7 +304,7 @@ function balanced({ group, plan, ledger, keys }: World): void {
 
 /** Crashed followers are found and removed; nobody else is. */
 function otherMembers({ group, verifiers }: World): string | undefined {
-  for (const [apiId, { members, created, needs }] of group.primary.state.apis) {
+  for (const { apiId, members, created, needs } of group.primary.state.apis) {
     const follows = ({ verifier, following }: VerifierProcess) =>
       apiId === SHARED_LOG
         ? following.has(apiId)

@@ -88,13 +88,14 @@ export class World {
     this.identities = plan.identities ? new Identities(this) : undefined;
     this.rootKey = plan.rootKeys && new RootKey(this);
     const names = ['A', 'B', 'C'].slice(0, plan.replicas + 1);
-    const node = (name: string) => new RedisNode(name, new RedisState(plan.redis));
+    const redisMs = () => this.network.redisMs;
+    const node = (name: string) => new RedisNode(name, new RedisState(plan.redis, redisMs));
     const spare = plan.hasSpare ? node('D') : undefined;
     this.group = new RedisGroup(names.map(node), spare, this.timeline, this.random);
     this.network = new Network(this.timeline, this.random, this.group, plan.manners);
-    const { dayMs = 0 } = plan.redis;
+    const { clockStepMs } = plan;
     this.refills =
-      plan.refill === undefined ? undefined : new Refills(this.network, this.ledger, dayMs, plan.seed);
+      clockStepMs === undefined ? undefined : new Refills(this.network, this.ledger, clockStepMs, plan.seed);
     const longestMs = Math.max(
       ...(plan.faults.includes('lease') ? plan.leasesMs : plan.leasesMs.slice(0, 1)),
     );
@@ -504,7 +505,6 @@ export class World {
   async createKey(process: ControlPlaneProcess, apiId: string, isPointed = false): Promise<void> {
     const key = this.#newKey(apiId, this.#needs());
     const secretHash = hashSecret(key.secret);
-    const atMs = this.network.redisMs;
     const { log } = process;
     this.keys.push(key);
     if (isPointed) for (const { state } of this.group.nodes) point(state, key, secretHash);
@@ -521,7 +521,6 @@ export class World {
               ...([apiId, key.keyId, this.#recordOf(key, secretHash), key.created.needs] as const),
               this.plan.credits,
               this.#refill,
-              atMs,
             ),
           ),
         ]),

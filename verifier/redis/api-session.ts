@@ -15,7 +15,7 @@ import {
   secretPointer,
   windowKey,
 } from '#shared/redis/redis-keys.ts';
-import { Script, WAIT_MS } from '#shared/redis/script.ts';
+import { type Run, Script, WAIT_MS } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
 import type {
   Directory,
@@ -35,8 +35,7 @@ const syncScript = new Script(asset('redis/lua/sync.lua'));
 const exchangeScript = new Script(asset('redis/lua/exchange.lua'));
 
 /** Limits of the entries that one SYNC brings: their number, and their length in bytes. */
-const BATCH_ENTRIES_MAX = 500;
-const BATCH_BYTES_MAX = 1_048_576;
+const BATCH = { batchEntriesMax: 500, batchBytesMax: 1_048_576 };
 
 /**
  * Opens sessions with real Redis. All sessions with one server share a connection (RESP3 carries commands and
@@ -70,29 +69,22 @@ export class RedisDirectory implements Directory {
   }
 
   async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<PoolReply[]> {
-    const { members, held, recalls } = apiKeys(apiId);
-    const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
-    const keys = [members, held, ...names];
-    const turnArgs = turns.flatMap(({ pool, turn, spent = '-', kept, needs, slice, window }) => [
-      ...[turn, spent, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), slice],
-      ...[window?.limit ?? '-', window?.durationMs ?? '-', window?.number ?? '-'],
-      window?.isBrought ? keys.push(broughtIndex(apiId, pool)) : '-',
-    ]);
-    const args = [member, recalls, RECALL_MS, ...turnArgs];
+    const { script, keys, args, read } = exchangeRun(apiId, member, turns);
+    const { members } = apiKeys(apiId);
     // Only credits are worth waiting for: if a failover loses a window, the window soon ends anyway.
     if (this.#replicas === 0 || turns.every(({ window }) => window)) {
-      return repliesOf(await this.#nodes.run(members, (redis) => exchangeScript.run(redis, keys, args)));
+      return read(await this.#nodes.run(members, (redis) => script.run(redis, keys, args)));
     }
     // A connection of its own, because WAIT blocks it.
     const { reply, confirmed } = await this.#nodes.run(
       members,
-      (redis) => exchangeScript.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
+      (redis) => script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
       'exchange',
     );
     if (confirmed < this.#replicas) {
       throw unavailable(`${confirmed} of ${this.#replicas} required replicas confirmed the exchange`);
     }
-    return repliesOf(reply);
+    return read(reply);
   }
 }
 
@@ -119,8 +111,6 @@ class RedisSession implements Session {
   readonly #line: SharedConnection;
   readonly #nodes: RedisNodes;
   readonly #replicas: number;
-  /** Beginnings of the names of this API's pointers, records and long metas. */
-  readonly #own: readonly string[];
   #listeners: readonly (readonly [channel: string, listener: (message: string) => void])[] = [];
   #endListener: (() => void) | undefined;
 
@@ -129,7 +119,6 @@ class RedisSession implements Session {
     this.#line = line;
     this.#nodes = nodes;
     this.#replicas = replicas;
-    this.#own = [formatPointer(apiId, ''), recordKey(apiId, ''), metaKey(apiId, '')];
     this.findsKeys = !nodes.isCluster;
   }
 
@@ -146,22 +135,23 @@ class RedisSession implements Session {
   }
 
   async register(member: string, nonce: string): Promise<RegisterReply> {
-    const { head, members } = apiKeys(this.#apiId);
-    const reply =
+    const run = registerRun(this.#apiId, member, nonce);
+    const { script, keys, args, read } = run;
+    return read(
       this.#replicas === 0
-        ? await this.#within(registerScript.run(this.#line.redis, [head, members], [member, nonce]))
-        : await this.#registerAndWait([head, members], [member, nonce]);
-    return registerReplyOf(this.#apiId, reply);
+        ? await this.#within(script.run(this.#line.redis, keys, args))
+        : await this.#registerAndWait(run),
+    );
   }
 
   /**
    * Registers on a connection of its own, to the same server as the session's, because WAIT blocks the
    * connection.
    */
-  async #registerAndWait(keys: string[], args: string[]): Promise<unknown> {
+  async #registerAndWait({ script, keys, args }: Run<unknown>): Promise<unknown> {
     const { reply, confirmed } = await this.#nodes.run(
       keys[0] ?? '',
-      (redis) => registerScript.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
+      (redis) => script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
       'register',
     );
     if (confirmed < this.#replicas) {
@@ -171,25 +161,8 @@ class RedisSession implements Session {
   }
 
   async sync(request: SyncRequest): Promise<SyncReply> {
-    const { head, log, members, creations } = apiKeys(this.#apiId);
-    const { keyId, secretHash } = request;
-    const [keys, more] =
-      secretHash !== undefined
-        ? [[secretPointer(secretHash)], this.#own]
-        : [keyId === undefined ? [] : [recordKey(this.#apiId, keyId), metaKey(this.#apiId, keyId)], []];
-    const args = [
-      request.member,
-      request.position,
-      request.hash,
-      request.creations,
-      BATCH_ENTRIES_MAX,
-      BATCH_BYTES_MAX,
-      request.nonce,
-      ...more,
-    ];
-    return syncReplyOf(
-      await this.#within(syncScript.run(this.#line.redis, [head, log, members, creations, ...keys], args)),
-    );
+    const { script, keys, args, read } = syncRun(this.#apiId, request);
+    return read(await this.#within(script.run(this.#line.redis, keys, args)));
   }
 
   async leave(member: string): Promise<void> {
@@ -220,6 +193,41 @@ class RedisSession implements Session {
   #within<T>(work: Promise<T>): Promise<T> {
     return this.#nodes.within(this.#line.redis, work);
   }
+}
+
+export function exchangeRun(apiId: string, member: string, turns: readonly PoolTurn[]): Run<PoolReply[]> {
+  const { members, held, recalls } = apiKeys(apiId);
+  const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
+  const keys = [members, held, ...names];
+  const turnArgs = turns.flatMap(({ pool, turn, spent = '-', kept, needs, slice, window }) => [
+    ...[turn, spent, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), slice],
+    ...[window?.limit ?? '-', window?.durationMs ?? '-', window?.number ?? '-'],
+    window?.isBrought ? keys.push(broughtIndex(apiId, pool)) : '-',
+  ]);
+  return { script: exchangeScript, keys, args: [member, recalls, RECALL_MS, ...turnArgs], read: repliesOf };
+}
+
+export function registerRun(apiId: string, member: string, nonce: string): Run<RegisterReply> {
+  const { head, members } = apiKeys(apiId);
+  const read = (reply: unknown) => registerReplyOf(apiId, reply);
+  return { script: registerScript, keys: [head, members], args: [member, nonce], read };
+}
+
+export function syncRun(apiId: string, request: SyncRequest, batch: typeof BATCH = BATCH): Run<SyncReply> {
+  const { head, log, members, creations } = apiKeys(apiId);
+  const { keyId, secretHash } = request;
+  const [keys, prefixes] =
+    secretHash !== undefined
+      ? [[secretPointer(secretHash)], [formatPointer(apiId, ''), recordKey(apiId, ''), metaKey(apiId, '')]]
+      : [keyId === undefined ? [] : [recordKey(apiId, keyId), metaKey(apiId, keyId)], []];
+  const { member, position, hash, creations: seen, nonce } = request;
+  const { batchEntriesMax, batchBytesMax } = batch;
+  return {
+    script: syncScript,
+    keys: [head, log, members, creations, ...keys],
+    args: [member, position, hash, seen, batchEntriesMax, batchBytesMax, nonce, ...prefixes],
+    read: syncReplyOf,
+  };
 }
 
 function repliesOf(reply: unknown): PoolReply[] {

@@ -1,7 +1,7 @@
 import { apiKeys, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
 import type { LogEntry, Successor, WriteRefusal } from '../../writer/change-log-port.ts';
-import { CREATIONS_KEPT, digestOf } from './new-key-record.ts';
+import { digestOf } from './new-key-record.ts';
 
 /** Creates a successor; `rerollCall` makes its arguments. */
 export const rerollScript = new Script(new URL('../lua/keys/reroll-key.lua', import.meta.url));
@@ -16,7 +16,12 @@ const SHARING_MAX = 100;
  * The call of `rerollScript`.
  * @param write the call of write-change.lua for the key to be rerolled
  */
-export function rerollCall(apiId: string, write: ScriptCall, successor: Successor): ScriptCall {
+export function rerollCall(
+  apiId: string,
+  write: ScriptCall,
+  successor: Successor,
+  creationsKept: number,
+): ScriptCall {
   const { keyId, secretHash, start, bytes = '', latestMs, operationId } = successor;
   const content = digestOf([keyId, secretHash]);
   return {
@@ -24,7 +29,7 @@ export function rerollCall(apiId: string, write: ScriptCall, successor: Successo
     args: [
       // Leave out the operation, and the arguments from 9 on, which only write-change.lua takes.
       ...write.args.slice(1, 8),
-      ...[keyId, secretHash, start, bytes, latestMs, CREATIONS_KEPT, SHARING_MAX, operationId, content],
+      ...[keyId, secretHash, start, bytes, latestMs, creationsKept, SHARING_MAX, operationId, content],
     ],
   };
 }

@@ -5,10 +5,14 @@ import type { BatchEvents } from '../../../control-plane/writer/writer.ts';
 import { ChangeWriter } from '../../../control-plane/writer/writer.ts';
 import { unavailable } from '../../../shared/contract/errors.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
+import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { Timeline } from '../../simulation/clock.ts';
-import { RedisState, type Script } from '../../simulation/redis.ts';
+import { RedisState, type Step } from '../../simulation/redis.ts';
 
 const nothing = () => undefined;
+/** A follower of API `a` has acknowledged changes up to one. */
+const follow = (redis: RedisState, name: string, sequence: number) =>
+  redis.command('ZADD', apiKeys('a').members, String(sequence), name);
 const LEASE_MS = 500;
 
 /** A control plane's propagation over a simulated Redis, and what it wrote there, part by part. */
@@ -22,11 +26,13 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
   const limits = { logEntries: 9, creationsKept: 9, payloadBytesMax: 1024 };
   const state = new RedisState({ ...limits, batchEntriesMax: 9, batchBytesMax: 1024 });
   for (const apiId of ['a', 'b']) {
-    Object.assign(state.api(apiId), { created: true, grantedMs: LEASE_MS, fencedMs: LEASE_MS });
-    for (let i = 0; i < 10; i++) state.api(apiId).records.set(`${apiId}${i}`, { p: `digest ${i}`, e: '1' });
+    state.createApi(apiId, LEASE_MS);
+    for (let i = 0; i < 10; i++) state.createKey(apiId, `${apiId}${i}`, { p: `digest ${i}`, e: '1' });
   }
   const at = {
     server: state,
+    /** The server before the latest change was written. */
+    beforeLatest: state,
     failsAtPart: 0,
     refusals: 0,
     isDeaf: false,
@@ -34,12 +40,13 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
     failure: unavailable('the connection to Redis was lost') as Error,
     parts: [] as string[],
   };
-  const run = async <T>(script: Script<T>) => script(at.server).reply;
+  const run = async <T>(step: Step<T>) => step(at.server);
   const write: BatchedChangeLog['write'] = async (change) => {
     if (at.isDeaf) {
       at.refusals++;
       throw unavailable('Redis is out of reach');
     }
+    at.beforeLatest = at.server.clone();
     const written = await run((server) => server.write(change, 0));
     return written.status === 'OK' ? { ...written, replicated: true } : written;
   };
@@ -52,7 +59,7 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
     },
     lag: (apiId) => run((server) => server.lag(apiId)),
     check: (change) => run((server) => server.check(change)),
-    close: (apiId, { sequence, hash }) => run((server) => server.close(apiId, sequence, hash, -1, false)),
+    close: (apiId, change) => run((server) => server.close(apiId, change, -1)),
     reap: (apiId, killed) => run((server) => server.reap(apiId, killed)),
   };
   const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
@@ -92,14 +99,14 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
 describe('a batch', () => {
   test('is complete with its last change, of which every follower tells all others', async () => {
     const { timeline, state, begin, fence } = world();
-    state.api('a').members.set('follower', 0);
+    follow(state, 'follower', 0);
     const ended = begin('a', 5);
     await timeline.run(100);
     expect([state.api('a').sequence, fence.pending]).toEqual([5, 5]);
-    state.api('a').members.set('follower', 4);
+    follow(state, 'follower', 4);
     await timeline.run(200);
     expect(ended.value).toBeUndefined();
-    state.api('a').members.set('follower', 5);
+    follow(state, 'follower', 5);
     await timeline.run(400);
     expect(ended.value).toMatchObject({
       outcomes: [1, 2, 3, 4, 5].map((sequence) => ({ keyId: `a${sequence - 1}`, sequence })),
@@ -111,12 +118,13 @@ describe('a batch', () => {
 
   test('waits for a follower before the log no longer reaches back to it, and goes on when it has caught up', async () => {
     const { timeline, state, begin, fence } = world();
-    state.api('a').members.set('slow', 0).set('killed', -7);
+    follow(state, 'slow', 0);
+    follow(state, 'killed', -7);
     begin('a', 10);
     await timeline.run(300);
     expect(state.api('a').sequence).toBe(6);
     expect(state.api('a').log[0]?.sequence).toBe(1);
-    state.api('a').members.set('slow', 6);
+    follow(state, 'slow', 6);
     await timeline.run(390);
     expect(state.api('a').sequence).toBe(10);
     fence.stop();
@@ -124,7 +132,7 @@ describe('a batch', () => {
 
   test('that a follower holds up for too long is 503, and its caller may send it again', async () => {
     const { timeline, state, begin, fence, changeWriter, writes } = world();
-    state.api('a').members.set('slow', 0);
+    follow(state, 'slow', 0);
     const ended = begin('a', 10);
     await timeline.run(490);
     expect(ended.value).toBe(
@@ -141,7 +149,7 @@ describe('a batch', () => {
 
   test('stands in line with others of its API, part by part, and in nobody else’s', async () => {
     const { timeline, at, begin, fence } = world();
-    at.server.api('a').members.set('slow', 0);
+    follow(at.server, 'slow', 0);
     begin('a', 4);
     begin('a', 4, { e: '1' });
     begin('b', 4);
@@ -200,7 +208,7 @@ describe('a batch', () => {
 
   test('counts among the incomplete changes of its API: it is refused whole, or let through alone', async () => {
     const { timeline, state, begin, fence, changeWriter, writes } = world({ changesMax: 2, refusalsMax: 3 });
-    state.api('a').members.set('silent', 0);
+    follow(state, 'silent', 0);
     begin('a', 4);
     await timeline.run(100);
     expect(state.api('a').sequence).toBe(4);
@@ -209,7 +217,7 @@ describe('a batch', () => {
       code: 'SERVICE_UNAVAILABLE',
       message: '3 disables and deletes of api a are not complete yet; nothing was changed',
     });
-    state.api('a').members.set('silent', 4);
+    follow(state, 'silent', 4);
     await timeline.run(300);
     await expect(changeWriter.applyAll(writes('a', 1), 0)).resolves.toBeDefined();
     fence.stop();
@@ -222,18 +230,13 @@ describe('a failover that takes the end of a batch', () => {
     ['is told to the caller for each other change that it took', { e: '1' }, 'conflict'],
   ] as const)('%s', async (_, fields, outcome) => {
     const { timeline, at, state, begin, fence } = world();
-    state.api('a').members.set('follower', 0);
+    follow(state, 'follower', 0);
     const ended = begin('a', 2, fields);
     await timeline.run(1);
-    const successor = state.clone();
-    const [kept] = successor.api('a').log.splice(1);
-    expect(kept?.sequence).toBe(2);
-    const { sequence = 0, hash = '' } = successor.api('a').log[0] ?? {};
-    Object.assign(successor.api('a'), { sequence, hash });
-    successor.api('a').records.set('a1', { p: 'digest 1', e: '1' });
+    const successor = at.beforeLatest;
     at.server = successor;
     await timeline.run(100);
-    successor.api('a').members.set('follower', successor.api('a').sequence);
+    follow(successor, 'follower', successor.api('a').sequence);
     await timeline.run(390);
     expect(successor.api('a').sequence).toBe(outcome === 'complete' ? 2 : 1);
     const second =
@@ -251,11 +254,10 @@ describe('a failover that takes the end of a batch', () => {
   test('is fought for a while, and not after the process was asked to stop', async () => {
     const taken = async () => {
       const { timeline, at, state, begin, fence, changeWriter } = world();
-      state.api('a').members.set('follower', 0);
+      follow(state, 'follower', 0);
       const empty = state.clone();
       begin('a', 1);
       await timeline.run(1);
-      Object.assign(empty.api('a'), { sequence: 0, hash: '', log: [] });
       Object.assign(at, { server: empty, isDeaf: true });
       return { timeline, at, fence, changeWriter };
     };

@@ -3,7 +3,7 @@ import type { ChangeLog } from '../../../control-plane/writer/change-log-port.ts
 import { Fence, type FenceEvents, type FenceOutcome } from '../../../control-plane/writer/fence.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
 import { Timeline } from '../../simulation/clock.ts';
-import { RedisState, type Script } from '../../simulation/redis.ts';
+import { RedisState, type Step } from '../../simulation/redis.ts';
 
 const nothing = () => undefined;
 const UPDATE = { apiId: 'a', operation: 'update', keyId: 'k', fields: { e: '0' } } as const;
@@ -26,10 +26,10 @@ async function afterFailover(where: { writes: 'deposed' | 'successor'; looks: 'd
   const timeline = new Timeline();
   const clock = clockOf(timeline);
   const before = new RedisState(LIMITS);
-  Object.assign(before.api('a'), { created: true, grantedMs: 500, fencedMs: 500 });
-  before.api('a').records.set('k', { p: 'digest', e: '1' });
+  before.createApi('a', 500);
+  before.createKey('a', 'k', { p: 'digest', e: '1' });
   const servers = { deposed: before, successor: before.clone() };
-  const run = async <T>(server: RedisState, script: Script<T>) => script(server).reply;
+  const run = async <T>(server: RedisState, step: Step<T>) => step(server);
   const write =
     (server: RedisState, replicated: boolean): ChangeLog['write'] =>
     async (change) => {
@@ -39,8 +39,7 @@ async function afterFailover(where: { writes: 'deposed' | 'successor'; looks: 'd
   const log: ChangeLog = {
     write: write(servers[where.writes], true),
     check: (change) => run(servers[where.looks], (state) => state.check(change)),
-    close: (apiId, { sequence, hash }) =>
-      run(servers[where.looks], (state) => state.close(apiId, sequence, hash, -1, false)),
+    close: (apiId, change) => run(servers[where.looks], (state) => state.close(apiId, change, -1)),
     reap: async () => 0,
   };
   const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
