@@ -2,8 +2,8 @@ import { type ConfigOf, flag, host, integer, port, secret } from '#shared/proces
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { leakFaults, leakSettings } from './http/leaks/leak-reports.ts';
-import { httpLimits, httpSettings } from './http/limits.ts';
 import { oidcFaults, oidcSettings } from './http/sign-in/oidc-settings.ts';
+import { httpLimits, httpSettings } from './serve/limits.ts';
 import { webhookSettings } from './webhooks/webhook-settings.ts';
 
 const ROOT_KEY_LENGTH_MIN = 32;

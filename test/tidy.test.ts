@@ -38,13 +38,13 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'control-plane/writer': [],
   'control-plane/redis': ['control-plane/core', 'control-plane/writer'],
   'control-plane/webhooks': ['core', 'writer', 'redis'].map((room) => `control-plane/${room}`),
-  'control-plane/http': ['core', 'writer', 'redis'].map((room) => `control-plane/${room}`),
+  'control-plane/http': ['core', 'writer', 'redis', 'serve'].map((room) => `control-plane/${room}`),
   'control-plane/serve': ['core', 'redis', 'http', 'metrics.ts'].map((room) => `control-plane/${room}`),
   'control-plane/unkey-v2': ['core', 'redis', 'http/operations'].map((room) => `control-plane/${room}`),
   // An operation knows neither path nor HTTP.
   'control-plane/http/operations': [
     ...['core', 'writer', 'redis'].map((room) => `control-plane/${room}`),
-    ...['faults', 'strings', 'schema-compilers'].map((file) => `control-plane/http/${file}.ts`),
+    ...['faults', 'strings', 'schema-compilers'].map((file) => `control-plane/serve/${file}.ts`),
   ],
   'control-plane/cli': ['core', 'writer', 'redis', 'config.ts'].map((room) => `control-plane/${room}`),
   'control-plane/dashboard': ['core', 'http', 'unkey-v2'].map((room) => `control-plane/${room}`),
@@ -129,7 +129,7 @@ describe('imports', () => {
       'against an arrow of a room within a room',
       { 'control-plane/dashboard/api/a.ts': "import { b } from '../pages/b.ts'" },
     ],
-    ['of HTTP in an operation', { 'control-plane/http/operations/a.ts': "import '../server.ts'" }],
+    ['of HTTP in an operation', { 'control-plane/http/operations/a.ts': "import '../../serve/server.ts'" }],
     ['from a room to the root', { 'control-plane/redis/a.ts': "import { b } from '../app.ts'" }],
     ['of the network in core', { 'verifier/core/a.ts': "import { request } from 'node:http'" }],
     ['of Redis in core', { 'control-plane/core/a.ts': "import type { Redis } from 'ioredis'" }],
@@ -198,7 +198,7 @@ test('the clock is read in one place; time-outs of sockets, and the dashboard in
   expect(
     offenders(
       /Date\.now\(|performance\.now\(|new Date\(\)|setTimeout\(|setInterval\(/,
-      /^shared\/lang\/clock\.ts$|^verifier\/(http\/(open-requests|server|respond)|grpc\/(connections|server)|lane\/fast-lane|proxy\/tunnel)\.ts$|^control-plane\/(http\/(error-answers|guards\/load-shedding)\.ts$|dashboard\/)/,
+      /^shared\/lang\/clock\.ts$|^verifier\/(http\/(open-requests|server|respond)|grpc\/(connections|server)|lane\/fast-lane|proxy\/tunnel)\.ts$|^control-plane\/(serve\/(errors|load-shedding)\.ts$|dashboard\/)/,
     ),
   ).toEqual([]);
 });

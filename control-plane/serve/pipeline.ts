@@ -4,22 +4,22 @@ import { traceIdOf } from '#shared/contract/trace-id.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { AuditKind } from '../core/audit-event.ts';
 import type { Turns } from '../core/turns.ts';
-import { namesOf } from '../http/error-answers.ts';
-import { type Admission, admitted } from '../http/guards/admission.ts';
-import type { LoadShedding } from '../http/guards/load-shedding.ts';
-import { Excess } from '../http/guards/rate-limits.ts';
-import { refuseSecrets } from '../http/guards/secrets.ts';
-import { routeSchema } from '../http/openapi.ts';
 import { authorize } from '../http/operations/authorization.ts';
 import { type Arrived, type Authenticated, Call, CallRecord, callerIdOf } from '../http/operations/call.ts';
 import { MaskedNotFound } from '../http/operations/masked-not-found.ts';
 import { isChange, isGet, isStop, mayStop, type Operation, pathOf } from '../http/operations/operation.ts';
 import type { Services } from '../http/operations/services.ts';
-import { type App, noSuchPath } from '../http/server.ts';
 import { callerOfSession, hasSession } from '../http/sign-in/session-routes.ts';
-import { checkStrings } from '../http/strings.ts';
 import type { Metrics } from '../metrics.ts';
 import type { BootstrapKeys } from '../redis/callers/bootstrap-keys.ts';
+import { type Admission, admitted } from './admission.ts';
+import { namesOf } from './errors.ts';
+import type { LoadShedding } from './load-shedding.ts';
+import { routeSchema } from './openapi.ts';
+import { Excess } from './rate-limits.ts';
+import { refuseSecrets } from './secrets.ts';
+import { type App, noSuchPath } from './server.ts';
+import { checkStrings } from './strings.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {

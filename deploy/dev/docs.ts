@@ -74,7 +74,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
   const json = (value: object) => `${JSON.stringify(value, null, 2)}\n`;
   const whole = {
     'verifier/openapi.json': json(verifierDocument),
-    'control-plane/http/by-verifiers.json': json(byVerifiers()),
+    'control-plane/serve/by-verifiers.json': json(byVerifiers()),
   };
   const withTables = Object.entries(tables).map(([file, parts]) => {
     const present = readFileSync(join(ROOT, file), 'utf8');

@@ -8,6 +8,9 @@ const PROMISES: Readonly<Record<string, readonly string[]>> = {
   'control-plane/cli': ['cli/parts', 'cli/commands', 'cli/terminal', 'cli/transfer', 'cli/doctor'],
   'control-plane/writer': ['control-plane/redis/kills', 'simulation/redis', 'simulation/simulation'],
   'control-plane/http': ['control-plane/http/limits', 'control-plane/http/openapi', 'edges/edges'],
+  'control-plane/serve': ['order', 'limits', 'mistakes', 'openapi', 'unforeseen', 'sessions'].map(
+    (name) => `control-plane/http/${name}`,
+  ),
   'control-plane/http/leaks': ['leaks/leaks'],
   'control-plane/http/sign-in': [
     'oidc/attacks',

@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { ApiError } from '#shared/contract/errors.ts';
 import { type PendingSignIns, SIGN_IN_MS_MAX } from '../../redis/callers/pending-sign-ins.ts';
 import { SESSION_MS_MAX, type Sessions } from '../../redis/callers/sessions.ts';
-import { answerPage } from '../error-answers.ts';
-import { type Admission, admitted } from '../guards/admission.ts';
-import type { App } from '../server.ts';
+import { type Admission, admitted } from '../../serve/admission.ts';
+import { answerPage } from '../../serve/errors.ts';
+import type { App } from '../../serve/server.ts';
 import { CALLBACK_PATH, type OidcProvider } from './oidc-provider.ts';
 import { cookieIn, cookieLine, SESSION_COOKIE } from './session-cookies.ts';
 

@@ -3,8 +3,8 @@ import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Caller } from '../../redis/callers/root-keys.ts';
 import { SESSION_MS_MAX, type Sessions } from '../../redis/callers/sessions.ts';
-import { type Admission, admitted } from '../guards/admission.ts';
-import type { App } from '../server.ts';
+import { type Admission, admitted } from '../../serve/admission.ts';
+import type { App } from '../../serve/server.ts';
 import type { OidcProvider } from './oidc-provider.ts';
 import { cookieIn, cookieLine, SESSION_COOKIE } from './session-cookies.ts';
 

@@ -5,7 +5,7 @@ import { Document, type Operation } from '../../harness/openapi.ts';
 import { Receiver } from '../../webhooks/receiver.ts';
 
 /** The examples of the reference: each is taken as it stands, and is answered in the form that the reference shows. */
-const FILE = new URL('../../../control-plane/http/examples.json', import.meta.url);
+const FILE = new URL('../../../control-plane/serve/examples.json', import.meta.url);
 /** `npm run examples` writes the answers anew. */
 const isWriting = process.env['EXAMPLES'] === '1';
 

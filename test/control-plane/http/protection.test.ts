@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { LoadShedding } from '../../../control-plane/http/guards/load-shedding.ts';
+import { LoadShedding } from '../../../control-plane/serve/load-shedding.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
 import { blockFor } from '../../harness/waiting.ts';
 

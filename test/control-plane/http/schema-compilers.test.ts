@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createServer } from '../../../control-plane/http/server.ts';
+import { createServer } from '../../../control-plane/serve/server.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { controlPlaneConfig } from '../../harness/config.ts';
 

@@ -9,7 +9,7 @@ import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorSections } from '#sh
 import { isWellFormed } from '#shared/contract/key-format.ts';
 import { newRequestId, requestIdFrom } from '#shared/contract/request-id.ts';
 import { nearest } from '../core/nearest.ts';
-import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE } from './error-answers.ts';
+import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE } from './errors.ts';
 import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';
 import { PAGE_HEADERS, PAGE_STYLE, pageHtml, STYLE_PATH } from './pages/page.ts';

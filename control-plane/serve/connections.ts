@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { BlockList, isIPv6, type Server, type Socket } from 'node:net';
 import { sourceOf } from '#shared/lang/ip-ranges.ts';
-import type { HttpLimits } from '../limits.ts';
+import type { HttpLimits } from './limits.ts';
 
 /** Time that the client of a refused connection has to close its side before the connection is cut, ms. */
 export const LINGER_MS = 1000;

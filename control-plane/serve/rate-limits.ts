@@ -5,9 +5,9 @@ import { sourceOf } from '#shared/lang/ip-ranges.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import { Gathering } from '../../redis/gathering.ts';
+import { Gathering } from '../redis/gathering.ts';
 
-const countScript = new Script(new URL('../../redis/lua/callers/count-calls.lua', import.meta.url));
+const countScript = new Script(new URL('../redis/lua/callers/count-calls.lua', import.meta.url));
 
 const WINDOW_MS = 60_000;
 /**

@@ -2,9 +2,9 @@ import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Handovers } from '../../redis/callers/handovers.ts';
 import type { Sessions } from '../../redis/callers/sessions.ts';
-import { type Admission, admitted } from '../guards/admission.ts';
-import type { App } from '../server.ts';
-import { callerOfSession } from '../sign-in/session-routes.ts';
+import { type Admission, admitted } from '../../serve/admission.ts';
+import type { App } from '../../serve/server.ts';
+import { callerOfSession } from './session-routes.ts';
 
 const PATH = '/dashboard/handover';
 /** Maximum length of an encrypted secret in base64url: longer than the longest secret that Keyfence makes. */

@@ -13,10 +13,10 @@ import {
 import { newRequestId } from '#shared/contract/request-id.ts';
 import { UNHANDLED } from '#shared/contract/unhandled-error.ts';
 import { advised } from './advice.ts';
+import { LINGER_MS } from './connections.ts';
 import { faultTexts } from './faults.ts';
-import { LINGER_MS } from './guards/connections.ts';
-import { Excess } from './guards/rate-limits.ts';
 import { PAGE_HEADERS, pageHtml } from './pages/page.ts';
+import { Excess } from './rate-limits.ts';
 
 /** The error that refused a request; an ApiError if one was thrown. */
 interface Failure {
