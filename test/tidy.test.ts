@@ -240,8 +240,7 @@ test('every Lua script says its keys, its arguments and what it returns', () => 
 
 /** Names that clients know: an option of the command line, and fields of JSON. */
 const OUT = [
-  'control-plane/cli/commands/keys/changes.ts: owner',
-  'control-plane/cli/commands/keys/many-keys.ts: owner',
+  'control-plane/cli/commands/many-keys.ts: owner',
   'control-plane/redis/examination/finding.ts: found',
   'shared/contract/verifier-status.ts: workspace',
 ];

@@ -1,13 +1,13 @@
 import { Argument, type Command } from 'commander';
+import { commandAt } from './from-operations.ts';
 import type { Session } from './session.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
 /** Adds `keyfence completion`. */
 export function completionCommand(program: Command, session: Session): void {
-  program
-    .command('completion')
-    .description('print the completion for a shell, such as: eval "$(keyfence completion bash)"')
+  const help = 'print the completion for a shell, such as: eval "$(keyfence completion bash)"';
+  commandAt(program, 'completion', help, ['completion fish'])
     .addArgument(new Argument('<shell>', 'which').choices(SHELLS))
     .action((shell: (typeof SHELLS)[number]) => {
       const script = { bash, zsh, fish }[shell](program);

@@ -1,22 +1,57 @@
 import { Command } from 'commander';
 import { VERSION } from '#shared/version.ts';
-import { apiCommands } from './commands/apis.ts';
-import { auditCommand } from './commands/audit.ts';
-import { catalogueCommands } from './commands/catalogue.ts';
 import { doctorCommand } from './commands/doctor.ts';
+import { exportCommand } from './commands/export.ts';
 import { fleetCommand } from './commands/fleet.ts';
-import { identityCommands } from './commands/identities.ts';
-import { keyCommands } from './commands/keys/keys.ts';
-import { roleCommands } from './commands/roles.ts';
-import { rootKeyCommands } from './commands/root-keys.ts';
-import { webhookCommands } from './commands/webhooks.ts';
+import { deleteIdentityCommand, disableIdentityCommand } from './commands/identities.ts';
+import { importCommand } from './commands/import.ts';
+import {
+  apiUsageCommand,
+  keyUsageCommand,
+  listCommands,
+  questionCommands,
+  refusalsCommand,
+} from './commands/keys.ts';
+import { manyKeysCommands } from './commands/many-keys.ts';
+import { GROUPS, WORDS } from './commands/words.ts';
 import { completionCommand } from './completion.ts';
-import { addExamples } from './examples.ts';
+import { addOperation } from './from-operations.ts';
+import { operationRows } from './operations.ts';
 import { Session } from './session.ts';
 import { TimeOption, zonedTime } from './times.ts';
 
+type Add = (program: Command, session: Session) => void;
+
+/** Commands that are more than a call, in the place of their operations; null = another command makes the calls. */
+const BY_HAND: Readonly<Record<string, Add | null>> = {
+  'keys.getVerifications': keyUsageCommand,
+  'keys.explain': questionCommands,
+  'keys.listRefusals': refusalsCommand,
+  'verdicts.find': null,
+  'keys.deleteKey': manyKeysCommands,
+  'keys.importKeys'(program, session) {
+    importCommand(program, session);
+    exportCommand(program, session);
+  },
+  'keys.updateKeys': null,
+  'keys.deleteKeys': null,
+  'keys.addPermissions': listCommands,
+  'keys.setPermissions': null,
+  'keys.removePermissions': null,
+  'keys.addRoles': null,
+  'keys.setRoles': null,
+  'keys.removeRoles': null,
+  'apis.getVerifications': apiUsageCommand,
+  'identities.deleteIdentity'(program, session) {
+    disableIdentityCommand(program, session);
+    deleteIdentityCommand(program, session);
+  },
+  'fleet.listFindings': doctorCommand,
+  'fleet.listVerifiers': fleetCommand,
+};
+
 /** Creates the whole command line. Parsing throws CommanderError or CliError, and never ends the process. */
-export function createProgram(session = new Session()): Command {
+export function createProgram(session = new Session(), rows = operationRows()): Command {
   const program = new Command('keyfence')
     .description(
       'Manages Keyfence: keys, roles, identities, APIs, root keys, webhooks and the fleet of verifiers.',
@@ -25,9 +60,13 @@ export function createProgram(session = new Session()): Command {
     .option('--json', 'print the result as one line of JSON, and errors as JSON on standard error')
     .exitOverride()
     .showSuggestionAfterError()
-    // A value after `=`, or a superfluous argument, may be a secret.
     .configureOutput({
-      outputError: (text, write) => write(`keyfence: ${text.replace(/=\S*|(?<=but got \d+): .*/g, '…')}`),
+      outputError(text) {
+        // A value after `=`, or a superfluous argument, may be a secret.
+        const message = text.replace(/=\S*|(?<=but got \d+): .*/g, '…').trimEnd();
+        session.json ||= process.argv.includes('--json');
+        session.report({ error: { code: 'USAGE', message } }, `keyfence: ${message}`);
+      },
     })
     .configureHelp({ showGlobalOptions: true });
   program.hook('preAction', (_program, command) => {
@@ -38,17 +77,12 @@ export function createProgram(session = new Session()): Command {
         session.note(`${option.long}: ${zonedTime(ms)}`);
     }
   });
-  keyCommands(program, session);
-  apiCommands(program, session);
-  catalogueCommands(program, session);
-  identityCommands(program, session);
-  roleCommands(program, session);
-  rootKeyCommands(program, session);
-  webhookCommands(program, session);
-  fleetCommand(program, session);
-  auditCommand(program, session);
-  doctorCommand(program, session);
+  for (const [name, help] of Object.entries(GROUPS)) program.command(name).description(help);
+  for (const row of rows) {
+    const byHand = BY_HAND[row.name];
+    if (byHand === undefined) addOperation(program, session, row, WORDS[row.name] ?? {});
+    else byHand?.(program, session);
+  }
   completionCommand(program, session);
-  addExamples(program);
   return program;
 }

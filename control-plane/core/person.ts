@@ -105,8 +105,5 @@ export const personIdOf = (issuer: string, subject: string): string =>
     .digest('hex')
     .slice(0, 40)}`;
 
-/** Returns the name of a person for people. An address is harder to choose freely than a name, so it comes first. */
-export const personName = ({ email, name, subject }: Person): string => email ?? name ?? subject;
-
 const textOf = (value: unknown): string | undefined =>
   typeof value === 'string' && value !== '' ? value.slice(0, TEXT_LENGTH_MAX) : undefined;

@@ -24,6 +24,7 @@ import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
 import { byVerifiers } from './by-verifiers.ts';
 import { chartValues } from './chart-values.ts';
+import { commandOperations } from './command-operations.ts';
 import { numbersTable } from './numbers-table.ts';
 import { eventsTable, namesTable } from './operation-tables.ts';
 import { verifierDocument } from './verifier-openapi.ts';
@@ -75,6 +76,10 @@ export async function documents(): Promise<{ file: string; present: string; cont
   const whole = {
     'verifier/openapi.json': json(verifierDocument),
     'control-plane/serve/by-verifiers.json': json(byVerifiers()),
+    // One operation a line, so that a change of one is a change of its line.
+    'control-plane/cli/operations.json': `[\n${commandOperations()
+      .map((operation) => JSON.stringify(operation))
+      .join(',\n')}\n]\n`,
   };
   const withTables = Object.entries(tables).map(([file, parts]) => {
     const present = readFileSync(join(ROOT, file), 'utf8');
@@ -185,7 +190,7 @@ function errorsTable(): string {
 
 /** Returns the tables of the command line's pages. */
 function commandTables(): Record<string, Record<string, string>> {
-  const program = createProgram();
+  const program = createProgram(undefined, commandOperations());
   return {
     'control-plane/commands.md': {
       'commands for keys': commandsTable(program, (group) => group === 'keys'),
@@ -213,7 +218,7 @@ function commandsTable(program: Command, isListed: (name: string) => boolean): s
         const options = child.options.map(({ long }) => `\`${long}\``).join(' ');
         return child.commands.length > 0
           ? rows(child, line)
-          : [`| \`${line}\` | ${cell(child.description())} | ${options} |`];
+          : [`| \`${line}\` | ${cell(child.summary())} | ${options} |`];
       });
   return ['| command | what it does | options |', '|---|---|---|', ...rows(program, program.name())].join(
     '\n',

@@ -415,6 +415,18 @@ describe('errors', () => {
     });
   });
 
+  test('of the line itself are JSON too, where the line asks for it', async () => {
+    for (const [line, message] of [
+      ['keys get key_none --al --json', "unknown option '--al'"],
+      ['--json keys credits key_none take 1', 'set, increment, decrement'],
+      ['keys lst --json', 'Did you mean list'],
+    ] as const) {
+      const { status, stderr } = await run(line);
+      expect([status, JSON.parse(stderr).error.code], line).toEqual([64, 'USAGE']);
+      expect(stderr).toContain(message);
+    }
+  });
+
   test('of somebody else who listens there are said to be that', async () => {
     const { status, stderr } = await run('apis list', { KEYFENCE_URL: fleet.verifiers[0]?.adminAddress });
     expect(status).toBe(78);

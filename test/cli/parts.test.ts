@@ -4,8 +4,17 @@ import { jsonObject, whole } from '../../control-plane/cli/arguments.ts';
 import type { Client } from '../../control-plane/cli/client.ts';
 import { CliError } from '../../control-plane/cli/exit.ts';
 import { collect, pages } from '../../control-plane/cli/pages.ts';
+import { createProgram } from '../../control-plane/cli/program.ts';
 import { callPatiently } from '../../control-plane/cli/retry.ts';
-import { count, json, list, printable, table, time } from '../../control-plane/cli/terminal/output.ts';
+import {
+  columns,
+  count,
+  json,
+  list,
+  printable,
+  table,
+  time,
+} from '../../control-plane/cli/terminal/output.ts';
 import { timeIn, zonedTime } from '../../control-plane/cli/times.ts';
 
 /** The parts of the command line by themselves. */
@@ -95,6 +104,39 @@ describe('an argument', () => {
     expect(() => whole(0, Number.POSITIVE_INFINITY)('1'.repeat(16))).toThrow();
     expect(whole(0, Number.POSITIVE_INFINITY)('1'.repeat(15))).toBe(111_111_111_111_111);
   });
+});
+
+test('an operation that the command line has no words for has its commands all the same', () => {
+  const fields = [
+    { name: 'couponId', kind: 'text', help: 'The coupon.', required: true },
+    { name: 'credits', kind: 'whole', help: 'What it gives.', bounds: [1, 500] },
+    { name: 'tags', kind: 'names', help: 'Its tags.', clearable: true },
+    { name: 'form', kind: 'text', help: 'Its form.', choices: ['gift', 'sale'] },
+    { name: 'enabled', kind: 'flag', help: '' },
+  ] as const;
+  const program = createProgram(undefined, [
+    {
+      ...{ name: 'coupons.updateCoupon', words: 'coupons update', summary: 'Change a coupon' },
+      ...{ description: 'It needs a root key.', fields, example: { couponId: 'c7', credits: 50 } },
+    },
+  ]);
+  const coupons = program.commands.find((command) => command.name() === 'coupons');
+  expect(coupons?.commands.map((command) => command.name())).toEqual(['update', 'enable', 'disable']);
+  let help = '';
+  const write = (text: string) => {
+    help += text;
+  };
+  coupons?.commands[0]?.configureOutput({ writeOut: write, getOutHelpWidth: () => 200 }).outputHelp();
+  for (const line of [
+    'Usage: keyfence coupons update [options] <couponId>',
+    'change a coupon. It needs a root key.',
+    /--credits <number> +what it gives \(1 to 500\)/,
+    /--tags <names> +its tags \(separated by commas\)/,
+    /--form <form> +its form \(choices: "gift", "sale"\)/,
+    /--clear <field...> +clear a field \(choices: "tags"\)/,
+    'Example:\n  keyfence coupons update c7 --credits 50',
+  ])
+    expect(help).toMatch(line);
 });
 
 describe('pages', () => {
@@ -192,7 +234,7 @@ describe('what is shown', () => {
           { id: 'key_1', n: true },
           { id: 'k', name: 'a\nb', n: 7 },
         ],
-        { id: ({ id }) => id, name: ({ name }) => name, n: ({ n }) => n },
+        columns('id name n'),
       ),
     );
     expect(lines.split('\n')).toEqual(['id     name      n', 'key_1  –         true', 'k      a\\u000ab  7']);
@@ -200,7 +242,7 @@ describe('what is shown', () => {
       stripVTControlCharacters(
         table(
           [{ id: 'key_0123456789', name: 'a rather long name', note: 'another text that is long' }],
-          { id: ({ id }) => id, name: ({ name }) => name, note: ({ note }) => note },
+          columns('id name note'),
           width,
         ),
       ).split('\n');

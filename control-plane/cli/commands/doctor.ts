@@ -1,6 +1,7 @@
 import { styleText } from 'node:util';
 import type { Command } from 'commander';
 import type { Finding } from '../../redis/examination/finding.ts';
+import { commandAt } from '../from-operations.ts';
 import type { Session } from '../session.ts';
 import { printable } from '../terminal/output.ts';
 
@@ -9,19 +10,16 @@ import { printable } from '../terminal/output.ts';
  * client.
  */
 export function doctorCommand(program: Command, session: Session): void {
-  program
-    .command('doctor')
-    .description(
-      "check the control plane, the verifier, the clocks and Redis (reached through the control plane's REDIS_… variables), and say what to change",
-    )
-    .action(async () => {
-      const { examine } = await import('../doctor/examine.ts');
-      const findings = await examine(session);
-      const toChange = findings.filter(({ change }) => change !== undefined).length;
-      session.print({ healthy: toChange === 0, findings }, () => findings.map(line).join('\n'));
-      session.note(toChange === 0 ? 'Nothing to change.' : `${toChange} to change.`);
-      if (toChange > 0) session.end('NO');
-    });
+  const help =
+    "check the control plane, the verifier, the clocks and Redis (reached through the control plane's REDIS_… variables), and say what to change";
+  commandAt(program, 'doctor', help, ['doctor']).action(async () => {
+    const { examine } = await import('../doctor/examine.ts');
+    const findings = await examine(session);
+    const toChange = findings.filter(({ change }) => change !== undefined).length;
+    session.print({ healthy: toChange === 0, findings }, () => findings.map(line).join('\n'));
+    session.note(toChange === 0 ? 'Nothing to change.' : `${toChange} to change.`);
+    if (toChange > 0) session.end('NO');
+  });
 }
 
 function line({ check, found: result, change }: Finding): string {

@@ -2,21 +2,20 @@ import type { Command } from 'commander';
 import type { FollowedApi, VerifierStatus } from '#shared/contract/verifier-status.ts';
 import { systemClock } from '#shared/lang/clock.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { commandAt } from '../from-operations.ts';
 import { collect } from '../pages.ts';
 import type { Session } from '../session.ts';
 import { count, table } from '../terminal/output.ts';
 
 /** Adds `keyfence fleet`. */
 export function fleetCommand(program: Command, session: Session): void {
-  program
-    .command('fleet')
-    .description('show the verifiers that reported recently, and for which APIs each one is behind')
-    .action(async () => {
-      const client = await session.controlPlane();
-      const limit = Number.POSITIVE_INFINITY;
-      const { items } = await collect<VerifierStatus>(client, 'fleet.listVerifiers', {}, 'verifiers', limit);
-      session.print({ verifiers: items }, () => [verifierTable(items), ...trouble(items)].join('\n\n'));
-    });
+  const help = 'show the verifiers that reported recently, and for which APIs each one is behind';
+  commandAt(program, 'fleet', help, ['fleet']).action(async () => {
+    const client = await session.controlPlane();
+    const limit = Number.POSITIVE_INFINITY;
+    const { items } = await collect<VerifierStatus>(client, 'fleet.listVerifiers', {}, 'verifiers', limit);
+    session.print({ verifiers: items }, () => [verifierTable(items), ...trouble(items)].join('\n\n'));
+  });
 }
 
 function verifierTable(verifiers: readonly VerifierStatus[]): string {

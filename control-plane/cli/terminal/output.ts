@@ -27,7 +27,25 @@ const OWN_STYLES = new RegExp(`(${String.fromCharCode(27)}\\[(?:1|22|3\\d)m)`);
 /** Formats one line of JSON that is safe to show. */
 export const json = (value: unknown): string => printable(JSON.stringify(value));
 
-type Cell = string | number | boolean | undefined;
+/** The columns of a table by their names: a field, shown in the form that its name and its value ask for, or a text. */
+export type Columns<T> = Readonly<Record<string, string | ((item: T) => string | number | undefined)>>;
+
+/** Returns columns of fields: `keyId created:createdAt` shows `createdAt` under the name `created`. */
+export const columns = (text: string): Readonly<Record<string, string>> =>
+  Object.fromEntries(text.split(' ').map((word) => [word.replace(/:.*/, ''), word.replace(/.*:/, '')]));
+
+/** Formats what an item has in a column, for people; undefined = nothing. */
+function cell<T>(item: T, of: Columns<T>[string]): string | undefined {
+  if (typeof of === 'function') return of(item)?.toString();
+  const value: unknown = Object(item)[of];
+  if (value === undefined || value === null || value === '') return undefined;
+  if (typeof value === 'number')
+    return /(?:At|Until)$|^(?:time|expires)$/.test(of) ? time(value) : count(value);
+  if (!Array.isArray(value)) return typeof value === 'object' ? JSON.stringify(value) : String(value);
+  const words = value.map((each) => (Object.keys(each).join() === 'id,name' ? each.name : each));
+  if (words.some((word) => typeof word !== 'string')) return JSON.stringify(value);
+  return words.join(words.some((word) => word.includes(' ')) ? ', ' : ' ') || undefined;
+}
 
 /** Space between two columns. */
 const GAP = '  ';
@@ -41,11 +59,11 @@ const COLUMN_WIDTH_MIN = 10;
  */
 export function table<T>(
   items: readonly T[],
-  columns: Readonly<Record<string, (item: T) => Cell>>,
+  columns: Columns<T>,
   width = process.stdout.columns || Number.POSITIVE_INFINITY,
 ): string {
   const names = Object.keys(columns);
-  const cells = items.map((item) => Object.values(columns).map((of) => printable(String(of(item) ?? '–'))));
+  const cells = items.map((item) => Object.values(columns).map((of) => printable(cell(item, of) ?? '–')));
   const widest = names.map((name, i) => Math.max(name.length, ...cells.map((row) => row[i]?.length ?? 0)));
   const widths = fittingWidths(widest, width);
   const line = (row: readonly string[]) =>
@@ -71,13 +89,17 @@ function fittingWidths(widest: readonly number[], width: number): number[] {
   }
 }
 
-/** Formats names and values, one per line; undefined values are left out. */
-export function list(fields: Readonly<Record<string, Cell>>): string {
-  const present = Object.entries(fields).filter(([, value]) => value !== undefined);
-  const width = Math.max(...present.map(([name]) => name.length));
-  return present
-    .map(([name, value]) => `${styleText('bold', name.padEnd(width))}  ${printable(String(value))}`)
-    .join('\n');
+/** Formats the columns of one item, by default all its fields, one per line; those without a value are left out. */
+export function list<T extends object>(
+  item: T,
+  columns: Columns<T> = Object.fromEntries(Object.keys(item).map((name) => [name, name])),
+): string {
+  const cells = Object.entries(columns).flatMap(([name, of]) => {
+    const text = cell(item, of);
+    return text === undefined ? [] : [[name, printable(text)] as const];
+  });
+  const width = Math.max(...cells.map(([name]) => name.length));
+  return cells.map(([name, text]) => `${styleText('bold', name.padEnd(width))}  ${text}`).join('\n');
 }
 
 /** Formats Unix milliseconds for people, in UTC. */

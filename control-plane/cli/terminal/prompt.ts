@@ -31,11 +31,18 @@ async function readAnswer(question: string, echo: NodeJS.WritableStream): Promis
 }
 
 /** The first line of standard input, of at most 4 KiB. */
-export async function readInput(): Promise<string> {
+async function readInput(): Promise<string> {
   let text = '';
   for await (const chunk of process.stdin) {
     text += String(chunk);
     if (text.includes('\n') || text.length > 4096) break;
   }
   return text.split('\n')[0]?.trim() ?? '';
+}
+
+/** Reads a key's secret, which is no argument, from KEYFENCE_KEY, a prompt or standard input. */
+export async function givenSecret(configuredKey: string): Promise<string> {
+  const key = configuredKey || (canPrompt() ? await promptSecret('Key: ') : await readInput());
+  if (!key) throw new CliError('USAGE', 'no key: set KEYFENCE_KEY_FILE, or give it on standard input');
+  return key;
 }

@@ -1,11 +1,13 @@
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
-import { CliError } from '../../exit.ts';
-import { type InputLine, readLines } from '../../read-lines.ts';
-import { callPatiently } from '../../retry.ts';
-import type { Session } from '../../session.ts';
-import { count } from '../../terminal/output.ts';
-import { Progress } from '../../terminal/progress.ts';
+import type { Command } from 'commander';
+import { CliError } from '../exit.ts';
+import { commandAt } from '../from-operations.ts';
+import { type InputLine, readLines } from '../read-lines.ts';
+import { callPatiently } from '../retry.ts';
+import type { Session } from '../session.ts';
+import { count } from '../terminal/output.ts';
+import { Progress } from '../terminal/progress.ts';
 import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
 import { type Candidate, type Refusal, readCandidate } from './import-line.ts';
 
@@ -34,12 +36,25 @@ interface Batch {
   readonly refusals: readonly Refusal[];
 }
 
+/** Adds `keyfence keys import`. */
+export function importCommand(program: Command, session: Session): void {
+  const help = 'import keys that were made elsewhere, from NDJSON; - is standard input';
+  commandAt(program, 'keys import <apiId> <file>', help, ['keys import shop keys.ndjson'])
+    .option(
+      '--progress-file <file>',
+      'file for the progress; default: the name of the imported file with .progress appended',
+    )
+    .action((apiId: string, file: string, { progressFile }) =>
+      importKeys(session, apiId, file, progressFile),
+    );
+}
+
 /**
  * Runs `keyfence keys import`: sends the hashes of the keys in a file, 500 per call, and continues after an
  * interruption. Every line up to the checkpoint is done; later lines that were sent are sent again, and their
  * keys exist by then. Standard input cannot be read twice, so it has no checkpoint.
  */
-export async function importKeys(session: Session, apiId: string, file: string, progressFile?: string) {
+async function importKeys(session: Session, apiId: string, file: string, progressFile?: string) {
   const source = file === '-' ? undefined : await openFile(file);
   const client = await session.controlPlane();
   const checkpoint =

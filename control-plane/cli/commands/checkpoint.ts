@@ -1,6 +1,6 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { getSystemErrorMessage } from 'node:util';
-import { CliError } from '../../exit.ts';
+import { CliError } from '../exit.ts';
 
 /** Progress of a long run, in a file beside its input or output, from which the next run continues. */
 export class Checkpoint<State extends object> {

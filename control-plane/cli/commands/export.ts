@@ -1,13 +1,15 @@
 import { once } from 'node:events';
 import { type FileHandle, open } from 'node:fs/promises';
-import type { Key } from '../../../redis/keys/key-view.ts';
-import type { Client } from '../../client.ts';
-import { CliError } from '../../exit.ts';
-import { pages } from '../../pages.ts';
-import { callPatiently } from '../../retry.ts';
-import type { Session } from '../../session.ts';
-import { count, json } from '../../terminal/output.ts';
-import { Progress } from '../../terminal/progress.ts';
+import type { Command } from 'commander';
+import type { Key } from '../../redis/keys/key-view.ts';
+import type { Client } from '../client.ts';
+import { CliError } from '../exit.ts';
+import { commandAt } from '../from-operations.ts';
+import { pages } from '../pages.ts';
+import { callPatiently } from '../retry.ts';
+import type { Session } from '../session.ts';
+import { count, json } from '../terminal/output.ts';
+import { Progress } from '../terminal/progress.ts';
 import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
 
 /** Progress of an export: the file is complete up to `bytes`. */
@@ -17,11 +19,19 @@ interface ExportProgress {
   readonly cursor?: string;
 }
 
+/** Adds `keyfence keys export`. */
+export function exportCommand(program: Command, session: Session): void {
+  const help = 'write all keys of an API as NDJSON, without their secrets';
+  commandAt(program, 'keys export <apiId>', help, ['keys export shop --output shop.ndjson'])
+    .option('--output <file>', 'file to write; an interrupted export continues. Default: standard output')
+    .action((apiId: string, { output }) => exportKeys(session, apiId, output));
+}
+
 /**
  * Runs `keyfence keys export`: writes every key of an API in order of creation, one JSON object per line,
  * page by page. An export into a file continues after an interruption, and contains each key once.
  */
-export async function exportKeys(session: Session, apiId: string, output?: string): Promise<void> {
+async function exportKeys(session: Session, apiId: string, output?: string): Promise<void> {
   const client = await session.controlPlane();
   const checkpoint =
     output === undefined

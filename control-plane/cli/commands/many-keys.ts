@@ -1,14 +1,13 @@
-import type { Command } from 'commander';
-import { Option } from 'commander';
-import type { Propagation } from '../../../writer/writer.ts';
-import type { Client } from '../../client.ts';
-import { CliError } from '../../exit.ts';
-import { readLines } from '../../read-lines.ts';
-import { callPatiently } from '../../retry.ts';
-import type { Session } from '../../session.ts';
-import { count } from '../../terminal/output.ts';
-import { describe } from '../../terminal/print-change.ts';
-import { Progress } from '../../terminal/progress.ts';
+import { type Command, Option } from 'commander';
+import type { ChangeStatus, Propagation } from '../../writer/writer.ts';
+import { CliError } from '../exit.ts';
+import { commandAt, waitMsOf } from '../from-operations.ts';
+import { readLines } from '../read-lines.ts';
+import { callPatiently } from '../retry.ts';
+import type { Session } from '../session.ts';
+import { count } from '../terminal/output.ts';
+import { confirm, describe, printChange, waitOption } from '../terminal/print-change.ts';
+import { Progress } from '../terminal/progress.ts';
 import { stopOnInterrupt } from './checkpoint.ts';
 import { openFile } from './import.ts';
 
@@ -17,15 +16,15 @@ const KEYS_PER_CALL = 1000;
 const CALLS_AT_ONCE = 4;
 
 /** The options that choose many keys. */
-export interface ManyOptions {
+interface ManyOptions {
   readonly api?: string;
   readonly owner?: string;
   readonly file?: string;
 }
 
-/** A change of many keys: the operation, its fields besides those that choose keys, and its past tense. */
-export interface ManyChange {
-  readonly operation: 'keys.updateKeys' | 'keys.deleteKeys';
+/** A change of a key or of many: the operation, its fields besides those that choose keys, and its past tense. */
+interface Change {
+  readonly operation: 'keys.updateKey' | 'keys.deleteKey';
   readonly fields: object;
   readonly pastTense: string;
 }
@@ -40,19 +39,62 @@ interface ManyResponse {
   readonly cursor?: string;
 }
 
-/** Adds the options that choose many keys of an API. */
-export function manyOptions(command: Command): Command {
-  return command
-    .option('--api <apiId>', 'API of the keys, with --owner or --file')
-    .addOption(new Option('--owner <id>', 'all keys of this identity, by its external id').conflicts('file'))
-    .option('--file <file>', 'keys whose ids are in this file, one per line; - is standard input');
+const ID = 'key_0mzc9k4q8r2wfXa1Bc2d';
+
+/** Adds the commands of `keyfence keys …` that change a key or many keys. */
+export function manyKeysCommands(program: Command, session: Session): void {
+  const refused = 'when this returns, no verifier accepts them any more';
+  const add = (
+    verb: string,
+    help: string,
+    examples: string[],
+    operation: Change['operation'],
+    fields = {},
+  ) => {
+    const change = { operation, fields, pastTense: `${verb}d` };
+    const command = commandAt(program, `keys ${verb} [keyId]`, help, examples)
+      .option('--api <apiId>', 'API of the keys, with --owner or --file')
+      .addOption(
+        new Option('--owner <id>', 'all keys of this identity, by its external id').conflicts('file'),
+      )
+      .option('--file <file>', 'keys whose ids are in this file, one per line; - is standard input');
+    if (verb === 'delete') command.option('--yes', 'do not ask');
+    command.addOption(waitOption()).action(async (keyId: string | undefined, { yes, wait, ...selection }) => {
+      const isOfMany = isMany(keyId, selection);
+      const { api, owner, file } = selection;
+      const keys = owner === undefined ? `the keys in ${file}` : `all keys of ${owner} in ${api}`;
+      if (verb === 'delete') await confirm(`delete ${isOfMany ? keys : keyId}`, yes === true);
+      if (isOfMany) return changeMany(session, selection, change, waitMsOf(wait));
+      const input = { keyId, ...fields, ...waitMsOf(wait) };
+      printChange(
+        session,
+        `${verb}d ${keyId}`,
+        await session.call<{ propagation: ChangeStatus }>(operation, input),
+      );
+    });
+  };
+  add(
+    'enable',
+    'accept a key or many keys again',
+    [`keys enable ${ID}`, 'keys enable --api shop --owner ada'],
+    'keys.updateKey',
+    { enabled: true },
+  );
+  add(
+    'disable',
+    `refuse a key or many keys; ${refused}`,
+    [`keys disable ${ID}`, 'keys disable --api shop --owner ada --wait 10'],
+    'keys.updateKey',
+    { enabled: false },
+  );
+  add('delete', `delete a key or many keys; ${refused}`, [`keys delete ${ID} --yes`], 'keys.deleteKey');
 }
 
 /**
  * Tells whether many keys are chosen. Throws USAGE unless the options choose either one key, or an API with
  * an identity or a file.
  */
-export function isMany(keyId: string | undefined, { api, owner, file }: ManyOptions): boolean {
+function isMany(keyId: string | undefined, { api, owner, file }: ManyOptions): boolean {
   const chooses = owner !== undefined || file !== undefined;
   if (keyId !== undefined && !chooses && api === undefined) return false;
   if (keyId === undefined && chooses && api !== undefined) return true;
@@ -63,22 +105,24 @@ export function isMany(keyId: string | undefined, { api, owner, file }: ManyOpti
  * Changes many keys, 1,000 per call; each call returns when its changes are complete everywhere. Repetition
  * is harmless: after a failure or an interruption, the same command finishes the work.
  */
-export async function changeMany(
+async function changeMany(
   session: Session,
   { api = '', owner, file }: ManyOptions,
-  change: ManyChange,
-  waitMs: number | undefined,
+  change: Change,
+  wait: { waitMs?: number },
 ): Promise<void> {
   const ids = file === undefined ? undefined : await readIds(file);
   const client = await session.controlPlane();
   const stop = stopOnInterrupt();
   const progress = new Progress();
   const tally = new Tally(session, progress, change.pastTense, ids?.length);
-  const input = { apiId: api, ...change.fields, waitMs };
+  const input = { apiId: api, ...change.fields, ...wait };
   const call = async (selection: object): Promise<string | undefined> => {
-    const response = await patiently(client, change.operation, { ...input, ...selection }, stop, (text) => {
+    const say = (text: string) => {
       if (!session.json) progress.say(text);
-    });
+    };
+    const all = { ...input, ...selection };
+    const response = await callPatiently<ManyResponse>(client, `${change.operation}s`, all, stop, say);
     tally.add(response);
     return response.cursor;
   };
@@ -100,16 +144,6 @@ export async function changeMany(
 }
 
 const interruption = () => new CliError('INTERRUPTED', 'stopped; run the command again to continue');
-
-function patiently(
-  client: Client,
-  operation: string,
-  input: object,
-  stop: AbortSignal,
-  say: (text: string) => void,
-): Promise<ManyResponse> {
-  return callPatiently<ManyResponse>(client, operation, input, stop, say);
-}
 
 /** Sends the ids, several calls at a time, until all are done or `stop` aborts. */
 async function inParts(

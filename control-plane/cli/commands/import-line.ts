@@ -6,7 +6,7 @@ import {
   startOf,
 } from '#shared/contract/key-format.ts';
 import { parseExactly } from '#shared/lang/exact-json.ts';
-import { type InputLine, LINE_BYTES_MAX } from '../../read-lines.ts';
+import { type InputLine, LINE_BYTES_MAX } from '../read-lines.ts';
 
 /** A key to be sent, and its line. */
 export interface Candidate {

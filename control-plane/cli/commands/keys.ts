@@ -1,0 +1,168 @@
+import { type Command, Option } from 'commander';
+import { CREDITS_MAX } from '#shared/contract/credits.ts';
+import { KEY_FIELDS } from '#shared/contract/key-record.ts';
+import { USAGE_COLUMNS, type UsageField } from '#shared/contract/usage.ts';
+import type { ReportedRefusal } from '../../redis/refusals.ts';
+import { names, whole } from '../arguments.ts';
+import { CliError } from '../exit.ts';
+import { commandAt } from '../from-operations.ts';
+import type { Session } from '../session.ts';
+import { columns, list, table } from '../terminal/output.ts';
+import { givenSecret } from '../terminal/prompt.ts';
+
+const ID = 'key_0mzc9k4q8r2wfXa1Bc2d';
+
+/** Adds `keyfence keys permissions` and `keyfence keys roles`: each stands for three operations. */
+export function listCommands(program: Command, session: Session): void {
+  const add = (field: 'permissions' | 'roles', value: string, such: string, example: string) =>
+    commandAt(
+      program,
+      `keys ${field} <keyId> <operation> [${value}]`,
+      `add, set or remove ${field} of a key, such as ${such}; when this returns, no verifier uses the old ${field} any more`,
+      [`keys ${field} ${ID} ${example}`],
+    ).action(async (keyId: string, operation: string, text = '') => {
+      const noun = `${field.charAt(0).toUpperCase()}${field.slice(1)}`;
+      if (!/^(add|set|remove)$/.test(operation))
+        throw new CliError('USAGE', 'operation: give one of add, set, remove');
+      const values = names(text);
+      if (values.length === 0 && operation !== 'set')
+        throw new CliError('USAGE', `${field}: give at least one`);
+      const response = await session.call<object>(`keys.${operation}${noun}`, { keyId, [field]: values });
+      session.print(response, () => `${keyId}: changed its ${field}`);
+    });
+  add('permissions', 'slugs', 'files.read,files.write', 'add files.read,files.write');
+  add('roles', 'names', 'editor,billing', 'set editor');
+}
+
+/** Verdicts of an hour or a day, or with one tag or all other tags. */
+type UsageRow = Readonly<Record<UsageField, number>> & { readonly time?: number; readonly tag?: string };
+
+/** Adds `keyfence keys usage`. */
+export function keyUsageCommand(program: Command, session: Session): void {
+  commandAt(program, 'keys usage <keyId>', 'how often a key was verified, per day', [
+    `keys usage ${ID} --hourly`,
+  ])
+    .option('--hourly', 'per hour, as far back as counts are kept')
+    .action((keyId: string, { hourly }) =>
+      printUsage(session, 'keys.getVerifications', { keyId, granularity: hourly ? 'hour' : 'day' }),
+    );
+}
+
+/** Adds `keyfence apis usage`. */
+export function apiUsageCommand(program: Command, session: Session): void {
+  const help = 'how often keys of an API were verified, per day, or by the tags of verifications';
+  commandAt(program, 'apis usage <apiId>', help, ['apis usage shop --by-tag'])
+    .addOption(new Option('--hourly', 'per hour, as far back as counts are kept').conflicts(['tag', 'byTag']))
+    .addOption(new Option('--tag <tag>', 'only with this tag').conflicts('byTag'))
+    .option('--by-tag', 'by tag, over all days whose counts are kept')
+    .action((apiId: string, { hourly, tag, byTag }) => {
+      const query = { apiId, tag, granularity: hourly ? 'hour' : 'day' };
+      return printUsage(session, 'apis.getVerifications', { ...query, ...(byTag ? { groupBy: 'tag' } : {}) });
+    });
+}
+
+/** Prints how often something was verified, leaving out periods without verdicts. */
+async function printUsage(session: Session, operation: string, query: object): Promise<void> {
+  const response = await session.call<{ verifications: UsageRow[] }>(operation, query);
+  const byTag = response.verifications.some(({ time: at }) => at === undefined);
+  session.print(response, () =>
+    table(
+      response.verifications.filter((row) => USAGE_COLUMNS.some(({ field }) => row[field] > 0)),
+      {
+        ...(byTag ? { tag: ({ tag }) => tag ?? '(others)' } : columns('from:time')),
+        ...columns(
+          USAGE_COLUMNS.map(({ field }) => field.replace(/^success$/, 'accepted:success')).join(' '),
+        ),
+      },
+    ),
+  );
+}
+
+/** Adds `keyfence keys refusals`: the refusals of a key, or that of a request. */
+export function refusalsCommand(program: Command, session: Session): void {
+  const help = 'show why a key was refused lately, or which key the refusal of one request is about';
+  commandAt(program, 'keys refusals [keyId]', help, [`keys refusals ${ID}`])
+    .option('--request <requestId>', 'the id of the request, in place of a key')
+    .action(async (keyId: string | undefined, { request: requestId }) => {
+      if ((keyId === undefined) === (requestId === undefined))
+        throw new CliError('USAGE', 'name a key, or a request with --request');
+      if (requestId !== undefined) {
+        const located = await session.call<{ refusal: ReportedRefusal }>('verdicts.find', { requestId });
+        const { refusal, ...about } = located;
+        return session.print(located, () => list({ ...about, ...refusal }));
+      }
+      const response = await session.call<{ refusals: ReportedRefusal[] }>('keys.listRefusals', { keyId });
+      session.print(response, () =>
+        table(response.refusals, {
+          time: 'time',
+          code: ({ code, reason }) => (reason ? `${code} (${reason})` : code),
+          ...columns('requestId clientIp route'),
+        }),
+      );
+    });
+}
+
+interface Question {
+  readonly api?: string;
+  readonly cost?: number;
+  readonly permissions?: string;
+  readonly clientIp?: string;
+}
+
+/** Adds `keyfence keys explain` and `keyfence keys verify`, which ask the same question. */
+export function questionCommands(program: Command, session: Session): void {
+  const secret = 'the secret in KEYFENCE_KEY, on standard input or typed at a prompt';
+  const explain = `show how each rule would judge a question about a key; without keyId, about ${secret}`;
+  addQuestion(
+    commandAt(program, 'keys explain [keyId]', explain, [
+      `keys explain ${ID} --api shop --permissions 'files.read OR files.write'`,
+    ]),
+  ).action(async (keyId: string | undefined, { api, ...question }: Question) => {
+    const key = keyId === undefined ? { key: await givenSecret(session.config.KEYFENCE_KEY) } : { keyId };
+    const input = { ...key, apiId: api, ...question };
+    const explanation = await session.call<Explanation>('keys.explain', input);
+    session.print(explanation, () => {
+      const rules = table(explanation.rules, {
+        rule: 'rule',
+        passed: ({ passed }) => (passed ? 'yes' : 'NO'),
+        detail: 'detail',
+      });
+      return `${list(explanation, columns('code keyId'))}\n\n${rules}`;
+    });
+    if (!explanation.valid) session.end('NO');
+  });
+
+  addQuestion(
+    commandAt(program, 'keys verify', `ask a verifier about ${secret}`, [
+      'keys verify --api shop < secret.txt',
+    ]),
+  ).action(async ({ api, cost, permissions, clientIp }: Question) => {
+    const verdict = await session.verdict<{ valid: boolean }>({
+      ...{ key: await givenSecret(session.config.KEYFENCE_KEY), apiId: api, clientIp },
+      ...(cost === undefined ? {} : { remaining: { cost } }),
+      ...(permissions === undefined ? {} : { authorization: { permissions } }),
+    });
+    const fields = columns(`code keyId apiId ${Object.keys(KEY_FIELDS).join(' ')} identity remaining`);
+    session.print(verdict, () => list(verdict, fields));
+    if (!verdict.valid) session.end('NO');
+  });
+}
+
+interface Explanation {
+  readonly valid: boolean;
+  readonly rules: readonly { readonly rule: string; readonly passed: boolean; readonly detail: string }[];
+}
+
+const addQuestion = (command: Command): Command =>
+  command
+    .option('--api <apiId>', 'the API that the key must belong to')
+    .option(
+      '--cost <credits>',
+      'credits that it costs, if the key has credits; default: 1; 0 checks without spending',
+      whole(0, CREDITS_MAX),
+    )
+    .option('--client-ip <address>', 'address of the client, for a key with allowed addresses')
+    .option(
+      '--permissions <query>',
+      'permissions that the key must have, such as "files.read AND files.write"',
+    );

@@ -1,0 +1,318 @@
+import { Option } from 'commander';
+import { CREDITS_MAX } from '#shared/contract/credits.ts';
+import { KEY_FIELDS } from '#shared/contract/key-record.ts';
+import type { ListedEvent } from '../../core/audit-event.ts';
+import type { Person } from '../../core/person.ts';
+import type { Key } from '../../redis/keys/key-view.ts';
+import { names, refillPlan, span, whole } from '../arguments.ts';
+import { CliError } from '../exit.ts';
+import type { FieldWords, Words } from '../from-operations.ts';
+import { type Columns, columns, count, list, time } from '../terminal/output.ts';
+
+const REFILL: FieldWords = [
+  '--refill <plan>',
+  'when credits are refilled: daily:<credits>, monthly:<credits> or monthly:<credits>:<day>',
+  refillPlan,
+];
+const SHARED_LIMITS: FieldWords = [
+  '--ratelimits <json>',
+  'limits that all keys of the identity share, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]',
+];
+const state = ({ enabled }: { enabled: boolean }) => (enabled ? 'enabled' : 'disabled');
+/** Returns the name of a person for people. An address is harder to choose freely than a name, so it comes first. */
+const nameOf = ({ email, name, subject }: Person) => email ?? name ?? subject;
+
+const KEY: Columns<Key & { identity?: { id: string } }> = {
+  ...columns(`keyId apiId start ${Object.keys(KEY_FIELDS).join(' ')}`),
+  identity: ({ identity }) => identity?.id,
+  ...columns('remaining remainingHeld remainingLost'),
+  refill: ({ refill }) =>
+    refill &&
+    `${count(refill.amount)} ${refill.interval}${refill.refillDay === undefined ? '' : ` on day ${refill.refillDay}`}`,
+  ...columns('created:createdAt updated:updatedAt rerolledTo rerolledFrom lastUsed:lastUsedAt'),
+};
+const LISTED_KEY: Columns<Key> = {
+  ...columns('keyId start'),
+  state,
+  ...columns('created:createdAt expires lastUsed:lastUsedAt externalId name'),
+};
+const NO_SECOND_LOOK = 'The key is not stored anywhere and cannot be shown again.';
+
+/** The groups of commands, with their helps. */
+export const GROUPS: Readonly<Record<string, string>> = {
+  keys: 'keys: who may call your APIs',
+  apis: 'APIs: groups of keys',
+  permissions: 'the catalogue of permissions: names and descriptions, for people',
+  identities: 'identities: each covers all keys with its external id',
+  roles: 'roles: lists of permissions that many keys share',
+  'root-keys': 'root keys: who may manage Keyfence',
+  webhooks: 'webhooks: URLs that are told what happens to keys',
+};
+
+/**
+ * The ways in which commands differ from what their operations tell, by the operation. An operation that is not here has
+ * a command all the same.
+ */
+export const WORDS: Readonly<Record<string, Words>> = {
+  'keys.createKey': {
+    help: 'create a key and show its secret; the secret is never shown again',
+    examples: [
+      'keys create shop --name Ada --external-id ada --expires +30d',
+      'keys create shop --remaining 1000 --ratelimit 100/1m --permissions files.read',
+    ],
+    fields: { refill: REFILL },
+    note: NO_SECOND_LOOK,
+  },
+  'keys.getKey': { show: KEY },
+  'keys.whoami': {
+    help: 'show the key whose secret is in KEYFENCE_KEY, on standard input or typed at a prompt',
+    examples: ['keys whoami < secret.txt'],
+    show: KEY,
+  },
+  'keys.updateKey': {
+    help: 'change the fields of a key',
+    examples: [
+      'keys update key_0mzc9k4q8r2wfXa1Bc2d --name Grace --expires +7d',
+      'keys update key_0mzc9k4q8r2wfXa1Bc2d --clear expires',
+    ],
+    fields: { refill: REFILL },
+    switches: {}, // of many keys, too: by hand
+  },
+  'keys.rerollKey': {
+    help: 'rotate a key: create a key that replaces it and show the new secret, which is never shown again; the old key stops working',
+    examples: ['keys reroll key_0mzc9k4q8r2wfXa1Bc2d --expiration 12h'],
+    fields: {
+      expiration: [
+        '--expiration <time>',
+        'for how long the old key is still accepted: 0, 90m, 12h, 30d',
+        span,
+      ],
+    },
+    subject({ keyId: newKeyId, key, endsAt }, { keyId }) {
+      const old = endsAt === undefined ? 'refused' : `accepted until ${time(endsAt)}`;
+      return `${list({ keyId: newKeyId, key, [keyId]: old })}\nrerolled ${keyId}`;
+    },
+    note: NO_SECOND_LOOK,
+  },
+  'keys.updateRemaining': {
+    as: 'keys credits',
+    help: 'set, increment or decrement the credits of a key; when this returns, no verifier uses the old credits any more',
+    fields: {
+      op: ['operation'],
+      value: ['credits', '', (text) => (text === 'unlimited' ? null : whole(0, CREDITS_MAX)(text))],
+    },
+    input(change) {
+      if (change.value !== null || change.op === 'set') return change;
+      throw new CliError('USAGE', 'credits: only set takes the word unlimited; give a number');
+    },
+    subject: ({ remaining }, { keyId }) =>
+      `${keyId}: ${remaining === null ? 'unlimited' : count(remaining)} credits`,
+  },
+  'keys.getPropagation': {
+    as: 'keys propagation',
+    help: 'show whether an earlier change is complete; the change printed its sequence',
+  },
+  'apis.listKeys': {
+    as: 'keys list',
+    help: 'list the keys of an API',
+    examples: ['keys list shop --disabled --limit 20', 'keys list shop --external-id ada'],
+    options: () => [new Option('--newest', 'newest first; the same as --sort -createdAt').conflicts('sort')],
+    input: ({ newest, ...query }) => (newest ? { ...query, sort: '-createdAt' } : query),
+    show: LISTED_KEY,
+  },
+  'apis.createApi': {
+    examples: ['apis create Shop --id webshop --default-prefix shop'],
+    fields: { apiId: ['--id <apiId>', 'id of the API; default: a random one'] },
+  },
+  'apis.updateApi': {
+    help: 'change the name of an API and the defaults of its new keys',
+    examples: ["apis update shop --name 'The shop'"],
+  },
+  'apis.listApis': {
+    help: 'list the APIs that the root key may read',
+    show: columns('apiId:id created:createdAt name'),
+  },
+  'apis.deleteApi': {
+    help: 'delete an API and all its keys',
+    examples: ['apis delete webshop --yes'],
+    question: (id) => `delete ${id} and all its keys`,
+  },
+  'apis.deleteKeys': {
+    help: 'delete all keys of an API; the API stays',
+    fields: { permanent: null },
+    question: (id) => `delete all keys of ${id}`,
+    subject: (_, { apiId }) => `deleted all keys of ${apiId}`,
+  },
+  'permissions.createPermission': {
+    examples: ["permissions create files.write --name 'Write files'"],
+    args: ['slug'],
+    fields: { name: null },
+    options: () => [new Option('--name <text>', 'its name for people, if it is not the slug')],
+    input: ({ slug, ...fields }) => ({ name: slug, slug, ...fields }),
+  },
+  'permissions.getPermission': { fields: { permissionId: ['slug'] } },
+  'permissions.listPermissions': {
+    show: {
+      permission: 'slug',
+      name: ({ name, slug }) => (name === slug ? undefined : name),
+      description: 'description',
+    },
+  },
+  'permissions.deletePermission': {
+    help: 'delete a permission from the catalogue and from all roles; keys to which you gave it directly keep it',
+    fields: { permissionId: ['slug'] },
+  },
+  'permissions.createRole': { as: 'roles create' },
+  'permissions.getRole': { as: 'roles get' },
+  'permissions.listRoles': { as: 'roles list', show: columns('roleId:id name permissions description') },
+  'permissions.setRolePermissions': {
+    as: 'roles set',
+    help: 'replace the permissions of a role; when this returns, no verifier uses the old permissions any more',
+    fields: { permissions: ['slugs'] },
+    subject: (_, { roleId }) => `changed ${roleId}`,
+  },
+  'permissions.deleteRole': { as: 'roles delete', help: 'delete a role; it then grants nothing to any key' },
+  'permissions.getRolePropagation': {
+    as: 'roles propagation',
+    help: 'show whether an earlier change of a role is complete; the change printed its sequence',
+  },
+  'identities.createIdentity': {
+    help: 'create an identity for all keys with its external id; when this returns, every verifier knows it',
+    examples: [
+      'identities create grace --ratelimits \'[{"name":"requests","limit":1000,"duration":60000}]\'',
+    ],
+    fields: { ratelimits: SHARED_LIMITS, externalId: ['externalId'] },
+  },
+  'identities.getIdentity': {
+    help: 'show an identity',
+    args: ['externalId'],
+    fields: { identityId: null, externalId: ['externalId'] },
+    show: columns('identityId:id externalId enabled meta ratelimits apiIds'),
+  },
+  'identities.listIdentities': {
+    show: { identityId: 'id', state, externalId: 'externalId' },
+  },
+  'identities.listKeys': {
+    as: 'identities keys',
+    help: 'list the keys of an identity in all APIs',
+    fields: { externalId: ['externalId'] },
+    show: { apiId: 'apiId', ...LISTED_KEY },
+  },
+  'identities.updateIdentity': {
+    help: 'change the meta, the shared limits or the APIs of an identity',
+    examples: ['identities update grace --meta \'{"plan":"pro"}\''],
+    args: ['externalId'],
+    fields: {
+      identityId: null,
+      externalId: ['externalId'],
+      ratelimits: SHARED_LIMITS,
+      apiIds: [
+        '--api-ids <ids>',
+        'the APIs in which the identity applies, such as billing,shop; empty = all',
+        (text) => (names(text).length > 0 ? names(text) : null),
+      ],
+    },
+    switches: { enable: 'accept the keys of an identity again, except those that are disabled themselves' },
+  },
+  'identities.getIdentityPropagation': {
+    as: 'identities propagation',
+    help: 'show whether an earlier change of an identity is complete; the change printed its sequence',
+  },
+  'rootKeys.createRootKey': {
+    help: 'create a root key and show its secret; the secret is never shown again',
+    examples: ['root-keys create support --permission api.*.read_key api.*.read_api'],
+    fields: {
+      permissions: [
+        '--permission <permission...>',
+        'permissions: *, api.<apiId|*>.<action>, root.*.<action>',
+      ],
+    },
+    show: columns('rootKeyId key'),
+    note: 'The root key is not stored anywhere and cannot be shown again.',
+  },
+  'rootKeys.updateRootKey': {
+    switches: { enable: 'accept a root key again', disable: 'refuse a root key from its next call on' },
+  },
+  'rootKeys.deleteRootKey': {
+    help: 'delete a root key, and all root keys that were created with it, for good',
+    question: (id) => `delete ${id} and all root keys that descend from it`,
+    subject: ({ deletedRootKeys }) => `deleted ${count(deletedRootKeys)} root keys`,
+  },
+  'rootKeys.listRootKeys': {
+    show: { rootKeyId: 'rootKeyId', state, ...columns('created:createdAt name permissions') },
+  },
+  'rootKeys.listSessions': {
+    as: 'root-keys sessions',
+    help: 'list who is signed in at the dashboard',
+    show: {
+      sessionId: 'sessionId',
+      who: ({ rootKeyId, person }) => (person ? nameOf(person) : rootKeyId),
+      ...columns('from:address since:createdAt'),
+    },
+  },
+  'audit.listEvents': {
+    as: 'audit',
+    help: 'who did what, the latest first',
+    examples: [
+      'audit --since yesterday --until yesterday',
+      'audit --key key_0mzc9k4q8r2wfXa1Bc2d --since 2h',
+      'audit --refused --operation keys.updateKey',
+    ],
+    fields: {
+      apiId: ['--api <apiId>', 'only calls on this API'],
+      keyId: ['--key <keyId>', 'only calls on this key'],
+      rootKeyId: ['--by <rootKeyId>', 'only calls by this root key, or by the person with this id'],
+      operation: ['--operation <operation>', 'only this operation, such as keys.updateKey'],
+    },
+    show: {
+      time: 'time',
+      by: ({ by }: ListedEvent) => (by.person ? nameOf(by.person) : by.rootKeyId),
+      from: ({ by }: ListedEvent) => by.address,
+      ...columns('operation outcome'),
+      on: ({ on }: ListedEvent) => on.keyId ?? on.rootKeyId ?? on.roleId ?? on.identityId ?? on.apiId,
+      change: ({ before, after }: ListedEvent) =>
+        [before, after].flatMap((each) => (each === undefined ? [] : [JSON.stringify(each)])).join(' → ') ||
+        undefined,
+    },
+  },
+  'webhooks.createEndpoint': {
+    help: 'create an endpoint and show its signing secret; the secret is never shown again',
+    examples: [
+      'webhooks create https://hooks.example.com/keyfence',
+      'webhooks create https://hooks.example.com/keyfence --events key.disabled,key.expiring --api-ids shop',
+    ],
+    show: columns('endpointId url events secret'),
+    note: 'The signing secret cannot be shown again; `webhooks rotate-secret` replaces it.',
+  },
+  'webhooks.updateEndpoint': {
+    help: 'change the URL, the name, the events or the APIs of an endpoint',
+    examples: ['webhooks update endpoint_0mzc9k4q8r2wfXa1Bc2d --name Hooks'],
+    switches: {
+      enable: 'send events to an endpoint again, first those that wait',
+      disable: 'send and queue nothing; what waits already waits on',
+    },
+  },
+  'webhooks.listEndpoints': {
+    show: {
+      ...columns('endpointId state waiting'),
+      lost: ({ dropped, dead }) => count(dropped + dead),
+      ...columns('events url'),
+    },
+  },
+  'webhooks.deleteEndpoint': { question: (id) => `delete ${id} and the events that wait for it` },
+  'webhooks.listDeliveries': {
+    as: 'webhooks deliveries',
+    help: 'attempts to deliver events, the latest first',
+    show: {
+      ...columns('time deliveryId type result attempt'),
+      answer: ({ status, error }) => status ?? error,
+      next: 'nextAt',
+      data: ({ event }) => JSON.stringify(event.data),
+    },
+  },
+  'webhooks.redeliver': { subject: (_, { deliveryId }) => `queued the event of ${deliveryId}` },
+  'webhooks.test': {
+    show: columns('delivered status error durationMs response'),
+    isNo: ({ delivered }) => !delivered,
+  },
+};
