@@ -2,7 +2,7 @@ import { API_ID } from '#shared/contract/api-id.ts';
 import { type ConfigOf, choice, flag, host, list, port } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
-import { engineLimits, engineSettings } from './engine-settings.ts';
+import { engineLimits, engineSettings } from './engine.ts';
 import { grpcSettings } from './grpc/server.ts';
 import { clientIpFaults, clientIpSettings } from './http/client-ips.ts';
 import { httpLimits, httpSettings } from './http/http-settings.ts';

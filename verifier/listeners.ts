@@ -26,7 +26,7 @@ export interface Addresses {
 }
 
 /** All listeners of a verifier process. */
-export interface Listeners extends Addresses {
+interface Listeners extends Addresses {
   /** Requests that are being received or looked up. Requests that proxy mode passes on are in `relays`. */
   readonly requestsInFlight: number;
   /** Sums over all fast lanes. */

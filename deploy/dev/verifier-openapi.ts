@@ -10,8 +10,7 @@ import {
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/contract/verdict-codes.ts';
 import { VERSION } from '../../shared/version.ts';
 import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2 } from '../../verifier/core/question.ts';
-import { DATA_SCHEMAS } from '../../verifier/core/verdict-body-v2.ts';
-import { VERDICT_FIELDS } from '../../verifier/core/verdict-fields.ts';
+import { DATA_SCHEMAS, VERDICT_FIELDS } from '../../verifier/core/verdict-body.ts';
 import { DIALECTS } from '../../verifier/http/dialects.ts';
 import { rateLimitPaths } from './rate-limit-openapi.ts';
 

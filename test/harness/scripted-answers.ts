@@ -6,9 +6,9 @@ import { instant, Lease } from '../../verifier/core/lease.ts';
 import { ownLimit } from '../../verifier/core/limits.ts';
 import type { Question } from '../../verifier/core/question.ts';
 import {
-  decide,
   FORBIDDEN,
   NOT_FOUND,
+  ruleOn,
   type Verdict,
   type VerdictSource,
 } from '../../verifier/core/verdict.ts';
@@ -101,7 +101,7 @@ export class ScriptedAnswers implements VerdictSource {
     if (entry === undefined) return NOT_FOUND;
     if (permissions !== undefined && this.stripped.has(key))
       return { code: 'INSUFFICIENT_PERMISSIONS', entry };
-    const verdict = decide(entry, question, Date.now());
+    const verdict = ruleOn(entry, question, Date.now());
     if (verdict.code !== 'VALID' || isRecheck) return verdict;
     if (key === 'limited') return { code: 'RATE_LIMITED', entry, spending: LIMITED };
     if (entry.pool === '') return verdict;

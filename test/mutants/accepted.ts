@@ -72,7 +72,7 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'Before the first reply, which sets it; until then no answer tells of the limit.',
   },
   ...['#latestCost', '#latestAtMs'].map((field) => ({
-    file: 'verifier/core/spending-rate.ts',
+    file: 'verifier/core/pool.ts',
     before: `${field} = 0;`,
     after: `${field} = 1;`,
     reason:

@@ -6,7 +6,8 @@ import {
   LEAVES_MAX,
   QUERY_LENGTH_MAX,
 } from '../../shared/permissions/permission-query.ts';
-import { ownPermissionsOf, readQuery } from '../../verifier/core/permissions.ts';
+import { ownPermissionsOf } from '../../verifier/core/permissions.ts';
+import { readQuery } from '../../verifier/core/question.ts';
 
 /** The answer for a key with these permissions; a text tells why the query is none. */
 function answer(given: unknown, ...granted: string[]): boolean | string {

@@ -133,7 +133,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
   },
   'no prevHash check': {
     seed: 354,
-    file: 'verifier/core/log-prefix.ts',
+    file: 'verifier/core/follower.ts',
     edits: [[' && change.previousHash === this.#hash', '']],
   },
   'no hash chain': {
@@ -285,13 +285,8 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
   'a 503 costs credits': {
     seed: CREDIT_SEEDS + 11,
-    file: 'verifier/core/spending.ts',
-    edits: [
-      [
-        '          if (waiter.over) return;\n',
-        '          if (waiter.over) {\n            const late = isOver ? undefined : this.#cache.get(digest);\n            if (late) this.#verdicts.judge(late, question);\n            return;\n          }\n',
-      ],
-    ],
+    file: 'verifier/core/pool.ts',
+    edits: [['        if (waiter.over) return;\n        try', '        if (isOver) return;\n        try']],
   },
   'slices are kept': {
     seed: CREDIT_SEEDS + 7,
@@ -301,7 +296,6 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
 };
 
 const SHARED_LOG = 'verifier/core/shared-log.ts';
-const SHARED_RECORDS = 'verifier/core/shared-records.ts';
 
 /** The same for keys that have roles. */
 const OF_ROLES: Readonly<Record<string, Mutant>> = {
@@ -322,7 +316,7 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
   },
   'stale effective permissions': {
     seed: ROLE_SEEDS,
-    file: SHARED_RECORDS,
+    file: SHARED_LOG,
     edits: [['for (const state of this.states) if (state.isVoid) return false;', '']],
   },
   'reused id of a role': {
@@ -341,7 +335,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'absence of an identity kept': {
     seed: IDENTITY_SEEDS,
-    file: SHARED_RECORDS,
+    file: SHARED_LOG,
     edits: [
       [
         'const state = this.#states.peek(id);\n',
@@ -351,12 +345,12 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'absence of all identities kept': {
     seed: IDENTITY_SEEDS,
-    file: SHARED_RECORDS,
+    file: SHARED_LOG,
     edits: [['if (this.#noIdentity && id.startsWith(IDENTITY)) {', "if (this.#noIdentity && id === '') {"]],
   },
   'deleted identity kept': {
     seed: IDENTITY_SEEDS + 3,
-    file: SHARED_RECORDS,
+    file: SHARED_LOG,
     edits: [
       ['return this.#end(id)?.record?.pools ?? [];', 'return this.#states.peek(id)?.record?.pools ?? [];'],
     ],
@@ -375,7 +369,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'state from before a restart': {
     seed: IDENTITY_SEEDS + 5,
-    file: SHARED_RECORDS,
+    file: SHARED_LOG,
     edits: [['return state?.epoch.current ? state : undefined;', 'return state;']],
   },
   'verdict about an evicted key': {
@@ -390,7 +384,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'identity in all APIs': {
     seed: IDENTITY_SEEDS,
-    file: SHARED_RECORDS,
+    file: SHARED_LOG,
     edits: [['if (!this.#apiIds.has(apiId)) return undefined;', '']],
   },
 };
@@ -551,7 +545,7 @@ const OF_ROOT_KEYS: Readonly<Record<string, Mutant>> = {
   },
   'root keys of an earlier publication': {
     seed: ROOT_KEY_SEEDS + 1,
-    file: SHARED_RECORDS,
+    file: SHARED_LOG,
     edits: [
       [
         'this.#states.set(id, new State(epoch, new Entry(epoch, id, state)));',

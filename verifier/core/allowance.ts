@@ -1,10 +1,9 @@
-import type { EffectivePermissions } from './effective-permissions.ts';
 import type { Entry } from './key-cache.ts';
 import type { Instant } from './lease.ts';
 import { type Limit, limitPool } from './limits.ts';
-import type { Pool } from './pool.ts';
-import type { Requirements } from './requirements.ts';
-import type { Waiter } from './waiters.ts';
+import type { EffectivePermissions } from './permissions.ts';
+import type { Pool, Waiter } from './pool.ts';
+import type { Requirements } from './question.ts';
 
 /** The need of a request in one pool. */
 export interface Need {

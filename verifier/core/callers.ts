@@ -2,8 +2,7 @@ import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { Deadlines } from '#shared/lang/deadlines.ts';
 import { ROOT_KEYS_ID, rootKeyFrom } from '#shared/redis/root-keys-record.ts';
-import type { Scope } from './scopes.ts';
-import type { SharedLog } from './shared-log.ts';
+import type { Scope, SharedLog } from './shared-log.ts';
 
 /** The callers of a verifier that asks for root keys. It knows root keys from memory, as it knows keys. */
 export class Callers {

@@ -10,11 +10,8 @@ import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { decodeState } from '#shared/contract/key-record.ts';
 import { memberName } from '#shared/contract/protocol.ts';
 import { backoffMs, type Clock, pause, Waker } from '#shared/lang/clock.ts';
-import type { DropReason, FollowerEvents, FollowerLimits } from './follower-events.ts';
-import { FormerNames } from './former-names.ts';
 import { Entry, type Epoch, type Memory } from './key-cache.ts';
 import { type Instant, instant, Lease } from './lease.ts';
-import { LogPrefix } from './log-prefix.ts';
 import { type CreditCounts, Pools } from './pools.ts';
 import type {
   CreationMark,
@@ -26,8 +23,36 @@ import type {
   SyncRequest,
 } from './redis-port.ts';
 
+/** The reason why a follower forgot everything. */
+export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
+
+/** The periods of a follower. */
+export interface FollowerLimits {
+  /**
+   * Period of SYNC, in milliseconds; ±10 % at random, so that verifiers do not synchronise at the same
+   * moment.
+   */
+  readonly syncPeriodMs: number;
+  /** Longest wait for a reply, in milliseconds. The connection is then cut. */
+  readonly syncDeadlineMs: number;
+  /** Time for which credits requested in advance should last, in milliseconds; 0 = no credits in advance. */
+  readonly creditsSliceMs: number;
+}
+
+/** Events of a follower, for logs, metrics and the checker of the tests. */
+export interface FollowerEvents {
+  live(position: number, leaseMs: number): void;
+  dropped(reason: DropReason, position: number): void;
+  disconnected(reason: unknown, position: number): void;
+  /** The follower reached Redis again after `disconnected`, without having dropped. */
+  resumed(position: number): void;
+  gap(position: number, sequence: number): void;
+  /** A change was applied to memory, in order. */
+  applied(change: Change, source: 'message' | 'sync'): void;
+}
+
 /** Dependencies and limits of a follower. */
-export interface FollowerOptions {
+interface FollowerOptions {
   apiId: string;
   directory: Pick<Directory, 'open' | 'exchange'>;
   cache: Memory;
@@ -523,3 +548,91 @@ function decode(change: Change): Effect | undefined {
 const numberOf = (creationMark: CreationMark): number => Number.parseInt(creationMark, 10) || 0;
 
 const REASONS = { NOREG: 'noreg', DIVERGED: 'diverged', TRIMMED: 'trimmed' } as const;
+
+/** Number of hashes of applied changes that are kept, to compare with late replies. */
+const RING_LENGTH = 4096;
+
+/** The part of an API's history that a follower has seen. Everything in its memory follows from this part. */
+class LogPrefix {
+  #position = 0;
+  #hash = '';
+  /** The creations that the follower has seen. The follower remembers no other keys. */
+  creations: CreationMark = '';
+  /** The highest sequence that the follower has heard of. */
+  #headSeen = 0;
+  readonly #ring: string[] = [];
+
+  /** The sequence of the last change applied. */
+  get position(): number {
+    return this.#position;
+  }
+
+  get hash(): string {
+    return this.#hash;
+  }
+
+  /** Number of changes known to exist and not applied yet. */
+  get lag(): number {
+    return Math.max(0, this.#headSeen - this.#position);
+  }
+
+  /** Starts anew at the current position of the log. */
+  begin({ sequence, hash, creations }: Pick<RegisterReply, 'sequence' | 'hash' | 'creations'>): void {
+    this.#position = this.#headSeen = sequence;
+    this.#hash = hash;
+    this.creations = creations;
+    this.#ring.length = 0;
+    this.#ring[sequence % RING_LENGTH] = hash;
+  }
+
+  /** Notes the log's head from a reply of Redis. */
+  headIs(sequence: number): void {
+    this.#headSeen = sequence;
+  }
+
+  /** Notes that a change with this sequence was published. */
+  noteSequence(sequence: number): void {
+    this.#headSeen = Math.max(this.#headSeen, sequence);
+  }
+
+  /** Returns true if a published change is the next one of this history. */
+  isContinuedBy(change: PublishedChange): boolean {
+    return change.sequence === this.#position + 1 && change.previousHash === this.#hash;
+  }
+
+  /**
+   * Returns true if an earlier change is the one that was applied at its position; undefined = unknown,
+   * because it is too long ago.
+   */
+  has(change: Change): boolean | undefined {
+    if (change.sequence <= this.#position - RING_LENGTH) return undefined;
+    return this.#ring[change.sequence % RING_LENGTH] === change.hash;
+  }
+
+  /** Adds the next change. */
+  add({ sequence, hash }: Change): void {
+    this.#position = sequence;
+    this.#hash = hash;
+    this.#ring[sequence % RING_LENGTH] = hash;
+  }
+}
+
+/** Maximum number of names that are kept to leave again later. A fence removes the others. */
+const NAMES_MAX = 16;
+
+/** Names of a follower that may still be registered, although the follower remembers nothing under them. */
+class FormerNames {
+  readonly #names = new Set<string>();
+
+  /**
+   * Removes from Redis the follower's registration under the name `latest` and under every former name. Call it only if the follower
+   * remembers nothing under any of these names.
+   */
+  async leave(session: Session, latest: string): Promise<void> {
+    if (latest && this.#names.size < NAMES_MAX) this.#names.add(latest);
+    const departures = [...this.#names].map((name) =>
+      session.leave(name).then(() => this.#names.delete(name)),
+    );
+    await Promise.allSettled(departures);
+  }
+}

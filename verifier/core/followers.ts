@@ -1,7 +1,6 @@
 import { unavailable } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
-import { Follower } from './follower.ts';
-import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
+import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
 import type { Memory } from './key-cache.ts';
 import type { CreditCounts } from './pools.ts';
 import type { Directory } from './redis-port.ts';

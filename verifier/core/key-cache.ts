@@ -3,12 +3,10 @@ import { digestFrom } from '#shared/contract/key-format.ts';
 import { decodeState, type KeyState } from '#shared/contract/key-record.ts';
 import type { VerdictCounts } from '#shared/contract/verdict-codes.ts';
 import { flattenString } from '#shared/lang/flatten-string.ts';
-import type { IpRanges } from '#shared/lang/ip-ranges.ts';
-import { rangesOf } from './allow-lists.ts';
-import type { Join } from './effective-permissions.ts';
+import { IpRanges } from '#shared/lang/ip-ranges.ts';
 import type { Lease } from './lease.ts';
 import { type Limit, limitPool, limitsOf } from './limits.ts';
-import { type Links, linksOf, type OwnPermissions, ownPermissionsOf } from './permissions.ts';
+import { type Join, type Links, linksOf, type OwnPermissions, ownPermissionsOf } from './permissions.ts';
 import type { Pools } from './pools.ts';
 
 /**
@@ -289,4 +287,18 @@ export class KeyCache implements Memory {
     this.#entries.delete(digest);
     return entry?.pools ?? [];
   }
+}
+
+/** Allow lists by their text in Redis. */
+const rangesByText = new LRUCache<string, IpRanges>({ max: 1000 });
+
+/** Returns a key's allow list, from its text in Redis; undefined = none. */
+function rangesOf(text: string): IpRanges | undefined {
+  if (text === '') return undefined;
+  let ranges = rangesByText.get(text);
+  if (ranges === undefined) {
+    ranges = new IpRanges(text);
+    rangesByText.set(text, ranges);
+  }
+  return ranges;
 }

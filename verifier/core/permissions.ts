@@ -1,14 +1,13 @@
 import { LRUCache } from 'lru-cache';
 import { slugsOf } from '#shared/contract/slugs.ts';
-import { type ParsedQuery, parseQuery, type Query } from '#shared/permissions/permission-query.ts';
+import type { Lease } from './lease.ts';
+import type { Limit } from './limits.ts';
+import type { Pools } from './pools.ts';
 
 /**
- * Number of queries and permission lists that are cached. The questions of an API and the keys of an API
- * mostly use the same few.
+ * Number of permission lists that are cached. The keys of an API mostly use the same few.
  */
 const REMEMBERED_MAX = 1000;
-
-const queriesByText = new LRUCache<string, { readonly query: Query }>({ max: REMEMBERED_MAX });
 
 /** The own permissions of a key, parsed. Keys with equal permissions share one object. */
 export interface OwnPermissions {
@@ -54,12 +53,38 @@ export function linksOf(text: string, ownPermissions: OwnPermissions | undefined
   return links;
 }
 
-/** Parses a query like `parseQuery`, and remembers texts. */
-export function readQuery(value: unknown): ParsedQuery {
-  if (typeof value !== 'string') return parseQuery(value);
-  const cached = queriesByText.get(value);
-  if (cached) return cached;
-  const parsed = parseQuery(value);
-  if ('query' in parsed) queriesByText.set(value, parsed);
-  return parsed;
+/** The identity of a key. */
+export interface Identity {
+  /** False = every key of the identity is refused. */
+  readonly enabled: boolean;
+  readonly id: string;
+  readonly externalId: string;
+  /** A JSON object. */
+  readonly meta: string;
+  /** A JSON object with `id`, `externalId` and `meta`. */
+  readonly json: string;
+  /** Rate limits that all keys of the identity share; undefined = none. */
+  readonly limits: readonly Limit[] | undefined;
+}
+
+/** The effective permissions of a key at one moment: from the key itself, its roles and its identity. */
+export interface EffectivePermissions {
+  readonly slugSet: ReadonlySet<string>;
+  readonly slugs: readonly string[];
+  /** Names of the key's roles, without roles that do not exist. */
+  readonly roles: readonly string[];
+  /** undefined = the key has no identity. */
+  readonly identity: Identity | undefined;
+  /** The pools of the identity's rate limits. */
+  readonly pools: Pools;
+}
+
+/** A key joined with its roles and its identity, all from one prefix of the shared log. */
+export interface Join {
+  /** False once any of the joined states has changed. */
+  readonly isCurrent: boolean;
+  /** The lease of the shared log. A verdict needs this lease as well as the key's. */
+  readonly lease: Lease;
+  /** undefined = the key has neither roles nor an identity, so its own record is enough. */
+  readonly effectivePermissions: EffectivePermissions | undefined;
 }

@@ -1,10 +1,9 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
+import type { Deadlines } from '#shared/lang/deadlines.ts';
 import { type Instant, instant } from './lease.ts';
 import type { Window } from './limits.ts';
 import type { PoolReply, PoolTurn } from './redis-port.ts';
-import { SpendingRate } from './spending-rate.ts';
-import { type Waiter, Waiters } from './waiters.ts';
 
 const tooMany = () =>
   new ApiError(
@@ -289,5 +288,146 @@ export class Pool {
     this.#remaining = undefined;
     this.#refusedUntilMs = 0;
     this.#slice = 0;
+  }
+}
+
+/** A request that needs more than is held locally. */
+export interface Waiter {
+  /** True once the request no longer waits. */
+  readonly over: boolean;
+  /** Called when there is news. Decides everything anew, and asks again if the request still has to wait. */
+  again(): void;
+  fail(error: unknown): void;
+}
+
+/**
+ * Resolves with the outcome of `attempt`, or rejects with its error, or at the deadline. An attempt without an
+ * outcome asks pools with the waiter, which then attempts anew.
+ */
+export function untilServed<T extends object>(
+  deadlines: Deadlines<(error: unknown) => void>,
+  attempt: (waiter: Waiter) => T | Promise<T> | undefined,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const deadline = deadlines.begin(reject);
+    let isOver = false;
+    const end = () => {
+      isOver = true;
+      deadlines.end(deadline);
+    };
+    const waiter: Waiter = {
+      get over() {
+        return isOver || deadline.hasPassed;
+      },
+      again() {
+        if (waiter.over) return;
+        try {
+          const outcome = attempt(waiter);
+          if (outcome === undefined) return;
+          end();
+          resolve(outcome);
+        } catch (error) {
+          waiter.fail(error);
+        }
+      },
+      fail(error) {
+        if (waiter.over) return;
+        end();
+        reject(error);
+      },
+    };
+    waiter.again();
+  });
+}
+
+/** Maximum number of runs of equal needs in one turn. Further needs wait for the next turn. */
+const NEEDS_MAX = 50;
+
+/** The requests that wait for one pool, in their order, each with its need. */
+export class Waiters {
+  readonly #waiters = new Map<Waiter, number>();
+
+  get size(): number {
+    this.#forgetOver();
+    return this.#waiters.size;
+  }
+
+  /** Sum of their needs. */
+  get cost(): number {
+    this.#forgetOver();
+    return [...this.#waiters.values()].reduce((sum, cost) => sum + cost, 0);
+  }
+
+  add(waiter: Waiter, cost: number): void {
+    this.#waiters.set(waiter, cost);
+  }
+
+  /** Returns the needs in the form of a turn. Forgets requests that no longer wait. */
+  needs(): PoolTurn['needs'] {
+    const needs: { cost: number; times: number }[] = [];
+    for (const [waiter, cost] of this.#waiters) {
+      const last = needs.at(-1);
+      if (waiter.over) this.#waiters.delete(waiter);
+      else if (last?.cost === cost) last.times++;
+      else if (cost > 0 && needs.length < NEEDS_MAX) needs.push({ cost, times: 1 });
+    }
+    return needs;
+  }
+
+  /** Wakes each request that needs no more than is available at its turn. The others go on waiting. */
+  wakeServed(available: () => number): void {
+    // Iterates over a copy: requests that ask again meanwhile wait for the next turn.
+    for (const [waiter, cost] of [...this.#waiters]) {
+      if (cost > available()) continue;
+      this.#waiters.delete(waiter);
+      waiter.again();
+    }
+  }
+
+  wakeAll(): void {
+    for (const waiter of this.#take()) waiter.again();
+  }
+
+  failAll(error: unknown): void {
+    for (const waiter of this.#take()) waiter.fail(error);
+  }
+
+  #forgetOver(): void {
+    for (const waiter of this.#waiters.keys()) if (waiter.over) this.#waiters.delete(waiter);
+  }
+
+  #take(): Waiter[] {
+    const waiters = [...this.#waiters.keys()];
+    this.#waiters.clear();
+    return waiters;
+  }
+}
+
+/** Time constant with which the rate follows a change, in milliseconds. */
+const RATE_MS = 1000;
+
+/**
+ * Credits spent per second, from which a pool derives its slice. The latest spending does not count yet, so a
+ * key with less than one request in two seconds never gets a slice.
+ */
+class SpendingRate {
+  /** The rate at the latest spending, without it. */
+  #rate = 0;
+  #latestCost = 0;
+  #latestAtMs = 0;
+
+  spent(cost: number, nowMs: number): void {
+    this.#rate = (this.#rate + (this.#latestCost * 1000) / RATE_MS) * this.#decay(nowMs);
+    this.#latestCost = cost;
+    this.#latestAtMs = nowMs;
+  }
+
+  at(nowMs: number): number {
+    return this.#rate * this.#decay(nowMs);
+  }
+
+  /** Returns the part of the rate that is left since the latest spending. */
+  #decay(nowMs: number): number {
+    return Math.exp((this.#latestAtMs - nowMs) / RATE_MS);
   }
 }

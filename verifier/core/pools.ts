@@ -18,7 +18,7 @@ const SETTLE_MAX_MS = 10_000;
 const SETTLE_ATTEMPTS_MAX = 8640;
 
 /** Executes turns of pools under a name. Resolves once all required replicas have the result. */
-export type Exchange = (member: string, turns: readonly PoolTurn[]) => Promise<readonly PoolReply[]>;
+type Exchange = (member: string, turns: readonly PoolTurn[]) => Promise<readonly PoolReply[]>;
 
 /** Counts since the start, of all pools of a verifier, for metrics. */
 export interface CreditCounts {

@@ -3,12 +3,13 @@ import type { Clock } from '#shared/lang/clock.ts';
 import { Deadlines } from '#shared/lang/deadlines.ts';
 import { namespaceIdOf, type Override } from '#shared/redis/namespace-record.ts';
 import { instant } from './lease.ts';
+import { untilServed, type Waiter } from './pool.ts';
 import type { Pools } from './pools.ts';
 import type { SharedLog } from './shared-log.ts';
-import { RECALL_MS } from './spending.ts';
+import { RECALL_MS } from './verdict.ts';
 
 /** A question about a rate limit that belongs to no key. */
-export interface RateLimitQuestion {
+interface RateLimitQuestion {
   readonly namespace: string;
   readonly identifier: string;
   readonly limit: number;
@@ -58,37 +59,20 @@ export class RateLimits {
    * SERVICE_UNAVAILABLE if Redis does not answer in time; then nothing is taken.
    */
   check(question: RateLimitQuestion): Promise<RateLimitAnswer> {
-    return new Promise((resolve, reject) => {
-      const deadline = this.#deadlines.begin(reject);
-      let isOver = false;
-      const end = (settle: () => void) => {
-        isOver = true;
-        this.#deadlines.end(deadline);
-        settle();
-      };
-      const waiter = {
-        get over() {
-          return isOver || deadline.hasPassed;
-        },
-        again: () => {
-          if (waiter.over) return;
-          const id = namespaceIdOf(question.namespace);
-          const namespace = this.#sharedLog.overridesOf(id);
-          if (namespace === undefined)
-            return void this.#sharedLog.readRecord(id).then(waiter.again, waiter.fail);
-          const override = namespace.overrides?.of(question.identifier);
-          const { limit, duration } = override ?? question;
-          const answer =
-            limit === 0
-              ? this.#closed(duration, override)
-              : this.#take(question, { limit, duration }, namespace.pools, waiter, override);
-          if (answer) end(() => resolve(this.#count(answer)));
-        },
-        fail: (error: unknown) => {
-          if (!waiter.over) end(() => reject(error));
-        },
-      };
-      waiter.again();
+    return untilServed(this.#deadlines, (waiter) => {
+      const id = namespaceIdOf(question.namespace);
+      const namespace = this.#sharedLog.overridesOf(id);
+      if (namespace === undefined) {
+        this.#sharedLog.readRecord(id).then(waiter.again, waiter.fail);
+        return undefined;
+      }
+      const override = namespace.overrides?.of(question.identifier);
+      const { limit, duration } = override ?? question;
+      const answer =
+        limit === 0
+          ? this.#closed(duration, override)
+          : this.#take(question, { limit, duration }, namespace.pools, waiter, override);
+      return answer && this.#count(answer);
     });
   }
 
@@ -97,7 +81,7 @@ export class RateLimits {
     { namespace, identifier, cost }: RateLimitQuestion,
     { limit, duration }: Pick<Override, 'limit' | 'duration'>,
     pools: Pools,
-    waiter: { readonly over: boolean; again(): void; fail(error: unknown): void },
+    waiter: Waiter,
     override: Override | undefined,
   ): RateLimitAnswer | undefined {
     const id = poolIdOf(namespace, identifier, duration);

@@ -52,7 +52,7 @@ export class Rechecker {
   begin(response: LongResponse, question: Question, accepted: Entry | undefined): number {
     const recheck = { ...question, isRecheck: true };
     const request = { response, question: recheck, lease: new Lease(this.#clock), age: 0 };
-    if (accepted === undefined) void this.#judge(request);
+    if (accepted === undefined) void this.#recheck(request);
     else request.lease.follow(accepted.epoch.lease, accepted.join?.lease);
     return this.#requests.add(request);
   }
@@ -76,13 +76,13 @@ export class Rechecker {
     this.#timer = this.#clock.after(this.#periodMs / 2, () => {
       for (const request of this.#requests) {
         request.age++;
-        if (request.age % 2 === 0) void this.#judge(request);
+        if (request.age % 2 === 0) void this.#recheck(request);
       }
       this.#next();
     });
   }
 
-  async #judge({ response, question, lease }: LongRequest): Promise<void> {
+  async #recheck({ response, question, lease }: LongRequest): Promise<void> {
     try {
       const verdict = this.#verifier.decide(question) ?? (await this.#verifier.lookUp(question));
       if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();

@@ -1,14 +1,16 @@
-import { identityIdOf } from '#shared/contract/key-format.ts';
+import { LRUCache } from 'lru-cache';
+import { hashSecret, IDENTITY, identityIdOf } from '#shared/contract/key-format.ts';
+import type { KeyState } from '#shared/contract/key-record.ts';
+import { slugsOf } from '#shared/contract/slugs.ts';
+import { type Override, overridesIn } from '#shared/redis/namespace-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import { ROOT_KEYS_ID } from '#shared/redis/root-keys-record.ts';
-import type { EffectivePermissions, Identity, Join } from './effective-permissions.ts';
+import { ROOT_KEYS_ID, rootKeyMark, scopesIn } from '#shared/redis/root-keys-record.ts';
 import type { Follower } from './follower.ts';
-import type { Entry, Epoch, Memory } from './key-cache.ts';
-import type { Overrides } from './overrides.ts';
-import type { Links } from './permissions.ts';
+import { Entry, type Epoch, type Memory, poolsOf } from './key-cache.ts';
+import type { Lease } from './lease.ts';
+import { limitsOf } from './limits.ts';
+import type { EffectivePermissions, Identity, Join, Links } from './permissions.ts';
 import type { Pools } from './pools.ts';
-import type { Scopes } from './scopes.ts';
-import { JoinOf, Records, type State } from './shared-records.ts';
 
 /** Minimum capacity for roles and identities, including deleted ones. */
 const RECORDS_MIN = 10_000;
@@ -175,3 +177,229 @@ function joinPermissions(
 }
 
 const NO_PERMISSIONS: ReadonlySet<string> = new Set();
+
+/** A join of some states. A hit reads nothing else. */
+class JoinOf implements Join {
+  readonly epoch: Epoch;
+  readonly lease: Lease;
+  readonly effectivePermissions: EffectivePermissions | undefined;
+  readonly states: readonly State[];
+
+  constructor(states: readonly [State, ...State[]], effectivePermissions: EffectivePermissions | undefined) {
+    const [{ epoch }] = states;
+    this.epoch = epoch;
+    this.lease = epoch.lease;
+    this.effectivePermissions = effectivePermissions;
+    this.states = states;
+  }
+
+  get isCurrent(): boolean {
+    if (!this.epoch.current) return false;
+    for (const state of this.states) if (state.isVoid) return false;
+    return true;
+  }
+}
+
+function identityOf({ keyId: id, enabled, details, limits }: Entry): Identity {
+  const { name: externalId = '', meta = '{}' } = details ?? {};
+  // A flat string: V8 would join a concatenation at every use.
+  const json = Buffer.from(
+    `{"id":"${id}","externalId":${JSON.stringify(externalId)},"meta":${meta}}`,
+  ).toString();
+  return { enabled, id, externalId, meta, json, limits };
+}
+
+/**
+ * The state of a record in the shared log, at the follower's position: a record, or none. It is void after a
+ * change, or once no change would reach it.
+ */
+class State {
+  readonly epoch: Epoch;
+  /** undefined = no record with this id. */
+  readonly record: Entry | undefined;
+  isVoid = false;
+  #identity: Identity | undefined;
+  #overrides: Overrides | undefined;
+  #scopes: Scopes | undefined;
+  #apiIds: ReadonlySet<string> | undefined;
+  #bare: JoinOf | undefined;
+  #joins: WeakMap<Links, JoinOf> | undefined;
+
+  constructor(epoch: Epoch, record?: Entry) {
+    this.epoch = epoch;
+    this.record = record;
+  }
+
+  /** The overrides, if this is the record of a namespace. */
+  get overrides(): Overrides | undefined {
+    if (this.record === undefined) return undefined;
+    this.#overrides ??= new Overrides(this.record.details?.meta ?? '{}');
+    return this.#overrides;
+  }
+
+  /** The scopes of all root keys, if this is the record about them. */
+  get scopes(): Scopes | undefined {
+    if (this.record === undefined) return undefined;
+    this.#scopes ??= new Scopes(this.record.details?.meta ?? '{}');
+    return this.#scopes;
+  }
+
+  /** Returns the identity if it applies to this API. */
+  identityIn(apiId: string): Identity | undefined {
+    if (this.record === undefined) return undefined;
+    const { apiIds = '' } = this.record.details ?? {};
+    if (apiIds !== '') {
+      this.#apiIds ??= new Set(slugsOf(apiIds));
+      if (!this.#apiIds.has(apiId)) return undefined;
+    }
+    this.#identity ??= identityOf(this.record);
+    return this.#identity;
+  }
+
+  /** Returns the join of all keys without roles whose customer has no identity here. */
+  bare(): JoinOf {
+    this.#bare ??= new JoinOf([this], undefined);
+    return this.#bare;
+  }
+
+  /** Joins of the keys of an identity. */
+  get joins(): WeakMap<Links, JoinOf> {
+    this.#joins ??= new WeakMap();
+    return this.#joins;
+  }
+}
+
+/** The states of roles, identities and namespaces by id. */
+class Records implements Memory {
+  readonly #states: LRUCache<string, State>;
+  /**
+   * The state of every identity while no identity exists. The first identity that is created makes it void.
+   */
+  #noIdentity: State | undefined;
+
+  constructor(max: number) {
+    this.#states = new LRUCache({
+      max,
+      dispose: (state) => {
+        state.isVoid = true;
+      },
+    });
+  }
+
+  get(id: string): State | undefined {
+    const state = (id.startsWith(IDENTITY) && this.#noIdentity) || this.#states.get(id);
+    return state?.epoch.current ? state : undefined;
+  }
+
+  beginEpoch(epoch: Epoch, identities: number): void {
+    this.#noIdentity = identities === 0 ? new State(epoch) : undefined;
+  }
+
+  put(_secretHash: string, entry: Entry): void {
+    this.#states.set(entry.keyId, new State(entry.epoch, entry));
+  }
+
+  putAbsent(id: string, epoch: Epoch): void {
+    this.#states.set(id, new State(epoch));
+  }
+
+  update(_secretHash: string, id: string, epoch: Epoch, state: KeyState): string[] {
+    const before = this.#end(id);
+    if (before?.epoch === epoch) this.#states.set(id, new State(epoch, new Entry(epoch, id, state)));
+    return [...(before?.record?.pools ?? []), ...poolsOf(id, '', limitsOf(state))];
+  }
+
+  forget(_secretHash: string, id: string): string[] {
+    return this.#end(id)?.record?.pools ?? [];
+  }
+
+  /** Makes the state of a changed record void. */
+  #end(id: string): State | undefined {
+    if (this.#noIdentity && id.startsWith(IDENTITY)) {
+      this.#noIdentity.isVoid = true;
+      this.#noIdentity = undefined;
+    }
+    const state = this.#states.peek(id);
+    this.#states.delete(id);
+    return state;
+  }
+}
+
+/** The overrides of a namespace, arranged for look-ups. */
+export class Overrides {
+  readonly #exact = new Map<string, Override>();
+  /** The patterns, the longest first. */
+  readonly #patterns: { readonly expression: readonly string[]; readonly override: Override }[] = [];
+  /** The results for the latest identifiers, as many as there are patterns. */
+  readonly #latest: LRUCache<string, { readonly override: Override | undefined }>;
+
+  /** @param meta the `meta` of the namespace's record, as JSON */
+  constructor(meta: string) {
+    for (const override of overridesIn(JSON.parse(meta))) {
+      const { identifier } = override;
+      if (identifier.includes('*')) this.#patterns.push({ expression: identifier.split('*'), override });
+      else this.#exact.set(identifier, override);
+    }
+    this.#patterns.sort((a, b) => b.override.identifier.length - a.override.identifier.length);
+    this.#latest = new LRUCache({ max: Math.max(1, this.#patterns.length) });
+  }
+
+  /** Returns the override of an identifier: one that names it, else the longest pattern that matches. */
+  of(identifier: string): Override | undefined {
+    const exact = this.#exact.get(identifier);
+    if (exact !== undefined || this.#patterns.length === 0) return exact;
+    let result = this.#latest.get(identifier);
+    if (result === undefined) {
+      const pattern = this.#patterns.find(({ expression }) => matches(identifier, expression));
+      result = { override: pattern?.override };
+      this.#latest.set(identifier, result);
+    }
+    return result.override;
+  }
+}
+
+/**
+ * Tells whether a text consists of these parts, in this order, with any characters between two parts. Takes the
+ * first place of each part, so the time is linear in the text for each part; a regular expression could take
+ * exponentially longer.
+ */
+function matches(text: string, parts: readonly string[]): boolean {
+  const [first = '', ...others] = parts;
+  const last = others.pop() ?? '';
+  if (!text.startsWith(first)) return false;
+  let at = first.length;
+  for (const part of others) {
+    const place = text.indexOf(part, at);
+    if (place < 0) return false;
+    at = place + part.length;
+  }
+  return text.length - last.length >= at && text.endsWith(last);
+}
+
+/** The questions that a caller may ask. */
+export interface Scope {
+  /** The APIs about whose keys it may ask; undefined = all. */
+  readonly allowedApis: ReadonlySet<string> | undefined;
+  /** True = it may ask about keys at all. */
+  readonly keys: boolean;
+  /** True = it may take from rate limits that belong to no key. */
+  readonly limits: boolean;
+}
+
+/** The scopes of all root keys, arranged for look-ups. */
+export class Scopes {
+  readonly #scopes = new Map<string, Scope>();
+
+  /** @param meta the `meta` of the record with all scopes, as JSON */
+  constructor(meta: string) {
+    for (const [mark, { apis, limits }] of Object.entries(scopesIn(JSON.parse(meta)))) {
+      const allowedApis = apis === '*' ? undefined : new Set(apis);
+      this.#scopes.set(mark, { allowedApis, keys: allowedApis?.size !== 0, limits });
+    }
+  }
+
+  /** Returns what the holder of this root key may ask; undefined = it is unknown or disabled. */
+  of(rootKey: string): Scope | undefined {
+    return this.#scopes.get(rootKeyMark(hashSecret(rootKey)));
+  }
+}

@@ -1,9 +1,14 @@
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { brokenRule, type KeyFacts, RULES } from '#shared/contract/rules.ts';
 import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
-import type { Spending } from './allowance.ts';
-import type { EffectivePermissions } from './effective-permissions.ts';
-import type { Entry } from './key-cache.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import { Deadlines } from '#shared/lang/deadlines.ts';
+import { ask, giveBack, isMetered, needsOf, type Spending, spend } from './allowance.ts';
+import type { Entry, KeyCache } from './key-cache.ts';
+import type { EffectivePermissions } from './permissions.ts';
+import { untilServed } from './pool.ts';
 import type { Question } from './question.ts';
+import type { SharedLog } from './shared-log.ts';
 
 /** A decision on a key. `entry` is present if the table of verdicts says that the response shows the key. */
 export interface Verdict {
@@ -33,11 +38,11 @@ export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
 export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
 
 /**
- * Decides by the rules on a known key of an API that this verifier answers for.
+ * Applies the rules to a known key of an API that this verifier answers for.
  * @param nowMs Unix time that never goes back
  * @param effectivePermissions the effective permissions of a key with roles or an identity
  */
-export function decide(
+export function ruleOn(
   entry: Entry,
   { apiId, clientIp, requirements: { permissions } }: Pick<Question, 'apiId' | 'clientIp' | 'requirements'>,
   nowMs: number,
@@ -64,3 +69,191 @@ export const isEnabled = (
   { enabled }: Entry,
   effectivePermissions: EffectivePermissions | undefined,
 ): boolean => enabled && effectivePermissions?.identity?.enabled !== false;
+
+/** A request that was refused. */
+export interface RefusedRequest {
+  /** As the answer has it; `''` = it has none. */
+  readonly requestId: string;
+  /** Address of the client; undefined = unknown. */
+  readonly clientIp: string | undefined;
+  /** Method and path of the client's request, without the query; undefined = unknown. */
+  readonly route?: string | undefined;
+}
+
+/** Remembers refusals, for people who ask why. */
+export interface RefusalLog {
+  /** Notes a verdict, if it refuses a known key. */
+  note(verdict: Verdict, request: RefusedRequest): void;
+}
+
+/** Returns the route of a request; undefined = its method or its target is unknown. */
+export const routeOf = (method: string | undefined, target: string | undefined): string | undefined =>
+  method && target ? `${method} ${target.split('?', 1)[0]}` : undefined;
+
+/** A counter of verdicts by key. */
+export interface VerdictCounter {
+  count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void;
+}
+
+/** Decides on keys in memory, from the state of memory at that very instant. */
+export class Verdicts {
+  readonly #sharedLog: Pick<SharedLog, 'join'>;
+  readonly #expiry: ExpiryClock;
+  readonly #usage: VerdictCounter | undefined;
+  /** Counts since the start, for metrics. */
+  readonly counts = { wrongAddresses: 0 };
+
+  /** @param usage counts every verdict; undefined = nothing counts them */
+  constructor(sharedLog: Pick<SharedLog, 'join'>, clock: Clock, usage: VerdictCounter | undefined) {
+    this.#sharedLog = sharedLog;
+    this.#expiry = new ExpiryClock(clock);
+    this.#usage = usage;
+  }
+
+  /** Returns true if a key's roles and identity are in memory and may be used at this instant. */
+  isKnown(entry: Entry): boolean {
+    return entry.links === undefined || this.#sharedLog.join(entry, entry.links) !== undefined;
+  }
+
+  /**
+   * Returns the effective permissions of a key with roles or an identity; undefined = the key's own record is
+   * enough, or memory lacks them.
+   */
+  effectivePermissionsOf(entry: Entry): EffectivePermissions | undefined {
+    return entry.links && this.#sharedLog.join(entry, entry.links)?.effectivePermissions;
+  }
+
+  /**
+   * Decides on a key, takes the cost of the request, and counts the verdict. A key of an API about which the
+   * caller may not ask is unknown to the caller: NOT_FOUND, which is not counted. undefined = the caller must ask
+   * Redis: memory lacks the key's credits or limits, its roles or its identity. Call it only in the synchronous block
+   * in which the lease of the entry's epoch was found to hold: that instant is now.
+   */
+  decide(entry: Entry, question: Question): Verdict | undefined {
+    if (question.allowedApis?.has(entry.epoch.apiId) === false) return NOT_FOUND;
+    const join = entry.links && this.#sharedLog.join(entry, entry.links);
+    if (join === undefined && entry.links !== undefined) return undefined;
+    const effectivePermissions = join?.effectivePermissions;
+    // Most keys never expire and need no clock.
+    const nowMs = entry.expires === 0 ? 0 : this.#expiry.nowMs();
+    let verdict = ruleOn(entry, question, nowMs, effectivePermissions);
+    if (question.isRecheck) return verdict;
+    if (verdict.isByAddress) this.counts.wrongAddresses++;
+    const { requirements, tags } = question;
+    if (verdict.code === 'VALID' && isMetered(entry, requirements, effectivePermissions)) {
+      const needs = needsOf(entry, requirements, effectivePermissions);
+      const spending = typeof needs === 'string' ? undefined : spend(needs, entry.epoch.lease.latestCheck);
+      if (spending === undefined) return undefined;
+      verdict = { code: spending.code, entry, spending, effectivePermissions };
+    }
+    this.#usage?.count(entry, verdict.code, tags);
+    return verdict;
+  }
+}
+
+/** A question that is looked up. */
+export interface Lookup {
+  readonly digest: string;
+  readonly question: Question;
+}
+
+/**
+ * Longest time that holders get to give back recalled credits, in milliseconds. After that, the verdict does
+ * without them.
+ */
+export const RECALL_MS = 50;
+
+/** Decides on keys whose credits or limits are not in memory. */
+export class Spender {
+  readonly #cache: Pick<KeyCache, 'get'>;
+  readonly #verdicts: Verdicts;
+  readonly #lookUp: (lookup: Lookup) => Promise<Verdict>;
+  readonly #deadlines: Deadlines<(error: unknown) => void>;
+
+  constructor(options: {
+    cache: Pick<KeyCache, 'get'>;
+    verdicts: Verdicts;
+    clock: Clock;
+    /** Looks up a key that has left memory meanwhile. */
+    lookUp: (lookup: Lookup) => Promise<Verdict>;
+    /** Longest wait for Redis, in milliseconds. RECALL_MS is added to it. */
+    waitMs: number;
+    tooSlow: () => Error;
+  }) {
+    const { clock, waitMs, tooSlow } = options;
+    this.#cache = options.cache;
+    this.#verdicts = options.verdicts;
+    this.#lookUp = options.lookUp;
+    this.#deadlines = new Deadlines(clock, waitMs + RECALL_MS, (fail) => fail(tooSlow()));
+  }
+
+  /**
+   * Resolves with the verdict once Redis has replied about the credits and limits. Decides everything anew in
+   * the same synchronous block as the reply, so that no other request takes the credits first, and no state
+   * older than memory's counts.
+   */
+  verdict(lookup: Lookup): Promise<Verdict> {
+    const { digest, question } = lookup;
+    return untilServed(this.#deadlines, (waiter) => {
+      const entry = this.#cache.get(digest);
+      if (entry === undefined) return this.#lookUp(lookup);
+      if (!entry.epoch.lease.holds()) throw unavailable('not in sync with Redis');
+      if (!this.#verdicts.isKnown(entry)) return this.#lookUp(lookup);
+      const verdict = this.#verdicts.decide(entry, question);
+      const needs = needsOf(entry, question.requirements, this.#verdicts.effectivePermissionsOf(entry));
+      if (typeof needs === 'string') {
+        if (verdict) return verdict;
+        throw new ApiError(
+          'BAD_REQUEST',
+          `ratelimits: neither the key nor its identity has a limit named ${needs}`,
+        );
+      }
+      if (!verdict) ask(needs, waiter, entry.epoch.lease.latestCheck);
+      else if (verdict.code !== 'VALID') giveBack(needs);
+      return verdict;
+    });
+  }
+}
+
+/**
+ * Time for which a date must have stood to be trusted. It stands while the offset changes by less than
+ * STEP_MS.
+ */
+const STANDING_MS = 3_600_000;
+/** A smaller change of the date is no step, but rounding or the adjustment of a clock. */
+const STEP_MS = 1000;
+
+/**
+ * The date for checking expiry. A date that is set forward counts immediately. A date that is set back below
+ * one that stood for an hour counts only after standing for an hour itself; until then an expired key stays
+ * expired. So a wrong date, in either direction, has no effect later than an hour after its correction; if it
+ * lasted less than an hour, its effect ends with the correction. The date is stored as its offset from the
+ * monotonic clock, because the offset changes only when somebody sets the date.
+ */
+export class ExpiryClock {
+  readonly #clock: Clock;
+  /** Offset of the latest date that has stood for an hour, or else of the first date, in milliseconds. */
+  #standingMs: number;
+  /** Offset of the current date, and the monotonic time since which it stands, in milliseconds. */
+  #presentMs: number;
+  #sinceMs: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#sinceMs = clock.monotonicMs();
+    this.#presentMs = this.#standingMs = clock.wallMs() - this.#sinceMs;
+  }
+
+  /** Returns Unix milliseconds. */
+  nowMs(): number {
+    const monotonicMs = this.#clock.monotonicMs();
+    const aheadMs = this.#clock.wallMs() - monotonicMs;
+    if (Math.abs(aheadMs - this.#presentMs) >= STEP_MS) {
+      this.#presentMs = aheadMs;
+      this.#sinceMs = monotonicMs;
+    } else if (monotonicMs - this.#sinceMs >= STANDING_MS) {
+      this.#standingMs = this.#presentMs;
+    }
+    return monotonicMs + Math.max(this.#standingMs, aheadMs);
+  }
+}

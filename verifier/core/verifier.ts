@@ -6,17 +6,22 @@ import { Callers } from './callers.ts';
 import type { Follower } from './follower.ts';
 import { Followers, type FollowersLimits, type FollowersOptions } from './followers.ts';
 import { type Entry, KeyCache } from './key-cache.ts';
-import { NegativeCache } from './negative-cache.ts';
+import { NegativeCache, Semaphore, SingleFlight } from './look-ups.ts';
 import { creditCounts } from './pools.ts';
 import type { Question } from './question.ts';
 import { RateLimits } from './rate-limits.ts';
 import type { Directory, Pointer } from './redis-port.ts';
-import { Semaphore } from './semaphore.ts';
 import { SharedLog } from './shared-log.ts';
-import { SingleFlight } from './single-flight.ts';
-import { type Lookup, Spender } from './spending.ts';
-import { FORBIDDEN, NOT_FOUND, type Verdict, type VerdictSource } from './verdict.ts';
-import { type VerdictCounter, Verdicts } from './verdicts.ts';
+import {
+  FORBIDDEN,
+  type Lookup,
+  NOT_FOUND,
+  Spender,
+  type Verdict,
+  type VerdictCounter,
+  type VerdictSource,
+  Verdicts,
+} from './verdict.ts';
 
 /** The limits of a verifier. Each is a setting of the process. */
 export interface VerifierLimits extends FollowersLimits {
@@ -157,7 +162,7 @@ export class Verifier implements VerdictSource {
         return undefined;
       }
       entry.epoch.used = true;
-      return this.#verdicts.judge(entry, question);
+      return this.#verdicts.decide(entry, question);
     }
     if (!(this.#foreignKeys ? canBeSecret : isWellFormed)(question.key)) {
       this.counts.malformed++;
@@ -189,7 +194,7 @@ export class Verifier implements VerdictSource {
     if ('code' in result) return unknownTo(lookup.question, result);
     if (!result.epoch.current || !result.epoch.lease.holds() || !this.#verdicts.isKnown(result))
       throw unavailable('not in sync with Redis');
-    return this.#verdicts.judge(result, lookup.question) ?? this.#spender.verdict(lookup);
+    return this.#verdicts.decide(result, lookup.question) ?? this.#spender.verdict(lookup);
   }
 
   async #lookUpKey(digest: string): Promise<Entry | Verdict> {

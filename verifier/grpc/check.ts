@@ -1,7 +1,7 @@
 import { API_ID } from '#shared/contract/api-id.ts';
 import { ApiError } from '#shared/contract/errors.ts';
 import { traceIdOf } from '#shared/contract/trace-id.ts';
-import { DEFAULT_REQUIREMENTS } from '../core/requirements.ts';
+import { DEFAULT_REQUIREMENTS } from '../core/question.ts';
 import { type AuthzSettings, type ClientQuestion, clientQuestion } from '../http/authz.ts';
 import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from '../http/credentials.ts';
 import { requiringEncoded } from '../http/dialects.ts';

@@ -1,4 +1,4 @@
-import { memoize, NO_META, showsKey, VERDICT_FIELDS, type VerdictWithKey } from '../core/verdict-fields.ts';
+import { memoize, NO_META, showsKey, VERDICT_FIELDS, type VerdictWithKey } from '../core/verdict-body.ts';
 import type { AuthzOutcome } from '../http/gateway-answer.ts';
 
 /** `google.protobuf.Struct`, in the form of ext-authz.proto. */

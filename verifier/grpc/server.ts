@@ -7,8 +7,7 @@ import { listening } from '#shared/process/listening.ts';
 import { list, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asset } from '../assets.ts';
-import { type RefusalLog, routeOf } from '../core/refusal-log.ts';
-import type { VerdictSource } from '../core/verdict.ts';
+import { type RefusalLog, routeOf, type VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';
 import { type AuthzAnswer, authzAnswer } from '../http/gateway-answer.ts';
 import type { HttpLimits } from '../http/http-settings.ts';
@@ -192,7 +191,10 @@ function checkMethod({
   metaFields: readonly string[];
   log: Pick<Logger, 'error'>;
 }) {
-  const judge = async (request: CheckRequest, requestId: string): Promise<readonly [AuthzAnswer, Struct]> => {
+  const answerTo = async (
+    request: CheckRequest,
+    requestId: string,
+  ): Promise<readonly [AuthzAnswer, Struct]> => {
     try {
       const question = checkQuestion(request, authz);
       if ('code' in question)
@@ -212,7 +214,7 @@ function checkMethod({
     { request }: ServerUnaryCall<CheckRequest, CheckResponse>,
     reply: sendUnaryData<CheckResponse>,
   ): Promise<void> =>
-    judge(request, requestIdFrom(checkRequestId(request)))
+    answerTo(request, requestIdFrom(checkRequestId(request)))
       .then(([answer, metadata]) => reply(null, checkResponse(answer, metadata, request, authz)))
       .catch((err: unknown) => {
         // The error makes Envoy refuse. No caller handles a rejection here, so a rejection would end the

@@ -1,7 +1,6 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { type Question, questionAbout } from '../core/question.ts';
-import { type RefusalLog, routeOf } from '../core/refusal-log.ts';
-import type { Verdict, VerdictSource } from '../core/verdict.ts';
+import { type RefusalLog, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import type { ClientIps } from './client-ips.ts';
 import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';
 import { AUTHZ_PREFIX, type OriginalRequest, parseAuthzPath } from './dialects.ts';

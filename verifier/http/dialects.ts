@@ -1,6 +1,6 @@
 import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
 import { ApiError } from '#shared/contract/errors.ts';
-import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/requirements.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/question.ts';
 import type { HeaderLines } from './credentials.ts';
 import { ANSWERS, ANSWERS_WITHOUT_429, type GatewayAnswers } from './gateway-answer.ts';
 
@@ -19,7 +19,7 @@ interface ArrivedQuestion {
 }
 
 /** A form in which gateways ask over HTTP. */
-export interface Dialect {
+interface Dialect {
   /**
    * Name in the path `/authz/<name>`. Requirements come between the two: `api/<apiId>/`, then
    * `require/<query>/`.

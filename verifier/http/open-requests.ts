@@ -79,7 +79,7 @@ export class OpenRequests {
         this.#options.crowded?.();
         throw unavailable('too many requests at once');
       }
-      judgeHead(request);
+      checkHead(request);
       this.#options.serve(request, response, requestId, openRequest)?.catch(fail);
     } catch (error) {
       fail(error);
@@ -130,7 +130,7 @@ export class OpenRequests {
 }
 
 /** Checks the rules of HTTP/1.1 for every request, whatever its path (RFC 9110 §10.1.1, RFC 9112 §3.2). */
-function judgeHead({ headers, httpVersion }: IncomingMessage): void {
+function checkHead({ headers, httpVersion }: IncomingMessage): void {
   if (httpVersion !== '1.1') return;
   if (headers.host === undefined) throw new ApiError('BAD_REQUEST', 'Host: required');
   if (headers.expect !== undefined && headers.expect.toLowerCase() !== '100-continue') {

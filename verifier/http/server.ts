@@ -30,7 +30,7 @@ export interface Listener {
 }
 
 /** A lane, which answers some requests before Node's server sees them. */
-export interface ListenerLane {
+interface ListenerLane {
   /** Requests that the lane is receiving or answering. */
   readonly inFlight: number;
   /** True = the lane takes no new requests. */

@@ -2,10 +2,8 @@ import { ApiError } from '#shared/contract/errors.ts';
 import type { Callers } from '../core/callers.ts';
 import { unknownPart } from '../core/form.ts';
 import { type Question, readQuestion, readQuestionV2 } from '../core/question.ts';
-import type { RefusalLog } from '../core/refusal-log.ts';
-import type { Verdict, VerdictSource } from '../core/verdict.ts';
-import { verdictBody } from '../core/verdict-body.ts';
-import { verdictBodyV2 } from '../core/verdict-body-v2.ts';
+import type { RefusalLog, Verdict, VerdictSource } from '../core/verdict.ts';
+import { verdictBody, verdictBodyV2 } from '../core/verdict-body.ts';
 import { readJson } from './json-body.ts';
 import { answerJson } from './respond.ts';
 import type { Handler } from './router.ts';
@@ -17,7 +15,7 @@ interface Generation {
   readonly verdictBody: (verdict: Verdict, requestId: string) => string;
 }
 /** Parts that every question about keys passes, where there are such. */
-export interface Asking {
+interface Asking {
   /** undefined = anybody may ask. */
   readonly callers?: Callers | undefined;
   /** undefined = nobody remembers refusals. */

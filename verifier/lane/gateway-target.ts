@@ -3,7 +3,7 @@ import { follows } from './head.ts';
 import { gatewayReplies, type Replies } from './reply.ts';
 
 /** The target of a gateway's request. */
-export interface GatewayTarget extends Pick<AuthzPath, 'apiId' | 'requirements'> {
+interface GatewayTarget extends Pick<AuthzPath, 'apiId' | 'requirements'> {
   readonly replies: Replies;
 }
 

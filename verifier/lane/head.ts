@@ -57,7 +57,7 @@ export function scanHead(
     const name = i;
     while (NAME[bytes[i] as number] === 1) i++;
     const nameLength = i - name;
-    if (i >= bytes.length) return judgeEnd(bytes, at);
+    if (i >= bytes.length) return unlessTooLong(bytes, at);
     if (nameLength === 0 || bytes[i++] !== COLON) return UNCOMMON;
     if (bytes[i] === SPACE) i++;
     const value = i;
@@ -69,7 +69,7 @@ export function scanHead(
       const isWrong = header === CONTENT_LENGTH && i > value && decimal(bytes, value, i) < 0;
       return isWrong || (i < bytes.length && (i === value || bytes[i] !== CR))
         ? UNCOMMON
-        : judgeEnd(bytes, at);
+        : unlessTooLong(bytes, at);
     }
     if (i === value || bytes[i] !== CR || bytes[i + 1] !== LF) return UNCOMMON;
     head.headerBits |= header;
@@ -110,12 +110,13 @@ export function scanHead(
     }
     i += 2;
   }
-  if (i + 1 >= bytes.length) return judgeEnd(bytes, at);
+  if (i + 1 >= bytes.length) return unlessTooLong(bytes, at);
   return bytes[i + 1] !== LF || i + 2 - at > HEAD_BYTES_MAX ? UNCOMMON : i + 2;
 }
 
 /** Returns PARTIAL for a head that ends with `bytes`, or UNCOMMON if it is already too long. */
-const judgeEnd = (bytes: Buffer, at: number) => (bytes.length - at > HEAD_BYTES_MAX ? UNCOMMON : PARTIAL);
+const unlessTooLong = (bytes: Buffer, at: number) =>
+  bytes.length - at > HEAD_BYTES_MAX ? UNCOMMON : PARTIAL;
 
 /**
  * Reads a `Connection` header whose tokens are all known: `close`, `keep-alive`, or tokens that a server may

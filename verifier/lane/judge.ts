@@ -1,8 +1,7 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { newRequestId } from '#shared/contract/request-id.ts';
 import { questionAbout } from '../core/question.ts';
-import { type RefusalLog, routeOf } from '../core/refusal-log.ts';
-import type { Verdict } from '../core/verdict.ts';
+import { type RefusalLog, routeOf, type Verdict } from '../core/verdict.ts';
 import type { Lane } from './lane.ts';
 import type { LaneRequest } from './lane-request.ts';
 import type { Output } from './reply.ts';

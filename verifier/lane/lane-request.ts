@@ -1,5 +1,4 @@
-import type { Question } from '../core/question.ts';
-import { DEFAULT_REQUIREMENTS } from '../core/requirements.ts';
+import { DEFAULT_REQUIREMENTS, type Question } from '../core/question.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { Head } from './head.ts';
 import { jsonReplies, type Replies } from './reply.ts';

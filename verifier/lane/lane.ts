@@ -1,8 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Logger } from '#shared/process/log.ts';
 import type { Callers } from '../core/callers.ts';
-import type { RefusalLog } from '../core/refusal-log.ts';
-import type { VerdictSource } from '../core/verdict.ts';
+import type { RefusalLog, VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';
 import type { HttpLimits } from '../http/http-settings.ts';
 import type { ClientConnection } from '../http/raw-response.ts';

@@ -1,7 +1,6 @@
 import { type ApiError, errorBodyV2 } from '#shared/contract/errors.ts';
 import type { Verdict } from '../core/verdict.ts';
-import { verdictBody } from '../core/verdict-body.ts';
-import { verdictBodyV2 } from '../core/verdict-body-v2.ts';
+import { verdictBody, verdictBodyV2 } from '../core/verdict-body.ts';
 import type { GatewayAnswers } from '../http/gateway-answer.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { head, JSON_LINE, refusalAsJson, refusalAsProblem } from '../http/raw-head.ts';

@@ -1,15 +1,14 @@
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import { API_ID } from '#shared/contract/api-id.ts';
-import { KEY_LENGTH_MAX, type Question } from '../core/question.ts';
-import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/requirements.ts';
+import { DEFAULT_REQUIREMENTS, KEY_LENGTH_MAX, type Question, type Requirements } from '../core/question.ts';
 import { parseJson } from '../http/json-body.ts';
 import { bytesOf, follows, SPACE } from './head.ts';
 import type { LaneRequest } from './lane-request.ts';
 import type { Replies } from './reply.ts';
 
 /** A generation of verifyKey, for reading. */
-export interface Generation {
+interface Generation {
   /** Beginning of a request. */
   readonly line: Buffer;
   /** True if a body may name the API to which the key must belong. */

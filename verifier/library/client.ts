@@ -3,7 +3,7 @@ import { Client, Pool } from 'undici';
 import { generateKey } from '#shared/contract/key-format.ts';
 import { atMost, type Clock, systemClock } from '#shared/lang/clock.ts';
 import { httpUrl, integer, text } from '#shared/process/load-config.ts';
-import { requirementFields } from '../core/requirements.ts';
+import { requirementFields } from '../core/question.ts';
 import { EventListeners } from './event-listeners.ts';
 import {
   type ClientOptions,

@@ -3,11 +3,9 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { type Clock, holdProcess, systemClock } from '#shared/lang/clock.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
-import type { FollowerEvents } from '../core/follower-events.ts';
+import type { FollowerEvents } from '../core/follower.ts';
 import { NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict.ts';
-import { createEngine, type Engine } from '../engine.ts';
-import { engineLimits, engineSettings } from '../engine-settings.ts';
-import { followerLog } from '../follower-log.ts';
+import { createEngine, type Engine, engineLimits, engineSettings, followerLog } from '../engine.ts';
 import { Metrics } from '../metrics/metrics.ts';
 import { watchState } from '../metrics/state-metrics.ts';
 import { engineLog, logFault } from './engine-log.ts';

@@ -6,7 +6,7 @@ import {
   type Setting,
   type Settings,
 } from '#shared/process/load-config.ts';
-import { readQuery } from '../core/permissions.ts';
+import { readQuery } from '../core/question.ts';
 
 type OptionsObject = Readonly<Record<string, unknown>>;
 

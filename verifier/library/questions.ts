@@ -1,7 +1,12 @@
 import { isIP } from 'node:net';
 import { API_ID } from '#shared/contract/api-id.ts';
-import { KEY_LENGTH_MAX, type Question, questionAbout, readOptions } from '../core/question.ts';
-import { REQUIREMENT_OPTIONS } from '../core/requirements.ts';
+import {
+  KEY_LENGTH_MAX,
+  type Question,
+  questionAbout,
+  REQUIREMENT_OPTIONS,
+  readOptions,
+} from '../core/question.ts';
 import type { QuestionOptions } from './key-verifier.ts';
 
 /** Returns true if a text may be a secret. Any other text is an unknown key, because verifyKey refuses it. */

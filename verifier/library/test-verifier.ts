@@ -106,7 +106,7 @@ class MemoryVerifier implements TestVerifier {
     )
       throw new TypeError(`state: must be one of ${Object.keys(CODES).join(', ')}, unavailable`);
     this.#keys.set(key, { keyId: `key_test_${this.#keys.size + 1}`, ...this.#keys.get(key), ...testKey });
-    for (const watch of this.#watches) this.#judge(watch);
+    for (const watch of this.#watches) this.#recheck(watch);
   }
 
   async ready(): Promise<void> {
@@ -137,13 +137,13 @@ class MemoryVerifier implements TestVerifier {
     if (signal.aborted) return watch.over.signal;
     this.#watches.add(watch);
     signal.addEventListener('abort', () => this.#watches.delete(watch), { once: true });
-    this.#judge(watch);
+    this.#recheck(watch);
     return watch.over.signal;
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const watch of this.#watches) this.#judge(watch);
+    for (const watch of this.#watches) this.#recheck(watch);
   }
 
   on<E extends keyof VerifierEvents>(_event: E, _listener: (event: VerifierEvents[E]) => void): () => void {
@@ -154,7 +154,7 @@ class MemoryVerifier implements TestVerifier {
     return this.#keys.get(key)?.state === 'unavailable';
   }
 
-  #judge(watch: Watch): void {
+  #recheck(watch: Watch): void {
     const { key, question, over } = watch;
     const code = this.#isClosed
       ? 'CLOSED'

@@ -1,5 +1,5 @@
 import { VERDICTS } from '#shared/contract/verdict-codes.ts';
-import { REQUIRED_TYPES } from '../core/verdict-fields.ts';
+import { REQUIRED_TYPES } from '../core/verdict-body.ts';
 import type { KeyVerdict } from './key-verifier.ts';
 
 /**

@@ -1,5 +1,5 @@
 import { isEnabled, type Verdict } from '../core/verdict.ts';
-import { fieldValues, NO_META, showsKey, type VerdictValues } from '../core/verdict-fields.ts';
+import { fieldValues, NO_META, showsKey, type VerdictValues } from '../core/verdict-body.ts';
 import type { KeyVerdict, KnownKey } from './key-verifier.ts';
 
 /**

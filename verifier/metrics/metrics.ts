@@ -3,7 +3,7 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/contract/verdict-codes.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
-import type { DropReason, FollowerEvents } from '../core/follower-events.ts';
+import type { DropReason, FollowerEvents } from '../core/follower.ts';
 import type { Verdict, VerdictSource } from '../core/verdict.ts';
 import { LookupGivenUp } from '../core/verifier.ts';
 

@@ -6,8 +6,7 @@ import { toApiError } from '#shared/contract/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { type Question, questionAbout } from '../core/question.ts';
 import type { Rechecker } from '../core/rechecker.ts';
-import { routeOf } from '../core/refusal-log.ts';
-import type { Verdict } from '../core/verdict.ts';
+import { routeOf, type Verdict } from '../core/verdict.ts';
 import { clientQuestion } from '../http/authz.ts';
 import { mayHoldKey, withoutKey } from '../http/credentials.ts';
 import { ANSWERS, type AuthzOutcome, authzAnswer, sendAnswer } from '../http/gateway-answer.ts';
@@ -139,7 +138,7 @@ export function handler(
     const { method = '', url: target = '', rawHeaders, headers } = request;
     // Reads the address now, because a socket loses it when its client has gone.
     const { remoteAddress: address } = request.socket;
-    judge(request);
+    checkRequest(request);
     const clientIp = authz.clientIps?.behind(address, headers['x-forwarded-for']?.toString());
     const about = { ...routeQuestion, clientIp };
     const question = clientQuestion({ method, target }, request.headersDistinct, about, authz);
@@ -236,7 +235,7 @@ const OWN_HEADERS: ReadonlySet<string> = new Set(['x-forwarded-for', 'x-request-
 /**
  * Throws if the API might read the request differently, or if the response could show the caller our headers.
  */
-function judge({ method, url, headersDistinct }: IncomingMessage): void {
+function checkRequest({ method, url, headersDistinct }: IncomingMessage): void {
   if (method === 'TRACE') throw new ApiError('METHOD_NOT_ALLOWED', 'TRACE is not passed on');
   if (!url?.startsWith('/')) throw new ApiError('BAD_REQUEST', 'the target must be a path');
   if ((headersDistinct['host']?.length ?? 0) > 1)

@@ -3,9 +3,8 @@ import type { Clock } from '#shared/lang/clock.ts';
 import { type ConfigOf, host, httpUrl, integer, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { trustedProxies } from '#shared/process/trusted-proxies.ts';
-import type { RefusalLog } from '../core/refusal-log.ts';
-import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/requirements.ts';
-import type { VerdictSource } from '../core/verdict.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/question.ts';
+import type { RefusalLog, VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';
 import type { ListenerOptions } from '../http/server.ts';
 import { leadsTo } from './own-address.ts';
@@ -55,7 +54,7 @@ export const proxySettings = {
 };
 
 /** The values of `proxySettings`. */
-export type ProxyConfig = ConfigOf<typeof proxySettings>;
+type ProxyConfig = ConfigOf<typeof proxySettings>;
 
 /** Returns the faults of `proxySettings` in combination with the listener's settings. */
 export function proxyFaults(config: ProxyConfig & { HOST: string; PORT: number }): string[] {

@@ -28,7 +28,7 @@ export class UpstreamError extends Error {
 }
 
 /** The longest wait for the head of a response after the request is sent. */
-export interface HeadLimit {
+interface HeadLimit {
   readonly clock: Clock;
   readonly timeoutMs: number;
 }

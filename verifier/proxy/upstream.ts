@@ -13,7 +13,7 @@ import { mayClimb } from './path.ts';
 import { UpstreamError, type UpstreamFault, UpstreamHandler } from './upstream-handler.ts';
 
 /** The limits of an upstream pool. */
-export interface UpstreamLimits {
+interface UpstreamLimits {
   /**
    * Maximum number of simultaneous requests, each on a connection of its own. A holder gets at most as many
    * as remain free.

@@ -27,7 +27,7 @@ import type {
   SyncReply,
   SyncRequest,
 } from '../core/redis-port.ts';
-import { RECALL_MS } from '../core/spending.ts';
+import { RECALL_MS } from '../core/verdict.ts';
 import { PointerBatcher } from './pointer-batcher.ts';
 
 const registerScript = new Script(asset('redis/lua/register.lua'));

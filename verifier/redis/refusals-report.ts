@@ -6,8 +6,7 @@ import { REFUSALS_KEPT, REFUSALS_KEPT_S, type RefusalRecord } from '#shared/redi
 import { Script } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
 import type { Entry } from '../core/key-cache.ts';
-import type { RefusalLog, RefusedRequest } from '../core/refusal-log.ts';
-import type { Verdict } from '../core/verdict.ts';
+import type { RefusalLog, RefusedRequest, Verdict } from '../core/verdict.ts';
 
 const reportScript = new Script(asset('redis/lua/report-refusals.lua'));
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { SingleFlight } from '../../../verifier/core/single-flight.ts';
+import { SingleFlight } from '../../../verifier/core/look-ups.ts';
 import { Timeline } from '../../simulation/clock.ts';
 
 /** Steps, each on one of a few digests: somebody asks for it, or its look-up ends. */

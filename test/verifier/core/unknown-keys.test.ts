@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { digestOf } from '../../../shared/contract/key-format.ts';
-import { NegativeCache } from '../../../verifier/core/negative-cache.ts';
+import { NegativeCache } from '../../../verifier/core/look-ups.ts';
 import { FORBIDDEN, NOT_FOUND } from '../../../verifier/core/verdict.ts';
 
 const TTL_MS = 1000;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Waiters } from '../../../verifier/core/waiters.ts';
+import { Waiters } from '../../../verifier/core/pool.ts';
 
 const waiter = () => ({ over: false, again: () => undefined, fail: () => undefined });
 

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { decodeState } from '#shared/contract/key-record.ts';
 import { systemClock } from '#shared/lang/clock.ts';
-import type { EffectivePermissions } from '../../../verifier/core/effective-permissions.ts';
 import { Entry, type Epoch } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
+import type { EffectivePermissions } from '../../../verifier/core/permissions.ts';
 import { dynamicMetadata } from '../../../verifier/grpc/envoy-metadata.ts';
 import { grpcSettings } from '../../../verifier/grpc/server.ts';
 import { noPools } from '../../harness/no-credits.ts';

@@ -3,7 +3,7 @@ import { hashSecret } from '../../../shared/contract/key-format.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { rootKeyMark } from '../../../shared/redis/root-keys-record.ts';
 import { Callers } from '../../../verifier/core/callers.ts';
-import { Scopes } from '../../../verifier/core/scopes.ts';
+import { Scopes } from '../../../verifier/core/shared-log.ts';
 import { verifierSubject } from '../../harness/side-by-side.ts';
 
 /** What verifiers know of root keys; undefined = nothing at this instant. */

@@ -6,8 +6,8 @@ import { generateKey } from '../../../shared/contract/key-format.ts';
 import type { Alias, IdentityField, KeyField } from '../../../shared/contract/key-record.ts';
 import type { VerdictCode } from '../../../shared/contract/verdict-codes.ts';
 import type { redisSettings } from '../../../shared/redis/redis-settings.ts';
-import type { VerdictValues } from '../../../verifier/core/verdict-fields.ts';
-import type { engineSettings } from '../../../verifier/engine-settings.ts';
+import type { VerdictValues } from '../../../verifier/core/verdict-body.ts';
+import type { engineSettings } from '../../../verifier/engine.ts';
 import { createClient } from '../../../verifier/library/client.ts';
 import { createVerifier, VerifierError } from '../../../verifier/library/create-verifier.ts';
 import type {

@@ -10,7 +10,7 @@ import { USUAL_HEADERS } from './header-lines.ts';
 import { Refusal } from './refusal.ts';
 
 /** The parts of a request of which a refusal tells. */
-export interface RefusedIncoming {
+interface RefusedIncoming {
   readonly rawHeaders: readonly string[];
   /** The request's id in the framework's log; undefined = none. */
   readonly id: unknown;

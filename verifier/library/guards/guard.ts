@@ -39,7 +39,7 @@ export interface Guard<R> {
 }
 
 /** A request to check. */
-export interface IncomingRequest<R> {
+interface IncomingRequest<R> {
   /** The request's header names and values, alternating. */
   readonly rawHeaders: readonly string[];
   /** Path and query of the request. */
@@ -53,7 +53,7 @@ export interface IncomingRequest<R> {
 }
 
 /** Returns the address of a request's client, as the framework knows it; undefined = unknown. */
-export type ClientIpOf<R> = (request: R) => string | undefined;
+type ClientIpOf<R> = (request: R) => string | undefined;
 
 /** Creates a guard. Throws a TypeError that names every wrong option. */
 export function createGuard<R>(options: GuardOptions<R>, clientIpOf: ClientIpOf<R>): Guard<R> {
