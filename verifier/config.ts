@@ -4,8 +4,8 @@ import { processLimits, processSettings } from '#shared/process/process-settings
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { engineLimits, engineSettings } from './engine.ts';
 import { grpcSettings } from './grpc/server.ts';
-import { clientIpFaults, clientIpSettings } from './http/client-ips.ts';
-import { httpLimits, httpSettings } from './http/http-settings.ts';
+import { clientIpFaults, clientIpSettings } from './http/credentials.ts';
+import { httpLimits, httpSettings } from './http/server.ts';
 import { tlsFaults, tlsSettings } from './http/tls.ts';
 import { unixSettings } from './node-internals/unix-socket.ts';
 import { forwardFaults, forwardLimits, forwardSettings } from './proxy/control-plane-proxy.ts';

@@ -7,15 +7,12 @@ import type { Callers } from './core/callers.ts';
 import type { RateLimiter } from './core/rate-limits.ts';
 import type { RefusalLog, VerdictSource } from './core/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './http/authz.ts';
-import type { HttpLimits } from './http/http-settings.ts';
 import { rateLimitRoutes } from './http/rate-limit.ts';
 import { answer, identify } from './http/respond.ts';
-import { createRouter, type Routes } from './http/router.ts';
-import { createListener, type Listener } from './http/server.ts';
+import { createListener, createRouter, type HttpLimits, type Listener, type Routes } from './http/server.ts';
 import type { Certificate } from './http/tls.ts';
 import { V1, V2, verifyKeyRoute } from './http/verify-key.ts';
-import { FastLane } from './lane/fast-lane.ts';
-import type { LaneCounts } from './lane/lane.ts';
+import { FastLane, type LaneCounts } from './lane/lane.ts';
 
 /** The listener that answers verifyKey. */
 export interface VerifierServer extends Listener {

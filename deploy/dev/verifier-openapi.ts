@@ -11,7 +11,7 @@ import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/contract/verdi
 import { VERSION } from '../../shared/version.ts';
 import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2 } from '../../verifier/core/question.ts';
 import { DATA_SCHEMAS, VERDICT_FIELDS } from '../../verifier/core/verdict-body.ts';
-import { DIALECTS } from '../../verifier/http/dialects.ts';
+import { DIALECTS } from '../../verifier/http/authz.ts';
 import { rateLimitPaths } from './rate-limit-openapi.ts';
 
 const text = (description: string) => ({ type: 'string', description });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { checkQuestion } from '../../verifier/grpc/check.ts';
-import { parseAuthzPath } from '../../verifier/http/dialects.ts';
+import { parseAuthzPath } from '../../verifier/http/authz.ts';
 import type { Manifest } from '../deploy/kustomize.ts';
 import { definitionFaults, hasDefinition, noDefinitions } from './definitions.ts';
 

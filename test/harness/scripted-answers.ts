@@ -12,7 +12,7 @@ import {
   type Verdict,
   type VerdictSource,
 } from '../../verifier/core/verdict.ts';
-import type { HttpLimits } from '../../verifier/http/http-settings.ts';
+import type { HttpLimits } from '../../verifier/http/server.ts';
 import { noPools } from './no-credits.ts';
 
 export const limits: HttpLimits = {

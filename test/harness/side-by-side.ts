@@ -1,9 +1,8 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { connect, type Socket } from 'node:net';
 import type { Callers } from '../../verifier/core/callers.ts';
-import type { ClientIps } from '../../verifier/http/client-ips.ts';
-import type { HttpLimits } from '../../verifier/http/http-settings.ts';
-import type { Listener } from '../../verifier/http/server.ts';
+import type { ClientIps } from '../../verifier/http/credentials.ts';
+import type { HttpLimits, Listener } from '../../verifier/http/server.ts';
 import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 

@@ -2,12 +2,15 @@ import { API_ID } from '#shared/contract/api-id.ts';
 import { ApiError } from '#shared/contract/errors.ts';
 import { traceIdOf } from '#shared/contract/trace-id.ts';
 import { DEFAULT_REQUIREMENTS } from '../core/question.ts';
-import { type AuthzSettings, type ClientQuestion, clientQuestion } from '../http/authz.ts';
+import { type AuthzSettings, type ClientQuestion, clientQuestion, requiringEncoded } from '../http/authz.ts';
 import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from '../http/credentials.ts';
-import { requiringEncoded } from '../http/dialects.ts';
-import type { AuthzAnswer } from '../http/gateway-answer.ts';
-import { asReadByServers, type HeaderLine, isIdentityHeader } from '../http/identity-headers.ts';
-import { PROBLEM_TYPE } from '../http/problem.ts';
+import {
+  type AuthzAnswer,
+  asReadByServers,
+  type HeaderLine,
+  isIdentityHeader,
+} from '../http/gateway-answer.ts';
+import { PROBLEM_TYPE } from '../http/respond.ts';
 import type { Struct } from './envoy-metadata.ts';
 
 /** `CheckRequest` of ext-authz.proto. Every field may be missing. */

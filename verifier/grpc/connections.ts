@@ -2,7 +2,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { createServer as createTlsServer } from 'node:tls';
 import type { ConnectionInjector } from '@grpc/grpc-js';
 import type { Logger } from '#shared/process/log.ts';
-import type { HttpLimits } from '../http/http-settings.ts';
+import type { HttpLimits } from '../http/server.ts';
 import { type Certificate, useCertificate } from '../http/tls.ts';
 
 /**

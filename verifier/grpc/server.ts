@@ -9,11 +9,9 @@ import type { Logger } from '#shared/process/log.ts';
 import { asset } from '../assets.ts';
 import { type RefusalLog, routeOf, type VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';
-import { type AuthzAnswer, authzAnswer } from '../http/gateway-answer.ts';
-import type { HttpLimits } from '../http/http-settings.ts';
-import type { HeaderLine } from '../http/identity-headers.ts';
-import { problemBody } from '../http/problem.ts';
-import { LINGER_MS } from '../http/respond.ts';
+import { type AuthzAnswer, authzAnswer, type HeaderLine } from '../http/gateway-answer.ts';
+import { LINGER_MS, problemBody } from '../http/respond.ts';
+import type { HttpLimits } from '../http/server.ts';
 import type { Certificate } from '../http/tls.ts';
 import {
   type CheckRequest,

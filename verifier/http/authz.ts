@@ -1,11 +1,153 @@
+import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
 import { ApiError } from '#shared/contract/errors.ts';
-import { type Question, questionAbout } from '../core/question.ts';
+import {
+  DEFAULT_REQUIREMENTS,
+  type Question,
+  questionAbout,
+  type Requirements,
+  requiring,
+} from '../core/question.ts';
 import { type RefusalLog, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
-import type { ClientIps } from './client-ips.ts';
-import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';
-import { AUTHZ_PREFIX, type OriginalRequest, parseAuthzPath } from './dialects.ts';
-import { type AuthzOutcome, sendAnswer } from './gateway-answer.ts';
-import type { Handler, Routes } from './router.ts';
+import {
+  type ClientIps,
+  type CredentialFault,
+  credentialOf,
+  type HeaderLines,
+  type Source,
+} from './credentials.ts';
+import {
+  ANSWERS,
+  ANSWERS_WITHOUT_429,
+  type AuthzOutcome,
+  type GatewayAnswers,
+  sendAnswer,
+} from './gateway-answer.ts';
+import type { Handler, Routes } from './server.ts';
+
+/** The client's request line, as far as the gateway reports it. */
+interface OriginalRequest {
+  readonly method: string | undefined;
+  /** Path and query. */
+  readonly target: string | undefined;
+}
+
+/** A gateway's request: its method, its path after the dialect's name, and its headers. */
+interface ArrivedQuestion {
+  readonly method: string;
+  readonly rest: string;
+  readonly headers: HeaderLines;
+}
+
+/** A form in which gateways ask over HTTP. */
+interface Dialect {
+  /**
+   * Name in the path `/authz/<name>`. Requirements come between the two: `api/<apiId>/`, then
+   * `require/<query>/`.
+   */
+  readonly name: string;
+  /** True if the gateway appends the client's path and query. */
+  readonly takesPath: boolean;
+  /** Returns the client's request line. */
+  readonly original: (question: ArrivedQuestion) => OriginalRequest;
+  /** The answers in the form that the gateway understands. */
+  readonly answers: GatewayAnswers;
+  /** Names of the gateways that use this dialect, for the documentation. */
+  readonly gateways: string;
+  /** Operation id in the OpenAPI document. */
+  readonly operationId: string;
+}
+
+/**
+ * The only table of dialects. To add a dialect, add a row: routing, both lanes and the documentation read the
+ * table.
+ */
+export const DIALECTS: readonly Dialect[] = [
+  {
+    name: 'auth-request',
+    takesPath: false,
+    original: inHeaders('x-original-method', 'x-original-uri'),
+    answers: ANSWERS_WITHOUT_429,
+    gateways: 'nginx and HAProxy',
+    operationId: 'askAuthRequest',
+  },
+  {
+    name: 'forward-auth',
+    takesPath: false,
+    original: inHeaders('x-forwarded-method', 'x-forwarded-uri'),
+    answers: ANSWERS,
+    gateways: 'Caddy, Traefik and APISIX',
+    operationId: 'askForwardAuth',
+  },
+  {
+    name: 'ext-authz',
+    takesPath: true,
+    original: ({ method, rest }) => ({ method, target: rest }),
+    answers: ANSWERS,
+    gateways: 'Envoy and Istio',
+    operationId: 'askExtAuthz',
+  },
+];
+
+/** The beginning of every path for gateways. */
+export const AUTHZ_PREFIX = '/authz/';
+
+/** The parts of a path for gateways. */
+export interface AuthzPath {
+  readonly dialect: Dialect;
+  /** The API to which the key must belong; undefined = any. */
+  readonly apiId: string | undefined;
+  /** The permissions in the path. */
+  readonly requirements: Requirements;
+  /** Path and query after the dialect's name. */
+  readonly rest: string;
+}
+
+/**
+ * Parses a path below `/authz/`; undefined = no dialect matches. Throws BAD_REQUEST if the path's permission
+ * query is invalid.
+ */
+export function parseAuthzPath(url: string): AuthzPath | undefined {
+  const [, apiId, query, name, rest = ''] = PATH.exec(url) ?? [];
+  const dialect = DIALECTS.find((row) => row.name === name);
+  if (dialect === undefined || !(dialect.takesPath || /^(?:\?|$)/.test(rest))) return undefined;
+  const requirements = query === undefined ? DEFAULT_REQUIREMENTS : requiringEncoded(query, 'require');
+  return { dialect, apiId, requirements, rest };
+}
+
+/**
+ * Returns requirements with the permissions of a query, which comes percent-encoded from a path or from a
+ * gateway's configuration. Throws BAD_REQUEST.
+ */
+export const requiringEncoded = (query: string, place: string): Requirements =>
+  requiring(decodedOf(query), (fault) => new ApiError('BAD_REQUEST', `${place}: ${fault}`));
+
+/** Decodes percent-encoding. Returns an invalid encoding unchanged; it is no valid query either. */
+function decodedOf(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+const NAMES = DIALECTS.map(({ name }) => name).join('|');
+const PATH = new RegExp(
+  `^${AUTHZ_PREFIX}(?:api/(${API_ID_PATTERN})/)?(?:require/([^/?#]*)/)?(${NAMES})(?![\\w-])(.*)$`,
+  's',
+);
+
+/** Reads the client's method and target from two headers that the gateway sets. */
+function inHeaders(method: string, target: string): Dialect['original'] {
+  return ({ headers }) => ({ method: onlyLine(headers[method]), target: onlyLine(headers[target]) });
+}
+
+/**
+ * Returns the value of a header that a gateway sets. If the client's own header stands beside it, neither can
+ * be trusted.
+ */
+function onlyLine(lines: readonly string[] | undefined): string | undefined {
+  return lines?.length === 1 ? lines[0] : undefined;
+}
 
 /** Settings of the endpoints for gateways. */
 export interface AuthzSettings {

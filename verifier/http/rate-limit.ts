@@ -6,7 +6,7 @@ import { object, optional, type Read, required, textOf, unknownPart, wholeNumber
 import type { RateLimitAnswer, RateLimiter } from '../core/rate-limits.ts';
 import { readJson, readJsonList } from './json-body.ts';
 import { answerJson } from './respond.ts';
-import type { Handler } from './router.ts';
+import type { Handler } from './server.ts';
 
 /** Maximum number of checks in one multiLimit. */
 export const CHECKS_MAX = 50;

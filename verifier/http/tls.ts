@@ -1,19 +1,12 @@
 import { constants, X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import {
-  createServer,
-  type IncomingMessage,
-  type RequestListener,
-  type Server,
-  type ServerOptions,
-  ServerResponse,
-} from 'node:http';
+import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
-import type { Socket } from 'node:net';
 import { createSecureContext, type Server as TlsServer } from 'node:tls';
 import type { Clock } from '#shared/lang/clock.ts';
 import { type ConfigOf, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { Response } from '../node-internals/http-server.ts';
 
 export const tlsSettings = {
   TLS_CERT_FILE: text('').help(
@@ -106,25 +99,6 @@ export function followCertificate(
     close: () => timer.cancel(),
   };
 }
-
-/**
- * A response that may be destroyed before its turn comes: it then closes its connection at its turn, where
- * Node's own class would wait for ever. It ignores writes after the end, where Node's own class would emit an
- * unhandled error and so end the process.
- */
-export class Response<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
-  constructor(...args: ConstructorParameters<typeof ServerResponse<Request>>) {
-    super(...args);
-    this.on('error', ignore);
-  }
-
-  override assignSocket(socket: Socket): void {
-    super.assignSocket(socket);
-    if (this.destroyed) socket.destroySoon();
-  }
-}
-
-const ignore = () => undefined;
 
 /** Creates an HTTP server, or with a certificate an HTTPS server. */
 export function createHttpServer(

@@ -6,7 +6,7 @@ import type { RefusalLog, Verdict, VerdictSource } from '../core/verdict.ts';
 import { verdictBody, verdictBodyV2 } from '../core/verdict-body.ts';
 import { readJson } from './json-body.ts';
 import { answerJson } from './respond.ts';
-import type { Handler } from './router.ts';
+import type { Handler } from './server.ts';
 
 /** A generation of verifyKey: the form of its questions and of its answers. */
 interface Generation {
@@ -29,7 +29,7 @@ export const V2: Generation = {
 };
 
 /**
- * Returns the handler of POST /v1/keys.verifyKey or /v2/keys.verifyKey. It is the reference: `fast-lane.ts`
+ * Returns the handler of POST /v1/keys.verifyKey or /v2/keys.verifyKey. It is the reference: `lane.ts`
  * must answer the common form of a request identically.
  */
 export function verifyKeyRoute(

@@ -2,8 +2,7 @@ import { type ApiError, errorBodyV2 } from '#shared/contract/errors.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { verdictBody, verdictBodyV2 } from '../core/verdict-body.ts';
 import type { GatewayAnswers } from '../http/gateway-answer.ts';
-import { PROBLEM_TYPE } from '../http/problem.ts';
-import { head, JSON_LINE, refusalAsJson, refusalAsProblem } from '../http/raw-head.ts';
+import { head, JSON_LINE, PROBLEM_TYPE, refusalAsJson, refusalAsProblem } from '../http/respond.ts';
 
 /** Responses that wait to be written to a client. Each connection has one such object and reuses it. */
 export class Output {

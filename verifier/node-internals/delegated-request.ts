@@ -14,7 +14,8 @@ export interface Delegator {
 /**
  * A stand-in connection for Node's server. It carries exactly one request of a real connection, and that
  * request's answer back. Other operations of Node on it, such as pausing or destroying, act on the real
- * connection.
+ * connection. Node documents that its server takes any Duplex; that it reads from the events alone, and calls
+ * `destroySoon`, it does not. If that ends, delegated requests get no answer, and their tests fail.
  */
 export class DelegatedRequest extends Duplex {
   readonly #delegator: Delegator;

@@ -9,21 +9,25 @@ import type { Rechecker } from '../core/rechecker.ts';
 import { routeOf, type Verdict } from '../core/verdict.ts';
 import { clientQuestion } from '../http/authz.ts';
 import { mayHoldKey, withoutKey } from '../http/credentials.ts';
-import { ANSWERS, type AuthzOutcome, authzAnswer, sendAnswer } from '../http/gateway-answer.ts';
 import {
+  ANSWERS,
+  type AuthzOutcome,
   asReadByServers,
+  authzAnswer,
   type HeaderLine,
   identityHeaders,
   isIdentityHeader,
-} from '../http/identity-headers.ts';
-import { type ClientConnection, type Downstream, RawResponse } from '../http/raw-response.ts';
+  sendAnswer,
+} from '../http/gateway-answer.ts';
 import { identify } from '../http/respond.ts';
-import type { Handler, RequestEvents } from '../http/router.ts';
-import type { Call } from '../lane/parse-call.ts';
+import type { Handler, RequestEvents } from '../http/server.ts';
+import type { Call } from '../lane/head.ts';
+import type { LaneConnection } from '../lane/lane.ts';
 import { gatewayReplies, Output } from '../lane/reply.ts';
 import { forwardedFor, isForwarding } from './forwarded-for.ts';
 import { endToEndHeaders, isOfConnection } from './headers.ts';
 import type { ProxyOptions } from './proxy-options.ts';
+import { type Downstream, RawResponse } from './raw-response.ts';
 import { writtenByTracer } from './tracer.ts';
 import { type Body, bodyOf, type UpstreamPool } from './upstream.ts';
 import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
@@ -180,7 +184,7 @@ export function handler(
 export function laneHandler(
   forwarder: Forwarder,
   { verifier, refusals, authz, config, clock, log }: ProxyOptions,
-): (call: Call, connection: ClientConnection & RequestEvents) => void {
+): (call: Call, connection: LaneConnection) => void {
   const routeQuestion = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
   const replies = gatewayReplies(ANSWERS, authz.withMeta);
   return (call, connection) => {

@@ -1,8 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { Rechecker } from '../core/rechecker.ts';
 import { createListener, type Listener } from '../http/server.ts';
-import { FastLane } from '../lane/fast-lane.ts';
-import type { LaneCounts } from '../lane/lane.ts';
+import { FastLane, type LaneCounts } from '../lane/lane.ts';
 import { FaultLog } from './fault-log.ts';
 import { Forwarder, handler, laneHandler } from './handler.ts';
 import type { ProxyOptions } from './proxy-options.ts';

@@ -2,9 +2,9 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { Clock, Timer } from '#shared/lang/clock.ts';
-import type { Downstream } from '../http/raw-response.ts';
-import type { RequestEvents } from '../http/router.ts';
+import type { RequestEvents } from '../http/server.ts';
 import { endToEndHeaders, isOfConnection } from './headers.ts';
+import type { Downstream } from './raw-response.ts';
 import { join } from './tunnel.ts';
 
 /**

@@ -5,11 +5,11 @@ import { ApiError } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { readCopies } from '#shared/lang/read-buffer.ts';
 import { lookupBy, NameResolver } from '#shared/process/name-resolver.ts';
-import type { Downstream } from '../http/raw-response.ts';
-import type { RequestEvents } from '../http/router.ts';
+import type { RequestEvents } from '../http/server.ts';
 import type { FaultLog } from './fault-log.ts';
 import { HolderCounts } from './holder-counts.ts';
 import { mayClimb } from './path.ts';
+import type { Downstream } from './raw-response.ts';
 import { UpstreamError, type UpstreamFault, UpstreamHandler } from './upstream-handler.ts';
 
 /** The limits of an upstream pool. */

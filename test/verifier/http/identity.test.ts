@@ -3,7 +3,7 @@ import { decodeState } from '#shared/contract/key-record.ts';
 import { systemClock } from '#shared/lang/clock.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
-import { identityHeaders, isIdentityHeader } from '../../../verifier/http/identity-headers.ts';
+import { identityHeaders, isIdentityHeader } from '../../../verifier/http/gateway-answer.ts';
 import { noPools } from '../../harness/no-credits.ts';
 
 const epoch = { apiId: 'shop', lease: new Lease(systemClock), pools: noPools, current: true, used: false };

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import type { HttpLimits } from '../../../verifier/http/http-settings.ts';
+import type { HttpLimits } from '../../../verifier/http/server.ts';
 import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
 import { useConnections } from '../../harness/connections.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';

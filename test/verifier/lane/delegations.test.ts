@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { HttpLimits } from '../../../verifier/http/http-settings.ts';
+import type { HttpLimits } from '../../../verifier/http/server.ts';
 import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
 import { useConnections } from '../../harness/connections.ts';
 import { conversationOf, ofClient } from '../../harness/raw-requests.ts';

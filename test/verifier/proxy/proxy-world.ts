@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect } from 'vitest';
 import { systemClock } from '#shared/lang/clock.ts';
 import { loadConfig } from '#shared/process/load-config.ts';
 import type { AuthzSettings } from '../../../verifier/http/authz.ts';
-import type { HttpLimits } from '../../../verifier/http/http-settings.ts';
+import type { HttpLimits } from '../../../verifier/http/server.ts';
 import { Metrics } from '../../../verifier/metrics/metrics.ts';
 import { createProxy, type ProxyListener } from '../../../verifier/proxy/proxy.ts';
 import { proxySettings } from '../../../verifier/proxy/proxy-options.ts';

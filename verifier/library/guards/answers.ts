@@ -1,9 +1,8 @@
 import { ApiError, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
 import { requestIdFrom } from '#shared/contract/request-id.ts';
 import { systemClock } from '#shared/lang/clock.ts';
-import { type AuthzOutcome, authzAnswer, limitOutcome } from '../../http/gateway-answer.ts';
-import type { HeaderLine } from '../../http/identity-headers.ts';
-import { PROBLEM_TYPE, problemBody } from '../../http/problem.ts';
+import { type AuthzOutcome, authzAnswer, type HeaderLine, limitOutcome } from '../../http/gateway-answer.ts';
+import { PROBLEM_TYPE, problemBody } from '../../http/respond.ts';
 import type { KeyVerdict, ValidKey } from '../key-verifier.ts';
 import type { RefusedCode } from './guard-options.ts';
 import { USUAL_HEADERS } from './header-lines.ts';

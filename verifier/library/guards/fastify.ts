@@ -1,6 +1,7 @@
 // The entry `keyfence/fastify` of the package.
 import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { newRequestId } from '#shared/contract/request-id.ts';
+import { hasChildren, isChild } from '../../node-internals/fastify-instances.ts';
 import type { ValidKey } from '../key-verifier.ts';
 import { wrongOptions } from '../options.ts';
 import { allowanceHeaders } from './answers.ts';
@@ -101,9 +102,6 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
 const NOTHING_GUARDED =
   'register: keyfence guards no route, because the plugin that registers it has none; to guard the routes of its parent, wrap the plugin in fastify-plugin';
 
-/** Returns true for the instance of a plugin, false for the application's own. */
-const isChild = (instance: FastifyInstance) => Object.getPrototypeOf(instance) !== Object.prototype;
-
 /** Marks instances whose requests have `apiKey`; child instances inherit the mark. */
 const GUARD_MARK = Symbol('keyfence.guarded');
 
@@ -131,15 +129,6 @@ function settle(request: FastifyRequest, reply: FastifyReply, passage: Passage, 
   const { status, headers, body } = passage;
   for (const [name, value] of headers) reply.header(name, value);
   reply.code(status).send(body);
-}
-
-/** Returns true if child instances exist. They copied the hooks of this instance at their creation. */
-function hasChildren(instance: FastifyInstance): boolean {
-  const symbol = Object.getOwnPropertySymbols(instance).find(
-    ({ description }) => description === 'fastify.children',
-  );
-  const children: unknown = symbol && Reflect.get(instance, symbol);
-  return Array.isArray(children) && children.length > 0;
 }
 
 /** Returns the key that let the request pass; undefined = the route is open, or its guard is optional. */

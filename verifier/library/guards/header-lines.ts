@@ -1,5 +1,5 @@
 import { bearerKey, type HeaderLines } from '../../http/credentials.ts';
-import { isIdentityHeader } from '../../http/identity-headers.ts';
+import { isIdentityHeader } from '../../http/gateway-answer.ts';
 
 /** The names of headers, in lower case, that a guard reads. */
 export class HeaderReader {

@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { addedLines } from './raw-head.ts';
+import { addedLines } from '../http/respond.ts';
+import type { LaneConnection } from '../lane/lane.ts';
 
 /** The part of a response to a client that the proxy uses. */
 export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flushHeaders'> & {
@@ -14,24 +15,13 @@ export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flu
   destroy(): unknown;
 };
 
-/** The part of a client's connection that a raw response needs. */
-export interface ClientConnection {
-  readonly socket: Socket;
-  /** Seconds for which the connection stays open after the current response; undefined = it is closed. */
-  readonly keepAliveS: number | undefined;
-  /** Called after each write. */
-  noteProgress(): void;
-  /** Called when the whole response is written. */
-  finishAnswer(): void;
-}
-
 /**
  * A response written without `node:http`, identical byte for byte to a response that `node:http` passes on.
  */
 export class RawResponse implements Downstream {
   headersSent = false;
   readonly socket = null;
-  readonly #connection: ClientConnection;
+  readonly #connection: LaneConnection;
   readonly #toHead: boolean;
   /** The part of the head that is not written yet. */
   #head = '';
@@ -39,7 +29,7 @@ export class RawResponse implements Downstream {
   #trailers = '';
 
   /** @param toHead true if the request was a HEAD */
-  constructor(connection: ClientConnection, toHead: boolean) {
+  constructor(connection: LaneConnection, toHead: boolean) {
     this.#connection = connection;
     this.#toHead = toHead;
   }

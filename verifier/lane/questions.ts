@@ -1,0 +1,477 @@
+import { isIP } from 'node:net';
+import { LRUCache } from 'lru-cache';
+import { API_ID } from '#shared/contract/api-id.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { newRequestId } from '#shared/contract/request-id.ts';
+import type { Callers } from '../core/callers.ts';
+import {
+  DEFAULT_REQUIREMENTS,
+  KEY_LENGTH_MAX,
+  type Question,
+  questionAbout,
+  type Requirements,
+} from '../core/question.ts';
+import { type RefusalLog, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
+import { AUTHZ_PREFIX, type AuthzPath, type AuthzSettings, DIALECTS, parseAuthzPath } from '../http/authz.ts';
+import { parseJson } from '../http/json-body.ts';
+import { V1, V2 } from '../http/verify-key.ts';
+import {
+  API_KEY,
+  AUTHORIZATION,
+  bytesOf,
+  CLIENT_IP,
+  CONTENT_LENGTH,
+  CONTENT_TYPE,
+  endsIn,
+  FOR_NODE,
+  follows,
+  Head,
+  type Headers,
+  HOST,
+  headersOf,
+  PARTIAL,
+  SPACE,
+  scanHead,
+  TARGET,
+} from './head.ts';
+import { gatewayReplies, jsonReplies, jsonRepliesV2, type Output, type Replies } from './reply.ts';
+
+/** The current request of a connection. Each connection has one such object and reuses it. */
+export class LaneRequest implements Question {
+  readonly head = new Head();
+  key = '';
+  apiId: string | undefined = undefined;
+  clientIp: string | undefined = undefined;
+  readonly tags = undefined;
+  requirements = DEFAULT_REQUIREMENTS;
+  readonly isRecheck = false;
+  allowedApis: ReadonlySet<string> | undefined = undefined;
+  /** Answers in the form that the client expects. */
+  replies: Replies = jsonReplies;
+  /** True if the connection is closed after the answer. */
+  isLast = false;
+  /** Length of the whole request, in bytes; 0 = not known yet. */
+  length = 0;
+  /** The id in the answer; `''` = the client's, or a new one. */
+  requestId = '';
+  /** The verdict, set by `serveFromMemory` if it is in memory. */
+  verdict: Verdict | undefined = undefined;
+}
+
+/** The part of a lane that answers questions. */
+interface Answering {
+  readonly closing: boolean;
+  readonly reader: QuestionReader;
+  readonly options: { readonly verifier: VerdictSource; readonly refusals?: RefusalLog | undefined };
+}
+
+/**
+ * The result of reading a request. `decided`: it has its verdict; `undecided`: it needs a look-up; `partial`:
+ * it has not completely arrived; `for Node`: it is not a common request.
+ */
+export type Outcome = 'decided' | 'undecided' | 'partial' | 'for Node';
+
+/** Reads the request at `at` into `request`, and decides it if it is complete. */
+export function serveFromMemory(
+  { closing, reader, options }: Answering,
+  bytes: Buffer,
+  at: number,
+  request: LaneRequest,
+): Outcome {
+  if (closing) return 'for Node';
+  const completeness = reader.read(bytes, at, request);
+  if (completeness !== 'whole') return completeness;
+  try {
+    request.verdict = options.verifier.decide(request);
+  } catch {
+    // A bug in the lane: the reference meets the same error and reports it.
+    return 'for Node';
+  }
+  const { verdict } = request;
+  if (verdict === undefined) return 'undecided';
+  request.requestId = '';
+  if (verdict.code !== 'VALID' && options.refusals !== undefined)
+    note(options.refusals, request, verdict, bytes, at);
+  return 'decided';
+}
+
+/** Notes a refusal under the id that the answer will have. */
+function note(refusals: RefusalLog, request: LaneRequest, verdict: Verdict, bytes: Buffer, at: number): void {
+  if (verdict.code === 'NOT_FOUND') return;
+  request.requestId = request.head.requestId || newRequestId();
+  const { requestId, clientIp } = request;
+  refusals.note(verdict, { requestId, clientIp, route: routeIn(bytes, at, request.length) });
+}
+
+/** Returns the client's request as a gateway tells it in its headers; undefined = it does not. */
+function routeIn(bytes: Buffer, at: number, length: number): string | undefined {
+  if (bytes[at] !== GET) return undefined;
+  const head = bytes.toString('latin1', at, at + length);
+  const [, method] = /\r\nx-(?:original|forwarded)-method: *([^\r]+)\r/i.exec(head) ?? [];
+  const [, target] = /\r\nx-(?:original|forwarded)-uri: *([^\r]+)\r/i.exec(head) ?? [];
+  return routeOf(method, target);
+}
+
+/** The first byte of a gateway's request. */
+const GET = 71;
+
+/** Adds the reply to a decided request. */
+export function reply(
+  output: Output,
+  { replies, head, requestId, verdict }: LaneRequest,
+  keepAliveS: number | undefined,
+): void {
+  if (verdict === undefined) throw new Error('the request was not decided');
+  replies.addVerdict(output, verdict, requestId || head.requestId || newRequestId(), keepAliveS);
+}
+
+/**
+ * Adds the reply to a request after its look-up. Resolves with false after a bug in the lane; the reference
+ * then meets the same error and reports it.
+ */
+export async function replyByLookUp(
+  { options: { verifier, refusals } }: Answering,
+  request: LaneRequest,
+  output: Output,
+  bytes: Buffer,
+  connection: { readonly keepAliveS: number | undefined },
+): Promise<boolean> {
+  const { replies } = request;
+  const route = refusals && routeIn(bytes, 0, bytes.length);
+  const requestId = request.head.requestId || newRequestId();
+  try {
+    const verdict = await verifier.lookUp(questionAbout(request.key, request));
+    refusals?.note(verdict, { requestId, clientIp: request.clientIp, route });
+    replies.addVerdict(output, verdict, requestId, connection.keepAliveS);
+  } catch (error) {
+    if (!(error instanceof ApiError)) return false;
+    output.text += replies.refusal(error, requestId, connection.keepAliveS);
+    output.isAscii = false;
+  }
+  return true;
+}
+
+/** `partial`: the beginning of a common request. */
+type Completeness = 'whole' | 'partial' | 'for Node';
+
+/**
+ * A reader of the questions in a lane. It recognizes only the exact form that ordinary clients of verifyKey
+ * and gateways send, which Node's parser cannot read differently. All other requests go to Node, whether they
+ * are wrong or not. Allocates little more than the texts that it reads.
+ */
+export class QuestionReader {
+  readonly #bodyBytesMax: number;
+  readonly #authz: AuthzSettings | undefined;
+  readonly #callers: Callers | undefined;
+  readonly #headers: Headers;
+  readonly #authzHeaders: Headers;
+  readonly #targets: GatewayTargets;
+  readonly #generations = [
+    generationOf('v1', V1.questionOf, jsonReplies),
+    generationOf('v2', V2.questionOf, jsonRepliesV2),
+  ] as const;
+
+  /**
+   * @param bodyBytesMax maximum length of the body, in bytes
+   * @param authz undefined = gateways get no answer
+   * @param callers undefined = anybody may ask about keys
+   */
+  constructor(bodyBytesMax: number, authz: AuthzSettings | undefined, callers: Callers | undefined) {
+    this.#bodyBytesMax = bodyBytesMax;
+    this.#authz = authz;
+    this.#callers = callers;
+    this.#headers = callers ? VERIFY_KEY_HEADERS_WITH_ROOT_KEY : VERIFY_KEY_HEADERS;
+    this.#authzHeaders = authzHeaders(authz?.clientIps?.header);
+    this.#targets = new GatewayTargets(authz?.withMeta ?? false);
+  }
+
+  /** Reads the request at `at`. */
+  read(bytes: Buffer, at: number, request: LaneRequest): Completeness {
+    request.length = 0;
+    const [first, second] = this.#generations;
+    const generation = follows(bytes, at, first.line) ? first : second;
+    if (generation === second && !follows(bytes, at, second.line)) {
+      if (endsIn(bytes, at, first.line) || endsIn(bytes, at, second.line)) return 'partial';
+      return this.#authz === undefined ? 'for Node' : this.#readAuthz(bytes, at, this.#authz, request);
+    }
+    const { head } = request;
+    const version = at + first.line.length;
+    if (!isVersion(bytes, version)) return isPartOfVersion(bytes, version) ? 'partial' : 'for Node';
+    const body = scanHead(bytes, at, first.line.length + VERSION_LENGTH, this.#headers, head);
+    if (body < 0) return body === PARTIAL ? 'partial' : 'for Node';
+    if ((head.headerBits & REQUIRED_HEADERS) !== REQUIRED_HEADERS) return 'for Node';
+    const end = body + head.length;
+    if (head.length === 0 || head.length > this.#bodyBytesMax) return 'for Node';
+    request.replies = generation.replies;
+    request.isLast = isLast(bytes, version, head);
+    request.length = end - at;
+    if (end > bytes.length) return 'partial';
+    if (this.#callers !== undefined && !admit(this.#callers, bytes, request)) return 'for Node';
+    return scanBody(bytes, body, end, generation, request) ||
+      parseBody(bytes.subarray(body, end), generation, request)
+      ? 'whole'
+      : 'for Node';
+  }
+
+  /** Reads a GET below `/authz/` without a body and with one key, or the same key twice. */
+  #readAuthz(bytes: Buffer, at: number, authz: AuthzSettings, request: LaneRequest): Completeness {
+    // If the key may be in the query, the client's target in the gateway's headers matters too.
+    if (authz.sources.includes('query')) return 'for Node';
+    if (!follows(bytes, at, GET_AUTHZ)) return endsIn(bytes, at, GET_AUTHZ) ? 'partial' : 'for Node';
+    const from = at + METHOD_LENGTH;
+    let i = from;
+    while (TARGET[bytes[i] as number] === 1) i++;
+    const version = i + VERSION_START.length;
+    if (!follows(bytes, i, VERSION_START)) {
+      return endsIn(bytes, i, VERSION_START) && i - at < TARGET_LENGTH_MAX ? 'partial' : 'for Node';
+    }
+    const target = this.#targets.at(bytes, from, i);
+    if (target === undefined) return 'for Node';
+    if (!isVersion(bytes, version)) return isPartOfVersion(bytes, version) ? 'partial' : 'for Node';
+    const { head } = request;
+    const end = scanHead(bytes, at, version + VERSION_LENGTH - at, this.#authzHeaders, head);
+    if (end < 0) return end === PARTIAL ? 'partial' : 'for Node';
+    if ((head.headerBits & HOST) === 0 || head.length !== 0) return 'for Node';
+    let key = '';
+    if (head.bearer > 0 && authz.sources.includes('bearer')) {
+      key = bytes.toString('latin1', head.bearer, head.bearerEnd);
+    }
+    if (head.apiKey > 0 && authz.sources.includes('x-api-key')) {
+      const second = bytes.toString('latin1', head.apiKey, head.apiKeyEnd);
+      if (key !== '' && key !== second) return 'for Node';
+      key = second;
+    }
+    if (key === '') return 'for Node';
+    request.key = key;
+    request.apiId = target.apiId;
+    request.requirements = target.requirements;
+    request.allowedApis = undefined;
+    request.clientIp =
+      head.clientIp === 0
+        ? undefined
+        : authz.clientIps?.inHeader(bytes.toString('latin1', head.clientIp, head.clientIpEnd));
+    request.replies = target.replies;
+    request.isLast = isLast(bytes, version, head);
+    request.length = end - at;
+    return 'whole';
+  }
+}
+
+const VERSIONS = [Buffer.from('1\r\n'), Buffer.from('0\r\n')] as const;
+const VERSION_LENGTH = VERSIONS[0].length;
+const VERSION_START = Buffer.from(' HTTP/1.');
+
+/** Returns true if HTTP/1.1 or HTTP/1.0 ends the request line; `at` is the place after the point. */
+const isVersion = (bytes: Buffer, at: number) =>
+  follows(bytes, at, VERSIONS[0]) || follows(bytes, at, VERSIONS[1]);
+const isPartOfVersion = (bytes: Buffer, at: number) =>
+  endsIn(bytes, at, VERSIONS[0]) || endsIn(bytes, at, VERSIONS[1]);
+/** Returns true if the connection closes after this request. HTTP/1.0 keeps it open only on request. */
+const isLast = (bytes: Buffer, version: number, head: Head) =>
+  bytes[version] === VERSIONS[0][0] ? head.closes : !head.keepsAlive;
+
+const GET_AUTHZ = Buffer.from(`GET ${AUTHZ_PREFIX}`);
+const METHOD_LENGTH = 'GET '.length;
+/** If a target is longer, the lane does not wait for its end. */
+const TARGET_LENGTH_MAX = 2048;
+const REQUIRED_HEADERS = HOST | CONTENT_LENGTH | CONTENT_TYPE;
+
+const VERIFY_KEY_HEADERS = headersOf({ 'content-length': CONTENT_LENGTH, 'content-type': CONTENT_TYPE });
+const VERIFY_KEY_HEADERS_WITH_ROOT_KEY = headersOf({
+  'content-length': CONTENT_LENGTH,
+  'content-type': CONTENT_TYPE,
+  authorization: AUTHORIZATION,
+});
+/** @param clientIp name of the header with the client's address; undefined or `''` = none */
+const authzHeaders = (clientIp = '') =>
+  headersOf({
+    ...(clientIp === '' ? {} : { [clientIp]: CLIENT_IP }),
+    authorization: AUTHORIZATION,
+    'x-api-key': API_KEY,
+    'content-length': CONTENT_LENGTH,
+    // Marks a CORS preflight, which may be allowed without a key.
+    'access-control-request-method': FOR_NODE,
+  });
+
+/** Notes what the caller may ask. Returns false if the reference must find out, or refuse the caller. */
+function admit(callers: Callers, bytes: Buffer, request: LaneRequest): boolean {
+  const { bearer, bearerEnd } = request.head;
+  const scope = bearer === 0 ? undefined : callers.scopeOf(bytes.toString('latin1', bearer, bearerEnd));
+  request.allowedApis = scope?.allowedApis;
+  return scope?.keys === true;
+}
+
+/** The target of a gateway's request. */
+interface GatewayTarget extends Pick<AuthzPath, 'apiId' | 'requirements'> {
+  readonly replies: Replies;
+}
+
+/**
+ * The targets of gateways' requests. Remembers the last one, because a gateway sends the same target again
+ * and again.
+ */
+class GatewayTargets {
+  readonly #replies: ReadonlyMap<unknown, Replies>;
+  #bytes: Buffer = Buffer.from(' ');
+  #last: GatewayTarget | undefined;
+
+  constructor(withMeta: boolean) {
+    this.#replies = new Map(DIALECTS.map((dialect) => [dialect, gatewayReplies(dialect.answers, withMeta)]));
+  }
+
+  /** Returns the target between two places; undefined = not a valid target. */
+  at(bytes: Buffer, from: number, to: number): GatewayTarget | undefined {
+    if (to - from === this.#bytes.length && follows(bytes, from, this.#bytes)) return this.#last;
+    const path = pathOf(bytes.toString('latin1', from, to));
+    const replies = path && this.#replies.get(path.dialect);
+    if (path === undefined || replies === undefined) return undefined;
+    this.#bytes = Buffer.from(bytes.subarray(from, to));
+    this.#last = { apiId: path.apiId, requirements: path.requirements, replies };
+    return this.#last;
+  }
+}
+
+/** Returns the path of a valid target. The reference refuses the others. */
+function pathOf(target: string): AuthzPath | undefined {
+  try {
+    return parseAuthzPath(target);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A generation of verifyKey, for reading. */
+interface Generation {
+  /** Beginning of a request. */
+  readonly line: Buffer;
+  /** True if a body may name the API to which the key must belong. */
+  readonly takesApi: boolean;
+  readonly questionOf: (body: Record<string, unknown>) => Question;
+  readonly replies: Replies;
+  /**
+   * Caches the requirements by the text of the body after the key, because an API asks the same few questions
+   * about all its keys.
+   */
+  readonly ends: LRUCache<string, Requirements>;
+}
+
+const generationOf = (
+  name: 'v1' | 'v2',
+  questionOf: Generation['questionOf'],
+  replies: Replies,
+): Generation => ({
+  line: Buffer.from(`POST /${name}/keys.verifyKey HTTP/1.`),
+  takesApi: name === 'v1',
+  ...{ questionOf, replies },
+  ends: new LRUCache({ max: 1000 }),
+});
+
+const [QUOTE, COMMA, CLOSE] = [34, 44, 125] as const;
+
+/** Characters that need no escape in a JSON string. */
+const PLAIN = bytesOf(/[ !#-[\]-~]/);
+
+const FIELD_KEY = Buffer.from('"key":');
+const FIELD_API_ID = Buffer.from('"apiId":');
+const FIELD_CLIENT_IP = Buffer.from('"clientIp":');
+const OPEN = Buffer.from('{');
+
+/** Longest end of a body that is cached. */
+const END_LENGTH_MAX = 1024;
+
+/** A placeholder key: the rest of a body means the same after any key. */
+const OTHER_KEY = 'x';
+const BEFORE_END = Buffer.from(`{"key":"${OTHER_KEY}",`);
+
+/** Parses any other body that the reference accepts, as the reference does. */
+function parseBody(body: Buffer, { questionOf }: Generation, request: LaneRequest): boolean {
+  try {
+    const { key, apiId, clientIp, tags, requirements, isRecheck } = questionOf(parseJson(body));
+    if (tags !== undefined || isRecheck) return false;
+    request.key = key;
+    request.apiId = apiId;
+    request.clientIp = clientIp;
+    request.requirements = requirements;
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Scans a body in the form of `JSON.stringify`, or with single spaces between its parts: without escapes,
+ * ASCII only.
+ */
+function scanBody(
+  bytes: Buffer,
+  at: number,
+  end: number,
+  generation: Generation,
+  request: LaneRequest,
+): boolean {
+  if (!follows(bytes, at, OPEN)) return false;
+  request.key = '';
+  request.apiId = undefined;
+  request.clientIp = undefined;
+  request.requirements = DEFAULT_REQUIREMENTS;
+  for (let i = at + 1; ; i++) {
+    const isKey = follows(bytes, i, FIELD_KEY);
+    const isApi = !isKey && generation.takesApi && follows(bytes, i, FIELD_API_ID);
+    if (!isKey && !isApi && !follows(bytes, i, FIELD_CLIENT_IP)) {
+      const requirements =
+        request.key === '' || bytes[i] !== QUOTE ? undefined : requirementsAt(bytes, i, end, generation);
+      if (requirements !== undefined) request.requirements = requirements;
+      return requirements !== undefined;
+    }
+    i += isKey ? FIELD_KEY.length : isApi ? FIELD_API_ID.length : FIELD_CLIENT_IP.length;
+    if (bytes[i] === SPACE) i++;
+    if (bytes[i++] !== QUOTE) return false;
+    const value = i;
+    while (PLAIN[bytes[i] as number] === 1) i++;
+    if (bytes[i] !== QUOTE) return false;
+    // The reference handles a repeated field, a key of the wrong length, and other invalid values.
+    if (isKey) {
+      if (request.key !== '' || i === value || i - value > KEY_LENGTH_MAX) return false;
+      request.key = bytes.toString('latin1', value, i);
+    } else if (isApi) {
+      const apiId = bytes.toString('latin1', value, i);
+      if (request.apiId !== undefined || !API_ID.test(apiId)) return false;
+      request.apiId = apiId;
+    } else {
+      const clientIp = bytes.toString('latin1', value, i);
+      if (request.clientIp !== undefined || isIP(clientIp) === 0) return false;
+      request.clientIp = clientIp;
+    }
+    i++;
+    if (bytes[i] === CLOSE) return i + 1 === end && request.key !== '';
+    if (bytes[i] !== COMMA) return false;
+    if (bytes[i + 1] === SPACE) i++;
+  }
+}
+
+/**
+ * Returns the requirements in the rest of a body, as the reference reads them; undefined if the rest contains
+ * anything else.
+ */
+function requirementsAt(
+  bytes: Buffer,
+  at: number,
+  end: number,
+  { ends, questionOf }: Generation,
+): Requirements | undefined {
+  if (end - at > END_LENGTH_MAX) return undefined;
+  const text = bytes.toString('latin1', at, end);
+  const present = ends.get(text);
+  if (present) return present;
+  try {
+    const body = Buffer.concat([BEFORE_END, bytes.subarray(at, end)]);
+    const { key, apiId, clientIp, tags, requirements, isRecheck } = questionOf(parseJson(body));
+    if (key !== OTHER_KEY || apiId !== undefined || clientIp !== undefined || tags !== undefined)
+      return undefined;
+    if (isRecheck) return undefined;
+    ends.set(text, requirements);
+    return requirements;
+  } catch {
+    return undefined;
+  }
+}
