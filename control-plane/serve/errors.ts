@@ -12,7 +12,6 @@ import {
 } from '#shared/contract/errors.ts';
 import { newRequestId } from '#shared/contract/request-id.ts';
 import { UNHANDLED } from '#shared/contract/unhandled-error.ts';
-import { advised } from './advice.ts';
 import { LINGER_MS } from './connections.ts';
 import { faultTexts } from './faults.ts';
 import { PAGE_HEADERS, pageHtml } from './pages/page.ts';
@@ -103,6 +102,18 @@ function beginErrorAnswer(
   if (code === 'UNAUTHORIZED') reply.header('www-authenticate', 'Bearer');
   reply.code(ERRORS[code][0]).header('x-request-id', request.id);
   return { code, message };
+}
+
+/**
+ * Returns the message of an error with advice where the id of a key was sent in place of an API's, or the reverse. It
+ * looks only at the message, so that what does not exist and what the caller may not see are told alike.
+ */
+function advised(message: string): string {
+  if (/^api key_\w+ not found$/.test(message))
+    return `${message}; this is the id of a key: send the id of its API`;
+  if (/^key (?!key_)\S+ not found$/.test(message))
+    return `${message}; ids of keys begin with key_, as createKey returned them`;
+  return message;
 }
 
 /** The error, or the refusal of a call over its limit if nobody has seen whether it stops something. */

@@ -53,8 +53,8 @@ const HEADERS = {
   'x-xss-protection': '0',
 } as const;
 
-/** Paths of pages and their files, which the metric of operations leaves out. */
-const PAGES = /^\/(docs|dashboard)(?!\/(session|handover))\b/;
+/** Paths that the metric of requests leaves out: pages and their files, and reports of leaks, which have their own. */
+const UNMEASURED = /^\/(docs|dashboard)(?!\/(session|handover))\b|^\/v1\/leaks\./;
 
 /** The parts that steps use. */
 interface PipelineParts {
@@ -157,7 +157,7 @@ function report(request: FastifyRequest, reply: FastifyReply, { log, metrics }: 
   const path = request.routeOptions.url ?? 'unknown';
   const caller = call && 'caller' in call ? callerIdOf(call.caller) : {};
   log.info({ ...namesOf(request), method, path, status, ms: Math.round(ms * 10) / 10, ...caller }, 'request');
-  if (!PAGES.test(path)) metrics.requests.observe({ operation: path, status }, ms / 1000);
+  if (!UNMEASURED.test(path)) metrics.requests.observe({ operation: path, status }, ms / 1000);
 }
 
 /** The request of an operation: the body or the query. */

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import fastify, {
   type FastifyBaseLogger,
@@ -5,12 +6,13 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
+import { BYTE_ORDER_MARK, MARKED } from '#shared/contract/byte-order-mark.ts';
 import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorSections } from '#shared/contract/errors.ts';
 import { isWellFormed } from '#shared/contract/key-format.ts';
 import { newRequestId, requestIdFrom } from '#shared/contract/request-id.ts';
+import { parseExactly } from '#shared/lang/exact-json.ts';
 import { nearest } from '../core/nearest.ts';
 import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE } from './errors.ts';
-import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';
 import { PAGE_HEADERS, PAGE_STYLE, pageHtml, STYLE_PATH } from './pages/page.ts';
 import { serializerAtFirstCall, validatorAtFirstCall } from './schema-compilers.ts';
@@ -78,6 +80,41 @@ function createApp(config: HttpLimits, log: FastifyBaseLogger, isSecret: (text: 
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (error, request, reply) => answerError(error, request, reply),
   }).withTypeProvider<TypeBoxTypeProvider>();
+}
+
+/**
+ * Parses bodies as JSON, and refuses what could not be stored as it was sent. Bytes that are not UTF-8, and
+ * unpaired surrogates, which the pipeline refuses, would become U+FFFD, so that two external ids could become the
+ * same. Names that change an object's prototype are refused too.
+ */
+function readJson(app: App): void {
+  const parse = app.getDefaultJsonParser('error', 'error');
+  app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+    if (!isUtf8(body)) return done(new ApiError('BAD_REQUEST', 'body: must be UTF-8'));
+    const text = body.toString('utf8');
+    if (text.startsWith(BYTE_ORDER_MARK)) return done(new ApiError('BAD_REQUEST', MARKED));
+    void parse(request, text, (error) => {
+      if (error) return done(isJson(text) ? prototypeNamed() : error);
+      // A whole number that would be rounded becomes infinite, which no field takes.
+      done(
+        null,
+        parseExactly(text, () => Number.POSITIVE_INFINITY),
+      );
+    });
+  });
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false; // the parser's own error says so
+  }
+}
+
+function prototypeNamed(): ApiError {
+  return new ApiError('BAD_REQUEST', 'body: must have no __proto__, and no constructor with a prototype');
 }
 
 /** Answers requests that the server receives but that never reach Fastify's routes. */
