@@ -251,6 +251,25 @@ describe('a failover that takes the end of a batch', () => {
     fence.stop();
   });
 
+  test('tells a caller who waits no longer what was written again', async () => {
+    const { timeline, at, state, begin, fence } = world();
+    follow(state, 'follower', 0);
+    const successor = state.clone();
+    const ended = begin('a', 2);
+    await timeline.run(1);
+    successor.write({ apiId: 'a', operation: 'update', keyId: 'a9', fields: { n: 'another' } }, 0);
+    at.server = successor;
+    await timeline.run(400);
+    expect(ended.value).toMatchObject({
+      outcomes: [
+        { keyId: 'a0', sequence: 2 },
+        { keyId: 'a1', sequence: 3 },
+      ],
+      propagation: { state: 'pending', sequence: 3 },
+    });
+    fence.stop();
+  });
+
   test('is fought for a while, and not after the process was asked to stop', async () => {
     const taken = async () => {
       const { timeline, at, state, begin, fence, changeWriter } = world();
