@@ -1,14 +1,25 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { generateId } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
+import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList, SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
 import type { ApiDefaults } from './api-defaults.ts';
 import type { DurableWriter } from './durable-writer.ts';
 
-const createScript = new Script(new URL('./lua/apis/create-api.lua', import.meta.url));
-const updateScript = new Script(new URL('./lua/apis/update-api.lua', import.meta.url));
+/** Creates an API; followers may have members of the shared log before there is one. */
+export const createApi = command(
+  new URL('./lua/apis/create-api.lua', import.meta.url),
+  ['head', '...members'],
+  ['now', 'lease', '...fields'],
+  (reply) => reply === 'OK',
+);
+export const updateApi = command(
+  new URL('./lua/apis/update-api.lua', import.meta.url),
+  ['head'],
+  ['...fields'],
+  oneOf('status', { OK: ['name', 'prefix', 'bytes'], NOT_FOUND: [] }),
+);
 
 /** An API as admins see it. Times are Unix milliseconds. */
 export interface Api extends ApiDefaults {
@@ -33,10 +44,7 @@ export interface ApiPatch {
   readonly defaultBytes?: number | null;
 }
 
-/**
- * The fields of the head that a patch sets, in the order in which update-api.lua returns their previous
- * values.
- */
+/** The fields of the head that a patch sets. */
 const FIELDS = { name: 'name', defaultPrefix: 'prefix', defaultBytes: 'bytes' } as const;
 const NAMES = Object.keys(FIELDS) as (keyof ApiPatch)[];
 
@@ -70,12 +78,10 @@ export class Apis {
     const apiId = wantedId ?? generateId('api', nowMs);
     await this.#nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
     const { head } = apiKeys(apiId);
-    const { reply, replicated } = await this.#writer.run(
-      createScript,
-      [head],
-      [nowMs, this.#leaseMs, ...encode(about)],
-    );
-    if (reply !== 'OK') throw new ApiError('CONFLICT', `apiId: ${apiId} is in use or still being deleted`);
+    const fields = encode(about);
+    const run = createApi({ head, members: [], now: nowMs, lease: this.#leaseMs, fields });
+    const { reply: isNew, replicated } = await this.#writer.send(run);
+    if (!isNew) throw new ApiError('CONFLICT', `apiId: ${apiId} is in use or still being deleted`);
     if (!replicated) throw unavailable('the API is not on all replicas yet; read it before trying again');
     return { apiId, ...about };
   }
@@ -85,11 +91,14 @@ export class Apis {
    * no such API
    */
   async update(apiId: string, patch: ApiPatch): Promise<object | undefined> {
-    const { reply, replicated } = await this.#writer.run(updateScript, [apiKeys(apiId).head], encode(patch));
-    const [status, ...before] = reply as string[];
-    if (status !== 'OK') return undefined;
+    const run = updateApi({ head: apiKeys(apiId).head, fields: encode(patch) });
+    const { reply: before, replicated } = await this.#writer.send(run);
+    if (before.status !== 'OK') return undefined;
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
-    const defaults = NAMES.map((name, i) => [name, before[i] ? decode(name, before[i]) : null] as const);
+    const defaults = NAMES.map((name) => {
+      const text = before[FIELDS[name]];
+      return [name, text ? decode(name, text) : null] as const;
+    });
     return Object.fromEntries(defaults.filter(([name]) => patch[name] !== undefined));
   }
 
@@ -158,7 +167,7 @@ export class Apis {
 /** Creates the shared log if it does not exist. Rejects with SERVICE_UNAVAILABLE. */
 export async function createSharedLog(writer: DurableWriter, nowMs: number, leaseMs: number): Promise<void> {
   const { head, members } = apiKeys(SHARED_LOG);
-  await writer.run(createScript, [head, members], [nowMs, leaseMs]);
+  await writer.send(createApi({ head, members: [members], now: nowMs, lease: leaseMs, fields: [] }));
 }
 
 /** The fields of the head and their values, alternating. */

@@ -1,9 +1,10 @@
 import { randomInt } from 'node:crypto';
 import { generateId, hashSecret } from '#shared/contract/key-format.ts';
 import { POOL, type StoredFields } from '#shared/contract/key-record.ts';
+import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
-import { type Run, Script, type ScriptCall } from '#shared/redis/script.ts';
+import { type Run, Script, type ScriptCall, send } from '#shared/redis/script.ts';
 import type {
   BatchedChangeLog,
   Closing,
@@ -20,9 +21,6 @@ import { rerollCall, rerolledOf, rerollScript } from './keys/reroll-call.ts';
 
 const writeScript = new Script(new URL('./lua/log/write-change.lua', import.meta.url));
 const writeAllScript = new Script(new URL('./lua/log/write-changes.lua', import.meta.url));
-const checkScript = new Script(new URL('./lua/log/fence-check.lua', import.meta.url));
-const closeScript = new Script(new URL('./lua/log/fence-close.lua', import.meta.url));
-const reapScript = new Script(new URL('./lua/log/reap-members.lua', import.meta.url));
 
 /** The minimum number of entries that a log keeps; a follower that missed more starts afresh. */
 const LOG_ENTRIES = 10_000;
@@ -72,9 +70,8 @@ export class RedisChangeLog implements BatchedChangeLog {
   }
 
   async write(write: Write): Promise<LogEntry | WriteRefusal> {
-    const { script, keys, args, read } = writeRun(write, this.#now(), this.#newPool);
-    const { reply, replicated } = await this.#writer.run(script, keys, args);
-    return written(read(reply), replicated);
+    const { reply, replicated } = await this.#writer.send(writeRun(write, this.#now(), this.#newPool));
+    return written(reply, replicated);
   }
 
   async writeAll(writes: readonly Write[]) {
@@ -121,8 +118,8 @@ export class RedisChangeLog implements BatchedChangeLog {
     return this.#run(apiId, reapRun(apiId, killed));
   }
 
-  async #run<T>(apiId: string, { script, keys, args, read }: Run<T>): Promise<T> {
-    return read(await this.#nodes.run(apiKeys(apiId).head, (redis) => script.run(redis, keys, args)));
+  #run<T>(apiId: string, run: Run<T>): Promise<T> {
+    return this.#nodes.run(apiKeys(apiId).head, (redis) => send(redis, run));
   }
 }
 
@@ -171,30 +168,29 @@ export function writeRun(
 
 type CheckedChange = Parameters<BatchedChangeLog['check']>[0];
 
-export function checkRun(change: CheckedChange): Run<LogStatus> {
-  const { apiId, sequence, hash, keyId, replicated, names: most, later } = change;
+export function checkRun({
+  apiId,
+  sequence,
+  hash,
+  keyId,
+  replicated,
+  names,
+  later,
+}: CheckedChange): Run<LogStatus> {
   const { head, log, members } = apiKeys(apiId);
-  return {
-    script: checkScript,
-    keys: [head, log, members],
-    args: [sequence, hash, keyId, replicated ? '1' : '0', most, later?.sequence ?? 0, later?.hash ?? ''],
-    read: (reply) => {
-      const [state, followers, laggards, leaseMs, replicatedSequence, ...names] = reply as [
-        string,
-        ...unknown[],
-      ];
-      if (state === 'LOST') return { state };
-      return {
-        state: state === 'TRIMMED' ? state : 'INTACT',
-        followers: Number(followers),
-        laggards: Number(laggards),
-        leaseMs: Number(leaseMs),
-        replicatedSequence: Number(replicatedSequence),
-        names: names as string[],
-      };
-    },
-  };
+  return check({
+    ...{ head, log, members, sequence, hash, keyId, durable: replicated ? '1' : '0', limit: names },
+    ...{ later: later?.sequence ?? 0, laterHash: later?.hash ?? '' },
+  });
 }
+
+const STATUS_PARTS = ['followers#', 'laggards#', 'leaseMs#', 'replicatedSequence#', '...names'] as const;
+const check = command(
+  new URL('./lua/log/fence-check.lua', import.meta.url),
+  ['head', 'log', 'members'],
+  ['sequence', 'hash', 'keyId', 'durable', 'limit', 'later', 'laterHash'],
+  oneOf('state', { LOST: [], INTACT: STATUS_PARTS, TRIMMED: STATUS_PARTS }),
+);
 
 /** @param kill a random integer below 0 */
 export function closeRun(
@@ -203,36 +199,38 @@ export function closeRun(
   kill: number,
 ): Run<Closing> {
   const { head, log, members } = apiKeys(apiId);
+  const { read, ...run } = close({ head, log, members, sequence, hash, kill, writer: server });
   return {
-    script: closeScript,
-    keys: [head, log, members],
-    args: [sequence, hash, kill, server],
+    ...run,
     read: (reply) => {
-      const [state, followers, leaseMs, removedCount, ...names] = reply as [
-        string,
-        number,
-        string,
-        number,
-        ...string[],
-      ];
-      if (state === 'LOST') return { state };
-      return {
-        state: 'INTACT',
-        followers,
-        leaseMs: Number(leaseMs),
-        removed: names.slice(0, removedCount),
-        killed: names.slice(removedCount).map((name) => ({ name, kill })),
-      };
+      const closing = read(reply);
+      if (closing.state === 'LOST') return closing;
+      const { state, followers, leaseMs, removed, names } = closing;
+      const killed = names.slice(removed).map((name) => ({ name, kill }));
+      return { state, followers, leaseMs, removed: names.slice(0, removed), killed };
     },
   };
 }
 
-export const reapRun = (apiId: string, killed: readonly KilledFollower[]): Run<number> => ({
-  script: reapScript,
-  keys: [apiKeys(apiId).members],
-  args: killed.flatMap(({ name, kill }) => [name, formatScore(kill)]),
-  read: Number,
-});
+const close = command(
+  new URL('./lua/log/fence-close.lua', import.meta.url),
+  ['head', 'log', 'members'],
+  ['sequence', 'hash', 'kill', 'writer'],
+  oneOf('state', { LOST: [], INTACT: ['followers#', 'leaseMs#', 'removed#', '...names'] }),
+);
+
+export const reapRun = (apiId: string, killed: readonly KilledFollower[]): Run<number> =>
+  reap({
+    members: apiKeys(apiId).members,
+    kills: killed.flatMap(({ name, kill }) => [name, formatScore(kill)]),
+  });
+
+const reap = command(
+  new URL('./lua/log/reap-members.lua', import.meta.url),
+  ['members'],
+  ['...kills'],
+  Number,
+);
 
 /** Groups writes that make the same change to different keys; the order is kept. */
 function together(writes: readonly Write[]): [Write, ...Write[]][] {

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { type Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
+import { type Run, type Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
 
 /**
  * Number of connections that writes share by turns if there are replicas, because WAIT blocks its connection.
@@ -34,6 +34,11 @@ export class DurableWriter {
    */
   get inOrder(): boolean {
     return this.#replicas === 0 && !this.#nodes.isCluster;
+  }
+
+  async send<T>({ script, keys, args, read }: Run<T>, lane?: string) {
+    const { reply, replicated } = await this.run(script, keys, args, lane);
+    return { reply: read(reply), replicated };
   }
 
   /** @param lane names a separate connection, if the call needs its own */

@@ -1,25 +1,70 @@
 import { LENGTH_MS, RETENTION } from '#shared/contract/usage.ts';
+import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
   apiList,
   apiUsageKey,
+  exhaustedPools,
+  expiryIndex,
   identityIndexKey,
   metaKey,
+  poolKey,
   recordKey,
   SHARED_LOG,
   tagUsageKey,
 } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import type { Run } from '#shared/redis/script.ts';
 import type { Head, LeaseStep, SweepStore } from '../writer/sweep.ts';
 import { type Apis, createSharedLog } from './apis.ts';
 import { parseScore } from './change-log.ts';
 import type { DurableWriter } from './durable-writer.ts';
 import type { Keys } from './keys/keys.ts';
 
-const setLeaseScript = new Script(new URL('./lua/apis/set-lease.lua', import.meta.url));
-const sweepScript = new Script(new URL('./lua/apis/sweep-api.lua', import.meta.url));
-const forgetScript = new Script(new URL('./lua/apis/forget-api.lua', import.meta.url));
+export const setLease = command(
+  new URL('./lua/apis/set-lease.lua', import.meta.url),
+  ['head'],
+  ['step', 'lease', 'token'],
+  oneOf('status', { OK: ['fencedMs#'], CONFLICT: [], NO_API: [] }),
+);
+export const sweepApi = command(
+  new URL('./lua/apis/sweep-api.lua', import.meta.url),
+  ['head', 'index'],
+  ['records', 'metas', 'owners', 'pools', '...keyIds'],
+  Number,
+);
+export const forgetApi = command(
+  new URL('./lua/apis/forget-api.lua', import.meta.url),
+  ['head', 'log', 'members', 'index', 'creations', 'held', 'usage', 'tags', 'due', 'exhausted'],
+  ['...days'],
+  (reply) => reply === 1,
+);
+
+/** The script call that removes records of a deleted API. */
+export function sweepRun(apiId: string, keyIds: readonly string[]): Run<number> {
+  const { head, index } = apiKeys(apiId);
+  const [records, metas] = [recordKey(apiId, ''), metaKey(apiId, '')];
+  const [owners, pools] = [identityIndexKey(apiId, ''), poolKey(apiId, '')];
+  return sweepApi({ head, index, records, metas, owners, pools, keyIds });
+}
+
+/** The script call that forgets an API. @param days those that may have usage */
+export function forgetRun(apiId: string, days: readonly number[]): Run<boolean> {
+  const { head, log, members, index, creations, held } = apiKeys(apiId);
+  return forgetApi({
+    ...{
+      head,
+      log,
+      members,
+      index,
+      creations,
+      held,
+      usage: apiUsageKey(apiId),
+      tags: tagUsageKey(apiId, ''),
+    },
+    ...{ due: expiryIndex(apiId), exhausted: exhaustedPools(apiId), days },
+  });
+}
 
 /** Number of records of a deleted API that one run of the script removes. */
 const SWEEP_BATCH = 500;
@@ -77,9 +122,9 @@ export class RedisSweepStore implements SweepStore {
   }
 
   async setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean> {
-    const args = [step, leaseMs, token];
-    const { reply, replicated } = await this.#writer.run(setLeaseScript, [apiKeys(apiId).head], args);
-    return (reply as string[])[0] === 'OK' && replicated;
+    const run = setLease({ head: apiKeys(apiId).head, step, lease: leaseMs, token });
+    const { reply, replicated } = await this.#writer.send(run);
+    return reply.status === 'OK' && replicated;
   }
 
   async removeKeys(apiId: string): Promise<boolean> {
@@ -96,19 +141,13 @@ export class RedisSweepStore implements SweepStore {
         if (secretHash) await this.#keys.forgetPointers(apiId, keyId, secretHash);
       }),
     );
-    const prefixes = [recordKey(apiId, ''), metaKey(apiId, ''), identityIndexKey(apiId, '')];
-    await this.#writer.run(sweepScript, [head, index], [...prefixes, ...keyIds]);
+    await this.#writer.send(sweepRun(apiId, keyIds));
     return true;
   }
 
   async forget(apiId: string): Promise<boolean> {
-    const { head, log, members, index, creations, held: heldKey } = apiKeys(apiId);
-    const { reply } = await this.#writer.run(
-      forgetScript,
-      [head, log, members, index, creations, heldKey, apiUsageKey(apiId), tagUsageKey(apiId, '')],
-      keptDays(this.#now()),
-    );
-    if (reply !== 1) return false;
+    const { reply: isGone } = await this.#writer.send(forgetRun(apiId, keptDays(this.#now())));
+    if (!isGone) return false;
     await this.#nodes.run(apiList, (redis) => redis.zrem(apiList, apiId));
     // Another caller may have created the API again in between.
     if ((await this.head(apiId)).created) await this.#keys.listApi(apiId);

@@ -16,6 +16,10 @@ export interface Run<T> extends ScriptCall {
   readonly read: (reply: unknown) => T;
 }
 
+/** Runs a script, and reads its reply. */
+export const send = async <T>(redis: Redis, { script, keys, args, read }: Run<T>): Promise<T> =>
+  read(await script.run(redis, keys, args));
+
 /** A Lua file that Redis runs atomically. */
 export class Script {
   /** The whole text, with what it includes. */
@@ -27,11 +31,13 @@ export class Script {
   /**
    * @param file location of the script, usually `new URL('./lua/name.lua', import.meta.url)`. A line `--
    * include name.lua` is replaced by the file at that path, relative to the script
+   * @param locals Lua that comes before the script's own, on a line after its first
    */
-  constructor(file: URL) {
-    this.lua = readFileSync(file, 'utf8').replace(/^-- include (\S+)$/gm, (_line, name: string) =>
+  constructor(file: URL, locals = '') {
+    const text = readFileSync(file, 'utf8').replace(/^-- include (\S+)$/gm, (_line, name: string) =>
       readFileSync(new URL(name, file), 'utf8').trimEnd(),
     );
+    this.lua = locals ? text.replace('\n', () => `\n${locals}\n`) : text;
     this.#sha = hash('sha1', this.lua);
   }
 

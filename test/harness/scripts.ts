@@ -1,11 +1,11 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
-import { Script } from '../../shared/redis/script.ts';
+import { type Run, Script, send } from '../../shared/redis/script.ts';
 import { Fleet } from './fleet.ts';
 
 type Values = readonly (string | number)[];
 
-/** Gives the tests of a file a Redis of their own, empty before each test, and runs scripts there by their paths. */
+/** Gives the tests of a file a Redis of their own, empty before each test, and runs scripts there. */
 export function scriptsOnRedis<Reply = unknown>() {
   const fleet = new Fleet();
   const at = { redis: new Redis({ lazyConnect: true }) };
@@ -26,5 +26,6 @@ export function scriptsOnRedis<Reply = unknown>() {
         keys,
         args,
       ) as Promise<Reply>;
-  return { at, controlPlane: runIn('control-plane'), verifier: runIn('verifier') };
+  const run = <T>(each: Run<T>) => send(at.redis, each);
+  return { at, run, controlPlane: runIn('control-plane'), verifier: runIn('verifier') };
 }

@@ -1,10 +1,12 @@
 import { hash as digest } from 'node:crypto';
+import { createApi } from '../../control-plane/redis/apis.ts';
 import { checkRun, closeRun, reapRun, type Written, writeRun } from '../../control-plane/redis/change-log.ts';
 import {
   createScript,
   deletePointerScript,
   pointerScript,
 } from '../../control-plane/redis/keys/new-key-record.ts';
+import { forgetRun, setLease, sweepRun } from '../../control-plane/redis/sweep-store.ts';
 import type {
   Closing,
   KilledFollower,
@@ -16,7 +18,6 @@ import type { Change } from '../../shared/contract/change.ts';
 import { ApiError } from '../../shared/contract/errors.ts';
 import {
   apiKeys,
-  apiUsageKey,
   identityIndexKey,
   idPointer,
   indexOf,
@@ -25,7 +26,6 @@ import {
   recordKey,
   SHARED_LOG,
   secretPointer,
-  tagUsageKey,
 } from '../../shared/redis/redis-keys.ts';
 import { type Run, Script } from '../../shared/redis/script.ts';
 import type {
@@ -51,10 +51,6 @@ export interface RedisLimits {
 export type Step<T> = (state: RedisState) => T;
 
 const script = (path: string) => new Script(new URL(`../../${path}.lua`, import.meta.url));
-const createApiScript = script('control-plane/redis/lua/apis/create-api');
-const setLeaseScript = script('control-plane/redis/lua/apis/set-lease');
-const sweepScript = script('control-plane/redis/lua/apis/sweep-api');
-const forgetScript = script('control-plane/redis/lua/apis/forget-api');
 const settleScript = script('control-plane/redis/lua/credits/settle-credits');
 const findScript = script('verifier/redis/lua/find-keys');
 
@@ -152,8 +148,7 @@ export class RedisState extends Commands {
   }
 
   setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): boolean {
-    const reply = this.#run(setLeaseScript, [apiKeys(apiId).head], [step, leaseMs, token]);
-    return (reply as string[])[0] === 'OK';
+    return this.run(setLease({ head: apiKeys(apiId).head, step, lease: leaseMs, token })).status === 'OK';
   }
 
   /** Reads what change-log.ts reads before it writes part of a batch. */
@@ -174,7 +169,6 @@ export class RedisState extends Commands {
 
   /** What sweep-store.ts does to the keys of a deleted API; whether there was any. */
   removeKeys(apiId: string): boolean {
-    const { head, index } = apiKeys(apiId);
     const { deleted, records } = this.api(apiId);
     const keyIds = records.keys();
     if (!deleted || keyIds.length === 0) return false;
@@ -183,15 +177,12 @@ export class RedisState extends Commands {
       this.#run(deletePointerScript, [pointer], [`${apiId} ${keyId}`]);
       this.#run(deletePointerScript, [idPointer(keyId)], [apiId]);
     }
-    const prefixes = [recordKey(apiId, ''), metaKey(apiId, ''), identityIndexKey(apiId, '')];
-    this.#run(sweepScript, [head, index], [...prefixes, ...keyIds]);
+    this.run(sweepRun(apiId, keyIds));
     return true;
   }
 
   forget(apiId: string): boolean {
-    const { head, log, members, index, creations, held } = apiKeys(apiId);
-    const keys = [head, log, members, index, creations, held, apiUsageKey(apiId), tagUsageKey(apiId, '')];
-    return this.#run(forgetScript, keys, []) === 1;
+    return this.run(forgetRun(apiId, []));
   }
 
   /** Sets a pointer; whether it has this value now. */
@@ -201,7 +192,8 @@ export class RedisState extends Commands {
 
   createApi(apiId: string, leaseMs: number): boolean {
     const { head, members } = apiKeys(apiId);
-    return this.#run(createApiScript, apiId === SHARED_LOG ? [head, members] : [head], [0, leaseMs]) === 'OK';
+    const shared = apiId === SHARED_LOG ? [members] : [];
+    return this.run(createApi({ head, members: shared, now: 0, lease: leaseMs, fields: [] }));
   }
 
   /** Creates a record, with a pool of credits where it names one, as new-key-record.ts does. */

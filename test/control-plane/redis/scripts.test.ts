@@ -1,11 +1,15 @@
 import { describe, expect, test } from 'vitest';
+import { createApi, updateApi } from '../../../control-plane/redis/apis.ts';
+import { reapRun } from '../../../control-plane/redis/change-log.ts';
+import { forgetApi, setLease, sweepApi } from '../../../control-plane/redis/sweep-store.ts';
 import { KEY_LETTERS } from '../../../shared/contract/key-record.ts';
 import { deniedCommands } from '../../../shared/redis/fitness.ts';
+import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { Script } from '../../../shared/redis/script.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** Scripts by themselves: each does and answers what its head says. Those of the protocol are held to its simulation. */
-const { at, controlPlane, verifier } = scriptsOnRedis();
+const { at, run, controlPlane, verifier } = scriptsOnRedis();
 
 describe('pointers', () => {
   test('are set once, and keep what they hold', async () => {
@@ -204,21 +208,29 @@ describe('root keys', () => {
 
 describe('APIs', () => {
   test('are created once, with their lease, and not while they are swept', async () => {
-    expect(await controlPlane('apis/create-api', ['head'], [7, 500, 'name', 'Shop'])).toBe('OK');
+    const create = (now: number, lease: number, ...fields: string[]) =>
+      run(createApi({ head: 'head', members: [], now, lease, fields }));
+    expect(await create(7, 500, 'name', 'Shop')).toBe(true);
     expect(await at.redis.hgetall('head')).toEqual({ c: '7', L: '500', Lf: '500', name: 'Shop' });
-    expect(await controlPlane('apis/create-api', ['head'], [8, 600, 'name', 'Other'])).toBe('EXISTS');
+    expect(await create(8, 600, 'name', 'Other')).toBe(false);
     expect(await at.redis.hget('head', 'name')).toBe('Shop');
   });
 
   test('are changed while they are there, and tell what was before', async () => {
-    const update = (...pairs: string[]) => controlPlane('apis/update-api', ['head'], pairs);
-    expect(await update('prefix', 'p')).toEqual(['NOT_FOUND']);
+    const update = (...fields: string[]) => run(updateApi({ head: 'head', fields }));
+    expect(await update('prefix', 'p')).toEqual({ status: 'NOT_FOUND' });
     expect(await at.redis.keys('*')).toEqual([]);
-    await controlPlane('apis/create-api', ['head'], [7, 500, 'name', 'Shop', 'bytes', 24]);
-    expect(await update('prefix', 'p', 'bytes', '')).toEqual(['OK', 'Shop', '', '24']);
-    expect(await update()).toEqual(['OK', 'Shop', 'p', '']);
+    const fields = ['name', 'Shop', 'bytes', 24];
+    await run(createApi({ head: 'head', members: [], now: 7, lease: 500, fields }));
+    expect(await update('prefix', 'p', 'bytes', '')).toEqual({
+      status: 'OK',
+      name: 'Shop',
+      prefix: '',
+      bytes: '24',
+    });
+    expect(await update()).toEqual({ status: 'OK', name: 'Shop', prefix: 'p', bytes: '' });
     await at.redis.hset('head', 'deleted', '8');
-    expect(await update('name', 'x')).toEqual(['NOT_FOUND']);
+    expect(await update('name', 'x')).toEqual({ status: 'NOT_FOUND' });
     expect(await at.redis.hget('head', 'name')).toBe('Shop');
   });
 
@@ -230,8 +242,18 @@ describe('APIs', () => {
       await at.redis.zadd('index', i, String(i));
       if (owner) await at.redis.zadd(`o:${owner}`, i, String(i));
     }
-    const sweep = (...ids: string[]) =>
-      controlPlane('apis/sweep-api', ['head', 'index'], ['k:', 'm:', 'o:', ...ids]);
+    const sweep = (...keyIds: string[]) =>
+      run(
+        sweepApi({
+          head: 'head',
+          index: 'index',
+          records: 'k:',
+          metas: 'm:',
+          owners: 'o:',
+          pools: 'q:',
+          keyIds,
+        }),
+      );
     expect(await sweep('0')).toBe(-1);
     expect(await at.redis.exists('k:0', 'm:0')).toBe(2);
     await at.redis.hset('head', 'deleted', '2');
@@ -243,50 +265,68 @@ describe('APIs', () => {
   });
 
   test('are forgotten when they are deleted and nothing is left of them', async () => {
-    const names = ['head', 'log', 'members', 'index', 'creations', 'held'];
-    const forget = () => controlPlane('apis/forget-api', [...names, 'usage', 'tags'], [20_000, 20_001]);
+    const keys = {
+      ...{ head: 'head', log: 'log', members: 'members', index: 'index', creations: 'creations' },
+      ...{ held: 'held', usage: 'usage', tags: 'tags', due: 'due', exhausted: 'exhausted' },
+    };
+    const forget = () => run(forgetApi({ ...keys, days: [20_000, 20_001] }));
     for (const usage of ['usage', 'tags20000', 'tags20001']) await at.redis.hset(usage, 'x', '1');
     await at.redis.hset('head', 'c', '1');
     await at.redis.zadd('members', 1, 'f');
     await at.redis.mset('log', 'x', 'creations', 'x', 'held', 'x');
-    expect(await forget()).toBe(0);
+    expect(await forget()).toBe(false);
     await at.redis.hset('head', 'deleted', '2');
     await at.redis.zadd('index', 1, 'key_1');
-    expect(await forget()).toBe(0);
-    expect(await at.redis.exists(...names)).toBe(6);
+    expect(await forget()).toBe(false);
+    expect(await at.redis.exists(...Object.values(keys))).toBe(7);
     await at.redis.del('index');
-    expect(await forget()).toBe(1);
+    expect(await forget()).toBe(true);
     expect(await at.redis.keys('*')).toEqual([]);
   });
 
   test('change their lease so that fences wait for the longest that may be alive', async () => {
     const set = (step: string, lease: number, token = 't') =>
-      controlPlane('apis/set-lease', ['head'], [step, lease, token]);
+      run(setLease({ head: 'head', step, lease, token }));
     const leases = () => at.redis.hmget('head', 'L', 'Lf', 't');
-    expect(await set('grant', 500)).toEqual(['NO_API']);
+    expect(await set('grant', 500)).toEqual({ status: 'NO_API' });
     await at.redis.hset('head', { c: '1', L: '1000', Lf: '1000' });
-    expect(await set('grant', 2000)).toEqual(['CONFLICT']);
-    expect(await set('fence-first', 2000, 'up')).toEqual(['OK', '2000']);
+    expect(await set('grant', 2000)).toEqual({ status: 'CONFLICT' });
+    expect(await set('fence-first', 2000, 'up')).toEqual({ status: 'OK', fencedMs: 2000 });
     expect(await leases()).toEqual(['1000', '2000', 'up']);
-    expect(await set('fence-first', 1500, 'up')).toEqual(['OK', '2000']);
-    expect(await set('grant', 2000, 'up')).toEqual(['OK', '2000']);
+    expect(await set('fence-first', 1500, 'up')).toEqual({ status: 'OK', fencedMs: 2000 });
+    expect(await set('grant', 2000, 'up')).toEqual({ status: 'OK', fencedMs: 2000 });
     expect(await leases()).toEqual(['2000', '2000', 'up']);
-    expect(await set('grant', 500, 'down')).toEqual(['OK', '2000']);
-    expect(await set('fence-last', 500, 'other')).toEqual(['CONFLICT']);
-    expect(await set('fence-last', 600, 'down')).toEqual(['CONFLICT']);
+    expect(await set('grant', 500, 'down')).toEqual({ status: 'OK', fencedMs: 2000 });
+    expect(await set('fence-last', 500, 'other')).toEqual({ status: 'CONFLICT' });
+    expect(await set('fence-last', 600, 'down')).toEqual({ status: 'CONFLICT' });
     expect(await leases()).toEqual(['500', '2000', 'down']);
-    expect(await set('fence-last', 500, 'down')).toEqual(['OK', '500']);
+    expect(await set('fence-last', 500, 'down')).toEqual({ status: 'OK', fencedMs: 500 });
     expect(await leases()).toEqual(['500', '500', 'down']);
   });
 });
 
 describe('followers', () => {
   test('that were killed are removed by the number of their kill', async () => {
-    await at.redis.zadd('members', -5, 'killed', -6, 'killed anew', 3, 'alive');
-    const args = ['killed', -5, 'killed anew', -5, 'alive', -5, 'gone', -5];
-    expect(await controlPlane('log/reap-members', ['members'], args)).toBe(1);
-    expect(await at.redis.zrange('members', '0', '-1')).toEqual(['killed anew', 'alive']);
-    expect(await controlPlane('log/reap-members', ['members'], ['alive', 3, 'none', 0])).toBe(1);
+    const { members } = apiKeys('a');
+    await at.redis.zadd(members, -5, 'killed', -6, 'killed anew', 3, 'alive');
+    const names = ['killed', 'killed anew', 'alive', 'gone'];
+    expect(
+      await run(
+        reapRun(
+          'a',
+          names.map((name) => ({ name, kill: -5 })),
+        ),
+      ),
+    ).toBe(1);
+    expect(await at.redis.zrange(members, '0', '-1')).toEqual(['killed anew', 'alive']);
+    expect(
+      await run(
+        reapRun('a', [
+          { name: 'alive', kill: 3 },
+          { name: 'none', kill: 0 },
+        ]),
+      ),
+    ).toBe(1);
   });
 
   test('keep their report until it expires, and the list forgets those whose reports have', async () => {

@@ -1,16 +1,14 @@
 #!lua flags=allow-oom
 -- Removes records of a deleted API. The caller has removed their pointers.
 --
--- KEYS 1 head  2 index
--- ARGV 1 record prefix  2 long-meta prefix  3 owner-index prefix  4… keyIds
+-- records, metas, owners, pools: the names of records, long metas, owner indexes and pools, each without its end
 -- Returns how many keys remain | -1 when the API is not deleted
-if not redis.call('HGET', KEYS[1], 'deleted') then return -1 end
-for i = 4, #ARGV do
-  local keyId = ARGV[i]
-  local owner, pool = unpack(redis.call('HMGET', ARGV[1] .. keyId, 'o', 'q'))
-  if pool then redis.call('DEL', string.sub(KEYS[1], 1, -5) .. 'q:' .. pool) end
-  if owner then redis.call('ZREM', ARGV[3] .. owner, keyId) end
-  redis.call('DEL', ARGV[1] .. keyId, ARGV[2] .. keyId)
-  redis.call('ZREM', KEYS[2], keyId)
+if not redis.call('HGET', head, 'deleted') then return -1 end
+for _, keyId in ipairs(keyIds) do
+  local owner, pool = unpack(redis.call('HMGET', records .. keyId, 'o', 'q'))
+  if pool then redis.call('DEL', pools .. pool) end
+  if owner then redis.call('ZREM', owners .. owner, keyId) end
+  redis.call('DEL', records .. keyId, metas .. keyId)
+  redis.call('ZREM', index, keyId)
 end
-return redis.call('ZCARD', KEYS[2])
+return redis.call('ZCARD', index)

@@ -1,15 +1,12 @@
 #!lua flags=allow-oom
 -- Tells how far a change has come. Not flagged `no-writes`, so that a deposed primary refuses to answer.
 --
--- KEYS 1 head  2 log  3 members
--- ARGV 1 sequence  2 its hash ('' = unknown; then 3 identifies the change)  3 its keyId
---      4 '1' = the caller knows that it is on all replicas  5 how many laggards to name
---      6 sequence of a later change that the log must hold too  7 its hash, '' = none
+-- sequence, hash, keyId: of the change; hash '' = unknown, then keyId identifies it
+-- durable: '1' = the caller knows that it is on all replicas; limit: how many laggards to name
+-- later, laterHash: a later change that the log must hold too; laterHash '' = none
 -- Returns {'LOST'} if the history lacks the change, or the later change,
 --         else {'INTACT', or 'TRIMMED' if the log no longer reaches back to the change, so that nothing is known; followers,
 --         laggards, Lf, highest sequence known to be on all replicas, name of a laggard, …}
-local head, log, members = unpack(KEYS)
-local sequence, hash, keyId, durable, limit, later, laterHash = unpack(ARGV)
 
 local s, Lf, d = unpack(redis.call('HMGET', head, 's', 'Lf', 'd'))
 s = s or '0'

@@ -13,12 +13,9 @@
 -- again, and the caller who waited for the lost kill must not remove the follower too early. A follower that is
 -- already killed keeps its score.
 --
--- KEYS 1 head  2 log  3 members
--- ARGV 1 sequence  2 its hash  3 the kill: a random integer below 0  4 id of the server that wrote the change, '' = unknown
+-- sequence, hash: of the change; kill: a random integer below 0; writer: id of the server that wrote the change, '' = unknown
 -- Returns {'LOST'} | {'INTACT', followers, Lf, how many were removed, name of each, …, name of each that was killed, …}
 -- include server.lua
-local head, log, members = unpack(KEYS)
-local sequence, hash, kill, writer = unpack(ARGV)
 
 local s, Lf = unpack(redis.call('HMGET', head, 's', 'Lf'))
 s = s or '0'

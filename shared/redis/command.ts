@@ -1,0 +1,92 @@
+import { type Run, Script } from './script.ts';
+
+type Value = string | number;
+/** Values by their names; the name `...list` stands for all further values. */
+type Inputs<Name extends string> = {
+  readonly [N in Name as N extends `...${infer List}` ? List : N]: N extends `...${string}`
+    ? readonly Value[]
+    : Value;
+};
+
+/**
+ * Declares a script with names for its keys and arguments, in their order. The script finds them in local variables of these names, and
+ * those after `...` in a list.
+ * @param file its location, usually `new URL('./lua/name.lua', import.meta.url)`
+ * @param read reads the reply; see `row` and `oneOf`
+ */
+export function command<Key extends string, Name extends string, T>(
+  file: URL,
+  keys: readonly Key[],
+  args: readonly Name[],
+  read: (reply: unknown) => T,
+): (inputs: Inputs<Key | Name>) => Run<T> {
+  const script = new Script(file, localsOf('KEYS', keys) + localsOf('ARGV', args));
+  return (inputs) => {
+    const values = (names: readonly string[]) =>
+      names.flatMap(
+        (name): Value | readonly Value[] => (inputs as Inputs<string>)[name.replace('...', '')] ?? [],
+      );
+    return { script, keys: values(keys).map(String), args: values(args), read };
+  };
+}
+
+/** Lua that names the values of a list. */
+function localsOf(list: 'KEYS' | 'ARGV', names: readonly string[]): string {
+  const single = names.filter((name) => !name.startsWith('...'));
+  const count = single.length;
+  const rest = names.slice(count).map((name) => name.slice(3));
+  return [
+    count > 0 ? `local ${single.join(', ')} = unpack(${list}, 1, ${count}) ` : '',
+    ...rest.map(
+      (name) =>
+        `local ${name} = {} for i = ${count + 1}, #${list} do ${name}[i - ${count}] = ${list}[i] end `,
+    ),
+  ].join('');
+}
+
+/** The name of a part of a reply: `a#` is a number, `...a` a list of all further texts, any other a text, `''` where Redis has none. */
+type Part<Name extends string> = Name extends `${string}#`
+  ? number
+  : Name extends `...${string}`
+    ? readonly string[]
+    : string;
+type Row<Name extends string> = {
+  readonly [N in Name as N extends `...${infer List}`
+    ? List
+    : N extends `${infer Number}#`
+      ? Number
+      : N]: Part<N>;
+};
+
+/** Reads a list of parts. */
+export const row =
+  <Name extends string>(...names: readonly Name[]) =>
+  (reply: unknown): Row<Name> =>
+    partsOf(names, reply as readonly unknown[]) as Row<Name>;
+
+function partsOf(names: readonly string[], parts: readonly unknown[]): object {
+  return Object.fromEntries(
+    names.map((name, i) => {
+      if (name.startsWith('...')) return [name.slice(3), parts.slice(i)];
+      return name.endsWith('#') ? [name.slice(0, -1), Number(parts[i] ?? 0)] : [name, parts[i] ?? ''];
+    }),
+  );
+}
+
+/**
+ * Reads a reply that begins with its status, whose further parts depend on it. The status alone may be the reply.
+ * @param tag name of the status in the result
+ */
+export const oneOf =
+  <Tag extends string, const Rows extends Readonly<Record<string, readonly string[]>>>(
+    tag: Tag,
+    rows: Rows,
+  ) =>
+  (reply: unknown) => {
+    const [status, ...parts] = [reply].flat();
+    const names = rows[String(status)];
+    if (!names) throw new Error(`a script answered ${status}`);
+    return { [tag]: status, ...partsOf(names, parts) } as {
+      [Status in keyof Rows]: { readonly [T in Tag]: Status } & Row<Rows[Status][number]>;
+    }[keyof Rows];
+  };
