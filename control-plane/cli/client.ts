@@ -1,5 +1,7 @@
+import { scheduler } from 'node:timers/promises';
 import { ERRORS, type ErrorCode } from '#shared/contract/errors.ts';
 import { VERIFIER_ID_HEADER } from '#shared/contract/verifier-status.ts';
+import { backoffMs } from '#shared/lang/clock.ts';
 import { CliError, EXIT_OF } from './exit.ts';
 
 /** Longer than the 60 s for which a control plane may wait for a change. */
@@ -124,5 +126,39 @@ function parse(text: string): unknown {
     return JSON.parse(text);
   } catch {
     return undefined; // not the expected service; the caller reports it
+  }
+}
+
+const RETRY_FIRST_MS = 200;
+const RETRY_MAX_MS = 5000;
+/** About a minute and a half in total, and longer if the server asks for it. */
+const RETRIES_MAX = 20;
+/** About a second in total: short enough for a person at a terminal. */
+export const RETRIES_FEW = 3;
+
+/**
+ * Calls an operation that may be repeated: while the server is unreachable, cannot decide or asks to retry
+ * later, reports that and retries. Rejects with the last failure after `retriesMax` retries, or soon after
+ * `stop`.
+ */
+export async function callPatiently<T>(
+  client: Client,
+  operation: string,
+  input: object,
+  stop: AbortSignal,
+  say: (text: string) => void,
+  retriesMax = RETRIES_MAX,
+): Promise<T> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await client.call<T>(operation, input);
+    } catch (error) {
+      if (!(error instanceof CliError) || error.exit !== 'UNAVAILABLE') throw error;
+      if (attempt === retriesMax || stop.aborted) throw error;
+      const ownMs = backoffMs(attempt, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random);
+      say(`${error.message}; trying again`);
+      // If `stop` aborts during the wait, the next attempt is the last.
+      await scheduler.wait(Math.max(error.retryAfterMs ?? 0, ownMs), { signal: stop }).catch(() => undefined);
+    }
   }
 }

@@ -1,15 +1,41 @@
 import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { loadConfigOrExit } from '#shared/process/load-config.ts';
-import { Client } from './client.ts';
+import { Client, callPatiently, RETRIES_FEW } from './client.ts';
 import { CliError, EXITS, type Exit } from './exit.ts';
-import { callPatiently, RETRIES_FEW } from './retry.ts';
 import { type CliConfig, settings } from './settings.ts';
-import { type RunningStart, readRunningStart } from './started.ts';
 import { json, safe } from './terminal/output.ts';
 import { canPrompt, promptSecret } from './terminal/prompt.ts';
 
 /** The configuration, with the URL of the private Redis of a running `npm start`. */
 type StartedConfig = CliConfig & { readonly redisUrl: string | undefined };
+
+/** The note that `npm start` keeps in its folder while it runs. */
+interface RunningStart {
+  readonly controlPlane: string;
+  readonly verifier: string;
+  /** URL of its private Redis, if it has one. */
+  readonly redisUrl?: string;
+  /** File with the root key that `npm start` made, if readable. */
+  readonly rootKeyFile: string;
+}
+
+/** The folder in which `npm start` keeps its data unless KEYFENCE_DATA names another. */
+const FOLDER = join(import.meta.dirname, '..', '..', '.keyfence');
+
+/** Returns the running `npm start` of this machine, as its folder describes it; undefined = none is known. */
+function readRunningStart(folder: string): RunningStart | undefined {
+  const directory = folder || FOLDER;
+  try {
+    const note = JSON.parse(readFileSync(join(directory, 'running.json'), 'utf8')) as Omit<
+      RunningStart,
+      'rootKeyFile'
+    >;
+    return { ...note, rootKeyFile: join(directory, 'root-key') };
+  } catch {
+    return undefined; // it does not run, or not with this folder
+  }
+}
 
 /** Reads the configuration. Its defaults are those of a running `npm start` of this machine, if there is one. */
 function readConfig(): StartedConfig {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Checkpoint } from '../../control-plane/cli/commands/checkpoint.ts';
-import { readCandidate } from '../../control-plane/cli/commands/import-line.ts';
+import { readCandidate } from '../../control-plane/cli/commands/import.ts';
 import { CliError } from '../../control-plane/cli/exit.ts';
 import { type InputLine, LINE_BYTES_MAX, readLines } from '../../control-plane/cli/read-lines.ts';
 import { generateKey, hashSecret } from '../../shared/contract/key-format.ts';

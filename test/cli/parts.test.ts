@@ -1,11 +1,10 @@
 import { stripVTControlCharacters } from 'node:util';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { jsonObject, whole } from '../../control-plane/cli/arguments.ts';
-import type { Client } from '../../control-plane/cli/client.ts';
+import { type Client, callPatiently } from '../../control-plane/cli/client.ts';
 import { CliError } from '../../control-plane/cli/exit.ts';
 import { collect, pages } from '../../control-plane/cli/pages.ts';
 import { createProgram } from '../../control-plane/cli/program.ts';
-import { callPatiently } from '../../control-plane/cli/retry.ts';
 import {
   columns,
   count,

@@ -2,11 +2,10 @@ import { once } from 'node:events';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Command } from 'commander';
 import type { Key } from '../../redis/keys/key-view.ts';
-import type { Client } from '../client.ts';
+import { type Client, callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt } from '../from-operations.ts';
 import { pages } from '../pages.ts';
-import { callPatiently } from '../retry.ts';
 import type { Session } from '../session.ts';
 import { count, json } from '../terminal/output.ts';
 import { Progress } from '../terminal/progress.ts';
@@ -42,15 +41,12 @@ async function exportKeys(session: Session, apiId: string, output?: string): Pro
   const file = output === undefined ? undefined : await openTarget(output, earlier?.bytes);
   if (!earlier) checkpoint?.write({ bytes: 0, keys: 0 });
   const stop = stopOnInterrupt();
-  const progress = new Progress();
-  const say = (text: string) => {
-    if (!session.json) progress.say(text);
-  };
+  const progress = new Progress(session.json);
   let { bytes, keys } = earlier ?? { bytes: 0, keys: 0 };
   const before = keys;
   try {
     const call: Client['call'] = (operation, input = {}) =>
-      callPatiently(client, operation, input, stop, say);
+      callPatiently(client, operation, input, stop, progress.say);
     const query = { apiId, cursor: earlier?.cursor };
     for await (const { items, cursor, total } of pages<Key>(call, 'apis.listKeys', query, 'keys')) {
       const text = Buffer.from(items.map((key) => `${json(exportLine(key))}\n`).join(''));

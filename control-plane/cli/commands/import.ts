@@ -1,15 +1,22 @@
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Command } from 'commander';
+import {
+  canBeSecret,
+  hashSecret,
+  isWellFormed,
+  SECRET_LENGTH_MAX,
+  startOf,
+} from '#shared/contract/key-format.ts';
+import { parseExactly } from '#shared/lang/exact-json.ts';
+import { callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt } from '../from-operations.ts';
-import { type InputLine, readLines } from '../read-lines.ts';
-import { callPatiently } from '../retry.ts';
+import { type InputLine, LINE_BYTES_MAX, readLines } from '../read-lines.ts';
 import type { Session } from '../session.ts';
 import { count } from '../terminal/output.ts';
 import { Progress } from '../terminal/progress.ts';
 import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
-import { type Candidate, type Refusal, readCandidate } from './import-line.ts';
 
 const KEYS_PER_CALL = 500;
 /** Below the server's limit of 1 MiB per call. */
@@ -65,14 +72,12 @@ async function importKeys(session: Session, apiId: string, file: string, progres
   const { counts } = start;
   let { number, end } = start;
   const stop = stopOnInterrupt();
-  const progress = new Progress();
-  const say = (text: string) => {
-    if (!session.json) progress.say(text);
-  };
+  const progress = new Progress(session.json);
   const send = async (keys: readonly Candidate[]): Promise<Result[]> => {
     const input = { apiId, keys: keys.map(({ body }) => body) };
     if (keys.length === 0) return [];
-    return (await callPatiently<{ results: Result[] }>(client, 'keys.importKeys', input, stop, say)).results;
+    return (await callPatiently<{ results: Result[] }>(client, 'keys.importKeys', input, stop, progress.say))
+      .results;
   };
   try {
     const chunks = source?.createReadStream({ start: end, autoClose: false }) ?? process.stdin;
@@ -183,4 +188,58 @@ function tally(
   }
   counts.refused += list.length;
   return list.sort((a, b) => a.line - b.line);
+}
+
+/** A key to be sent, and its line. */
+interface Candidate {
+  readonly line: number;
+  readonly foreign: boolean;
+  readonly body: object;
+}
+
+/** The reason why a line was refused. Of the line it contains only names of fields. */
+interface Refusal {
+  readonly line: number;
+  readonly code: string;
+  readonly message: string;
+}
+
+/**
+ * Parses one line of an import: either `{"key"}`, which is hashed here and sent nowhere, or `{"sha256"}`,
+ * with further fields, which the server validates.
+ * @returns undefined for an empty line
+ */
+export function readCandidate({ number, text }: InputLine): Candidate | Refusal | undefined {
+  const refuse = (message: string): Refusal => ({ line: number, code: 'BAD_REQUEST', message });
+  if (text === undefined) return refuse(`longer than ${LINE_BYTES_MAX} bytes, or not UTF-8`);
+  const json = text.replace(/^\ufeff/, '').trim();
+  if (json === '') return undefined;
+  const fields = parseObject(json);
+  if (fields === 'rounded') return refuse('has a whole number of more than 53 bits; write it as a string');
+  if (!fields) return refuse('not a JSON object');
+  const { key, ...rest } = fields;
+  if (key === undefined && fields['sha256'] === undefined) return refuse('key or sha256: required');
+  if (key === undefined) return { line: number, foreign: fields['foreign'] !== false, body: rest };
+  if (fields['sha256'] !== undefined) return refuse('key and sha256: give only one of them');
+  if (typeof key !== 'string' || !canBeSecret(key))
+    return refuse(`key: must be 1 to ${SECRET_LENGTH_MAX} printable ASCII characters`);
+  const foreign = !isWellFormed(key);
+  // Which part of a foreign key may be shown is unknown: it has a start only if the line gives one.
+  const start = foreign ? {} : { start: startOf(key) };
+  return { line: number, foreign, body: { ...start, ...rest, foreign, sha256: hashSecret(key) } };
+}
+
+function parseObject(json: string): Record<string, unknown> | 'rounded' | undefined {
+  let isRounded = false;
+  try {
+    const value = parseExactly(json, () => {
+      isRounded = true;
+    });
+    if (isRounded) return 'rounded';
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined;
+  } catch {
+    return undefined; // reported by the caller; the parser's message would repeat the line
+  }
 }

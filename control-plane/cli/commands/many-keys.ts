@@ -1,9 +1,9 @@
 import { type Command, Option } from 'commander';
 import type { ChangeStatus, Propagation } from '../../writer/writer.ts';
+import { callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt, waitMsOf } from '../from-operations.ts';
 import { readLines } from '../read-lines.ts';
-import { callPatiently } from '../retry.ts';
 import type { Session } from '../session.ts';
 import { count } from '../terminal/output.ts';
 import { confirm, describe, printChange, waitOption } from '../terminal/print-change.ts';
@@ -40,18 +40,32 @@ interface ManyResponse {
 }
 
 const ID = 'key_0mzc9k4q8r2wfXa1Bc2d';
+const EVERYWHERE = 'when this returns, no verifier accepts them any more';
+const update = (enabled: boolean, pastTense: string): Change => ({
+  ...{ operation: 'keys.updateKey', fields: { enabled }, pastTense },
+});
+/** The commands by their verbs: what each does, its examples and its change. */
+const COMMANDS: Readonly<Record<string, readonly [help: string, examples: string[], change: Change]>> = {
+  enable: [
+    'accept a key or many keys again',
+    [`keys enable ${ID}`, 'keys enable --api shop --owner ada'],
+    update(true, 'enabled'),
+  ],
+  disable: [
+    `refuse a key or many keys; ${EVERYWHERE}`,
+    [`keys disable ${ID}`, 'keys disable --api shop --owner ada --wait 10'],
+    update(false, 'disabled'),
+  ],
+  delete: [
+    `delete a key or many keys; ${EVERYWHERE}`,
+    [`keys delete ${ID} --yes`],
+    { operation: 'keys.deleteKey', fields: {}, pastTense: 'deleted' },
+  ],
+};
 
 /** Adds the commands of `keyfence keys …` that change a key or many keys. */
 export function manyKeysCommands(program: Command, session: Session): void {
-  const refused = 'when this returns, no verifier accepts them any more';
-  const add = (
-    verb: string,
-    help: string,
-    examples: string[],
-    operation: Change['operation'],
-    fields = {},
-  ) => {
-    const change = { operation, fields, pastTense: `${verb}d` };
+  for (const [verb, [help, examples, change]] of Object.entries(COMMANDS)) {
     const command = commandAt(program, `keys ${verb} [keyId]`, help, examples)
       .option('--api <apiId>', 'API of the keys, with --owner or --file')
       .addOption(
@@ -65,29 +79,12 @@ export function manyKeysCommands(program: Command, session: Session): void {
       const keys = owner === undefined ? `the keys in ${file}` : `all keys of ${owner} in ${api}`;
       if (verb === 'delete') await confirm(`delete ${isOfMany ? keys : keyId}`, yes === true);
       if (isOfMany) return changeMany(session, selection, change, waitMsOf(wait));
+      const { operation, fields, pastTense } = change;
       const input = { keyId, ...fields, ...waitMsOf(wait) };
-      printChange(
-        session,
-        `${verb}d ${keyId}`,
-        await session.call<{ propagation: ChangeStatus }>(operation, input),
-      );
+      const response = await session.call<{ propagation: ChangeStatus }>(operation, input);
+      printChange(session, `${pastTense} ${keyId}`, response);
     });
-  };
-  add(
-    'enable',
-    'accept a key or many keys again',
-    [`keys enable ${ID}`, 'keys enable --api shop --owner ada'],
-    'keys.updateKey',
-    { enabled: true },
-  );
-  add(
-    'disable',
-    `refuse a key or many keys; ${refused}`,
-    [`keys disable ${ID}`, 'keys disable --api shop --owner ada --wait 10'],
-    'keys.updateKey',
-    { enabled: false },
-  );
-  add('delete', `delete a key or many keys; ${refused}`, [`keys delete ${ID} --yes`], 'keys.deleteKey');
+  }
 }
 
 /**
@@ -114,15 +111,13 @@ async function changeMany(
   const ids = file === undefined ? undefined : await readIds(file);
   const client = await session.controlPlane();
   const stop = stopOnInterrupt();
-  const progress = new Progress();
+  const progress = new Progress(session.json);
   const tally = new Tally(session, progress, change.pastTense, ids?.length);
   const input = { apiId: api, ...change.fields, ...wait };
   const call = async (selection: object): Promise<string | undefined> => {
-    const say = (text: string) => {
-      if (!session.json) progress.say(text);
-    };
     const all = { ...input, ...selection };
-    const response = await callPatiently<ManyResponse>(client, `${change.operation}s`, all, stop, say);
+    const operation = `${change.operation}s`;
+    const response = await callPatiently<ManyResponse>(client, operation, all, stop, progress.say);
     tally.add(response);
     return response.cursor;
   };

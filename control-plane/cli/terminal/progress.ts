@@ -8,8 +8,14 @@ const BAR_WIDTH = 24;
 export class Progress {
   readonly #startedAtMs = systemClock.monotonicMs();
   readonly #isTerminal = process.stderr.isTTY === true;
+  readonly #isQuiet: boolean;
   #lastText = '';
   #drawnAtMs = Number.NEGATIVE_INFINITY;
+
+  /** @param isQuiet true = messages are not printed, because the output is for scripts */
+  constructor(isQuiet: boolean) {
+    this.#isQuiet = isQuiet;
+  }
 
   /**
    * @param share the completed part, 0..1; undefined = unknown
@@ -30,12 +36,12 @@ export class Progress {
   }
 
   /** Prints a message on its own line, unless it repeats the last one. */
-  say(text: string): void {
-    if (text === this.#lastText) return;
+  readonly say = (text: string): void => {
+    if (this.#isQuiet || text === this.#lastText) return;
     this.#lastText = text;
     this.clear();
     process.stderr.write(`${safe(text)}\n`);
-  }
+  };
 
   /** Removes the progress line, so that something else can be printed. */
   clear(): void {
