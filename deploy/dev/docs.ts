@@ -8,7 +8,11 @@ import { EXITS } from '../../control-plane/cli/exit.ts';
 import { createProgram } from '../../control-plane/cli/program.ts';
 import { settings as cli } from '../../control-plane/cli/settings.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
+import { EVENT_TYPES } from '../../control-plane/core/webhooks/event-types.ts';
+import { operations } from '../../control-plane/http/operations/index.ts';
+import type { Operation } from '../../control-plane/http/operations/operation.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
+import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { ERRORS } from '../../shared/contract/errors.ts';
 import { KEY_FIELDS } from '../../shared/contract/key-record.ts';
 import type { Settings } from '../../shared/process/load-config.ts';
@@ -22,12 +26,10 @@ import { watchUpstreams } from '../../verifier/metrics/upstream-metrics.ts';
 import { proxySettings } from '../../verifier/proxy/proxy-options.ts';
 import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
-import { byVerifiers } from './by-verifiers.ts';
 import { chartValues } from './chart-values.ts';
 import { commandOperations } from './command-operations.ts';
 import { numbersTable } from './numbers-table.ts';
-import { eventsTable, namesTable } from './operation-tables.ts';
-import { verifierDocument } from './verifier-openapi.ts';
+import { byVerifiers, verifierDocument } from './verifier-openapi.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
@@ -179,6 +181,25 @@ function keyFieldsTable(): string {
   return ['| in Redis | field | stored as | meaning |', '|---|---|---|---|', ...settable, ...others].join(
     '\n',
   );
+}
+
+/** Returns the types of events that webhooks send, with the operations after which they are sent. */
+function eventsTable(): string {
+  const rows = Object.entries(EVENT_TYPES).map(([type, sentence]) => {
+    const causes = (operations as readonly Operation[]).filter(({ event }) => event === type);
+    return `| \`${type}\` | ${sentence} | ${causes.map(({ name }) => `\`${name}\``).join(' ')} |`;
+  });
+  return ['| type | when | after the operations |', '|---|---|---|', ...rows].join('\n');
+}
+
+/** Returns the operations of version 2 of the interface, by their names in both. */
+function namesTable(): string {
+  const inV1: readonly Operation[] = operations;
+  const rows = operationsV2.map(({ name, path = '' }) => {
+    const isInV1 = inV1.some((operation) => operation.name === name);
+    return `| ${isInV1 ? `\`${name}\`` : '–'} | \`${path.slice('/v2/'.length)}\` |`;
+  });
+  return ['| v1 | v2 |', '|---|---|', ...rows].join('\n');
 }
 
 function errorsTable(): string {

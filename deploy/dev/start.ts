@@ -3,13 +3,12 @@ import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { loadConfigOrExit } from '../../shared/process/load-config.ts';
+import { integer, loadConfigOrExit } from '../../shared/process/load-config.ts';
 import { scriptArguments } from './arguments.ts';
 import { takeFolder, tell, untilFree } from './folder.ts';
 import { ensureRedis } from './install-redis.ts';
 import { printPlainly } from './plain-log.ts';
 import { type RedisServer, spawnBound, startRedis } from './redis-server.ts';
-import { portFaults, startSettings, unusedSettings } from './start-settings.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 /** Folder of the keys; tests use another. */
@@ -26,8 +25,32 @@ CONTROL_PLANE_PORT, VERIFIER_PORT and their like are for one of them, REDIS_URL 
   {},
 );
 const { env } = process;
-const ports = loadConfigOrExit(startSettings, portFaults);
-for (const line of unusedSettings(env)) console.error(`keyfence: ${line}`);
+/** Port 0 is refused, because the printed walk names the ports. */
+const port = (byDefault: number) => integer(1, 65_535, '', byDefault);
+const ports = loadConfigOrExit(
+  {
+    CONTROL_PLANE_PORT: port(3000).help('Port of the control plane'),
+    CONTROL_PLANE_ADMIN_PORT: port(9300).help('Port of its admin listener'),
+    VERIFIER_PORT: port(3001).help('Port of the verifier'),
+    VERIFIER_ADMIN_PORT: port(9301).help('Port of its admin listener'),
+  },
+  (chosen) => {
+    const entries = Object.entries(chosen);
+    return entries.flatMap(([name, number], i) => {
+      const [first] = entries.slice(0, i).find(([, other]) => other === number) ?? [];
+      return first === undefined ? [] : [`${name}: ${number} is the port of ${first} too`];
+    });
+  },
+);
+/** Variables of a single process, each with what to set instead. */
+const UNUSED: Readonly<Record<string, string>> = {
+  PORT: 'set CONTROL_PLANE_PORT and VERIFIER_PORT',
+  ADMIN_PORT: 'set CONTROL_PLANE_ADMIN_PORT and VERIFIER_ADMIN_PORT',
+  HOST: 'both listen on 127.0.0.1',
+  ADMIN_HOST: 'both listen on 127.0.0.1',
+};
+for (const [name, instead] of Object.entries(UNUSED).filter(([name]) => env[name]))
+  console.error(`keyfence: ${name} is not used by npm start, which starts two processes: ${instead}`);
 const children: { name: string; child: ChildProcess }[] = [];
 let redis: RedisServer | undefined;
 let stopping: Promise<void> | undefined;

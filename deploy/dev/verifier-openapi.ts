@@ -12,7 +12,7 @@ import { VERSION } from '../../shared/version.ts';
 import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2 } from '../../verifier/core/question.ts';
 import { DATA_SCHEMAS, VERDICT_FIELDS } from '../../verifier/core/verdict-body.ts';
 import { DIALECTS } from '../../verifier/http/authz.ts';
-import { rateLimitPaths } from './rate-limit-openapi.ts';
+import { CHECKS_MAX, RATE_LIMIT_SCHEMA } from '../../verifier/http/rate-limit.ts';
 
 const text = (description: string) => ({ type: 'string', description });
 
@@ -123,22 +123,41 @@ const meta = {
   properties: { requestId: text('As in X-Request-Id.') },
   required: ['requestId'],
 };
-const verdictV2 = {
-  type: 'object',
-  properties: {
-    meta,
-    data: {
-      type: 'object',
-      properties: {
-        valid: verdict.properties.valid,
-        code: { ...verdict.properties.code, description: MEANINGS },
-        ...DATA_SCHEMAS,
-      },
-      required: ['valid', 'code'],
+
+/** A schema, and an example of it. */
+interface Shown {
+  readonly schema: object;
+  readonly example: object;
+}
+
+/** A call whose every decided outcome is 200, also a refusal. */
+const call = (
+  head: Readonly<Record<'operationId' | 'summary' | 'description', string> & { tags: readonly string[] }>,
+  request: Shown,
+  outcome: Shown & { readonly description: string },
+  errors: object,
+) => {
+  const { description, ...shown } = outcome;
+  return {
+    post: {
+      ...head,
+      security,
+      requestBody: { required: true, content: { 'application/json': request } },
+      responses: { 200: { description, content: { 'application/json': shown } }, ...errors },
     },
-  },
-  required: ['meta', 'data'],
+  };
 };
+
+/** An outcome in the form of version 2. */
+const outcomeV2 = (description: string, properties: object, required: readonly string[], data: object) => ({
+  description,
+  schema: {
+    type: 'object',
+    properties: { meta, data: { type: 'object', properties, required } },
+    required: ['meta', 'data'],
+  },
+  example: { meta: { requestId: '0mzc9k4q8r2wfXa1' }, data },
+});
 
 /** The errors of version 2, under separate names in the same document. */
 const ofV2 = <T>(part: Readonly<Record<string, T>>) =>
@@ -149,6 +168,82 @@ const componentsV2 = JSON.parse(
 const responsesV2 = Object.fromEntries(
   Object.entries(errorResponses(ANY_CALL)).map(([status, { $ref }]) => [status, { $ref: `${$ref}V2` }]),
 );
+
+const rateLimitCall = (
+  operationId: string,
+  summary: string,
+  request: Shown,
+  outcome: ReturnType<typeof outcomeV2>,
+) =>
+  call(
+    {
+      tags: ['ratelimit'],
+      operationId,
+      summary,
+      description:
+        'Every decided outcome is 200, also a refusal: read it in the body. All verifiers together let at most the limit pass in a window.',
+    },
+    request,
+    outcome,
+    responsesV2,
+  );
+const limitAnswer = {
+  limit: { type: 'integer', description: 'The limit that applied: that of the override, if there is one.' },
+  remaining: { type: 'integer' },
+  reset: { type: 'integer', description: 'End of the current window, Unix milliseconds.' },
+  overrideId: { type: 'string', description: 'The override that applied; absent = none.' },
+};
+const check = { namespace: 'email.send', identifier: 'ada', limit: 10, duration: 60_000 };
+const limitExample = { limit: 10, remaining: 9, reset: 1_795_600_020_000 };
+/** The paths of rate limits that belong to no key. */
+const rateLimitPaths = {
+  '/v2/ratelimit.limit': rateLimitCall(
+    'limit',
+    'Take from a rate limit that belongs to no key',
+    { schema: RATE_LIMIT_SCHEMA, example: check },
+    outcomeV2(
+      'The outcome.',
+      {
+        success: { type: 'boolean', description: 'false: the limit is reached; refuse the caller.' },
+        ...limitAnswer,
+      },
+      ['success', 'limit', 'remaining', 'reset'],
+      { success: true, ...limitExample },
+    ),
+  ),
+  '/v2/ratelimit.multiLimit': rateLimitCall(
+    'multiLimit',
+    'Take from several rate limits, each on its own',
+    {
+      schema: { type: 'array', minItems: 1, maxItems: CHECKS_MAX, items: RATE_LIMIT_SCHEMA },
+      example: [check],
+    },
+    outcomeV2(
+      'The outcome.',
+      {
+        passed: { type: 'boolean', description: 'true: all checks passed.' },
+        limits: {
+          type: 'array',
+          items: {
+            type: 'object',
+            properties: {
+              namespace: { type: 'string' },
+              identifier: { type: 'string' },
+              passed: { type: 'boolean' },
+              ...limitAnswer,
+            },
+            required: ['namespace', 'identifier', 'passed', 'limit', 'remaining', 'reset'],
+          },
+        },
+      },
+      ['passed', 'limits'],
+      {
+        passed: true,
+        limits: [{ namespace: 'email.send', identifier: 'ada', passed: true, ...limitExample }],
+      },
+    ),
+  ),
+};
 
 /**
  * The document that the verifier serves at `/openapi.json`. It is stored as a file, so that the sidecar need
@@ -165,85 +260,60 @@ export const verifierDocument = forGenerators({
   },
   servers: [{ url: '/' }],
   paths: {
-    '/v1/keys.verifyKey': {
-      post: {
+    '/v1/keys.verifyKey': call(
+      {
         tags: ['keys'],
         operationId: 'verifyKey',
         summary: 'Verify a key',
         description:
           'Every decided outcome is 200, also a refusal. 503 means that nothing could be decided: refuse the caller, and ask again.',
-        security,
-        requestBody: {
-          required: true,
-          content: {
-            'application/json': {
-              schema: QUESTION_SCHEMA,
-              example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe', apiId: 'shop' },
-            },
-          },
-        },
-        responses: {
-          200: {
-            description: 'The verdict.',
-            content: {
-              'application/json': {
-                schema: verdict,
-                example: {
-                  valid: true,
-                  code: 'VALID',
-                  keyId: 'key_0mzc9k4q8r2wfXa1Bc2d',
-                  apiId: 'shop',
-                  enabled: true,
-                  meta: { plan: 'pro' },
-                  name: 'Ada',
-                  permissions: ['files.read'],
-                  requestId: '0mzc9k4q8r2wfXa1',
-                },
-              },
-            },
-          },
-          ...errorResponses(ANY_CALL),
+      },
+      { schema: QUESTION_SCHEMA, example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe', apiId: 'shop' } },
+      {
+        description: 'The verdict.',
+        schema: verdict,
+        example: {
+          valid: true,
+          code: 'VALID',
+          keyId: 'key_0mzc9k4q8r2wfXa1Bc2d',
+          apiId: 'shop',
+          enabled: true,
+          meta: { plan: 'pro' },
+          name: 'Ada',
+          permissions: ['files.read'],
+          requestId: '0mzc9k4q8r2wfXa1',
         },
       },
-    },
-    '/v2/keys.verifyKey': {
-      post: {
+      errorResponses(ANY_CALL),
+    ),
+    '/v2/keys.verifyKey': call(
+      {
         tags: ['keys'],
         operationId: 'verifyKeyV2',
         summary: 'Verify a key, for clients of the second generation',
         description:
           'The same question and the same verdict in the form of `@unkey/api` 2. Every decided outcome is 200, also a refusal.',
-        security,
-        requestBody: {
-          required: true,
-          content: {
-            'application/json': {
-              schema: QUESTION_SCHEMA_V2,
-              example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe', permissions: 'files.read' },
-            },
-          },
-        },
-        responses: {
-          200: {
-            description: 'The verdict.',
-            content: {
-              'application/json': {
-                schema: verdictV2,
-                example: {
-                  meta: { requestId: '0mzc9k4q8r2wfXa1' },
-                  data: {
-                    ...{ valid: true, code: 'VALID', keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', name: 'Ada' },
-                    ...{ meta: { plan: 'pro' }, enabled: true, permissions: ['files.read'] },
-                  },
-                },
-              },
-            },
-          },
-          ...responsesV2,
-        },
       },
-    },
-    ...rateLimitPaths(meta, responsesV2, security),
+      {
+        schema: QUESTION_SCHEMA_V2,
+        example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe', permissions: 'files.read' },
+      },
+      outcomeV2(
+        'The verdict.',
+        {
+          valid: verdict.properties.valid,
+          code: { ...verdict.properties.code, description: MEANINGS },
+          ...DATA_SCHEMAS,
+        },
+        ['valid', 'code'],
+        {
+          ...{ valid: true, code: 'VALID', keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', name: 'Ada' },
+          ...{ meta: { plan: 'pro' }, enabled: true, permissions: ['files.read'] },
+        },
+      ),
+      responsesV2,
+    ),
+    ...rateLimitPaths,
     ...gatewayPaths,
   },
   components: {
@@ -258,3 +328,36 @@ export const verifierDocument = forGenerators({
     responses: { ...errorComponents.responses, ...ofV2(componentsV2.responses) },
   },
 });
+
+/** The verifier of `npm start`. */
+const SERVER = { url: 'http://127.0.0.1:3001', description: 'the verifier of npm start, or yours' };
+
+/**
+ * Precedes the description of an operation that verifiers answer, whose "try it" button the page hides: a browser calls
+ * only its own origin.
+ */
+const elsewhere = (
+  path: string,
+  body: object | readonly object[],
+) => `A verifier answers this, not the control plane, so it cannot be tried from this page. It needs a root key only with VERIFY_ROOT_KEYS=required.
+From a terminal, with the address of a verifier (that of \`npm start\` here):
+
+    curl -s ${SERVER.url}${path} -H 'content-type: application/json' -d '${JSON.stringify(body)}'`;
+
+/** Returns the paths that verifiers answer, by version of the interface, for the control plane's reference. */
+export function byVerifiers() {
+  const pathsBelow = (generation: string) =>
+    Object.fromEntries(
+      Object.entries(verifierDocument.paths).flatMap(([name, item]) => {
+        if (!name.startsWith(generation) || !('post' in item)) return [];
+        const { post } = item;
+        const { example } = post.requestBody.content['application/json'];
+        const body = name.endsWith('verifyKey') ? { key: 'YOUR_KEY' } : example;
+        const description = `${elsewhere(name, body as object)}\n\n${post.description}`;
+        return [[name, { post: { ...post, tags: ['verifier'], servers: [SERVER], description } }]];
+      }),
+    );
+  // In the document of verifiers, the errors of version 2 have names of their own.
+  const v2 = JSON.stringify(pathsBelow('/v2/')).replace(/(#\/components\/\w+\/\w+)V2"/g, '$1"');
+  return { '/v1/': pathsBelow('/v1/'), '/v2/': JSON.parse(v2) as object };
+}
