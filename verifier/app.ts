@@ -5,10 +5,7 @@ import { processMetrics } from '#shared/process/process-metrics.ts';
 import type { Config } from './config.ts';
 import { createEngine, type Engine, followerLog } from './engine.ts';
 import { type Addresses, openListeners } from './listeners.ts';
-import { Metrics } from './metrics/metrics.ts';
-import { watchServer } from './metrics/server-metrics.ts';
-import { watchState } from './metrics/state-metrics.ts';
-import { watchUpstreams } from './metrics/upstream-metrics.ts';
+import { Metrics, watchServer, watchState, watchUpstreams } from './metrics/metrics.ts';
 
 /** A verifier process, from its start until `stop`. */
 export interface RunningVerifier extends Addresses {

@@ -9,7 +9,7 @@ import { httpLimits, httpSettings } from './http/server.ts';
 import { tlsFaults, tlsSettings } from './http/tls.ts';
 import { unixSettings } from './node-internals/unix-socket.ts';
 import { forwardFaults, forwardLimits, forwardSettings } from './proxy/control-plane-proxy.ts';
-import { proxyFaults, proxySettings } from './proxy/proxy-options.ts';
+import { proxyFaults, proxySettings } from './proxy/proxy.ts';
 
 export const settings = {
   HOST: host().help('Address at which the verifier listens for questions about keys'),

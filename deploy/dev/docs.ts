@@ -19,11 +19,13 @@ import type { Settings } from '../../shared/process/load-config.ts';
 import { RECORD_FACTS } from '../../shared/redis/record-facts.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { creditCounts } from '../../verifier/core/pools.ts';
-import { Metrics as VerifierMetrics } from '../../verifier/metrics/metrics.ts';
-import { watchServer } from '../../verifier/metrics/server-metrics.ts';
-import { watchState } from '../../verifier/metrics/state-metrics.ts';
-import { watchUpstreams } from '../../verifier/metrics/upstream-metrics.ts';
-import { proxySettings } from '../../verifier/proxy/proxy-options.ts';
+import {
+  Metrics as VerifierMetrics,
+  watchServer,
+  watchState,
+  watchUpstreams,
+} from '../../verifier/metrics/metrics.ts';
+import { proxySettings } from '../../verifier/proxy/proxy.ts';
 import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
 import { chartValues } from './chart-values.ts';

@@ -91,7 +91,7 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'An estimate of what an entry takes beside its payload; a page of entries may end one earlier.',
   },
   {
-    file: 'verifier/proxy/handler.ts',
+    file: 'verifier/proxy/proxy.ts',
     before: 'if (response.headersSent || response.destroyed) return;',
     after: 'if (false) return;',
     reason:

@@ -1,5 +1,15 @@
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
 import { fileURLToPath } from 'node:url';
-import type { ServerInterceptor, ServerUnaryCall, ServiceDefinition, sendUnaryData } from '@grpc/grpc-js';
+import type {
+  ConnectionInjector,
+  ServerInterceptor,
+  ServerUnaryCall,
+  ServerWritableStream,
+  ServiceDefinition,
+  sendUnaryData,
+  status,
+} from '@grpc/grpc-js';
 import { RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
 import { requestIdFrom } from '#shared/contract/request-id.ts';
 import { toApiError, UNHANDLED } from '#shared/contract/unhandled-error.ts';
@@ -12,7 +22,7 @@ import type { AuthzSettings } from '../http/authz.ts';
 import { type AuthzAnswer, authzAnswer, type HeaderLine } from '../http/gateway-answer.ts';
 import { LINGER_MS, problemBody } from '../http/respond.ts';
 import type { HttpLimits } from '../http/server.ts';
-import type { Certificate } from '../http/tls.ts';
+import { type Certificate, useCertificate } from '../http/tls.ts';
 import {
   type CheckRequest,
   type CheckResponse,
@@ -20,11 +30,10 @@ import {
   checkRequestId,
   checkResponse,
   checkTraceId,
+  dynamicMetadata,
   GRPC_INTERNAL,
+  type Struct,
 } from './check.ts';
-import { Connections } from './connections.ts';
-import { dynamicMetadata, type Struct } from './envoy-metadata.ts';
-import { GrpcHealth } from './health.ts';
 
 const anyPort = port(0).help(
   "Port at HOST for Envoy's ext_authz over gRPC, which also serves `grpc.health.v1`. If empty, there is no such port",
@@ -220,4 +229,154 @@ function checkMethod({
         log.error({ err }, UNHANDLED);
         reply({ code: GRPC_INTERNAL });
       });
+}
+
+/**
+ * The shortest beginning of a client: the preface of HTTP/2, 24 bytes, and the header of its SETTINGS frame,
+ * 9.
+ */
+const BEGINNING_BYTES = 33;
+
+/**
+ * The connections of a gRPC server, accepted here, and with TLS also decrypted here. gRPC's own listener sets
+ * no limit to their number, keeps silent connections for ever, and waits two minutes for a handshake.
+ */
+class Connections {
+  readonly #server: Server;
+  readonly #open = new Set<Socket>();
+  #closed: Promise<void> | undefined;
+
+  constructor(
+    grpc: Pick<ConnectionInjector, 'injectConnection'>,
+    limits: Pick<HttpLimits, 'CONNECTIONS_MAX' | 'HEADERS_TIMEOUT_MS'>,
+    log: Pick<Logger, 'error'>,
+    certificate: Certificate | undefined,
+  ) {
+    const accept = (socket: Socket) => {
+      this.#open.add(socket);
+      // After the beginning, gRPC's limit for idle sessions applies.
+      const beginning = setTimeout(() => {
+        if (socket.bytesRead < BEGINNING_BYTES) socket.destroy();
+      }, limits.HEADERS_TIMEOUT_MS).unref();
+      socket
+        .on('error', () => socket.destroy())
+        .once('close', () => {
+          clearTimeout(beginning);
+          this.#open.delete(socket);
+        });
+      grpc.injectConnection(socket);
+    };
+    const handshakeTimeout = limits.HEADERS_TIMEOUT_MS;
+    const tls =
+      certificate &&
+      createTlsServer(
+        { noDelay: true, handshakeTimeout, ALPNProtocols: ['h2'], requestCert: certificate.asksClients },
+        accept,
+      );
+    if (tls) {
+      useCertificate(tls, certificate);
+      // Node does not close the socket after a failed or late handshake.
+      tls.on('tlsClientError', (_error, socket) => socket.destroy());
+      // Connections that are still in the handshake must be cut, too.
+      tls.on('connection', (socket: Socket) => {
+        this.#open.add(socket);
+        socket.on('error', () => socket.destroy()).once('close', () => this.#open.delete(socket));
+      });
+    }
+    this.#server = tls ?? createServer({ noDelay: true }, accept);
+    this.#server.maxConnections = limits.CONNECTIONS_MAX;
+    this.#server.on(
+      'error',
+      (err) => this.#server.listening && log.error({ err }, 'a connection was not accepted'),
+    );
+  }
+
+  /** Resolves with the address in use, as `host:port`. */
+  listen(host: string, port: number, isShared: boolean): Promise<string> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen({ host, port, reusePort: isShared }, () => {
+        this.#server.off('error', reject);
+        const address = this.#server.address() as AddressInfo;
+        resolve(`${host.includes(':') ? `[${host}]` : host}:${address.port}`);
+      });
+    });
+  }
+
+  /** Accepts no more connections. Resolves when all are closed. */
+  stopListening(): Promise<void> {
+    this.#closed ??= new Promise((resolve) => this.#server.close(() => resolve()));
+    return this.#closed;
+  }
+
+  /** Accepts no more connections, ends those that have sent nothing, and resolves when all are closed. */
+  close(): Promise<void> {
+    for (const socket of this.#open) if (socket.bytesRead === 0) socket.destroy();
+    return this.stopListening();
+  }
+
+  /** Cuts all open connections, or only the one from `peer`, as `host:port`. */
+  cut(peer?: string): void {
+    for (const socket of this.#open) {
+      if (peer === undefined || peer === `${socket.remoteAddress}:${socket.remotePort}`) socket.destroy();
+    }
+  }
+}
+
+interface HealthRequest {
+  readonly service?: string;
+}
+interface HealthResponse {
+  readonly status: number;
+}
+
+const [SERVING, NOT_SERVING, SERVICE_UNKNOWN] = [1, 2, 3];
+const NOT_FOUND: status.NOT_FOUND = 5;
+
+/** The service grpc.health.v1 of a process that is ready or not as a whole. */
+class GrpcHealth {
+  readonly #services: ReadonlySet<string>;
+  readonly #watchers = new Set<ServerWritableStream<HealthRequest, HealthResponse>>();
+  #serving = false;
+
+  /** @param services names that clients may ask for, besides '' for the whole process */
+  constructor(services: readonly string[]) {
+    this.#services = new Set(['', ...services]);
+  }
+
+  /** Notifies all watchers of a change. */
+  set serving(serving: boolean) {
+    if (serving === this.#serving) return;
+    this.#serving = serving;
+    for (const call of this.#watchers) this.#tell(call);
+  }
+
+  /** The methods of the service. */
+  readonly methods = {
+    Check: (call: ServerUnaryCall<HealthRequest, HealthResponse>, reply: sendUnaryData<HealthResponse>) => {
+      if (this.#services.has(call.request.service ?? '')) reply(null, { status: this.#status });
+      else reply({ code: NOT_FOUND, details: 'no such service' });
+    },
+    Watch: (call: ServerWritableStream<HealthRequest, HealthResponse>) => {
+      if (!this.#services.has(call.request.service ?? ''))
+        return void call.write({ status: SERVICE_UNKNOWN });
+      this.#watchers.add(call);
+      call.once('cancelled', () => this.#watchers.delete(call));
+      this.#tell(call);
+    },
+  };
+
+  /** Ends the streams of all watchers. */
+  close(): void {
+    this.serving = false;
+    for (const call of this.#watchers) call.end();
+  }
+
+  get #status(): number {
+    return this.#serving ? SERVING : NOT_SERVING;
+  }
+
+  #tell(call: ServerWritableStream<HealthRequest, HealthResponse>): void {
+    call.write({ status: this.#status });
+  }
 }

@@ -1,10 +1,13 @@
-// The entry `keyfence/client` of the package.
-import { Client, Pool } from 'undici';
+import { readFileSync } from 'node:fs';
+import { createSecureContext } from 'node:tls';
+import { buildConnector, Client, Pool } from 'undici';
 import { generateKey } from '#shared/contract/key-format.ts';
+import { VERDICTS } from '#shared/contract/verdict-codes.ts';
 import { atMost, type Clock, systemClock } from '#shared/lang/clock.ts';
-import { httpUrl, integer, text } from '#shared/process/load-config.ts';
+import { type ConfigOf, httpUrl, integer, text } from '#shared/process/load-config.ts';
 import { requirementFields } from '../core/question.ts';
-import { EventListeners } from './event-listeners.ts';
+import { REQUIRED_TYPES } from '../core/verdict-body.ts';
+import { EventListeners, readWatchOptions, readyWithin, watchThrough } from './events.ts';
 import {
   type ClientOptions,
   type KeyVerdict,
@@ -14,12 +17,16 @@ import {
   type VerifierEvents,
   type WatchOptions,
 } from './key-verifier.ts';
-import { configFrom, optionsObject, wrongOptions } from './options.ts';
-import { type KeylessQuestion, mayBeKey, readQuestionOptions } from './questions.ts';
-import { readyWithin } from './readiness.ts';
-import { hasTlsFiles, tlsConnector, tlsFaults, tlsFiles } from './tls-connector.ts';
-import { verdictFrom } from './verdict-from.ts';
-import { readWatchOptions, watchThrough } from './watches.ts';
+import {
+  configFrom,
+  type KeylessQuestion,
+  mayBeKey,
+  optionsObject,
+  readQuestionOptions,
+  wrongOptions,
+} from './options.ts';
+
+// The entry `keyfence/client` of the package.
 
 export type {
   AskedRateLimit,
@@ -37,6 +44,58 @@ export type {
   WatchOptions,
 } from './key-verifier.ts';
 export { VerifierError, WatchError } from './key-verifier.ts';
+
+const tlsFiles = {
+  TLS_CA_FILE: text('').help("PEM file of the authority of the sidecar's certificate"),
+  TLS_CERT_FILE: text('').help("PEM file of the application's own certificate"),
+  TLS_KEY_FILE: text('').help('PEM file of the private key of tlsCertFile'),
+};
+
+type TlsFiles = ConfigOf<typeof tlsFiles>;
+
+/** Returns true if the connection to the sidecar needs files. */
+const hasTlsFiles = ({ TLS_CA_FILE, TLS_CERT_FILE }: TlsFiles): boolean =>
+  TLS_CA_FILE !== '' || TLS_CERT_FILE !== '';
+
+/** Returns the faults of the files, so that a client with faulty files is not created. */
+function tlsFaults(config: TlsFiles & { readonly URL: URL | undefined }): string[] {
+  const { TLS_CERT_FILE, TLS_KEY_FILE } = config;
+  if (!TLS_CERT_FILE !== !TLS_KEY_FILE) return ['tlsCertFile, tlsKeyFile: set both or none'];
+  if (!hasTlsFiles(config)) return [];
+  if (config.URL?.protocol !== 'https:')
+    return ['tlsCaFile, tlsCertFile: only with a url that begins with https://'];
+  try {
+    createSecureContext(contentOf(config));
+    return [];
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    return [`tlsCaFile, tlsCertFile, tlsKeyFile: not certificates and their key (${code ?? message})`];
+  }
+}
+
+/** Returns a connector that reads the files again for each connection. */
+function tlsConnector(config: TlsFiles, timeout: number): buildConnector.connector {
+  return (options, callback) => {
+    let connect: buildConnector.connector;
+    try {
+      connect = buildConnector({ ...contentOf(config), timeout, allowH2: false });
+    } catch (error) {
+      callback(error as Error, null);
+      return;
+    }
+    connect(options, callback);
+  };
+}
+
+function contentOf({ TLS_CA_FILE, TLS_CERT_FILE, TLS_KEY_FILE }: TlsFiles) {
+  return {
+    ...(TLS_CA_FILE && { ca: readFileSync(TLS_CA_FILE, 'utf8') }),
+    ...(TLS_CERT_FILE && {
+      cert: readFileSync(TLS_CERT_FILE, 'utf8'),
+      key: readFileSync(TLS_KEY_FILE, 'utf8'),
+    }),
+  };
+}
 
 const settings = {
   URL: httpUrl().help('Address of the sidecar'),
@@ -237,3 +296,37 @@ const BROKEN_CONNECTION: ReadonlySet<string> = new Set(['UND_ERR_SOCKET', 'ECONN
 const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? (error as Error).name;
 const outage = (message: string) => new VerifierError('SERVICE_UNAVAILABLE', message);
 const closedError = () => new VerifierError('CLOSED', 'the client was closed');
+
+/**
+ * Parses a verifyKey response. Returns undefined if the text is no verdict, or one that only a later version
+ * knows; it then says nothing about the key.
+ */
+function verdictFrom(text: string): KeyVerdict | undefined {
+  const body = parseJson(text);
+  if (!isObject(body)) return undefined;
+  const { requestId: _, ...verdict } = body;
+  const row = rowOf(verdict['code']);
+  if (row === undefined || verdict['valid'] !== (row.status === 200)) return undefined;
+  const isWhole = !row.showsKey || REQUIRED_TYPES.every(([name, type]) => isOfType(type, verdict[name]));
+  return isWhole ? (verdict as object as KeyVerdict) : undefined;
+}
+
+function rowOf(code: unknown) {
+  return typeof code === 'string' && Object.hasOwn(VERDICTS, code)
+    ? VERDICTS[code as keyof typeof VERDICTS]
+    : undefined;
+}
+
+const isOfType = (type: string, value: unknown): boolean =>
+  type === 'object' ? isObject(value) : typeof value === type;
+
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,17 +1,16 @@
-// The entry `keyfence/verifier` of the package.
-
+import type { Registry } from 'prom-client';
 import { ApiError } from '#shared/contract/errors.ts';
 import { type Clock, holdProcess, systemClock } from '#shared/lang/clock.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import type { FollowerEvents } from '../core/follower.ts';
-import { NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict.ts';
+import { isEnabled, NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict.ts';
+import { fieldValues, NO_META, showsKey, type VerdictValues } from '../core/verdict-body.ts';
 import { createEngine, type Engine, engineLimits, engineSettings, followerLog } from '../engine.ts';
-import { Metrics } from '../metrics/metrics.ts';
-import { watchState } from '../metrics/state-metrics.ts';
-import { engineLog, logFault } from './engine-log.ts';
-import { EventListeners } from './event-listeners.ts';
+import { Metrics, watchState } from '../metrics/metrics.ts';
+import { EventListeners, LocalWatches, readWatchOptions, readyWithin } from './events.ts';
 import {
   type KeyVerdict,
+  type KnownKey,
   type LocalKeyVerifier,
   type MetricsRegistry,
   type QuestionOptions,
@@ -20,12 +19,21 @@ import {
   type VerifierOptions,
   type WatchOptions,
 } from './key-verifier.ts';
-import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
-import { type KeylessQuestion, mayBeKey, questionOf, readQuestionOptions } from './questions.ts';
-import { readyWithin } from './readiness.ts';
-import { registerMetrics } from './registered-metrics.ts';
-import { keyVerdict } from './views.ts';
-import { LocalWatches, readWatchOptions } from './watches.ts';
+import {
+  apiIdFault,
+  camelCase,
+  configFrom,
+  engineLog,
+  type KeylessQuestion,
+  logFault,
+  mayBeKey,
+  optionsObject,
+  questionOf,
+  readQuestionOptions,
+  wrongOptions,
+} from './options.ts';
+
+// The entry `keyfence/verifier` of the package.
 
 export type {
   AskedRateLimit,
@@ -206,4 +214,91 @@ function readOptions(options: VerifierOptions) {
   );
   if (together.length > 0) throw wrongOptions(together);
   return { config, apiIds: [...new Set(ids)] as string[] };
+}
+
+/** The verifiers in one registry of the application, by number, and their common metrics. */
+interface RegistryEntry {
+  readonly verifiers: Map<number, Registry>;
+  readonly metrics: readonly SharedMetric[];
+}
+
+type OwnMetric = ReturnType<Registry['getMetricsAsArray']>[number];
+
+const entries = new WeakMap<MetricsRegistry, RegistryEntry>();
+
+/**
+ * Adds a verifier's metrics to a registry of the application. The label `verifier` is the lowest free number.
+ * Throws the registry's own errors, for example if another metric has the same name. Returns a function that
+ * removes the verifier's metrics.
+ */
+function registerMetrics(own: Registry, registry: MetricsRegistry): () => void {
+  const entry = entries.get(registry) ?? metricsLike(own);
+  // Registers them again each time, because the application may have cleared the registry.
+  for (const metric of entry.metrics) registry.registerMetric(metric);
+  entries.set(registry, entry);
+  const { verifiers } = entry;
+  let number = 1;
+  while (verifiers.has(number)) number++;
+  verifiers.set(number, own);
+  return () => void verifiers.delete(number);
+}
+
+function metricsLike(own: Registry): RegistryEntry {
+  const verifiers = new Map<number, Registry>();
+  const metrics = own.getMetricsAsArray().map((metric) => new SharedMetric(metric, verifiers));
+  return { verifiers, metrics };
+}
+
+/**
+ * One metric with the values of all verifiers in a registry, in the form that every version of prom-client
+ * accepts.
+ */
+class SharedMetric {
+  /** Writable, because an OpenMetrics registry changes the suffix of a counter's name. */
+  name: string;
+  readonly help: string;
+  readonly type: OwnMetric['type'];
+  readonly aggregator: string;
+  readonly #name: string;
+  readonly #verifiers: ReadonlyMap<number, Registry>;
+
+  constructor(original: OwnMetric, verifiers: ReadonlyMap<number, Registry>) {
+    this.name = original.name;
+    this.#name = original.name;
+    this.help = original.help;
+    this.type = original.type;
+    this.aggregator = original.aggregator;
+    this.#verifiers = verifiers;
+  }
+
+  async get() {
+    const { name, help, type, aggregator } = this;
+    const each = [...this.#verifiers].map(async ([number, own]) => {
+      const { values = [] } = (await own.getSingleMetric(this.#name)?.get()) ?? {};
+      return values.map((value) => ({ ...value, labels: { verifier: String(number), ...value.labels } }));
+    });
+    return { name, help, type, aggregator, values: (await Promise.all(each)).flat() };
+  }
+
+  reset(): void {
+    // Does nothing: resetting the application's counters must not reset the verifiers'.
+  }
+}
+
+/**
+ * Returns a verdict for applications: a new object with the fields of a verifyKey response. Its `meta` is
+ * frozen.
+ */
+function keyVerdict(verdict: Verdict): KeyVerdict {
+  const { code, effectivePermissions, spending } = verdict;
+  const valid = code === 'VALID';
+  if (!showsKey(verdict)) return { valid, code } as KeyVerdict;
+  const { keyId, expires, details, epoch } = verdict.entry;
+  // A fast path for most keys: V8 creates nothing faster than an object literal.
+  if (details === undefined && expires === 0 && spending === undefined) {
+    const enabled = isEnabled(verdict.entry, effectivePermissions);
+    return { valid, code, keyId, apiId: epoch.apiId, enabled, meta: NO_META } as KeyVerdict;
+  }
+  const values: VerdictValues & KnownKey = fieldValues(verdict);
+  return { valid, code, ...values } as KeyVerdict;
 }

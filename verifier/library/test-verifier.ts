@@ -2,6 +2,7 @@
 import { brokenRule, type KeyFacts, RULES } from '#shared/contract/rules.ts';
 import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
 import { systemClock } from '#shared/lang/clock.ts';
+import { readWatchOptions } from './events.ts';
 import {
   type KeyVerdict,
   type KeyVerifier,
@@ -13,8 +14,7 @@ import {
   WatchError,
   type WatchOptions,
 } from './key-verifier.ts';
-import { type KeylessQuestion, readQuestionOptions } from './questions.ts';
-import { readWatchOptions } from './watches.ts';
+import { type KeylessQuestion, readQuestionOptions } from './options.ts';
 
 export type { KeyVerdict, KeyVerifier, KnownKey, QuestionOptions } from './key-verifier.ts';
 export { VerifierError, WatchError } from './key-verifier.ts';

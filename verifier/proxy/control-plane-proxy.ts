@@ -4,13 +4,16 @@ import { type ConfigOf, httpUrl } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asReadByServers } from '../http/gateway-answer.ts';
 import type { Handler, Routes } from '../http/server.ts';
-import { FaultLog } from './fault-log.ts';
-import { forwardedFor } from './forwarded-for.ts';
-import { endToEndHeaders } from './headers.ts';
-import { leadsTo } from './own-address.ts';
-import { writtenByTracer } from './tracer.ts';
-import { bodyOf, UpstreamPool, type UpstreamStats } from './upstream.ts';
-import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
+import { endToEndHeaders, forwardedFor, writtenByTracer } from './headers.ts';
+import {
+  bodyOf,
+  FaultLog,
+  leadsTo,
+  UpstreamError,
+  type UpstreamFault,
+  UpstreamPool,
+  type UpstreamStats,
+} from './upstream.ts';
 
 export const forwardSettings = {
   CONTROL_PLANE_URL: httpUrl().help(

@@ -1,4 +1,4 @@
-import { isForwarding } from './forwarded-for.ts';
+import { channel } from 'node:diagnostics_channel';
 
 /** Names, in lower case, of headers about one connection (RFC 9110 §7.6.1) or its framing. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
@@ -59,3 +59,59 @@ function namesIn(connection: string): ReadonlySet<string> {
 }
 
 const NO_NAMES: ReadonlySet<string> = new Set();
+
+/**
+ * Returns `X-Forwarded-For` for a request to pass on: the client's own value, then its address. Recipients
+ * may trust only the last address.
+ * @param header the client's own value; undefined = none, or not trusted
+ * @param address undefined = none, as on a Unix socket
+ */
+export function forwardedFor(header: string | undefined, address = 'unknown'): string {
+  const own = address.replace('::ffff:', '');
+  return header === undefined ? own : `${header}, ${own}`;
+}
+
+/**
+ * Returns true if a header says who the client is, or what it asked of an earlier proxy. `name` is in lower
+ * case.
+ */
+export function isForwarding(name: string): boolean {
+  return name.startsWith('x-forwarded') || name.startsWith('forwarded') || FORWARDING.has(name);
+}
+
+/** The names that common frameworks and libraries read. */
+const FORWARDING: ReadonlySet<string> = new Set([
+  'cf-connecting-ip',
+  'cf-connecting-ipv6',
+  'cf-pseudo-ipv4',
+  'client-ip',
+  'fastly-client-ip',
+  'front-end-https',
+  'proxy-client-ip',
+  'true-client-ip',
+  'wl-proxy-client-ip',
+  'x-appengine-user-ip',
+  'x-azure-clientip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'x-envoy-external-address',
+  'x-original-forwarded-for',
+  'x-original-host',
+  'x-original-url',
+  'x-real-ip',
+  'x-rewrite-url',
+]);
+
+/** Headers that a tracer adds to outgoing requests (W3C Trace Context). */
+const TRACE_HEADERS: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
+
+/**
+ * Returns the trace headers that a tracer in this process writes, in lower case; none without a tracer.
+ * undici would send the client's headers beside the tracer's, and a recipient of two starts a new trace
+ * (ibid. §3.2.3). Tracers such as OpenTelemetry's subscribe to undici before the process's own code runs.
+ */
+export function writtenByTracer(): ReadonlySet<string> {
+  return channel('undici:request:create').hasSubscribers ? TRACE_HEADERS : NO_HEADERS;
+}
+
+const NO_HEADERS: ReadonlySet<string> = new Set();

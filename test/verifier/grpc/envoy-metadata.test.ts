@@ -4,7 +4,7 @@ import { systemClock } from '#shared/lang/clock.ts';
 import { Entry, type Epoch } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
 import type { EffectivePermissions } from '../../../verifier/core/permissions.ts';
-import { dynamicMetadata } from '../../../verifier/grpc/envoy-metadata.ts';
+import { dynamicMetadata } from '../../../verifier/grpc/check.ts';
 import { grpcSettings } from '../../../verifier/grpc/server.ts';
 import { noPools } from '../../harness/no-credits.ts';
 

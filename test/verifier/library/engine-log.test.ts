@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { engineLog } from '../../../verifier/library/engine-log.ts';
+import { engineLog } from '../../../verifier/library/options.ts';
 
 test('an error is told to the logger of the application without the command of Redis that it comes of', () => {
   const told: unknown[] = [];

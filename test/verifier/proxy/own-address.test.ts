@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { leadsTo } from '../../../verifier/proxy/own-address.ts';
+import { leadsTo } from '../../../verifier/proxy/upstream.ts';
 
 test.each([
   ['http://127.0.0.1:8080', '127.0.0.1', true],

@@ -4,11 +4,10 @@ import { newRequestId } from '#shared/contract/request-id.ts';
 import { hasChildren, isChild } from '../../node-internals/fastify-instances.ts';
 import type { ValidKey } from '../key-verifier.ts';
 import { wrongOptions } from '../options.ts';
-import { allowanceHeaders } from './answers.ts';
-import { createGuard, type Passage, routeGuards } from './guard.ts';
+import { allowanceHeaders, createGuard, type Passage, routeGuards } from './guard.ts';
 import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
-import { removeIdentity } from './header-lines.ts';
 import { Refusal } from './refusal.ts';
+import { removeIdentity } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
 export type { GuardOptions, OwnRefusal, RefusalNotice, RouteGuardOptions } from './guard-options.ts';

@@ -1,10 +1,9 @@
 // The entry `keyfence/fetch` of the package, for handlers of the Fetch API on Node.
 import type { ValidKey } from '../key-verifier.ts';
-import { allowanceHeaders } from './answers.ts';
-import { createGuard, type Passage } from './guard.ts';
+import { allowanceHeaders, createGuard, type Passage } from './guard.ts';
 import type { GuardOptions } from './guard-options.ts';
-import { isIdentity } from './header-lines.ts';
 import { Refusal } from './refusal.ts';
+import { isIdentity } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
 export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard-options.ts';

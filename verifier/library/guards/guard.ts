@@ -1,15 +1,25 @@
+import { LIMITS_MAX } from '#shared/contract/credits.ts';
+import { ApiError, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
+import { requestIdFrom } from '#shared/contract/request-id.ts';
 import { VERDICTS } from '#shared/contract/verdict-codes.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { credentialOf } from '../../http/credentials.ts';
+import { type AuthzOutcome, authzAnswer, type HeaderLine, limitOutcome } from '../../http/gateway-answer.ts';
+import { PROBLEM_TYPE, problemBody } from '../../http/respond.ts';
 import { createClient } from '../client.ts';
 import type { KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../key-verifier.ts';
-import { optionsObject, wrongOptions } from '../options.ts';
-import { fixedOptions, RequestQuestion } from '../questions.ts';
-import { outcomeOf, refusalOf, unavailable } from './answers.ts';
-import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
-import { checkedCost, checkedList, DEFAULT_RULES, type Rules, rulesOf } from './guard-rules.ts';
-import { loneBearer } from './header-lines.ts';
-import { type Carrier, notePayment, Payment, paymentOf } from './paid-requests.ts';
-import { type Refusal, RefusedError } from './refusal.ts';
+import { fixedOptions, optionsObject, RequestQuestion, wrongOptions } from '../options.ts';
+import type { GuardOptions, RefusedCode, RouteGuardOptions } from './guard-options.ts';
+import { Refusal, RefusedError } from './refusal.ts';
+import {
+  checkedCost,
+  checkedList,
+  DEFAULT_RULES,
+  loneBearer,
+  type Rules,
+  rulesOf,
+  USUAL_HEADERS,
+} from './rules.ts';
 
 /**
  * The result of a check: the key that lets the request pass; undefined if the guard is optional and the
@@ -190,4 +200,192 @@ function refused<R>(
   const own = onRefused === undefined ? refusal : refusal.with(onRefused(refusal.notice(), request));
   if (throwsRefusals) throw new RefusedError(own);
   return own;
+}
+
+/** The parts of a request of which a refusal tells. */
+interface RefusedIncoming {
+  readonly rawHeaders: readonly string[];
+  /** The request's id in the framework's log; undefined = none. */
+  readonly id: unknown;
+}
+
+/** Returns the refusal that `/authz` would answer. */
+function refusalOf(
+  outcome: AuthzOutcome & { readonly code: Exclude<RefusedCode, 'SERVICE_UNAVAILABLE'> },
+  incoming: RefusedIncoming,
+  keyId?: string,
+): Refusal {
+  const requestId = requestIdOf(incoming);
+  const { code } = outcome;
+  const { status, headers, body } = authzAnswer(outcome, requestId, false);
+  const about = { status, code, requestId, ...(keyId === undefined ? {} : { keyId }) };
+  return new Refusal(about, [...headers, ...everyAnswer(requestId)], body);
+}
+
+/** Returns the verdict with its credits and rate limits, for the headers of the refusal. */
+function outcomeOf<V extends KeyVerdict>(verdict: V): AuthzOutcome & { readonly code: V['code'] } {
+  const { code } = verdict;
+  if (code !== 'RATE_LIMITED' && code !== 'USAGE_EXCEEDED') return { code };
+  const { remaining, ratelimits } = verdict;
+  const exceededLimit = ratelimits?.find((limit) => limit.exceeded);
+  const retryMs = exceededLimit && exceededLimit.reset - systemClock.wallMs();
+  return { code, spending: { code, remaining, limits: ratelimits?.map(limitOutcome), retryMs } };
+}
+
+/** Returns the refusal of a request for which there is no verdict. */
+function unavailable(incoming: RefusedIncoming): Refusal {
+  const requestId = requestIdOf(incoming);
+  const { status } = new ApiError('SERVICE_UNAVAILABLE', '');
+  const code = 'SERVICE_UNAVAILABLE';
+  const headers: HeaderLine[] = [['Retry-After', String(RETRY_AFTER_SECONDS)], ...everyAnswer(requestId)];
+  return new Refusal({ status, code, requestId }, headers, problemBody({ status, code, requestId }));
+}
+
+/**
+ * Returns the id from the application's own log if a header may contain it, else the client's id, or a new
+ * one.
+ */
+function requestIdOf({ id, rawHeaders }: RefusedIncoming): string {
+  const own = typeof id === 'string' || typeof id === 'number' ? String(id) : '';
+  return /^[\x21-\x7e]{1,256}$/.test(own)
+    ? own
+    : requestIdFrom(USUAL_HEADERS.read(rawHeaders)['x-request-id']?.[0]);
+}
+
+const everyAnswer = (requestId: string): HeaderLine[] => [
+  ['Content-Type', PROBLEM_TYPE],
+  ['Cache-Control', 'no-store'],
+  ['X-Request-Id', requestId],
+];
+
+/**
+ * Returns `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers) for a request that passes:
+ * what its key has left. Returns undefined if the key has neither limits nor credits.
+ */
+export function allowanceHeaders({ remaining, ratelimits }: ValidKey): readonly HeaderLine[] | undefined {
+  if (remaining === undefined && ratelimits === undefined) return undefined;
+  const limits = ratelimits?.map(
+    (limit) => `"${limit.name}";r=${limit.remaining};t=${secondsUntil(limit.reset)}`,
+  );
+  const credits = remaining === undefined ? [] : [`"credits";r=${remaining}`];
+  const policies = ratelimits?.map(
+    ({ name, limit, duration }) => `"${name}";q=${limit};w=${Math.max(1, Math.ceil(duration / 1000))}`,
+  );
+  const lines: HeaderLine[] = [['RateLimit', [...(limits ?? []), ...credits].join(', ')]];
+  if (policies !== undefined && policies.length > 0) lines.push(['RateLimit-Policy', policies.join(', ')]);
+  return lines;
+}
+
+const secondsUntil = (unixMs: number) => Math.max(1, Math.ceil((unixMs - systemClock.wallMs()) / 1000));
+
+/** The payment of one request to the guards that it has passed. */
+class Payment {
+  /** Private, so that printing the request does not show its key. */
+  readonly #key: string;
+  readonly #verifier: KeyVerifier;
+  /** Options of the last guard's question. */
+  readonly #options: QuestionOptions | undefined;
+  /** Verdict of the last guard. */
+  readonly #verdict: ValidKey;
+  /** The payment to earlier guards; undefined = there was none. */
+  readonly #earlier: Payment | undefined;
+
+  constructor(
+    key: string,
+    verifier: KeyVerifier,
+    options: QuestionOptions | undefined,
+    verdict: ValidKey,
+    earlier: Payment | undefined,
+  ) {
+    this.#key = key;
+    this.#verifier = verifier;
+    this.#options = options;
+    this.#verdict = verdict;
+    this.#earlier = earlier;
+  }
+
+  isFor(key: string): boolean {
+    return key === this.#key;
+  }
+
+  /** Returns the credits paid so far, if the key has credits. */
+  cost(): number {
+    return (this.#options?.remaining?.cost ?? 1) + (this.#earlier?.cost() ?? 0);
+  }
+
+  /** Returns the amounts taken so far from the limits that applied, by name. */
+  limitCosts(): Map<string, number> {
+    const costs = this.#earlier?.limitCosts() ?? new Map<string, number>();
+    const ownCosts = new Map(this.#options?.ratelimits?.map(({ name, cost = 1 }) => [name, cost]));
+    for (const { name } of this.#verdict.ratelimits ?? [])
+      costs.set(name, (costs.get(name) ?? 0) + (ownCosts.get(name) ?? (this.#earlier ? 0 : 1)));
+    return costs;
+  }
+
+  /**
+   * Returns the options for a further guard's question: of credits and limits it takes only what was not paid
+   * yet.
+   */
+  question(options: QuestionOptions | undefined): QuestionOptions {
+    const rest = Math.max(0, (options?.remaining?.cost ?? 1) - this.cost());
+    const costs = this.limitCosts();
+    const named = (options?.ratelimits ?? []).map((limit) => ({
+      ...limit,
+      cost: Math.max(0, (limit.cost ?? 1) - (costs.get(limit.name) ?? 0)),
+    }));
+    const names = new Set(named.map(({ name }) => name));
+    // Limits that apply to each question would take again.
+    const others = [...costs.keys()].filter((name) => !names.has(name)).map((name) => ({ name, cost: 0 }));
+    const ratelimits = [...named, ...others].slice(0, LIMITS_MAX);
+    const takesNothing = rest === 0 && ratelimits.every(({ cost }) => cost === 0);
+    return fixedOptions(
+      { ...options, remaining: { cost: rest }, ...(ratelimits.length > 0 ? { ratelimits } : {}) },
+      takesNothing,
+    );
+  }
+
+  /** Adds the credits and limits of the first verdict to a later verdict, which may lack them. */
+  completeVerdict(verdict: ValidKey): ValidKey {
+    const { remaining, ratelimit, ratelimits } = this.#verdict;
+    return {
+      ...(remaining === undefined ? {} : { remaining }),
+      ...(ratelimit === undefined ? {} : { ratelimit }),
+      ...(ratelimits === undefined ? {} : { ratelimits }),
+      ...verdict,
+    };
+  }
+
+  /** Watches the key of the request, by the rules of the last guard. */
+  watch(signal: AbortSignal): AbortSignal {
+    const { apiId, permissions, clientIp } = this.#options ?? {};
+    return this.#verifier.watch(this.#key, {
+      ...(apiId === undefined ? {} : { apiId }),
+      ...(permissions === undefined ? {} : { permissions }),
+      ...(clientIp === undefined ? {} : { clientIp }),
+      signal,
+    });
+  }
+}
+
+const PAYMENT = Symbol('keyfence.payment');
+
+/** Returns the last payment of a request; undefined = no guard let it pass with a key. */
+export const lastPayment = (carrier: Carrier): Payment | undefined => (carrier as PaidRequest)[PAYMENT];
+
+/** Returns the payment that a request made with `key`; undefined = no guard let it pass with that key. */
+function paymentOf(carrier: Carrier, key: string): Payment | undefined {
+  const payment = lastPayment(carrier);
+  return payment?.isFor(key) ? payment : undefined;
+}
+
+/** Remembers a payment as long as the request lives. */
+function notePayment(carrier: Carrier, payment: Payment): void {
+  (carrier as PaidRequest)[PAYMENT] = payment;
+}
+
+/** An object by which all guards recognize the same request, such as Node's request. */
+type Carrier = object;
+
+interface PaidRequest {
+  [PAYMENT]?: Payment;
 }

@@ -2,12 +2,11 @@
 import type { ServerResponse } from 'node:http';
 import type { Context, MiddlewareHandler, Next } from 'hono';
 import type { ValidKey } from '../key-verifier.ts';
-import { allowanceHeaders } from './answers.ts';
-import { createGuard, type Passage } from './guard.ts';
+import { allowanceHeaders, createGuard, type Passage } from './guard.ts';
 import type { GuardOptions } from './guard-options.ts';
-import { hasIdentity, isIdentity, removeIdentity, type WithHeaders } from './header-lines.ts';
 import { watchKey as watchRequest } from './long-requests.ts';
 import { Refusal } from './refusal.ts';
+import { hasIdentity, isIdentity, removeIdentity, type WithHeaders } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
 export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard-options.ts';

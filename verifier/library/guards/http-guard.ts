@@ -1,11 +1,10 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { ValidKey } from '../key-verifier.ts';
-import { allowanceHeaders } from './answers.ts';
-import type { Guard, Passage } from './guard.ts';
+import { allowanceHeaders, type Guard, type Passage } from './guard.ts';
 import type { GuardedRequest } from './guard-options.ts';
-import { removeIdentity } from './header-lines.ts';
 import { Refusal } from './refusal.ts';
+import { removeIdentity } from './rules.ts';
 
 type Next = (error?: unknown) => void;
 

@@ -1,11 +1,10 @@
 // The entry `keyfence/koa` of the package.
 import type { Context, Middleware } from 'koa';
 import type { ValidKey } from '../key-verifier.ts';
-import { allowanceHeaders } from './answers.ts';
-import { createGuard, type Passage } from './guard.ts';
+import { allowanceHeaders, createGuard, type Passage } from './guard.ts';
 import type { GuardOptions } from './guard-options.ts';
-import { removeIdentity } from './header-lines.ts';
 import { Refusal } from './refusal.ts';
+import { removeIdentity } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
 export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard-options.ts';

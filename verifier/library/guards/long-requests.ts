@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { lastPayment } from './paid-requests.ts';
+import { lastPayment } from './guard.ts';
 
 /** A connection that `endWithKey` can end: a response, a socket, or a WebSocket of `ws`. */
 export type EndableConnection = Endable & {

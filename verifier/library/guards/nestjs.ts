@@ -10,12 +10,10 @@ import {
   SetMetadata,
 } from '@nestjs/common';
 import type { ValidKey } from '../key-verifier.ts';
-import { allowanceHeaders } from './answers.ts';
-import { createGuard, type Guard, type Passage, routeGuards } from './guard.ts';
+import { allowanceHeaders, createGuard, type Guard, type Passage, routeGuards } from './guard.ts';
 import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
-import { DEFAULT_RULES, rulesOf } from './guard-rules.ts';
-import { removeIdentity } from './header-lines.ts';
 import { Refusal } from './refusal.ts';
+import { DEFAULT_RULES, removeIdentity, rulesOf } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
 export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard-options.ts';

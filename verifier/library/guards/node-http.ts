@@ -5,8 +5,8 @@ import { credentialOf } from '../../http/credentials.ts';
 import type { ValidKey } from '../key-verifier.ts';
 import { createGuard } from './guard.ts';
 import type { GuardedRequest, GuardOptions, RefusedCode, RouteGuardOptions } from './guard-options.ts';
-import { DEFAULT_RULES, rulesOf } from './guard-rules.ts';
 import { clientIpOf, connectGuard, upgradeGuard } from './http-guard.ts';
+import { DEFAULT_RULES, rulesOf } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
 export type { GuardedRequest, GuardOptions, OwnRefusal, RefusalNotice } from './guard-options.ts';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { bearerKey, credentialOf } from '../../../../verifier/http/credentials.ts';
 import { isIdentityHeader } from '../../../../verifier/http/gateway-answer.ts';
-import { hasIdentity, loneBearer, USUAL_HEADERS } from '../../../../verifier/library/guards/header-lines.ts';
+import { hasIdentity, loneBearer, USUAL_HEADERS } from '../../../../verifier/library/guards/rules.ts';
 
 const NAMES = [
   'authorization',

@@ -1,10 +1,100 @@
-import { atMost, type Clock, pause } from '#shared/lang/clock.ts';
+import { atMost, type Clock, holdProcess, pause, systemClock } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { questionAbout } from '../core/question.ts';
 import { Rechecker } from '../core/rechecker.ts';
 import type { VerdictSource } from '../core/verdict.ts';
-import { type KeyVerdict, VerifierError, WatchError, type WatchOptions } from './key-verifier.ts';
-import { type KeylessQuestion, mayBeKey, readQuestionOptions } from './questions.ts';
+import {
+  type KeyVerdict,
+  VerifierError,
+  type VerifierEvents,
+  WatchError,
+  type WatchOptions,
+} from './key-verifier.ts';
+import { type KeylessQuestion, mayBeKey, readQuestionOptions, wrongOptions } from './options.ts';
+
+const READY_POLL_MS = 10;
+const READY_TIMEOUT_MS = 10_000;
+const READY_TIMEOUT_MS_MAX = 86_400_000;
+
+/**
+ * Resolves when nothing is missing any more. Rejects with VerifierError after `options.timeoutMs`, or when
+ * `closing` aborts.
+ * @param missing returns the reason why traffic has to wait; undefined = none
+ */
+export async function readyWithin(
+  options: { readonly timeoutMs?: number } | undefined,
+  closing: AbortSignal,
+  missing: () => Promise<string | undefined>,
+  clock: Clock = systemClock,
+): Promise<void> {
+  const timeoutMs = options?.timeoutMs ?? READY_TIMEOUT_MS;
+  if (typeof timeoutMs !== 'number' || !(timeoutMs >= 0 && timeoutMs <= READY_TIMEOUT_MS_MAX)) {
+    throw wrongOptions([`timeoutMs: must be a number from 0 to ${READY_TIMEOUT_MS_MAX} ms`]);
+  }
+  const hold = holdProcess();
+  const over = new AbortController();
+  const timer = clock.after(timeoutMs, () => over.abort());
+  const ends = AbortSignal.any([closing, over.signal]);
+  try {
+    for (let reason: string | undefined = 'no question was sent yet'; ; ) {
+      if (!ends.aborted) reason = await untilAborted(missing(), ends, reason);
+      if (closing.aborted) throw new VerifierError('CLOSED', 'the verifier was closed');
+      if (reason === undefined) return;
+      if (over.signal.aborted) {
+        throw new VerifierError('SERVICE_UNAVAILABLE', `not ready within ${timeoutMs} ms: ${reason}`);
+      }
+      await pause(clock, READY_POLL_MS, ends);
+    }
+  } finally {
+    timer.cancel();
+    hold.cancel();
+  }
+}
+
+/** Settles as `work` does, or resolves with `instead` if the signal aborts first. */
+async function untilAborted<T>(work: Promise<T>, signal: AbortSignal, instead: T): Promise<T> {
+  const { promise, resolve, reject } = Promise.withResolvers<T>();
+  const stop = () => resolve(instead);
+  work.then(resolve, reject);
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    return await promise;
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+type Listener<E extends keyof VerifierEvents> = (event: VerifierEvents[E]) => void;
+
+/** The listeners to a verifier's events. */
+export class EventListeners {
+  readonly #listeners: { [E in keyof VerifierEvents]: Set<Listener<E>> } = {
+    live: new Set(),
+    dropped: new Set(),
+  };
+
+  /** @returns a function that removes the listener */
+  on<E extends keyof VerifierEvents>(event: E, listener: Listener<E>): () => void {
+    const listeners: Set<Listener<E>> | undefined = Object.hasOwn(this.#listeners, event)
+      ? this.#listeners[event]
+      : undefined;
+    if (!listeners) throw new TypeError(`event: must be ${Object.keys(this.#listeners).join(' or ')}`);
+    if (typeof listener !== 'function') throw new TypeError('listener: must be a function');
+    // A new function for each call, so that a listener added twice is called twice, and each can be removed
+    // by itself.
+    const own: Listener<E> = (detail) => listener(detail);
+    listeners.add(own);
+    return () => void listeners.delete(own);
+  }
+
+  /**
+   * Calls the listeners asynchronously, in a microtask. An error in a listener is the application's fault and
+   * stops nothing here.
+   */
+  emit<E extends keyof VerifierEvents>(event: E, detail: VerifierEvents[E]): void {
+    for (const listener of this.#listeners[event]) queueMicrotask(() => listener(detail));
+  }
+}
 
 /** Time between two checks of a watched key. */
 const PERIOD_MS = 400;
