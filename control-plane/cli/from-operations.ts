@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Argument, type Command, Option } from 'commander';
 import { KEY_FIELDS } from '#shared/contract/key-record.ts';
+import type { ChangeStatus } from '../writer/writer.ts';
 import { jsonList, jsonObject, names, rateLimit, whole } from './arguments.ts';
 import { CliError } from './exit.ts';
 import type { Field, OperationRow } from './operations.ts';
@@ -11,8 +12,9 @@ import { confirm, printChange, waitOption } from './terminal/print-change.ts';
 import { givenSecret } from './terminal/prompt.ts';
 import { TimeOption } from './times.ts';
 
-// biome-ignore lint/suspicious/noExplicitAny: the words of a command know the answers of its operation
-type Answer = any;
+type Answer = Readonly<Record<string, unknown>> & { readonly propagation?: ChangeStatus };
+/** The values of a command's options, by their names. */
+type Values = Record<string, unknown> & { yes?: boolean; clear?: readonly string[]; wait?: number };
 
 /** The flags of a field's option, such as `--id <apiId>`, or the name of its argument, where its schema does not do. */
 export type FieldWords = readonly [as: string, help?: string, parse?: (text: string) => unknown];
@@ -31,11 +33,11 @@ export interface Words {
   readonly fields?: Readonly<Record<string, FieldWords | null>>;
   /** Further options, from which `input` makes fields. */
   readonly options?: () => readonly Option[];
-  readonly input?: (values: Answer) => object;
+  readonly input?: (values: never) => object;
   /** The columns of an answer or of a listed item; by default all fields. */
-  readonly show?: Columns<Answer>;
+  readonly show?: Columns<never>;
   /** The sentence about a change. */
-  readonly subject?: (answer: Answer, input: Answer) => string;
+  readonly subject?: (answer: never, input: never) => string;
   /** The question before a deletion. */
   readonly question?: (id: string) => string;
   /** A remark that follows what is shown. */
@@ -43,7 +45,7 @@ export interface Words {
   /** Helps of the commands that set `enabled`; by default there are both. */
   readonly switches?: Readonly<Partial<Record<'enable' | 'disable', string>>>;
   /** Tells whether the answer is a no, which is an exit status of its own. */
-  readonly isNo?: (answer: Answer) => boolean;
+  readonly isNo?: (answer: never) => boolean;
 }
 
 /** Adds the command of an operation, and the commands that enable and disable what it changes. */
@@ -60,7 +62,7 @@ export function addOperation(program: Command, session: Session, row: OperationR
   const isSwitch = verb === 'update' && fields.some(({ name }) => name === 'enabled');
   const options = fields.filter((field) => !args.includes(field) && !(isSwitch && field.name === 'enabled'));
   const mayChange = options.some(({ name }) => name !== 'waitMs');
-  const act = (command: Command, does: (input: object, options: Answer) => Promise<void>) => {
+  const act = (command: Command, does: (input: object, options: Values) => Promise<void>) => {
     for (const field of args) addArgument(command, field, words);
     command.action((...values) =>
       does(Object.fromEntries(args.map(({ name }, i) => [name, values[i]])), values[args.length]),
@@ -87,7 +89,7 @@ export function addOperation(program: Command, session: Session, row: OperationR
       if (verb === 'delete') await confirm(words.question?.(id) ?? `delete ${id}`, yes === true);
       const patch = Object.fromEntries([
         ...Object.entries(values).map(([name, value]) => entries.get(name)?.(value) ?? [name, value]),
-        ...clear.map((name: string) => [name, null]),
+        ...clear.map((name) => [name, null]),
       ]);
       if (verb === 'update' && mayChange && Object.keys(patch).every((name) => name === 'waitMs'))
         throw new CliError('USAGE', 'nothing to change: give at least one field');
@@ -112,7 +114,7 @@ const firstOf = (input: object) => String(Object.values(input)[0]);
 
 /** Makes the call, and shows what it answers. */
 async function run(session: Session, row: OperationRow, words: Words, values: object): Promise<void> {
-  const { limit, ...input } = { ...(words.input?.(values) ?? values) } as Record<string, unknown>;
+  const { limit, ...input } = { ...(words.input?.(values as never) ?? values) } as Record<string, unknown>;
   const { name, fields, list: listing } = row;
   // Others can see the arguments of a process.
   if (fields.some(({ kind, required }) => kind === 'secret' && required === true))
@@ -121,7 +123,7 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
     words.show ?? Object.fromEntries((listing?.columns ?? []).map((column) => [column, column]));
   const client = await session.controlPlane();
   if (listing?.paged) {
-    const { items, total, cursor } = await collect(client, name, input, listing.field, Number(limit));
+    const { items, total, cursor } = await collect<never>(client, name, input, listing.field, Number(limit));
     session.print({ [listing.field]: items, total, ...(cursor ? { cursor } : {}) }, () =>
       table(items, columns),
     );
@@ -135,15 +137,17 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
     : client.call<Answer>(name, input));
   const isSaid = words.subject ?? (answer.propagation || /\.(?:update|delete|end)/.test(name));
   const isShown = words.show ?? answer.key ?? answer.secret ?? !isSaid;
-  if (listing) session.print(answer, () => table(listing.field ? answer[listing.field] : answer, columns));
-  else if (isShown && !words.subject) session.print(answer, () => list(answer, words.show));
+  const items = (listing?.field ? answer[listing.field] : answer) as readonly never[];
+  if (listing) session.print(answer, () => table(items, columns));
+  else if (isShown && !words.subject) session.print(answer, () => list(answer as never, words.show));
   else {
-    const subject = words.subject?.(answer, input) ?? subjectOf(row, answer, input);
-    if (answer.propagation) printChange(session, subject, answer);
+    const subject = words.subject?.(answer as never, input as never) ?? subjectOf(row, answer, input);
+    const { propagation } = answer;
+    if (propagation) printChange(session, subject, { ...answer, propagation });
     else session.print(answer, () => subject);
   }
   if (words.note) session.note(words.note);
-  if (words.isNo?.(answer)) session.end('NO');
+  if (words.isNo?.(answer as never)) session.end('NO');
 }
 
 /** The sentence about a change: `created identity_…`. */

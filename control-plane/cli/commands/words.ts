@@ -3,7 +3,10 @@ import { CREDITS_MAX } from '#shared/contract/credits.ts';
 import { KEY_FIELDS } from '#shared/contract/key-record.ts';
 import type { ListedEvent } from '../../core/audit-event.ts';
 import type { Person } from '../../core/person.ts';
+import type { ListedSession } from '../../redis/callers/sessions.ts';
 import type { Key } from '../../redis/keys/key-view.ts';
+import type { CataloguedPermission } from '../../redis/shared-log/permissions.ts';
+import type { Delivery } from '../../redis/webhooks/deliveries.ts';
 import { names, refillPlan, span, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import type { FieldWords, Words } from '../from-operations.ts';
@@ -36,6 +39,8 @@ const LISTED_KEY: Columns<Key> = {
   state,
   ...columns('created:createdAt expires lastUsed:lastUsedAt externalId name'),
 };
+type OfKey = { readonly keyId: string };
+type Rotation = OfKey & { readonly key: string; readonly endsAt?: number };
 const NO_SECOND_LOOK = 'The key is not stored anywhere and cannot be shown again.';
 
 /** The groups of commands, with their helps. */
@@ -88,7 +93,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
         span,
       ],
     },
-    subject({ keyId: newKeyId, key, endsAt }, { keyId }) {
+    subject({ keyId: newKeyId, key, endsAt }: Rotation, { keyId }: OfKey) {
       const old = endsAt === undefined ? 'refused' : `accepted until ${time(endsAt)}`;
       return `${list({ keyId: newKeyId, key, [keyId]: old })}\nrerolled ${keyId}`;
     },
@@ -101,11 +106,11 @@ export const WORDS: Readonly<Record<string, Words>> = {
       op: ['operation'],
       value: ['credits', '', (text) => (text === 'unlimited' ? null : whole(0, CREDITS_MAX)(text))],
     },
-    input(change) {
+    input(change: { op: string; value: number | null }) {
       if (change.value !== null || change.op === 'set') return change;
       throw new CliError('USAGE', 'credits: only set takes the word unlimited; give a number');
     },
-    subject: ({ remaining }, { keyId }) =>
+    subject: ({ remaining }: { remaining: number | null }, { keyId }: OfKey) =>
       `${keyId}: ${remaining === null ? 'unlimited' : count(remaining)} credits`,
   },
   'keys.getPropagation': {
@@ -117,7 +122,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
     help: 'list the keys of an API',
     examples: ['keys list shop --disabled --limit 20', 'keys list shop --external-id ada'],
     options: () => [new Option('--newest', 'newest first; the same as --sort -createdAt').conflicts('sort')],
-    input: ({ newest, ...query }) => (newest ? { ...query, sort: '-createdAt' } : query),
+    input: ({ newest, ...query }: { newest?: true }) => (newest ? { ...query, sort: '-createdAt' } : query),
     show: LISTED_KEY,
   },
   'apis.createApi': {
@@ -141,20 +146,20 @@ export const WORDS: Readonly<Record<string, Words>> = {
     help: 'delete all keys of an API; the API stays',
     fields: { permanent: null },
     question: (id) => `delete all keys of ${id}`,
-    subject: (_, { apiId }) => `deleted all keys of ${apiId}`,
+    subject: (_: object, { apiId }: { apiId: string }) => `deleted all keys of ${apiId}`,
   },
   'permissions.createPermission': {
     examples: ["permissions create files.write --name 'Write files'"],
     args: ['slug'],
     fields: { name: null },
     options: () => [new Option('--name <text>', 'its name for people, if it is not the slug')],
-    input: ({ slug, ...fields }) => ({ name: slug, slug, ...fields }),
+    input: ({ slug, ...fields }: { slug: string }) => ({ name: slug, slug, ...fields }),
   },
   'permissions.getPermission': { fields: { permissionId: ['slug'] } },
   'permissions.listPermissions': {
     show: {
       permission: 'slug',
-      name: ({ name, slug }) => (name === slug ? undefined : name),
+      name: ({ name, slug }: CataloguedPermission) => (name === slug ? undefined : name),
       description: 'description',
     },
   },
@@ -169,7 +174,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
     as: 'roles set',
     help: 'replace the permissions of a role; when this returns, no verifier uses the old permissions any more',
     fields: { permissions: ['slugs'] },
-    subject: (_, { roleId }) => `changed ${roleId}`,
+    subject: (_: object, { roleId }: { roleId: string }) => `changed ${roleId}`,
   },
   'permissions.deleteRole': { as: 'roles delete', help: 'delete a role; it then grants nothing to any key' },
   'permissions.getRolePropagation': {
@@ -236,7 +241,8 @@ export const WORDS: Readonly<Record<string, Words>> = {
   'rootKeys.deleteRootKey': {
     help: 'delete a root key, and all root keys that were created with it, for good',
     question: (id) => `delete ${id} and all root keys that descend from it`,
-    subject: ({ deletedRootKeys }) => `deleted ${count(deletedRootKeys)} root keys`,
+    subject: ({ deletedRootKeys }: { deletedRootKeys: number }) =>
+      `deleted ${count(deletedRootKeys)} root keys`,
   },
   'rootKeys.listRootKeys': {
     show: { rootKeyId: 'rootKeyId', state, ...columns('created:createdAt name permissions') },
@@ -246,7 +252,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
     help: 'list who is signed in at the dashboard',
     show: {
       sessionId: 'sessionId',
-      who: ({ rootKeyId, person }) => (person ? nameOf(person) : rootKeyId),
+      who: ({ rootKeyId, person }: ListedSession) => (person ? nameOf(person) : rootKeyId),
       ...columns('from:address since:createdAt'),
     },
   },
@@ -295,7 +301,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
   'webhooks.listEndpoints': {
     show: {
       ...columns('endpointId state waiting'),
-      lost: ({ dropped, dead }) => count(dropped + dead),
+      lost: ({ dropped, dead }: { dropped: number; dead: number }) => count(dropped + dead),
       ...columns('events url'),
     },
   },
@@ -305,14 +311,16 @@ export const WORDS: Readonly<Record<string, Words>> = {
     help: 'attempts to deliver events, the latest first',
     show: {
       ...columns('time deliveryId type result attempt'),
-      answer: ({ status, error }) => status ?? error,
+      answer: ({ status, error }: Delivery) => status ?? error,
       next: 'nextAt',
-      data: ({ event }) => JSON.stringify(event.data),
+      data: ({ event }: Delivery) => JSON.stringify(Object(event).data),
     },
   },
-  'webhooks.redeliver': { subject: (_, { deliveryId }) => `queued the event of ${deliveryId}` },
+  'webhooks.redeliver': {
+    subject: (_: object, { deliveryId }: { deliveryId: string }) => `queued the event of ${deliveryId}`,
+  },
   'webhooks.test': {
     show: columns('delivered status error durationMs response'),
-    isNo: ({ delivered }) => !delivered,
+    isNo: ({ delivered }: { delivered: boolean }) => !delivered,
   },
 };
