@@ -5,7 +5,14 @@ import type { Logger } from '#shared/process/log.ts';
 import type { AuditKind } from '../core/audit-event.ts';
 import type { Turns } from '../core/turns.ts';
 import { authorize } from '../http/operations/authorization.ts';
-import { type Arrived, type Authenticated, Call, CallRecord, callerIdOf } from '../http/operations/call.ts';
+import {
+  type Arrived,
+  type Authenticated,
+  type Call,
+  callerIdOf,
+  callOf,
+  recordOf,
+} from '../http/operations/call.ts';
 import { MaskedNotFound } from '../http/operations/masked-not-found.ts';
 import { isChange, isGet, isStop, mayStop, type Operation, pathOf } from '../http/operations/operation.ts';
 import type { Services } from '../http/operations/services.ts';
@@ -135,10 +142,10 @@ async function operate(
   parts: PipelineParts,
 ): Promise<unknown> {
   const { services } = parts;
-  let call = await takeTurn(operation, authenticated(request), request, parts);
+  const call = await takeTurn(operation, authenticated(request), request, parts);
   request.call = call;
-  if (!operation.authorizesItself) call = await authorize(operation, call, services.keys);
-  return operation.handle(call, services);
+  if (operation.authorizesItself) return operation.handle(call, services);
+  return operation.handle(await authorize(operation, call, services.keys), services);
 }
 
 /** Waits for the audit log before the call is answered, so that a caller with an answer finds the call listed. */
@@ -146,7 +153,7 @@ async function conclude(request: FastifyRequest, reply: FastifyReply, parts: Pip
   const { call, failure } = request;
   if (call) await recordEnd(call, request, parts);
   // Not in `report`, which does not run for a client that has gone.
-  if (call instanceof Call) call.giveTurnBack();
+  if (call && hasTurn(call)) call.giveTurnBack();
   if (failure instanceof Excess) parts.metrics.rates.inc({ limit: failure.limit });
   if (parts.isStopping()) reply.header('connection', 'close');
 }
@@ -162,6 +169,9 @@ function report(request: FastifyRequest, reply: FastifyReply, { log, metrics }: 
 
 /** The request of an operation: the body or the query. */
 const requestOf = ({ body, query }: FastifyRequest): unknown => body ?? query;
+
+/** Tells whether a call has its turn: from then on an outage leaves its outcome unknown. */
+const hasTurn = (call: Arrived | Call): call is Call => 'giveTurnBack' in call;
 
 function authenticated({ call }: FastifyRequest): Authenticated {
   if (!call || !('caller' in call)) throw new Error('a call was not behind authentication');
@@ -238,11 +248,7 @@ async function takeTurn(
   const { id } = call.caller;
   const turn = turns.take(isStop(operation, request) ? `${id} stops` : id);
   if (!turn) throw new Excess('waiting', `more than ${turns.waitingMax} calls of this root key are waiting`);
-  return new Call(call, {
-    request,
-    record: new CallRecord(call, request, services),
-    giveTurnBack: await turn,
-  });
+  return callOf(call, request, await turn, services);
 }
 
 /**
@@ -257,17 +263,14 @@ async function recordEnd(
 ): Promise<void> {
   const { failure } = request;
   const outcome = failure instanceof MaskedNotFound ? failure.outcome : (failure?.code ?? 'OK');
-  const kind = kindOf(request, call instanceof Call);
+  const kind = kindOf(request, hasTurn(call));
   if (kind === undefined) return;
-  const record = call instanceof Call ? call.record : new CallRecord(call, requestOf(request), services);
+  const record = hasTurn(call) ? call : recordOf(call, requestOf(request), services);
   await record.recordEnd(kind, outcome);
 }
 
-/**
- * Returns the kind of event for a request; undefined = do not record it.
- * @param hasBegun true = an outage leaves the outcome unknown
- */
-function kindOf({ failure, routeOptions }: FastifyRequest, hasBegun: boolean): AuditKind | undefined {
+/** Returns the kind of event for a request; undefined = do not record it. */
+function kindOf({ failure, routeOptions }: FastifyRequest, mayHaveWritten: boolean): AuditKind | undefined {
   const { operation } = routeOptions.config;
   const changes = operation !== undefined && isChange(operation);
   if (failure instanceof MaskedNotFound) return 'refused';
@@ -278,7 +281,7 @@ function kindOf({ failure, routeOptions }: FastifyRequest, hasBegun: boolean): A
       return undefined;
     case 'SERVICE_UNAVAILABLE':
     case 'INTERNAL_SERVER_ERROR':
-      return changes && hasBegun ? 'done' : undefined;
+      return changes && mayHaveWritten ? 'done' : undefined;
     case 'UNAUTHORIZED':
     case 'INSUFFICIENT_PERMISSIONS':
       return 'refused';

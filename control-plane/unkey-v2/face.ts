@@ -61,7 +61,9 @@ export function inV2<
     response: Type.Object({ meta: Meta, data, ...(paged ? { pagination: Pagination } : {}) }),
     async handle(call, services) {
       const body = call.request;
-      const response = await handle(call.translated(await toRequest(body, services)), services);
+      const request = await toRequest(body, services);
+      call.translate(request);
+      const response = await handle({ ...call, request }, services);
       const answer = await toAnswer(response, { body, call, services });
       return { meta: { requestId: call.requestId }, ...answer };
     },

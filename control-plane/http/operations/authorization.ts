@@ -26,7 +26,7 @@ export async function authorize<Request>(
     if (!api || !action) throw new Error(`${permission} cannot be checked by the request`);
     requireApi(call.caller, api, action, ofKey ? `key ${keyId}` : undefined);
   }
-  return call.inApi(api);
+  return { ...call, apiId: api };
 }
 
 /**

@@ -46,197 +46,146 @@ export interface AuditedKey {
   readonly effect: AuditedEffect;
 }
 
-/** The notes that a call collects for the audit log, and the events that are written of it. */
-export class CallRecord {
-  readonly #call: Arrived & Partial<Authenticated>;
-  readonly #audit: Pick<Audit, 'record' | 'recordAll'>;
-  readonly #apis: Pick<Apis, 'isKnown'>;
-  /** The body or the query, which has ids. */
-  #request: unknown;
-  #subjectNotes: Subject = {};
-  #effect: AuditedEffect = {};
+/**
+ * Returns the record of a call: it collects notes, and writes events into the audit log. It alone changes during a call.
+ * @param request the body or the query, which has ids
+ */
+export function recordOf(
+  { arrival: { address, ...arrival }, idNames, caller }: Arrived & Partial<Authenticated>,
+  request: unknown,
+  {
+    audit,
+    apis,
+  }: { readonly audit: Pick<Audit, 'record' | 'recordAll'>; readonly apis: Pick<Apis, 'isKnown'> },
+) {
+  let ids = request;
+  let subjectNotes: Subject = {};
+  let ownEffect: AuditedEffect = {};
   /** Settles when a call that has made its change is recorded as done. */
-  #write: Promise<void> | undefined;
-  #keys = Promise.resolve();
+  let write: Promise<void> | undefined;
+  let recordedKeys = Promise.resolve();
 
-  constructor(
-    call: Arrived & Partial<Authenticated>,
-    request: unknown,
-    {
-      audit,
-      apis,
-    }: { readonly audit: Pick<Audit, 'record' | 'recordAll'>; readonly apis: Pick<Apis, 'isKnown'> },
-  ) {
-    this.#call = call;
-    this.#request = request;
-    this.#audit = audit;
-    this.#apis = apis;
-  }
-
-  /** Replaces the request by its translation. */
-  translate(request: unknown): void {
-    this.#request = request;
-  }
-
-  /** Adds notes. */
-  note(on: Subject, effect: AuditedEffect = {}): void {
-    this.#subjectNotes = { ...this.#subjectNotes, ...on };
-    this.#effect = { ...this.#effect, ...effect };
-  }
-
-  /** Records a call that has written its change, while it waits for completion. */
-  recordWrite(): void {
-    this.#write = this.#audit.record('done', this.#event('OK', this.#subject(), this.#effect));
-  }
-
+  const textOf = (name: string): string | undefined => {
+    const value: unknown = Object(ids)[name];
+    return typeof value === 'string' ? value : undefined;
+  };
   /**
-   * Records keys that the call changed or may have changed, after those recorded before; resolves when all
-   * are recorded.
-   */
-  recordKeys(keys: readonly AuditedKey[] = []): Promise<void> {
-    if (keys.length === 0) return this.#keys;
-    const { apiId } = this.#subject();
-    const events = keys.map(({ keyId, outcome, effect }) =>
-      this.#event(outcome, { ...(apiId === undefined ? {} : { apiId }), keyId }, effect),
-    );
-    this.#keys = this.#keys.then(() => this.#audit.recordAll('done', events));
-    return this.#keys;
-  }
-
-  /**
-   * Records how the call ended, unless its success was already recorded; resolves when everything is
-   * recorded.
-   */
-  async recordEnd(kind: AuditKind, outcome: AuditEvent['outcome']): Promise<void> {
-    await this.recordKeys();
-    await this.#write;
-    if (this.#write !== undefined && outcome === 'OK') return;
-    // If Redis does not say whether the API of a refused call exists, assume that it does not.
-    const apiId = this.#textOf('apiId') ?? '';
-    const isApi =
-      kind === 'done' || (API_ID.test(apiId) && (await this.#apis.isKnown(apiId).catch(() => false)));
-    await this.#audit.record(kind, this.#event(outcome, this.#subject(isApi), this.#effect));
-  }
-
-  #event(outcome: AuditEvent['outcome'], on: Subject, effect: AuditedEffect): AuditEvent {
-    const { arrival, caller } = this.#call;
-    const { address, ...rest } = arrival;
-    return { ...rest, outcome, by: { ...(caller && nameOf(caller)), address }, on, ...effect };
-  }
-
-  /**
-   * The ids that the caller sent, perhaps before validation, and those that were noted.
+   * Returns the ids that the caller sent, perhaps before validation, and those that were noted.
    * @param isApi whether an API with the id that was sent exists
    */
-  #subject(isApi = true): Subject {
-    const ids = (['apiId', 'keyId', 'rootKeyId', 'roleId', 'identityId', 'endpointId'] as const).flatMap(
+  const subject = (isApi = true): Subject => {
+    const sent = (['apiId', 'keyId', 'rootKeyId', 'roleId', 'identityId', 'endpointId'] as const).flatMap(
       (name) => {
-        const id = this.#textOf(name) ?? this.#textOf(this.#call.idNames[name] ?? '');
+        const id = textOf(name) ?? textOf(idNames[name] ?? '');
         return id === undefined ? [] : [[name, name === 'apiId' && isApi ? id : idAsSent(id)]];
       },
     );
-    return { ...Object.fromEntries(ids), ...this.#subjectNotes };
-  }
+    return { ...Object.fromEntries(sent), ...subjectNotes };
+  };
+  const by = { ...(caller && nameOf(caller)), address };
+  const eventOf = (outcome: AuditEvent['outcome'], on: Subject, effect: AuditedEffect): AuditEvent => ({
+    ...{ ...arrival, outcome, by, on },
+    ...effect,
+  });
 
-  #textOf(name: string): string | undefined {
-    const value: unknown = Object(this.#request)[name];
-    return typeof value === 'string' ? value : undefined;
-  }
+  return {
+    /** Replaces the request by its translation. */
+    translate(translation: unknown): void {
+      ids = translation;
+    },
+
+    /** Adds notes. */
+    note(on: Subject, effect: AuditedEffect = {}): void {
+      subjectNotes = { ...subjectNotes, ...on };
+      ownEffect = { ...ownEffect, ...effect };
+    },
+
+    /** Records a call that has written its change, while it waits for completion. */
+    recordWrite(): void {
+      write = audit.record('done', eventOf('OK', subject(), ownEffect));
+    },
+
+    /**
+     * Records keys that the call changed or may have changed, after those recorded before; resolves when all
+     * are recorded.
+     */
+    recordKeys(keys: readonly AuditedKey[] = []): Promise<void> {
+      if (keys.length === 0) return recordedKeys;
+      const { apiId } = subject();
+      const events = keys.map(({ keyId, outcome, effect }) =>
+        eventOf(outcome, { ...(apiId === undefined ? {} : { apiId }), keyId }, effect),
+      );
+      recordedKeys = recordedKeys.then(() => audit.recordAll('done', events));
+      return recordedKeys;
+    },
+
+    /**
+     * Records how the call ended, unless its success was already recorded; resolves when everything is
+     * recorded.
+     */
+    async recordEnd(kind: AuditKind, outcome: AuditEvent['outcome']): Promise<void> {
+      await recordedKeys;
+      await write;
+      if (write !== undefined && outcome === 'OK') return;
+      // If Redis does not say whether the API of a refused call exists, assume that it does not.
+      const apiId = textOf('apiId') ?? '';
+      const isApi = kind === 'done' || (API_ID.test(apiId) && (await apis.isKnown(apiId).catch(() => false)));
+      await audit.record(kind, eventOf(outcome, subject(isApi), ownEffect));
+    },
+  };
 }
 
 /** A call that is valid and has its turn; `apiId` is known once it is authorized. */
-export class Call<Request = unknown> implements Authenticated {
-  readonly arrival: Arrival;
-  readonly idNames: IdNames;
-  readonly log: Arrived['log'];
-  readonly caller: Caller;
+export interface Call<Request = unknown> extends Authenticated, ReturnType<typeof recordOf> {
+  readonly requestId: string;
+  readonly callerId: ReturnType<typeof callerIdOf>;
   /** The body or the query. */
   readonly request: Request;
-  readonly record: CallRecord;
+  /** The API that the call acts on; '' = the request alone does not determine it. */
+  readonly apiId: string;
   /**
    * Ends the call's turn, so that the next call of the same root key begins: this one has written and only waits for
    * others, or is answered.
    */
   readonly giveTurnBack: () => void;
-  /** The API that the call acts on; '' = the request alone does not determine it. */
-  readonly apiId: string;
-
-  constructor(
-    { arrival, idNames, log, caller }: Authenticated,
-    {
-      request,
-      record,
-      giveTurnBack,
-      apiId = '',
-    }: Pick<Call<Request>, 'request' | 'record' | 'giveTurnBack'> & { readonly apiId?: string },
-  ) {
-    this.arrival = arrival;
-    this.idNames = idNames;
-    this.log = log;
-    this.caller = caller;
-    this.request = request;
-    this.record = record;
-    this.giveTurnBack = giveTurnBack;
-    this.apiId = apiId;
-  }
-
-  /** Returns the call of this API. */
-  inApi(apiId: string): Call<Request> {
-    return new Call(this, { ...this, apiId });
-  }
-
-  /** Returns the call with a translation of its request. */
-  translated<Translation>(request: Translation): Call<Translation> {
-    this.record.translate(request);
-    return new Call(this, { ...this, request });
-  }
-
-  /** The id of the call, as its response has it. */
-  get requestId(): string {
-    return this.arrival.requestId;
-  }
-
-  /** The caller's id, by its kind. */
-  get callerId(): ReturnType<typeof callerIdOf> {
-    return callerIdOf(this.caller);
-  }
-
-  /** Adds notes for the audit log. */
-  note(on: Subject, effect?: AuditedEffect): void {
-    this.record.note(on, effect);
-  }
-
-  /** Records a call that has written its change, while it waits for completion. */
-  recordWrite(): void {
-    this.record.recordWrite();
-  }
-
-  /** Records keys that the call changed, as `CallRecord` does. */
-  recordKeys(keys?: readonly AuditedKey[]): Promise<void> {
-    return this.record.recordKeys(keys);
-  }
-
   /**
    * Returns a callback for a written change: it ends the turn and records the fields before and after the
    * change. Without `fields`, the key was deleted.
    */
-  recordChange(fields?: StoredFields, credits?: CreditsChange) {
-    return (entry: Pick<LogEntry, 'sequence' | 'before'>) => {
-      this.giveTurnBack();
-      const effect = effectOf(entry, fields && auditView(fields));
-      this.note({}, credits ? { ...effect, after: { ...effect.after, credits } } : effect);
-      this.recordWrite();
-    };
-  }
-
+  readonly recordChange: (
+    fields?: StoredFields,
+    credits?: CreditsChange,
+  ) => (entry: Pick<LogEntry, 'sequence' | 'before'>) => void;
   /** Returns a callback for a written change whose effect is noted already: it ends the turn and records it. */
-  recordNotedChange() {
-    return ({ sequence }: Pick<LogEntry, 'sequence'>) => {
-      this.giveTurnBack();
-      this.note({}, { sequence });
-      this.recordWrite();
-    };
-  }
+  readonly recordNotedChange: () => (entry: Pick<LogEntry, 'sequence'>) => void;
+}
+
+/** Returns a call whose turn has come. */
+export function callOf(
+  call: Authenticated,
+  request: unknown,
+  giveTurnBack: () => void,
+  parts: Parameters<typeof recordOf>[2],
+): Call {
+  const record = recordOf(call, request, parts);
+  const recordEffect = (effect: AuditedEffect) => {
+    giveTurnBack();
+    record.note({}, effect);
+    record.recordWrite();
+  };
+  return {
+    ...{ ...call, ...record, request, apiId: '', giveTurnBack },
+    requestId: call.arrival.requestId,
+    callerId: callerIdOf(call.caller),
+    recordChange: (fields, credits) => (entry) => {
+      const effect = effectOf(entry, fields && auditView(fields));
+      recordEffect(credits ? { ...effect, after: { ...effect.after, credits } } : effect);
+    },
+    recordNotedChange:
+      () =>
+      ({ sequence }) =>
+        recordEffect({ sequence }),
+  };
 }
 
 /** Returns the id of a caller by its kind. */
