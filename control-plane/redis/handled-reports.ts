@@ -1,10 +1,15 @@
 import { unavailable } from '#shared/contract/errors.ts';
+import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { reportMark } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
 import type { DurableWriter } from './durable-writer.ts';
 
-const markScript = new Script(new URL('./lua/callers/mark-report.lua', import.meta.url));
+const markReport = command(
+  new URL('./lua/callers/mark-report.lua', import.meta.url),
+  ['mark'],
+  ['ms'],
+  String,
+);
 
 /** A year: longer than GitHub signs with one key. A report carries no time, so only its mark makes it old. */
 const REMEMBERED_MS = 31_536_000_000;
@@ -46,7 +51,9 @@ export class HandledReports {
 
   /** Marks a report. Rejects with SERVICE_UNAVAILABLE if the mark could get lost. */
   async add(bodyHash: string): Promise<void> {
-    const { replicated } = await this.#writer.run(markScript, [reportMark(bodyHash)], [REMEMBERED_MS]);
+    const { replicated } = await this.#writer.send(
+      markReport({ mark: reportMark(bodyHash), ms: REMEMBERED_MS }),
+    );
     if (!replicated)
       throw unavailable('not all replicas confirmed that the report is handled; send it again');
   }

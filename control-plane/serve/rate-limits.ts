@@ -2,12 +2,18 @@ import type { FastifyRequest } from 'fastify';
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { sourceOf } from '#shared/lang/ip-ranges.ts';
+import { command, row } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { send } from '#shared/redis/script.ts';
 import { Gathering } from '../redis/gathering.ts';
 
-const countScript = new Script(new URL('../redis/lua/callers/count-calls.lua', import.meta.url));
+export const countCalls = command(
+  new URL('../redis/lua/callers/count-calls.lua', import.meta.url),
+  ['counter'],
+  ['window', 'count'],
+  row('current#', 'ttl#'),
+);
 
 const WINDOW_MS = 60_000;
 /**
@@ -120,7 +126,7 @@ interface Count {
 
 async function count(nodes: RedisNodes, caller: string, calls: number): Promise<Count> {
   const counter = callCounter(caller);
-  const reply = await nodes.run(counter, (redis) => countScript.run(redis, [counter], [WINDOW_MS, calls]));
-  const [current, ttl] = reply as [number, number];
+  const run = countCalls({ counter, window: WINDOW_MS, count: calls });
+  const { current, ttl } = await nodes.run(counter, (redis) => send(redis, run));
   return { before: current - calls, ttl };
 }

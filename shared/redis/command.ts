@@ -58,6 +58,9 @@ type Row<Name extends string> = {
       : N]: Part<N>;
 };
 
+/** Reads a list of texts. */
+export const list = (reply: unknown): readonly string[] => (reply as readonly unknown[]).map(String);
+
 /** Reads a list of parts. */
 export const row =
   <Name extends string>(...names: readonly Name[]) =>

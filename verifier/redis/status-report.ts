@@ -11,15 +11,21 @@ import {
 } from '#shared/contract/verifier-status.ts';
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { send } from '#shared/redis/script.ts';
 import { VERSION } from '#shared/version.ts';
 import { asset } from '../assets.ts';
 import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
 
-const reportScript = new Script(asset('redis/lua/report-status.lua'));
+export const reportStatus = command(
+  asset('redis/lua/report-status.lua'),
+  ['ids', 'report'],
+  ['own', 'text', 'ms', 'reports'],
+  Number,
+);
 
 /**
  * Number of periods after which a report expires, so that one lost write does not remove a verifier from the
@@ -72,14 +78,11 @@ export class StatusReport {
   }
 
   async #report(): Promise<void> {
-    const keys = [verifierIds, verifierStatus(this.id)];
-    const args = [
-      this.id,
-      JSON.stringify(this.#status()),
-      PERIODS_KEPT * this.#options.periodMs,
-      verifierStatus(''),
-    ];
-    await this.#options.nodes.run(verifierIds, (redis) => reportScript.run(redis, keys, args));
+    const run = reportStatus({
+      ...{ ids: verifierIds, report: verifierStatus(this.id), reports: verifierStatus('') },
+      ...{ own: this.id, text: JSON.stringify(this.#status()), ms: PERIODS_KEPT * this.#options.periodMs },
+    });
+    await this.#options.nodes.run(verifierIds, (redis) => send(redis, run));
   }
 
   #status(): VerifierStatus {

@@ -2,11 +2,17 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { hashSecret } from '#shared/contract/key-format.ts';
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { bootstrapAnnouncements } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { send } from '#shared/redis/script.ts';
 
-const announceScript = new Script(new URL('../lua/callers/announce-bootstrap.lua', import.meta.url));
+export const announceBootstrap = command(
+  new URL('../lua/callers/announce-bootstrap.lua', import.meta.url),
+  ['announcements'],
+  ['own', 'now', 'since'],
+  list,
+);
 
 const PERIOD_MS = 30_000;
 /** Age at which an announcement is dropped, because its process has stopped repeating it. */
@@ -93,9 +99,9 @@ export class BootstrapWatch {
   async exchange(): Promise<readonly string[]> {
     const redis = await this.#nodes.connection(bootstrapAnnouncements);
     const nowMs = this.#clock.wallMs();
-    const args = [this.#ids, nowMs, nowMs - FORGOTTEN_AFTER_MS];
-    const reply = announceScript.run(redis, [bootstrapAnnouncements], args);
-    return (await this.#nodes.within(redis, reply)) as string[];
+    const times = { now: nowMs, since: nowMs - FORGOTTEN_AFTER_MS };
+    const run = announceBootstrap({ announcements: bootstrapAnnouncements, own: this.#ids, ...times });
+    return this.#nodes.within(redis, send(redis, run));
   }
 
   async #compare(): Promise<void> {

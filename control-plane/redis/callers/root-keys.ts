@@ -1,19 +1,40 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/contract/key-format.ts';
+import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { rootKeyDescendants, rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
 import { rootKeyFrom } from '#shared/redis/root-keys-record.ts';
-import { Script } from '#shared/redis/script.ts';
+import { send } from '#shared/redis/script.ts';
 import type { Person } from '../../core/person.ts';
 import { Permissions } from '../../core/root-permissions.ts';
 import type { DurableWriter } from '../durable-writer.ts';
 import { Gathering } from '../gathering.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
 
-const createScript = new Script(new URL('../lua/callers/create-root-key.lua', import.meta.url));
-const updateScript = new Script(new URL('../lua/callers/update-root-key.lua', import.meta.url));
-const deleteScript = new Script(new URL('../lua/callers/delete-root-key.lua', import.meta.url));
-const readScript = new Script(new URL('../lua/callers/read-root-key.lua', import.meta.url));
+export const createRootKey = command(
+  new URL('../lua/callers/create-root-key.lua', import.meta.url),
+  ['record', 'index', 'descendants'],
+  ['id', 'secretHash', 'most', 'mostDescendants', 'ancestors', '...fields'],
+  String,
+);
+export const updateRootKey = command(
+  new URL('../lua/callers/update-root-key.lua', import.meta.url),
+  ['record'],
+  ['rootKeyId', 'enabled'],
+  (reply) => reply === 'OK',
+);
+const deleteRootKey = command(
+  new URL('../lua/callers/delete-root-key.lua', import.meta.url),
+  ['index', 'descendants'],
+  ['rootKeyId', 'records'],
+  Number,
+);
+export const readRootKey = command(
+  new URL('../lua/callers/read-root-key.lua', import.meta.url),
+  ['record'],
+  [],
+  list,
+);
 
 const ROOT_KEY_BYTES = 24;
 const ROOT_KEY_PREFIX = 'kfroot';
@@ -153,11 +174,12 @@ export class RootKeys {
       'createdAt',
       nowMs,
     ];
-    const keys = [rootKeyRecord(secretHash), rootKeyIndex, rootKeyDescendants];
-    const { reply, replicated } = await this.#writer.run(createScript, keys, [
-      ...[rootKeyId, secretHash, ROOT_KEYS_MAX, DESCENDANTS_MAX, ancestors.join(' ')],
-      ...fields,
-    ]);
+    const run = createRootKey({
+      ...{ record: rootKeyRecord(secretHash), index: rootKeyIndex, descendants: rootKeyDescendants },
+      ...{ id: rootKeyId, secretHash, most: ROOT_KEYS_MAX, mostDescendants: DESCENDANTS_MAX },
+      ...{ ancestors: ancestors.join(' '), fields },
+    });
+    const { reply, replicated } = await this.#writer.send(run);
     if (reply === 'EXISTS') throw new ApiError('CONFLICT', 'the root key exists already');
     if (reply === 'FULL')
       throw new ApiError('CONFLICT', `there are ${ROOT_KEYS_MAX} root keys already; delete some`);
@@ -185,21 +207,22 @@ export class RootKeys {
   async setEnabled(rootKeyId: string, enabled: boolean): Promise<void> {
     const secretHash =
       (await this.#nodes.run(rootKeyIndex, (redis) => redis.hget(rootKeyIndex, rootKeyId))) ?? '';
-    const args = [rootKeyId, enabled ? '1' : '0'];
-    const { reply, replicated } = await this.#writer.run(updateScript, [rootKeyRecord(secretHash)], args);
-    if (reply !== 'OK') throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
+    const run = updateRootKey({ record: rootKeyRecord(secretHash), rootKeyId, enabled: enabled ? '1' : '0' });
+    const { reply: isKnown, replicated } = await this.#writer.send(run);
+    if (!isKnown) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
   }
 
   /** Deletes a root key and all that descend from it; resolves with their number. */
   async delete(rootKeyId: string): Promise<number> {
-    const keys = [rootKeyIndex, rootKeyDescendants];
-    const { reply, replicated } = await this.#writer.run(deleteScript, keys, [rootKeyId, rootKeyRecord('')]);
+    const records = rootKeyRecord('');
+    const run = deleteRootKey({ index: rootKeyIndex, descendants: rootKeyDescendants, rootKeyId, records });
+    const { reply, replicated } = await this.#writer.send(run);
     if (!replicated)
       throw unavailable(
         'the deletion is not on all replicas yet; if the root key is still listed, send it again',
       );
-    return Number(reply);
+    return reply;
   }
 
   async list(): Promise<RootKey[]> {
@@ -233,7 +256,7 @@ export class RootKeys {
   }
 
   async #readRecord(record: string): Promise<RootKeyRecord | undefined> {
-    const reply = (await this.#nodes.run(record, (redis) => readScript.run(redis, [record], []))) as string[];
+    const reply = await this.#nodes.run(record, (redis) => send(redis, readRootKey({ record })));
     if (reply.length === 0) return undefined;
     const fields = Object.fromEntries(pairs(reply));
     return {

@@ -1,9 +1,15 @@
+import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { webhookKeys } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { send } from '#shared/redis/script.ts';
 import { fieldsOf, messageOf } from './stored-message.ts';
 
-const againScript = new Script(new URL('../lua/webhooks/queue-again.lua', import.meta.url));
+const queueAgain = command(
+  new URL('../lua/webhooks/queue-again.lua', import.meta.url),
+  ['stream', 'queue'],
+  ['id', 'most'],
+  oneOf('status', { OK: [], NOT_FOUND: [], FULL: [] }),
+);
 
 /** Number of the latest attempts that each endpoint keeps. */
 export const ATTEMPTS_KEPT = 1000;
@@ -110,10 +116,8 @@ export class Deliveries {
   async repeat(endpointId: string, deliveryId: string): Promise<'OK' | 'NOT_FOUND' | 'FULL'> {
     const keys = webhookKeys(endpointId);
     const stream = deliveryId.startsWith(MARKS.dead) ? keys.dead : keys.attempts;
-    const reply = await this.#nodes.run(stream, (redis) =>
-      againScript.run(redis, [stream, keys.queue], [deliveryId.slice(1), this.#queueMax]),
-    );
-    return reply as 'OK' | 'NOT_FOUND' | 'FULL';
+    const run = queueAgain({ stream, queue: keys.queue, id: deliveryId.slice(1), most: this.#queueMax });
+    return (await this.#nodes.run(stream, (redis) => send(redis, run))).status;
   }
 }
 

@@ -2,13 +2,18 @@ import { randomBytes } from 'node:crypto';
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { generateId } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
+import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditStream, webhookEndpoints, webhookKeys } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
 import { SECRET_PREFIX } from '../../core/webhooks/signature.ts';
 import type { DurableWriter } from '../durable-writer.ts';
 
-const setScript = new Script(new URL('../lua/webhooks/set-endpoint.lua', import.meta.url));
+const setEndpoint = command(
+  new URL('../lua/webhooks/set-endpoint.lua', import.meta.url),
+  ['endpoints', 'queue', 'retries', 'attempts', 'dead', 'state', 'log'],
+  ['id', 'before', 'after', 'most', 'group'],
+  String,
+);
 
 /** Name of the consumer group of the streams where events arise, and of its only consumer: whoever is the sender. */
 export const WEBHOOK_GROUP = 'webhooks';
@@ -152,9 +157,11 @@ export class WebhookEndpoints {
   }
 
   async #set(endpointId: string, before: string, after: string): Promise<void> {
-    const keys = [webhookEndpoints, ...Object.values(webhookKeys(endpointId)), auditStream('done')];
-    const args = [endpointId, before, after, ENDPOINTS_MAX, WEBHOOK_GROUP];
-    const { reply, replicated } = await this.#writer.run(setScript, keys, args);
+    const run = setEndpoint({
+      ...{ endpoints: webhookEndpoints, ...webhookKeys(endpointId), log: auditStream('done') },
+      ...{ id: endpointId, before, after, most: ENDPOINTS_MAX, group: WEBHOOK_GROUP },
+    });
+    const { reply, replicated } = await this.#writer.send(run);
     if (reply === 'FULL') throw new ApiError('CONFLICT', `there are ${ENDPOINTS_MAX} endpoints already`);
     if (reply !== 'OK') throw new ApiError('CONFLICT', 'another call changed the endpoint; send it again');
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');

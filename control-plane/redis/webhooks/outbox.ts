@@ -1,3 +1,4 @@
+import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   auditStream,
@@ -6,15 +7,35 @@ import {
   webhookKeys,
   webhookSender,
 } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { type Run, send } from '#shared/redis/script.ts';
 import { ATTEMPTS_KEPT, DEAD_KEPT } from './deliveries.ts';
 import { WEBHOOK_GROUP } from './endpoints.ts';
 import { fieldsOf, type Message, messageOf } from './stored-message.ts';
 
-const holdScript = new Script(new URL('../lua/webhooks/hold-sender.lua', import.meta.url));
-const passScript = new Script(new URL('../lua/webhooks/pass-over-events.lua', import.meta.url));
-const queueScript = new Script(new URL('../lua/webhooks/queue-events.lua', import.meta.url));
-const settleScript = new Script(new URL('../lua/webhooks/settle-attempts.lua', import.meta.url));
+const holdSender = command(
+  new URL('../lua/webhooks/hold-sender.lua', import.meta.url),
+  ['sender'],
+  ['name', 'ms'],
+  (reply) => reply === 1,
+);
+const passOverEvents = command(
+  new URL('../lua/webhooks/pass-over-events.lua', import.meta.url),
+  ['sender', 'log', 'notices', 'endpoints'],
+  ['name', 'ms', 'group'],
+  Number,
+);
+const queueEvents = command(
+  new URL('../lua/webhooks/queue-events.lua', import.meta.url),
+  ['sender', 'log', 'notices', 'endpoints'],
+  ['name', 'ms', 'group', 'base', 'most', '...events'],
+  list,
+);
+const settleAttempts = command(
+  new URL('../lua/webhooks/settle-attempts.lua', import.meta.url),
+  ['sender', 'queue', 'retries', 'attempts', 'dead', 'state', 'endpoints'],
+  ['name', 'ms', 'endpoint', 'attemptsKept', 'deadKept', 'failures', 'pausedUntil', '...deliveries'],
+  (reply) => reply === 1,
+);
 
 /** Connection for reads that wait. */
 const LANE = 'webhooks';
@@ -22,8 +43,16 @@ const LANE = 'webhooks';
 const BLOCK_MS_MAX = 500;
 /** Time for which a control plane is the sender unless it says so again, milliseconds. */
 export const SENDER_MS = 10_000;
-/** The streams where events arise, in the order of the script's keys. */
+/** The streams where events arise. */
 const SOURCES = [auditStream('done'), noticeStream] as const;
+
+/** Keys of the scripts that read these streams. */
+const STREAMS = {
+  sender: webhookSender,
+  log: SOURCES[0],
+  notices: SOURCES[1],
+  endpoints: webhookEndpoints,
+};
 
 /** An entry of a stream where events arise. */
 export interface SourceEntry {
@@ -87,13 +116,13 @@ export class Outbox {
   }
 
   /** Becomes or stays the sender; false = another is. */
-  async hold(): Promise<boolean> {
-    return (await this.#run(holdScript, [webhookSender], [this.#name, SENDER_MS])) === 1;
+  hold(): Promise<boolean> {
+    return this.#run(holdSender({ sender: webhookSender, name: this.#name, ms: SENDER_MS }));
   }
 
   /** Lets another control plane be the sender. */
   async letGo(): Promise<void> {
-    await this.#run(holdScript, [webhookSender], [this.#name, 0]);
+    await this.#run(holdSender({ sender: webhookSender, name: this.#name, ms: 0 }));
   }
 
   /** Creates the group of each source, unless it exists. */
@@ -114,8 +143,9 @@ export class Outbox {
    * Passes over the events that no endpoint wants, because there is none; false = there may be something to read.
    */
   async passOver(): Promise<boolean> {
-    const keys = [webhookSender, ...SOURCES, webhookEndpoints];
-    const reply = await this.#run(passScript, keys, [this.#name, SENDER_MS, WEBHOOK_GROUP]);
+    const reply = await this.#run(
+      passOverEvents({ ...STREAMS, name: this.#name, ms: SENDER_MS, group: WEBHOOK_GROUP }),
+    );
     if (reply === -1) throw new NotSender();
     return reply === 1;
   }
@@ -172,8 +202,8 @@ export class Outbox {
 
   /** Moves the messages of entries to the queues. Returns the number of messages that full queues lost, by endpoint. */
   async queue(entries: readonly QueuedEntry[]): Promise<Map<string, number>> {
-    const args = entries.flatMap(({ source, id, messages }) => [
-      source + 2,
+    const events = entries.flatMap(({ source, id, messages }) => [
+      source === 0 ? 'log' : 'notices',
       id,
       messages.length,
       ...messages.flatMap((message) => [
@@ -182,15 +212,12 @@ export class Outbox {
       ]),
     ]);
     const base = webhookKeys('').queue.slice(0, -':queue'.length);
-    const reply = (await this.#run(
-      queueScript,
-      [webhookSender, ...SOURCES, webhookEndpoints],
-      [this.#name, SENDER_MS, WEBHOOK_GROUP, base, this.#queueMax, ...args],
-    )) as (string | number)[];
+    const about = { name: this.#name, ms: SENDER_MS, group: WEBHOOK_GROUP, base, most: this.#queueMax };
+    const reply = await this.#run(queueEvents({ ...STREAMS, ...about, events }));
     if (reply.length === 0) throw new NotSender();
     const dropped = new Map<string, number>();
     for (let i = 1; i < reply.length; i += 2) {
-      const endpointId = String(reply[i]);
+      const endpointId = reply[i] ?? '';
       dropped.set(endpointId, (dropped.get(endpointId) ?? 0) + Number(reply[i + 1]));
     }
     return dropped;
@@ -228,22 +255,22 @@ export class Outbox {
     state: { readonly failures: number; readonly pausedUntilMs: number },
   ): Promise<void> {
     const { queue, retries, attempts: latest, dead, state: stateKey } = webhookKeys(endpointId);
-    const args = attempts.flatMap(({ message, result, attempts: failures, nextAtMs, record }) => [
+    const deliveries = attempts.flatMap(({ message, result, attempts: failures, nextAtMs, record }) => [
       ...[message.entryId, result, failures, Math.round(nextAtMs), JSON.stringify(record)],
       ...[message.id, message.type, message.order, message.body],
     ]);
-    const reply = await this.#run(
-      settleScript,
-      [webhookSender, queue, retries, latest, dead, stateKey, webhookEndpoints],
-      [
-        ...[this.#name, SENDER_MS, endpointId, ATTEMPTS_KEPT, DEAD_KEPT],
-        ...[state.failures, Math.round(state.pausedUntilMs), ...args],
-      ],
+    const isSender = await this.#run(
+      settleAttempts({
+        ...{ sender: webhookSender, queue, retries, attempts: latest, dead, state: stateKey },
+        ...{ endpoints: webhookEndpoints, endpoint: endpointId, name: this.#name, ms: SENDER_MS },
+        ...{ attemptsKept: ATTEMPTS_KEPT, deadKept: DEAD_KEPT, failures: state.failures, deliveries },
+        pausedUntil: Math.round(state.pausedUntilMs),
+      }),
     );
-    if (reply !== 1) throw new NotSender();
+    if (!isSender) throw new NotSender();
   }
 
-  #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
-    return this.#nodes.run(webhookSender, (redis) => script.run(redis, keys, args));
+  #run<T>(run: Run<T>): Promise<T> {
+    return this.#nodes.run(webhookSender, (redis) => send(redis, run));
   }
 }

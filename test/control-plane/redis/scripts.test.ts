@@ -1,11 +1,15 @@
 import { describe, expect, test } from 'vitest';
 import { createApi, updateApi } from '../../../control-plane/redis/apis.ts';
+import { announceBootstrap } from '../../../control-plane/redis/callers/bootstrap-keys.ts';
+import { createRootKey, readRootKey, updateRootKey } from '../../../control-plane/redis/callers/root-keys.ts';
 import { reapRun } from '../../../control-plane/redis/change-log.ts';
 import { forgetApi, setLease, sweepApi } from '../../../control-plane/redis/sweep-store.ts';
+import { countCalls } from '../../../control-plane/serve/rate-limits.ts';
 import { KEY_LETTERS } from '../../../shared/contract/key-record.ts';
 import { deniedCommands } from '../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { Script } from '../../../shared/redis/script.ts';
+import { reportStatus } from '../../../verifier/redis/status-report.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** Scripts by themselves: each does and answers what its head says. Those of the protocol are held to its simulation. */
@@ -162,19 +166,20 @@ describe('changes of many keys at once', () => {
 describe('root keys', () => {
   test('are created once, by secret and by id, and read whole', async () => {
     const create = (record: string, id: string, ancestors = '') =>
-      controlPlane(
-        'callers/create-root-key',
-        [record, 'index', 'descendants'],
-        [id, `hash of ${record}`, '2', '1', ancestors, 'name', 'n', 'enabled', '1'],
+      run(
+        createRootKey({
+          ...{ record, index: 'index', descendants: 'descendants', id, secretHash: `hash of ${record}` },
+          ...{ most: 2, mostDescendants: 1, ancestors, fields: ['name', 'n', 'enabled', '1'] },
+        }),
       );
     expect(await create('record', 'root_1')).toBe('OK');
     expect(await create('record', 'root_2')).toBe('EXISTS');
     expect(await create('another', 'root_1')).toBe('EXISTS');
     expect(await at.redis.exists('another')).toBe(0);
     expect(await at.redis.hgetall('index')).toEqual({ root_1: 'hash of record' });
-    const fields = await controlPlane('callers/read-root-key', ['record']);
+    const fields = await run(readRootKey({ record: 'record' }));
     expect(fields).toEqual(['id', 'root_1', 'ancestors', '', 'name', 'n', 'enabled', '1']);
-    expect(await controlPlane('callers/read-root-key', ['none'])).toEqual([]);
+    expect(await run(readRootKey({ record: 'none' }))).toEqual([]);
     expect(await create('child', 'root_3', 'root_0 root_1')).toBe('OK');
     expect(await create('more', 'root_4')).toBe('FULL');
     await at.redis.hdel('index', 'root_3');
@@ -182,18 +187,20 @@ describe('root keys', () => {
   });
 
   test('are enabled and disabled where they are the one that is meant', async () => {
+    const disable = (record: string, rootKeyId: string) =>
+      run(updateRootKey({ record, rootKeyId, enabled: '0' }));
     await at.redis.hset('record', { id: 'root_1', enabled: '1' });
-    expect(await controlPlane('callers/update-root-key', ['record'], ['root_2', '0'])).toBe('NOT_FOUND');
-    expect(await controlPlane('callers/update-root-key', ['none'], ['root_1', '0'])).toBe('NOT_FOUND');
+    expect(await disable('record', 'root_2')).toBe(false);
+    expect(await disable('none', 'root_1')).toBe(false);
     expect(await at.redis.hget('record', 'enabled')).toBe('1');
-    expect(await controlPlane('callers/update-root-key', ['record'], ['root_1', '0'])).toBe('OK');
+    expect(await disable('record', 'root_1')).toBe(true);
     expect(await at.redis.hget('record', 'enabled')).toBe('0');
     expect(await at.redis.exists('none')).toBe(0);
   });
 
   test('of configurations are told to one another while they are said, at most ten others', async () => {
-    const say = (ids: string, now: number, since: number) =>
-      controlPlane('callers/announce-bootstrap', ['said'], [ids, now, since]);
+    const say = (own: string, now: number, since: number) =>
+      run(announceBootstrap({ announcements: 'said', own, now, since }));
     expect(await say('a', 1000, 500)).toEqual([]);
     expect(await say('b', 1100, 600)).toEqual(['a']);
     expect(await say('a', 1200, 1100)).toEqual(['b']);
@@ -331,7 +338,11 @@ describe('followers', () => {
 
   test('keep their report until it expires, and the list forgets those whose reports have', async () => {
     await at.redis.zadd('ids', 0, 'crashed');
-    expect(await verifier('report-status', ['ids', 'v:me'], ['me', '{}', 60_000, 'v:'])).toBe(1);
+    expect(
+      await run(
+        reportStatus({ ids: 'ids', report: 'v:me', own: 'me', text: '{}', ms: 60_000, reports: 'v:' }),
+      ),
+    ).toBe(1);
     expect(await at.redis.get('v:me')).toBe('{}');
     const left = await at.redis.pttl('v:me');
     expect(left).toBeGreaterThan(50_000);
@@ -342,16 +353,15 @@ describe('followers', () => {
 });
 
 test('calls are counted within the window that the first of them opened', async () => {
-  const count = (calls = 1) =>
-    controlPlane('callers/count-calls', ['counter'], [60_000, calls]) as Promise<[number, number]>;
-  expect(await count()).toEqual([1, 60_000]);
-  const [calls, left] = await count(3);
-  expect(calls).toBe(4);
+  const count = (calls = 1) => run(countCalls({ counter: 'counter', window: 60_000, count: calls }));
+  expect(await count()).toEqual({ current: 1, ttl: 60_000 });
+  const { current, ttl: left } = await count(3);
+  expect(current).toBe(4);
   expect(left).toBeGreaterThan(50_000);
   expect(left).toBeLessThanOrEqual(60_000);
   // One without an end, as a crash between two commands of an older version could leave it, is given one.
   await at.redis.persist('counter');
-  expect(await count()).toEqual([5, 60_000]);
+  expect(await count()).toEqual({ current: 5, ttl: 60_000 });
   expect(await at.redis.pttl('counter')).toBeGreaterThan(0);
 });
 
