@@ -65,7 +65,8 @@ export function createProgram(session = new Session(), rows = operationRows()): 
         // A value after `=`, or a superfluous argument, may be a secret.
         const message = text.replace(/=\S*|(?<=but got \d+): .*/g, '…').trimEnd();
         session.json ||= process.argv.includes('--json');
-        session.report({ error: { code: 'USAGE', message } }, `keyfence: ${message}`);
+        const error = { code: 'USAGE', message: message.replace(/^error: /, '') };
+        session.report({ error }, `keyfence: ${message}`);
       },
     })
     .configureHelp({ showGlobalOptions: true });
