@@ -74,6 +74,14 @@ export class DurableWriter {
     return { reply, replicated: confirmed >= this.#replicas };
   }
 
+  /** Runs one script once per call, as `runAll` does. */
+  async sendAll<T>(runs: readonly Run<T>[]): Promise<{ replies: T[]; replicated: boolean }> {
+    const [first] = runs;
+    if (!first) return { replies: [], replicated: true };
+    const { replies, replicated } = await this.runAll(first.script, runs);
+    return { replies: replies.map(first.read), replicated };
+  }
+
   /** Runs the script once per call, in one round trip to each node. Replies are in the order of the calls. */
   runAll(script: Script, calls: readonly ScriptCall[]) {
     const lane = this.#replicas === 0 ? BATCH_LANE : this.#lane();

@@ -35,8 +35,7 @@ interface Row {
 /**
  * The fields of a key that users set and change. This is their only definition: requests, answers, changes,
  * the audit log, verdicts, the command line and the documentation are derived from its rows. A change
- * contains every field in this order, so a new field must come last. The scripts write-change.lua and
- * sync.lua list the letters too; a test compares them.
+ * contains every field in this order, so a new field must come last. Scripts get the letters from here.
  */
 export const KEY_FIELDS = {
   enabled: {

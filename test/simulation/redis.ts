@@ -1,11 +1,7 @@
 import { hash as digest } from 'node:crypto';
 import { createApi } from '../../control-plane/redis/apis.ts';
 import { checkRun, closeRun, reapRun, type Written, writeRun } from '../../control-plane/redis/change-log.ts';
-import {
-  createScript,
-  deletePointerScript,
-  pointerScript,
-} from '../../control-plane/redis/keys/new-key-record.ts';
+import { createScript, deletePointer, setPointer } from '../../control-plane/redis/keys/new-key-record.ts';
 import { forgetRun, setLease, sweepRun } from '../../control-plane/redis/sweep-store.ts';
 import type {
   Closing,
@@ -18,6 +14,7 @@ import type { Change } from '../../shared/contract/change.ts';
 import { ApiError } from '../../shared/contract/errors.ts';
 import {
   apiKeys,
+  formatPointer,
   identityIndexKey,
   idPointer,
   indexOf,
@@ -174,8 +171,8 @@ export class RedisState extends Commands {
     if (!deleted || keyIds.length === 0) return false;
     for (const keyId of keyIds) {
       const pointer = secretPointer(records.get(keyId)?.['p'] ?? '');
-      this.#run(deletePointerScript, [pointer], [`${apiId} ${keyId}`]);
-      this.#run(deletePointerScript, [idPointer(keyId)], [apiId]);
+      this.run(deletePointer({ pointer, value: formatPointer(apiId, keyId) }));
+      this.run(deletePointer({ pointer: idPointer(keyId), value: apiId }));
     }
     this.run(sweepRun(apiId, keyIds));
     return true;
@@ -187,7 +184,7 @@ export class RedisState extends Commands {
 
   /** Sets a pointer; whether it has this value now. */
   point(name: string, value: string): boolean {
-    return this.#run(pointerScript, [name], [value]) === value;
+    return this.run(setPointer({ pointer: name, value })) === value;
   }
 
   createApi(apiId: string, leaseMs: number): boolean {

@@ -6,13 +6,7 @@ import type { TooOld } from '../../writer/change-log-port.ts';
 import { tooOldOf } from '../change-log.ts';
 import type { DurableWriter } from '../durable-writer.ts';
 import type { Keys } from './keys.ts';
-import {
-  createScript,
-  deletePointerScript,
-  type NewRecord,
-  pointerScript,
-  recordCall,
-} from './new-key-record.ts';
+import { createScript, deletePointer, type NewRecord, recordCall, setPointer } from './new-key-record.ts';
 
 /** A key that was made elsewhere: the hash of its secret, and the rest of its record. */
 export type KeyToImport = Omit<NewRecord, 'apiId' | 'keyId' | 'createdAt'>;
@@ -88,10 +82,10 @@ export class KeyImport {
 
   /** @returns the value that each pointer now holds */
   async #point(pointers: readonly (readonly [pointer: string, value: string])[]): Promise<string[]> {
-    const calls = pointers.map(([pointer, value]) => ({ keys: [pointer], args: [value] }));
-    const { replies, replicated } = await this.#options.writer.runAll(pointerScript, calls);
+    const runs = pointers.map(([pointer, value]) => setPointer({ pointer, value }));
+    const { replies, replicated } = await this.#options.writer.sendAll(runs);
     if (!replicated) throw unavailable('not all replicas confirmed; send it again');
-    return replies as string[];
+    return replies;
   }
 
   async #createRecords(apiId: string, records: readonly NewRecord[]): Promise<unknown[]> {
@@ -109,8 +103,8 @@ export class KeyImport {
 
   /** Removes the pointers of keys that could not be created. */
   async #forget(records: readonly NewRecord[]): Promise<void> {
-    const calls = records.flatMap(pointersOf).map(([pointer, value]) => ({ keys: [pointer], args: [value] }));
-    await this.#options.writer.runAll(deletePointerScript, calls);
+    const pointers = records.flatMap(pointersOf);
+    await this.#options.writer.sendAll(pointers.map(([pointer, value]) => deletePointer({ pointer, value })));
   }
 }
 

@@ -20,11 +20,11 @@ import { tooOldOf } from '../change-log.ts';
 import type { DurableWriter } from '../durable-writer.ts';
 import {
   createScript,
-  deletePointerScript,
+  deletePointer,
   type NewFields,
   type NewRecord,
-  pointerScript,
   recordCall,
+  setPointer,
 } from './new-key-record.ts';
 
 /** A key to be created. */
@@ -174,12 +174,10 @@ export class Keys {
   /** Deletes a deleted key's pointers. They already lead nowhere, so a failure is harmless. */
   async forgetPointers(apiId: string, keyId: string, secretHash: string): Promise<void> {
     await Promise.all([
-      this.#options.writer.run(
-        deletePointerScript,
-        [secretPointer(secretHash)],
-        [formatPointer(apiId, keyId)],
+      this.#options.writer.send(
+        deletePointer({ pointer: secretPointer(secretHash), value: formatPointer(apiId, keyId) }),
       ),
-      this.#options.writer.run(deletePointerScript, [idPointer(keyId)], [apiId]),
+      this.#options.writer.send(deletePointer({ pointer: idPointer(keyId), value: apiId })),
     ]);
   }
 
@@ -209,10 +207,10 @@ export class Keys {
    */
   async forgetDeleted(apiId: string, deleted: readonly PointedKey[]): Promise<void> {
     const pointers = deleted.flatMap(({ keyId, secretHash }) => [
-      { keys: [secretPointer(secretHash)], args: [formatPointer(apiId, keyId)] },
-      { keys: [idPointer(keyId)], args: [apiId] },
+      deletePointer({ pointer: secretPointer(secretHash), value: formatPointer(apiId, keyId) }),
+      deletePointer({ pointer: idPointer(keyId), value: apiId }),
     ]);
-    await this.#options.writer.runAll(deletePointerScript, pointers);
+    await this.#options.writer.sendAll(pointers);
     const hashes = await this.secretHashesOf(
       apiId,
       deleted.map(({ keyId }) => keyId),
@@ -222,7 +220,7 @@ export class Keys {
   }
 
   async #point(pointer: string, value: string): Promise<void> {
-    const { reply, replicated } = await this.#options.writer.run(pointerScript, [pointer], [value]);
+    const { reply, replicated } = await this.#options.writer.send(setPointer({ pointer, value }));
     if (reply !== value) throw new ApiError('CONFLICT', 'the secret exists already');
     if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
   }

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { generateId } from '#shared/contract/key-format.ts';
 import { type KeyFields, storedFields } from '#shared/contract/key-record.ts';
+import { command } from '#shared/redis/command.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
 
@@ -9,9 +10,19 @@ import type { NewCredits } from '../../core/schemas/credit-schemas.ts';
 /** Creates records; `recordCall` makes its arguments. */
 export const createScript = new Script(new URL('../lua/keys/create-key.lua', import.meta.url));
 /** Sets pointers, which come before the record. */
-export const pointerScript = new Script(new URL('../lua/keys/set-pointer.lua', import.meta.url));
+export const setPointer = command(
+  new URL('../lua/keys/set-pointer.lua', import.meta.url),
+  ['pointer'],
+  ['value'],
+  String,
+);
 /** Deletes pointers, unless they point to another key. */
-export const deletePointerScript = new Script(new URL('../lua/keys/delete-pointer.lua', import.meta.url));
+export const deletePointer = command(
+  new URL('../lua/keys/delete-pointer.lua', import.meta.url),
+  ['pointer'],
+  ['value'],
+  Number,
+);
 
 /**
  * The minimum number of creations that an API remembers, above the number that an import makes within a

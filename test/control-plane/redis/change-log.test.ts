@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
 import { BATCH_LANE, DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
-import { pointerScript } from '../../../control-plane/redis/keys/new-key-record.ts';
+import { setPointer } from '../../../control-plane/redis/keys/new-key-record.ts';
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
@@ -47,14 +47,16 @@ test('changes of a batch go over one connection, and a change by somebody else c
 
 test('what an import writes in one go keeps no single write waiting', async () => {
   const writer = new DurableWriter(nodes, 0);
-  await writer.runAll(pointerScript, [{ keys: ['kf:i:first'], args: ['shop'] }]);
-  const calls = Array.from({ length: 2000 }, (_, i) => ({ keys: [`kf:i:many${i}`], args: ['shop'] }));
+  await writer.sendAll([setPointer({ pointer: 'kf:i:first', value: 'shop' })]);
+  const runs = Array.from({ length: 2000 }, (_, i) =>
+    setPointer({ pointer: `kf:i:many${i}`, value: 'shop' }),
+  );
   // One behind the other on one connection, it would never be first; beside it, it is unless the machine stands still.
   await eventually(async () => {
     const ended: string[] = [];
     await Promise.all([
-      writer.runAll(pointerScript, calls).then(() => ended.push('many')),
-      writer.run(pointerScript, ['kf:i:single'], ['shop']).then(() => ended.push('single')),
+      writer.sendAll(runs).then(() => ended.push('many')),
+      writer.send(setPointer({ pointer: 'kf:i:single', value: 'shop' })).then(() => ended.push('single')),
     ]);
     return ended[0] === 'single';
   });

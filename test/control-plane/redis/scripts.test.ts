@@ -3,6 +3,7 @@ import { createApi, updateApi } from '../../../control-plane/redis/apis.ts';
 import { announceBootstrap } from '../../../control-plane/redis/callers/bootstrap-keys.ts';
 import { createRootKey, readRootKey, updateRootKey } from '../../../control-plane/redis/callers/root-keys.ts';
 import { reapRun } from '../../../control-plane/redis/change-log.ts';
+import { deletePointer, setPointer } from '../../../control-plane/redis/keys/new-key-record.ts';
 import { forgetApi, setLease, sweepApi } from '../../../control-plane/redis/sweep-store.ts';
 import { countCalls } from '../../../control-plane/serve/rate-limits.ts';
 import { KEY_LETTERS } from '../../../shared/contract/key-record.ts';
@@ -17,18 +18,18 @@ const { at, run, controlPlane, verifier } = scriptsOnRedis();
 
 describe('pointers', () => {
   test('are set once, and keep what they hold', async () => {
-    expect(await controlPlane('keys/set-pointer', ['p'], ['one'])).toBe('one');
-    expect(await controlPlane('keys/set-pointer', ['p'], ['two'])).toBe('one');
+    expect(await run(setPointer({ pointer: 'p', value: 'one' }))).toBe('one');
+    expect(await run(setPointer({ pointer: 'p', value: 'two' }))).toBe('one');
     expect(await at.redis.get('p')).toBe('one');
   });
 
   test("are deleted by whose they are, and no other key's", async () => {
     await at.redis.set('p', 'one');
-    expect(await controlPlane('keys/delete-pointer', ['p'], ['two'])).toBe(0);
+    expect(await run(deletePointer({ pointer: 'p', value: 'two' }))).toBe(0);
     expect(await at.redis.get('p')).toBe('one');
-    expect(await controlPlane('keys/delete-pointer', ['p'], ['one'])).toBe(1);
+    expect(await run(deletePointer({ pointer: 'p', value: 'one' }))).toBe(1);
     expect(await at.redis.exists('p')).toBe(0);
-    expect(await controlPlane('keys/delete-pointer', ['p'], ['one'])).toBe(0);
+    expect(await run(deletePointer({ pointer: 'p', value: 'one' }))).toBe(0);
   });
 
   test('are looked up together, each in its place', async () => {

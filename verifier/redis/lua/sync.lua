@@ -16,8 +16,7 @@
 --   record: {} or {secret hash, creation number, and the fields in the order below}; if the key has credits, the secret hash is
 --   followed by a space and the name of their pool
 -- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, if the secret belongs to no key of this API
--- A key's fields, in the order of shared/contract/key-record.ts:
-local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'A', 'I'}
+-- include FIELDS
 
 -- include lease.lua
 

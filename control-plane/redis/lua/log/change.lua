@@ -2,8 +2,8 @@
 --
 -- keys, args, returned value: see write-change.lua
 --
--- FIELDS: the fields of a key, in the order of shared/contract/key-record.ts; a long m is stored apart.
-local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'A', 'I'}
+-- FIELDS: the fields of a key (shared/redis/script.ts); a long m is stored apart.
+-- include FIELDS
 local server = serverId()
 local function change(keys, args)
   local head, log, index, record, long, members = unpack(keys)
