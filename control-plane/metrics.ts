@@ -1,11 +1,11 @@
 import { Counter, Histogram } from 'prom-client';
 import { metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
-import type { Audit } from './redis/audit.ts';
-import type { BootstrapWatch } from './redis/callers/bootstrap-keys.ts';
-import type { DurabilityCheck } from './redis/durability.ts';
-import type { WriteResult } from './redis/durable-writer.ts';
+import type { Audit } from './audit/audit.ts';
+import type { BootstrapWatch } from './root-keys/bootstrap-keys.ts';
 import type { Connections } from './serve/connections.ts';
 import type { WebhookEvents, WebhookSender } from './webhooks/webhook-sender.ts';
+import type { DurabilityCheck } from './writer/durability.ts';
+import type { WriteResult } from './writer/durable-writer.ts';
 import type { Fence, FenceEvents } from './writer/fence.ts';
 import type { WriterEvents } from './writer/writer.ts';
 

@@ -20,6 +20,19 @@ const sources = new Map(
     .map((file) => [file, textOf(file)]),
 );
 
+/** What people manage at the control plane: each folder has the operations of one subject, its store and its scripts. */
+const SUBJECTS = [
+  ...['keys', 'apis', 'identities', 'roles', 'root-keys', 'sign-in', 'rate-limits', 'usage', 'audit'],
+  ...['webhooks', 'leaks', 'fleet'],
+];
+const SERVED = ['serve', 'writer', 'services.ts', ...SUBJECTS].map((room) => `control-plane/${room}`);
+/** The operations of a subject, which only the subject, those who list them and the second interface import. */
+const OPERATIONS = /^control-plane\/([a-z-]+)\/operations(\/|\.ts$)/;
+/** An operation knows neither path nor HTTP. */
+const FOR_OPERATIONS =
+  /^control-plane\/serve\/(aliases|authorization|call|cursor|faults|masked-not-found|meta|operation|request-parts|response-parts|schema-compilers|schemas\/[a-z-]+|search|strings|turns)\.ts$/;
+const LISTS_OPERATIONS = /^control-plane\/(unkey-v2\/|operations\.ts$)/;
+
 /** Rooms of the same process that a room may import, besides itself. A file in no room, the process's root, sees all of them. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/core': [],
@@ -32,21 +45,13 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/metrics': ['core', 'redis', 'lane', 'proxy'].map((room) => `verifier/${room}`),
   'verifier/library': ['core', 'metrics', 'engine.ts'].map((part) => `verifier/${part}`),
   'verifier/library/guards': ['verifier/library', 'verifier/http', 'verifier/node-internals'],
-  'control-plane/core': ['control-plane/writer'],
-  'control-plane/writer': [],
-  'control-plane/redis': ['control-plane/core', 'control-plane/writer'],
-  'control-plane/webhooks': ['core', 'writer', 'redis'].map((room) => `control-plane/${room}`),
-  'control-plane/http': ['core', 'writer', 'redis', 'serve'].map((room) => `control-plane/${room}`),
-  'control-plane/serve': ['core', 'redis', 'http', 'metrics.ts'].map((room) => `control-plane/${room}`),
-  'control-plane/unkey-v2': ['core', 'redis', 'http/operations'].map((room) => `control-plane/${room}`),
-  // An operation knows neither path nor HTTP.
-  'control-plane/http/operations': [
-    ...['core', 'writer', 'redis'].map((room) => `control-plane/${room}`),
-    ...['faults', 'strings', 'schema-compilers'].map((file) => `control-plane/serve/${file}.ts`),
-  ],
-  'control-plane/cli': ['core', 'writer', 'redis', 'config.ts'].map((room) => `control-plane/${room}`),
-  'control-plane/dashboard': ['core', 'http', 'unkey-v2'].map((room) => `control-plane/${room}`),
-  'control-plane/dashboard/api': ['control-plane/http'],
+  'control-plane/writer': ['apis', 'fleet', 'keys'].map((room) => `control-plane/${room}`),
+  ...Object.fromEntries(SUBJECTS.map((subject) => [`control-plane/${subject}`, SERVED])),
+  'control-plane/serve': [...SERVED, 'control-plane/metrics.ts', 'control-plane/operations.ts'],
+  'control-plane/unkey-v2': SERVED,
+  'control-plane/cli': [...SERVED, 'control-plane/config.ts'],
+  'control-plane/dashboard': [...SERVED, 'control-plane/operations.ts', 'control-plane/unkey-v2'],
+  'control-plane/dashboard/api': [...SERVED, 'control-plane/operations.ts'],
   ...Object.fromEntries(
     Object.entries({
       parts: ['api'],
@@ -68,7 +73,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
     ...['api', 'parts', 'forms', 'changes', 'audit', 'usage', 'overview', 'keys', 'roles', 'webhooks'].map(
       (room) => `control-plane/dashboard/${room}`,
     ),
-    'control-plane/core',
+    ...SERVED,
   ],
 };
 /** The innermost room that a file lies in; undefined = it is at the process's root, or in no room. */
@@ -77,8 +82,11 @@ const roomOf = (file: string): string | undefined => {
   if (folder === '.' || !folder.includes('/')) return undefined;
   return folder in ARROWS ? folder : (roomOf(folder) ?? folder.split('/').slice(0, 2).join('/'));
 };
-/** Modules that `core/` and `writer/` never import, so that the simulation runs them as they are. */
-const NEVER_IN_CORE = /^(node:(http|https|net|tls)|ioredis|prom-client|fastify|undici)/;
+/** What the simulation runs as it is, */
+const SIMULATED =
+  /^verifier\/core\/|^control-plane\/writer\/(change-log-port|fence|sweep|write-error|writer)\.ts$/;
+/** and so never imports these. */
+const NEVER_SIMULATED = /^(node:(http|https|net|tls)|ioredis|prom-client|fastify|undici)/;
 
 /** Each import that goes against the arrows, and each file that imports itself by way of others. */
 function breaches(files: ReadonlyMap<string, string>): string[] {
@@ -95,9 +103,12 @@ function breaches(files: ReadonlyMap<string, string>): string[] {
         arrows !== undefined &&
         target.startsWith(`${home}/`) &&
         ![room, ...arrows].some((allowed) => target === allowed || target.startsWith(`${allowed}/`));
-      const unseen =
-        folder !== undefined && ['core', 'writer'].includes(folder) && NEVER_IN_CORE.test(target);
-      if (across || against || unseen) wrong.push(`${file} → ${target}`);
+      const [, subject] = OPERATIONS.exec(target) ?? [];
+      const stranger = subject !== undefined && subject !== folder && !LISTS_OPERATIONS.test(file);
+      const ofHttp =
+        OPERATIONS.test(file) && /^control-plane\/serve\//.test(target) && !FOR_OPERATIONS.test(target);
+      const unseen = SIMULATED.test(file) && NEVER_SIMULATED.test(target);
+      if (across || against || stranger || ofHttp || unseen) wrong.push(`${file} → ${target}`);
     }
     if (reaches(imports, file)) wrong.push(`${file} → itself`);
   }
@@ -127,10 +138,11 @@ describe('imports', () => {
       'against an arrow of a room within a room',
       { 'control-plane/dashboard/api/a.ts': "import { b } from '../pages/b.ts'" },
     ],
-    ['of HTTP in an operation', { 'control-plane/http/operations/a.ts': "import '../../serve/server.ts'" }],
-    ['from a room to the root', { 'control-plane/redis/a.ts': "import { b } from '../app.ts'" }],
+    ['of HTTP in an operation', { 'control-plane/keys/operations/a.ts': "import '../../serve/server.ts'" }],
+    ['from a room to the root', { 'control-plane/keys/a.ts': "import { b } from '../app.ts'" }],
     ['of the network in core', { 'verifier/core/a.ts': "import { request } from 'node:http'" }],
-    ['of Redis in core', { 'control-plane/core/a.ts': "import type { Redis } from 'ioredis'" }],
+    ['of operations in another subject', { 'control-plane/keys/a.ts': "import '../apis/operations.ts'" }],
+    ['of Redis in the writer', { 'control-plane/writer/writer.ts': "import type { Redis } from 'ioredis'" }],
     ['of metrics in core', { 'verifier/core/a.ts': "import { Counter } from 'prom-client'" }],
     [
       'in a circle of types',
@@ -159,7 +171,7 @@ describe('imports', () => {
   test('of the dashboard are types of the server, the names of permissions and how to read JSON, so that it is a client like any other', () => {
     expect(
       offenders(
-        /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|forms|changes|audit|usage|overview|handover|keys|roles|webhooks|pages)\/|core\/root-permissions\.ts')|#(?!shared\/lang\/exact-json\.ts'))/m,
+        /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|root-keys\/root-permissions\.ts')|#(?!shared\/lang\/exact-json\.ts'))/m,
         // The build takes the names of the operations from the server.
         /^(?!control-plane\/dashboard\/(?!vite\.config\.ts))/,
       ),
@@ -167,7 +179,7 @@ describe('imports', () => {
   });
 
   test('keep each library in the files that own it', () => {
-    expect(offenders(/'@?fastify/, /^(?!control-plane\/(?:core|redis|http\/operations)\/)/)).toEqual([]);
+    expect(offenders(/'@?fastify/, /^(?!control-plane\/(?:writer\/|[a-z-]+\/operations))/)).toEqual([]);
     // It alone decides the order in which a call passes its steps.
     expect(offenders(/\.addHook\(/, /^control-plane\/serve\/pipeline\.ts$|^verifier\//)).toEqual([]);
     expect(
@@ -176,13 +188,13 @@ describe('imports', () => {
     expect(
       offenders(
         /from 'lru-cache'/,
-        /^verifier\/(core\/(key-cache|shared-log|limits|permissions|question)|lane\/questions)\.ts$|^control-plane\/(webhooks\/event-poster|http\/sign-in\/oidc-provider)\.ts$/,
+        /^verifier\/(core\/(key-cache|shared-log|limits|permissions|question)|lane\/questions)\.ts$|^control-plane\/(webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
       ),
     ).toEqual([]);
     expect(
       offenders(
         /'undici'/,
-        /^verifier\/(proxy\/upstream|library\/client)\.ts$|^control-plane\/(webhooks\/event-poster|http\/sign-in\/oidc-provider)\.ts$/,
+        /^verifier\/(proxy\/upstream|library\/client)\.ts$|^control-plane\/(webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
       ),
     ).toEqual([]);
     expect(
@@ -190,7 +202,7 @@ describe('imports', () => {
     ).toEqual([]);
     // Nobody pays for a library of a sign-in that is not configured.
     expect(offenders(/import (?!type)[^;]*from 'openid-client'/, /^$/)).toEqual([]);
-    expect(offenders(/'openid-client'/, /^control-plane\/http\/sign-in\/oidc-provider\.ts$/)).toEqual([]);
+    expect(offenders(/'openid-client'/, /^control-plane\/sign-in\/oidc(-provider)?\.ts$/)).toEqual([]);
     expect(offenders(/from 'pino'/, /^shared\/process\/log\.ts$/)).toEqual([]);
   });
 });
@@ -247,7 +259,7 @@ test('every Lua script says its keys, its arguments and what it returns', () => 
 /** Names that clients know: an option of the command line, and fields of JSON. */
 const OUT = [
   'control-plane/cli/commands/many-keys.ts: owner',
-  'control-plane/redis/examination/finding.ts: found',
+  'control-plane/fleet/finding.ts: found',
   'shared/contract/verifier-status.ts: workspace',
 ];
 

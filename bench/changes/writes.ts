@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { Agent } from 'undici';
-import { createScript, recordCall } from '../../control-plane/redis/keys/new-key-record.ts';
+import { createScript, recordCall } from '../../control-plane/keys/new-key-record.ts';
 import { startRedis } from '../../deploy/dev/redis-server.ts';
 import { type Benchmark, inDirectory, median, pin, type Row } from '../harness.ts';
 import { cpuUs } from '../load/blocks.ts';

@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import type { UserConfig } from 'vite';
-import { eventTypes } from '../core/webhooks/event-types.ts';
-import { operations } from '../http/operations/index.ts';
-import { isChange } from '../http/operations/operation.ts';
+import { operations } from '../operations.ts';
+import { isChange } from '../serve/operation.ts';
 import { operationsV2 } from '../unkey-v2/index.ts';
+import { eventTypes } from '../webhooks/event-types.ts';
 
 /** The names of all operations that change something. */
 const CHANGES = [...new Set([...operations, ...operationsV2].filter(isChange).map(({ name }) => name))];

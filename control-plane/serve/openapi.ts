@@ -11,7 +11,7 @@ import {
   errorResponses,
 } from '#shared/contract/openapi-errors.ts';
 import { VERSION } from '#shared/version.ts';
-import { isGet, type Operation as ServedOperation } from '../http/operations/operation.ts';
+import { isGet, type Operation as ServedOperation } from './operation.ts';
 import { LINKS, PAGE_STYLE } from './pages/page.ts';
 import type { App } from './server.ts';
 import { eventSchemas, webhookSection } from './webhook-document.ts';

@@ -2,31 +2,24 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { unavailable } from '#shared/contract/errors.ts';
 import { traceIdOf } from '#shared/contract/trace-id.ts';
 import type { Logger } from '#shared/process/log.ts';
-import type { AuditKind } from '../core/audit-event.ts';
-import type { Turns } from '../core/turns.ts';
-import { authorize } from '../http/operations/authorization.ts';
-import {
-  type Arrived,
-  type Authenticated,
-  type Call,
-  callerIdOf,
-  callOf,
-  recordOf,
-} from '../http/operations/call.ts';
-import { MaskedNotFound } from '../http/operations/masked-not-found.ts';
-import { isChange, isGet, isStop, mayStop, type Operation, pathOf } from '../http/operations/operation.ts';
-import type { Services } from '../http/operations/services.ts';
-import { callerOfSession, hasSession } from '../http/sign-in/session-routes.ts';
+import type { AuditKind } from '../audit/audit-event.ts';
 import type { Metrics } from '../metrics.ts';
-import type { BootstrapKeys } from '../redis/callers/bootstrap-keys.ts';
+import type { BootstrapKeys } from '../root-keys/bootstrap-keys.ts';
+import type { Services } from '../services.ts';
+import { callerOfSession, hasSession } from '../sign-in/session-routes.ts';
 import { type Admission, admitted } from './admission.ts';
+import { authorize } from './authorization.ts';
+import { type Arrived, type Authenticated, type Call, callerIdOf, callOf, recordOf } from './call.ts';
 import { namesOf } from './errors.ts';
 import type { LoadShedding } from './load-shedding.ts';
+import { MaskedNotFound } from './masked-not-found.ts';
 import { routeSchema } from './openapi.ts';
+import { isChange, isGet, isStop, mayStop, type Operation, pathOf } from './operation.ts';
 import { Excess } from './rate-limits.ts';
 import { refuseSecrets } from './secrets.ts';
 import { type App, noSuchPath } from './server.ts';
 import { checkStrings } from './strings.ts';
+import type { Turns } from './turns.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {

@@ -6,10 +6,10 @@ import { command, row } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
-import { Gathering } from '../redis/gathering.ts';
+import { Gathering } from '../writer/gathering.ts';
 
 export const countCalls = command(
-  new URL('../redis/lua/callers/count-calls.lua', import.meta.url),
+  new URL('./count-calls.lua', import.meta.url),
   ['counter'],
   ['window', 'count'],
   row('current#', 'ttl#'),

@@ -1,7 +1,7 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { hashSecret, isWellFormed } from '#shared/contract/key-format.ts';
-import type { BootstrapKeys } from '../redis/callers/bootstrap-keys.ts';
-import type { Keys } from '../redis/keys/keys.ts';
+import type { Keys } from '../keys/keys.ts';
+import type { BootstrapKeys } from '../root-keys/bootstrap-keys.ts';
 
 /** Fields that may contain anything, a secret, or the hash of a secret. */
 const FREE = new Set(['meta', 'key', 'sha256']);

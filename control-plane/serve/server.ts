@@ -11,7 +11,7 @@ import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorSections } from '#sh
 import { isWellFormed } from '#shared/contract/key-format.ts';
 import { newRequestId, requestIdFrom } from '#shared/contract/request-id.ts';
 import { parseExactly } from '#shared/lang/exact-json.ts';
-import { nearest } from '../core/nearest.ts';
+import { nearest } from '../../shared/lang/nearest.ts';
 import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE } from './errors.ts';
 import type { HttpLimits } from './limits.ts';
 import { PAGE_HEADERS, PAGE_STYLE, pageHtml, STYLE_PATH } from './pages/page.ts';

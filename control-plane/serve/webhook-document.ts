@@ -1,6 +1,6 @@
-import { EVENT_TYPES, type EventType, eventSchema, eventTypes } from '../core/webhooks/event-types.ts';
-import { operations } from '../http/operations/index.ts';
-import type { Operation } from '../http/operations/operation.ts';
+import { operations } from '../operations.ts';
+import { EVENT_TYPES, type EventType, eventSchema, eventTypes } from '../webhooks/event-types.ts';
+import type { Operation } from './operation.ts';
 
 const header = (name: string, description: string) => ({
   ...{ in: 'header', name, description, required: true },

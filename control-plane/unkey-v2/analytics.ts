@@ -1,15 +1,15 @@
 import { Type } from 'typebox';
 import { API_ID } from '#shared/contract/api-id.ts';
 import { ApiError } from '#shared/contract/errors.ts';
-import { List } from '../core/schemas/field-schemas.ts';
-import { parseUsageQuery } from '../core/usage-query/parse.ts';
-import { type IdColumn, QUERY_LENGTH_MAX, SERIES_MAX, type UsageQuery } from '../core/usage-query/query.ts';
-import { granularityOf, rowsOf, type Series } from '../core/usage-query/rows.ts';
-import { absence, apiNotFound, lack, requireApi } from '../http/operations/authorization.ts';
-import { Fields } from '../http/operations/request-parts.ts';
-import type { Services } from '../http/operations/services.ts';
-import type { Caller } from '../redis/callers/root-keys.ts';
-import type { UsagePeriod } from '../redis/usage.ts';
+import type { Caller } from '../root-keys/root-keys.ts';
+import { absence, apiNotFound, lack, requireApi } from '../serve/authorization.ts';
+import { Fields } from '../serve/request-parts.ts';
+import { List } from '../serve/schemas/field-schemas.ts';
+import type { Services } from '../services.ts';
+import { parseUsageQuery } from '../usage/parse.ts';
+import { type IdColumn, QUERY_LENGTH_MAX, SERIES_MAX, type UsageQuery } from '../usage/query.ts';
+import { granularityOf, rowsOf, type Series } from '../usage/rows.ts';
+import type { UsagePeriod } from '../usage/usage.ts';
 import { onlyV2 } from './face.ts';
 
 export const queryVerifications = onlyV2({

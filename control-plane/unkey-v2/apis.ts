@@ -1,10 +1,10 @@
 import { Type } from 'typebox';
-import { Id, List } from '../core/schemas/field-schemas.ts';
-import { createApi } from '../http/operations/apis/create-api.ts';
-import { deleteApi } from '../http/operations/apis/delete-api.ts';
-import { getApi } from '../http/operations/apis/get-api.ts';
-import { listKeys } from '../http/operations/apis/list-keys.ts';
-import { ApiId, ExternalId, Fields, Name } from '../http/operations/request-parts.ts';
+import { createApi } from '../apis/operations/create-api.ts';
+import { deleteApi } from '../apis/operations/delete-api.ts';
+import { getApi } from '../apis/operations/get-api.ts';
+import { listKeys } from '../keys/operations/list-keys.ts';
+import { ApiId, ExternalId, Fields, Name } from '../serve/request-parts.ts';
+import { Id, List } from '../serve/schemas/field-schemas.ts';
 import { DELETED, inV2, PAGE, pagination, same } from './face.ts';
 import { Decrypt, KeyData, keyData, refuseKept } from './keys.ts';
 

@@ -1,10 +1,10 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { unavailable } from '#shared/contract/errors.ts';
-import type { Call } from '../http/operations/call.ts';
-import { makeCursor, openCursor } from '../http/operations/cursor.ts';
-import { type Operation, operation } from '../http/operations/operation.ts';
-import type { Propagation, PropagationResponse } from '../http/operations/response-parts.ts';
-import type { Services } from '../http/operations/services.ts';
+import type { Call } from '../serve/call.ts';
+import { makeCursor, openCursor } from '../serve/cursor.ts';
+import { type Operation, operation } from '../serve/operation.ts';
+import type { Propagation, PropagationResponse } from '../serve/response-parts.ts';
+import type { Services } from '../services.ts';
 
 /** The response of an operation in the form of its face, besides `meta`. */
 interface FaceAnswer<Data> {

@@ -1,16 +1,16 @@
 import { type Static, Type } from 'typebox';
 import { identityIdOf } from '#shared/contract/key-format.ts';
 import { KEY_FIELDS } from '#shared/contract/key-record.ts';
-import { FIELDS, Id, List } from '../core/schemas/field-schemas.ts';
-import { createIdentity } from '../http/operations/identities/create-identity.ts';
-import { deleteIdentity } from '../http/operations/identities/delete-identity.ts';
-import { getIdentity } from '../http/operations/identities/get-identity.ts';
-import { IDENTITY_ID } from '../http/operations/identities/identity.ts';
-import { listIdentities } from '../http/operations/identities/list-identities.ts';
-import { updateIdentity } from '../http/operations/identities/update-identity.ts';
-import { ExternalId, Fields } from '../http/operations/request-parts.ts';
-import type { Services } from '../http/operations/services.ts';
-import type { Identities, Identity } from '../redis/shared-log/identities.ts';
+import type { Identities, Identity } from '../identities/identities.ts';
+import { createIdentity } from '../identities/operations/create-identity.ts';
+import { deleteIdentity } from '../identities/operations/delete-identity.ts';
+import { getIdentity } from '../identities/operations/get-identity.ts';
+import { IDENTITY_ID } from '../identities/operations/identity.ts';
+import { listIdentities } from '../identities/operations/list-identities.ts';
+import { updateIdentity } from '../identities/operations/update-identity.ts';
+import { ExternalId, Fields } from '../serve/request-parts.ts';
+import { FIELDS, Id, List } from '../serve/schemas/field-schemas.ts';
+import type { Services } from '../services.ts';
 import { DELETED, inV2, onceComplete, PAGE, pagination } from './face.ts';
 import { GivenRatelimits, identityLimits, limitsView, RatelimitsSchema } from './limits-and-credits.ts';
 

@@ -1,4 +1,4 @@
-import type { Operation } from '../http/operations/operation.ts';
+import type { Operation } from '../serve/operation.ts';
 import { queryVerifications } from './analytics.ts';
 import { apiFaces } from './apis.ts';
 import { identityFaces } from './identities.ts';

@@ -1,28 +1,23 @@
 import { type Static, Type } from 'typebox';
 import { SLUG, SLUGS_MAX } from '#shared/contract/slugs.ts';
-import { Id, List } from '../core/schemas/field-schemas.ts';
-import { ROLE_ID, ROLE_NAME, RoleName } from '../core/schemas/role-schemas.ts';
-import { folded } from '../core/search.ts';
-import { createPermission } from '../http/operations/permissions/create-permission.ts';
-import { createRole } from '../http/operations/permissions/create-role.ts';
-import { deletePermission } from '../http/operations/permissions/delete-permission.ts';
-import { deleteRole } from '../http/operations/permissions/delete-role.ts';
-import { getPermission } from '../http/operations/permissions/get-permission.ts';
-import { getRole } from '../http/operations/permissions/get-role.ts';
-import { listPermissions } from '../http/operations/permissions/list-permissions.ts';
-import { listRoles } from '../http/operations/permissions/list-roles.ts';
-import {
-  PermissionId,
-  PermissionView,
-  permissionView,
-  Slug,
-} from '../http/operations/permissions/permission.ts';
-import { roleNotFound } from '../http/operations/permissions/role.ts';
-import { setRolePermissions } from '../http/operations/permissions/set-role-permissions.ts';
-import { Fields, Search } from '../http/operations/request-parts.ts';
-import type { Services } from '../http/operations/services.ts';
-import type { Catalogue } from '../redis/shared-log/permissions.ts';
-import type { Role, Roles } from '../redis/shared-log/roles.ts';
+import { createPermission } from '../roles/operations/create-permission.ts';
+import { createRole } from '../roles/operations/create-role.ts';
+import { deletePermission } from '../roles/operations/delete-permission.ts';
+import { deleteRole } from '../roles/operations/delete-role.ts';
+import { getPermission } from '../roles/operations/get-permission.ts';
+import { getRole } from '../roles/operations/get-role.ts';
+import { listPermissions } from '../roles/operations/list-permissions.ts';
+import { listRoles } from '../roles/operations/list-roles.ts';
+import { PermissionId, PermissionView, permissionView, Slug } from '../roles/operations/permission.ts';
+import { roleNotFound } from '../roles/operations/role.ts';
+import { setRolePermissions } from '../roles/operations/set-role-permissions.ts';
+import type { Catalogue } from '../roles/permissions.ts';
+import type { Role, Roles } from '../roles/roles.ts';
+import { Fields, Search } from '../serve/request-parts.ts';
+import { Id, List } from '../serve/schemas/field-schemas.ts';
+import { ROLE_ID, ROLE_NAME, RoleName } from '../serve/schemas/role-schemas.ts';
+import { folded } from '../serve/search.ts';
+import type { Services } from '../services.ts';
 import { asData, DELETED, inV2, onceComplete, PAGE, pageOf, same } from './face.ts';
 
 /** Permissions that a request names. */

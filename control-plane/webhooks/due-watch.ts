@@ -1,9 +1,9 @@
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { dueEvent } from '../core/webhooks/expiry-schedule.ts';
-import type { Apis } from '../redis/apis.ts';
-import { DUE_AT_ONCE, type DueInApi, type DueKeys } from '../redis/webhooks/due-keys.ts';
-import type { Notice, Notices } from '../redis/webhooks/notices.ts';
+import type { Apis } from '../apis/apis.ts';
+import { DUE_AT_ONCE, type DueInApi, type DueKeys } from './due-keys.ts';
+import { dueEvent } from './expiry-schedule.ts';
+import type { Notice, Notices } from './notices.ts';
 import type { SenderDuty } from './webhook-sender.ts';
 
 /** APIs that are visited in each period, so that any number of them costs no more. */

@@ -1,11 +1,11 @@
 import { backoffMs, type Clock, Waker } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { endpointPauseMs, retryDelayMs } from '../core/webhooks/retry-schedule.ts';
-import type { Attempt } from '../redis/webhooks/deliveries.ts';
-import type { SigningEndpoint } from '../redis/webhooks/endpoints.ts';
-import { NotSender, type Outbox, type SettledAttempt } from '../redis/webhooks/outbox.ts';
+import type { Attempt } from './deliveries.ts';
+import type { SigningEndpoint } from './endpoints.ts';
 import type { EventPoster, PostResult } from './event-poster.ts';
 import { MessageWindow, type OpenMessage } from './message-window.ts';
+import { NotSender, type Outbox, type SettledAttempt } from './outbox.ts';
+import { endpointPauseMs, retryDelayMs } from './retry-schedule.ts';
 
 /** Attempts at one endpoint at the same time. */
 const AT_ONCE = 8;

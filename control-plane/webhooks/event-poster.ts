@@ -3,9 +3,9 @@ import type { Dispatcher, request } from 'undici';
 import type { Clock } from '#shared/lang/clock.ts';
 import { lookupBy, type Resolve } from '#shared/process/name-resolver.ts';
 import { VERSION } from '#shared/version.ts';
-import type { AddressRules } from '../core/webhooks/public-addresses.ts';
-import { signedHeaders } from '../core/webhooks/signature.ts';
-import { type SigningEndpoint, secretsOf } from '../redis/webhooks/endpoints.ts';
+import { type SigningEndpoint, secretsOf } from './endpoints.ts';
+import type { AddressRules } from './public-addresses.ts';
+import { signedHeaders } from './signature.ts';
 
 /** Longest time for an attempt, from the name's look-up to the end of the response, milliseconds. */
 const ATTEMPT_MS_MAX = 10_000;

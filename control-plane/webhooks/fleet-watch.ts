@@ -1,7 +1,7 @@
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import type { Notices } from '../redis/webhooks/notices.ts';
-import type { WatchedFleet } from '../redis/webhooks/watched-fleet.ts';
+import type { Notices } from './notices.ts';
+import type { WatchedFleet } from './watched-fleet.ts';
 import type { SenderDuty } from './webhook-sender.ts';
 
 const PERIOD_MS = 2000;

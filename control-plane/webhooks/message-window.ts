@@ -1,4 +1,4 @@
-import type { WaitingMessage } from '../redis/webhooks/outbox.ts';
+import type { WaitingMessage } from './outbox.ts';
 
 /** Messages of a queue that are in memory and may be sent soon. */
 const READY_MAX = 500;

@@ -1,11 +1,11 @@
 import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { readEvent } from '../core/audit-event.ts';
-import { type EventType, letsPass } from '../core/webhooks/event-types.ts';
-import { eventsOf, type PendingEvent } from '../core/webhooks/events-of.ts';
-import type { WebhookEndpoint } from '../redis/webhooks/endpoints.ts';
-import { noticesOf } from '../redis/webhooks/notices.ts';
-import type { Outbox, QueuedEntry, SourceEntry } from '../redis/webhooks/outbox.ts';
+import { readEvent } from '../audit/audit-event.ts';
+import type { WebhookEndpoint } from './endpoints.ts';
+import { type EventType, letsPass } from './event-types.ts';
+import { eventsOf, type PendingEvent } from './events-of.ts';
+import { noticesOf } from './notices.ts';
+import type { Outbox, QueuedEntry, SourceEntry } from './outbox.ts';
 import type { Receipts } from './receipts.ts';
 
 /** Entries that wait until their changes are complete. */

@@ -1,8 +1,8 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import type { PendingEvent } from '../core/webhooks/events-of.ts';
 import type { ChangeWriter } from '../writer/writer.ts';
+import type { PendingEvent } from './events-of.ts';
 
 const FIRST_MS = 20;
 const MAX_MS = 2000;

@@ -1,7 +1,7 @@
 import type { Clock } from '#shared/lang/clock.ts';
-import type { AddressRules } from '../core/webhooks/public-addresses.ts';
-import type { WebhookEndpoints } from '../redis/webhooks/endpoints.ts';
+import type { WebhookEndpoints } from './endpoints.ts';
 import type { EventPoster } from './event-poster.ts';
+import type { AddressRules } from './public-addresses.ts';
 
 /** Sends a test event to an endpoint; undefined = there is no such endpoint. */
 export async function sendTestEvent(

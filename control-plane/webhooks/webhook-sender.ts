@@ -2,12 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import type { EventType } from '../core/webhooks/event-types.ts';
-import type { SigningEndpoint, WebhookEndpoints } from '../redis/webhooks/endpoints.ts';
-import { NotSender, Outbox, SENDER_MS } from '../redis/webhooks/outbox.ts';
 import type { ChangeWriter } from '../writer/writer.ts';
 import { EndpointSender, type OnAttempt } from './endpoint-sender.ts';
+import type { SigningEndpoint, WebhookEndpoints } from './endpoints.ts';
 import type { EventPoster } from './event-poster.ts';
+import type { EventType } from './event-types.ts';
+import { NotSender, Outbox, SENDER_MS } from './outbox.ts';
 import { Pump } from './pump.ts';
 import { Receipts } from './receipts.ts';
 

@@ -1,6 +1,6 @@
 import type { Field, OperationRow } from '../../control-plane/cli/operations.ts';
-import { operations } from '../../control-plane/http/operations/index.ts';
-import type { Operation } from '../../control-plane/http/operations/operation.ts';
+import { operations } from '../../control-plane/operations.ts';
+import type { Operation } from '../../control-plane/serve/operation.ts';
 import { ALIASES } from '../../shared/contract/key-record.ts';
 import { MOMENT_PATTERN, UNIX_MS_MIN } from '../../shared/contract/unix-ms.ts';
 

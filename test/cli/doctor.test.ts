@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { necessaryCommands } from '../../control-plane/redis/rights.ts';
+import { necessaryCommands } from '../../control-plane/writer/rights.ts';
 import { hashSecret } from '../../shared/contract/key-format.ts';
 import { PROTOCOL } from '../../shared/contract/protocol.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';

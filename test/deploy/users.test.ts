@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { necessaryCommands as controlPlaneCommands } from '../../control-plane/redis/rights.ts';
+import { necessaryCommands as controlPlaneCommands } from '../../control-plane/writer/rights.ts';
 import {
   apiKeys,
   apiList,

@@ -21,11 +21,11 @@ export function scriptsOnRedis<Reply = unknown>() {
   const runIn =
     (folder: string) =>
     (name: string, keys: readonly string[], args: Values = []) =>
-      new Script(new URL(`../../${folder}/redis/lua/${name}.lua`, import.meta.url)).run(
+      new Script(new URL(`../../${folder}/${name}.lua`, import.meta.url)).run(
         at.redis,
         keys,
         args,
       ) as Promise<Reply>;
   const run = <T>(each: Run<T>) => send(at.redis, each);
-  return { at, run, controlPlane: runIn('control-plane'), verifier: runIn('verifier') };
+  return { at, run, controlPlane: runIn('control-plane'), verifier: runIn('verifier/redis/lua') };
 }

@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { leakFaults } from '../../control-plane/http/leaks/leak-reports.ts';
-import { feedbackOf, parseReport } from '../../control-plane/http/leaks/report.ts';
-import { ReportKeys, readKeys } from '../../control-plane/http/leaks/report-keys.ts';
+import { leakFaults } from '../../control-plane/leaks/leak-reports.ts';
+import { feedbackOf, parseReport } from '../../control-plane/leaks/report.ts';
+import { ReportKeys, readKeys } from '../../control-plane/leaks/report-keys.ts';
 import { generateKey } from '../../shared/contract/key-format.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
 import { scratch } from '../harness/scratch.ts';

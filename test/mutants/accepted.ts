@@ -10,19 +10,19 @@ export interface Accepted {
 /** Survivors that were looked at, each with the reason why it may survive. */
 export const ACCEPTED: readonly Accepted[] = [
   {
-    file: 'control-plane/redis/durable-writer.ts',
+    file: 'control-plane/writer/durable-writer.ts',
     before: 'const WRITE_LANES = 8;',
     after: 'const WRITE_LANES = 9;',
     reason: 'A number of connections that was chosen by measurement: one more changes no answer.',
   },
   {
-    file: 'control-plane/core/root-permissions.ts',
+    file: 'control-plane/root-keys/root-permissions.ts',
     before: "return this.touches('*');",
     after: "return this.touches('');",
     reason: 'No permission names an API without a name, so that only those on all APIs count either way.',
   },
   {
-    file: 'control-plane/redis/keys/key-import.ts',
+    file: 'control-plane/keys/key-import.ts',
     before:
       "const completions = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ownIds.has(keyId));",
     after:
@@ -30,25 +30,25 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'Sets pointers that are there already to what they hold, which changes nothing.',
   },
   {
-    file: 'control-plane/redis/lua/callers/count-calls.lua',
+    file: 'control-plane/serve/count-calls.lua',
     before: 'if left < 0 then',
     after: 'if left < 1 then',
     reason: 'PTTL is 0 only within the last millisecond of a window, which a test cannot wait for.',
   },
   {
-    file: 'control-plane/redis/audit.ts',
+    file: 'control-plane/audit/audit.ts',
     before: 'const batch = await read(next, EXAMINED_AT_ONCE + 1);',
     after: 'const batch = await read(next, EXAMINED_AT_ONCE + 2);',
     reason: 'Asks for one event more than tells whether there are more; only EXAMINED_AT_ONCE are looked at.',
   },
   {
-    file: 'control-plane/redis/lua/credits/change-credits.lua',
+    file: 'control-plane/keys/change-credits.lua',
     before: "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
     after: "b, h, t = credits.settle(name, tonumber(b or 1), tonumber(h or 0), r, t, '', 0)",
     reason: 'Only `set` and `none` are done to a key without a pool, and both begin anew.',
   },
   {
-    file: 'control-plane/redis/lua/credits/change-credits.lua',
+    file: 'control-plane/keys/change-credits.lua',
     before: "if pool then redis.call('DEL', name) end",
     after: "if true then redis.call('DEL', name) end",
     reason: 'Without a pool it is the name of a pool without a name, of which there is none.',

@@ -72,7 +72,7 @@ describe('what is planted', () => {
   });
 
   test('is one place, and the text is otherwise as it was', () => {
-    for (const file of ['control-plane/core/root-permissions.ts', 'control-plane/redis/lua/log/change.lua']) {
+    for (const file of ['control-plane/root-keys/root-permissions.ts', 'control-plane/writer/change.lua']) {
       const text = readFileSync(join(ROOT, file), 'utf8');
       const mutants = mutantsOf(file, text);
       expect(mutants.length).toBeGreaterThan(20);
@@ -224,7 +224,7 @@ test('the command takes files, folders and lines, and ends with what it was call
   const run = (...args: string[]) =>
     spawnSync(process.execPath, ['test/mutants/run.ts', ...args], { cwd: ROOT, encoding: 'utf8' });
   // Lines that there are not hold no mutant.
-  const none = run('control-plane/core/root-permissions.ts:9998-9999', '--seed', '7');
+  const none = run('control-plane/root-keys/root-permissions.ts:9998-9999', '--seed', '7');
   expect({ status: none.status, stderr: none.stderr }).toEqual({ status: 0, stderr: '' });
   expect(none.stdout).toMatch(/^seed 7\n.*\nall +0 +0 +0 +0 +0\b/s);
   for (const args of [['nowhere.ts'], ['README.md'], ['verifier', '--count', '0']]) {

@@ -1,11 +1,11 @@
 import type { ServerResponse } from 'node:http';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { parsePersonRules, personOf } from '../../control-plane/core/person.ts';
+import { parsePersonRules, personOf } from '../../control-plane/sign-in/person.ts';
 import {
   PersonSessions,
   REFRESH_MS,
   UNANSWERED_MS_MAX,
-} from '../../control-plane/redis/callers/person-sessions.ts';
+} from '../../control-plane/sign-in/person-sessions.ts';
 import { hashSecret } from '../../shared/contract/key-format.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
 import { createLogger } from '../../shared/process/log.ts';

@@ -1,7 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { configFaults } from '../../control-plane/config.ts';
-import { attributesOf, parsePersonRules, permissionsOf, personOf } from '../../control-plane/core/person.ts';
-import { API_ACTIONS, Permissions, PRESETS } from '../../control-plane/core/root-permissions.ts';
+import { API_ACTIONS, Permissions, PRESETS } from '../../control-plane/root-keys/root-permissions.ts';
+import {
+  attributesOf,
+  parsePersonRules,
+  permissionsOf,
+  personOf,
+} from '../../control-plane/sign-in/person.ts';
 import { controlPlaneConfig } from '../harness/config.ts';
 
 const ENV = {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { BATCH_LIMITS, RedisChangeLog } from '../../control-plane/redis/change-log.ts';
-import { DurableWriter } from '../../control-plane/redis/durable-writer.ts';
-import { createScript, recordCall } from '../../control-plane/redis/keys/new-key-record.ts';
+import { createScript, recordCall } from '../../control-plane/keys/new-key-record.ts';
+import { BATCH_LIMITS, RedisChangeLog } from '../../control-plane/writer/change-log.ts';
+import { DurableWriter } from '../../control-plane/writer/durable-writer.ts';
 import { Fence } from '../../control-plane/writer/fence.ts';
 import { ChangeWriter } from '../../control-plane/writer/writer.ts';
 import { generateId, hashSecret } from '../../shared/contract/key-format.ts';

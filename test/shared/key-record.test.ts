@@ -12,7 +12,7 @@ import {
 import { RECORD_FACTS } from '../../shared/redis/record-facts.ts';
 import { Script } from '../../shared/redis/script.ts';
 
-const FILES = ['control-plane/redis/lua/log/write-change.lua', 'verifier/redis/lua/sync.lua'];
+const FILES = ['control-plane/writer/write-change.lua', 'verifier/redis/lua/sync.lua'];
 
 describe('the scripts', () => {
   test.each(FILES)('%s gets every field, in the order of the table', (file) => {

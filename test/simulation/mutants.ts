@@ -26,8 +26,8 @@ const WRITER = 'control-plane/writer/writer.ts';
 const SYNC = 'verifier/redis/lua/sync.lua';
 const EXCHANGE = 'verifier/redis/lua/exchange.lua';
 const CREDITS = 'shared/redis/credits.lua';
-const CHANGE = 'control-plane/redis/lua/log/change.lua';
-const FENCE_CHECK = 'control-plane/redis/lua/log/fence-check.lua';
+const CHANGE = 'control-plane/writer/change.lua';
+const FENCE_CHECK = 'control-plane/writer/fence-check.lua';
 const PORTS = 'test/simulation/ports.ts';
 
 /** Of what all keys are told by. */
@@ -110,7 +110,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
   },
   'late leases believed after a failover': {
     seed: 7488,
-    file: 'control-plane/redis/lua/log/fence-close.lua',
+    file: 'control-plane/writer/fence-close.lua',
     edits: [["writer ~= '' and writer == serverId()", "writer ~= ''"]],
   },
   'kill without XX': {
@@ -165,7 +165,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
   },
   'no gate': {
     seed: 28,
-    file: 'control-plane/redis/lua/log/gate.lua',
+    file: 'control-plane/writer/gate.lua',
     edits: [['if answer[2] > 0 then return answer end', '']],
   },
   'older verifiers register': {
@@ -393,7 +393,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
 const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   'credits copied to the successor': {
     seed: REROLL_SEEDS + 2,
-    file: 'control-plane/redis/lua/keys/reroll-key.lua',
+    file: 'control-plane/keys/reroll-key.lua',
     edits: [
       [
         "  redis.call('HSET', base .. 'q:' .. pool, 'k', table.concat(sharers, ' '))",
@@ -404,7 +404,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   },
   'a longer life': {
     seed: REROLL_SEEDS + 2,
-    file: 'control-plane/redis/lua/keys/reroll-key.lua',
+    file: 'control-plane/keys/reroll-key.lua',
     edits: [['expires and tonumber(expires) < tonumber(latest) and expires or latest', 'latest']],
   },
   'repeated change of credits': {
@@ -414,7 +414,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   },
   'credits deleted with one key': {
     seed: REROLL_SEEDS + 2,
-    file: 'control-plane/redis/lua/credits/sharing.lua',
+    file: 'control-plane/keys/sharing.lua',
     edits: [['if #others == 0 then', 'if true then']],
   },
   'credits set for one key': {
@@ -439,7 +439,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
 const OF_REFILLS: Readonly<Record<string, Mutant>> = {
   'refill after a set': {
     seed: REFILL_SEEDS + 12,
-    file: 'control-plane/redis/lua/credits/change-credits.lua',
+    file: 'control-plane/keys/change-credits.lua',
     edits: [
       [
         "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
@@ -449,7 +449,7 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
   },
   'due refill dropped': {
     seed: REFILL_SEEDS + 6,
-    file: 'control-plane/redis/lua/credits/change-credits.lua',
+    file: 'control-plane/keys/change-credits.lua',
     edits: [
       [
         "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",

@@ -1,4 +1,4 @@
-import type { Written } from '../../control-plane/redis/change-log.ts';
+import type { Written } from '../../control-plane/writer/change-log.ts';
 import type {
   BatchedChangeLog,
   Closing,

@@ -1,8 +1,13 @@
 import { hash as digest } from 'node:crypto';
-import { createApi } from '../../control-plane/redis/apis.ts';
-import { checkRun, closeRun, reapRun, type Written, writeRun } from '../../control-plane/redis/change-log.ts';
-import { createScript, deletePointer, setPointer } from '../../control-plane/redis/keys/new-key-record.ts';
-import { forgetRun, setLease, sweepRun } from '../../control-plane/redis/sweep-store.ts';
+import { createApi } from '../../control-plane/apis/apis.ts';
+import { createScript, deletePointer, setPointer } from '../../control-plane/keys/new-key-record.ts';
+import {
+  checkRun,
+  closeRun,
+  reapRun,
+  type Written,
+  writeRun,
+} from '../../control-plane/writer/change-log.ts';
 import type {
   Closing,
   KilledFollower,
@@ -10,6 +15,7 @@ import type {
   Write,
 } from '../../control-plane/writer/change-log-port.ts';
 import type { Head, LeaseStep } from '../../control-plane/writer/sweep.ts';
+import { forgetRun, setLease, sweepRun } from '../../control-plane/writer/sweep-store.ts';
 import type { Change } from '../../shared/contract/change.ts';
 import { ApiError } from '../../shared/contract/errors.ts';
 import {

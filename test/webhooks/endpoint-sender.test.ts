@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import type { SigningEndpoint } from '../../control-plane/redis/webhooks/endpoints.ts';
-import type { SettledAttempt, WaitingMessage } from '../../control-plane/redis/webhooks/outbox.ts';
 import { EndpointSender } from '../../control-plane/webhooks/endpoint-sender.ts';
+import type { SigningEndpoint } from '../../control-plane/webhooks/endpoints.ts';
+import type { SettledAttempt, WaitingMessage } from '../../control-plane/webhooks/outbox.ts';
 import { SteppedClock } from './stepped-clock.ts';
 
 const endpoint: SigningEndpoint = {

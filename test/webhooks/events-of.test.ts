@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import type { ListedEvent } from '../../control-plane/core/audit-event.ts';
-import { type EventType, letsPass } from '../../control-plane/core/webhooks/event-types.ts';
-import { eventsOf } from '../../control-plane/core/webhooks/events-of.ts';
+import type { ListedEvent } from '../../control-plane/audit/audit-event.ts';
+import { type EventType, letsPass } from '../../control-plane/webhooks/event-types.ts';
+import { eventsOf } from '../../control-plane/webhooks/events-of.ts';
 
 const types: Readonly<Record<string, EventType>> = {
   'keys.updateKey': 'key.updated',

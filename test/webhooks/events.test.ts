@@ -1,9 +1,9 @@
 import { Value } from 'typebox/value';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { EVENT_TYPES } from '../../control-plane/core/webhooks/event-types.ts';
-import { operations } from '../../control-plane/http/operations/index.ts';
-import { isChange, type Operation } from '../../control-plane/http/operations/operation.ts';
+import { operations } from '../../control-plane/operations.ts';
+import { isChange, type Operation } from '../../control-plane/serve/operation.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
+import { EVENT_TYPES } from '../../control-plane/webhooks/event-types.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { Receiver } from './receiver.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { QueuedEntry, SourceEntry } from '../../control-plane/redis/webhooks/outbox.ts';
+import type { QueuedEntry, SourceEntry } from '../../control-plane/webhooks/outbox.ts';
 import { Pump } from '../../control-plane/webhooks/pump.ts';
 import { turns } from '../harness/waiting.ts';
 import { SteppedClock } from './stepped-clock.ts';

@@ -1,12 +1,12 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { AddressRules } from '../../control-plane/core/webhooks/public-addresses.ts';
-import { Audit } from '../../control-plane/redis/audit.ts';
-import { DurableWriter } from '../../control-plane/redis/durable-writer.ts';
-import { WebhookEndpoints } from '../../control-plane/redis/webhooks/endpoints.ts';
+import { Audit } from '../../control-plane/audit/audit.ts';
+import { WebhookEndpoints } from '../../control-plane/webhooks/endpoints.ts';
 import { EventPoster } from '../../control-plane/webhooks/event-poster.ts';
+import { AddressRules } from '../../control-plane/webhooks/public-addresses.ts';
 import { WebhookSender } from '../../control-plane/webhooks/webhook-sender.ts';
+import { DurableWriter } from '../../control-plane/writer/durable-writer.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
 import { createLogger } from '../../shared/process/log.ts';

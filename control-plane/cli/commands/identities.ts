@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { Api } from '../../redis/apis.ts';
+import type { Api } from '../../apis/apis.ts';
 import type { ChangeStatus } from '../../writer/writer.ts';
 import type { Client } from '../client.ts';
 import { CliError } from '../exit.ts';

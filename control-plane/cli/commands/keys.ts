@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { CREDITS_MAX } from '#shared/contract/credits.ts';
 import { KEY_FIELDS } from '#shared/contract/key-record.ts';
 import { USAGE_COLUMNS, type UsageField } from '#shared/contract/usage.ts';
-import type { ReportedRefusal } from '../../redis/refusals.ts';
+import type { ReportedRefusal } from '../../keys/refusals.ts';
 import { names, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import { commandAt } from '../from-operations.ts';

@@ -1,12 +1,12 @@
 import { Option } from 'commander';
 import { CREDITS_MAX } from '#shared/contract/credits.ts';
 import { KEY_FIELDS } from '#shared/contract/key-record.ts';
-import type { ListedEvent } from '../../core/audit-event.ts';
-import type { Person } from '../../core/person.ts';
-import type { ListedSession } from '../../redis/callers/sessions.ts';
-import type { Key } from '../../redis/keys/key-view.ts';
-import type { CataloguedPermission } from '../../redis/shared-log/permissions.ts';
-import type { Delivery } from '../../redis/webhooks/deliveries.ts';
+import type { ListedEvent } from '../../audit/audit-event.ts';
+import type { Key } from '../../keys/key-view.ts';
+import type { CataloguedPermission } from '../../roles/permissions.ts';
+import type { Person } from '../../sign-in/person.ts';
+import type { ListedSession } from '../../sign-in/sessions.ts';
+import type { Delivery } from '../../webhooks/deliveries.ts';
 import { names, refillPlan, span, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import type { FieldWords, Words } from '../from-operations.ts';

@@ -8,10 +8,10 @@ import { troubleOf } from '#shared/redis/redis-fault.ts';
 import { apiList } from '#shared/redis/redis-keys.ts';
 import { type RedisConfig, redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { settings as controlPlaneSettings } from '../../config.ts';
-import { examineFleet } from '../../redis/examination/examine-fleet.ts';
-import { examineServers } from '../../redis/examination/examine-servers.ts';
-import type { Finding } from '../../redis/examination/finding.ts';
-import { necessaryCommands } from '../../redis/rights.ts';
+import { examineFleet } from '../../fleet/examine-fleet.ts';
+import { examineServers } from '../../fleet/examine-servers.ts';
+import type { Finding } from '../../fleet/finding.ts';
+import { necessaryCommands } from '../../writer/rights.ts';
 
 /** Commands that no Keyfence process uses. */
 const NEEDLESS = ['get other', 'flushall', 'config set x y', 'keys *', 'acl list', 'shutdown'];

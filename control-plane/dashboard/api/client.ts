@@ -1,5 +1,5 @@
 import type { Static } from 'typebox';
-import type { operations } from '../../http/operations/index.ts';
+import type { operations } from '../../operations.ts';
 
 type Operation = (typeof operations)[number];
 /** The response of each operation, from the schema by which the server serialises it. */

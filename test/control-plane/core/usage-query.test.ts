@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseUsageQuery } from '../../../control-plane/core/usage-query/parse.ts';
-import { SERIES_MAX } from '../../../control-plane/core/usage-query/query.ts';
-import { granularityOf, rowsOf, type Series } from '../../../control-plane/core/usage-query/rows.ts';
+import { parseUsageQuery } from '../../../control-plane/usage/parse.ts';
+import { SERIES_MAX } from '../../../control-plane/usage/query.ts';
+import { granularityOf, rowsOf, type Series } from '../../../control-plane/usage/rows.ts';
 import { ApiError } from '../../../shared/contract/errors.ts';
 import { LENGTH_MS, perUsageField, RETENTION } from '../../../shared/contract/usage.ts';
 

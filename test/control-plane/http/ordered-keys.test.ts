@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CostlyReads } from '../../../control-plane/core/turns.ts';
-import { KeyView } from '../../../control-plane/redis/keys/key-view.ts';
-import { OrderedKeys } from '../../../control-plane/redis/keys/ordered-keys.ts';
+import { KeyView } from '../../../control-plane/keys/key-view.ts';
+import { OrderedKeys } from '../../../control-plane/keys/ordered-keys.ts';
+import { CostlyReads } from '../../../control-plane/serve/turns.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { CostlyReads, Turns } from '../../../control-plane/core/turns.ts';
+import { CostlyReads, Turns } from '../../../control-plane/serve/turns.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { settled } from '../../harness/waiting.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { AuditEvent } from '../../../control-plane/core/audit-event.ts';
-import { Audit } from '../../../control-plane/redis/audit.ts';
-import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
+import { Audit } from '../../../control-plane/audit/audit.ts';
+import type { AuditEvent } from '../../../control-plane/audit/audit-event.ts';
+import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { unavailable } from '../../../shared/contract/errors.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
-import { BATCH_LANE, DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
-import { setPointer } from '../../../control-plane/redis/keys/new-key-record.ts';
+import { setPointer } from '../../../control-plane/keys/new-key-record.ts';
+import { RedisChangeLog } from '../../../control-plane/writer/change-log.ts';
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
+import { BATCH_LANE, DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
-import { Credits } from '../../../control-plane/redis/keys/credit-changes.ts';
+import { Credits } from '../../../control-plane/keys/credit-changes.ts';
+import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { type Clock, systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Gathering } from '../../../control-plane/redis/gathering.ts';
+import { Gathering } from '../../../control-plane/writer/gathering.ts';
 
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 

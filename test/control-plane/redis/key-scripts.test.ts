@@ -125,7 +125,7 @@ describe('keys', () => {
     const keys = ['head', 'log', 'index', 'k:key_1', 'm:key_1', 'members'];
     const become = async (meta: string) => {
       const args = ['update', 'key_1', 'channel', 7, 100, 1024, '', 'o:', 1, 'm', meta];
-      await controlPlane('log/write-change', keys, args);
+      await controlPlane('writer/write-change', keys, args);
       const [now] = (await controlPlane(
         'keys/read-key',
         keys.slice(0, 1).concat(keys.slice(3, 5)),

@@ -1,12 +1,12 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { Apis } from '../../../control-plane/redis/apis.ts';
-import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
-import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
-import { Keys } from '../../../control-plane/redis/keys/keys.ts';
-import { RedisSweepStore } from '../../../control-plane/redis/sweep-store.ts';
+import { Apis } from '../../../control-plane/apis/apis.ts';
+import { Keys } from '../../../control-plane/keys/keys.ts';
+import { RedisChangeLog } from '../../../control-plane/writer/change-log.ts';
 import type { KilledFollower, LogEntry } from '../../../control-plane/writer/change-log-port.ts';
+import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
+import { RedisSweepStore } from '../../../control-plane/writer/sweep-store.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
 import { PROTOCOL } from '../../../shared/contract/protocol.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';

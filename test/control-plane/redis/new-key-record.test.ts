@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type NewRecord, recordCall } from '../../../control-plane/redis/keys/new-key-record.ts';
+import { type NewRecord, recordCall } from '../../../control-plane/keys/new-key-record.ts';
 
 const RECORD: NewRecord = {
   apiId: 'shop',

@@ -5,7 +5,7 @@ import {
   evictionFaults,
   type RedisFacts,
   readFacts,
-} from '../../../control-plane/redis/server-facts.ts';
+} from '../../../control-plane/fleet/server-facts.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
 
 const good: RedisFacts = {

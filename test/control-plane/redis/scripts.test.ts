@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { createApi, updateApi } from '../../../control-plane/redis/apis.ts';
-import { announceBootstrap } from '../../../control-plane/redis/callers/bootstrap-keys.ts';
-import { createRootKey, readRootKey, updateRootKey } from '../../../control-plane/redis/callers/root-keys.ts';
-import { reapRun } from '../../../control-plane/redis/change-log.ts';
-import { deletePointer, setPointer } from '../../../control-plane/redis/keys/new-key-record.ts';
-import { forgetApi, setLease, sweepApi } from '../../../control-plane/redis/sweep-store.ts';
+import { createApi, updateApi } from '../../../control-plane/apis/apis.ts';
+import { deletePointer, setPointer } from '../../../control-plane/keys/new-key-record.ts';
+import { announceBootstrap } from '../../../control-plane/root-keys/bootstrap-keys.ts';
+import { createRootKey, readRootKey, updateRootKey } from '../../../control-plane/root-keys/root-keys.ts';
 import { countCalls } from '../../../control-plane/serve/rate-limits.ts';
+import { reapRun } from '../../../control-plane/writer/change-log.ts';
+import { forgetApi, setLease, sweepApi } from '../../../control-plane/writer/sweep-store.ts';
 import { KEY_LETTERS } from '../../../shared/contract/key-record.ts';
 import { deniedCommands } from '../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
@@ -50,7 +50,7 @@ describe('changes', () => {
     await at.redis.hset('head', 'c', '1');
     const write = (operation: string, ...fields: string[]) =>
       controlPlane(
-        'log/write-change',
+        'writer/write-change',
         ['head', 'log', 'index', 'record', 'long', 'members'],
         [operation, 'key_1', 'channel', 7, 100, 1024, '', 'o:', 1, ...fields],
       ) as Promise<string[]>;
@@ -104,12 +104,12 @@ describe('changes of many keys at once', () => {
     const replies: unknown[] = [];
     for (const id of ids) {
       const keys = [...KEYS.slice(0, 3), ...recordOf(id), 'members'];
-      replies.push(await controlPlane('log/write-change', keys, args.with(1, id)));
+      replies.push(await controlPlane('writer/write-change', keys, args.with(1, id)));
     }
     const expected = await all();
     await fill();
     const together = await controlPlane(
-      'log/write-changes',
+      'writer/write-changes',
       [...KEYS, ...ids.flatMap(recordOf)],
       [3, ...ids.flatMap((id) => [id, '']), ...args],
     );
@@ -127,7 +127,7 @@ describe('changes of many keys at once', () => {
     const [first = '', , third = ''] = ids;
     const keys = [...KEYS, ...recordOf(first), ...recordOf(third)];
     const write = (a: string, b: string) =>
-      controlPlane('log/write-changes', keys, [2, first, a, third, b, ...args]) as Promise<string[][]>;
+      controlPlane('writer/write-changes', keys, [2, first, a, third, b, ...args]) as Promise<string[][]>;
     const [conflict, written] = await write('never', '0');
     expect([conflict, written?.slice(0, 2)]).toEqual([['CONFLICT'], ['OK', '1']]);
     const version = (await at.redis.hget(recordOf(third)[0] ?? '', 'v')) ?? '';
@@ -139,9 +139,7 @@ describe('changes of many keys at once', () => {
 
   test('are made once where somebody had Redis forget the script', async () => {
     await fill();
-    const script = new Script(
-      new URL('../../../control-plane/redis/lua/log/write-changes.lua', import.meta.url),
-    );
+    const script = new Script(new URL('../../../control-plane/writer/write-changes.lua', import.meta.url));
     const calls = ['key_1', 'key_2'].map((id) => ({
       keys: [...KEYS, ...recordOf(id)],
       args: [1, id, '', ...args],
@@ -368,7 +366,7 @@ test('calls are counted within the window that the first of them opened', async 
 
 test('events are added to their stream and the index of their key, both of which keep the latest', async () => {
   const add = (...events: string[]) =>
-    controlPlane('callers/record-events', ['stream', 'again'], [100, 'of:', ...events]) as Promise<string[]>;
+    controlPlane('audit/record-events', ['stream', 'again'], [100, 'of:', ...events]) as Promise<string[]>;
   const written: string[] = [];
   for (let i = 0; i < 400; i++) written.push(...(await add(`event ${i}`, '', i % 4 === 0 ? 'ada' : '')));
   const [id = '', last = ''] = await add('the last but one', '', '', 'the last', '', 'bob');

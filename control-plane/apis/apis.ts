@@ -1,0 +1,180 @@
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { generateId } from '#shared/contract/key-format.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import { command, oneOf } from '#shared/redis/command.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, apiList, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import type { DurableWriter } from '../writer/durable-writer.ts';
+import type { ApiDefaults } from './api-defaults.ts';
+
+/** Creates an API; followers may have members of the shared log before there is one. */
+export const createApi = command(
+  new URL('./create-api.lua', import.meta.url),
+  ['head', '...members'],
+  ['now', 'lease', '...fields'],
+  (reply) => reply === 'OK',
+);
+export const updateApi = command(
+  new URL('./update-api.lua', import.meta.url),
+  ['head'],
+  ['...fields'],
+  oneOf('status', { OK: ['name', 'prefix', 'bytes'], NOT_FOUND: [] }),
+);
+
+/** An API as admins see it. Times are Unix milliseconds. */
+export interface Api extends ApiDefaults {
+  readonly id: string;
+  readonly name?: string;
+  readonly createdAt: number;
+  /** Number of the API's keys. */
+  readonly keys: number;
+  /**
+   * True if the API has imported keys of a foreign format, which only verifiers with FOREIGN_KEYS on can
+   * find.
+   */
+  readonly foreignKeys?: true;
+  /** The protocol that the API's verifiers must speak, if it is above 1. */
+  readonly protocol?: number;
+}
+
+/** Changes to an API; `null` clears a field. */
+export interface ApiPatch {
+  readonly name?: string;
+  readonly defaultPrefix?: string | null;
+  readonly defaultBytes?: number | null;
+}
+
+/** The fields of the head that a patch sets. */
+const FIELDS = { name: 'name', defaultPrefix: 'prefix', defaultBytes: 'bytes' } as const;
+const NAMES = Object.keys(FIELDS) as (keyof ApiPatch)[];
+
+/** One page of a listing. */
+interface ApiPage {
+  readonly apis: readonly Api[];
+  /** The id after which the next page begins; undefined on the last page. */
+  readonly next?: string;
+}
+
+/** APIs in Redis. Deleting an API is a change of its log; the sweep does the rest. */
+export class Apis {
+  readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #clock: Clock;
+  readonly #leaseMs: number;
+
+  constructor(nodes: RedisNodes, writer: DurableWriter, clock: Clock, leaseMs: number) {
+    this.#nodes = nodes;
+    this.#writer = writer;
+    this.#clock = clock;
+    this.#leaseMs = leaseMs;
+  }
+
+  /** Rejects with CONFLICT if the id is in use or its deleted API is still being swept. */
+  async create(
+    request: ApiDefaults & { name: string; apiId?: string },
+  ): Promise<{ apiId: string; name: string } & ApiDefaults> {
+    const { apiId: wantedId, ...about } = request;
+    const nowMs = this.#clock.wallMs();
+    const apiId = wantedId ?? generateId('api', nowMs);
+    await this.#nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
+    const { head } = apiKeys(apiId);
+    const fields = encode(about);
+    const run = createApi({ head, members: [], now: nowMs, lease: this.#leaseMs, fields });
+    const { reply: isNew, replicated } = await this.#writer.send(run);
+    if (!isNew) throw new ApiError('CONFLICT', `apiId: ${apiId} is in use or still being deleted`);
+    if (!replicated) throw unavailable('the API is not on all replicas yet; read it before trying again');
+    return { apiId, ...about };
+  }
+
+  /**
+   * Applies a patch. @returns the previous values of the patched fields, `null` = none; undefined if there is
+   * no such API
+   */
+  async update(apiId: string, patch: ApiPatch): Promise<object | undefined> {
+    const run = updateApi({ head: apiKeys(apiId).head, fields: encode(patch) });
+    const { reply: before, replicated } = await this.#writer.send(run);
+    if (before.status !== 'OK') return undefined;
+    if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
+    const defaults = NAMES.map((name) => {
+      const text = before[FIELDS[name]];
+      return [name, text ? decode(name, text) : null] as const;
+    });
+    return Object.fromEntries(defaults.filter(([name]) => patch[name] !== undefined));
+  }
+
+  /** Tells whether an API of this id exists, or is deleted but not yet swept. */
+  async isKnown(apiId: string): Promise<boolean> {
+    const { head } = apiKeys(apiId);
+    return (await this.#nodes.run(head, (redis) => redis.hexists(head, 'c'))) === 1;
+  }
+
+  /** Returns undefined if the API does not exist or is deleted. */
+  async get(apiId: string): Promise<Api | undefined> {
+    const { head, index } = apiKeys(apiId);
+    const [[createdAt, deleted, foreign, protocol, ...defaults], keys] = await this.#nodes.run(
+      head,
+      (redis) =>
+        Promise.all([
+          redis.hmget(head, 'c', 'deleted', 'foreign', 'P', ...Object.values(FIELDS)),
+          redis.zcard(index),
+        ]),
+    );
+    if (!createdAt || deleted) return undefined;
+    const about = NAMES.flatMap((name, i) => (defaults[i] ? [[name, decode(name, defaults[i])]] : []));
+    return {
+      id: apiId,
+      ...Object.fromEntries(about),
+      createdAt: Number(createdAt),
+      keys,
+      ...(foreign ? { foreignKeys: true } : {}),
+      ...(protocol ? { protocol: Number(protocol) } : {}),
+    };
+  }
+
+  /**
+   * One page of all APIs, ordered by id. It may be short, because ids of deleted APIs count towards `limit`.
+   */
+  async list(after: string, limit: number): Promise<ApiPage> {
+    const ids = await this.ids(after, limit + 1);
+    const page = ids.slice(0, limit);
+    const next = ids.length > limit ? page.at(-1) : undefined;
+    return { apis: await this.#getAll(page), ...(next === undefined ? {} : { next }) };
+  }
+
+  /** One page of those `ids` that exist as APIs. */
+  async among(ids: readonly string[], after: string, limit: number): Promise<ApiPage> {
+    const page = await this.#getAll(ids.filter((apiId) => apiId > after));
+    const apis = page.slice(0, limit);
+    const next = page.length > limit ? apis.at(-1)?.id : undefined;
+    return { apis, ...(next === undefined ? {} : { next }) };
+  }
+
+  async #getAll(ids: readonly string[]): Promise<Api[]> {
+    const apis = await Promise.all(ids.map((apiId) => this.get(apiId)));
+    return apis.filter((api) => api !== undefined);
+  }
+
+  /**
+   * Ids of APIs in order, including deleted APIs and APIs whose creation failed.
+   * @param after the id after which the page begins; '' = from the start
+   */
+  async ids(after: string, limit: number): Promise<string[]> {
+    const from = `(${after}`; // no id is empty
+    return this.#nodes.run(apiList, (redis) => redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
+  }
+}
+
+/** Creates the shared log if it does not exist. Rejects with SERVICE_UNAVAILABLE. */
+export async function createSharedLog(writer: DurableWriter, nowMs: number, leaseMs: number): Promise<void> {
+  const { head, members } = apiKeys(SHARED_LOG);
+  await writer.send(createApi({ head, members: [members], now: nowMs, lease: leaseMs, fields: [] }));
+}
+
+/** The fields of the head and their values, alternating. */
+const encode = (patch: ApiPatch): (string | number)[] =>
+  NAMES.flatMap((name) => {
+    const value = patch[name];
+    return value === undefined ? [] : [FIELDS[name], value ?? ''];
+  });
+
+const decode = (name: keyof ApiPatch, text: string) => (name === 'defaultBytes' ? Number(text) : text);

@@ -1,0 +1,188 @@
+import type { NamedLimit } from '#shared/contract/credits.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { identityIdOf } from '#shared/contract/key-format.ts';
+import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
+import { slugsOf } from '#shared/contract/slugs.ts';
+import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { type Apis, createSharedLog } from '../apis/apis.ts';
+import type { Key, KeyView } from '../keys/key-view.ts';
+import type { RecordParts } from '../roles/new-shared-record.ts';
+import type { LogEntry } from '../writer/change-log-port.ts';
+import type { ChangeWriter, Propagation } from '../writer/writer.ts';
+
+/** Number of APIs that are read in one step. */
+const APIS_AT_ONCE = 100;
+
+/** Letters of the fields that decide whether an identity applies to a key, and whether it is enabled. */
+const STATE_LETTERS = [KEY_FIELDS.apiIds.letter, KEY_FIELDS.enabled.letter];
+
+/** An identity as responses show it. */
+export interface Identity {
+  readonly id: string;
+  readonly externalId: string;
+  readonly enabled: boolean;
+  readonly meta: object;
+  /** Rate limits that all keys of the identity share. */
+  readonly ratelimits: readonly NamedLimit[];
+  /** The APIs in which the identity applies; absent = all. */
+  readonly apiIds?: readonly string[];
+}
+
+/** A key as responses show it, with its identity. */
+type WithIdentity<Shown> = Shown & { readonly identity?: Pick<Identity, 'id' | 'externalId' | 'enabled'> };
+
+interface IdentitiesOptions extends RecordParts {
+  readonly view: KeyView;
+  readonly apis: Apis;
+  readonly changeWriter: ChangeWriter;
+}
+
+/**
+ * Identities in Redis: records of the shared log in the form of keys, without a secret. An identity's id is
+ * derived from its `externalId`, so keys need not name their identity: verifiers join the two. All changes,
+ * including creations, are entries of the shared log.
+ */
+export class Identities {
+  readonly #options: IdentitiesOptions;
+
+  constructor(options: IdentitiesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Creates an identity; its propagation is reported like that of a change. Rejects with CONFLICT (the
+   * identity exists), BAD_REQUEST (one of its APIs does not exist) or VERIFIERS_TOO_OLD, in which case
+   * nothing was created, or with SERVICE_UNAVAILABLE.
+   */
+  async create(
+    { externalId, ...fields }: Omit<Identity, 'id'>,
+    waitMs: number | undefined,
+    onWritten: (entry: LogEntry) => void,
+  ): Promise<{ readonly identityId: string; readonly propagation: Propagation }> {
+    const { changeWriter, writer, clock, leaseMs } = this.#options;
+    await this.checkApis(fields.apiIds);
+    const identityId = identityIdOf(externalId);
+    const storedTexts = storedFields({ ...fields, name: externalId });
+    const about = {
+      apiId: SHARED_LOG,
+      operation: 'create',
+      keyId: identityId,
+    } as const;
+    const write = { ...about, fields: storedTexts };
+    let propagation = await changeWriter.apply(write, waitMs, onWritten);
+    if (!propagation) {
+      await createSharedLog(writer, clock.wallMs(), leaseMs);
+      propagation = await changeWriter.apply(write, waitMs, onWritten);
+    }
+    if (!propagation) throw unavailable('the shared log was lost; nothing was created');
+    return { identityId, propagation };
+  }
+
+  async get(identityId: string): Promise<Identity | undefined> {
+    const record = await this.#options.view.get(SHARED_LOG, identityId);
+    return record && identityOf(record);
+  }
+
+  /**
+   * The version that an identity's record must have to be deleted; undefined if there is no such identity.
+   * Rejects with CONFLICT if the identity is disabled, because its keys would be accepted again.
+   */
+  async toDelete(identityId: string): Promise<string | undefined> {
+    const record = recordKey(SHARED_LOG, identityId);
+    const [version, isEnabled] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, 'v', KEY_FIELDS.enabled.letter),
+    );
+    if (!version) return undefined;
+    if (isEnabled !== '1')
+      throw new ApiError(
+        'CONFLICT',
+        'the identity is disabled, and its keys would be accepted again: enable it before you delete it',
+      );
+    return version;
+  }
+
+  /**
+   * One page of identities in order of creation, beginning at the sequence `from`. With `search`, only those that have it in
+   * their external id or id; the page may then be short and still have a `next`.
+   */
+  async list(
+    limit: number,
+    from?: number,
+    search = '',
+  ): Promise<{
+    readonly identities: readonly Identity[];
+    readonly total: number;
+    readonly next?: number;
+  }> {
+    const index = indexOf(SHARED_LOG, identityIdOf(''));
+    const page = await this.#options.view.list(SHARED_LOG, { search }, limit, 'asc', from, index);
+    if (!page) return { identities: [], total: 0 };
+    const { keys, ...rest } = page;
+    return { identities: keys.map(identityOf), ...rest };
+  }
+
+  /**
+   * One page of the APIs that have keys with this `externalId`, ordered by id; it may be empty and still have a
+   * `next`.
+   * @param after the id after which the page begins; '' = from the start
+   * @param only the only APIs to examine, sorted; undefined = all
+   */
+  async apisWithKeys(
+    externalId: string,
+    after: string,
+    only?: readonly string[],
+  ): Promise<{ readonly apiIds: readonly string[]; readonly examined: number; readonly next?: string }> {
+    const { apis, nodes } = this.#options;
+    const page = only
+      ? only.filter((apiId) => apiId > after).slice(0, APIS_AT_ONCE)
+      : await apis.ids(after, APIS_AT_ONCE);
+    const existing = await Promise.all(
+      page.map((apiId) => {
+        const index = identityIndexKey(apiId, externalId);
+        return nodes.run(index, (redis) => redis.exists(index));
+      }),
+    );
+    const next = page.length === APIS_AT_ONCE ? page.at(-1) : undefined;
+    return {
+      apiIds: page.filter((_apiId, i) => existing[i] === 1),
+      examined: page.length,
+      ...(next === undefined ? {} : { next }),
+    };
+  }
+
+  /** The keys, each with its identity if one exists that applies in the key's API. */
+  async withIdentities<Shown extends Pick<Key, 'apiId' | 'externalId'>>(
+    keys: readonly Shown[],
+  ): Promise<WithIdentity<Shown>[]> {
+    const externalIds = [...new Set(keys.flatMap(({ externalId }) => externalId ?? []))];
+    if (externalIds.length === 0) return [...keys];
+    const records = await this.#options.nodes.run(recordKey(SHARED_LOG, ''), (redis) =>
+      Promise.all(
+        externalIds.map((externalId) =>
+          redis.hmget(recordKey(SHARED_LOG, identityIdOf(externalId)), 'p', ...STATE_LETTERS),
+        ),
+      ),
+    );
+    const states = new Map(
+      externalIds.flatMap((externalId, i) => (records[i]?.[0] ? [[externalId, records[i]]] : [])),
+    );
+    return keys.map((key) => {
+      const { externalId = '', apiId } = key;
+      const [record, scope, enabled] = states.get(externalId) ?? [];
+      if (!record || (scope && !slugsOf(scope).includes(apiId))) return key;
+      return { ...key, identity: { id: identityIdOf(externalId), externalId, enabled: enabled === '1' } };
+    });
+  }
+
+  /** Rejects with BAD_REQUEST if one of these APIs does not exist. */
+  async checkApis(apiIds: readonly string[] = []): Promise<void> {
+    const { apis } = this.#options;
+    for (const [i, apiId] of apiIds.entries())
+      if (!(await apis.get(apiId))) throw new ApiError('BAD_REQUEST', `apiIds.${i}: there is no such API`);
+  }
+}
+
+const identityOf = ({ keyId, name = '', enabled, meta, ratelimits = [], apiIds }: Key): Identity => ({
+  ...{ id: keyId, externalId: name, enabled, meta, ratelimits },
+  ...(apiIds ? { apiIds } : {}),
+});

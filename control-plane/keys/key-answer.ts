@@ -1,0 +1,99 @@
+import { Type } from 'typebox';
+import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/contract/key-record.ts';
+import { checkMeta } from '../serve/meta.ts';
+import { CREDITS_VIEW } from '../serve/schemas/credit-schemas.ts';
+import { CHANGED_FIELDS, FIELDS_VIEW, Id, Time } from '../serve/schemas/field-schemas.ts';
+import { checkLimits } from '../serve/schemas/limit-schemas.ts';
+import { checkRanges } from '../serve/schemas/range-schemas.ts';
+import { type GivenRole, GivenRoles } from '../serve/schemas/role-schemas.ts';
+import { GivenSlugs, slugsIn } from '../serve/schemas/slug-schemas.ts';
+import type { Services } from '../services.ts';
+import type { Key } from './key-view.ts';
+
+/** An id of a key, for examples. */
+export const keyIdExample = 'key_0mzc9k4q8r2wfXa1Bc2d';
+
+const { enabled, expires, ...fieldViews } = FIELDS_VIEW;
+/** A key as admins see it. */
+export const KeyView = Type.Object({
+  id: Id('the key'),
+  keyId: Type.String({ description: 'The same.' }),
+  apiId: Id('its API'),
+  start: Type.String({ description: 'First characters of the secret.' }),
+  ...fieldViews,
+  ...CREDITS_VIEW,
+  identity: Type.Optional(
+    Type.Object(
+      {
+        id: Id('the identity'),
+        externalId: Type.String(),
+        enabled: Type.Boolean({ description: 'false: no key of the identity is accepted.' }),
+      },
+      { description: 'The identity with this `externalId`.' },
+    ),
+  ),
+  rerolledTo: Type.Optional(Id('the key that replaced this one, and shares its credits')),
+  rerolledFrom: Type.Optional(Id('the key that this one replaced')),
+  foreign: Type.Optional(
+    Type.Literal(true, {
+      description: 'The secret has a foreign format: only verifiers with FOREIGN_KEYS on find the key.',
+    }),
+  ),
+  enabled,
+  createdAt: Time('When it was created'),
+  updatedAt: Type.Optional(Time('When it was last changed')),
+  expires,
+});
+export const UsedKey = Type.Object({
+  ...KeyView.properties,
+  lastUsedAt: Type.Optional(
+    Time('When a verifier last reported an accepted verification; reports are up to USAGE_PERIOD_MS late'),
+  ),
+});
+
+/** Adds to keys what their records do not contain: the names of their roles, and their identities. */
+export async function withNames<Shown extends Key>(
+  { roles, identities }: Pick<Services, 'roles' | 'identities'>,
+  keys: readonly Shown[],
+) {
+  return identities.withIdentities(await roles.withRoleNames(keys));
+}
+
+/** The field with the time when a key was last used. */
+export const lastUsed = (lastUsedAt: number | undefined) => (lastUsedAt === undefined ? {} : { lastUsedAt });
+
+const { enabled: _enabled, permissions: _permissions, roles: _roles, ...changedAlike } = CHANGED_FIELDS;
+/** The fields that updateKey and updateKeys change, besides `enabled`. */
+export const CHANGES = {
+  ...changedAlike,
+  permissions: Type.Optional(
+    Type.Union([GivenSlugs({ description: KEY_FIELDS.permissions.description }), Type.Null()]),
+  ),
+  roles: Type.Optional(
+    Type.Union([GivenRoles({ description: 'All roles of the key after the change.' }), Type.Null()]),
+  ),
+};
+
+/** Changes to a key's fields, as requests contain them. */
+type Changes = Omit<KeyPatch, 'permissions' | 'roles'> & {
+  readonly permissions?: Parameters<typeof slugsIn>[0] | null;
+  readonly roles?: readonly GivenRole[] | null;
+};
+
+/**
+ * Returns changes to a key as they are stored. Rejects with BAD_REQUEST that names the field and the rule.
+ */
+export async function storedChanges(
+  roles: Services['roles'],
+  { permissions, roles: roleNames, ...fields }: Changes,
+): Promise<StoredFields> {
+  const patch = {
+    ...fields,
+    ...(permissions === undefined ? {} : { permissions: permissions && slugsIn(permissions) }),
+    ...(await roles.patchOf(roleNames)),
+  };
+  checkMeta(patch.meta ?? {});
+  checkLimits(patch.ratelimits);
+  checkRanges(patch.allowedIps);
+  return storedFields(patch);
+}

@@ -1,0 +1,197 @@
+import { type Refill, refillOf } from '#shared/contract/credits.ts';
+import { type AliasedFields, aliasedFields, KEY_LETTERS } from '#shared/contract/key-record.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+import { folded, formsOf } from '../serve/search.ts';
+
+const readScript = new Script(new URL('./read-key.lua', import.meta.url));
+const idsScript = new Script(new URL('./list-ids.lua', import.meta.url));
+const listScript = new Script(new URL('./list-keys.lua', import.meta.url));
+
+/** Credits of a key that has credits. */
+interface CreditsView {
+  readonly remaining?: number;
+  readonly refill?: Refill & { readonly lastRefillAt?: number };
+  /** The part of `remaining` that verifiers hold. */
+  readonly remainingHeld?: number;
+  /** Credits that crashed verifiers held and that are lost. */
+  readonly remainingLost?: number;
+}
+
+/** A key as admins see it: never its secret or the hash of its secret. */
+export type Key = AliasedFields &
+  CreditsView & {
+    readonly id: string;
+    readonly keyId: string;
+    readonly apiId: string;
+    readonly start: string;
+    readonly createdAt: number;
+    readonly updatedAt?: number;
+    /** The key that replaced this one. */
+    readonly rerolledTo?: string;
+    /** The key that this one replaced. */
+    readonly rerolledFrom?: string;
+    /** True if the secret has a foreign format, so that only verifiers with FOREIGN_KEYS on find it. */
+    readonly foreign?: true;
+  };
+
+/** Conditions on the keys of a listing; a key must meet all. */
+export interface KeyFilter {
+  readonly enabled?: boolean;
+  readonly externalId?: string;
+  readonly namePrefix?: string;
+  /** Part of the name, the id or the external id, in any case. */
+  readonly search?: string;
+}
+
+/** One page of a listing. */
+export interface KeyPage {
+  readonly keys: readonly Key[];
+  /** Number of all keys of the API, whatever the filter. */
+  readonly total: number;
+  /** The creation number at which the next page begins; undefined on the last page. */
+  readonly next?: number;
+}
+
+/** Letters of the fields that the scripts return besides meta. */
+const LETTERS = ['s', 'c', 'u', 'T', 'F', 'f', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
+/** The maximum number of keys that one page examines under a filter without an index. */
+const EXAMINED_MAX = 1000;
+
+/**
+ * Reads keys from Redis. Each call runs one script, so that its result was true at one moment. Separate reads
+ * could miss a meta that a change moves between the record and its own Redis key.
+ */
+export class KeyView {
+  readonly #nodes: RedisNodes;
+
+  constructor(nodes: RedisNodes) {
+    this.#nodes = nodes;
+  }
+
+  /** Returns undefined if there is no such key. */
+  async get(apiId: string, keyId: string): Promise<Key | undefined> {
+    const { head } = apiKeys(apiId);
+    const keys = [head, recordKey(apiId, keyId), metaKey(apiId, keyId)];
+    const fields = (await this.#run(readScript, keys, LETTERS)) as string[];
+    return fields.length === 0 ? undefined : keyOf(apiId, keyId, fields);
+  }
+
+  /**
+   * One page of the keys of an API, or of another `index`, in order of creation, beginning at creation number
+   * `from`; undefined if there is no such API. Examines at most EXAMINED_MAX keys, so a filtered page may be
+   * short and still have a `next`.
+   */
+  async list(
+    apiId: string,
+    filter: KeyFilter,
+    limit: number,
+    order: 'asc' | 'desc',
+    from?: number,
+    index = apiKeys(apiId).index,
+  ): Promise<KeyPage | undefined> {
+    return this.#list(apiId, filter, limit, order, from ?? '', index);
+  }
+
+  /**
+   * Those of the keys with these creation numbers that exist and meet the conditions, in the order given;
+   * undefined if there is no such API.
+   */
+  listNumbers(apiId: string, filter: KeyFilter, numbers: readonly number[]): Promise<KeyPage | undefined> {
+    return this.#list(apiId, filter, numbers.length, 'numbers', numbers.join(' '), apiKeys(apiId).index);
+  }
+
+  async #list(
+    apiId: string,
+    filter: KeyFilter,
+    limit: number,
+    order: 'asc' | 'desc' | 'numbers',
+    from: string | number,
+    index: string,
+  ): Promise<KeyPage | undefined> {
+    const { head } = apiKeys(apiId);
+    const prefixes = [recordKey(apiId, ''), metaKey(apiId, '')];
+    const selection = [order, from, limit, EXAMINED_MAX, ...conditionsOf(filter)];
+    const keys = [head, index, sourceOf(apiId, filter, index)];
+    const reply = await this.#run(listScript, keys, [...prefixes, ...selection, ...LETTERS]);
+    const [total, next, ...rows] = reply as [number, string, ...string[][]] | [];
+    if (total === undefined) return undefined;
+    return {
+      keys: rows.map(([keyId = '', ...fields]) => keyOf(apiId, keyId, fields)),
+      total,
+      ...(next ? { next: Number(next) } : {}),
+    };
+  }
+
+  /**
+   * One page of the ids of the keys of an API, or of one identity in it, in order of creation, beginning at
+   * creation number `from`; undefined if there is no such API.
+   */
+  async ids(
+    apiId: string,
+    externalId: string | undefined,
+    limit: number,
+    from?: number,
+  ): Promise<{ readonly keyIds: readonly string[]; readonly next?: number } | undefined> {
+    const { head, index } = apiKeys(apiId);
+    const source = externalId === undefined ? index : identityIndexKey(apiId, externalId);
+    const reply = await this.#run(idsScript, [head, source], [from ?? '', limit]);
+    const [next, ...keyIds] = reply as string[];
+    return next === undefined ? undefined : { keyIds, ...(next === '' ? {} : { next: Number(next) }) };
+  }
+
+  async #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
+    return this.#nodes.run(keys[0] ?? '', (redis) => script.run(redis, keys, args));
+  }
+}
+
+/** The index with the keys that a listing examines. */
+export const sourceOf = (apiId: string, { externalId }: KeyFilter, index = apiKeys(apiId).index): string =>
+  externalId === undefined ? index : identityIndexKey(apiId, externalId);
+
+/** The conditions of a filter for which there is no index, as scripts take them. */
+export const conditionsOf = ({ enabled, namePrefix = '', search = '' }: KeyFilter): readonly string[] => [
+  enabled === undefined ? '' : enabled ? '1' : '0',
+  namePrefix,
+  folded(search),
+  /^[\0-\x7f]*$/.test(search) ? '' : JSON.stringify(formsOf(folded(search))),
+];
+
+/** @param values meta, then the values of LETTERS */
+function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly string[]): Key {
+  const {
+    s = '',
+    c,
+    u,
+    T,
+    F,
+    f,
+    ...fields
+  } = Object.fromEntries(LETTERS.map((letter, i) => [letter, values[i]]));
+  return {
+    id: keyId,
+    keyId,
+    apiId,
+    start: s,
+    createdAt: Number(c),
+    ...(u ? { updatedAt: Number(u) } : {}),
+    ...(T ? { rerolledTo: T } : {}),
+    ...(F ? { rerolledFrom: F } : {}),
+    ...(f ? { foreign: true } : {}),
+    ...aliasedFields({ ...fields, m }),
+    ...creditsOf(values.slice(LETTERS.length)),
+  };
+}
+
+/** @param values as `look` of credits.lua returns them; empty if the key has no credits */
+function creditsOf([remaining, plan = '', refilledAt, heldText, lostText]: readonly string[]): CreditsView {
+  if (!remaining) return {};
+  const refill = refillOf(plan);
+  return {
+    remaining: Number(remaining),
+    ...(refill ? { refill: { ...refill, ...(refilledAt ? { lastRefillAt: Number(refilledAt) } : {}) } } : {}),
+    ...(Number(heldText) > 0 ? { remainingHeld: Number(heldText) } : {}),
+    ...(Number(lostText) > 0 ? { remainingLost: Number(lostText) } : {}),
+  };
+}

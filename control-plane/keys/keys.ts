@@ -1,0 +1,243 @@
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { generateId, generateKey, hashSecret, startOf } from '#shared/contract/key-format.ts';
+import { KEY_FIELDS } from '#shared/contract/key-record.ts';
+import { slugsOf } from '#shared/contract/slugs.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import {
+  apiKeys,
+  apiList,
+  formatPointer,
+  idPointer,
+  parsePointer,
+  recordKey,
+  secretPointer,
+} from '#shared/redis/redis-keys.ts';
+import { BYTES, parseDefaults, SeenDefaults } from '../apis/api-defaults.ts';
+import { tooOldOf } from '../writer/change-log.ts';
+import type { ChangeLog } from '../writer/change-log-port.ts';
+import type { DurableWriter } from '../writer/durable-writer.ts';
+import { tooOldError } from '../writer/write-error.ts';
+import {
+  createScript,
+  deletePointer,
+  type NewFields,
+  type NewRecord,
+  recordCall,
+  setPointer,
+} from './new-key-record.ts';
+
+/** A key to be created. */
+export interface NewKey extends NewFields {
+  readonly apiId: string;
+  /** If absent, the API's default applies; the same holds for `byteLength`. */
+  readonly prefix?: string;
+  readonly byteLength?: number;
+}
+
+/** A key and the hash of its secret. */
+export interface PointedKey {
+  readonly keyId: string;
+  readonly secretHash: string;
+}
+
+/** Maximum number of secrets made while the API's defaults keep changing; then the caller must try again. */
+const TRIES = 5;
+
+interface KeysOptions {
+  readonly nodes: RedisNodes;
+  readonly writer: DurableWriter;
+  readonly log: ChangeLog;
+  readonly clock: Clock;
+  readonly limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
+}
+
+/** Keys in Redis: creates and finds them. The change log changes them, and KeyView shows them. */
+export class Keys {
+  readonly #options: KeysOptions;
+  readonly #defaults = new SeenDefaults();
+
+  constructor(options: KeysOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Creates a key, which every verifier accepts from the moment this resolves. Rejects with NOT_FOUND (no
+   * such API, and none is created), CONFLICT (the API is being deleted), VERIFIERS_TOO_OLD or
+   * SERVICE_UNAVAILABLE; then nobody has the secret, and what was written is undone as far as possible.
+   */
+  async create(key: NewKey): Promise<{ keyId: string; key: string }> {
+    for (let tries = 0; tries < TRIES; tries++) {
+      const created = await this.#createWith(this.#defaults.of(key.apiId), key);
+      if (typeof created !== 'string') return created;
+      this.#defaults.saw(key.apiId, created);
+    }
+    throw unavailable('the defaults of the API kept changing; nothing was created, so try again');
+  }
+
+  /** @returns the API's current defaults, if `defaults` were outdated and nothing was created */
+  async #createWith(defaults: string, key: NewKey): Promise<{ keyId: string; key: string } | string> {
+    const { byteLength, prefix, ...fields } = key;
+    const { apiId } = key;
+    const { defaultPrefix, defaultBytes = BYTES } = parseDefaults(defaults);
+    const bytes = byteLength ?? defaultBytes;
+    const secret = generateKey(bytes, prefix ?? defaultPrefix);
+    const secretHash = hashSecret(secret);
+    const nowMs = this.#options.clock.wallMs();
+    const keyId = generateId('key', nowMs);
+    const defaultsNeed = byteLength === undefined || prefix === undefined ? { defaults } : {};
+    const about = { keyId, secretHash, start: startOf(secret), createdAt: nowMs, foreign: false };
+    const record = { ...fields, ...about, ...defaultsNeed, ...(bytes === BYTES ? {} : { bytes }) };
+    try {
+      const pointers = this.point(apiId, { keyId, secretHash });
+      // The record must come after both pointers.
+      if (!this.#options.writer.inOrder) await pointers;
+      let [reply] = await Promise.all([this.#createRecord(record, false), pointers]);
+      if (reply === 'NO_API' && this.#options.limits.apiAutoCreate) {
+        await this.listApi(apiId);
+        reply = await this.#createRecord(record, true);
+      }
+      const [status, present] = typeof reply === 'string' ? [reply] : (reply as string[]);
+      if (status === 'OTHER_DEFAULTS' && present !== undefined) {
+        await this.forgetPointers(apiId, keyId, secretHash);
+        return present;
+      }
+      const refusal = tooOldOf(reply, record.needs);
+      if (refusal) throw tooOldError(apiId, refusal);
+      if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+      if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
+      if (status !== 'OK') throw new ApiError('CONFLICT', 'the key exists already');
+      return { keyId, key: secret };
+    } catch (error) {
+      await this.#undo(apiId, keyId, secretHash);
+      throw error;
+    }
+  }
+
+  /** The API of a key; undefined if the id is unknown. A deleted key may still point to its API. */
+  async apiOf(keyId: string): Promise<string | undefined> {
+    const pointer = idPointer(keyId);
+    return (await this.#options.nodes.run(pointer, (redis) => redis.get(pointer))) ?? undefined;
+  }
+
+  /**
+   * The API and id of the key with this secret; undefined if there is none. A deleted key may still be found.
+   */
+  async lookUp(secretHash: string): Promise<{ apiId: string; keyId: string } | undefined> {
+    const pointer = secretPointer(secretHash);
+    const value = await this.#options.nodes.run(pointer, (redis) => redis.get(pointer));
+    return value === null ? undefined : parsePointer(value);
+  }
+
+  /** Tells whether an API was deleted and some of its keys are not swept yet. */
+  async isApiDeleted(apiId: string): Promise<boolean> {
+    const { head } = apiKeys(apiId);
+    return (await this.#options.nodes.run(head, (redis) => redis.hexists(head, 'deleted'))) === 1;
+  }
+
+  /** The sequence of a key's latest change; 0 if it never changed, undefined if there is no such key. */
+  async lastSequence(apiId: string, keyId: string): Promise<number | undefined> {
+    const record = recordKey(apiId, keyId);
+    const [secretHash, version] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, 'p', 'v'),
+    );
+    return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
+  }
+
+  /**
+   * A list field of a key and the version of the key's record, for a conditional change; undefined if there
+   * is no record.
+   */
+  async listOf(
+    apiId: string,
+    keyId: string,
+    field: 'permissions' | 'roles',
+  ): Promise<{ readonly values: readonly string[]; readonly version: string } | undefined> {
+    const record = recordKey(apiId, keyId);
+    const [secretHash, version, text] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, 'p', 'v', KEY_FIELDS[field].letter),
+    );
+    return secretHash ? { values: slugsOf(text ?? ''), version: version ?? '0' } : undefined;
+  }
+
+  /**
+   * Sets both pointers of a key; its record must come after them. Rejects with CONFLICT or
+   * SERVICE_UNAVAILABLE.
+   */
+  async point(apiId: string, { keyId, secretHash }: PointedKey): Promise<void> {
+    await Promise.all([
+      this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
+      this.#point(idPointer(keyId), apiId),
+    ]);
+  }
+
+  /** Deletes a deleted key's pointers. They already lead nowhere, so a failure is harmless. */
+  async forgetPointers(apiId: string, keyId: string, secretHash: string): Promise<void> {
+    await Promise.all([
+      this.#options.writer.send(
+        deletePointer({ pointer: secretPointer(secretHash), value: formatPointer(apiId, keyId) }),
+      ),
+      this.#options.writer.send(deletePointer({ pointer: idPointer(keyId), value: apiId })),
+    ]);
+  }
+
+  /** The hash of a key's secret, for `forgetPointers`. */
+  async secretHashOf(apiId: string, keyId: string): Promise<string | undefined> {
+    const record = recordKey(apiId, keyId);
+    return (await this.#options.nodes.run(record, (redis) => redis.hget(record, 'p'))) ?? undefined;
+  }
+
+  /** Adds an API that is about to be created to the list that listApis reads. */
+  async listApi(apiId: string): Promise<void> {
+    await this.#options.nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
+  }
+
+  /** The hashes of the secrets of several keys, in their order. */
+  async secretHashesOf(apiId: string, keyIds: readonly string[]): Promise<(string | undefined)[]> {
+    const hashes = await this.#options.nodes.run(recordKey(apiId, ''), (redis) =>
+      Promise.all(keyIds.map((keyId) => redis.hget(recordKey(apiId, keyId), 'p'))),
+    );
+    return hashes.map((secretHash) => secretHash ?? undefined);
+  }
+
+  /**
+   * Deletes the pointers of keys that were just deleted. An import of the same secret may have recreated a
+   * key under the existing pointers. The import sets them again after its record, and this method restores
+   * them if it deleted them after that.
+   */
+  async forgetDeleted(apiId: string, deleted: readonly PointedKey[]): Promise<void> {
+    const pointers = deleted.flatMap(({ keyId, secretHash }) => [
+      deletePointer({ pointer: secretPointer(secretHash), value: formatPointer(apiId, keyId) }),
+      deletePointer({ pointer: idPointer(keyId), value: apiId }),
+    ]);
+    await this.#options.writer.sendAll(pointers);
+    const hashes = await this.secretHashesOf(
+      apiId,
+      deleted.map(({ keyId }) => keyId),
+    );
+    const back = deleted.filter(({ secretHash }, i) => hashes[i] === secretHash);
+    await Promise.all(back.map((key) => this.point(apiId, key)));
+  }
+
+  async #point(pointer: string, value: string): Promise<void> {
+    const { reply, replicated } = await this.#options.writer.send(setPointer({ pointer, value }));
+    if (reply !== value) throw new ApiError('CONFLICT', 'the secret exists already');
+    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
+  }
+
+  async #createRecord(record: NewRecord, createApi: boolean): Promise<unknown> {
+    const { keys, args } = recordCall(record, createApi, this.#options.limits.leaseMs);
+    const { reply, replicated } = await this.#options.writer.run(createScript, keys, args);
+    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
+    return reply;
+  }
+
+  async #undo(apiId: string, keyId: string, secretHash: string): Promise<void> {
+    try {
+      await this.#options.log.write({ apiId, operation: 'delete', keyId, fields: {} });
+      await this.forgetPointers(apiId, keyId, secretHash);
+    } catch {
+      return; // Redis is away; a key remains whose secret nobody has
+    }
+  }
+}

@@ -1,0 +1,55 @@
+#!lua flags=allow-oom
+-- Lists one page of an API's keys, in order of creation or by the creation numbers of the page's keys, as of one moment.
+-- Not flagged `no-writes`, so that a deposed primary refuses to answer.
+--
+-- KEYS 1 head  2 index  3 the index to read: the same, or an owner's
+-- ARGV 1 record prefix  2 long-meta prefix  3 'asc' | 'desc' | 'numbers'
+--      4 creation number to begin with, '' = the first; 'numbers': all creation numbers of the page, with a space between
+--      5 maximum number of keys on the page  6 maximum number of keys examined  7 enabled: '1' | '0' | '' = either
+--      8 prefix of the keys' names  9 part of the name, the id or the external id, folded
+--      10 its forms, see filter.lua  11… letters of the fields to return besides meta
+-- Returns {} if there is no such API | {number of keys of the API, creation number to continue from or '', and for each key
+--   {keyId, meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none}
+-- include ../../shared/redis/credits.lua
+-- include filter.lua
+local head, index, source = unpack(KEYS)
+local records, metas, order, from, limit, most, enabled, prefix, part, forms = unpack(ARGV)
+
+local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
+if not created or deleted then return {} end
+local base, credits = string.sub(head, 1, -5), nil
+local condition = conditionOf(enabled, prefix, part, forms)
+limit = tonumber(limit)
+most = condition and tonumber(most) or limit
+
+local found = {}
+if order == 'numbers' then
+  for number in string.gmatch(from, '%d+') do
+    for _, value in ipairs(redis.call('ZRANGEBYSCORE', source, number, number, 'WITHSCORES')) do found[#found + 1] = value end
+  end
+else
+  local range = order == 'asc' and {'ZRANGEBYSCORE', source, '-inf', '+inf'} or {'ZREVRANGEBYSCORE', source, '+inf', '-inf'}
+  if from ~= '' then range[3] = from end
+  found = redis.call(range[1], range[2], range[3], range[4], 'WITHSCORES', 'LIMIT', 0, most + 1)
+end
+local page = {redis.call('ZCARD', index), ''}
+for i = 1, #found, 2 do
+  if #page == limit + 2 or i > 2 * most then
+    page[2] = found[i + 1]
+    break
+  end
+  local keyId = found[i]
+  local f = redis.call('HMGET', records .. keyId, 'e', 'n', 'o', 'M', 'm', unpack(ARGV, 11))
+  if not condition or matches(condition, keyId, f[1], f[2] or '', f[3] or '') then
+    if f[4] then f[5] = redis.call('GET', metas .. keyId) end
+    local key = {keyId}
+    for n = 5, #f do key[n - 3] = f[n] or '' end
+    local pool = redis.call('HGET', records .. keyId, 'q')
+    if pool then
+      credits = credits or creditsOf(base .. 'members', base .. 'held')
+      for _, value in ipairs({credits.look(base .. 'q:' .. pool)}) do key[#key + 1] = value end
+    end
+    page[#page + 1] = key
+  end
+end
+return page

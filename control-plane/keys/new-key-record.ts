@@ -1,0 +1,110 @@
+import { hash } from 'node:crypto';
+import { generateId } from '#shared/contract/key-format.ts';
+import { type KeyFields, storedFields } from '#shared/contract/key-record.ts';
+import { command } from '#shared/redis/command.ts';
+import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { Script, type ScriptCall } from '#shared/redis/script.ts';
+
+import type { NewCredits } from '../serve/schemas/credit-schemas.ts';
+
+/** Creates records; `recordCall` makes its arguments. */
+export const createScript = new Script(new URL('./create-key.lua', import.meta.url));
+/** Sets pointers, which come before the record. */
+export const setPointer = command(
+  new URL('./set-pointer.lua', import.meta.url),
+  ['pointer'],
+  ['value'],
+  String,
+);
+/** Deletes pointers, unless they point to another key. */
+export const deletePointer = command(
+  new URL('./delete-pointer.lua', import.meta.url),
+  ['pointer'],
+  ['value'],
+  Number,
+);
+
+/**
+ * The minimum number of creations that an API remembers, above the number that an import makes within a
+ * lease. A follower that missed more starts afresh.
+ */
+export const CREATIONS_KEPT = 100_000;
+/** Length of the digest of a creation, in hexadecimal characters. */
+const DIGEST_LENGTH = 32;
+
+/** Fields that a key is created with. */
+export type NewFields = Partial<KeyFields> &
+  Pick<KeyFields, 'enabled'> & {
+    readonly credits?: NewCredits;
+    /** The protocol that verifiers must speak for the key, default 1; see protocol.ts. */
+    readonly needs?: number;
+  };
+
+/** A record to be written. */
+export interface NewRecord extends NewFields {
+  readonly apiId: string;
+  readonly keyId: string;
+  readonly secretHash: string;
+  /** First characters of the secret, which may be shown. */
+  readonly start: string;
+  /** Random bytes of the secret, if not the usual number. */
+  readonly bytes?: number | undefined;
+  /** Unix milliseconds. */
+  readonly createdAt: number;
+  /** True if the secret has a foreign format, so that verifiers look it up only with FOREIGN_KEYS on. */
+  readonly foreign: boolean;
+  /** Defaults of the API that the secret was made with; undefined = it used none. */
+  readonly defaults?: string;
+}
+
+/**
+ * The call of `createScript` that creates a record.
+ * @param createApi true to create the API if it does not exist
+ */
+export function recordCall(record: NewRecord, createApi: boolean, leaseMs: number): ScriptCall {
+  const { apiId, keyId, createdAt } = record;
+  const { head, creations, members } = apiKeys(apiId);
+  const { o: externalId = '', m: meta = '', ...plain } = storedFields(record);
+  const recordPlace = recordKey(apiId, keyId);
+  const credits = record.credits
+    ? JSON.stringify({ ...record.credits, id: generateId('pool', createdAt) })
+    : '';
+  const bytes = record.bytes === undefined ? [] : ['b', record.bytes];
+  const foreign = record.foreign ? ['f', '1'] : [];
+  const facts = ['p', record.secretHash, 's', record.start, ...bytes, ...foreign, 'c', createdAt];
+  const fields = [...facts, ...Object.entries(plain).flat()];
+  return {
+    keys: [
+      head,
+      indexOf(apiId, keyId),
+      recordPlace,
+      metaKey(apiId, keyId),
+      externalId === '' ? recordPlace : identityIndexKey(apiId, externalId),
+      creations,
+      members,
+    ],
+    args: [
+      keyId,
+      createdAt,
+      createApi ? '1' : '0',
+      leaseMs,
+      meta,
+      externalId,
+      record.foreign ? '1' : '0',
+      CREATIONS_KEPT,
+      digestOf([keyId, meta, externalId, credits, ...fields]),
+      record.needs ?? 1,
+      record.defaults ?? '*',
+      credits,
+      ...fields,
+    ],
+  };
+}
+
+/**
+ * The digest of everything that a key is created with; equal digests mean equal creations. It is computed
+ * here because Redis has only one thread for all callers.
+ */
+export function digestOf(content: readonly (string | number)[]): string {
+  return hash('sha256', JSON.stringify(content)).slice(0, DIGEST_LENGTH);
+}

@@ -1,0 +1,289 @@
+import { type Static, Type } from 'typebox';
+import { DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX } from '#shared/contract/credits.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { hashSecret, identityIdOf, isWellFormed } from '#shared/contract/key-format.ts';
+import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/contract/rules.ts';
+import { VERDICT_CODES, type VerdictCode } from '#shared/contract/verdict-codes.ts';
+import { IpRanges, rangesText, wordsOf } from '#shared/lang/ip-ranges.ts';
+import { parseQuery, type Query } from '#shared/permissions/permission-query.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { absence, requireApi } from '../../serve/authorization.ts';
+import type { Call } from '../../serve/call.ts';
+import { operation } from '../../serve/operation.ts';
+import { ApiId, Fields, KeyId } from '../../serve/request-parts.ts';
+import { Id, List } from '../../serve/schemas/field-schemas.ts';
+import type { Services } from '../../services.ts';
+import type { Key } from '../key-view.ts';
+
+/** The verdict if a rule fails: those that find a key, those by its record, and those that count. */
+const CODES: Record<Explained['rule'], VerdictCode> = {
+  secret: 'NOT_FOUND',
+  key: 'NOT_FOUND',
+  ...(Object.fromEntries(RULE_NAMES.map((name) => [name, RULES[name].code])) as Record<
+    RuleName,
+    VerdictCode
+  >),
+  ratelimit: 'RATE_LIMITED',
+  credits: 'USAGE_EXCEEDED',
+};
+
+/** The outcome of one rule. */
+interface Explained {
+  readonly rule: 'secret' | 'key' | RuleName | 'ratelimit' | 'credits';
+  readonly passed: boolean;
+  /** Text for people, with the numbers. */
+  readonly detail: string;
+}
+
+const COST_MAX = 1_000_000_000;
+const Cost = Type.Optional(Type.Integer({ minimum: 0, maximum: COST_MAX, description: 'Default 1.' }));
+
+const Queries = Type.Optional(Type.Array(Type.Unknown(), { description: 'Queries of the same form.' }));
+
+const request = Fields({
+  keyId: Type.Optional(KeyId),
+  key: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 512,
+      description: 'The secret, in place of keyId; only its hash is looked up.',
+    }),
+  ),
+  apiId: Type.Optional(ApiId),
+  clientIp: Type.Optional(Type.String({ maxLength: 64, description: 'Address of the client.' })),
+  permissions: Type.Optional(
+    Type.Union(
+      [
+        Type.String({ minLength: 1, maxLength: 1000 }),
+        Type.Object({ and: Queries, or: Queries }, { additionalProperties: true }),
+      ],
+      {
+        description: 'A permission query, as in `authorization.permissions` of verifyKey.',
+      },
+    ),
+  ),
+  cost: Cost,
+  ratelimits: Type.Optional(
+    Type.Array(
+      Type.Object(
+        { name: Type.String({ pattern: LIMIT_NAME.source }), cost: Cost },
+        { additionalProperties: false },
+      ),
+      { maxItems: LIMITS_MAX, description: 'Limits that the question names, with their costs.' },
+    ),
+  ),
+});
+
+export const explainKey = operation({
+  name: 'keys.explain',
+  id: 'explainKey',
+  summary: 'See how a question about a key would be judged',
+  description:
+    'Goes through every rule in the order in which verifiers apply them, and consumes nothing. `code` is the verdict of the first rule that fails. What is left of rate limits is what Redis knows: verifiers may hold more. The secret is neither logged nor audited.',
+  permissions: ['api.<apiId>.explain_key'],
+  authorizesItself: true,
+  reads: true,
+  request,
+  response: Type.Object({
+    valid: Type.Boolean(),
+    code: Type.String({ description: `The verdict: one of ${VERDICT_CODES.join(', ')}.` }),
+    keyId: Type.Optional(Id('the key')),
+    apiId: Type.Optional(Id('its API')),
+    rules: List(
+      Type.Object({
+        rule: Type.String({ description: `One of ${Object.keys(CODES).join(', ')}.` }),
+        passed: Type.Boolean(),
+        detail: Type.String({ description: 'For people, with the numbers.' }),
+      }),
+      { description: 'In the order in which verifiers apply them.' },
+    ),
+  }),
+  errors: ['NOT_FOUND'],
+  example: { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', apiId: 'shop', permissions: 'files.read' },
+  async handle(call, services) {
+    const { key: secret, keyId: id } = call.request;
+    if ((secret === undefined) === (id === undefined))
+      throw new ApiError('BAD_REQUEST', 'body: must have either keyId or key');
+    const question = questionIn(call.request, services.clock.wallMs());
+    const ofSecret: Explained[] = secret === undefined ? [] : [secretRule(secret)];
+    const place = await placeOf(call, services);
+    const key = place && (await services.view.get(place.apiId, place.keyId));
+    if (!place || !key) {
+      if (secret === undefined) throw absence(call.caller, `key ${id}`);
+      const detail = 'no key that this root key may explain has this secret';
+      const rules = [...ofSecret, { rule: 'key', passed: false, detail } as const];
+      return { valid: false, code: 'NOT_FOUND', rules };
+    }
+    const identity = await identityOf(key, services);
+    const rules: Explained[] = [
+      ...ofSecret.map((rule) => (key.foreign ? { ...rule, passed: true, detail: FOREIGN } : rule)),
+      { rule: 'key', passed: true, detail: `${key.keyId}${key.name ? `, ${key.name}` : ''}` },
+      ...(await recordRules(key, identity, question, services)),
+      ...(await limitRules(key, identity, question, services)),
+      creditRule(key, question),
+    ];
+    const failed = rules.find(({ passed }) => !passed);
+    const code = failed ? CODES[failed.rule] : 'VALID';
+    return { valid: code === 'VALID', code, ...place, rules };
+  },
+});
+
+const FOREIGN = 'of a foreign format: only verifiers with FOREIGN_KEYS on find the key';
+
+const secretRule = (secret: string): Explained =>
+  isWellFormed(secret)
+    ? { rule: 'secret', passed: true, detail: 'its checksum is right' }
+    : {
+        rule: 'secret',
+        passed: false,
+        detail: 'its checksum is wrong: it was mistyped or cut, or it is of a foreign format',
+      };
+
+interface KeyQuestion extends RuleQuestion {
+  readonly cost: number;
+  readonly limits: readonly { readonly name: string; readonly cost?: number }[];
+  readonly nowMs: number;
+}
+
+function questionIn(body: Static<typeof request>, nowMs: number): KeyQuestion {
+  const { apiId, clientIp, cost = 1, ratelimits: limits = [] } = body;
+  if (clientIp !== undefined && wordsOf(clientIp) === undefined)
+    throw new ApiError('BAD_REQUEST', 'clientIp: must be an IPv4 or IPv6 address');
+  const permissions = body.permissions === undefined ? undefined : queryIn(body.permissions);
+  return { apiId, clientIp, permissions, cost, limits, nowMs };
+}
+
+function queryIn(permissions: unknown): Query {
+  const parsed = parseQuery(permissions);
+  if ('fault' in parsed) throw new ApiError('BAD_REQUEST', `permissions: ${parsed.fault}`);
+  return parsed.query;
+}
+
+/**
+ * Resolves with the key of the call; undefined if there is none that the caller may explain, and the call names a
+ * secret. Rejects like other calls if it names an id.
+ */
+async function placeOf(call: Call<{ readonly key?: string; readonly keyId?: string }>, { keys }: Services) {
+  const { key: secret, keyId = '' } = call.request;
+  if (secret !== undefined) {
+    const place = await keys.lookUp(hashSecret(secret));
+    return place && call.caller.permissions.allows(place.apiId, 'explain_key') ? place : undefined;
+  }
+  const apiId = await keys.apiOf(keyId);
+  if (apiId === undefined) throw absence(call.caller, `key ${keyId}`);
+  requireApi(call.caller, apiId, 'explain_key', `key ${keyId}`);
+  return { apiId, keyId };
+}
+
+type KeyIdentity = Awaited<ReturnType<typeof identityOf>>;
+
+/** The rules that a key's record decides, with what people want to know of each. */
+async function recordRules(
+  key: Key,
+  identity: KeyIdentity,
+  question: KeyQuestion,
+  { roles: store }: Services,
+): Promise<Explained[]> {
+  const { apiId, enabled, expires, allowedIps = [], permissions = [] } = key;
+  const roles = (await Promise.all((key.roles ?? []).map((id) => store.get(id))))
+    .filter((role) => role !== undefined)
+    .map(({ name, permissions }) => ({ name, slugs: permissions.map((each) => each.id) }));
+  const facts = {
+    ...{ apiId, enabled, identity, expires: expires ?? 0 },
+    ranges: allowedIps.length === 0 ? undefined : new IpRanges(rangesText(allowedIps)),
+    slugSet: new Set([...permissions, ...roles.flatMap(({ slugs }) => slugs)]),
+  };
+  const details: Record<RuleName, (passed: boolean) => string> = {
+    api: (passed) => {
+      if (question.apiId === undefined) return `of ${apiId}; the question names no API`;
+      return passed ? `of ${apiId}` : `of ${apiId}, not of ${question.apiId}`;
+    },
+    enabled: () => `the key is ${enabled ? 'enabled' : 'disabled'}`,
+    identity: () =>
+      identity
+        ? `${identity.externalId} is ${identity.enabled ? 'enabled' : 'disabled'}`
+        : 'no identity applies to the key',
+    expires: () =>
+      expires === undefined
+        ? 'never'
+        : `${textOf(expires)}${key.rerolledTo === undefined ? '' : `; ${key.rerolledTo} replaced it`}`,
+    address: (passed) => {
+      const list = allowedIps.join(' ');
+      if (list === '') return 'the key may be used from anywhere';
+      if (question.clientIp === undefined) return `clientIp is unknown, and must be in ${list}`;
+      return `${question.clientIp} is ${passed ? '' : 'not '}in ${list}`;
+    },
+    permissions: () => {
+      if (question.permissions === undefined) return 'the question needs none';
+      const parts = [...new Set(slugsIn(question.permissions))].map((slug) => {
+        const holders = roles.filter(({ slugs }) => slugs.includes(slug)).map(({ name }) => `role ${name}`);
+        if (permissions.includes(slug)) holders.unshift('the key');
+        return `${slug}: ${holders.length > 0 ? `by ${holders.join(', ')}` : 'missing'}`;
+      });
+      return parts.join('; ');
+    },
+  };
+  return RULE_NAMES.map((rule) => {
+    const passed = RULES[rule].isKept(facts, question, question.nowMs);
+    return { rule, passed, detail: details[rule](passed) };
+  });
+}
+
+/** Times beyond what a date can be are told as numbers. */
+const textOf = (ms: number): string => {
+  const date = new Date(ms);
+  return Number.isNaN(date.getTime()) ? String(ms) : date.toISOString();
+};
+
+const slugsIn = (query: Query): string[] =>
+  typeof query === 'string' ? [query] : query.parts.flatMap(slugsIn);
+
+/** The identity that applies to a key in its API; undefined = none does. */
+async function identityOf({ apiId, externalId }: Key, { identities }: Services) {
+  const identity = externalId === undefined ? undefined : await identities.get(identityIdOf(externalId));
+  return identity?.apiIds && !identity.apiIds.includes(apiId) ? undefined : identity;
+}
+
+/**
+ * The rate limits that apply to the question. A limit of the key takes precedence over its identity's limit of the
+ * same name. What is left is that of the current window in Redis; amounts that verifiers took in advance count as
+ * used.
+ */
+async function limitRules(
+  { apiId, keyId, ratelimit, ratelimits = [] }: Key,
+  identity: KeyIdentity,
+  { limits: named, nowMs }: KeyQuestion,
+  { limits }: Services,
+): Promise<Explained[]> {
+  const own = [
+    ...(ratelimit ? [{ ...ratelimit, name: DEFAULT_LIMIT, autoApply: true }] : []),
+    ...ratelimits,
+  ].map((limit) => ({ ...limit, of: 'key', ownerId: keyId, space: apiId }));
+  const shared = (identity?.ratelimits ?? [])
+    .map((limit) => ({ ...limit, of: 'identity', ownerId: identity?.id ?? '', space: SHARED_LOG }))
+    .filter(({ name }) => !own.some((limit) => limit.name === name));
+  const all = [...own, ...shared];
+  for (const [i, { name }] of named.entries())
+    if (!all.some((limit) => limit.name === name))
+      throw new ApiError(
+        'BAD_REQUEST',
+        `ratelimits.${i}.name: neither the key nor its identity has this limit`,
+      );
+  const costs = new Map(named.map(({ name, cost = 1 }) => [name, cost]));
+  const applied = all.filter(({ name, autoApply }) => autoApply || costs.has(name));
+  if (applied.length === 0) return [{ rule: 'ratelimit', passed: true, detail: 'none applies' }];
+  return Promise.all(
+    applied.map(async (each) => {
+      const remaining = await limits.remaining(each.space, each, nowMs);
+      const cost = costs.get(each.name) ?? 1;
+      const detail = `${each.name} of the ${each.of}: ${each.limit} in ${each.duration} ms, ${remaining} left, takes ${cost}`;
+      return { rule: 'ratelimit', passed: cost <= remaining, detail } as const;
+    }),
+  );
+}
+
+function creditRule({ remaining, remainingHeld = 0 }: Key, { cost }: KeyQuestion): Explained {
+  if (remaining === undefined) return { rule: 'credits', passed: true, detail: 'unlimited' };
+  const held = remainingHeld > 0 ? `, of which verifiers hold ${remainingHeld}` : '';
+  return { rule: 'credits', passed: cost <= remaining, detail: `${remaining} left${held}, takes ${cost}` };
+}

@@ -1,0 +1,91 @@
+import type { Static, TSchema } from 'typebox';
+import type { ErrorCode } from '#shared/contract/errors.ts';
+import type { ApiAction, RootAction } from '../root-keys/root-permissions.ts';
+import type { Services } from '../services.ts';
+import type { EventType } from '../webhooks/event-types.ts';
+import type { Call, IdNames } from './call.ts';
+
+/**
+ * A permission as documents write it: on the API that a call concerns, or on things that belong to no API.
+ */
+export type Permission = `api.<apiId>.${ApiAction}` | `root.*.${RootAction}`;
+
+/**
+ * One operation of the control plane. Its path, documentation, permission check and audit events follow from
+ * this definition.
+ */
+export interface Operation<
+  Name extends string = string,
+  Request extends TSchema = TSchema,
+  Response extends TSchema = TSchema,
+> {
+  /**
+   * `<group>.<method>`. A method that begins with get or list is a GET with a query; any other is a POST with
+   * a body.
+   */
+  readonly name: Name;
+  /** The id in documents, if another group has a method of the same name. */
+  readonly id?: string;
+  readonly summary: string;
+  readonly description: string;
+  /**
+   * All permissions that the root key needs. They are checked before `handle`, on the API of the request's
+   * `apiId` or `keyId`.
+   */
+  readonly permissions: readonly [Permission, ...Permission[]];
+  /** True if `handle` checks the permissions, because the request alone does not determine the API. */
+  readonly authorizesItself?: true;
+  readonly request: Request;
+  readonly response: Response;
+  /** Errors of this operation besides those of every call. */
+  readonly errors: readonly ErrorCode[];
+  /** A valid request, shown with what it is answered in `examples.json`. */
+  readonly example: object;
+  /** True if the operation changes nothing and is a POST only because its input must not appear in a URL. */
+  readonly reads?: true;
+  /** True if the operation is answered even under load, because it may be what stops a stolen key. */
+  readonly neverShed?: true;
+  /**
+   * The webhook event that a call is sent as. If it set `enabled`, `updated` and `disabled` become `disabled` or
+   * `enabled`.
+   */
+  readonly event?: EventType;
+  /** Maximum size of the body, bytes, if it is not BODY_BYTES_MAX. */
+  readonly bodyBytesMax?: number;
+  /** True if `handle` validates the items of its body one by one, and calls `checkStrings` for each. */
+  readonly checksStrings?: true;
+  /** The path, if it is not `/v1/<name>`. The operation is then a POST. */
+  readonly path?: string;
+  readonly idNames?: IdNames;
+  /** Executes the operation. Depends on neither path nor HTTP. Rejects with ApiError. */
+  handle(call: Call<Static<Request>>, services: Services): Promise<Static<Response>>;
+}
+
+/** Returns the operation unchanged, with the types of its schemas. */
+export const operation = <const Name extends string, Request extends TSchema, Response extends TSchema>(
+  definition: Operation<Name, Request, Response>,
+) => definition;
+
+/** Returns the path of the operation. */
+export const pathOf = ({ name, path = `/v1/${name}` }: Pick<Operation, 'name' | 'path'>): string => path;
+
+/** Tells whether a call of the operation is a GET with a query. */
+export const isGet = (operation: Pick<Operation, 'name' | 'path'>): boolean =>
+  isQuery(operation) && operation.path === undefined;
+
+/** Tells whether the operation reads by its name; in `/v1/` it is then a GET with a query. */
+const isQuery = ({ name }: Pick<Operation, 'name'>): boolean => /\.(get|list)/.test(name);
+
+/** Operations that can stop something: deletes, and updates with `enabled` false. */
+const STOPS = /\.(delete|end|update)/;
+
+/** Tells whether a call of the operation may stop something, which its body decides. */
+export const mayStop = ({ name }: Pick<Operation, 'name'>): boolean => STOPS.test(name);
+
+/** Tells whether a call stops something, such as a stolen key. */
+export const isStop = (operation: Pick<Operation, 'name'>, body: unknown): boolean =>
+  mayStop(operation) && (!operation.name.includes('.update') || Object(body).enabled === false);
+
+/** Tells whether the operation changes something. */
+export const isChange = (operation: Pick<Operation, 'name' | 'reads'>): boolean =>
+  !isQuery(operation) && !operation.reads;

@@ -1,0 +1,126 @@
+import { type TProperties, Type } from 'typebox';
+import { Id, Sequence, Time } from '../serve/schemas/field-schemas.ts';
+
+/** The types of events that webhooks send, each with a sentence that says when. */
+export const EVENT_TYPES = {
+  'key.created': 'A key was created, imported, or made by rotating another.',
+  'key.updated': 'Fields of a key changed, other than `enabled`.',
+  'key.disabled': 'A key was disabled, and no verifier accepts it any more.',
+  'key.enabled': 'A key was enabled.',
+  'key.rotated': 'A key was replaced by another. `after.rerolledTo` is the new key.',
+  'key.deleted': 'A key was deleted, and no verifier accepts it any more.',
+  'key.expiring': 'A key expires soon; `days` says within how many days.',
+  'key.expired': 'A key expired.',
+  'key.credits_exhausted': 'The last credit of a key was spent.',
+  'key.leaked': 'The secret of a key was reported as leaked.',
+  'identity.created': 'An identity was created.',
+  'identity.updated': 'Fields of an identity changed, other than `enabled`.',
+  'identity.disabled': 'An identity was disabled, and no verifier accepts its keys any more.',
+  'identity.enabled': 'An identity was enabled.',
+  'identity.deleted': 'An identity was deleted; its keys stay.',
+  'role.created': 'A role was created.',
+  'role.updated': 'The permissions of a role changed.',
+  'role.deleted': 'A role was deleted.',
+  'root_key.created': 'A root key was created.',
+  'root_key.disabled': 'A root key was disabled.',
+  'root_key.enabled': 'A root key was enabled.',
+  'root_key.deleted': 'A root key was deleted, with all that descend from it.',
+  'root_key.leaked': 'The secret of a root key was reported as leaked.',
+  'api.created': 'An API was created by a call of its own.',
+  'api.updated': 'The name or the defaults of an API changed.',
+  'api.deleted': 'An API was deleted with all its keys.',
+  'verifier.lost': 'A verifier stopped reporting without saying that it stops: it crashed or is cut off.',
+  'webhook.test': 'Somebody tests the endpoint.',
+} as const;
+
+/** The type of an event. */
+export type EventType = keyof typeof EVENT_TYPES;
+
+/** All types. */
+export const eventTypes = Object.keys(EVENT_TYPES) as EventType[];
+
+/** The form of an endpoint's filter: a type, all types of a group such as `key.*`, or `*`. */
+export const EVENT_FILTERS = ['*', ...groupsOf(eventTypes).map((group) => `${group}.*`), ...eventTypes];
+
+function groupsOf(types: readonly EventType[]): string[] {
+  return [...new Set(types.map((type) => type.slice(0, type.indexOf('.'))))];
+}
+
+/** Tells whether any of an endpoint's filters lets events of this type pass. */
+export const letsPass = (filters: readonly string[], type: string): boolean =>
+  filters.some((filter) => filter === '*' || filter === type || filter === `${type.split('.')[0]}.*`);
+
+const Receipt = Type.Object(
+  {
+    state: Type.Union([Type.Literal('complete'), Type.Literal('lost')], {
+      description:
+        'complete: no verifier answers from the earlier state any more. lost: a failover of Redis lost the change, or it cannot be known; read the current state.',
+    }),
+    sequence: Sequence,
+    durable: Type.Optional(
+      Type.Boolean({ description: 'true: the change survives a crash or a failover of Redis.' }),
+    ),
+    verifiers: Type.Optional(Type.Integer({ minimum: 0, description: 'Verifiers registered for the API.' })),
+  },
+  { description: 'The receipt of a change that verifiers follow.' },
+);
+
+const Effect = (description: string) =>
+  Type.Optional(Type.Object({}, { additionalProperties: true, description }));
+
+/** The fields of an event that a call caused. */
+const change = {
+  operation: Type.String({ description: 'The operation, such as `keys.updateKey`.' }),
+  requestId: Type.String({ description: 'As in the audit log.' }),
+  rootKeyId: Type.Optional(Id('the root key of the caller')),
+  personId: Type.Optional(Id('the person who called, signed in at the dashboard')),
+  outcome: Type.Union([Type.Literal('OK'), Type.Literal('UNKNOWN')], {
+    description: 'UNKNOWN: an outage ended the call, and it may have had no effect; read the current state.',
+  }),
+  before: Effect('Changed fields before the call; for meta only its length and a hash.'),
+  after: Effect('Changed fields after the call.'),
+  propagation: Type.Optional(Receipt),
+};
+const key = { apiId: Id('the API'), keyId: Id('the key') };
+const identified = {
+  externalId: Type.Optional(Type.String({ description: 'The identity of the key.' })),
+  name: Type.Optional(Type.String({ description: 'The name of the key.' })),
+};
+const expiry = { ...key, ...identified, expires: Time('When the key expires') };
+
+/** The fields of `data` in events of each group, and of the types that are no changes. */
+const DATA: Readonly<Record<string, TProperties>> = {
+  key: { ...key, ...change },
+  identity: { identityId: Id('the identity'), externalId: Type.Optional(Type.String()), ...change },
+  role: { roleId: Id('the role'), ...change },
+  root_key: { ...change, rootKeyId: Id('the root key that changed'), by: Type.Optional(Id('the caller')) },
+  api: { apiId: Id('the API'), ...change },
+  'key.expiring': {
+    ...expiry,
+    days: Type.Number({
+      description: 'The smallest of WEBHOOK_EXPIRING_DAYS that is not less than the rest.',
+    }),
+  },
+  'key.expired': expiry,
+  'key.credits_exhausted': { ...key, ...identified, exhaustedAt: Time('When the last credit was spent') },
+  'verifier.lost': {
+    verifierId: Id('the verifier'),
+    host: Type.String(),
+    version: Type.String(),
+    lastReportedAt: Time('When it last reported'),
+  },
+  'webhook.test': { endpointId: Id('the endpoint') },
+};
+
+/** Returns the schema of a type's events, as they are sent. */
+export function eventSchema(type: EventType) {
+  const [group = ''] = type.split('.');
+  return Type.Object(
+    {
+      type: Type.Literal(type),
+      timestamp: Type.String({ format: 'date-time', description: 'When the call arrived, or it happened.' }),
+      data: Type.Object(DATA[type] ?? DATA[group] ?? {}, { additionalProperties: true }),
+    },
+    { description: EVENT_TYPES[type] },
+  );
+}

@@ -1,0 +1,276 @@
+import { command, list } from '#shared/redis/command.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import {
+  auditStream,
+  noticeStream,
+  webhookEndpoints,
+  webhookKeys,
+  webhookSender,
+} from '#shared/redis/redis-keys.ts';
+import { type Run, send } from '#shared/redis/script.ts';
+import { ATTEMPTS_KEPT, DEAD_KEPT } from './deliveries.ts';
+import { WEBHOOK_GROUP } from './endpoints.ts';
+import { fieldsOf, type Message, messageOf } from './stored-message.ts';
+
+const holdSender = command(
+  new URL('./hold-sender.lua', import.meta.url),
+  ['sender'],
+  ['name', 'ms'],
+  (reply) => reply === 1,
+);
+const passOverEvents = command(
+  new URL('./pass-over-events.lua', import.meta.url),
+  ['sender', 'log', 'notices', 'endpoints'],
+  ['name', 'ms', 'group'],
+  Number,
+);
+const queueEvents = command(
+  new URL('./queue-events.lua', import.meta.url),
+  ['sender', 'log', 'notices', 'endpoints'],
+  ['name', 'ms', 'group', 'base', 'most', '...events'],
+  list,
+);
+const settleAttempts = command(
+  new URL('./settle-attempts.lua', import.meta.url),
+  ['sender', 'queue', 'retries', 'attempts', 'dead', 'state', 'endpoints'],
+  ['name', 'ms', 'endpoint', 'attemptsKept', 'deadKept', 'failures', 'pausedUntil', '...deliveries'],
+  (reply) => reply === 1,
+);
+
+/** Connection for reads that wait. */
+const LANE = 'webhooks';
+/** Longest time that a read waits for news, milliseconds. */
+const BLOCK_MS_MAX = 500;
+/** Time for which a control plane is the sender unless it says so again, milliseconds. */
+export const SENDER_MS = 10_000;
+/** The streams where events arise. */
+const SOURCES = [auditStream('done'), noticeStream] as const;
+
+/** Keys of the scripts that read these streams. */
+const STREAMS = {
+  sender: webhookSender,
+  log: SOURCES[0],
+  notices: SOURCES[1],
+  endpoints: webhookEndpoints,
+};
+
+/** An entry of a stream where events arise. */
+export interface SourceEntry {
+  /** Place of the stream. */
+  readonly source: 0 | 1;
+  readonly id: string;
+  /** Undefined = it was trimmed before it was read, so its content is lost. */
+  readonly text: string | undefined;
+}
+
+/** An entry of a source with all its messages. */
+export interface QueuedEntry {
+  readonly source: 0 | 1;
+  readonly id: string;
+  readonly messages: readonly (Message & { readonly endpointIds: readonly string[] })[];
+}
+
+/** A message in an endpoint's queue. */
+export interface WaitingMessage extends Message {
+  readonly entryId: string;
+  /** Unix milliseconds by the clock of Redis. */
+  readonly queuedAtMs: number;
+  readonly attempts: number;
+  /** Unix milliseconds before which it is not tried again. */
+  readonly nextAtMs: number;
+}
+
+/** The outcome of an attempt. */
+export interface SettledAttempt {
+  readonly message: WaitingMessage;
+  readonly result: 'delivered' | 'failed' | 'dead';
+  /** Number of failed attempts so far. */
+  readonly attempts: number;
+  readonly nextAtMs: number;
+  readonly record: object;
+}
+
+/** Thrown when another control plane sends webhooks. */
+export class NotSender extends Error {
+  constructor() {
+    super('another control plane sends webhooks');
+  }
+}
+
+/** The sender's view of events and queues in Redis. Each method rejects with NotSender if another is the sender. */
+export class Outbox {
+  readonly #nodes: RedisNodes;
+  readonly #name: string;
+  readonly #queueMax: number;
+  readonly #blockMs: number;
+
+  /**
+   * @param name a name that no other process has
+   * @param commandMsMax time after which a command is cut off
+   */
+  constructor(nodes: RedisNodes, name: string, queueMax: number, commandMsMax: number) {
+    this.#nodes = nodes;
+    this.#name = name;
+    this.#queueMax = queueMax;
+    this.#blockMs = Math.max(1, Math.min(BLOCK_MS_MAX, Math.floor(commandMsMax / 4)));
+  }
+
+  /** Becomes or stays the sender; false = another is. */
+  hold(): Promise<boolean> {
+    return this.#run(holdSender({ sender: webhookSender, name: this.#name, ms: SENDER_MS }));
+  }
+
+  /** Lets another control plane be the sender. */
+  async letGo(): Promise<void> {
+    await this.#run(holdSender({ sender: webhookSender, name: this.#name, ms: 0 }));
+  }
+
+  /** Creates the group of each source, unless it exists. */
+  async prepare(): Promise<void> {
+    const count = await this.#nodes.run(webhookEndpoints, (redis) => redis.hlen(webhookEndpoints));
+    for (const stream of SOURCES) {
+      // If there are endpoints but no group, somebody removed it: better repeat events than miss some.
+      const start = count > 0 ? '0' : '$';
+      await this.#nodes
+        .run(stream, (redis) => redis.xgroup('CREATE', stream, WEBHOOK_GROUP, start, 'MKSTREAM'))
+        .catch((error: unknown) => {
+          if (!String(error).includes('BUSYGROUP')) throw error;
+        });
+    }
+  }
+
+  /**
+   * Passes over the events that no endpoint wants, because there is none; false = there may be something to read.
+   */
+  async passOver(): Promise<boolean> {
+    const reply = await this.#run(
+      passOverEvents({ ...STREAMS, name: this.#name, ms: SENDER_MS, group: WEBHOOK_GROUP }),
+    );
+    if (reply === -1) throw new NotSender();
+    return reply === 1;
+  }
+
+  /**
+   * Reads entries that nobody settled yet.
+   * @param after of each source, the id after which to read what was read before; undefined = wait for news
+   */
+  async read(count: number, after: readonly [string, string] | undefined): Promise<SourceEntry[]> {
+    const [done, notices] = after ?? ['>', '>'];
+    const reply = (await this.#nodes.run(
+      webhookSender,
+      (redis) =>
+        redis.xreadgroup(
+          ...([
+            'GROUP',
+            WEBHOOK_GROUP,
+            WEBHOOK_GROUP,
+            'COUNT',
+            count,
+            'BLOCK',
+            this.#blockMs,
+            'STREAMS',
+          ] as const),
+          ...SOURCES,
+          done,
+          notices,
+        ),
+      LANE,
+    )) as [stream: string, rows: [id: string, fields: string[] | null][]][] | null;
+    return (reply ?? []).flatMap(([stream, rows]) =>
+      rows.map(
+        ([id, fields]): SourceEntry => ({
+          source: stream === SOURCES[0] ? 0 : 1,
+          id,
+          text: fields?.[1],
+        }),
+      ),
+    );
+  }
+
+  /** Returns the number of entries of the audit log that were trimmed before the sender read them, since the log began. */
+  async missed(): Promise<number> {
+    const [stream] = SOURCES;
+    const [about, groups] = await this.#nodes.run(stream, (redis) =>
+      Promise.all([redis.xinfo('STREAM', stream), redis.xinfo('GROUPS', stream)]),
+    );
+    const { length, 'entries-added': added } = fieldsOf(about);
+    const group = (groups as unknown[]).map(fieldsOf).find(({ name }) => name === WEBHOOK_GROUP);
+    const read = group?.['entries-read'];
+    if (typeof read !== 'number') return 0;
+    return Math.max(0, Number(added) - Number(length) - read);
+  }
+
+  /** Moves the messages of entries to the queues. Returns the number of messages that full queues lost, by endpoint. */
+  async queue(entries: readonly QueuedEntry[]): Promise<Map<string, number>> {
+    const events = entries.flatMap(({ source, id, messages }) => [
+      source === 0 ? 'log' : 'notices',
+      id,
+      messages.length,
+      ...messages.flatMap((message) => [
+        ...[message.id, message.type, message.order, message.body, message.endpointIds.length],
+        ...message.endpointIds,
+      ]),
+    ]);
+    const base = webhookKeys('').queue.slice(0, -':queue'.length);
+    const about = { name: this.#name, ms: SENDER_MS, group: WEBHOOK_GROUP, base, most: this.#queueMax };
+    const reply = await this.#run(queueEvents({ ...STREAMS, ...about, events }));
+    if (reply.length === 0) throw new NotSender();
+    const dropped = new Map<string, number>();
+    for (let i = 1; i < reply.length; i += 2) {
+      const endpointId = reply[i] ?? '';
+      dropped.set(endpointId, (dropped.get(endpointId) ?? 0) + Number(reply[i + 1]));
+    }
+    return dropped;
+  }
+
+  /** Reads messages of a queue in their order, after the entry `after`; '' = from the start. */
+  async waiting(endpointId: string, after: string, count: number): Promise<WaitingMessage[]> {
+    const { queue, retries } = webhookKeys(endpointId);
+    const start = after === '' ? '-' : `(${after}`;
+    const rows = await this.#nodes.run(queue, (redis) => redis.xrange(queue, start, '+', 'COUNT', count));
+    if (rows.length === 0) return [];
+    const ids = rows.map(([id]) => id);
+    const states = await this.#nodes.run(retries, (redis) => redis.hmget(retries, ...ids));
+    return rows.map(([entryId, fields], i) => {
+      const [attempts = '0', nextAtMs = '0'] = states[i]?.split(' ') ?? [];
+      return {
+        ...messageOf(fields),
+        ...{ entryId, queuedAtMs: Number(entryId.split('-')[0]) },
+        ...{ attempts: Number(attempts), nextAtMs: Number(nextAtMs) },
+      };
+    });
+  }
+
+  /** Reads the body of a message; undefined if a full queue has dropped it. */
+  async bodyOf(endpointId: string, entryId: string): Promise<string | undefined> {
+    const { queue } = webhookKeys(endpointId);
+    const [row] = await this.#nodes.run(queue, (redis) => redis.xrange(queue, entryId, entryId));
+    return row && messageOf(row[1]).body;
+  }
+
+  /** Records attempts of one endpoint and its state after them. */
+  async settle(
+    endpointId: string,
+    attempts: readonly SettledAttempt[],
+    state: { readonly failures: number; readonly pausedUntilMs: number },
+  ): Promise<void> {
+    const { queue, retries, attempts: latest, dead, state: stateKey } = webhookKeys(endpointId);
+    const deliveries = attempts.flatMap(({ message, result, attempts: failures, nextAtMs, record }) => [
+      ...[message.entryId, result, failures, Math.round(nextAtMs), JSON.stringify(record)],
+      ...[message.id, message.type, message.order, message.body],
+    ]);
+    const isSender = await this.#run(
+      settleAttempts({
+        ...{ sender: webhookSender, queue, retries, attempts: latest, dead, state: stateKey },
+        ...{ endpoints: webhookEndpoints, endpoint: endpointId, name: this.#name, ms: SENDER_MS },
+        ...{ attemptsKept: ATTEMPTS_KEPT, deadKept: DEAD_KEPT, failures: state.failures, deliveries },
+        pausedUntil: Math.round(state.pausedUntilMs),
+      }),
+    );
+    if (!isSender) throw new NotSender();
+  }
+
+  #run<T>(run: Run<T>): Promise<T> {
+    return this.#nodes.run(webhookSender, (redis) => send(redis, run));
+  }
+}

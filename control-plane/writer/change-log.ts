@@ -1,0 +1,295 @@
+import { randomInt } from 'node:crypto';
+import { generateId, hashSecret } from '#shared/contract/key-format.ts';
+import { POOL, type StoredFields } from '#shared/contract/key-record.ts';
+import { command, oneOf } from '#shared/redis/command.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { type Run, Script, type ScriptCall, send } from '#shared/redis/script.ts';
+import { CREATIONS_KEPT } from '../keys/new-key-record.ts';
+import { rerollCall, rerolledOf, rerollScript } from '../keys/reroll-call.ts';
+import type {
+  BatchedChangeLog,
+  Closing,
+  KilledFollower,
+  LogEntry,
+  LogStatus,
+  TooOld,
+  Write,
+  WriteRefusal,
+} from './change-log-port.ts';
+import type { DurableWriter } from './durable-writer.ts';
+
+const writeScript = new Script(new URL('./write-change.lua', import.meta.url));
+const writeAllScript = new Script(new URL('./write-changes.lua', import.meta.url));
+
+/** The minimum number of entries that a log keeps; a follower that missed more starts afresh. */
+const LOG_ENTRIES = 10_000;
+/**
+ * Pace of a batch, at most 6,250 keys a second: a part takes Redis two milliseconds, and the log keeps room
+ * for other writers. A single change beside a batch takes about twice as long as usual (bench/changes/many.ts).
+ */
+export const BATCH_LIMITS = { partMax: 50, periodMs: 8, giveWayMs: 25, lagMax: 0.8 * LOG_ENTRIES };
+/** Keys that one run of the script changes: more would block Redis for longer than a millisecond. */
+const WRITTEN_AT_ONCE = 25;
+/** Limits of what a write leaves in Redis. */
+const LIMITS = {
+  logEntries: LOG_ENTRIES,
+  /** Size above which a new state is logged as "forget this key". */
+  payloadBytesMax: 1024,
+  creationsKept: CREATIONS_KEPT,
+};
+/**
+ * Upper bound of the random number that identifies a kill: scores are doubles, and randomInt allows no more.
+ */
+const KILL_MAX = 2 ** 48;
+
+/** The change logs in real Redis. */
+export class RedisChangeLog implements BatchedChangeLog {
+  readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #replicas: number;
+  readonly #now: () => number;
+  readonly #newPool: () => string;
+
+  /**
+   * @param now Unix milliseconds, for `updatedAt`
+   * @param newPool returns a name that no pool ever had
+   */
+  constructor(
+    nodes: RedisNodes,
+    writer: DurableWriter,
+    replicas: number,
+    now: () => number,
+    newPool = () => generateId('pool', now()),
+  ) {
+    this.#newPool = newPool;
+    this.#nodes = nodes;
+    this.#writer = writer;
+    this.#replicas = replicas;
+    this.#now = now;
+  }
+
+  async write(write: Write): Promise<LogEntry | WriteRefusal> {
+    const { reply, replicated } = await this.#writer.send(writeRun(write, this.#now(), this.#newPool));
+    return written(reply, replicated);
+  }
+
+  async writeAll(writes: readonly Write[]) {
+    const calls = together(writes).map((alike) => this.#callOfAll(alike));
+    const { replies, replicated } = await this.#writer.runInTurn(writeAllScript, calls);
+    const each = replies.flat(1);
+    return writes.map((write, i) => written(outcomeOf(write, each[i]), replicated));
+  }
+
+  async lag(apiId: string): Promise<number> {
+    const { head, members } = apiKeys(apiId);
+    // Read the score first: an acknowledgement in between then makes the lag look longer, never shorter.
+    const [slowest, sequence] = await this.#nodes.run(head, (redis) =>
+      Promise.all([
+        redis.zrangebyscore(members, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1),
+        redis.hget(head, 's'),
+      ]),
+    );
+    return slowest.length === 0 ? 0 : Number(sequence ?? 0) - Math.floor(parseScore(slowest[1]));
+  }
+
+  /** The script call that makes the same change to several keys. */
+  #callOfAll(alike: readonly [Write, ...Write[]]): ScriptCall {
+    const [{ apiId }] = alike;
+    const { keys, args } = writeRun({ ...alike[0], keyId: '' }, this.#now(), this.#newPool);
+    const [head = '', log = '', index = ''] = keys;
+    const records = alike.flatMap(({ keyId }) => [recordKey(apiId, keyId), metaKey(apiId, keyId)]);
+    return {
+      keys: [head, log, index, apiKeys(apiId).members, ...records],
+      args: [alike.length, ...alike.flatMap(({ keyId, condition = '' }) => [keyId, condition]), ...args],
+    };
+  }
+
+  check(change: CheckedChange): Promise<LogStatus> {
+    const replicated = change.replicated && this.#replicas > 0;
+    return this.#run(change.apiId, checkRun({ ...change, replicated }));
+  }
+
+  close(apiId: string, change: Pick<LogEntry, 'sequence' | 'hash' | 'server'>): Promise<Closing> {
+    return this.#run(apiId, closeRun(apiId, change, -randomInt(1, KILL_MAX)));
+  }
+
+  reap(apiId: string, killed: readonly KilledFollower[]): Promise<number> {
+    return this.#run(apiId, reapRun(apiId, killed));
+  }
+
+  #run<T>(apiId: string, run: Run<T>): Promise<T> {
+    return this.#nodes.run(apiKeys(apiId).head, (redis) => send(redis, run));
+  }
+}
+
+/** A write that is in the log, perhaps not on all replicas, or why it is not. */
+export type Written = Omit<LogEntry, 'replicated'> | WriteRefusal;
+const written = (outcome: Written, replicated: boolean): LogEntry | WriteRefusal =>
+  outcome.status === 'OK' ? { ...outcome, replicated } : outcome;
+
+/** WRITE, or REROLL where there is a successor. `newPool` returns a name that no pool ever had. */
+export function writeRun(
+  write: Write,
+  nowMs: number,
+  newPool: () => string,
+  limits: typeof LIMITS = LIMITS,
+): Run<Written> {
+  const { apiId, operation, keyId, fields, credits, condition, successor } = write;
+  const { head, log, channel, members } = apiKeys(apiId);
+  const index = indexOf(apiId, keyId);
+  const record = keyId ? [recordKey(apiId, keyId), metaKey(apiId, keyId)] : [head, head];
+  const call = {
+    keys: [head, log, index, ...record, members],
+    args: [
+      operation,
+      keyId,
+      channel,
+      nowMs,
+      limits.logEntries,
+      limits.payloadBytesMax,
+      condition ?? '',
+      identityIndexKey(apiId, ''),
+      write.needs ?? 1,
+      ...Object.entries(fields).flat(),
+      ...(operation === 'create' ? ['p', hashSecret(keyId)] : []),
+      ...(credits ? [POOL, JSON.stringify({ ...credits, id: newPool() })] : []),
+    ],
+  };
+  if (!successor) return { script: writeScript, ...call, read: (reply) => outcomeOf(write, reply) };
+  return {
+    ...{ script: rerollScript, ...rerollCall(apiId, call, successor, limits.creationsKept) },
+    read: (reply) => {
+      const { refusal, rerolled, change } = rerolledOf(reply);
+      return refusal ?? { ...outcomeOf(write, change), ...rerolled };
+    },
+  };
+}
+
+type CheckedChange = Parameters<BatchedChangeLog['check']>[0];
+
+export function checkRun({
+  apiId,
+  sequence,
+  hash,
+  keyId,
+  replicated,
+  names,
+  later,
+}: CheckedChange): Run<LogStatus> {
+  const { head, log, members } = apiKeys(apiId);
+  return check({
+    ...{ head, log, members, sequence, hash, keyId, durable: replicated ? '1' : '0', limit: names },
+    ...{ later: later?.sequence ?? 0, laterHash: later?.hash ?? '' },
+  });
+}
+
+const STATUS_PARTS = ['followers#', 'laggards#', 'leaseMs#', 'replicatedSequence#', '...names'] as const;
+const check = command(
+  new URL('./fence-check.lua', import.meta.url),
+  ['head', 'log', 'members'],
+  ['sequence', 'hash', 'keyId', 'durable', 'limit', 'later', 'laterHash'],
+  oneOf('state', { LOST: [], INTACT: STATUS_PARTS, TRIMMED: STATUS_PARTS }),
+);
+
+/** @param kill a random integer below 0 */
+export function closeRun(
+  apiId: string,
+  { sequence, hash, server }: Pick<LogEntry, 'sequence' | 'hash' | 'server'>,
+  kill: number,
+): Run<Closing> {
+  const { head, log, members } = apiKeys(apiId);
+  const { read, ...run } = close({ head, log, members, sequence, hash, kill, writer: server });
+  return {
+    ...run,
+    read: (reply) => {
+      const closing = read(reply);
+      if (closing.state === 'LOST') return closing;
+      const { state, followers, leaseMs, removed, names } = closing;
+      const killed = names.slice(removed).map((name) => ({ name, kill }));
+      return { state, followers, leaseMs, removed: names.slice(0, removed), killed };
+    },
+  };
+}
+
+const close = command(
+  new URL('./fence-close.lua', import.meta.url),
+  ['head', 'log', 'members'],
+  ['sequence', 'hash', 'kill', 'writer'],
+  oneOf('state', { LOST: [], INTACT: ['followers#', 'leaseMs#', 'removed#', '...names'] }),
+);
+
+export const reapRun = (apiId: string, killed: readonly KilledFollower[]): Run<number> =>
+  reap({
+    members: apiKeys(apiId).members,
+    kills: killed.flatMap(({ name, kill }) => [name, formatScore(kill)]),
+  });
+
+const reap = command(new URL('./reap-members.lua', import.meta.url), ['members'], ['...kills'], Number);
+
+/** Groups writes that make the same change to different keys; the order is kept. */
+function together(writes: readonly Write[]): [Write, ...Write[]][] {
+  const groups: [Write, ...Write[]][] = [];
+  for (const write of writes) {
+    const group = groups.at(-1);
+    if (group && group.length < WRITTEN_AT_ONCE && isAlike(group[0], write)) group.push(write);
+    else groups.push([write]);
+  }
+  return groups;
+}
+
+const isAlike = (a: Write, b: Write): boolean =>
+  a.apiId === b.apiId &&
+  a.operation === b.operation &&
+  a.fields === b.fields &&
+  a.needs === b.needs &&
+  // Each key has its own credits.
+  a.credits === undefined &&
+  b.credits === undefined;
+
+/**
+ * The refusal of a script that found followers of an older protocol (gate.lua); undefined if it found none.
+ */
+export function tooOldOf(reply: unknown, needs = 1): TooOld | undefined {
+  if (!Array.isArray(reply) || reply[0] !== 'TOO_OLD') return undefined;
+  const [status, followers, ...names] = reply;
+  return { status, needs, followers, names };
+}
+
+const REFUSAL_STATUSES = ['NOT_FOUND', 'EXISTS', 'CONFLICT', 'UNLIMITED', 'REUSED'] as const;
+const isRefusalStatus = (status: string | undefined): status is (typeof REFUSAL_STATUSES)[number] =>
+  REFUSAL_STATUSES.some((each) => each === status);
+
+function outcomeOf(write: Write, reply: unknown): Written {
+  const refusal = tooOldOf(reply, write.needs);
+  if (refusal) return refusal;
+  const [status, sequence, hash, leaseMs, previousVersion, remaining, debt, server = '', ...before] =
+    reply as string[];
+  if (isRefusalStatus(status)) return { status };
+  return {
+    status: 'OK',
+    sequence: Number(sequence),
+    hash: hash ?? '',
+    leaseMs: Number(leaseMs),
+    server,
+    previousVersion: previousVersion ?? '',
+    before: fieldsOf(before),
+    ...(remaining ? { credits: { remaining: Number(remaining), isOwed: debt === '1' } } : {}),
+  };
+}
+
+/** Returns the fields that a script lists as names and values. */
+function fieldsOf(listed: readonly string[]): StoredFields {
+  const fields: Record<string, string> = {};
+  for (let i = 0; i < listed.length; i += 2) fields[listed[i] ?? ''] = listed[i + 1] ?? '';
+  return fields;
+}
+
+/**
+ * Parses a sorted set's score as Redis writes it. `Number` cannot parse `-inf`, which no kill of ours uses
+ * but an operator may set.
+ */
+export const parseScore = (text: string | undefined): number =>
+  text === '-inf' ? Number.NEGATIVE_INFINITY : Number(text);
+
+const formatScore = (score: number): string => (score === Number.NEGATIVE_INFINITY ? '-inf' : String(score));

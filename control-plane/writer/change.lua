@@ -1,0 +1,153 @@
+-- Writes one change of a key or an API: to its record, to the API's log and as a message.
+--
+-- keys, args, returned value: see write-change.lua
+--
+-- FIELDS: the fields of a key (shared/redis/script.ts); a long m is stored apart.
+-- include ../redis/lua/log/FIELDS
+local server = serverId()
+local function change(keys, args)
+  local head, log, index, record, long, members = unpack(keys)
+  local operation, keyId, channel, now, maxlen, longest, condition, owners, needs = unpack(args)
+
+  local s, h, Lf, deleted, protocol = unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted', 'P'))
+  if deleted then return {'NOT_FOUND'} end
+  s, h = tonumber(s or 0), h or ''
+
+  local secretHash, version, number, owner, apart, pool, predecessor
+  local old = {}
+  if operation == 'update' or operation == 'delete' then
+    local found = redis.call('HMGET', record, 'p', 'v', 'i', 'o', 'M', 'q', 'F', unpack(FIELDS))
+    secretHash, version, number, owner, apart, pool, predecessor = unpack(found)
+    if not secretHash then return {'NOT_FOUND'} end
+    version = version or '0'
+    if condition ~= '' and condition ~= version then return {'CONFLICT'} end
+    old = {unpack(found, 8)}
+    if apart then old[5] = redis.call('GET', long) end
+  elseif redis.call('HEXISTS', head, 'c') == 0 then
+    return {'NOT_FOUND'}
+  elseif operation == 'create' then
+    if redis.call('EXISTS', record) == 1 then return {'EXISTS'} end
+  elseif condition ~= '' and tonumber(condition) ~= s then
+    return {'CONFLICT'}
+  end
+  local patch = {}
+  for i = 10, #args, 2 do patch[args[i]] = args[i + 1] end
+  if operation == 'create' then secretHash = patch.p end
+  local done = patch.q
+  local asked = done and cjson.decode(done)
+  local base = string.sub(head, 1, -5)
+  local function told(sequence, hash, left, owed)
+    local reply = {'OK', sequence, hash, Lf or '0', version or '', left, owed, server}
+    for i, field in ipairs(FIELDS) do
+      if patch[field] or operation == 'delete' then
+        reply[#reply + 1] = field
+        reply[#reply + 1] = old[i] or ''
+      end
+    end
+    return reply
+  end
+  local answered, remember = operationsOf(base .. 'ops:' .. keyId)
+  local name = asked and asked.operation
+  local what = name and asked.op .. ' ' .. tostring(asked.value)
+  if name then
+    local answer = answered(name, what, now)
+    if answer == false then return {'REUSED'} end
+    if answer then return told(unpack(answer)) end
+  end
+  if asked and not pool and asked.op ~= 'set' and asked.op ~= 'none' then return {'UNLIMITED'} end
+  local refusal = gate(head, members, protocol, tonumber(needs))
+  if refusal then return refusal end
+  local sharing, leave = sharingOf()
+
+  -- A pool is replaced for all keys that share it. The other keys come first, so that a follower that has this change
+  -- has theirs.
+  if asked and pool and (asked.op == 'set' or asked.op == 'none') then
+    local join = '{"op":"join","id":"' .. (asked.op == 'set' and asked.id or '') .. '"}'
+    for _, other in ipairs(sharing(base .. 'q:' .. pool)) do
+      if other ~= keyId then
+        change({head, log, index, base .. 'k:' .. other, base .. 'm:' .. other, members},
+          {'update', other, channel, now, maxlen, longest, '', owners, needs, 'q', join})
+      end
+    end
+    s, h = unpack(redis.call('HMGET', head, 's', 'h'))
+    s, h = tonumber(s or 0), h or ''
+  end
+
+  -- Append the log entry, which holds the whole new state, before the record is written. The pool of the credits and
+  -- a digest of their change follow the secret's hash: two different changes must not look the same in two histories.
+  local named, left, owed = secretHash, '', ''
+  if asked then
+    patch.q, left, owed = changeCredits(base, pool, asked, keyId)
+    named = secretHash .. ' ' .. (patch.q or pool or '') .. ' ' .. redis.sha1hex(done)
+  elseif pool then named = secretHash .. ' ' .. pool end
+  local payload = ''
+  local isState = operation == 'update' or operation == 'create'
+  if isState then
+    local state = {'set', named}
+    for i, field in ipairs(FIELDS) do state[i + 2] = patch[field] or old[i] or '' end
+    payload = cjson.encode(state)
+    if #payload > tonumber(longest) then
+      -- The digest of the state: equal hashes must mean equal records, also after a failover.
+      payload = cjson.encode({'forget', named, redis.sha1hex(payload)})
+    end
+  elseif operation == 'delete' then
+    payload = cjson.encode({'forget', named})
+  elseif operation == 'api-deleted' then
+    payload = cjson.encode({'api-deleted'})
+  end
+
+  local sequence = string.format('%.0f', s + 1)
+  local hash = redis.sha1hex(h .. '|' .. sequence .. '|' .. keyId .. '|' .. payload)
+  redis.call('XADD', log, 'MAXLEN', '~', maxlen, sequence .. '-0', 'h', hash, 'k', keyId, 'd', payload)
+  redis.call('HSET', head, 's', sequence, 'h', hash)
+
+  if isState then
+    local set = {'HSET', record, operation == 'create' and 'c' or 'u', now, 'v', sequence .. '-' .. string.sub(hash, 1, 8)}
+    for field, value in pairs(patch) do
+      if field == 'm' then
+        redis.call('DEL', long)
+        redis.call('HDEL', record, 'm', 'M')
+        if #value > 64 then
+          redis.call('SET', long, value)
+          field, value = 'M', '1'
+        end
+      elseif value == '' then
+        redis.call('HDEL', record, field)
+      end
+      if value ~= '' then
+        set[#set + 1] = field
+        set[#set + 1] = value
+      end
+    end
+    redis.call(unpack(set))
+    if operation == 'create' then redis.call('ZADD', index, sequence, keyId) end
+    if patch.x == '' then redis.call('ZREM', base .. 'due', keyId)
+    elseif patch.x then redis.call('ZADD', base .. 'due', 0, keyId) end
+    if patch.o and patch.o ~= owner then
+      if owner then redis.call('ZREM', owners .. owner, keyId) end
+      if patch.o ~= '' then redis.call('ZADD', owners .. patch.o, number, keyId) end
+    end
+  elseif operation == 'delete' then
+    redis.call('DEL', record, long)
+    if pool then leave(base .. 'q:' .. pool, keyId) end
+    -- The deleted key may have replaced another key, which may now be rerolled again.
+    if predecessor and redis.call('HGET', base .. 'k:' .. predecessor, 'T') == keyId then
+      redis.call('HDEL', base .. 'k:' .. predecessor, 'T', 'Y')
+    end
+    redis.call('ZREM', index, keyId)
+    if old[2] then redis.call('ZREM', base .. 'due', keyId) end
+    if owner then redis.call('ZREM', owners .. owner, keyId) end
+  elseif operation == 'api-deleted' then
+    redis.call('HSET', head, 'deleted', now)
+  end
+
+  -- Only log entries change the number of identities, so a follower that is at this entry knows whether there are
+  -- any.
+  if string.sub(keyId, 1, 9) == 'identity_' and operation ~= 'update' then
+    redis.call('HSET', head, 'ids', redis.call('ZCARD', index))
+  end
+
+  redis.pcall('PUBLISH', channel, sequence .. '|' .. h .. '|' .. hash .. '|' .. keyId .. '|' .. payload)
+  if name then remember(name, what, now, {sequence, hash, left, owed}) end
+  return told(sequence, hash, left, owed)
+end
