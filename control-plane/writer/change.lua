@@ -3,7 +3,7 @@
 -- keys, args, returned value: see write-change.lua
 --
 -- FIELDS: the fields of a key (shared/redis/script.ts); a long m is stored apart.
--- include ../redis/lua/log/FIELDS
+-- include FIELDS
 local server = serverId()
 local function change(keys, args)
   local head, log, index, record, long, members = unpack(keys)
