@@ -7,14 +7,20 @@ import {
 } from '#shared/contract/verdict-codes.ts';
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiUsageKey, tagUsageKey, usageKey, usageMarkKey } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { send } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
 import type { Entry, UnreportedVerdicts } from '../core/key-cache.ts';
 import { TagCounts } from './tag-counts.ts';
 
-const addScript = new Script(asset('redis/lua/add-usage.lua'));
+export const addUsage = command(
+  asset('redis/lua/add-usage.lua'),
+  ['mark', 'tagged', '...usages'],
+  ['hours', 'days', 'letters', 'number', 'seconds', 'mostTags', '...counts'],
+  Number,
+);
 
 /**
  * Maximum number of keys and of tags in one call, so that a call blocks neither Redis nor this process for a
@@ -149,21 +155,25 @@ export class Usage {
     // Redis recognizes a repeated call because its number equals that of the last call, so no later call may
     // overtake it.
     if (number === undefined && this.#unconfirmed.has(apiId)) return this.#restore(batch);
-    const names = [usageMarkKey(apiId, reporter), tagUsageKey(apiId, ''), apiUsageKey(apiId)];
+    const mark = usageMarkKey(apiId, reporter);
     const counts = [total(keys), ...keys.map(([, keyCounts]) => keyCounts)].flatMap(columnsOf);
     const tagged = tags.flatMap(([tag, tagCounts]) => [tag, ...columnsOf(tagCounts)]);
     const call = number ?? ++this.#calls;
     let isSent = number !== undefined;
     try {
-      const redis = await nodes.connection(names[0] ?? '');
+      const redis = await nodes.connection(mark);
       isSent = true;
       const startedAtMs = clock.monotonicMs();
       await nodes.within(
         redis,
-        addScript.run(
+        send(
           redis,
-          [...names, ...keys.map(([{ keyId }]) => usageKey(apiId, keyId))],
-          [RETENTION.hour, RETENTION.day, LETTERS, call, MARK_S, tagsMax, ...counts, ...tagged],
+          addUsage({
+            ...{ mark, tagged: tagUsageKey(apiId, '') },
+            usages: [apiUsageKey(apiId), ...keys.map(([{ keyId }]) => usageKey(apiId, keyId))],
+            ...{ hours: RETENTION.hour, days: RETENTION.day, letters: LETTERS },
+            ...{ number: call, seconds: MARK_S, mostTags: tagsMax, counts: [...counts, ...tagged] },
+          }),
         ),
       );
       this.#unconfirmed.delete(apiId);

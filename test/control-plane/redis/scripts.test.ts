@@ -11,10 +11,14 @@ import { deniedCommands } from '../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { Script } from '../../../shared/redis/script.ts';
 import { reportStatus } from '../../../verifier/redis/status-report.ts';
+import { addUsage } from '../../../verifier/redis/usage-report.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** Scripts by themselves: each does and answers what its head says. Those of the protocol are held to its simulation. */
 const { at, run, controlPlane, verifier } = scriptsOnRedis();
+
+/** Of reports of usage. */
+const KEPT = { tagged: 'tags', hours: 2, days: 3, letters: 'VDEF', seconds: 60 };
 
 describe('pointers', () => {
   test('are set once, and keep what they hold', async () => {
@@ -419,10 +423,11 @@ test('usage is added up by hour and day, what is old is dropped, and the last us
   await at.redis.hset('one', old);
   const NONE = [0, 0, 0, 0];
   const add = (keys: readonly string[], number: number, counts: readonly number[]) =>
-    verifier(
-      'add-usage',
-      ['mark', 'tags', 'all', ...keys],
-      [2, 3, 'VDEF', number, 60, 5, ...NONE, ...counts],
+    run(
+      addUsage({
+        ...{ ...KEPT, mark: 'mark', number, mostTags: 5 },
+        ...{ usages: ['all', ...keys], counts: [...NONE, ...counts] },
+      }),
     );
   expect(await add(['one', 'two'], 1, [5, 0, 0, 1, 0, 2, 0, 0])).toBe(1);
   expect(await add(['one'], 2, [1, 0, 4, 0])).toBe(1);
@@ -446,10 +451,11 @@ test('usage is added up by hour and day, what is old is dropped, and the last us
 
 test('a report of usage that comes again is added once, of the whole API, of a key and by tag', async () => {
   const add = (mark: string, number: number) =>
-    verifier(
-      'add-usage',
-      [mark, 'tags', 'all', 'one'],
-      [2, 3, 'VDEF', number, 60, 5, ...[3, 1, 0, 0], ...[3, 1, 0, 0], ...['a', 3, 0, 0, 0]],
+    run(
+      addUsage({
+        ...{ ...KEPT, mark, number, mostTags: 5, usages: ['all', 'one'] },
+        counts: [...[3, 1, 0, 0], ...[3, 1, 0, 0], ...['a', 3, 0, 0, 0]],
+      }),
     );
   expect(await Promise.all([add('me', 4), add('me', 4), add('me', 3), add('you', 4)])).toEqual([1, 0, 0, 1]);
   expect(await add('me', 5)).toBe(1);
@@ -463,10 +469,11 @@ test('a report of usage that comes again is added once, of the whole API, of a k
 
 test('the first tags of a day are told apart, further ones are counted as others', async () => {
   const add = (number: number, ...tags: string[]) =>
-    verifier(
-      'add-usage',
-      ['me', 'tags', 'all'],
-      [2, 3, 'VDEF', number, 60, 2, ...[0, 0, 0, 0], ...tags.flatMap((tag) => [tag, 1, 0, 0, 2])],
+    run(
+      addUsage({
+        ...{ ...KEPT, mark: 'me', number, mostTags: 2, usages: ['all'] },
+        counts: [...[0, 0, 0, 0], ...tags.flatMap((tag) => [tag, 1, 0, 0, 2])],
+      }),
     );
   const odd = '🦊\n=#0V';
   await add(1, odd, '#', 'third', '', 'fourth');
