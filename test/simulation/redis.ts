@@ -54,7 +54,7 @@ export interface RedisLimits {
 export type Step<T> = (state: RedisState) => T;
 
 const script = (path: string) => new Script(new URL(`../../${path}.lua`, import.meta.url));
-const settleScript = script('control-plane/redis/lua/credits/settle-credits');
+const settleScript = script('control-plane/keys/settle-credits');
 const findScript = script('verifier/redis/lua/find-keys');
 
 /** The data of one Redis server, on which both processes run their scripts. */
