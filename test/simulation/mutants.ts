@@ -286,7 +286,12 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   'a 503 costs credits': {
     seed: CREDIT_SEEDS + 11,
     file: 'verifier/core/pool.ts',
-    edits: [['        if (waiter.over) return;\n        try', '        if (isOver) return;\n        try']],
+    edits: [
+      [
+        'if (waiter.over) return;\n        try',
+        'if (waiter.over) {\n          if (!isOver) new Promise((late) => late(attempt(waiter))).catch(() => undefined);\n          return;\n        }\n        try',
+      ],
+    ],
   },
   'slices are kept': {
     seed: CREDIT_SEEDS + 7,
