@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { PROJECTS, testsByProject } from './test/harness/projects.ts';
-import { LongestFirst } from './test/harness/sequencer.ts';
+import { SlowestProjectFirst } from './test/harness/sequencer.ts';
 import { HOLDS_MS_MAX, TEST_MS_MAX } from './test/harness/waiting.ts';
 
 const tests = testsByProject();
@@ -15,7 +15,7 @@ export default defineConfig({
     pool: 'forks',
     // Tests wait for other processes most of the time: more files at once than there are cores.
     maxWorkers: Math.max(8, availableParallelism() + 1),
-    sequence: { sequencer: LongestFirst },
+    sequence: { sequencer: SlowestProjectFirst },
     testTimeout: TEST_MS_MAX,
     hookTimeout: TEST_MS_MAX,
     expect: { poll: { timeout: HOLDS_MS_MAX } },

@@ -300,8 +300,8 @@ test('no test has a time-out of its own: test/harness/waiting.ts has those for s
 
 /** Tests that wait for time to pass, each with the reason why there is nothing else to wait for. */
 const WAITING: Readonly<Record<string, string>> = {
-  'limits/conformance.test.ts': 'demand comes at a rate, in windows of a clock',
-  'limits/mixed-costs.test.ts': 'a refusal is remembered for a second, which must have run out',
+  'core/limits/conformance.test.ts': 'demand comes at a rate, in windows of a clock',
+  'core/limits/mixed-costs.test.ts': 'a refusal is remembered for a second, which must have run out',
   'verifier/http/limits.test.ts': 'a time-out of idle connections must have run out',
   'verifier/grpc/ext-authz-grpc.test.ts': 'the time for a request must have run out',
   'dashboard/hostile.test.ts': 'what an attacker would say in the browser',

@@ -19,8 +19,8 @@ import {
   usageKey,
 } from '../../shared/redis/redis-keys.ts';
 import { necessaryCommands as verifierCommands } from '../../verifier/redis/rights.ts';
+import { Receiver } from '../control-plane/webhooks/receiver.ts';
 import { Fleet } from '../harness/fleet.ts';
-import { Receiver } from '../webhooks/receiver.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 
 const LEASE_MS = '500';

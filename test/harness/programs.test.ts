@@ -28,7 +28,7 @@ test('a run on a machine without the programs ends with that line', async () => 
   const bin = mkdtempSync(join(tmpdir(), 'keyfence-bin-'));
   try {
     symlinkSync(process.execPath, join(bin, 'node'));
-    const files = ['test/deploy/systemd.test.ts', 'test/model/model.test.ts'];
+    const files = ['test/deploy/systemd.test.ts', 'test/proof/model/model.test.ts'];
     const { stdout } = await promisify(execFile)(
       process.execPath,
       [join(ROOT, 'node_modules/vitest/vitest.mjs'), 'run', ...files],
@@ -51,7 +51,7 @@ const EVERYWHERE = new Set([
 test('no test starts another program where it may be missing, unless it is skipped by name', () => {
   const faults = globSync('test/**/*.ts', { cwd: ROOT }).flatMap((file) => {
     // Those need a machine that has been prepared, and say so.
-    if (file.startsWith('test/kubernetes/')) return [];
+    if (file.startsWith('test/deploy/kubernetes/')) return [];
     const text = readFileSync(join(ROOT, file), 'utf8');
     const named = [...text.matchAll(/(?:skippedWithout|lacking)\(([^)]*)\)/g)].flatMap(
       ([, list = '']) => list.match(/[\w-]+/g) ?? [],

@@ -11,9 +11,9 @@ export const PROJECTS = ['unit', 'redis', 'system', 'proof'] as const;
 export type Project = (typeof PROJECTS)[number];
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const PROOF = /^test\/(simulation|model|mutants|chaos)\/|differential|data-events|proxy-without-lane/;
+const PROOF = /^test\/proof\/|differential|data-events|proxy-without-lane/;
 const SYSTEM =
-  /^test\/(deploy|gateways|dashboard|end-to-end|commands\.|documentation\.|cli\/(?:package|library)\.)/;
+  /^test\/(deploy|gateways|control-plane\/dashboard|end-to-end|commands\.|documentation\.|control-plane\/cli\/(?:package|library)\.)/;
 /** Runs `git ls-files` alone. */
 const ASKS_GIT = 'test/tidy.test.ts';
 

@@ -1,6 +1,6 @@
 /**
  * `npm run proofs`: adds up what the long proofs did, each in parts of some minutes. Every whole run of `npm run chaos` and
- * `npm run simulate` appends a line to test/proofs.ndjson, which is committed.
+ * `npm run simulate` appends a line to test/proof/proofs.ndjson, which is committed.
  */
 import { execFileSync } from 'node:child_process';
 import { appendFileSync, existsSync, readFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { scriptArguments } from '../../deploy/dev/arguments.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const FILE = join(ROOT, 'test/proofs.ndjson');
+const FILE = join(ROOT, 'test/proof/proofs.ndjson');
 
 /** One run of a proof. */
 export interface Proof {
@@ -31,7 +31,7 @@ type Line = Proof & { readonly date: string; readonly commit: string };
 /** Appends a run to the file. */
 export function recordProof(proof: Proof, file = FILE): void {
   const git = (...args: string[]) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' }).trim();
-  const changed = git('status', '--porcelain', '--', '.', ':!test/proofs.ndjson') === '' ? '' : '+';
+  const changed = git('status', '--porcelain', '--', '.', ':!test/proof/proofs.ndjson') === '' ? '' : '+';
   const commit = `${git('rev-parse', '--short=10', 'HEAD')}${changed}`;
   const line: Line = { date: new Date().toISOString().slice(0, 10), commit, ...proof };
   appendFileSync(file, `${JSON.stringify(line)}\n`);
@@ -70,6 +70,9 @@ export function proofTotals(file = FILE): Record<string, Omit<Proof, 'proof' | '
 }
 
 if (import.meta.main) {
-  scriptArguments('npm run proofs: adds up the runs of chaos and simulation that test/proofs.ndjson has', {});
+  scriptArguments(
+    'npm run proofs: adds up the runs of chaos and simulation that test/proof/proofs.ndjson has',
+    {},
+  );
   console.table(proofTotals());
 }

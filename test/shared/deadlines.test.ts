@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Clock } from '../../shared/lang/clock.ts';
 import { type Deadline, Deadlines } from '../../shared/lang/deadlines.ts';
 import { SlotList } from '../../shared/lang/slot-list.ts';
-import { Timeline } from '../simulation/clock.ts';
+import { Timeline } from '../proof/simulation/clock.ts';
 
 /** Steps, each on one of a few things: it is added where it is not there, and else taken out. */
 const steps = fc.array(fc.nat(11), { maxLength: 60 });

@@ -8,7 +8,7 @@ import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisConfig } from '../harness/config.ts';
 import { eventually, turns } from '../harness/waiting.ts';
-import { Timeline } from '../simulation/clock.ts';
+import { Timeline } from '../proof/simulation/clock.ts';
 
 let directory: string;
 let server: RedisServer;

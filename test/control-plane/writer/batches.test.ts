@@ -6,8 +6,8 @@ import { ChangeWriter } from '../../../control-plane/writer/writer.ts';
 import { unavailable } from '../../../shared/contract/errors.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
-import { Timeline } from '../../simulation/clock.ts';
-import { RedisState, type Step } from '../../simulation/redis.ts';
+import { Timeline } from '../../proof/simulation/clock.ts';
+import { RedisState, type Step } from '../../proof/simulation/redis.ts';
 
 const nothing = () => undefined;
 /** A follower of API `a` has acknowledged changes up to one. */

@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import type { ChangeLog } from '../../../control-plane/writer/change-log-port.ts';
 import { Fence, type FenceEvents, type FenceOutcome } from '../../../control-plane/writer/fence.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
-import { Timeline } from '../../simulation/clock.ts';
-import { RedisState, type Step } from '../../simulation/redis.ts';
+import { Timeline } from '../../proof/simulation/clock.ts';
+import { RedisState, type Step } from '../../proof/simulation/redis.ts';
 
 const nothing = () => undefined;
 const UPDATE = { apiId: 'a', operation: 'update', keyId: 'k', fields: { e: '0' } } as const;

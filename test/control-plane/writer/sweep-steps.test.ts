@@ -5,7 +5,7 @@ import type { Head, SweepStore } from '../../../control-plane/writer/sweep.ts';
 import { Sweep } from '../../../control-plane/writer/sweep.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
-import { Timeline } from '../../simulation/clock.ts';
+import { Timeline } from '../../proof/simulation/clock.ts';
 
 /** Runs the sweep over one API, and records its steps with their times. */
 const TICK_MS = 1000;

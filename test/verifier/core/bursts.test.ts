@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { Change } from '../../../shared/contract/change.ts';
 import { hashSecret } from '../../../shared/contract/key-format.ts';
 import { followerWith, LEASE_MS } from '../../harness/follower.ts';
-import { Timeline } from '../../simulation/clock.ts';
+import { Timeline } from '../../proof/simulation/clock.ts';
 
 /** More than a follower keeps to compare with. */
 const BURST = 5000;

@@ -3,7 +3,7 @@ import { generateKey } from '../../../shared/contract/key-format.ts';
 import { questionAbout } from '../../../verifier/core/question.ts';
 import type { Pointer } from '../../../verifier/core/redis-port.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
-import { Timeline } from '../../simulation/clock.ts';
+import { Timeline } from '../../proof/simulation/clock.ts';
 
 const LOOKUP_WAIT_MS = 50;
 const UNKNOWN_TTL_MS = 1000;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { SingleFlight } from '../../../verifier/core/look-ups.ts';
-import { Timeline } from '../../simulation/clock.ts';
+import { Timeline } from '../../proof/simulation/clock.ts';
 
 /** Steps, each on one of a few digests: somebody asks for it, or its look-up ends. */
 const steps = fc.array(fc.record({ n: fc.nat(11), ends: fc.boolean() }), { maxLength: 60 });

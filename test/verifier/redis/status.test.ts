@@ -4,7 +4,7 @@ import { APIS_LISTED_MAX, type VerifierStatus } from '../../../shared/contract/v
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
 import type { Verifier } from '../../../verifier/core/verifier.ts';
 import { StatusReport } from '../../../verifier/redis/status-report.ts';
-import { Timeline } from '../../simulation/clock.ts';
+import { Timeline } from '../../proof/simulation/clock.ts';
 
 const healthy = (n: number) => ({
   apiId: `api_${n}`,

@@ -7,7 +7,7 @@ import { Lease } from '../../../verifier/core/lease.ts';
 import { OTHER_TAGS, TagCounts } from '../../../verifier/redis/tag-counts.ts';
 import { Usage } from '../../../verifier/redis/usage-report.ts';
 import { noPools } from '../../harness/no-credits.ts';
-import { Timeline } from '../../simulation/clock.ts';
+import { Timeline } from '../../proof/simulation/clock.ts';
 
 const PERIOD_MS = 1000;
 const CALL_MS = 2;

@@ -1,0 +1,493 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { EXITS } from '../../../control-plane/cli/exit.ts';
+import { generateKey } from '../../../shared/contract/key-format.ts';
+import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { envOf, type Run, start, useCommandLine } from './keyfence.ts';
+
+let fleet: Fleet;
+beforeAll(async () => {
+  fleet = await Fleet.start({ env: { STATUS_PERIOD_MS: '100', USAGE_PERIOD_MS: '1000' } });
+});
+afterAll(() => fleet.stop());
+
+const commandLine = useCommandLine();
+const run = (args: string, env = {}, input?: string): Promise<Run> =>
+  commandLine.run(args.split(' '), envOf(fleet, env), input);
+/** What people read; the command must end as `status` says. */
+const printed = async (args: string, status = 0, env = {}): Promise<string> => {
+  const ended = await run(args, env);
+  expect(ended, `${args}: ${ended.stderr}`).toMatchObject({ status });
+  return ended.stdout;
+};
+/** The answer as scripts read it; the command must end as `status` says. */
+const answer = async (args: string, status = 0, env = {}, input?: string) => {
+  const ended = await run(`${args} --json`, env, input);
+  expect(ended, `${args}: ${ended.stderr}`).toMatchObject({ status });
+  return JSON.parse(ended.stdout);
+};
+
+/** The verdict of the command line, once the verifier can decide, which callers must bear. */
+const verified = async (key: string, status: number, options: string) => {
+  let ended: Run | undefined;
+  await fleet.until(async () => {
+    ended = await run(`keys verify ${options} --json`, { KEYFENCE_KEY: key });
+    return ended.status !== EXITS.UNAVAILABLE[0];
+  });
+  expect(ended, ended?.stderr).toMatchObject({ status });
+  return JSON.parse(ended?.stdout ?? '');
+};
+
+describe('keys', () => {
+  test('are made, verified, disabled, refused, enabled, changed and deleted', async () => {
+    const { keyId, key } = await answer(
+      'keys create shop --name Ada --prefix shop --meta {"plan":"pro"} --expires +1h --environment live --ratelimit 100/10s',
+    );
+    const verify = (status: number) => verified(key, status, '--api shop');
+    expect(await verify(0)).toMatchObject({
+      valid: true,
+      keyId,
+      name: 'Ada',
+      meta: { plan: 'pro' },
+      environment: 'live',
+    });
+    expect(await answer('keys whoami', 0, {}, `${key}\n`)).toMatchObject({ keyId, name: 'Ada' });
+    expect((await answer(`keys disable ${keyId}`)).propagation).toMatchObject({
+      state: 'complete',
+      by: 'acks',
+    });
+    expect(await verify(1)).toMatchObject({ valid: false, code: 'DISABLED' });
+    await answer(`keys enable ${keyId}`);
+    await answer(`keys update ${keyId} --external-id o1 --clear name expires environment`);
+    const now = await answer(`keys get ${keyId}`);
+    const ratelimit = { limit: 100, duration: 10_000, async: true };
+    expect(now).toMatchObject({ enabled: true, externalId: 'o1', meta: { plan: 'pro' }, ratelimit });
+    expect(Object.keys(now)).not.toEqual(expect.arrayContaining(['name']));
+    expect(now).not.toHaveProperty('expires');
+    expect(now).not.toHaveProperty('environment');
+    expect((await run(`keys delete ${keyId}`)).stderr).toContain('--yes');
+    await answer(`keys delete ${keyId} --yes`);
+    expect(await verify(1)).toMatchObject({ code: 'NOT_FOUND' });
+    expect(await answer('keys verify', 1, {}, `${key}\n`)).toMatchObject({ code: 'NOT_FOUND' });
+  });
+
+  test('are given permissions, asked for them, and lose them', async () => {
+    const { keyId, key } = await answer('keys create shop --permissions files.write,files.read');
+    const asking = (status: number, query: string) => verified(key, status, `--permissions ${query}`);
+    expect(await asking(0, 'files.read')).toMatchObject({ permissions: ['files.read', 'files.write'] });
+    expect(await asking(1, 'files.delete')).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+    await answer(`keys permissions ${keyId} add files.delete`);
+    expect(await asking(0, 'files.delete')).toMatchObject({ valid: true });
+    await answer(`keys permissions ${keyId} remove files.read,files.write`);
+    expect(await answer(`keys get ${keyId}`)).toMatchObject({ permissions: ['files.delete'] });
+    expect(await printed(`keys get ${keyId}`)).toMatch(/^permissions +files\.delete$/m);
+    await answer(`keys permissions ${keyId} set files.read`);
+    expect(await asking(0, 'files.read')).toMatchObject({ valid: true });
+    for (const wrong of ['give files.read', 'add', 'remove ,'])
+      expect((await run(`keys permissions ${keyId} ${wrong}`)).status).toBe(64);
+    await answer(`keys update ${keyId} --clear permissions`);
+    expect(await asking(1, 'files.read')).not.toHaveProperty('permissions');
+  });
+
+  test('have permissions, of which a catalogue says what they are for', async () => {
+    await answer('permissions create cli.read --description Reads');
+    await answer('permissions create cli.write --name Write-all');
+    const { roleId } = await answer('roles create scribe --permissions cli.read,cli.write');
+    expect(await printed('permissions list')).toMatch(/cli\.read +– +Reads\s+cli\.write +Write-all +–/);
+    expect((await run('permissions delete cli.write')).stderr).toContain('--yes');
+    expect(await printed('permissions delete cli.write --yes')).toContain('deleted cli.write');
+    expect(await answer('permissions list')).toHaveLength(1);
+    expect((await answer('roles list')).find(({ id }: { id: string }) => id === roleId).permissions).toEqual([
+      { id: 'cli.read', name: 'cli.read' },
+    ]);
+    await answer(`roles delete ${roleId} --yes`);
+  });
+
+  test('have roles, which are made, given, changed and deleted', async () => {
+    const { roleId } = await answer('roles create writer --description Writes --permissions files.write');
+    const { keyId, key } = await answer('keys create shop --roles writer');
+    const asking = (status: number, query: string) => verified(key, status, `--permissions ${query}`);
+    expect(await asking(0, 'files.write')).toMatchObject({ roles: ['writer'] });
+    await answer(`roles set ${roleId} files.read,files.list`);
+    expect(await asking(1, 'files.write')).toMatchObject({ permissions: ['files.list', 'files.read'] });
+    expect(await answer('roles list')).toMatchObject([{ id: roleId, name: 'writer', description: 'Writes' }]);
+    expect(await printed('roles list')).toMatch(/role_\w+ +writer +files\.list files\.read +Writes/);
+    await answer(`keys roles ${keyId} remove writer`);
+    expect(await asking(1, 'files.read')).not.toHaveProperty('roles');
+    await answer(`keys roles ${keyId} add writer`);
+    expect(await printed(`keys get ${keyId}`)).toMatch(/^roles +writer$/m);
+    expect((await run(`keys roles ${keyId} add unknown`)).stderr).toContain('there is no role unknown');
+    expect((await run(`roles delete ${roleId}`)).stderr).toContain('--yes');
+    expect(await answer(`roles delete ${roleId} --yes`)).toMatchObject({
+      propagation: { state: 'complete' },
+    });
+    expect(await asking(1, 'files.read')).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+  });
+
+  test('are stopped with all others of their customer, and brought back', async () => {
+    const [shop, books] = [
+      await answer('keys create shop --external-id zoe'),
+      await answer('keys create books --external-id zoe'),
+    ];
+    const all = async (status: number) => {
+      for (const { key } of [shop, books]) await verified(key, status, '--cost 0');
+    };
+    await all(0);
+    expect(await answer('identities disable zoe')).toMatchObject({ propagation: { state: 'complete' } });
+    await all(1);
+    expect(await printed('keys verify', 1, { KEYFENCE_KEY: shop.key })).toMatch(
+      /^identity +\{"id":"identity_\w+"/m,
+    );
+    expect(await answer('identities get zoe')).toMatchObject({ externalId: 'zoe', enabled: false });
+    expect((await answer(`keys get ${shop.keyId}`)).identity.externalId).toBe('zoe');
+    expect(await printed(`keys get ${shop.keyId}`)).toMatch(/^identity +identity_\w+$/m);
+    // Neither the id of the identity nor a name that was mistyped makes another customer.
+    const { id } = await answer('identities get zoe');
+    for (const wrong of [id, 'zo']) {
+      const { status, stderr } = await run(`identities disable ${wrong}`);
+      expect([status, stderr]).toEqual([1, expect.stringContaining(`no identity of ${wrong}, and no key`)]);
+      expect((await run(`identities get ${wrong}`)).status).toBe(1);
+    }
+    // What the runbook says that a root key needs for it is enough.
+    const permissions = [
+      'root.*.update_identity',
+      'root.*.create_identity',
+      'api.*.read_api',
+      'api.*.read_key',
+    ];
+    const { key: rootKey } = await fleet.ok('rootKeys.createRootKey', { name: 'on call', permissions });
+    const onCall = { KEYFENCE_ROOT_KEY: rootKey };
+    await answer('keys create shop --external-id yan');
+    expect(await answer('identities disable yan', 0, onCall)).toMatchObject({
+      propagation: { state: 'complete' },
+    });
+    expect((await run('identities disable yam', onCall)).status).toBe(1);
+    expect((await run('identities delete zoe --yes')).stderr).toContain('is disabled');
+    await answer('identities enable zoe');
+    await all(0);
+    await answer('identities update zoe --meta {"plan":"pro"}');
+    expect(await printed('identities get zoe')).toMatch(/meta +\{"plan":"pro"\}/);
+    expect((await run('identities delete zoe')).stderr).toContain('--yes');
+    await answer('identities delete zoe --yes');
+    await all(0);
+    await answer('identities create abe --disabled');
+    expect(await printed('identities list')).toMatch(/identity_\w+ +disabled +abe/);
+    expect((await run('identities get zoe')).status).toBe(1);
+  });
+
+  test('with credits are made, spent, refilled and given more', async () => {
+    const { keyId, key } = await answer('keys create shop --remaining 3 --refill monthly:10:15');
+    expect(await answer(`keys get ${keyId}`)).toMatchObject({
+      remaining: 3,
+      refill: { interval: 'monthly', amount: 10, refillDay: 15 },
+    });
+    expect(await printed(`keys get ${keyId}`)).toMatch(/refill +10 monthly on day 15/);
+    const verify = (status: number, cost: number) => verified(key, status, `--api shop --cost ${cost}`);
+    await answer(`keys credits ${keyId} set 5`);
+    expect(await verify(0, 4)).toMatchObject({ valid: true, remaining: 1 });
+    expect(await verify(1, 2)).toMatchObject({ code: 'USAGE_EXCEEDED', remaining: 1 });
+    const increased = await answer(`keys credits ${keyId} increment 2`);
+    expect(increased).toMatchObject({ remaining: 3, propagation: { state: 'complete' } });
+    expect(await printed(`keys credits ${keyId} decrement 9`)).toContain(`${keyId}: 0 credits`);
+    expect(await answer(`keys credits ${keyId} set unlimited`)).toMatchObject({ remaining: null });
+    expect(await answer(`keys get ${keyId}`)).not.toHaveProperty('remaining');
+    await answer(`keys update ${keyId} --remaining 7 --refill daily:9`);
+    await answer(`keys update ${keyId} --clear refill`);
+    const now = await answer(`keys get ${keyId}`);
+    expect(now).toMatchObject({ remaining: 7 });
+    expect(now).not.toHaveProperty('refill');
+    await answer(`keys update ${keyId} --clear remaining`);
+    expect(await answer(`keys get ${keyId}`)).not.toHaveProperty('remaining');
+    expect((await run(`keys credits ${keyId} take 1`)).stderr).toContain('set, increment, decrement');
+    expect((await run(`keys credits ${keyId} increment unlimited`)).stderr).toContain('credits: ');
+    expect((await run('keys create shop --remaining 1 --refill daily:1:2')).stderr).toContain('monthly');
+  });
+
+  test('are rerolled, once, with the old one accepted for a while or not', async () => {
+    const { keyId, key } = await answer('keys create shop --name Ada');
+    const made = await answer(`keys reroll ${keyId} --expiration 12h`);
+    expect(made).toMatchObject({ propagation: { state: 'complete' }, endsAt: expect.any(Number) });
+    expect([await fleet.verdict(key), await fleet.verdict(made.key)]).toEqual(['VALID', 'VALID']);
+    expect(await answer(`keys get ${keyId}`)).toMatchObject({ rerolledTo: made.keyId });
+    expect((await run(`keys get ${made.keyId}`)).stdout).toMatch(new RegExp(`rerolledFrom +${keyId}`));
+    expect((await run(`keys reroll ${keyId} --expiration 0`)).stderr).toContain(`into ${made.keyId}`);
+    const told = await run(`keys reroll ${made.keyId} --expiration 0`);
+    expect(told.stdout).toMatch(new RegExp(`${made.keyId} +refused`));
+    expect(told.stderr).toContain('cannot be shown again');
+    expect(await fleet.verdict(made.key)).toBe('EXPIRED');
+    const paid = await answer('keys create rerolled --remaining 9 --refill daily:9');
+    const latest = await answer(`keys reroll ${paid.keyId} --expiration 90m`);
+    const exported = (await run('keys export rerolled')).stdout.trim().split('\n');
+    expect(exported.map((line) => JSON.parse(line))).toEqual([
+      expect.objectContaining({ keyId: paid.keyId, remaining: 0 }),
+      expect.objectContaining({
+        keyId: latest.keyId,
+        remaining: 9,
+        refill: { interval: 'daily', amount: 9 },
+      }),
+    ]);
+    expect((await run(`keys reroll ${keyId}`)).stderr).toContain('--expiration');
+    expect((await run(`keys reroll ${keyId} --expiration soon`)).stderr).toContain('0, 90m, 12h or 30d');
+  });
+
+  test('with a string that is not well-formed Unicode are refused, naming the field', async () => {
+    const { status, stderr } = await run('keys create shop --meta {"owner":"\\ud800"}');
+    expect(status).not.toBe(0);
+    expect(stderr).toContain('meta: must be well-formed Unicode');
+  });
+
+  test('show when and how often they were used', async () => {
+    const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'used' });
+    await fleet.verdict(key);
+    await fleet.until(async () => (await fleet.ok('keys.getKey', { keyId })).lastUsedAt !== undefined);
+    expect(await answer(`keys get ${keyId}`)).toHaveProperty('lastUsedAt');
+    expect((await answer(`keys usage ${keyId}`)).verifications.at(-1)).toMatchObject({
+      success: 1,
+      disabled: 0,
+    });
+    expect(await printed(`keys usage ${keyId} --hourly`)).toMatch(
+      /^from .*\n20\S+:00:00.000Z +1 +0 +0 +0 +0 +0 +0\n$/,
+    );
+  });
+
+  test('show how often all keys of an API were used, and by which tags', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'tagged' });
+    await fleet.verdict(key);
+    const url = `${fleet.verifiers[0]?.address}/v1/keys.verifyKey`;
+    await fleet.post(url, { key, tags: ['read'] });
+    await fleet.until(async () => (await printed('apis usage tagged --by-tag')).includes('read'));
+    // Counts of different kinds lie at different places, and come one after another.
+    await fleet.until(async () => / 2 /.test(await printed('apis usage tagged --hourly')));
+    expect(await printed('apis usage tagged --by-tag')).toMatch(/^tag .*\nread +1 +0 +0 +0 +0 +0 +0\n$/);
+    expect(await printed('apis usage tagged --tag read')).toMatch(/^from .*\n20\S+ +1 +0 +0 +0 +0 +0 +0\n$/);
+    expect(await printed('apis usage tagged --hourly')).toMatch(/^from .*\n20\S+ +2 +0 +0 +0 +0 +0 +0\n$/);
+  });
+
+  test('are listed as far as asked, with a cursor for the rest', async () => {
+    for (let i = 0; i < 5; i++) await fleet.ok('keys.createKey', { apiId: 'listed', name: `n${i}` });
+    const first = await answer('keys list listed --limit 2');
+    expect(first).toMatchObject({ total: 5, cursor: expect.any(String) });
+    const rest = await answer(`keys list listed --cursor ${first.cursor}`);
+    expect(rest).not.toHaveProperty('cursor');
+    expect([...first.keys, ...rest.keys].map(({ name }) => name)).toEqual(['n0', 'n1', 'n2', 'n3', 'n4']);
+    expect((await answer('keys list listed --newest --limit 1')).keys[0].name).toBe('n4');
+    expect((await answer('keys list listed --sort -name --limit 1')).keys[0].name).toBe('n4');
+    expect((await run('keys list listed --sort size')).stderr).toContain('lastUsedAt');
+    expect((await run('keys list listed --sort name --newest')).status).not.toBe(0);
+    expect((await answer('keys list listed --disabled')).keys).toEqual([]);
+    const { stdout, stderr } = await run('keys list listed --limit 2');
+    expect(stdout.split('\n')[0]).toMatch(/^keyId +start +state/);
+    expect(stdout.trim().split('\n')).toHaveLength(3);
+    expect(stderr).toContain(`--cursor ${first.cursor}`);
+  });
+
+  test('a disable says how it ended, and one that is pending has an exit status of its own', async () => {
+    const redis = new Redis(fleet.redisUrl);
+    const keyWithLaggard = async (apiId: string): Promise<string> => {
+      const { keyId } = await fleet.ok('keys.createKey', { apiId });
+      await redis.zadd(apiKeys(apiId).members, 0, 'crashed'); // a verifier that will never confirm anything
+      return keyId;
+    };
+    const keyId = await keyWithLaggard('slow');
+    const pending = await run(`keys disable ${keyId} --wait 0`);
+    expect(pending.status).toBe(75);
+    expect(pending.stdout).toContain('pending, change 1');
+    const looked = await run(`keys propagation ${keyId} 1`);
+    expect(looked.status).toBe(75);
+    expect(looked.stdout).toContain('crashed');
+    const propagation = () => fleet.ok('keys.getPropagation', { keyId, sequence: '1' });
+    await fleet.until(async () => (await propagation()).propagation.state === 'complete');
+    expect((await run(`keys propagation ${keyId} 1`)).status).toBe(0);
+
+    const fenced = await run(`keys disable ${await keyWithLaggard('waited-for')}`);
+    expect(fenced.status).toBe(0);
+    expect(fenced.stdout).toContain('for the leases of those that did not confirm');
+    redis.disconnect();
+  });
+});
+
+test('APIs are made, shown, listed and deleted', async () => {
+  expect(await answer('apis create Garden --id garden')).toEqual({ apiId: 'garden', name: 'Garden' });
+  expect(await answer('apis get garden')).toMatchObject({ id: 'garden', name: 'Garden' });
+  const options = '--default-prefix rose --default-bytes 32';
+  expect(await answer(`apis create Roses --id roses ${options}`)).toMatchObject({ defaultPrefix: 'rose' });
+  await answer('apis update roses --name Rosarium --default-bytes 24');
+  const roses = { name: 'Rosarium', defaultPrefix: 'rose', defaultBytes: 24 };
+  expect(await answer('apis get roses')).toMatchObject(roses);
+  expect((await answer('keys create roses')).key).toMatch(/^rose_\w{39}$/);
+  await answer('apis update roses --clear defaultPrefix defaultBytes');
+  expect(await answer('apis get roses')).not.toHaveProperty('defaultBytes');
+  expect((await run('apis update roses')).status).toBe(64);
+  expect(await printed('apis list')).toMatch(/^garden +20\S+Z +Garden$/m);
+  expect((await run('apis create Garden --id garden')).status).toBe(1);
+  expect((await answer('apis delete garden --yes')).propagation.state).toBe('complete');
+  expect((await run('apis get garden')).status).toBe(1);
+});
+
+test('a root key that was made may do what it was given, until it is disabled', async () => {
+  const made = await answer('root-keys create reader --permission api.*.read_api root.*.read_root_key');
+  const env = { KEYFENCE_ROOT_KEY: made.key };
+  await answer('apis list', 0, env);
+  expect((await run('keys create shop', env)).status).toBe(77);
+  await answer(`root-keys disable ${made.rootKeyId}`);
+  expect((await run('apis list', env)).status).toBe(77);
+  await answer(`root-keys enable ${made.rootKeyId}`);
+  expect(await printed('root-keys list', 0, env)).toMatch(
+    new RegExp(`^${made.rootKeyId} +enabled .* reader +api`, 'm'),
+  );
+});
+
+test('the fleet shows every verifier and how many verdicts it gave', async () => {
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'seen' });
+  await fleet.verdict(key);
+  await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length === 1);
+  expect((await answer('fleet')).verifiers).toHaveLength(1);
+  const { stdout } = await run('fleet');
+  expect(stdout).toMatch(/^verifier +host +version/);
+  expect(stdout).toMatch(/^verifier_\S+ /m);
+});
+
+test('the audit log is shown since a moment that is over, and one still to come is refused with what to say', async () => {
+  const { keyId } = await answer('keys create since');
+  const since = async (text: string) => (await answer(`audit --since ${text} --key ${keyId}`)).events.length;
+  expect(await since('-90m')).toBe(1);
+  for (const time of ['90m', '1d', 'yesterday']) expect(await since(time), time).toBe(1);
+  expect(await since('-1d')).toBe(1);
+  for (const text of ['+90m', '2999-01-01', '-90', 'tomorrow']) {
+    const { status, stderr } = await run(`audit --since ${text}`);
+    expect(status, text).toBe(64);
+    expect(stderr).toContain('-90m, -12h or -30d');
+  }
+});
+
+test('a time that is given is told back with its zone, to people', async () => {
+  const told = await run('keys create told --expires 2030-12-31', { TZ: 'America/New_York' });
+  expect(told.status).toBe(0);
+  expect(told.stderr).toMatch(/^--expires: 2031-01-01T00:00:00[+-]\d\d:\d\d \(\S+\)$/m);
+  expect((await run('keys create told --expires 2030-12-31 --json')).stderr).toBe('');
+  const { status, stderr } = await run('keys create told --expires 2030-02-31');
+  expect({ status, stderr }).toMatchObject({
+    status: 64,
+    stderr: expect.stringContaining('There is no such time'),
+  });
+});
+
+test('the audit log shows who did what, and what was refused', async () => {
+  const { keyId } = await answer('keys create audited');
+  await answer(`keys disable ${keyId}`);
+  const [disabled, created] = (await answer(`audit --key ${keyId}`)).events;
+  expect(disabled).toMatchObject({
+    operation: 'keys.updateKey',
+    before: { enabled: true },
+    after: { enabled: false },
+  });
+  expect(created).toMatchObject({ operation: 'keys.createKey' });
+  expect(await printed(`audit --key ${keyId}`)).toContain('{"enabled":true} → {"enabled":false}');
+  await run('keys get key_unknown', { KEYFENCE_ROOT_KEY: 'nobody' });
+  expect((await answer('audit --refused --limit 1')).events[0]).toMatchObject({ outcome: 'UNAUTHORIZED' });
+});
+
+describe('errors', () => {
+  test.each([
+    ['there is no such key', 'keys get key_none', {}, 1],
+    ['an unknown option', 'keys get key_none --all', {}, 64],
+    ['a value that is out of range', 'keys create shop --byte-length 15', {}, 64],
+    ['a value that the server refuses', 'keys create shop --prefix no-dashes', {}, 64],
+    ['nothing to change', 'keys update key_none', {}, 64],
+    ['nobody is there', 'apis list', { KEYFENCE_URL: 'http://127.0.0.1:2' }, 69],
+    ['an unknown root key', 'apis list', { KEYFENCE_ROOT_KEY: 'unknown' }, 77],
+    ['no root key', 'apis list', { KEYFENCE_ROOT_KEY: '' }, 77],
+    ['a URL that is none', 'apis list', { KEYFENCE_URL: 'nowhere' }, 78],
+  ])('%s has its exit status, and nothing on standard output', async (_, args, env, status) => {
+    const ended = await start(args.split(' '), envOf(fleet, env)).ended;
+    expect(ended).toMatchObject({ status, stdout: '' });
+    expect(ended.stderr).not.toBe('');
+    expect(ended.stderr).not.toMatch(/\n\s+at /);
+  });
+
+  test('are JSON for scripts, with the code and the request id of the server', async () => {
+    const { stderr } = await run('keys get key_none --json');
+    expect(JSON.parse(stderr)).toEqual({
+      error: { code: 'NOT_FOUND', message: 'key key_none not found', requestId: expect.any(String) },
+    });
+  });
+
+  test('of the line itself are JSON too, where the line asks for it', async () => {
+    for (const [line, message] of [
+      ['keys get key_none --al --json', "unknown option '--al'"],
+      ['--json keys credits key_none take 1', 'set, increment, decrement'],
+      ['keys lst --json', 'Did you mean list'],
+    ] as const) {
+      const { status, stderr } = await run(line);
+      const error = { code: 'USAGE', message: expect.stringContaining(message) };
+      expect([status, JSON.parse(stderr)], line).toEqual([64, { error }]);
+    }
+  });
+
+  test('of somebody else who listens there are said to be that', async () => {
+    const { status, stderr } = await run('apis list', { KEYFENCE_URL: fleet.verifiers[0]?.adminAddress });
+    expect(status).toBe(78);
+    expect(stderr).toContain('not as a control plane does');
+  });
+});
+
+describe('secrets', () => {
+  test('KEYFENCE_URL that leads to a verifier, and the other way round, is a wrong configuration and no answer', async () => {
+    const [controlPlane, verifier] = [
+      fleet.controlPlanes[0]?.address ?? '',
+      fleet.verifiers[0]?.address ?? '',
+    ];
+    for (const command of ['keys get key_x', 'keys list nowhere', 'apis list', 'keys disable key_x']) {
+      const { status, stderr } = await run(command, { KEYFENCE_URL: verifier });
+      expect(status, command).toBe(78);
+      expect(stderr).toContain(
+        `${verifier} is not a control plane; it answers as a verifier does: set KEYFENCE_URL to`,
+      );
+    }
+    const { status, stderr } = await run('keys verify', {
+      KEYFENCE_VERIFIER_URL: controlPlane,
+      KEYFENCE_KEY: 'a',
+    });
+    expect(status).toBe(78);
+    expect(stderr).toContain(
+      'is not a verifier; it answers as a control plane does: set KEYFENCE_VERIFIER_URL to',
+    );
+    expect((await run('keys get key_x')).status).toBe(1);
+  });
+
+  test('come from files too, of which the first line counts', async () => {
+    const file = join(fleet.directory, 'root-key');
+    writeFileSync(file, `${ROOT_KEY}\nan-older-one\n`);
+    await answer('apis list', 0, { KEYFENCE_ROOT_KEY: '', KEYFENCE_ROOT_KEY_FILE: file });
+  });
+
+  test('have no place among the arguments, and are not repeated where somebody put them there', async () => {
+    const key = generateKey(16, 'shop');
+    for (const args of [`keys get ${key}`, `keys get x --root-key=${key}`, `keys verify ${key}`]) {
+      const { status, stdout, stderr } = await run(args);
+      expect(status, args).toBe(64);
+      expect(stdout + stderr, args).not.toContain(key);
+    }
+  });
+});
+
+test("a key's name cannot drive the terminal", async () => {
+  const name = '\u001b[2Jgone\u009b31m\u202etxt';
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'odd', name });
+  for (const args of [`keys get ${keyId}`, 'keys list odd', `keys get ${keyId} --json`]) {
+    const { stdout } = await run(args);
+    expect(stdout).toContain('gone');
+    for (const character of ['\u001b', '\u009b', '\u202e']) expect(stdout).not.toContain(character);
+  }
+  expect((await answer(`keys get ${keyId}`)).name).toBe(name);
+});
+
+test('a reader that has seen enough ends the command quietly', async () => {
+  for (let i = 0; i < 3; i++) await fleet.ok('keys.createKey', { apiId: 'piped' });
+  const { child, ended } = start(['keys', 'export', 'piped'], envOf(fleet));
+  child.stdout?.destroy();
+  expect(await ended).toMatchObject({ status: 0, stderr: '' });
+});

@@ -1,0 +1,263 @@
+import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { necessaryCommands } from '../../../control-plane/writer/rights.ts';
+import { hashSecret } from '../../../shared/contract/key-format.ts';
+import { PROTOCOL } from '../../../shared/contract/protocol.ts';
+import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { RedisNode } from '../../harness/redis-nodes.ts';
+import { scratch } from '../../harness/scratch.ts';
+import { envOf, useCommandLine } from './keyfence.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..', '..');
+const directory = scratch('doctor');
+const COMMANDS =
+  `+hello +info +time +config|get +cluster|slots +wait +eval +evalsha +publish +get +getdel +mget +set +del +exists
+  +incr +pexpire +pttl +hget +hmget +hgetall +hset +hdel +hexists +hincrby +hlen +hscan +hvals +zadd +zrem +zcard +zcount +zscore
+  +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +xadd +xlen +xrange +xrevrange
+  +xdel +xgroup|create +xgroup|setid +xreadgroup +xack +xinfo|stream +xinfo|groups`.split(/\s+/);
+let node: RedisNode;
+let redis: Redis;
+let fleet: Fleet;
+
+/** A Redis in which the control plane's user may do what the doctor says is needed, and nobody else is let in. */
+beforeAll(async () => {
+  node = await RedisNode.start(directory);
+  await node.command('ACL', 'SETUSER', 'admin', 'on', '>pw', '~*', '&*', '+@all');
+  redis = new Redis({ port: node.port, username: 'admin', password: 'pw' });
+  await permit(...COMMANDS);
+  await redis.call('ACL', 'SETUSER', 'default', 'off');
+  fleet = await Fleet.start({ redisUrl: node.url, verifiers: 0, env: as('control-plane') });
+  await fleet.addVerifier(as('admin'));
+});
+afterAll(async () => {
+  await fleet.stop();
+  redis.disconnect();
+  await node.stop();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+const as = (user: string) => ({ REDIS_USERNAME: user, REDIS_PASSWORD: 'pw' });
+const permit = (...commands: readonly string[]) => {
+  const rules = ['on', '>pw', 'resetchannels', '~kf:*', '&kf:*', '-@all', ...commands];
+  return redis.call('ACL', 'SETUSER', 'control-plane', ...rules);
+};
+
+interface Finding {
+  check: string;
+  found: string;
+  change?: string;
+}
+const commandLine = useCommandLine();
+const examine = async (env = {}) => {
+  const there = envOf(fleet, { ...as('control-plane'), ...env });
+  const { status, stdout } = await commandLine.run(['doctor', '--json'], there);
+  const { findings, healthy } = JSON.parse(stdout) as { findings: Finding[]; healthy: boolean };
+  expect(status).toBe(healthy ? 0 : 1);
+  const of = (check: string) => findings.find((finding) => finding.check === check);
+  return { findings, of, toChange: findings.filter(({ change }) => change).map(({ check }) => check) };
+};
+test('a healthy installation leaves nothing to change', async () => {
+  const { findings, toChange } = await examine();
+  expect(toChange, JSON.stringify(findings)).toEqual([]);
+  expect(findings.find(({ check }) => check === 'memory')?.found).toBe('no limit');
+  const { stdout, stderr } = await commandLine.run(['doctor'], envOf(fleet, as('control-plane')));
+  expect(stdout).toMatch(/^✓ control plane: .*knows the root key$/m);
+  expect(stderr).toBe('Nothing to change.\n');
+});
+
+test('the rights that the doctor asks for are enough for a control plane', async () => {
+  const { keyId } = await fleet.ok('keys.createKey', {
+    apiId: 'shop',
+    externalId: 'o1',
+    meta: { a: 'x'.repeat(99) },
+  });
+  await fleet.ok('keys.importKeys', { apiId: 'shop', keys: [{ sha256: hashSecret('one') }] });
+  expect((await fleet.ok('keys.updateKey', { keyId, enabled: false })).propagation.state).toBe('complete');
+  const credits = { remaining: 9, refill: { interval: 'daily', amount: 9 } };
+  await fleet.ok('keys.createKey', { apiId: 'shop', ...credits });
+  await fleet.ok('keys.updateKey', { keyId, ...credits });
+  await fleet.ok('keys.updateRemaining', { keyId, op: 'decrement', value: 20 });
+  await fleet.ok('keys.rerollKey', { keyId, expiration: 0 });
+  await fleet.ok('keys.getKey', { keyId });
+  await fleet.ok('apis.listKeys', { apiId: 'shop', externalId: 'o1', sort: '-createdAt' });
+  const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', {
+    name: 'r',
+    permissions: ['api.*.read_api'],
+  });
+  await fleet.ok('rootKeys.updateRootKey', { rootKeyId, enabled: false });
+  for (const list of ['rootKeys.listRootKeys', 'fleet.listVerifiers', 'audit.listEvents', 'apis.listApis']) {
+    await fleet.ok(list);
+  }
+  await fleet.ok('keys.deleteKey', { keyId });
+  await fleet.ok('apis.deleteApi', { apiId: 'shop' });
+  await fleet.until(async () => (await redis.exists(apiKeys('shop').head)) === 0);
+});
+
+test('rights that lack, or are more than is needed, are named', async () => {
+  await permit(...COMMANDS, '-xrevrange', '-config');
+  const { of } = await examine();
+  await permit(...COMMANDS);
+  expect(of('rights')?.change).toContain('+config|get +xrevrange');
+  expect(of('persistence')?.change).toContain('+config|get');
+  const wide = await examine(as('admin'));
+  expect(wide.toChange).toEqual(['rights']);
+  expect(wide.of('rights')?.found).toContain('flushall');
+  await redis.call('ACL', 'SETUSER', 'default', 'on', 'nopass');
+  const open = await examine();
+  await redis.call('ACL', 'SETUSER', 'default', 'off');
+  expect(open.toChange).toEqual(['strangers']);
+});
+
+test('where Redis does not permit INFO, the doctor names that right, and nothing that follows from its lack', async () => {
+  await permit(...COMMANDS, '-info');
+  const { of, toChange } = await examine();
+  await permit(...COMMANDS);
+  expect(toChange).toEqual(['rights']);
+  expect(of('rights')?.change).toBe('permit +info on ~kf:* and &kf:*');
+});
+
+test('what Redis could lose is named, with what to set', async () => {
+  await redis.config('SET', 'appendfsync', 'everysec', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru');
+  const { of } = await examine({ REDIS_REPLICAS: '1' });
+  await redis.config('SET', 'appendfsync', 'always', 'maxmemory', '0');
+  expect(of('persistence')?.change).toContain('appendfsync always');
+  expect(of('memory')).toMatchObject({
+    found: 'at most 1024 MiB, then allkeys-lru',
+    change: expect.stringContaining('noeviction'),
+  });
+  expect(of('replication')?.change).toContain('min-replicas-to-write 1');
+});
+
+test('a replica that no write waits for is named, and one that writes wait for in vain', async () => {
+  const options = [
+    '--replicaof',
+    '127.0.0.1',
+    String(node.port),
+    '--masteruser',
+    'admin',
+    '--masterauth',
+    'pw',
+  ];
+  expect((await examine()).of('replication')).not.toHaveProperty('change');
+  expect((await examine({ REDIS_REPLICAS: '1' })).of('replication')?.change).toContain(
+    'until 1 replicas are connected',
+  );
+  const replica = await RedisNode.start(join(directory, 'replica'), options);
+  try {
+    await fleet.until(async () => /connected_slaves:1/.test(await redis.info('replication')));
+    expect((await examine()).of('replication')?.change).toContain('set REDIS_REPLICAS=1');
+    const { change = '' } = (await examine({ REDIS_REPLICAS: '1' })).of('replication') ?? {};
+    expect(change).not.toMatch(/REDIS_REPLICAS|until/);
+  } finally {
+    await replica.stop();
+  }
+});
+
+test('who cannot be reached, or is somebody else, is told apart from what is well', async () => {
+  const nowhere = 'http://127.0.0.1:2';
+  const { of, toChange } = await examine({
+    KEYFENCE_URL: nowhere,
+    KEYFENCE_VERIFIER_URL: fleet.controlPlanes[0]?.address,
+    REDIS_URL: 'redis://127.0.0.1:2',
+  });
+  expect(toChange).toEqual(['control plane', 'verifier', 'Redis']);
+  expect(of('control plane')?.found).toContain('ECONNREFUSED');
+  expect((await examine({ KEYFENCE_ROOT_KEY: 'wrong' })).of('control plane')?.change).toContain('root key');
+  expect((await examine({ KEYFENCE_ROOT_KEY: '' })).of('control plane')).not.toHaveProperty('change');
+});
+
+test('a verifier of another fleet, one that asks too seldom, and keys that none accepts are named', async () => {
+  const { of } = await examine();
+  expect(of('fleet')).toEqual({ check: 'fleet', found: expect.stringMatching(/: 1; APIs/) });
+
+  await fleet.ok('keys.importKeys', {
+    apiId: 'old',
+    keys: [{ sha256: hashSecret('legacy'), foreign: true }],
+  });
+  expect((await examine()).of('fleet')?.change).toMatch(
+    /API old has keys of a foreign format, which no verifier accepts: set FOREIGN_KEYS=true/,
+  );
+  await fleet.addVerifier({ ...as('admin'), FOREIGN_KEYS: 'true', API_IDS: 'old', SYNC_PERIOD_MS: '3000' });
+  const { change } = (await examine()).of('fleet') ?? {};
+  expect(change).toMatch(/asks Redis every 3000 ms but may answer for only 2000 ms.*SYNC_PERIOD_MS/);
+  expect(change).not.toContain('another format');
+  await fleet.verifiers.pop()?.stop();
+
+  const other = await Fleet.start();
+  try {
+    const elsewhere = await examine({ KEYFENCE_VERIFIER_URL: other.verifiers[0]?.address });
+    expect(elsewhere.of('fleet')?.change).toMatch(
+      /verifier that was asked \(verifier_\w+\) belongs to another fleet: .*REDIS_URL/,
+    );
+  } finally {
+    await other.stop();
+  }
+  await fleet.ok('apis.deleteApi', { apiId: 'old' });
+});
+
+test('verifiers that are too old are named, with the APIs whose keys they can not know', async () => {
+  const { apiId } = await fleet.ok('apis.createApi', { name: 'Newer' });
+  expect((await examine()).of('fleet')).not.toHaveProperty('change');
+  await redis.hset(apiKeys(apiId).head, 'P', PROTOCOL + 1);
+  expect((await examine()).of('fleet')?.change).toMatch(
+    new RegExp(
+      `^verifier_\\w+ on .* speaks protocol ${PROTOCOL}, and finds no keys of ${apiId}, .*: upgrade it$`,
+    ),
+  );
+  await fleet.ok('apis.deleteApi', { apiId });
+});
+test('without settings of its own it looks at what npm start runs on this machine', async () => {
+  const folder = join(directory, 'started');
+  mkdirSync(folder);
+  const said = {
+    pid: 1,
+    controlPlane: fleet.controlPlanes[0]?.address,
+    verifier: fleet.verifiers[0]?.address,
+    redisUrl: `redis://admin:pw@127.0.0.1:${node.port}`,
+  };
+  writeFileSync(join(folder, 'running.json'), JSON.stringify(said));
+  writeFileSync(join(folder, 'root-key'), `${ROOT_KEY}\n`);
+  const { PATH = '' } = envOf(fleet);
+  const { stdout, stderr } = await commandLine.run(['doctor'], { PATH, KEYFENCE_DATA: folder });
+  expect(stderr).not.toContain('out of reach');
+  expect(stdout).toMatch(/^✓ control plane: .*knows the root key$/m);
+  expect(stdout).toMatch(/^✓ Redis: version/m);
+  expect(stdout).toMatch(/^✓ fleet: .*: 1; APIs/m);
+});
+
+test('a clock that is wrong is found', async () => {
+  const server = createServer((_, response) => {
+    response.setHeader('date', new Date(Date.now() + 60_000).toUTCString());
+    response.end('{"apis":[]}');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const KEYFENCE_URL = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { of } = await examine({ KEYFENCE_URL });
+  server.close();
+  expect(of("control plane's clock")?.found).toMatch(/^\d\d s ahead of/);
+  expect(of("control plane's clock")?.change).toContain('NTP');
+});
+
+test('the rights that the doctor asks for are all that the control plane uses', () => {
+  const asked = necessaryCommands({ REDIS_MODE: 'cluster', REDIS_REPLICAS: 1 });
+  const needed = ['config', ...asked.map((command) => command.split(' ')[0])];
+  const used = globSync('control-plane/{*,core/*,http/**/*,redis/**/*}.{ts,lua}', { cwd: ROOT }).flatMap(
+    (file) => {
+      const text = readFileSync(join(ROOT, file), 'utf8');
+      return [...text.matchAll(/redis\.p?call\('([A-Z]+)'|\bredis\.([a-z]+)\(/g)].map(
+        ([, lua, ts]) => lua ?? ts ?? '',
+      );
+    },
+  );
+  const notCommands = new Set(['pipeline', 'sha', 'call', 'pcall', 'acl', 'defineCommand', 'on', 'once']);
+  const commands = [...new Set(used.map((name) => name.toLowerCase()))].filter(
+    (name) => !notCommands.has(name),
+  );
+  expect(commands.length).toBeGreaterThan(20);
+  expect(commands.filter((name) => !needed.includes(name))).toEqual([]);
+});

@@ -1,0 +1,131 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createProgram } from '../../../control-plane/cli/program.ts';
+import { generateKey } from '../../../shared/contract/key-format.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { Receiver } from '../webhooks/receiver.ts';
+import { envOf, useCommandLine } from './keyfence.ts';
+
+let fleet: Fleet;
+let directory: string;
+let receiver: Receiver;
+beforeAll(async () => {
+  fleet = await Fleet.start({ env: { WEBHOOK_NETWORKS: '127.0.0.0/8' } });
+  receiver = await Receiver.start();
+  directory = mkdtempSync(join(tmpdir(), 'keyfence-examples-'));
+  const lines = [1, 2].map(() => JSON.stringify({ key: generateKey(16), name: 'Grace' }));
+  writeFileSync(join(directory, 'keys.ndjson'), lines.join('\n'));
+});
+afterAll(async () => {
+  await fleet.stop();
+  await receiver.stop();
+  rmSync(directory, { recursive: true, force: true });
+});
+const commandLine = useCommandLine();
+
+/** The examples of a command and its subcommands, as its help shows them. */
+function examplesOf(command: Command): string[] {
+  let help = '';
+  command.configureOutput({
+    writeOut: (text) => {
+      help += text;
+    },
+  });
+  command.outputHelp();
+  const [, examples = ''] = help.split(/^Examples?:$/m);
+  const own = examples.split('\n').flatMap((line) => /^ {2}keyfence (.+)$/.exec(line)?.[1] ?? []);
+  if (command.commands.length > 0) return command.commands.flatMap(examplesOf);
+  expect(own, command.name()).not.toEqual([]);
+  return own;
+}
+
+/** The words of a line, as a shell would split it. */
+const wordsOf = (line: string) =>
+  [...line.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? '');
+
+/** Things are made before they are used, and used before they are deleted. */
+const rankOf = (example: string) =>
+  /^(?:apis|roles|identities|permissions|root-keys|webhooks) create/.test(example)
+    ? 0
+    : /^(?:apis|roles|identities|permissions|root-keys|webhooks) delete/.test(example)
+      ? 2
+      : 1;
+
+test('every command shows an example, and every example works as it stands', async () => {
+  const examples = examplesOf(createProgram()).sort((a, b) => rankOf(a) - rankOf(b));
+  await fleet.ok('keys.createKey', { apiId: 'shop' });
+  const identity = await fleet.ok('identities.createIdentity', { externalId: 'ada' });
+  const permissions = ['api.*.read_key'];
+  const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', { name: 'old', permissions });
+  const { endpointId } = await fleet.ok('webhooks.createEndpoint', { url: receiver.url });
+  await fleet.post(`${fleet.controlPlanes[0]?.address}/dashboard/session`, { rootKey: ROOT_KEY });
+  const [{ sessionId }] = (await fleet.ok('rootKeys.listSessions')).sessions;
+  const deliveryId = async (): Promise<string> => {
+    const { deliveries } = await fleet.ok('webhooks.listDeliveries', { endpointId });
+    return deliveries[0]?.deliveryId ?? '';
+  };
+  /** The sequence of a change that the example can ask about. */
+  const sequence = async (line: string, { keyId, roleId }: { keyId: string; roleId: string }) => {
+    const { propagation } = line.startsWith('keys')
+      ? await fleet.ok('keys.updateKey', { keyId, name: 'Ada' })
+      : line.startsWith('roles')
+        ? await fleet.ok('permissions.setRolePermissions', { roleId, permissions: ['files.list'] })
+        : await fleet.ok('identities.updateIdentity', { externalId: 'ada', meta: { plan: 'pro' } });
+    return String(propagation.sequence);
+  };
+  for (const example of examples) {
+    const { keyId, key } = await fleet.ok('keys.createKey', {
+      apiId: 'shop',
+      externalId: 'ada',
+      remaining: 5,
+      permissions: ['files.read'],
+    });
+    const roles = await fleet.ok('permissions.listRoles', {});
+    const roleId = [roles].flat().find(({ name }: { name: string }) => name === 'editor')?.id ?? '';
+    const ids = [keyId, roleId, rootKeyId, sessionId, endpointId, identity.identityId];
+    if (/ d\d+-0$/.test(example)) await fleet.until(async () => (await deliveryId()) !== '');
+    const [line = '', input] = example.split(' < ');
+    const args = await Promise.all(
+      wordsOf(line).map(async (word) => {
+        if (/^d\d+-0$/.test(word)) return deliveryId();
+        if (word === '1' && line.includes('propagation')) return sequence(line, { keyId, roleId });
+        if (word.endsWith('.ndjson')) return join(directory, word);
+        return /_0mzc9k4q8r2wfXa1Bc2d$/.test(word)
+          ? ids.find((id) => id.startsWith(word.replace(/_.*/, '_')))
+          : word;
+      }),
+    );
+    if (input !== undefined) await fleet.until(async () => (await fleet.verify(key)).body.code === 'VALID');
+    const ended = await commandLine.run(args, envOf(fleet), input === undefined ? '' : `${key}\n`);
+    expect(ended.status, `${example}: ${ended.stderr}${ended.stdout}`).toBe(0);
+  }
+});
+
+test('events up to a moment are listed', async () => {
+  const list = async (...args: string[]) =>
+    JSON.parse((await commandLine.run(['audit', ...args, '--json'], envOf(fleet))).stdout).events.length;
+  expect(await list('--since', 'today')).toBeGreaterThan(0);
+  expect(await list('--since', 'yesterday', '--until', 'yesterday')).toBe(0);
+  expect(await list('--since', 'yesterday', '--until', 'today')).toBeGreaterThan(0);
+});
+
+test('a running npm start, and its root key, need no settings; another control plane gets no key of it', async () => {
+  const { controlPlanes, verifiers } = fleet;
+  const note = { controlPlane: controlPlanes[0]?.address, verifier: verifiers[0]?.address };
+  writeFileSync(join(directory, 'running.json'), JSON.stringify(note));
+  writeFileSync(join(directory, 'root-key'), `${ROOT_KEY}\n`);
+  const { PATH = '' } = envOf(fleet);
+  const env = { PATH, KEYFENCE_DATA: directory };
+  const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  expect((await commandLine.run(['keys', 'get', keyId], env)).status).toBe(0);
+  await fleet.until(async () => (await fleet.verify(key)).body.code === 'VALID');
+  expect((await commandLine.run(['keys', 'verify', '--json'], env, `${key}\n`)).stdout).toContain(keyId);
+  const elsewhere = await commandLine.run(['keys', 'get', keyId], {
+    ...env,
+    KEYFENCE_URL: 'http://127.0.0.2:9',
+  });
+  expect(elsewhere).toMatchObject({ stdout: '', stderr: expect.stringContaining('no root key') });
+});

@@ -1,0 +1,141 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { generateKey, hashSecret } from '../../../shared/contract/key-format.ts';
+import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { Fleet } from '../../harness/fleet.ts';
+import { envOf, noTerminal, type Run, startOnTerminal, useCommandLine } from './keyfence.ts';
+
+let fleet: Fleet;
+let redis: Redis;
+beforeAll(async () => {
+  fleet = await Fleet.start({ env: { LEASE_MS: '20000' } });
+  redis = new Redis(fleet.redisUrl);
+});
+afterAll(async () => {
+  redis.disconnect();
+  await fleet.stop();
+});
+
+const commandLine = useCommandLine();
+const run = (args: string, input?: string): Promise<Run> =>
+  commandLine.run(args.split(' '), envOf(fleet), input);
+/** The answer as scripts read it; the command must end as `status` says. */
+const answer = async (args: string, status = 0, input?: string) => {
+  const ended = await run(`${args} --json`, input);
+  expect(ended, args).toMatchObject({ status });
+  return JSON.parse(ended.stdout);
+};
+/** Keys of an API and one owner. */
+async function make(apiId: string, count: number, externalId: string) {
+  const made: { key: string; keyId: string }[] = [];
+  for (let at = 0; at < count; at += 500) {
+    const keys = Array.from({ length: Math.min(500, count - at) }, () => generateKey(16));
+    const wanted = keys.map((key) => ({ sha256: hashSecret(key), foreign: false, externalId }));
+    const { results } = await fleet.ok('keys.importKeys', { apiId, keys: wanted });
+    made.push(...keys.map((key, i) => ({ key, keyId: results[i].keyId })));
+  }
+  return made;
+}
+const fileOf = (name: string, lines: readonly string[]) => {
+  const file = join(fleet.directory, name);
+  writeFileSync(file, lines.join('\n'));
+  return file;
+};
+
+test("an owner's keys are disabled, enabled and deleted, page after page, with one summary", async () => {
+  const keys = await make('owned', 1100, 'acme');
+  const [first, last] = [keys[0]?.key ?? '', keys.at(-1)?.key ?? ''];
+  for (const key of [first, last]) expect(await fleet.verdict(key)).toBe('VALID');
+  const off = await answer('keys disable --api owned --owner acme');
+  expect(off).toEqual({
+    ...{ disabled: 1100, refused: 0 },
+    propagation: expect.objectContaining({ state: 'complete', by: 'acks', sequence: 1100 }),
+  });
+  for (const key of [first, last]) expect(await fleet.verdict(key)).toBe('DISABLED');
+  expect((await run('keys enable --api owned --owner acme')).stdout).toMatch(
+    /^1,100 keys enabled: complete, change 2200: 1 verifier confirmed it, in [\d,]+ ms\.$/m,
+  );
+  expect(await fleet.verdict(last)).toBe('VALID');
+  expect(await run('keys delete --api owned --owner acme')).toMatchObject({
+    ...{ status: 64, stderr: expect.stringContaining('delete all keys of acme in owned cannot be undone') },
+  });
+  expect(await answer('keys delete --api owned --owner acme --yes')).toMatchObject({ deleted: 1100 });
+  for (const key of [first, last]) expect(await fleet.verdict(key)).toBe('NOT_FOUND');
+  expect(await answer('keys disable --api owned --owner acme')).toEqual({ disabled: 0, refused: 0 });
+});
+
+test('the command of the runbook has every key of a customer refused', async () => {
+  const runbook = readFileSync(join(import.meta.dirname, '../../../deploy/incidents.md'), 'utf8');
+  const section = runbook.split("## A customer's keys must be refused now")[1] ?? '';
+  const [, command = ''] = /```sh\nnpx keyfence (.*)\n```/.exec(section) ?? [];
+  const keys = [...(await make('shop', 3, 'acme')), ...(await make('books', 2, 'acme'))];
+  for (const { key } of keys) expect(await fleet.verdict(key)).toBe('VALID');
+  expect(await run(command)).toMatchObject({
+    status: 0,
+    stdout: expect.stringMatching(/^disabled acme: complete/),
+  });
+  for (const { key } of keys) expect(await fleet.verdict(key)).toBe('DISABLED');
+});
+
+test('the keys of a file are disabled; those that there are not are reported, each by its id', async () => {
+  const keys = await make('filed', 3, 'ada');
+  const ids = keys.map(({ keyId }) => keyId);
+  const file = fileOf('ids', [...ids, '', ` ${ids[0]} `, 'key_none']);
+  const ended = await run(`keys disable --api filed --file ${file} --json`);
+  expect(ended.status).toBe(65);
+  expect(JSON.parse(ended.stdout)).toMatchObject({ disabled: 3, refused: 1 });
+  expect(ended.stderr.trim()).toBe(
+    '{"keyId":"key_none","code":"NOT_FOUND","message":"key key_none not found"}',
+  );
+  for (const { key } of keys) expect(await fleet.verdict(key)).toBe('DISABLED');
+  expect(await answer('keys enable --api filed --file -', 0, ids.slice(1).join('\r\n'))).toMatchObject({
+    enabled: 2,
+  });
+  expect(await fleet.verdict(keys[0]?.key ?? '')).toBe('DISABLED');
+  expect(await fleet.verdict(keys[2]?.key ?? '')).toBe('VALID');
+});
+
+test.each([
+  ['no key at all', 'keys disable'],
+  ['a key and an owner', 'keys disable key_1 --api a --owner b'],
+  ['an owner without an API', 'keys disable --owner b'],
+  ['an API without keys', 'keys enable --api a'],
+  ['an owner and a file', 'keys delete --api a --owner b --file c --yes'],
+  ['a file that there is not', 'keys disable --api a --file /nowhere/ids'],
+  ['a file without ids', 'keys disable --api a --file -'],
+  ['a file with something else', 'keys disable --api a --file -', 'key_1\nkey 2\n'],
+])('%s is refused, and nothing is done', async (_, args, input = '') => {
+  const { status, stderr, stdout } = await run(args, input);
+  expect([status, stdout]).toEqual([64, '']);
+  expect(stderr).not.toBe('');
+});
+
+test('an API that there is not is told, and so is a change that is not complete', async () => {
+  expect((await run('keys disable --api nowhere --owner ada')).status).toBe(1);
+  await make('slow', 2, 'ada');
+  await redis.zadd(apiKeys('slow').members, 0, 'silent');
+  const pending = await run('keys disable --api slow --owner ada --wait 0');
+  expect([pending.status, pending.stdout]).toEqual([75, expect.stringContaining('2 keys disabled: pending')]);
+});
+
+test.skipIf(noTerminal)(`on a terminal it shows how far it is${noTerminal}`, async () => {
+  const keys = await make('shown', 2000, 'ada');
+  const file = fileOf(
+    'shown',
+    keys.map(({ keyId }) => keyId),
+  );
+  const args = ['keys', 'disable', '--api', 'shown', '--file', file];
+  const { stdout, status } = await startOnTerminal(args, envOf(fleet));
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/█+░* (50|100) % [12],000 keys/);
+  expect(stdout).toContain('2,000 keys disabled');
+});
+
+test('a control plane that was away for a while is waited for, and the command finishes', async () => {
+  const keys = await make('patient', 2, 'ada');
+  await redis.call('CLIENT', 'PAUSE', '3000', 'WRITE');
+  expect(await answer('keys disable --api patient --owner ada')).toMatchObject({ disabled: 2 });
+  expect(await fleet.verdict(keys[0]?.key ?? '')).toBe('DISABLED');
+});

@@ -1,0 +1,112 @@
+import { type ChildProcess, execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { spawnBound } from '../../../deploy/dev/redis-server.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { envOf } from './keyfence.ts';
+import { buildPackages, install, npm, PATH, packageVersion } from './packed.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..', '..');
+let fleet: Fleet;
+let folder: string;
+const children: ChildProcess[] = [];
+
+/** Builds and packs both packages, and installs each into an empty folder, without the network. */
+beforeAll(async () => {
+  fleet = await Fleet.start();
+  folder = mkdtempSync(join(tmpdir(), 'keyfence-package-'));
+  buildPackages(folder);
+  install(folder, 'keyfence', 'home');
+  install(folder, 'keyfence-server', 'server');
+});
+afterAll(async () => {
+  for (const child of children) child.kill('SIGKILL');
+  await fleet.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** Packages in a node_modules, by name. */
+const packagesIn = (modules: string) =>
+  readdirSync(modules).flatMap((name) =>
+    name.startsWith('@')
+      ? readdirSync(join(modules, name)).map((one) => `${name}/${one}`)
+      : name.startsWith('.')
+        ? []
+        : [name],
+  );
+
+test('the library leaves the application its own Node, and brings no server, no command and few packages', () => {
+  const modules = join(folder, 'home', 'node_modules');
+  expect(existsSync(join(modules, '.bin', 'node'))).toBe(false);
+  expect(existsSync(join(modules, '.bin', 'keyfence'))).toBe(false);
+  const names = packagesIn(modules);
+  expect(names).toContain('keyfence');
+  expect(names.filter((name) => /^(?:node|fastify|commander)(?:-|$)|swagger|grpc/.test(name))).toEqual([]);
+  expect(names.length).toBeLessThanOrEqual(PACKAGES_MAX);
+  const files = readdirSync(modules, { recursive: true, withFileTypes: true }).filter((file) =>
+    file.isFile(),
+  );
+  const bytes = files.reduce((sum, { parentPath, name }) => sum + statSync(join(parentPath, name)).size, 0);
+  expect(bytes).toBeLessThanOrEqual(BYTES_MAX);
+  const own = readdirSync(join(modules, 'keyfence'), { recursive: true, encoding: 'utf8' });
+  expect(own.filter((file) => /control-plane|dashboard|(?<!\.d)\.ts$/.test(file))).toEqual([]);
+  const page = readFileSync(join(modules, 'keyfence', 'README.md'), 'utf8');
+  const links = [...page.matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, target]) => target ?? '');
+  expect([...new Set(links)].sort()).toEqual(['frameworks.md', 'middleware.md']);
+  expect(own).toEqual(expect.arrayContaining(links));
+});
+
+/** What an application has beside its own packages once it has installed the library. */
+const PACKAGES_MAX = 12;
+const BYTES_MAX = 8e6;
+
+test('the package of the server runs as JavaScript under a plain node, and brings none either', async () => {
+  const installed = join(folder, 'server', 'node_modules');
+  expect(existsSync(join(installed, '.bin', 'node'))).toBe(false);
+  const sources = readdirSync(join(installed, 'keyfence-server'), { recursive: true, encoding: 'utf8' });
+  expect(sources.filter((file) => /(?<!\.d)\.ts$/.test(file))).toEqual([]);
+  const pages = sources.filter((file) => /^[\w-]+\.md$/.test(file));
+  const links = pages.flatMap((page) => {
+    const text = readFileSync(join(installed, 'keyfence-server', page), 'utf8');
+    return [...text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, target]) => target);
+  });
+  expect(links).toContain('keys.md');
+  expect(links.filter((target) => !pages.includes(target ?? ''))).toEqual([]);
+  const keyfence = (...args: string[]) => {
+    const command = [join(installed, '.bin', 'keyfence'), ...args];
+    return promisify(execFile)(process.execPath, command, { cwd: tmpdir(), env: envOf(fleet) });
+  };
+  expect((await keyfence('--version')).stdout.trim()).toBe(packageVersion());
+  const { keyId } = JSON.parse((await keyfence('keys', 'create', 'packed', '--json')).stdout);
+  expect((await keyfence('keys', 'disable', keyId)).stdout).toContain('complete');
+  // What the doctor finds wrong while a slow machine is busy, such as a verifier that lags, may pass.
+  await fleet.until(async () => (await keyfence('doctor')).stdout.includes('✓ rights'));
+});
+
+test('both processes start from the package of the server', async () => {
+  const installed = join(folder, 'server', 'node_modules', 'keyfence-server');
+  const env = { PATH, REDIS_URL: fleet.redisUrl, ROOT_KEY, PORT: '0', ADMIN_PORT: '0' };
+  for (const name of ['control-plane', 'verifier']) {
+    const child = spawnBound(process.execPath, [join(installed, name, 'main.js')], env);
+    let log = '';
+    child.stdout?.on('data', (chunk) => {
+      log += String(chunk);
+    });
+    const admin = () => /"adminAddress":"([^"]+)"/.exec(log)?.[1];
+    // Once this is answered, the process also takes signals.
+    await fleet.until(
+      async () => admin() !== undefined && (await fleet.get(`${admin()}/livez`)).status === 200,
+    );
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    expect(await ended).toEqual([0, null]);
+  }
+});
+
+test('npx finds the command in the project', () => {
+  expect(npm(ROOT, 'exec', '--offline', '--no', '--', 'keyfence', '--version').trim()).toBe(packageVersion());
+});

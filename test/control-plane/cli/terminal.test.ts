@@ -1,0 +1,151 @@
+import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify, stripVTControlCharacters } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { generateKey } from '../../../shared/contract/key-format.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { skippedWithout } from '../../harness/programs.ts';
+import { envOf, noTerminal, start, startOnTerminal } from './keyfence.ts';
+
+let fleet: Fleet;
+beforeAll(async () => {
+  fleet = await Fleet.start();
+});
+afterAll(() => fleet.stop());
+
+const COLOUR = '\u001b[1m';
+
+test.skipIf(noTerminal)(
+  `colours are for terminals alone, and NO_COLOR takes them away${noTerminal}`,
+  async () => {
+    const env = envOf(fleet);
+    expect((await startOnTerminal(['apis', 'list'], env)).stdout).toContain(COLOUR);
+    expect((await startOnTerminal(['apis', 'list'], { ...env, NO_COLOR: '1' })).stdout).not.toContain(
+      '\u001b',
+    );
+    expect((await start(['apis', 'list'], env).ended).stdout).not.toContain('\u001b');
+  },
+);
+
+test.skipIf(noTerminal)(
+  `the root key and the key are asked for, and what is typed is not shown${noTerminal}`,
+  async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'asked' });
+    const env = envOf(fleet, { KEYFENCE_ROOT_KEY: '' });
+    const listed = await startOnTerminal(['apis', 'list'], env, 'Root key for http', `${ROOT_KEY}\r`);
+    expect(listed.stdout).toContain('asked');
+    expect(listed.stdout).not.toContain(ROOT_KEY);
+    await fleet.verdict(key);
+    const verified = await startOnTerminal(['keys', 'verify'], env, 'Key: ', `${key}\r`);
+    expect(verified.stdout).toContain('VALID');
+    expect(verified.stdout).not.toContain(key);
+    const left = await startOnTerminal(['apis', 'list'], env, 'Root key for http', '\u0003');
+    expect(left.status).toBe(130);
+  },
+);
+
+test.skipIf(noTerminal)(
+  `lists fit a terminal of 80 columns, with whole ids in front${noTerminal}`,
+  async () => {
+    const name = 'A rather long name that somebody chose for a reason';
+    const { keyId } = await fleet.ok('keys.createKey', {
+      apiId: 'wide',
+      name,
+      externalId: 'ada',
+      remaining: 5,
+    });
+    await fleet.ok('identities.createIdentity', { externalId: 'ada' });
+    await fleet.ok('permissions.createRole', {
+      name: 'editor',
+      permissions: ['a.rather.long.permission', 'files.read'],
+    });
+    await fleet.ok('rootKeys.createRootKey', {
+      name,
+      permissions: ['api.*.read_key', 'api.*.read_api', 'root.*.read_role'],
+    });
+    await fleet.ok('webhooks.createEndpoint', { url: `https://example.com/${'long'.repeat(30)}` });
+    const lists = [
+      ...[
+        ['keys', 'list', 'wide'],
+        ['apis', 'list'],
+        ['identities', 'list'],
+        ['roles', 'list'],
+        ['root-keys', 'list'],
+      ],
+      ...[['permissions', 'list'], ['webhooks', 'list'], ['fleet'], ['audit'], ['keys', 'usage', keyId]],
+    ];
+    for (const args of lists) {
+      const { stdout, status } = await startOnTerminal(args, envOf(fleet));
+      expect(status, args.join(' ')).toBe(0);
+      const lines = stripVTControlCharacters(stdout).split(/\r?\n/);
+      expect(
+        Math.max(...lines.map((line) => line.length)),
+        `${args.join(' ')}\n${stdout}`,
+      ).toBeLessThanOrEqual(80);
+    }
+    expect((await startOnTerminal(['keys', 'list', 'wide'], envOf(fleet))).stdout).toContain(keyId);
+    // Elsewhere nothing is cut.
+    expect((await start(['keys', 'list', 'wide'], envOf(fleet)).ended).stdout).toContain(name);
+  },
+);
+
+test.skipIf(noTerminal)(`deleting asks first${noTerminal}`, async () => {
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'kept' });
+  const no = await startOnTerminal(['keys', 'delete', keyId], envOf(fleet), 'Type yes: ', 'y\r');
+  expect(no.status).toBe(130);
+  expect((await fleet.admin('keys.getKey', { keyId })).status).toBe(200);
+  const yes = await startOnTerminal(['keys', 'delete', keyId], envOf(fleet), 'Type yes: ', 'yes\r');
+  expect(yes.status).toBe(0);
+  expect((await fleet.admin('keys.getKey', { keyId })).status).toBe(404);
+});
+
+test.skipIf(noTerminal)(`an import shows how far it is${noTerminal}`, async () => {
+  const file = join(fleet.directory, 'bar.ndjson');
+  writeFileSync(file, Array.from({ length: 4000 }, () => `{"key":"${generateKey(16)}"}\n`).join(''));
+  const { stdout, status } = await startOnTerminal(['keys', 'import', 'bar', file], envOf(fleet));
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/█+░+ 50 % line 2,000/);
+  expect(stdout).toContain('4,000 created');
+});
+
+test('a file that is not there is told in words', async () => {
+  const { status, stderr } = await start(['keys', 'import', 'bar', 'keys.json'], envOf(fleet)).ended;
+  expect(status).toBe(64);
+  expect(stderr).toMatch(/cannot read or write keys\.json: no such file or directory/);
+});
+
+const noFish = skippedWithout('fish');
+test.skipIf(noFish)(`fish completes commands, options and shells by the words before${noFish}`, async () => {
+  const { stdout: script } = await start(['completion', 'fish'], envOf(fleet)).ended;
+  const completed = async (line: string) => {
+    const program = `${script}\ncomplete -C 'keyfence ${line}'`;
+    return (await promisify(execFile)('fish', ['--no-config', '-c', program])).stdout.trim().split('\n');
+  };
+  expect(await completed('ke')).toEqual(['keys']);
+  // It offers files too.
+  expect((await completed('keys d')).filter((word) => !word.endsWith('/'))).toEqual(['delete', 'disable']);
+  expect(await completed('--json keys disable --w')).toEqual(['--wait']);
+  expect(await completed('keys disable key_x --j')).toEqual(['--json']);
+  expect(await completed('completion f')).toEqual(['fish']);
+});
+
+const noBash = skippedWithout('bash');
+test.skipIf(noBash)(`bash completes commands, options and shells by the words before${noBash}`, async () => {
+  const { stdout: script } = await start(['completion', 'bash'], envOf(fleet)).ended;
+  const completed = async (...words: string[]) => {
+    const program = `${script}\nCOMP_WORDS=(keyfence ${words.map((word) => `'${word}'`).join(' ')})
+      COMP_CWORD=${words.length}; _keyfence; echo "\${COMPREPLY[*]}"`;
+    return (await promisify(execFile)('bash', ['-c', program])).stdout.trim();
+  };
+  expect(await completed('ke')).toBe('keys');
+  expect(await completed('keys', 'd')).toBe('disable delete');
+  expect(await completed('--json', 'keys', 'disable', '--w')).toBe('--wait');
+  expect(await completed('keys', 'disable', 'key_x', '--j')).toBe('--json');
+  expect(await completed('completion', 'z')).toBe('zsh');
+  const zsh = await start(['completion', 'zsh'], envOf(fleet)).ended;
+  expect(zsh.stdout).toMatch(/^#compdef keyfence\n/);
+  expect(zsh.stdout).toContain(
+    '" keys disable "*) compadd -- --api --owner --file --wait --json --help || _files ;;',
+  );
+});

@@ -1,0 +1,167 @@
+import { beforeAll, expect, test } from 'vitest';
+import { ROOT_KEY } from '../../harness/fleet.ts';
+import { breachesOf, loadAxe } from './axe.ts';
+import { Dashboard } from './chromium.ts';
+import { onStage } from './stage.ts';
+
+onStage('for everybody', (stage) => {
+  test('it is worked with the keyboard alone, and the focus goes where the page went', async () => {
+    const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'keyboard', name: 'Kay' });
+    const dashboard = await Dashboard.open(stage.browser, stage.base);
+    const { page } = dashboard;
+    const focused = () =>
+      page.evaluate<string>(
+        `document.activeElement.getAttribute('aria-label') ?? document.activeElement.innerText ?? ''`,
+      );
+    const tabTo = async (wanted: string | RegExp) => {
+      for (let i = 0; i < 40; i++) {
+        if ((await focused()).match(wanted)) return;
+        await page.keyboard.press('Tab');
+      }
+      throw new Error(`the focus never came to ${wanted}`);
+    };
+    await stage.fleet.until(async () => (await focused()) === 'Sign in');
+    await page.keyboard.press('Tab');
+    await page.keyboard.type(ROOT_KEY);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await tabTo(/^APIs$/);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'APIs' }).waitFor();
+    await dashboard.loaded();
+    await tabTo(/^keyboard$/);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Keys of keyboard' }).waitFor();
+    expect(await focused()).toBe('Keys of keyboard');
+    await dashboard.loaded();
+    await tabTo('Disable Kay');
+    await page.keyboard.press('Space');
+    await page.getByText('Disabled Kay').waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('DISABLED');
+    // The focus stays where one was, also where what was clicked went away.
+    await stage.fleet.until(async () => (await focused()) === 'Enable Kay');
+    await tabTo('Undo');
+    await page.keyboard.press('Enter');
+    await page.getByText('Undone: Disabled Kay').waitFor();
+    await stage.fleet.until(async () => (await focused()) === 'How far the change has come');
+    await page.getByRole('button', { name: 'Select page' }).press('Enter');
+    await tabTo('Disable 1 key');
+    await page.keyboard.press('Enter');
+    await page.getByText('Disabled 1 key').waitFor();
+    await stage.fleet.until(async () => (await focused()) === 'Select page');
+    await dashboard.close(key);
+  });
+
+  const LONG = { id: 'a-rather-long-name-of-an-api-that-somebody-chose-for-a-reason', keyId: '' };
+  let keyId = '';
+  let endpointId = '';
+  beforeAll(async () => {
+    const url = `http://127.0.0.1:1/${'long'.repeat(100)}`;
+    ({ endpointId } = await stage.fleet.ok('webhooks.createEndpoint', { url, name: 'h'.repeat(100) }));
+    const names = Array.from({ length: 25 }, (_, i) => `Key ${i}`);
+    const make = (name: string) =>
+      stage.fleet.ok('keys.createKey', { apiId: 'checked', name, externalId: 'ada' });
+    ({ keyId } = await make('First'));
+    for (const name of names) await make(name);
+    await stage.fleet.ok('identities.createIdentity', { externalId: 'ada' });
+    for (const name of ['editor', 'reader', 'a-role-of-a-rather-long-name', 'x'.repeat(100)])
+      await stage.fleet.ok('permissions.createRole', { name, permissions: ['files.read', 'y'.repeat(100)] });
+    const long = { name: 'W'.repeat(200), externalId: 'x'.repeat(200), meta: { long: 'y'.repeat(500) } };
+    LONG.keyId = (await stage.fleet.ok('keys.createKey', { apiId: LONG.id, ...long })).keyId;
+  });
+
+  test.for([1280, 390])(
+    'every page keeps to WCAG 2.2 AA in light and dark, and fits, at %i px',
+    async (width) => {
+      const dashboard = await Dashboard.open(stage.browser, stage.base, { viewport: { width, height: 844 } });
+      const { page } = dashboard;
+      await loadAxe(page);
+      const check = async (view: string) => {
+        await page.emulateMedia({ colorScheme: 'light' });
+        expect(await breachesOf(page), view).toEqual([]);
+        // Of all the rules only that of contrast sees another scheme.
+        await page.emulateMedia({ colorScheme: 'dark' });
+        expect(await breachesOf(page, 'contrast'), `${view}, dark`).toEqual([]);
+        expect(await page.evaluate(NAMELESS), view).toEqual([]);
+      };
+      await check('sign in');
+      await dashboard.signIn();
+      await page.getByRole('heading', { name: 'Overview' }).waitFor();
+      for (const hash of viewsOf('checked', keyId, endpointId)) {
+        await dashboard.go(hash);
+        if (hash === '#/apis/checked') {
+          const height = await page.evaluate<number>('document.documentElement.scrollHeight');
+          if (width === 390) expect(height).toBeLessThan(3500);
+          await page.getByRole('button', { name: 'Disable Key 20' }).click();
+          await page.getByText('Disabled Key 20').waitFor();
+          await page.getByRole('checkbox', { name: 'Select Key 3', exact: true }).check();
+          const bar = await page.getByRole('group', { name: 'Selection' }).boundingBox();
+          // It stays in sight, and must leave the list there.
+          expect(bar?.height).toBeLessThan(90);
+        }
+        for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
+        await check(hash);
+        await page.keyboard.press('Escape');
+        if (hash === '#/apis/checked') {
+          await page.getByRole('button', { name: 'Undo' }).click();
+          await page.getByText('Undone: Disabled Key 20').waitFor();
+        }
+      }
+      // As narrow as phones are, and as a desk is at 400 %.
+      if (width === 390) await page.setViewportSize({ width: 320, height: 740 });
+      for (const hash of viewsOf(LONG.id, LONG.keyId, endpointId)) {
+        await dashboard.go(hash);
+        for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
+        expect(await page.locator('html').evaluate(OVERFLOW), hash).toBeLessThanOrEqual(0);
+        await page.keyboard.press('Escape');
+        if (hash === `#/keys/${LONG.keyId}`) {
+          await page.getByRole('button', { name: /^(Disable|Enable) W/ }).click();
+          await page.getByText(/(Disabled|Enabled) W+\. Complete/).waitFor();
+          await dashboard.choose('Delete key');
+          expect(await page.getByRole('dialog').evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
+          await page.getByRole('button', { name: 'Cancel' }).click();
+        }
+        expect(await page.locator('html').evaluate(OVERFLOW), hash).toBeLessThanOrEqual(0);
+      }
+      await dashboard.close();
+    },
+  );
+});
+
+/** Pixels of an element's content that it has no room for. */
+const OVERFLOW = ({ scrollWidth, clientWidth }: { scrollWidth: number; clientWidth: number }) =>
+  scrollWidth - clientWidth;
+
+/** Every page that there is. */
+const viewsOf = (apiId: string, keyId: string, endpointId: string) => [
+  '#/',
+  '#/apis',
+  `#/apis/${apiId}`,
+  `#/apis/${apiId}?tab=traffic`,
+  `#/apis/${apiId}?tab=settings`,
+  `#/keys/${keyId}`,
+  `#/keys/${keyId}?tab=access`,
+  `#/keys/${keyId}?tab=history`,
+  `#/keys/${keyId}?tab=verifiers`,
+  '#/handover/used',
+  '#/identities',
+  '#/identities/ada',
+  '#/identities/nobody%20yet',
+  '#/roles',
+  '#/root-keys',
+  '#/webhooks',
+  `#/webhooks/${endpointId}`,
+  '#/fleet',
+  '#/audit',
+  '#/apis/never-made',
+  '#/keys/key_00000000000000000000',
+  '#/nowhere',
+];
+
+/** Elements that are used but that a screen reader could not name. */
+const NAMELESS = `[...document.querySelectorAll('a, button, input:not([type=hidden]), select, textarea, table, form, dialog')]
+  .filter((element) => {
+    const text = element.labels?.[0]?.innerText || element.getAttribute('aria-label') || element.textContent;
+    return !text?.trim() || (element.matches('input, select, textarea') && !element.labels?.length);
+  })
+  .map((element) => element.outerHTML.slice(0, 200))`;

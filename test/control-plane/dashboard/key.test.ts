@@ -1,0 +1,264 @@
+import { expect, test } from 'vitest';
+import { FaultProxy } from '../../proof/chaos/proxy.ts';
+import { Dashboard } from './chromium.ts';
+import { onStage } from './stage.ts';
+
+onStage('the page of a key', (stage) => {
+  test('what a key is, is changed, cleared and deleted on its page; how it is used is drawn', async () => {
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', {
+      apiId: 'detail',
+      name: 'Bob',
+      prefix: 'b',
+    });
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    await dashboard.openTab('Access');
+    const form = page.getByRole('form', { name: 'Change the key' });
+    const keyNow = () => stage.fleet.ok('keys.getKey', { keyId });
+
+    await form.getByLabel('Meta').fill('{"plan": ');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await form
+      .getByRole('alert')
+      .getByText(/Not accepted: meta: /)
+      .waitFor();
+    expect(await form.getByLabel('Meta').inputValue()).toBe('{"plan": ');
+    await form.getByLabel('Meta').fill('{"plan": "free"}');
+    await form.getByLabel('Identity').fill('someone');
+    await form.getByLabel('Expires').fill('2999-12-31T10:00:00');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved.').waitFor();
+    await dashboard.openTab('Overview');
+    await page.locator('dd', { hasText: '2999' }).waitFor();
+    await dashboard.openTab('Access');
+    expect(await keyNow()).toMatchObject({ name: 'Bob', externalId: 'someone', meta: { plan: 'free' } });
+    expect(new Date((await keyNow()).expires).getFullYear()).toBe(2999);
+
+    await form.getByRole('button', { name: 'Save' }).click();
+    await form.getByText('Nothing differs.').waitFor();
+    await form.getByLabel('Expires').fill('');
+    await form.getByLabel('Identity').fill('');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await stage.fleet.until(async () => !('expires' in (await keyNow())));
+    expect(await keyNow()).not.toHaveProperty('externalId');
+
+    await dashboard.openTab('Overview');
+    await stage.fleet.until(async () => {
+      await page.reload();
+      await page.getByRole('heading', { name: 'Bob' }).waitFor();
+      await dashboard.loaded();
+      return page
+        .getByRole('img', { name: /Verifications by the hour: 25 bars, the highest 1$/ })
+        .isVisible();
+    });
+    await page.getByLabel('Time').selectOption('last 7 days');
+    await page.getByRole('img', { name: /Verifications by the day/ }).waitFor();
+
+    await dashboard.choose('Delete key');
+    const dialog = page.getByRole('dialog', { name: 'Delete this key?' });
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    await dashboard.choose('Delete key');
+    await dialog.getByRole('button', { name: 'Delete for good' }).click();
+    await page.getByRole('heading', { name: 'Keys of detail' }).waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('NOT_FOUND');
+    await dashboard.go(`#/keys/${keyId}`);
+    await page.getByRole('heading', { name: 'No such key' }).waitFor();
+    expect(await page.getByRole('button', { name: /Delete|Disable|Try again/ }).count()).toBe(0);
+    await page.getByRole('link', { name: 'audit log' }).click();
+    await page.getByRole('cell', { name: 'keys.deleteKey' }).waitFor();
+    await dashboard.close(key);
+  });
+
+  test('a key is rotated: the new secret is shown once, with when the old one ends', async () => {
+    const { keyId, key } = await stage.fleet.ok('keys.createKey', {
+      apiId: 'detail',
+      name: 'Di',
+      remaining: 5,
+    });
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'Rotate key…' }).click();
+    const asking = page.getByRole('dialog', { name: 'Rotate this key?' });
+    await asking.getByLabel('The old key is accepted').selectOption('for a day');
+    await asking.getByRole('button', { name: 'Rotate' }).click();
+    const shown = page.getByRole('dialog', { name: 'The new key' });
+    await shown.getByText('The old key is accepted until').waitFor();
+    const secret = await shown.getByLabel('Secret').inputValue();
+    expect([await stage.fleet.verdict(secret), await stage.fleet.verdict(key)]).toEqual(['VALID', 'VALID']);
+    await shown.getByRole('button', { name: 'I have stored it' }).click();
+    await page.getByRole('link', { name: keyId }).click();
+    await page.getByText('Replaced by').waitFor();
+    expect(await page.getByRole('button', { name: 'Rotate key…' }).count()).toBe(0);
+    const { rerolledTo } = await stage.fleet.ok('keys.getKey', { keyId });
+    await page.getByRole('link', { name: rerolledTo }).click();
+    await page.getByRole('button', { name: 'Rotate key…' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Rotate' }).click();
+    await shown.getByText('The old key is refused from now on.').waitFor();
+    expect(await stage.fleet.verdict(secret)).toBe('EXPIRED');
+    await shown.getByRole('button', { name: 'I have stored it' }).click();
+    await dashboard.close();
+  });
+
+  test('the credits of a key are drawn, set, refilled and made unlimited', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'detail', name: 'Cy', remaining: 40 });
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    const form = page.getByRole('form', { name: 'Set the credits' });
+    const keyNow = () => stage.fleet.ok('keys.getKey', { keyId });
+    await page.getByRole('img', { name: 'Credits: 40 free, 0 at verifiers' }).waitFor();
+    await dashboard.openTab('Access');
+
+    await form.getByLabel('Credits empty').fill('many');
+    await form.getByRole('button', { name: 'Set' }).click();
+    await form.getByRole('alert').getByText('Credits: must be a whole number').waitFor();
+    await form.getByLabel('Credits empty').fill('70');
+    await form.getByLabel('Refill').selectOption('monthly');
+    await form.getByLabel('Amount').fill('100');
+    await form.getByLabel('Date').fill('15');
+    await form.getByRole('button', { name: 'Set' }).click();
+    await dashboard.openTab('Overview');
+    await page.getByRole('img', { name: 'Credits: 70 free, 0 at verifiers' }).waitFor();
+    await page.getByText('Refilled to 100 monthly on day 15 at 00:00 UTC').waitFor();
+    expect(await keyNow()).toMatchObject({
+      remaining: 70,
+      refill: { interval: 'monthly', amount: 100, refillDay: 15 },
+    });
+    await dashboard.openTab('Access');
+    await form.getByRole('button', { name: 'Set' }).click();
+    await form.getByText('Nothing differs.').waitFor();
+    await form.getByLabel('Credits empty').fill('');
+    await form.getByRole('button', { name: 'Set' }).click();
+    await dashboard.openTab('Overview');
+    await page.getByText('No credits are counted for this key.').waitFor();
+    expect(await keyNow()).not.toHaveProperty('remaining');
+    await dashboard.close();
+  });
+
+  test('a key is made with rate limits, which are changed and taken away on its page', async () => {
+    await stage.fleet.ok('apis.createApi', { apiId: 'limited', name: 'limited' });
+    const dashboard = await stage.signedIn('#/apis/limited');
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'New key' }).click();
+    const made = page.getByRole('form', { name: 'New key' });
+    await made.getByLabel('Name').fill('Lim');
+    await made.getByLabel('Rate limit such as').fill('many');
+    await made.getByRole('button', { name: 'Create key' }).click();
+    await made
+      .getByRole('alert')
+      .getByText(/ratelimit: must be calls and a time/)
+      .waitFor();
+    await made.getByLabel('Rate limit such as').fill('1/30d exact');
+    await made.getByLabel('Further rate limits').fill('tokens 5000/1500ms\n\nuploads 10/1d');
+    await made.getByRole('button', { name: 'Create key' }).click();
+    const dialog = page.getByRole('dialog', { name: 'The new key' });
+    const key = await dialog.getByLabel('Secret').inputValue();
+    await dialog.getByRole('button', { name: 'I have stored it' }).click();
+    expect([await stage.fleet.verdict(key), await stage.fleet.verdict(key)]).toEqual([
+      'VALID',
+      'RATE_LIMITED',
+    ]);
+
+    const [{ id: keyId }] = (await stage.fleet.ok('apis.listKeys', { apiId: 'limited' })).keys;
+    const keyNow = () => stage.fleet.ok('keys.getKey', { keyId });
+    expect(await keyNow()).toMatchObject({
+      ratelimit: { limit: 1, duration: 30 * 86_400_000, async: false },
+      ratelimits: [
+        { name: 'tokens', limit: 5000, duration: 1500, async: true },
+        { name: 'uploads', limit: 10, duration: 86_400_000, async: true },
+      ],
+    });
+    await dashboard.go(`#/keys/${keyId}`);
+    for (const told of ['1 in 30 days, exact', '5,000 in 1,500 milliseconds', '10 a day'])
+      await page.locator('dd').getByText(told, { exact: true }).waitFor();
+    await dashboard.openTab('Access');
+    const form = page.getByRole('form', { name: 'Change the key' });
+    expect(await form.getByLabel('Rate limit such as').inputValue()).toBe('1/30d exact');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await form.getByText('Nothing differs.').waitFor();
+    await form.getByLabel('Rate limit such as').fill('3/30d');
+    await form.getByLabel('Further rate limits').fill('');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved.').waitFor();
+    expect(await keyNow()).toMatchObject({ ratelimit: { limit: 3, async: true } });
+    expect(await keyNow()).not.toHaveProperty('ratelimits');
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    await dashboard.close(key);
+  });
+
+  test('a delete that is not complete when the API answers says until when a verifier may go on', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'hasty' });
+    const { address } = await stage.fleet.addControlPlane({ FENCE_WAIT_MS: '0' });
+    const dashboard = await Dashboard.open(stage.browser, address);
+    const { page } = dashboard;
+    await dashboard.signIn();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await dashboard.go(`#/keys/${keyId}`);
+    await dashboard.choose('Delete key');
+    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page
+      .getByRole('dialog')
+      .getByText(/may accept it until .*:.*, and no longer/)
+      .waitFor();
+    await page.getByRole('button', { name: 'Close' }).click();
+    await page.getByRole('heading', { name: 'Keys of hasty' }).waitFor();
+    await dashboard.close();
+  });
+
+  test('a change that is under way when the page is loaded is followed until it is complete', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'detail', name: 'Dee' });
+    const { propagation } = await stage.fleet.ok('keys.updateKey', { keyId, enabled: false });
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    const pending = { ...propagation, state: 'pending', verifiers: 2, laggards: ['1'] };
+    await page.route('**/keys.getPropagation?*', (route) =>
+      route.fulfill({ json: { propagation: pending } }),
+    );
+    await dashboard.go(`#/keys/${keyId}`);
+    const panel = page.getByLabel('How far the last change has come');
+    await panel.getByText('is not complete yet. Waiting for 1 of 2 verifiers.').waitFor();
+    await page.unroute('**/keys.getPropagation?*');
+    await panel.getByText('is complete: no verifier answers from the earlier state.').waitFor();
+    await dashboard.go('#/');
+    await dashboard.go(`#/keys/${keyId}`);
+    await page.getByRole('tab', { name: 'History' }).waitFor();
+    expect(await panel.count()).toBe(0);
+    await dashboard.close();
+  });
+
+  test('while a verifier is cut off, a disable shows who has applied it, who has not, and until when', async () => {
+    const proxy = new FaultProxy(() => stage.redis.port);
+    const port = await proxy.listen();
+    const env = { STATUS_PERIOD_MS: '100', REDIS_URL: `redis://127.0.0.1:${port}` };
+    const cutOff = await stage.fleet.addVerifier(env);
+    try {
+      const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'fenced', name: 'Mallory' });
+      for (const at of [0, 1]) expect(await stage.fleet.verdict(key, { at })).toBe('VALID');
+      const following = async () =>
+        (await stage.fleet.ok('fleet.listVerifiers')).verifiers.filter(
+          (verifier: { apis: { apiId: string }[] }) => verifier.apis.some(({ apiId }) => apiId === 'fenced'),
+        ).length === 2;
+      await stage.fleet.until(following);
+      const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+      const { page } = dashboard;
+      proxy.set('blackhole');
+      await page.getByRole('button', { name: 'Disable Mallory' }).click();
+      const panel = page.getByLabel('How far the change has come');
+      await panel.getByText('Disabled Mallory. Waiting for 1 of 2 verifiers.').waitFor();
+      await panel.getByText(/applied within [\d.]+ m?s/).waitFor();
+      await panel.getByText('not yet').waitFor();
+      await panel.getByRole('progressbar').waitFor();
+      expect(await stage.fleet.verdict(key, { at: 0 })).toBe('DISABLED');
+      await panel.getByText(/Complete after [\d.]+ m?s, by fence: 1 of 2 did not answer/).waitFor();
+      await panel.getByText('shut out: its lease has ended').waitFor();
+      expect((await stage.fleet.verifyOnce(key, { at: 1 })).status).toBe(503);
+      await dashboard.close(key);
+    } finally {
+      proxy.set('none');
+      await cutOff.stop();
+      stage.fleet.verifiers.splice(1, 1);
+      proxy.close();
+    }
+  });
+});

@@ -1,0 +1,252 @@
+import { createHash } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { usageKey } from '../../../shared/redis/redis-keys.ts';
+import { onStage } from './stage.ts';
+
+onStage('the keys of an API', (stage) => {
+  test('a key is created, verified, disabled, refused, enabled and verified again', async () => {
+    const dashboard = await stage.signedIn('#/apis');
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'New API' }).click();
+    const made = page.getByRole('form', { name: 'New API' });
+    await made.getByLabel('Name').fill('Shop');
+    await made.getByLabel('Id').fill('shop');
+    await made.getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('heading', { name: 'Keys of Shop' }).waitFor();
+    await page.getByText('No keys yet.').waitFor();
+
+    await dashboard.openTab('Settings');
+    const settings = page.getByRole('form', { name: 'Settings of the API' });
+    await settings.getByLabel('Prefix of new keys').fill('acme');
+    await settings.getByLabel('Random bytes of new keys').fill('24');
+    await settings.getByRole('button', { name: 'Save' }).click();
+    await settings.getByText('Saved.').waitFor();
+    const defaults = { name: 'Shop', defaultPrefix: 'acme', defaultBytes: 24 };
+    expect(await stage.fleet.ok('apis.getApi', { apiId: 'shop' })).toMatchObject(defaults);
+    await dashboard.openTab('Keys');
+
+    await page.getByRole('button', { name: 'New key' }).click();
+    const form = page.getByRole('form', { name: 'New key' });
+    await form.getByLabel('Name').fill('Ada');
+    await form.getByLabel('Identity').fill('customer-7');
+    await form.getByLabel('Environment').fill('live');
+    await form.getByLabel('Permissions').fill('files.write, files.read');
+    await form.getByLabel('Prefix').fill('shop');
+    await form.getByLabel('Meta').fill('{"plan": "pro"}');
+    await form.getByRole('button', { name: 'Create key' }).click();
+    const dialog = page.getByRole('dialog', { name: 'The new key' });
+    const key = await dialog.getByLabel('Secret').inputValue();
+    expect(key).toMatch(/^shop_\w{39}$/);
+    await dialog.getByRole('button', { name: 'Copy' }).click();
+    await dialog.getByText('Copied.').waitFor();
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Escape');
+    expect(await dialog.isVisible()).toBe(true);
+    await dialog.getByRole('button', { name: 'I have stored it' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    expect(await page.content()).not.toContain(key);
+    // What made a key goes away with it, so that nobody makes a second one by a second click.
+    expect(await form.count()).toBe(0);
+    expect((await stage.fleet.ok('apis.listKeys', { apiId: 'shop' })).total).toBe(1);
+
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    const verified = await stage.fleet.verify(key);
+    expect(verified.body).toMatchObject({
+      code: 'VALID',
+      name: 'Ada',
+      meta: { plan: 'pro' },
+      environment: 'live',
+      permissions: ['files.read', 'files.write'],
+    });
+    const panel = page.getByLabel('How far the change has come');
+    await page.getByRole('button', { name: 'Disable Ada' }).click();
+    await panel.getByText(/Disabled Ada\. Complete in [\d.]+ m?s: applied by the verifier\./).waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('DISABLED');
+    await page.getByRole('cell', { name: 'disabled', exact: true }).waitFor();
+    // Where one looks: right below the row.
+    expect(await page.locator('tr:has(button[aria-label="Enable Ada"]) + tr').innerText()).toMatch(
+      'Disabled Ada',
+    );
+    await panel.getByRole('button', { name: 'Undo' }).click();
+    await panel.getByText(/Undone: Disabled Ada\. Complete in/).waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    await page.getByRole('button', { name: 'Disable Ada' }).click();
+    await page.getByRole('button', { name: 'Enable Ada' }).click();
+    await panel.getByText(/Enabled Ada\. Complete in/).waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+
+    await dashboard.go('#/fleet');
+    // The API, and the log of identities, which a key with one needs.
+    const verifier = async () => (await dashboard.rows('Verifiers'))[0]?.join() ?? '';
+    await expect.poll(verifier).toMatch(/2 of 2 live/);
+    await page.getByRole('img', { name: /How long changes made here took/ }).waitFor();
+    await dashboard.close(key);
+  });
+
+  test('several keys are selected, disabled by one change, and watched in one panel', async () => {
+    const made: { key: string; keyId: string }[] = [];
+    for (const name of ['One', 'Two', 'Three']) {
+      made.push(await stage.fleet.ok('keys.createKey', { apiId: 'several', name }));
+    }
+    const codes = () => Promise.all(made.map(({ key }) => stage.fleet.verdict(key)));
+    expect(await codes()).toEqual(['VALID', 'VALID', 'VALID']);
+    const dashboard = await stage.signedIn('#/apis/several');
+    const { page } = dashboard;
+    const bar = page.getByRole('group', { name: 'Selection' });
+    const panel = page.getByLabel('How far the change has come');
+    await bar.getByText('None selected').waitFor();
+    await page.getByRole('checkbox', { name: 'Select One' }).check();
+    await page.getByRole('checkbox', { name: 'Select Three' }).check();
+    await bar.getByText('2 keys selected').waitFor();
+    await bar.getByRole('button', { name: 'Disable 2 keys' }).click();
+    await panel.getByText(/Disabled 2 keys\. Complete in [\d.]+ m?s: applied by the verifier\./).waitFor();
+    expect(await codes()).toEqual(['DISABLED', 'VALID', 'DISABLED']);
+    expect(await panel.count()).toBe(1);
+    await panel.getByRole('button', { name: 'Undo' }).click();
+    await panel.getByText(/Undone: Disabled 2 keys\. Complete in/).waitFor();
+    expect(await codes()).toEqual(['VALID', 'VALID', 'VALID']);
+    await bar.getByText('None selected').waitFor();
+    await bar.getByRole('button', { name: 'Select page' }).click();
+    await bar.getByText('3 keys selected').waitFor();
+    await stage.fleet.ok('keys.deleteKey', { keyId: made[1]?.keyId });
+    await bar.getByRole('button', { name: 'Enable 3 keys' }).click();
+    await panel.getByText(/Enabled 3 keys, but for 1 that could not be changed\. Complete in/).waitFor();
+    expect(await codes()).toEqual(['VALID', 'NOT_FOUND', 'VALID']);
+    await dashboard.close();
+  });
+
+  test('keys are searched, filtered and paged through', async () => {
+    let key = '';
+    for (let i = 0; i < 30; i++) {
+      const { key: made } = await stage.fleet.ok('keys.createKey', {
+        apiId: 'many',
+        name: `${i % 2 ? 'odd' : 'even'} ${i}`,
+        externalId: `owner ${i % 3}`,
+        enabled: i % 5 !== 0,
+      });
+      key = made;
+    }
+    const dashboard = await stage.signedIn('#/apis/many');
+    const { page } = dashboard;
+    const names = async () => (await dashboard.rows('Keys')).map(([, name = '']) => name.split('\n')[0]);
+    const first = await names();
+    expect(first).toHaveLength(25);
+    expect(first[0]).toBe('odd 29');
+    await page.getByRole('button', { name: 'Next' }).click();
+    await page.getByText('Page 2').waitFor();
+    await dashboard.loaded();
+    expect(await names()).toEqual(['even 4', 'odd 3', 'even 2', 'odd 1', 'even 0']);
+    await page.getByRole('button', { name: 'Previous' }).click();
+    await page.getByText('Page 1').waitFor();
+    await dashboard.loaded();
+    expect(await names()).toEqual(first);
+
+    await page.getByLabel('Name or id').fill('odd');
+    await page.getByLabel('Identity').fill('owner 1');
+    await page.keyboard.press('Enter');
+    await dashboard.loaded();
+    expect(await names()).toEqual(['odd 25', 'odd 19', 'odd 13', 'odd 7', 'odd 1']);
+    await page.getByLabel('State').selectOption('disabled');
+    await dashboard.loaded();
+    expect(await names()).toEqual(['odd 25']);
+
+    await page.getByLabel('Name or id').fill(key);
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.getByText('keys are not sent in addresses').waitFor();
+    await dashboard.close(key);
+  });
+
+  test('thousands of keys are searched to the last, which can be stopped; the way back and a reload lead to the same', async () => {
+    const KEYS = 2500;
+    for (let from = 0; from < KEYS; from += 500) {
+      const keys = Array.from({ length: 500 }, (_, i) => {
+        const sha256 = createHash('sha256')
+          .update(`${from + i}`)
+          .digest('hex');
+        return { sha256, name: from + i === 3 ? 'needle' : `hay ${from + i}`, externalId: 'farmer' };
+      });
+      await stage.fleet.ok('keys.importKeys', { apiId: 'thousands', keys });
+    }
+    const dashboard = await stage.signedIn('#/apis/thousands');
+    const { page } = dashboard;
+    const names = async () => (await dashboard.rows('Keys')).map(([, name = '']) => name.split('\n')[0]);
+    const search = async (name: string) => {
+      await page.getByLabel('Name or id').fill(name);
+      await page.keyboard.press('Enter');
+    };
+    await search('needle');
+    await page.getByText('2,500 searched for this page').waitFor();
+    expect(await names()).toEqual(['needle']);
+    await page.getByRole('link', { name: 'needle' }).click();
+    await page.getByRole('heading', { name: 'needle' }).waitFor();
+    await page.goBack();
+    await page.getByText('2,500 searched for this page').waitFor();
+    expect(await names()).toEqual(['needle']);
+    await page.reload();
+    await page.getByText('2,500 searched for this page').waitFor();
+    expect(await page.getByLabel('Name or id').inputValue()).toBe('needle');
+
+    let asked = 0;
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
+    await page.route('**/apis.listKeys?*', async (route) => {
+      asked++;
+      if (asked === 2) await released;
+      await route.continue();
+    });
+    await search('nothing');
+    await page.getByText('Searching: 1,000 keys examined').waitFor();
+    await page.getByRole('button', { name: 'Stop here' }).click();
+    release();
+    await page.getByText('2,000 searched for this page, there may be more').waitFor();
+    await page.getByText('No match so far.').waitFor();
+    await page.getByRole('button', { name: 'Next' }).click();
+    await page.getByText('No key matches.').waitFor();
+
+    await dashboard.close();
+  });
+
+  test('thousands of keys are put in order by name, last use and expiry, on every page', async () => {
+    const keys = Array.from({ length: 1200 }, (_, i) => ({
+      sha256: (0xabc000 + i).toString(16).padStart(64, '0'),
+      name: `${i % 2 ? 'Key' : 'key'} ${(i * 7) % 1200}`,
+      ...(i % 100 === 0 ? { expires: 4_000_000_000_000 - i } : {}),
+    }));
+    const ids: string[] = [];
+    for (let from = 0; from < keys.length; from += 400) {
+      const { results } = await stage.fleet.ok('keys.importKeys', {
+        apiId: 'ordered',
+        keys: keys.slice(from, from + 400),
+      });
+      ids.push(...results.map(({ keyId }: { keyId: string }) => keyId));
+    }
+    for (const [i, usedAt] of [500, 900, 700].entries())
+      await stage.fleet.client.hset(usageKey('ordered', ids[usedAt] ?? ''), 't', 1_700_000_000_000 - i);
+    const dashboard = await stage.signedIn('#/apis/ordered');
+    const { page } = dashboard;
+    const names = async () => (await dashboard.rows('Keys')).map(([, name = '']) => name.split('\n')[0]);
+    const numbers = async () => (await names()).map((name) => Number(name?.split(' ')[1]));
+    await page.getByLabel('Order').selectOption('name');
+    await expect.poll(numbers).toEqual(Array.from({ length: 25 }, (_, i) => i));
+    await page.getByRole('button', { name: 'Next' }).click();
+    await expect.poll(numbers).toEqual(Array.from({ length: 25 }, (_, i) => 25 + i));
+    await page.getByText('1,200 keys in this API').waitFor();
+    await page.getByLabel('Order').selectOption('last use');
+    const nameOf = (i: number) => keys[i]?.name;
+    await expect.poll(async () => (await names()).slice(0, 3)).toEqual([500, 900, 700].map(nameOf));
+    await page.getByLabel('Order').selectOption('next to expire');
+    const soonest = Array.from({ length: 12 }, (_, i) => nameOf(1100 - 100 * i));
+    await expect.poll(async () => (await names()).slice(0, 12)).toEqual(soonest);
+    await page.getByLabel('Name or id').fill('KEY 10');
+    await page.getByLabel('Order').selectOption('name');
+    await page.keyboard.press('Enter');
+    await expect
+      .poll(numbers)
+      .toEqual([
+        10,
+        ...Array.from({ length: 10 }, (_, i) => 100 + i),
+        ...Array.from({ length: 14 }, (_, i) => 1000 + i),
+      ]);
+    await dashboard.close();
+  });
+});

@@ -1,0 +1,85 @@
+import { expect, test } from 'vitest';
+import { FaultProxy } from '../../proof/chaos/proxy.ts';
+import { onStage } from './stage.ts';
+
+onStage('the roles', (stage) => {
+  test('a role is made, ticked, saved, taken back, given to a key and deleted', async () => {
+    await stage.fleet.ok('permissions.createPermission', {
+      name: 'files.audit',
+      description: 'Sees who read',
+    });
+    const dashboard = await stage.signedIn('#/roles');
+    const { page } = dashboard;
+    await page.getByText('No roles yet.').waitFor();
+    await page.getByRole('button', { name: 'New role' }).click();
+    await page.getByLabel('Name').fill('editor');
+    await page.getByLabel('Meant for').fill('Writes articles');
+    await page.getByLabel('Permissions such as').fill('files.read, files.write');
+    await page.getByRole('button', { name: 'Create role' }).click();
+    const may = (slug: string) => page.getByRole('checkbox', { name: `editor may ${slug}` });
+    await may('files.read').waitFor();
+    // The catalogue's have lines in any case.
+    expect(await may('files.audit').isChecked()).toBe(false);
+    await page.getByText('Sees who read').waitFor();
+    expect(await may('files.write').isChecked()).toBe(true);
+
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'shop', roles: ['editor'] });
+    const permissions = async () => (await stage.fleet.verify(key)).body.permissions;
+    expect(await permissions()).toEqual(['files.read', 'files.write']);
+    await page.getByLabel('Another permission').fill('files.delete');
+    await page.getByRole('button', { name: 'Add a line' }).click();
+    await may('files.delete').check();
+    await may('files.write').uncheck();
+    await page.getByRole('button', { name: 'Save editor' }).click();
+    const fence = page.getByLabel('How far the change has come');
+    await fence.getByText(/Changed editor\..*Complete/).waitFor();
+    expect(await permissions()).toEqual(['files.delete', 'files.read']);
+    await page.getByRole('button', { name: 'Save editor' }).waitFor({ state: 'detached' });
+    await fence.getByRole('button', { name: 'Undo' }).click();
+    await fence.getByText(/Undone: Changed editor\..*Complete/).waitFor();
+    expect(await permissions()).toEqual(['files.read', 'files.write']);
+    await stage.fleet.until(() => may('files.write').isChecked());
+
+    await stage.fleet.ok('permissions.createRole', { name: 'reader', permissions: ['files.read'] });
+    await dashboard.go('#/');
+    await dashboard.go('#/roles');
+    await page.getByLabel('Find').fill('reader');
+    await page.getByRole('checkbox', { name: 'reader may files.read' }).waitFor();
+    expect(await may('files.read').count()).toBe(0);
+    await page.getByLabel('Find').fill('');
+
+    await page.getByRole('button', { name: 'Delete editor' }).click();
+    await page.getByLabel('Type editor to confirm').fill('editor');
+    await page.getByRole('button', { name: 'Delete role' }).click();
+    await may('files.read').waitFor({ state: 'detached' });
+    expect(await permissions()).toBeUndefined();
+    await dashboard.go(`#/keys/${keyId}`);
+    await page.getByRole('heading', { name: keyId }).or(page.getByText(keyId).first()).waitFor();
+    await dashboard.close(key);
+  });
+
+  test('a change that waits for a verifier shows how far it is, and ends by fence', async () => {
+    const { roleId } = await stage.fleet.ok('permissions.createRole', { name: 'slow', permissions: ['a'] });
+    const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'shop', roles: ['slow'] });
+    const proxy = new FaultProxy(() => stage.redis.port);
+    const port = await proxy.listen();
+    const cutOff = await stage.fleet.addVerifier({ REDIS_URL: `redis://127.0.0.1:${port}` });
+    try {
+      for (const at of [0, 1]) expect(await stage.fleet.verdict(key, { at })).toBe('VALID');
+      const dashboard = await stage.signedIn('#/roles');
+      const { page } = dashboard;
+      await page.getByRole('checkbox', { name: 'slow may a' }).uncheck();
+      proxy.set('blackhole');
+      await page.getByRole('button', { name: 'Save slow' }).click();
+      await page.getByText('Changed slow. Waiting for 1 of 2 verifiers.').waitFor();
+      await page.getByText(/Complete after [\d.]+ m?s, by fence: 1 of 2 did not answer/).waitFor();
+      expect((await stage.fleet.ok('permissions.getRole', { roleId })).permissions).toEqual([]);
+      await dashboard.close(key);
+    } finally {
+      proxy.set('none');
+      await cutOff.stop();
+      stage.fleet.verifiers.splice(1, 1);
+      proxy.close();
+    }
+  });
+});

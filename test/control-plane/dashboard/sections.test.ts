@@ -1,0 +1,151 @@
+import { expect, test } from 'vitest';
+import { CODES, KINDS } from '../../../control-plane/dashboard/api/verdicts.ts';
+import { onStage } from './stage.ts';
+
+onStage('the sections', (stage) => {
+  test('an API that is not there says so, leads back, and offers nothing', async () => {
+    const dashboard = await stage.signedIn('#/apis/never-made');
+    const { page } = dashboard;
+    await page.getByRole('heading', { name: 'No such API' }).waitFor();
+    expect(await page.getByRole('button', { name: /New key|Delete API/ }).count()).toBe(0);
+    await page.getByRole('link', { name: 'To the APIs' }).click();
+    await page.getByRole('heading', { name: 'APIs' }).waitFor();
+    await dashboard.close();
+  });
+
+  test('the APIs are listed with their keys and their traffic, which the page of each draws', async () => {
+    const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'busy' });
+    const off = await stage.fleet.ok('keys.createKey', { apiId: 'busy', enabled: false });
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    expect(await stage.fleet.verdict(off.key)).toBe('DISABLED');
+    await stage.fleet.until(async () => {
+      const { verifications } = await stage.fleet.ok('apis.getVerifications', { apiId: 'busy' });
+      const counted = (kind: string) =>
+        verifications.reduce((sum: number, day: Record<string, number>) => sum + (day[kind] ?? 0), 0);
+      return counted('success') === 2 && counted('disabled') === 1;
+    });
+    const dashboard = await stage.signedIn('#/apis');
+    const { page } = dashboard;
+    await page.getByText('1 refused').waitFor();
+    const row = (await dashboard.rows('APIs')).find(([name]) => name === 'busy') ?? [];
+    expect(row.slice(2, 4).map((text) => text.trim())).toEqual(['2', '3 1 refused']);
+    await dashboard.go('#/apis/busy');
+    await dashboard.openTab('Traffic');
+    await page.getByRole('img', { name: /Verifications by the hour: 25 bars, the highest [123]$/ }).waitFor();
+    await dashboard.close(key);
+  });
+
+  test('an API is deleted only by who types its id', async () => {
+    const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'doomed' });
+    const dashboard = await stage.signedIn('#/apis/doomed');
+    const { page } = dashboard;
+    await dashboard.choose('Delete API');
+    const remove = page.getByRole('button', { name: 'Delete API and keys' });
+    await page.getByLabel('Type doomed to confirm').fill('doome');
+    expect(await remove.isDisabled()).toBe(true);
+    await page.getByLabel('Type doomed to confirm').fill('doomed');
+    await remove.click();
+    await page.getByRole('heading', { name: 'APIs' }).waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('NOT_FOUND');
+    await dashboard.close(key);
+  });
+
+  test('the overview shows what is answered and refused, what needs attention, and who changed what', async () => {
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'watched', name: 'Olga' });
+    await stage.fleet.ok('keys.updateKey', { keyId, enabled: false });
+    expect(await stage.fleet.verdict(key)).toBe('DISABLED');
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    const count = page
+      .getByLabel('Refusals since the verifiers started')
+      .locator('div', { hasText: 'disabled' });
+    await stage.fleet.until(
+      async () => Number((await count.locator('dd').innerText()).replace(/\D/g, '')) >= 1,
+    );
+    const reasons = page.getByLabel('Refusals since the verifiers started').locator('dt');
+    const refusals = CODES.filter((code) => code !== 'VALID');
+    expect(await reasons.allInnerTexts()).toEqual(refusals.map((code) => KINDS[code].name));
+    await page.getByText('Verifiers in sync').waitFor();
+    await page.getByRole('img', { name: /Verifications since this page was opened/ }).waitFor();
+    const [latest = []] = await dashboard.rows('Events');
+    expect(latest.slice(0, 2)).toEqual(['keys.updateKey', 'OK']);
+    await dashboard.close(key);
+  });
+
+  test('a root key is made with the chosen permissions, signs in, is ended when it is disabled, and deleted', async () => {
+    const dashboard = await stage.signedIn('#/root-keys');
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'New root key' }).click();
+    await page.getByRole('textbox', { name: 'Name' }).fill('Reader');
+    await page.getByRole('radio', { name: 'do what is ticked here' }).check();
+    await page.getByLabel('For the API').fill('shop');
+    await page.getByLabel('read key', { exact: true }).check();
+    await page.getByLabel('read api').check();
+    await page.getByRole('button', { name: 'Create root key' }).click();
+    const secret = await page.getByLabel('Secret').inputValue();
+    await page.getByRole('button', { name: 'I have stored it' }).click();
+    await page.getByText('api.shop read key, read api').waitFor();
+
+    const reader = await stage.signedIn('#/fleet', secret);
+    await reader.page.getByText(/Not permitted.*root\.\*\.read_fleet/).waitFor();
+    await page.getByRole('button', { name: 'Disable Reader' }).click();
+    const sure = page.getByRole('dialog', { name: 'Disable this root key?' });
+    await sure.getByRole('button', { name: 'Cancel' }).click();
+    await page.getByRole('button', { name: 'Disable Reader' }).click();
+    await sure.getByRole('button', { name: 'Disable' }).click();
+    await page.getByRole('cell', { name: 'disabled', exact: true }).waitFor();
+    await reader.go('#/apis/shop');
+    await reader.page.getByText('The session is over, or its root key is no longer accepted.').waitFor();
+    await reader.close(secret);
+    await page.getByRole('button', { name: 'Delete Reader' }).click();
+    const gone = page.getByRole('dialog', { name: 'Delete this root key?' });
+    await gone.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByText('No root keys besides those of the configuration.').waitFor();
+    await dashboard.close(secret);
+  });
+
+  test('what was done and what was refused is listed', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'audited', name: 'Eve' });
+    await stage.fleet.ok('keys.updateKey', { keyId, enabled: false });
+    await stage.fleet.admin('keys.updateKey', { keyId, enabled: 'no' });
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    await dashboard.openTab('History');
+    await page.getByRole('link', { name: 'Audit log of this key' }).click();
+    await page.getByRole('heading', { name: 'Audit' }).waitFor();
+    await dashboard.loaded();
+    const operations = async () => (await dashboard.rows('Events')).map((cells) => cells.slice(0, 2));
+    expect(await operations()).toEqual([
+      ['keys.updateKey', 'OK'],
+      ['keys.createKey', 'OK'],
+    ]);
+    await page.getByLabel('Show').selectOption('refused changes');
+    await dashboard.loaded();
+    expect(await operations()).toEqual([['keys.updateKey', 'BAD_REQUEST']]);
+    const search = page.getByRole('form', { name: 'Search' });
+    const caller = (await stage.fleet.ok('audit.listEvents', { keyId })).events[0].by.rootKeyId;
+    // A root key of the configuration is in no list, but in the events.
+    await search.getByRole('combobox', { name: 'By', exact: true }).selectOption(caller);
+    await dashboard.loaded();
+    expect(await operations()).toEqual([['keys.updateKey', 'BAD_REQUEST']]);
+    await search.getByLabel('Time').selectOption('last hour');
+    await dashboard.loaded();
+    expect(await operations()).toEqual([['keys.updateKey', 'BAD_REQUEST']]);
+    await search.getByLabel('Time').selectOption('yesterday');
+    await page.getByText('No events.').waitFor();
+    await search.getByLabel('Time').selectOption('custom…');
+    const between = async (from: string, to: string) => {
+      await search.getByLabel('From').fill(from);
+      await search.getByLabel('To not included').fill(to);
+      await search.getByRole('button', { name: 'Search' }).click();
+    };
+    await between('2999-12-31T10:00', '');
+    await page.getByText('No events.').waitFor();
+    await between('2020-01-01T00:00', '2999-12-31T10:00');
+    await page.getByRole('cell', { name: 'BAD_REQUEST' }).waitFor();
+    await between('', '2020-01-01T00:00');
+    await page.getByText('No events.').waitFor();
+    await dashboard.close();
+  });
+});

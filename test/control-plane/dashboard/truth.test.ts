@@ -1,0 +1,195 @@
+import { createHash } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { auditStream } from '../../../shared/redis/redis-keys.ts';
+import { onStage } from './stage.ts';
+
+const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
+
+onStage('what the dashboard says is so', (stage) => {
+  test('the history of a key shows its creation, however many events came after it', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'truth', name: 'old friend' });
+    const other = JSON.stringify({
+      ...{ time: 1, requestId: 'r', operation: 'keys.updateKey', outcome: 'OK', by: { address: 'a' } },
+      on: { apiId: 'other' },
+    });
+    const pipeline = stage.fleet.client.pipeline();
+    for (let i = 0; i < 1500; i++) pipeline.xadd(auditStream('done'), '*', 'e', other, 'k', '');
+    await pipeline.exec();
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    await dashboard.openTab('History');
+    await dashboard.page.getByRole('cell', { name: 'keys.createKey' }).waitFor();
+    expect(await dashboard.rows('Events')).toHaveLength(1);
+    await dashboard.close();
+  });
+
+  test('the page of an identity lists all of its keys, in more APIs than one page of them has', async () => {
+    const externalId = 'Big customer';
+    const keys = Array.from({ length: 120 }, (_, i) => ({
+      sha256: sha256(`big ${i}`),
+      externalId,
+      name: `n${i}`,
+    }));
+    await stage.fleet.ok('keys.importKeys', { apiId: 'truth-0', keys });
+    for (let i = 1; i <= 102; i++) await stage.fleet.ok('apis.createApi', { apiId: `truth-${i}`, name: 'T' });
+    const last = await stage.fleet.ok('keys.createKey', { apiId: 'truth-99', externalId, name: 'the last' });
+    const dashboard = await stage.signedIn('#/identities/Big%20customer');
+    const { page } = dashboard;
+    const seen: string[] = [];
+    for (let pages = 1; ; pages++) {
+      seen.push(...(await dashboard.rows('Keys')).map(([name = '']) => name));
+      const next = page.getByRole('button', { name: 'Next' });
+      if ((await next.getAttribute('aria-disabled')) === 'true') break;
+      await next.click();
+      await page.getByText(`Page ${pages + 1}`).waitFor();
+      await dashboard.loaded();
+    }
+    expect(seen).toHaveLength(121);
+    expect(new Set(seen).size).toBe(121);
+    await page.getByRole('link', { name: 'the last' }).click();
+    await page.getByRole('heading', { name: 'the last' }).waitFor();
+    await page.goBack();
+    await page.getByText('Page 3').waitFor();
+    await page.getByRole('link', { name: 'the last' }).waitFor();
+    await dashboard.close(last.key);
+  });
+
+  test('a key shows the state in which verifiers see it: stopped with its identity, replaced', async () => {
+    const externalId = 'late payer';
+    await stage.fleet.ok('identities.createIdentity', { externalId, enabled: false });
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', {
+      apiId: 'states',
+      externalId,
+      name: 'Sue',
+    });
+    const old = await stage.fleet.ok('keys.createKey', { apiId: 'states', name: 'Rob' });
+    await stage.fleet.ok('keys.rerollKey', { keyId: old.keyId, expiration: 0 });
+    expect(await stage.fleet.verdict(key)).toBe('DISABLED');
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    await page.getByText('stopped with late payer').waitFor();
+    await dashboard.go('#/apis/states');
+    const states = Object.fromEntries(
+      (await dashboard.rows('Keys')).map((row) => [row[1]?.trim(), [row[4]?.trim(), row[6]?.trim()]]),
+    );
+    expect(Object.values(states)).toContainEqual(['stopped with late payer', '']);
+    expect(Object.values(states)).toContainEqual(['replaced', 'at its rotation']);
+    await dashboard.go(`#/keys/${old.keyId}`);
+    await page.getByText('at its rotation').waitFor();
+    expect(await page.getByText('1970').count()).toBe(0);
+    await dashboard.go('#/identities/late%20payer');
+    await page.getByText('stopped with late payer').waitFor();
+    await dashboard.close(key);
+  });
+
+  test('keys that no verifier looks up say so, and the overview says what to change', async () => {
+    await stage.fleet.ok('keys.importKeys', {
+      apiId: 'imported',
+      keys: [{ sha256: sha256('foreign-1'), name: 'foreign' }],
+    });
+    const dashboard = await stage.signedIn('#/apis/imported');
+    const { page } = dashboard;
+    await page.getByText('not accepted anywhere').waitFor();
+    await page.getByRole('link', { name: 'foreign' }).click();
+    await page.getByText('not accepted anywhere').waitFor();
+    await dashboard.go('#/');
+    await page
+      .getByLabel('Attention')
+      .getByText(
+        /the API imported has keys of a foreign format, which no verifier accepts: set FOREIGN_KEYS=true/,
+      )
+      .waitFor();
+    const verifier = await stage.fleet.addVerifier({ FOREIGN_KEYS: 'true', STATUS_PERIOD_MS: '100' });
+    try {
+      await expect
+        .poll(async () => (await stage.fleet.ok('fleet.listVerifiers')).verifiers.length)
+        .toBeGreaterThan(1);
+      await dashboard.go('#/apis/imported');
+      await page.getByRole('table', { name: 'Keys' }).getByText('enabled', { exact: true }).waitFor();
+    } finally {
+      await verifier.stop();
+      stage.fleet.verifiers.pop();
+    }
+    await dashboard.close();
+  });
+
+  test('the audit log says on what each call was, and can be searched for every operation that changes', async () => {
+    await stage.fleet.ok('identities.createIdentity', { externalId: 'audited one' });
+    await stage.fleet.ok('identities.updateIdentity', { externalId: 'audited one', enabled: false });
+    const { roleId } = await stage.fleet.ok('permissions.createRole', { name: 'audited-role' });
+    await stage.fleet.ok('permissions.createPermission', { name: 'audited.permission' });
+    const dashboard = await stage.signedIn('#/audit');
+    const { page } = dashboard;
+    const subjects = async (operation: string) => {
+      await page.getByLabel('Operation').selectOption(operation);
+      await dashboard.loaded();
+      return (await dashboard.rows('Events')).map((row) => row[4]?.trim());
+    };
+    expect((await subjects('identities.createIdentity'))[0]).toBe('audited one');
+    expect((await subjects('permissions.createRole'))[0]).toBe('audited-role');
+    expect((await subjects('permissions.createPermission'))[0]).toBe('audited.permission');
+    expect((await subjects('identities.updateIdentity'))[0]).toMatch(/^identity_/);
+    await page.getByRole('link', { name: /^identity_/ }).click();
+    await page.getByRole('heading', { name: 'audited one' }).waitFor();
+    await stage.fleet.ok('permissions.deleteRole', { roleId });
+    await dashboard.close();
+  });
+
+  test('a lost connection is said for as long as it is lost', async () => {
+    const dashboard = await stage.signedIn('#/identities');
+    const { page } = dashboard;
+    await page.route('**/v1/**', (route) => route.abort());
+    await page.route('**/icon.svg', (route) => route.abort());
+    await page.getByRole('button', { name: 'New identity' }).click();
+    await page.getByLabel('External id such as').fill('never made');
+    await page.getByRole('button', { name: 'Create identity' }).click();
+    const lost = page.getByText('Connection to the control plane lost.');
+    await lost.waitFor();
+    // Nothing on this page loads by itself, so only the check of the connection can end this.
+    await page.unroute('**/v1/**');
+    await page.unroute('**/icon.svg');
+    await lost.waitFor({ state: 'detached' });
+    await dashboard.close();
+  });
+
+  test('a secret that is pasted anywhere leads to its key, which is stopped, with a receipt', async () => {
+    const externalId = 'Leaky Ltd';
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', {
+      apiId: 'leaks',
+      externalId,
+      name: 'Leaked',
+    });
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(key)})`);
+    await page.keyboard.press('Control+V');
+    await page.getByRole('dialog', { name: 'Find' }).waitFor();
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Leaked' }).waitFor();
+    await page.getByRole('link', { name: externalId }).waitFor();
+    await page.getByRole('button', { name: 'Disable Leaked' }).click();
+    await page.getByRole('button', { name: 'Copy receipt' }).click();
+    await page.getByText('Copied.').waitFor();
+    const receipt = await page.evaluate('navigator.clipboard.readText()');
+    expect(receipt).toContain(`Disabled Leaked: ${keyId}`);
+    expect(receipt).toMatch(/Change \d+, complete at 20\d\d-/);
+    expect(receipt).not.toContain(key);
+    expect(await stage.fleet.verdict(key)).toBe('DISABLED');
+
+    await page.keyboard.press('Control+K');
+    await page
+      .getByLabel('A secret, key, request id, identity, API or section')
+      .fill('no such thing anywhere');
+    expect(await page.getByRole('list', { name: 'Matches' }).getByRole('button').count()).toBe(0);
+    await page
+      .getByLabel('A secret, key, request id, identity, API or section')
+      .fill('a-secret-of-nobody-at-all');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').getByText('key not found').waitFor();
+    await stage.fleet.ok('identities.createIdentity', { externalId });
+    await page.getByLabel('A secret, key, request id, identity, API or section').fill('LEAKY');
+    await page.getByRole('button', { name: 'Leaky Ltd identity' }).click();
+    await page.getByRole('heading', { name: externalId }).waitFor();
+    await dashboard.close(key);
+  });
+});

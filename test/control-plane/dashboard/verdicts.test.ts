@@ -1,0 +1,12 @@
+import { expect, test } from 'vitest';
+import { CODES, COUNTERS, KINDS } from '../../../control-plane/dashboard/api/verdicts.ts';
+import { USAGE_COLUMNS } from '../../../shared/contract/usage.ts';
+import { VERDICT_CODES } from '../../../shared/contract/verdict-codes.ts';
+
+test('the dashboard knows every verdict and every count of usage, and draws no two kinds alike', () => {
+  expect(CODES).toEqual(VERDICT_CODES);
+  expect(COUNTERS.map(({ field }) => field)).toEqual(USAGE_COLUMNS.map(({ field }) => field));
+  const kinds = Object.values(KINDS);
+  expect(new Set(kinds.map(({ tone }) => tone)).size).toBe(kinds.length);
+  expect(new Set(kinds.map(({ name }) => name)).size).toBe(kinds.length);
+});

@@ -1,0 +1,323 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../../shared/lang/clock.ts';
+import { createLogger } from '../../../shared/process/log.ts';
+import { RedisNodes } from '../../../shared/redis/redis.ts';
+import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '../../../shared/redis/redis-keys.ts';
+import { REFUSALS_KEPT, REFUSALS_KEPT_S } from '../../../shared/redis/refusal-records.ts';
+import { Script } from '../../../shared/redis/script.ts';
+import type { Entry } from '../../../verifier/core/key-cache.ts';
+import type { Verdict } from '../../../verifier/core/verdict.ts';
+import { createVerifier } from '../../../verifier/library/create-verifier.ts';
+import { Refusals } from '../../../verifier/redis/refusals-report.ts';
+import { redisConfig } from '../../harness/config.ts';
+import { Fleet } from '../../harness/fleet.ts';
+import { Process } from '../../harness/processes.ts';
+import { Upstream } from '../../harness/upstream.ts';
+import { PATIENT } from '../../harness/waiting.ts';
+import { envOf, useCommandLine } from '../cli/keyfence.ts';
+
+let fleet: Fleet;
+let upstream: Upstream;
+const commandLine = useCommandLine();
+beforeAll(async () => {
+  upstream = await Upstream.start();
+  const env = { USAGE_PERIOD_MS: '50' };
+  fleet = await Fleet.start({ verifiers: 0, env });
+  for (const FAST_LANE of ['true', 'false'])
+    await fleet.addVerifier({
+      ...{ ...env, FAST_LANE, UPSTREAM_URL: upstream.address, PROXY_PORT: '0' },
+      CLIENT_IP_HEADER: 'x-client-ip',
+    });
+});
+afterAll(async () => {
+  await fleet.stop();
+  await upstream.close();
+});
+
+const keyFor = (fields: object): Promise<{ key: string; keyId: string }> =>
+  fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
+const refusalsOf = async (keyId: string) => (await fleet.ok('keys.listRefusals', { keyId })).refusals;
+/** The refusals of a key once there are so many. */
+async function refusals(keyId: string, count: number) {
+  await fleet.until(async () => (await refusalsOf(keyId)).length >= count, `${count} refusals`);
+  return refusalsOf(keyId);
+}
+describe.each([0, 1])('a refusal by verifier %i is listed', (at) => {
+  test('with its code, its request, its verifier and the address of the client', async () => {
+    const { key, keyId } = await keyFor({ enabled: false, allowedIps: ['192.0.2.1'] });
+    const before = Date.now();
+    const first = await fleet.verify(key, { at, clientIp: '192.0.2.1' });
+    const second = await fleet.verify(key, { at });
+    await fleet.ok('keys.updateKey', { keyId, enabled: true });
+    const third = await fleet.verify(key, { at, clientIp: '10.0.0.1' });
+    const fourth = await fleet.verify(key, {
+      at,
+      clientIp: '192.0.2.1',
+      authorization: { permissions: 'a' },
+    });
+    const other = await fleet.verify(key, { at, apiId: 'other' });
+    expect((await fleet.verify(key, { at, clientIp: '192.0.2.1' })).body.code).toBe('VALID');
+    const { verifiers } = await fleet.ok('fleet.listVerifiers');
+    const listed = await refusals(keyId, 5);
+    expect(listed).toHaveLength(5);
+    const requestIds = [other, fourth, third, second, first].map(({ body }) => body.requestId);
+    const byRequest = new Map(listed.map((each: { requestId: string }) => [each.requestId, each]));
+    expect(requestIds.map((id) => byRequest.get(id))).toMatchObject([
+      { code: 'FORBIDDEN' },
+      { code: 'INSUFFICIENT_PERMISSIONS', clientIp: '192.0.2.1' },
+      { code: 'FORBIDDEN', reason: 'address', clientIp: '10.0.0.1' },
+      { code: 'DISABLED' },
+      { code: 'DISABLED', clientIp: '192.0.2.1' },
+    ]);
+    expect(listed.map(({ time }: { time: number }) => time)).toEqual(
+      listed.map(({ time }: { time: number }) => time).sort((a: number, b: number) => b - a),
+    );
+    for (const { time, verifierId, code, reason, clientIp } of listed) {
+      expect(time).toBeGreaterThanOrEqual(before);
+      expect(verifiers.map(({ id }: { id: string }) => id)).toContain(verifierId);
+      if (code === 'FORBIDDEN' && reason === undefined) expect(clientIp).toBeUndefined();
+    }
+    expect(JSON.stringify(listed)).not.toContain(key);
+  });
+
+  test('with the route that a gateway or proxy mode tells, and never with its query', async () => {
+    const { key, keyId } = await keyFor({ allowedIps: ['192.0.2.1'] });
+    const verifier = fleet.verifiers[at];
+    const authorization = `Bearer ${key}`;
+    const gateway = { authorization, 'x-client-ip': '10.0.0.1' };
+    const told = { 'x-original-method': 'POST', 'x-original-uri': '/orders/7?secret=x' };
+    const forwarded = { 'x-forwarded-method': 'PUT', 'x-forwarded-uri': '/orders/8' };
+    const answers = [
+      await fleet.decided(() =>
+        fleet.get(`${verifier?.address}/authz/auth-request`, { ...gateway, ...told }),
+      ),
+      await fleet.decided(() =>
+        fleet.get(`${verifier?.address}/authz/auth-request`, { ...gateway, ...told }),
+      ),
+      await fleet.decided(() =>
+        fleet.get(`${verifier?.address}/authz/forward-auth`, { ...gateway, ...forwarded }),
+      ),
+      await fleet.decided(() => fleet.get(`${verifier?.proxyAddress}/orders/9?secret=x`, { authorization })),
+    ];
+    expect(answers.map(({ status }) => status)).toEqual([403, 403, 403, 403]);
+    const listed = await refusals(keyId, 4);
+    const routeOf = new Map(
+      listed.map(({ requestId, route }: { requestId: string; route: string }) => [requestId, route]),
+    );
+    expect(answers.map(({ headers }) => routeOf.get(String(headers['x-request-id'])))).toEqual([
+      'POST /orders/7',
+      'POST /orders/7',
+      'PUT /orders/8',
+      'GET /orders/9',
+    ]);
+    expect(listed.find(({ route }: { route: string }) => route === 'GET /orders/9').clientIp).toBe(
+      '127.0.0.1',
+    );
+    expect(JSON.stringify(listed)).not.toContain('secret');
+  });
+});
+
+test('the latest 50 of a key are kept, from however many', async () => {
+  const { key, keyId } = await keyFor({ enabled: false });
+  await fleet.verify(key);
+  const ids: string[] = [];
+  for (let round = 0; round < 4; round++)
+    for (const { body } of await Promise.all(Array.from({ length: 60 }, () => fleet.verify(key))))
+      ids.push(body.requestId);
+  const last = (await fleet.verify(key)).body.requestId;
+  await fleet.until(async () =>
+    (await refusalsOf(keyId)).some(({ requestId }: { requestId: string }) => requestId === last),
+  );
+  const listed = await refusalsOf(keyId);
+  expect(listed).toHaveLength(REFUSALS_KEPT.ofKey);
+  for (const { requestId } of listed) expect([...ids, last]).toContain(requestId);
+  const name = refusalsKey('shop', keyId);
+  expect(await fleet.client.hlen(name)).toBe(REFUSALS_KEPT.ofKey + 1);
+  expect(await fleet.client.ttl(name)).toBeGreaterThan(REFUSALS_KEPT_S - 100);
+});
+
+test('a request is traced to its key, by whoever may read that key, and by nobody else', async () => {
+  const { key, keyId } = await keyFor({ enabled: false });
+  const { requestId } = (await fleet.verify(key)).body;
+  await refusals(keyId, 1);
+  expect(await fleet.ok('verdicts.find', { requestId })).toMatchObject({
+    ...{ apiId: 'shop', keyId, refusal: { code: 'DISABLED', requestId } },
+  });
+  await fleet.ok('apis.createApi', { apiId: 'other', name: 'other' });
+  const rootKeyFor = async (permission: string) =>
+    (await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions: [permission] })).key;
+  const rootKey = await rootKeyFor('api.other.read_key');
+  expect((await fleet.admin('verdicts.find', { requestId }, { rootKey })).status).toBe(404);
+  expect((await fleet.admin('keys.listRefusals', { keyId }, { rootKey })).status).toBe(404);
+  const own = await rootKeyFor('api.shop.read_key');
+  expect((await fleet.ok('verdicts.find', { requestId }, { rootKey: own })).keyId).toBe(keyId);
+  expect((await fleet.admin('verdicts.find', { requestId: 'unknown' })).status).toBe(404);
+  const run = (line: string) => commandLine.run(line.split(' '), envOf(fleet));
+  expect((await run(`keys refusals --request ${requestId}`)).stdout).toContain(keyId);
+  expect((await run(`keys refusals ${keyId}`)).stdout).toMatch(new RegExp(`DISABLED +${requestId}`));
+  expect((await run('keys refusals')).status).toBe(64);
+});
+
+test('unknown keys, valid keys and questions that were wrong leave nothing', async () => {
+  const { key, keyId } = await keyFor({});
+  const marker = await keyFor({ enabled: false });
+  await fleet.verify(key);
+  await fleet.verify('unknown');
+  await fleet.verifyOnce(key, { wrong: 1 });
+  await fleet.verify(marker.key);
+  await refusals(marker.keyId, 1);
+  expect(await refusalsOf(keyId)).toEqual([]);
+});
+
+test('a verifier within an application reports them too, at its end at the latest', async () => {
+  const { key, keyId } = await keyFor({ enabled: false });
+  const verifier = createVerifier({
+    redis: fleet.redisUrl,
+    apiIds: ['shop'],
+    lookupWaitMs: 5000,
+    usagePeriodMs: 600_000,
+  });
+  await verifier.ready();
+  expect(await verifier.verify(key, { clientIp: '192.0.2.1' })).toMatchObject({ code: 'DISABLED' });
+  await verifier.close();
+  const [refusal] = await refusals(keyId, 1);
+  expect(refusal).toMatchObject({ code: 'DISABLED', clientIp: '192.0.2.1' });
+  expect(refusal.requestId).toBeUndefined();
+});
+
+test('while Redis is away they are dropped and counted, and verdicts go on', async () => {
+  const { key, keyId } = await keyFor({ enabled: false });
+  await fleet.verify(key);
+  await refusals(keyId, 1);
+  const dropped = async () => {
+    const { body } = await fleet.get(`${fleet.verifiers[0]?.adminAddress}/metrics`);
+    return Number(/^keyfence_refusals_dropped_total (\d+)$/m.exec(body)?.[1]);
+  };
+  await fleet.redis.stop();
+  try {
+    expect((await fleet.verifyOnce(key)).body.code).toBe('DISABLED');
+    await fleet.until(async () => (await dropped()) >= 1);
+  } finally {
+    await fleet.startRedis();
+  }
+  expect((await fleet.verify(key)).body.code).toBe('DISABLED');
+});
+
+test('a verifier that is killed loses what it has not reported, and no more', async () => {
+  const { key, keyId } = await keyFor({ enabled: false });
+  const verifier = new Process('verifier/main.ts', {
+    ...{ REDIS_URL: fleet.redisUrl, API_IDS: 'shop', USAGE_PERIOD_MS: '50' },
+  });
+  const refused = async () => {
+    const answer = await fleet.decided(() => fleet.post(`${verifier.address}/v1/keys.verifyKey`, { key }));
+    expect(answer.body.code).toBe('DISABLED');
+    return answer.body.requestId;
+  };
+  const listed = async (count: number) =>
+    (await refusals(keyId, count)).map(({ requestId }: { requestId: string }) => requestId);
+  try {
+    await verifier.start();
+    const first = await refused();
+    expect(await listed(1)).toEqual([first]);
+    await verifier.stop('SIGKILL');
+    await verifier.start();
+    expect(await listed(1)).toEqual([first]);
+    const second = await refused();
+    expect(await listed(2)).toEqual([second, first]);
+  } finally {
+    await verifier.stop('SIGKILL');
+  }
+});
+
+describe('a report', () => {
+  const apiId = 'bounds';
+  let nodes: RedisNodes;
+  beforeAll(() => {
+    const config = redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT });
+    nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
+  });
+  afterAll(() => nodes.close());
+
+  type Noted = { keyId: string; requestId: string };
+  const of = (keyId: string, from: number, to: number): Noted[] =>
+    Array.from({ length: to - from }, (_, i) => ({ keyId, requestId: `${keyId}_${from + i}` }));
+  const keys = (from: number, to: number) =>
+    Array.from({ length: to - from }, (_, i) => of(`key_${from + i}`, 0, 1)).flat();
+  /** Reports these refusals, in this order. Returns how many were dropped. */
+  async function report(noted: readonly Noted[]): Promise<number> {
+    const log = createLogger('verifier', 'silent');
+    const waiting = new Refusals({ nodes, clock: systemClock, log, verifier: 'v', periodMs: 600_000 });
+    const entries = new Map(noted.map(({ keyId }) => [keyId, { keyId, epoch: { apiId } } as Entry]));
+    for (const { keyId, requestId } of noted)
+      waiting.note({ code: 'DISABLED', entry: entries.get(keyId) } as Verdict, {
+        requestId,
+        clientIp: undefined,
+      });
+    waiting.run();
+    await waiting.stop();
+    return waiting.dropped;
+  }
+  const requestsOf = async (keyId: string) =>
+    Object.entries(await fleet.client.hgetall(refusedRequestsKey(apiId)))
+      .flatMap(([requestId, owner]) => (owner === keyId ? [requestId] : []))
+      .sort();
+  const idsOf = (noted: readonly Noted[]) => noted.map(({ requestId }) => requestId).sort();
+
+  test('has the latest 50 refusals of a key, the oldest first, so that the next report replaces those', async () => {
+    expect(await report(of('often', 100, 223))).toBe(0);
+    expect(await requestsOf('often')).toEqual(idsOf(of('often', 173, 223)));
+    await report(of('often', 223, 233));
+    expect(await requestsOf('often')).toEqual(idsOf(of('often', 183, 233)));
+  });
+
+  test('has 5,000 refusals at most, and Redis keeps those of 2,000 keys', async () => {
+    // What finds no room is dropped, if its key has none of which it could take the place.
+    expect(await report([...keys(0, 5100), ...of('key_4999', 1, 3)])).toBe(100);
+    expect(await requestsOf('key_4999')).toEqual(['key_4999_2']);
+    expect(await fleet.client.hlen(refusedRequestsKey(apiId))).toBe(2000);
+    expect(await report(keys(5100, 5110))).toBe(0);
+    expect(await fleet.client.hlen(refusedRequestsKey(apiId))).toBe(2000);
+    expect(await fleet.client.hlen(refusedKeysKey(apiId))).toBe(1 + 2 * 2000);
+    const kept = ['often', 'key_0', 'key_3009', 'key_3010', 'key_4999', 'key_5000', 'key_5109'];
+    expect(await Promise.all(kept.map((keyId) => fleet.client.exists(refusalsKey(apiId, keyId))))).toEqual([
+      0, 0, 0, 1, 1, 0, 1,
+    ]);
+  });
+});
+
+describe('report-refusals.lua', () => {
+  const script = new Script(new URL('../../../verifier/redis/lua/report-refusals.lua', import.meta.url));
+  const report = (keyId: string, ids: readonly string[], [keysKept, kept] = [3, 2]) =>
+    script.run(
+      fleet.client,
+      [refusedKeysKey('lua'), refusedRequestsKey('lua'), refusalsKey('lua', keyId)],
+      [
+        refusalsKey('lua', ''),
+        keysKept ?? 3,
+        kept ?? 2,
+        1000,
+        keyId,
+        ids.length,
+        ...ids.flatMap((id) => [id, `{"r":"${id}"}`]),
+      ],
+    );
+  const requests = async () => Object.entries(await fleet.client.hgetall(refusedRequestsKey('lua'))).sort();
+
+  test('keeps so many refusals of so many keys, and forgets the requests of the others', async () => {
+    await report('a', ['a1', 'a2', 'a3']);
+    expect(await requests()).toEqual([
+      ['a2', 'a'],
+      ['a3', 'a'],
+    ]);
+    for (const keyId of ['b', 'c', 'a', 'd', 'e']) await report(keyId, [`${keyId}9`]);
+    // `a` and `b` were refused first.
+    expect((await requests()).map(([id]) => id)).toEqual(['c9', 'd9', 'e9']);
+    expect(await fleet.client.exists(refusalsKey('lua', 'a'), refusalsKey('lua', 'b'))).toBe(0);
+    expect(await fleet.client.exists(...['c', 'd', 'e'].map((keyId) => refusalsKey('lua', keyId)))).toBe(3);
+    expect(await fleet.client.hlen(refusedKeysKey('lua'))).toBe(1 + 2 * 3);
+    await report('a', ['a5', '', '']);
+    expect((await requests()).map(([id]) => id)).toEqual(['d9', 'e9']);
+    for (const name of await fleet.client.keys('kf:{lua}:u:*'))
+      expect(await fleet.client.ttl(name)).toBeGreaterThan(900);
+  });
+});

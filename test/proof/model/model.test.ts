@@ -1,0 +1,30 @@
+import { describe, expect, it } from 'vitest';
+import { lacking } from '../../harness/programs.ts';
+import { share } from '../../harness/share.ts';
+import { missingTools, search } from './run.ts';
+import { searches } from './searches.ts';
+
+const quick = searches.filter((each) => each.quick);
+/** The model as it is, and every twelfth variation of it and every twelfth rule: `npm run model` takes each. */
+const [base, ...variations] = quick.filter((each) => each.expect === 'ok');
+const whole = [...(base ? [base] : []), ...share(variations, 12)];
+const rules = share(
+  quick.filter((each) => each.expect === 'error'),
+  12,
+);
+const missing = missingTools();
+
+describe.skipIf(missing.length > 0)(`the protocols, searched completely by Spin${lacking(missing)}`, () => {
+  it.each(whole)('no state reachable within the bounds of "$name" breaks $guards', (each) => {
+    expect(search(each)).toMatchObject({ found: 'ok', violated: '' });
+  });
+
+  it.each(rules)('without the rule that $name removes, Spin finds a broken promise ($guards)', (mutant) => {
+    expect(search(mutant).found).toBe('error');
+  });
+
+  it('a search cut short by its depth limit is not taken for a proof', () => {
+    if (base === undefined) throw new Error('no quick search');
+    expect(search(base, { depthMax: 20 }).found).toBe('not completed');
+  });
+});

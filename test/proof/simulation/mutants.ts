@@ -1,0 +1,613 @@
+import fs from 'node:fs';
+import { registerHooks, syncBuiltinESMExports } from 'node:module';
+import {
+  CREDIT_SEEDS,
+  IDENTITY_SEEDS,
+  LIMIT_SEEDS,
+  REFILL_SEEDS,
+  REROLL_SEEDS,
+  ROLE_SEEDS,
+  ROOT_KEY_SEEDS,
+} from './plan.ts';
+
+/** The code with one of its precautions left out. */
+export interface Mutant {
+  /** The first that showed it when this was written; any change of the simulation may make it another. */
+  readonly seed: number;
+  /** From the root of the repository: a module, or a script that Redis runs. */
+  readonly file: string;
+  /** Source text, each found exactly once, and what stands there instead; the file, where it is another one. */
+  readonly edits: readonly (readonly [text: string, instead: string, file?: string])[];
+}
+
+const VERIFIER = 'verifier/core/follower.ts';
+const FENCE = 'control-plane/writer/fence.ts';
+const WRITER = 'control-plane/writer/writer.ts';
+const SYNC = 'verifier/redis/lua/sync.lua';
+const EXCHANGE = 'verifier/redis/lua/exchange.lua';
+const CREDITS = 'shared/redis/credits.lua';
+const CHANGE = 'control-plane/writer/change.lua';
+const FENCE_CHECK = 'control-plane/writer/fence-check.lua';
+const PORTS = 'test/proof/simulation/ports.ts';
+
+/** Of what all keys are told by. */
+const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
+  'no fill guard': {
+    seed: 11,
+    file: VERIFIER,
+    edits: [
+      [
+        'if (reply.sequence !== this.position || this.#log.epoch !== epoch)',
+        'if (this.#log.epoch !== epoch)',
+      ],
+    ],
+  },
+  'no lease': {
+    seed: 3,
+    file: 'verifier/core/lease.ts',
+    edits: [['latestCheck.monotonicMs < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
+  },
+  'timer-driven lease': {
+    seed: 8,
+    file: 'verifier/core/lease.ts',
+    edits: [
+      [
+        'return latestCheck.monotonicMs < this.#untilMonotonicMs && latestCheck.wallMs < this.#untilWallMs',
+        'return this.#untilMonotonicMs > 0',
+      ],
+      [
+        'this.#untilMonotonicMs = sentAt.monotonicMs + lengthMs;',
+        `const until = (this.#untilMonotonicMs = sentAt.monotonicMs + lengthMs);
+         this.#clock.after(until - this.#clock.monotonicMs(), () => {
+           if (this.#untilMonotonicMs === until) this.cut();
+         });`,
+      ],
+    ],
+  },
+  'lease from reply time': {
+    seed: 49,
+    file: VERIFIER,
+    edits: [
+      [
+        'epoch.lease.extend(sentAt, reply.leaseMs)',
+        'epoch.lease.extend({ wallMs: this.#options.clock.wallMs(), monotonicMs: this.#options.clock.monotonicMs() }, reply.leaseMs)',
+      ],
+    ],
+  },
+  'ack when sent': {
+    seed: 2,
+    file: SYNC,
+    edits: [
+      [
+        "if acknowledged ~= score then redis.call('ZADD', members, 'XX', string.format('%.1f', acknowledged), member) end",
+        `acknowledged = tonumber(reply[8][#reply[8] - 3] or position)
+if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, member) end`,
+      ],
+    ],
+  },
+  'no registration': {
+    seed: 1,
+    file: SYNC,
+    edits: [
+      ["tonumber(redis.call('ZSCORE', members, member) or -1)", 'tonumber(position)'],
+      ["redis.call('ZADD', KEYS[2], sequence, ARGV[1])", '', 'verifier/redis/lua/register.lua'],
+    ],
+  },
+  'no-op of another server': {
+    seed: 1064616,
+    file: FENCE,
+    edits: [['names: 0, later: noop }', 'names: 0 }']],
+  },
+  'no second wait': {
+    seed: 434,
+    file: FENCE,
+    edits: [['await pause(this.#clock, afterMs, this.#stop.signal);', 'void afterMs;']],
+  },
+  'no record of a late lease': {
+    seed: 434,
+    file: SYNC,
+    edits: [['if acknowledged < tonumber(s) then acknowledged = acknowledged + 0.5 end', '']],
+  },
+  'late leases believed after a failover': {
+    seed: 7488,
+    file: 'control-plane/writer/fence-close.lua',
+    edits: [["writer ~= '' and writer == serverId()", "writer ~= ''"]],
+  },
+  'kill without XX': {
+    seed: 63,
+    file: PORTS,
+    edits: [
+      [
+        'return this.run(apiId, (state) => state.close(apiId, change, kill));',
+        `const { members } = apiKeys(apiId);
+         return this.check({ ...change, apiId, keyId: '', replicated: false, names: 100 }).then((logStatus) =>
+           logStatus.state === 'LOST'
+             ? logStatus
+             : this.run(apiId, (state) => {
+                 for (const name of logStatus.names) state.command('ZADD', members, String(kill), name);
+                 return state.close(apiId, { ...change, server: '' }, kill);
+               }),
+         );`,
+      ],
+    ],
+  },
+  'no prevHash check': {
+    seed: 354,
+    file: 'verifier/core/follower.ts',
+    edits: [[' && change.previousHash === this.#hash', '']],
+  },
+  'no hash chain': {
+    seed: 1,
+    file: CHANGE,
+    edits: [["redis.sha1hex(h .. '|'", "redis.sha1hex('|'"]],
+  },
+  'creations not compared': {
+    seed: 407,
+    file: SYNC,
+    edits: [['if mark ~= last then', 'if false then']],
+  },
+  'creations only counted': {
+    seed: 9018,
+    file: SYNC,
+    edits: [["if creation[2][2] ~= seen then return {nonce, 'DIVERGED'} end", '']],
+  },
+  'no digest of a long state': {
+    seed: 102,
+    file: CHANGE,
+    edits: [["{'forget', named, redis.sha1hex(payload)}", "{'forget', named}"]],
+  },
+  'trimmed is intact': {
+    seed: 102,
+    file: FENCE,
+    edits: [
+      ["if (logStatus.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');", ''],
+    ],
+  },
+  'no gate': {
+    seed: 28,
+    file: 'control-plane/writer/gate.lua',
+    edits: [['if answer[2] > 0 then return answer end', '']],
+  },
+  'older verifiers register': {
+    seed: 17,
+    file: SYNC,
+    edits: [
+      [
+        "if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then return {nonce, 'NOREG'} end",
+        '',
+      ],
+      [
+        "if tonumber(needs or 1) > tonumber(string.match(ARGV[1], '^%d+') or 1) then return {ARGV[2], 'TOO_OLD', needs} end",
+        '',
+        'verifier/redis/lua/register.lua',
+      ],
+    ],
+  },
+  'F without X': {
+    seed: 432,
+    file: FENCE,
+    edits: [['return leaseMs + deposedMs +', 'return leaseMs + 0 * deposedMs +']],
+  },
+  'REGISTER without WAIT': {
+    seed: 708,
+    file: PORTS,
+    edits: [
+      ["'register', this.#apiId, step, replicas);", "'register', this.#apiId, step, 0);"],
+      [
+        "if (confirmed < replicas) throw unavailable('not all required replicas confirmed the registration');",
+        '',
+      ],
+    ],
+  },
+  'complete without WAIT on the write': {
+    seed: 24,
+    file: FENCE,
+    edits: [['if (!change.replicated) return false;', '']],
+  },
+  'no nonce': {
+    seed: 21,
+    file: VERIFIER,
+    edits: [
+      ['if (reply.nonce !== nonce) return this.#desynchronised(session);', ''],
+      ['if (reply.nonce !== request.nonce) return this.#desynchronised(session);', ''],
+    ],
+  },
+  'no key in the reply of a look-up': {
+    seed: 245,
+    file: PORTS,
+    edits: [['if (name !== key) {', "if (name === '') {"]],
+  },
+  'first of a batch instead of the last': {
+    seed: 111,
+    file: WRITER,
+    edits: [['this.#watch(last, written.length)', 'this.#watch(written[0] ?? last, written.length)']],
+  },
+  'a key of a batch left out': {
+    seed: 54,
+    file: WRITER,
+    edits: [['written.map(async', 'written.slice(-1).map(async']],
+  },
+  'batch over several connections': {
+    seed: 194,
+    file: PORTS,
+    edits: [
+      ["const connection = await this.#lanes.get('batch');\n", ''],
+      [
+        'writes.map((write, i) => {',
+        'writes.map(async (write, i) => {\n        const connection = await this.#lanes.get("batch-" + i);',
+      ],
+    ],
+  },
+  'no margin for clocks': {
+    seed: 38,
+    file: FENCE,
+    edits: [['Math.ceil(DRIFT * leaseMs)', '0 * DRIFT']],
+  },
+  'Lf lowered at once': {
+    seed: 91,
+    file: 'control-plane/writer/sweep.ts',
+    edits: [
+      ['logger.info({ apiId, fromMs', "await set('fence-last', token);\n      logger.info({ apiId, fromMs"],
+    ],
+  },
+};
+
+/** The same for credits. */
+const OF_CREDITS: Readonly<Record<string, Mutant>> = {
+  'refund after a crash': {
+    seed: CREDIT_SEEDS + 1,
+    file: EXCHANGE,
+    edits: [
+      [
+        '  b, h = tonumber(b) + granted - (said + kept)',
+        `  local fields = redis.call('HGETALL', pool)
+  for i = 1, #fields, 2 do
+    local name = string.match(fields[i], '^@(.*)$')
+    if name and name ~= member and not live(name) then
+      local had, used, at = numbers(fields[i + 1])
+      b = b + had - used
+      redis.call('HSET', pool, fields[i], field(used, used, at, 0))
+    end
+  end
+  b, h = tonumber(b) + granted - (said + kept)`,
+      ],
+    ],
+  },
+  'spent credits forgotten': {
+    seed: CREDIT_SEEDS + 14,
+    file: 'verifier/core/pools.ts',
+    edits: [
+      [
+        'if (pool.isSettled) this.#pools.delete(id);',
+        'this.#pools.delete(id); if (pool.isSettled) continue;',
+      ],
+    ],
+  },
+  'a 503 costs credits': {
+    seed: CREDIT_SEEDS + 11,
+    file: 'verifier/core/pool.ts',
+    edits: [
+      [
+        'if (waiter.over) return;\n        try',
+        'if (waiter.over) {\n          if (!isOver) new Promise((late) => late(attempt(waiter))).catch(() => undefined);\n          return;\n        }\n        try',
+      ],
+    ],
+  },
+  'slices are kept': {
+    seed: CREDIT_SEEDS + 7,
+    file: 'verifier/core/pools.ts',
+    edits: [['else pool.giveBack();', '']],
+  },
+};
+
+const SHARED_LOG = 'verifier/core/shared-log.ts';
+
+/** The same for keys that have roles. */
+const OF_ROLES: Readonly<Record<string, Mutant>> = {
+  'one lease': {
+    seed: ROLE_SEEDS,
+    file: SHARED_LOG,
+    edits: [['return join.lease.holds() ? join : undefined;', 'return join;']],
+  },
+  'a role without a fence': {
+    seed: ROLE_SEEDS + 1,
+    file: FENCE_CHECK,
+    edits: [
+      [
+        'laggards = laggards + count',
+        "if not (string.find(head, '{!ws}', 1, true) and entry and entry[2][6] ~= '') then laggards = laggards + count end",
+      ],
+    ],
+  },
+  'stale effective permissions': {
+    seed: ROLE_SEEDS,
+    file: SHARED_LOG,
+    edits: [['for (const state of this.states) if (state.isVoid) return false;', '']],
+  },
+  'reused id of a role': {
+    seed: ROLE_SEEDS + 23,
+    file: 'test/proof/simulation/roles.ts',
+    edits: [['const keyId = this.#newId();', 'const keyId = [...this.#gone].at(-1) ?? this.#newId();']],
+  },
+};
+
+/** The same for keys whose owners have identities. */
+const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
+  'identity ignored': {
+    seed: IDENTITY_SEEDS,
+    file: 'shared/contract/rules.ts',
+    edits: [['key.identity?.enabled !== false', 'true']],
+  },
+  'absence of an identity kept': {
+    seed: IDENTITY_SEEDS,
+    file: SHARED_LOG,
+    edits: [
+      [
+        'const state = this.#states.peek(id);\n',
+        'const state = this.#states.peek(id);\n    if (state && !state.record) return undefined;\n',
+      ],
+    ],
+  },
+  'absence of all identities kept': {
+    seed: IDENTITY_SEEDS,
+    file: SHARED_LOG,
+    edits: [['if (this.#noIdentity && id.startsWith(IDENTITY)) {', "if (this.#noIdentity && id === '') {"]],
+  },
+  'deleted identity kept': {
+    seed: IDENTITY_SEEDS + 3,
+    file: SHARED_LOG,
+    edits: [
+      ['return this.#end(id)?.record?.pools ?? [];', 'return this.#states.peek(id)?.record?.pools ?? [];'],
+    ],
+  },
+  'a creation without a fence': {
+    seed: IDENTITY_SEEDS,
+    file: FENCE_CHECK,
+    edits: [
+      [
+        'laggards = laggards + count',
+        `local record = entry and string.sub(head, 1, -5) .. 'k:' .. entry[2][4]
+  local isNew = entry and redis.call('HEXISTS', record, 'c') == 1 and redis.call('HEXISTS', record, 'u') == 0
+  if not (isNew and string.find(head, '{!ws}', 1, true)) then laggards = laggards + count end`,
+      ],
+    ],
+  },
+  'state from before a restart': {
+    seed: IDENTITY_SEEDS + 5,
+    file: SHARED_LOG,
+    edits: [['return state?.epoch.current ? state : undefined;', 'return state;']],
+  },
+  'verdict about an evicted key': {
+    seed: IDENTITY_SEEDS + 84,
+    file: 'verifier/core/verifier.ts',
+    edits: [
+      [
+        'if (this.#cache.get(digest) === result && this.#verdicts.isKnown(result)) return result;',
+        'return result;',
+      ],
+    ],
+  },
+  'identity in all APIs': {
+    seed: IDENTITY_SEEDS,
+    file: SHARED_LOG,
+    edits: [['if (!this.#apiIds.has(apiId)) return undefined;', '']],
+  },
+};
+
+/** The same for keys that are rerolled. */
+const OF_REROLLS: Readonly<Record<string, Mutant>> = {
+  'credits copied to the successor': {
+    seed: REROLL_SEEDS + 2,
+    file: 'control-plane/keys/reroll-key.lua',
+    edits: [
+      [
+        "  redis.call('HSET', base .. 'q:' .. pool, 'k', table.concat(sharers, ' '))",
+        `  redis.call('HSET', base .. 'q:copy-' .. newId, unpack(redis.call('HGETALL', base .. 'q:' .. pool)))
+  redis.call('HSET', new, 'q', 'copy-' .. newId)`,
+      ],
+    ],
+  },
+  'a longer life': {
+    seed: REROLL_SEEDS + 2,
+    file: 'control-plane/keys/reroll-key.lua',
+    edits: [['expires and tonumber(expires) < tonumber(latest) and expires or latest', 'latest']],
+  },
+  'repeated change of credits': {
+    seed: REROLL_SEEDS + 2,
+    file: CHANGE,
+    edits: [['if answer then return told(unpack(answer)) end', '']],
+  },
+  'credits deleted with one key': {
+    seed: REROLL_SEEDS + 2,
+    file: 'control-plane/keys/sharing.lua',
+    edits: [['if #others == 0 then', 'if true then']],
+  },
+  'credits set for one key': {
+    seed: REROLL_SEEDS + 2,
+    file: CHANGE,
+    edits: [['if other ~= keyId then', 'if false then']],
+  },
+  'silent end of the old key': {
+    seed: REROLL_SEEDS,
+    file: CHANGE,
+    edits: [
+      [
+        "  local sequence = string.format('%.0f', s + 1)",
+        `  if patch.x == '1' then payload = '' end
+  local sequence = string.format('%.0f', s + 1)`,
+      ],
+    ],
+  },
+};
+
+/** The same for credits that are refilled. */
+const OF_REFILLS: Readonly<Record<string, Mutant>> = {
+  'refill after a set': {
+    seed: REFILL_SEEDS + 12,
+    file: 'control-plane/keys/change-credits.lua',
+    edits: [
+      [
+        "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
+        "if asked.op ~= 'set' then b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0) end",
+      ],
+    ],
+  },
+  'due refill dropped': {
+    seed: REFILL_SEEDS + 6,
+    file: 'control-plane/keys/change-credits.lua',
+    edits: [
+      [
+        "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
+        `b, h = tonumber(b or 0), tonumber(h or 0)
+  if asked.op ~= 'refill' then b, h, t = credits.settle(name, b, h, r, t, '', 0) end`,
+      ],
+    ],
+  },
+  'a refill for each missed day': {
+    seed: REFILL_SEEDS,
+    file: CREDITS,
+    edits: [
+      [
+        'if now < tonumber(t) then return b, h, tonumber(t) end',
+        `if now < tonumber(t) then return b, h, tonumber(t) end
+    following = tonumber(t) + DAY`,
+      ],
+    ],
+  },
+  'clock set back is believed': {
+    seed: REFILL_SEEDS,
+    file: CREDITS,
+    edits: [['if now < tonumber(t) then', 'if now < tonumber(t) and now > tonumber(t) - 2 * DAY then']],
+  },
+};
+
+/** The same for rate limits. */
+const OF_LIMITS: Readonly<Record<string, Mutant>> = {
+  'a grant outlives its window': {
+    seed: LIMIT_SEEDS + 3,
+    file: 'verifier/core/pool.ts',
+    edits: [['Math.min(leftMs, GRANTED_MS) / DRIFT', 'GRANTED_MS']],
+  },
+  'window from reply time': {
+    seed: LIMIT_SEEDS + 15,
+    file: 'verifier/core/pool.ts',
+    edits: [
+      [
+        'const { monotonicMs, wallMs } = this.#sentAt;',
+        'const { monotonicMs, wallMs } = instant(this.#clock);',
+      ],
+    ],
+  },
+  'reports about another window count': {
+    seed: LIMIT_SEEDS + 14,
+    file: EXCHANGE,
+    edits: [['elseif number ~= present then said, kept = 0, 0 end', 'end']],
+  },
+  'forgotten uses are unspent': {
+    seed: LIMIT_SEEDS + 362,
+    file: EXCHANGE,
+    edits: [['if not said then said, kept = granted, 0', 'if not said then said, kept = spent, 0']],
+  },
+  'windows do not slide': {
+    seed: LIMIT_SEEDS,
+    file: 'verifier/redis/lua/windows.lua',
+    edits: [['p * math.min(1, left / duration)', '0']],
+  },
+  "windows by a machine's clock": {
+    seed: LIMIT_SEEDS,
+    file: PORTS,
+    edits: [
+      [
+        '(state) => state.exchange(apiId, this.#nameOf(member), turns);',
+        `(state) => {
+      const { redisAheadMs } = network;
+      network.redisAheadMs += this.#lanes.machine.wallMs() - network.redisMs;
+      const replies = state.exchange(apiId, this.#nameOf(member), turns);
+      network.redisAheadMs = redisAheadMs;
+      return replies;
+    };`,
+      ],
+    ],
+  },
+  'requests without a use': {
+    seed: LIMIT_SEEDS,
+    file: 'verifier/core/allowance.ts',
+    edits: [
+      [
+        'for (const { pool, cost } of needs) pool.take(cost, nowMs);',
+        'for (const { pool, cost, limit } of needs) if (!limit) pool.take(cost, nowMs);',
+      ],
+    ],
+  },
+};
+
+/** The same for root keys that verifiers ask for. */
+const OF_ROOT_KEYS: Readonly<Record<string, Mutant>> = {
+  'root keys after the lease': {
+    seed: ROOT_KEY_SEEDS + 5,
+    file: SHARED_LOG,
+    edits: [['return state?.epoch.lease.holds() ? state.scopes : undefined;', 'return state?.scopes;']],
+  },
+  'root keys of an earlier publication': {
+    seed: ROOT_KEY_SEEDS + 1,
+    file: SHARED_LOG,
+    edits: [
+      [
+        'this.#states.set(id, new State(epoch, new Entry(epoch, id, state)));',
+        "this.#states.set(id, id === 'rootkeys' ? before : new State(epoch, new Entry(epoch, id, state)));",
+      ],
+    ],
+  },
+  'a publication without a fence': {
+    seed: ROOT_KEY_SEEDS + 1,
+    file: FENCE_CHECK,
+    edits: [
+      [
+        'laggards = laggards + count',
+        "if not (entry and entry[2][4] == 'rootkeys') then laggards = laggards + count end",
+      ],
+    ],
+  },
+};
+
+/** By what is left out of the code that ships. */
+export const MUTANTS: Readonly<Record<string, Mutant>> = {
+  ...OF_COHERENCE,
+  ...OF_CREDITS,
+  ...OF_LIMITS,
+  ...OF_REROLLS,
+  ...OF_ROLES,
+  ...OF_IDENTITIES,
+  ...OF_ROOT_KEYS,
+  ...OF_REFILLS,
+};
+
+/** Makes every later import, and every script that it reads, be the mutant. Throws there when the code has changed under it. */
+export function install(name: string): void {
+  const mutant = MUTANTS[name];
+  if (!mutant) throw new Error(`no such mutant; there are: ${Object.keys(MUTANTS).join(', ')}`);
+  registerHooks({
+    load(url, context, next) {
+      const loaded = next(url, context);
+      return { ...loaded, ...(loaded.source ? { source: planted(mutant, url, String(loaded.source)) } : {}) };
+    },
+  });
+  const { readFileSync } = fs;
+  fs.readFileSync = ((file: URL, options: 'utf8') => {
+    const found = readFileSync(file, options);
+    return typeof found === 'string' ? planted(mutant, String(file), found) : found;
+  }) as typeof readFileSync;
+  syncBuiltinESMExports();
+}
+
+/** The text of a file in a mutant. */
+export function planted({ file, edits }: Mutant, url: string, source: string): string {
+  let text = source;
+  for (const [before, after, of = file] of edits) {
+    if (url !== new URL(`../../../${of}`, import.meta.url).href) continue;
+    const parts = text.split(before);
+    if (parts.length !== 2) throw new Error(`${of} has not once: ${before}`);
+    text = parts.join(after);
+  }
+  return text;
+}

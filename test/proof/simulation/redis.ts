@@ -1,0 +1,352 @@
+import { hash as digest } from 'node:crypto';
+import { createApi } from '../../../control-plane/apis/apis.ts';
+import { createScript, deletePointer, setPointer } from '../../../control-plane/keys/new-key-record.ts';
+import {
+  checkRun,
+  closeRun,
+  reapRun,
+  type Written,
+  writeRun,
+} from '../../../control-plane/writer/change-log.ts';
+import type {
+  Closing,
+  KilledFollower,
+  LogStatus,
+  Write,
+} from '../../../control-plane/writer/change-log-port.ts';
+import type { Head, LeaseStep } from '../../../control-plane/writer/sweep.ts';
+import { forgetRun, setLease, sweepRun } from '../../../control-plane/writer/sweep-store.ts';
+import type { Change } from '../../../shared/contract/change.ts';
+import { ApiError } from '../../../shared/contract/errors.ts';
+import {
+  apiKeys,
+  formatPointer,
+  identityIndexKey,
+  idPointer,
+  indexOf,
+  metaKey,
+  poolKey,
+  recordKey,
+  SHARED_LOG,
+  secretPointer,
+} from '../../../shared/redis/redis-keys.ts';
+import { type Run, Script } from '../../../shared/redis/script.ts';
+import type {
+  PoolReply,
+  PoolTurn,
+  RegisterReply,
+  SyncReply,
+  SyncRequest,
+} from '../../../verifier/core/redis-port.ts';
+import { exchangeRun, registerRun, syncRun } from '../../../verifier/redis/api-session.ts';
+import { Commands } from './commands.ts';
+
+/** Limits that constants of the modules set for the real Redis. */
+export interface RedisLimits {
+  readonly logEntries: number;
+  readonly creationsKept: number;
+  readonly payloadBytesMax: number;
+  readonly batchEntriesMax: number;
+  readonly batchBytesMax: number;
+}
+
+/** What somebody asks of a server, as one atomic step. */
+export type Step<T> = (state: RedisState) => T;
+
+const script = (path: string) => new Script(new URL(`../../../${path}.lua`, import.meta.url));
+const settleScript = script('control-plane/keys/settle-credits');
+const findScript = script('verifier/redis/lua/find-keys');
+
+/** The data of one Redis server, on which both processes run their scripts. */
+export class RedisState extends Commands {
+  readonly limits: RedisLimits;
+  readonly #nowMs: () => number;
+  readonly #apis = new Map<string, ApiState>();
+
+  /** @param nowMs the clock of Redis, Unix milliseconds */
+  constructor(limits: RedisLimits, nowMs: () => number = () => 0) {
+    super(nowMs);
+    this.limits = limits;
+    this.#nowMs = nowMs;
+  }
+
+  clone(): RedisState {
+    const copy = new RedisState(this.limits, this.#nowMs);
+    copy.copy(this);
+    return copy;
+  }
+
+  /** One API, also where there is none. */
+  api(apiId: string): ApiState {
+    const present = this.#apis.get(apiId);
+    if (present) return present;
+    const api = new ApiState(this, apiId);
+    this.#apis.set(apiId, api);
+    return api;
+  }
+
+  /** All APIs of which there is anything. */
+  get apis(): ApiState[] {
+    const ids = new Set(this.keys('kf:{').map((key) => key.slice(4, key.indexOf('}'))));
+    return [...ids].map((apiId) => this.api(apiId));
+  }
+
+  run<T>({ script: { lua }, keys, args, read }: Run<T>): T {
+    return read(this.eval(lua, keys, args.map(String)));
+  }
+
+  #run(of: Script, keys: readonly string[], args: readonly (string | number)[]): unknown {
+    return this.run({ script: of, keys, args, read: (reply) => reply });
+  }
+
+  find(name: string): [name: string, value: string | undefined] {
+    const [found, [value]] = this.#run(findScript, [name], []) as [string, (string | null)[]];
+    return [found, value ?? undefined];
+  }
+
+  /** Nothing for a follower that is too old. */
+  register(apiId: string, member: string, nonce: string): RegisterReply | undefined {
+    try {
+      return this.run(registerRun(apiId, member, nonce));
+    } catch (error) {
+      if (error instanceof ApiError) return undefined;
+      throw error;
+    }
+  }
+
+  leave(apiId: string, member: string): void {
+    this.command('ZREM', apiKeys(apiId).members, member);
+  }
+
+  sync(apiId: string, request: SyncRequest): SyncReply {
+    return this.run(syncRun(apiId, request, this.limits));
+  }
+
+  /** `nowMs` becomes `updatedAt`, and `poolId` names what the control plane does to credits. */
+  write(write: Write, nowMs: number, poolId = ''): Written {
+    return this.run(writeRun(write, nowMs, () => poolId, this.limits));
+  }
+
+  exchange(apiId: string, member: string, turns: readonly PoolTurn[]): PoolReply[] {
+    return this.run(exchangeRun(apiId, member, turns));
+  }
+
+  /** Whether nobody holds anything that the pool lacks. */
+  settleCredits(apiId: string, keyId: string): boolean {
+    const { members, held } = apiKeys(apiId);
+    const keys = [recordKey(apiId, keyId), members, held];
+    return (this.#run(settleScript, keys, [poolKey(apiId, '')]) as string[])[0] !== '0';
+  }
+
+  check(change: Parameters<typeof checkRun>[0]): LogStatus {
+    return this.run(checkRun(change));
+  }
+
+  close(apiId: string, change: { sequence: number; hash: string; server: string }, kill: number): Closing {
+    return this.run(closeRun(apiId, change, kill));
+  }
+
+  reap(apiId: string, killed: readonly KilledFollower[]): number {
+    return this.run(reapRun(apiId, killed));
+  }
+
+  setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): boolean {
+    return this.run(setLease({ head: apiKeys(apiId).head, step, lease: leaseMs, token })).status === 'OK';
+  }
+
+  /** Reads what change-log.ts reads before it writes part of a batch. */
+  lag(apiId: string): number {
+    const { members, sequence } = this.api(apiId);
+    const live = [...members.values()].filter((score) => score >= 0);
+    return sequence - Math.floor(Math.min(sequence, ...live));
+  }
+
+  /** Reads what sweep-store.ts reads. */
+  head(apiId: string): Head {
+    const { sequence, grantedMs, fencedMs, token, created, deleted, members } = this.api(apiId);
+    const killed = (
+      this.command('ZRANGEBYSCORE', apiKeys(apiId).members, '-inf', '(0') as readonly string[]
+    ).map((name) => ({ name, kill: members.get(name) ?? 0 }));
+    return { sequence, grantedMs, fencedMs, token, created, deleted, members: members.size, killed };
+  }
+
+  /** What sweep-store.ts does to the keys of a deleted API; whether there was any. */
+  removeKeys(apiId: string): boolean {
+    const { deleted, records } = this.api(apiId);
+    const keyIds = records.keys();
+    if (!deleted || keyIds.length === 0) return false;
+    for (const keyId of keyIds) {
+      const pointer = secretPointer(records.get(keyId)?.['p'] ?? '');
+      this.run(deletePointer({ pointer, value: formatPointer(apiId, keyId) }));
+      this.run(deletePointer({ pointer: idPointer(keyId), value: apiId }));
+    }
+    this.run(sweepRun(apiId, keyIds));
+    return true;
+  }
+
+  forget(apiId: string): boolean {
+    return this.run(forgetRun(apiId, []));
+  }
+
+  /** Sets a pointer; whether it has this value now. */
+  point(name: string, value: string): boolean {
+    return this.run(setPointer({ pointer: name, value })) === value;
+  }
+
+  createApi(apiId: string, leaseMs: number): boolean {
+    const { head, members } = apiKeys(apiId);
+    const shared = apiId === SHARED_LOG ? [members] : [];
+    return this.run(createApi({ head, members: shared, now: 0, lease: leaseMs, fields: [] }));
+  }
+
+  /** Creates a record, with a pool of credits where it names one, as new-key-record.ts does. */
+  createKey(
+    apiId: string,
+    keyId: string,
+    record: Readonly<Record<string, string>>,
+    needs = 1,
+    credits?: number,
+    refill = '',
+  ): boolean {
+    const { head, creations, members } = apiKeys(apiId);
+    const { o: owner = '', q: id, ...fields } = record;
+    const own = recordKey(apiId, keyId);
+    const owners = owner ? identityIndexKey(apiId, owner) : own;
+    const pool = id ? JSON.stringify({ id, value: credits, refill }) : '';
+    const content = digest('sha1', JSON.stringify([keyId, record]));
+    const keys = [head, indexOf(apiId, keyId), own, metaKey(apiId, keyId), owners, creations, members];
+    const about = [keyId, 0, '0', 0, '', owner, '0', this.limits.creationsKept, content, needs, '*', pool];
+    return this.#run(createScript, keys, [...about, ...Object.entries(fields).flat()]) === 'OK';
+  }
+}
+
+/** One API in Redis, to look at. */
+export class ApiState {
+  readonly apiId: string;
+  readonly #redis: RedisState;
+  readonly #keys: ReturnType<typeof apiKeys>;
+
+  constructor(redis: RedisState, apiId: string) {
+    this.#redis = redis;
+    this.apiId = apiId;
+    this.#keys = apiKeys(apiId);
+  }
+
+  #head(field: string): string {
+    return this.#redis.hash(this.#keys.head)?.get(field) ?? '';
+  }
+
+  get created(): boolean {
+    return this.#head('c') !== '';
+  }
+
+  get deleted(): boolean {
+    return this.#head('deleted') !== '';
+  }
+
+  get sequence(): number {
+    return Number(this.#head('s'));
+  }
+
+  get hash(): string {
+    return this.#head('h');
+  }
+
+  /** Protocol that followers must speak. */
+  get needs(): number {
+    return Number(this.#head('P') || 1);
+  }
+
+  get grantedMs(): number {
+    return Number(this.#head('L'));
+  }
+
+  get fencedMs(): number {
+    return Number(this.#head('Lf'));
+  }
+
+  get token(): string {
+    return this.#head('t');
+  }
+
+  /** Mark of the last creation. */
+  get lastMark(): string {
+    return this.#head('g') || '0-';
+  }
+
+  get creations(): readonly { readonly number: number; readonly hash: string }[] {
+    const marks = this.#redis.stream(this.#keys.creations);
+    return marks.map(({ number, fields: [, hash = ''] }) => ({ number, hash }));
+  }
+
+  get members(): ReadonlyMap<string, number> {
+    return this.#redis.sortedSet(this.#keys.members);
+  }
+
+  /** Oldest first. */
+  get log(): readonly Change[] {
+    return this.#redis
+      .stream(this.#keys.log)
+      .map(({ number, fields: [, hash = '', , keyId = '', , payload = ''] }) => {
+        return { sequence: number, hash, keyId, payload };
+      });
+  }
+
+  /** The hash of an entry of the log; `''` = it is not there. */
+  hashAt(sequence: number): string {
+    const entries = this.#redis.stream(this.#keys.log);
+    return entries[sequence - (entries[0]?.number ?? 1)]?.fields[1] ?? '';
+  }
+
+  /** Fields by their names in Redis; `m` also where it is kept apart. */
+  readonly records = {
+    keys: () => namesAfter(this.#redis, recordKey(this.apiId, '')),
+    has: (keyId: string) => this.#redis.hash(recordKey(this.apiId, keyId)) !== undefined,
+    get: (keyId: string): Readonly<Record<string, string>> | undefined => {
+      const record = this.#redis.hash(recordKey(this.apiId, keyId));
+      if (!record?.has('M')) return record && Object.fromEntries(record);
+      return {
+        ...Object.fromEntries(record),
+        m: String(this.#redis.command('GET', metaKey(this.apiId, keyId))),
+      };
+    },
+  };
+
+  /** Pools of credits by their names. */
+  get pools(): ReadonlyMap<string, Pool> {
+    const names = namesAfter(this.#redis, poolKey(this.apiId, ''));
+    return new Map(names.map((name) => [name, poolOf(this.#redis.hash(poolKey(this.apiId, name)))]));
+  }
+}
+
+const namesAfter = (redis: RedisState, prefix: string): string[] =>
+  redis.keys(prefix).map((key) => key.slice(prefix.length));
+
+/** Credits, as exchange.lua describes them. */
+export interface Pool {
+  readonly free: number;
+  /** As in Redis; `''` = none. */
+  readonly refill: string;
+  /** When the next refill is due, and when the last one was, by the clock of Redis; 0 = never. */
+  readonly dueAtMs: number;
+  readonly refilledAtMs: number;
+  /** Credits that were granted and of which nobody said that they were spent. */
+  readonly out: number;
+  readonly holders: ReadonlyMap<string, { readonly granted: number; readonly spent: number }>;
+}
+
+function poolOf(hash: ReadonlyMap<string, string> | undefined): Pool {
+  const fields = [...(hash ?? [])];
+  const holders = fields.flatMap(([name, value]) => {
+    const [granted = 0, spent = 0] = value.split(' ').map(Number);
+    return name.startsWith('@') ? [[name.slice(1), { granted, spent }] as const] : [];
+  });
+  return {
+    free: Number(hash?.get('b')),
+    refill: hash?.get('r') ?? '',
+    dueAtMs: 1000 * Number(hash?.get('t') ?? 0),
+    refilledAtMs: Number(hash?.get('f') ?? 0),
+    out: holders.reduce((sum, [, { granted, spent }]) => sum + granted - spent, 0),
+    holders: new Map(holders),
+  };
+}

@@ -1,0 +1,85 @@
+import type { Write } from '../../../control-plane/writer/change-log-port.ts';
+import { hashSecret } from '../../../shared/contract/key-format.ts';
+import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
+import type { KnownKey } from './checker.ts';
+import type { Random } from './random.ts';
+import type { RedisState } from './redis.ts';
+
+const exists = ({ createdAtMs }: KnownKey): boolean => Number.isFinite(createdAtMs);
+
+/** Roles that there are or were, each a record of the shared log; its name is a text of its own after each change. */
+export class Roles {
+  readonly all: KnownKey[] = [];
+  readonly #random: Random;
+  readonly #newTag: () => string;
+  /** Ids of those that somebody had deleted. */
+  readonly #gone = new Set<string>();
+
+  constructor(random: Random, newTag: () => string) {
+    this.#random = random;
+    this.#newTag = newTag;
+  }
+
+  /** A role with an id that none had before. */
+  add(): KnownKey {
+    const keyId = this.#newId();
+    const created = {
+      ...{ tag: this.#newTag(), enabled: true, expires: 0 },
+      ...{ gone: false, needs: 1, roles: '', owner: '', apis: '' },
+    };
+    const role = {
+      apiId: SHARED_LOG,
+      keyId,
+      secret: '',
+      created,
+      pool: '',
+      createdAtMs: Number.POSITIVE_INFINITY,
+    };
+    this.all.push(role);
+    return role;
+  }
+
+  #newId(): string {
+    return `r${this.all.length}`;
+  }
+
+  create({ keyId, created }: KnownKey, state: RedisState) {
+    const record = { p: hashSecret(keyId), e: '1', n: created.tag, P: 'a' };
+    return state.createKey(SHARED_LOG, keyId, record);
+  }
+
+  #there(): string[] {
+    return this.all.filter((role) => exists(role) && !this.#gone.has(role.keyId)).map(({ keyId }) => keyId);
+  }
+
+  /** What a key may be given: roles that are there. */
+  some(): string {
+    const ids = this.#there();
+    const [first = '', second = ''] = [this.#random.pick(['', ...ids]), this.#random.pick(['', ...ids])];
+    return [...new Set([first, second])]
+      .filter((id) => id !== '')
+      .sort()
+      .join(' ');
+  }
+
+  /** A change of one; undefined = there is none. */
+  change(): Write | undefined {
+    const there = this.all.filter((role) => exists(role) && !this.#gone.has(role.keyId));
+    if (there.length === 0) return undefined;
+    const { keyId } = this.#random.pick(there);
+    const about = { apiId: SHARED_LOG, keyId } as const;
+    if (this.#random.chance(0.15)) {
+      this.#gone.add(keyId);
+      return { ...about, operation: 'delete', fields: {} };
+    }
+    const m = this.#random.chance(0.15) ? `{"long":"${'x'.repeat(250)}"}` : '';
+    return {
+      ...about,
+      operation: 'update',
+      fields: {
+        ...{ n: this.#newTag(), P: this.#random.pick(['', 'a', 'a b']), m },
+        e: this.#random.pick(['0', '1', '1']),
+      },
+    };
+  }
+}

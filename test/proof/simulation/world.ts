@@ -1,0 +1,686 @@
+import type { Write } from '../../../control-plane/writer/change-log-port.ts';
+import { Fence } from '../../../control-plane/writer/fence.ts';
+import { Sweep } from '../../../control-plane/writer/sweep.ts';
+import { ChangeWriter } from '../../../control-plane/writer/writer.ts';
+import { DEFAULT_LIMIT } from '../../../shared/contract/credits.ts';
+import { ApiError } from '../../../shared/contract/errors.ts';
+import { hashSecret } from '../../../shared/contract/key-format.ts';
+import { PROTOCOL } from '../../../shared/contract/protocol.ts';
+import { formatPointer, idPointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
+import { questionAbout } from '../../../verifier/core/question.ts';
+import type { Verdict } from '../../../verifier/core/verdict.ts';
+import { Verifier } from '../../../verifier/core/verifier.ts';
+import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
+import { Machine, Timeline } from './clock.ts';
+import { type KeyVersion, LATER_FIELD, LATER_PROTOCOL, versionOf } from './history.ts';
+import { Identities } from './identities.ts';
+import { Ledger } from './ledger.ts';
+import { Network } from './network.ts';
+import { RedisGroup, RedisNode } from './nodes.ts';
+import type { Plan } from './plan.ts';
+import {
+  Lanes,
+  type SessionEvents,
+  SimulatedChangeLog,
+  SimulatedDirectory,
+  SimulatedSweepStore,
+} from './ports.ts';
+import { Random } from './random.ts';
+import { Rates } from './rates.ts';
+import { RedisState } from './redis.ts';
+import { Refills } from './refills.ts';
+import { Roles } from './roles.ts';
+import { RootKey } from './root-keys.ts';
+import type { Trace } from './trace.ts';
+
+/** A verifier's process, from its start to its end. */
+export interface VerifierProcess {
+  readonly machine: Machine;
+  readonly verifier: Verifier;
+  readonly following: Map<string, Following>;
+  readonly firstAskedAtMs: Map<string, number>;
+  readonly protocol: number;
+}
+
+/** A control plane's process. */
+export interface ControlPlaneProcess {
+  readonly machine: Machine;
+  readonly log: SimulatedChangeLog;
+  readonly changeWriter: ChangeWriter;
+  readonly sweep: Sweep;
+  readonly leaseMs: number;
+}
+
+/** One fleet with its Redis, in one process, under one clock that only the simulation reads. */
+export class World {
+  readonly plan: Plan;
+  readonly random: Random;
+  readonly timeline = new Timeline();
+  readonly trace: Trace;
+  readonly group: RedisGroup;
+  readonly network: Network;
+  readonly checker: Checker;
+  readonly ledger = new Ledger();
+  readonly rates: Rates | undefined;
+  readonly refills: Refills | undefined;
+  readonly roles: Roles | undefined;
+  readonly identities: Identities<ControlPlaneProcess> | undefined;
+  readonly rootKey: RootKey<ControlPlaneProcess> | undefined;
+  readonly verifiers: VerifierProcess[] = [];
+  readonly controlPlanes: ControlPlaneProcess[] = [];
+  readonly keys: KnownKey[] = [];
+  violation: Violation | undefined;
+  /** A change is in the log, and nobody has heard of it yet. */
+  onWritten: () => void = () => undefined;
+  /** A verifier applied a change that a SYNC brought, and has not acknowledged it yet. */
+  onSynced: (machine: Machine) => void = () => undefined;
+  readonly #members = new Map<string, Following>();
+  #machines = 0;
+  #tags = 0;
+  #operations = 0;
+
+  constructor(plan: Plan, trace: Trace) {
+    this.plan = plan;
+    this.trace = trace;
+    this.random = new Random(plan.seed + 2 ** 40);
+    this.rates = plan.rate && new Rates(plan.rate);
+    this.roles = plan.roles ? new Roles(this.random, this.newTag) : undefined;
+    this.identities = plan.identities ? new Identities(this) : undefined;
+    this.rootKey = plan.rootKeys && new RootKey(this);
+    const names = ['A', 'B', 'C'].slice(0, plan.replicas + 1);
+    const redisMs = () => this.network.redisMs;
+    const node = (name: string) => new RedisNode(name, new RedisState(plan.redis, redisMs));
+    const spare = plan.hasSpare ? node('D') : undefined;
+    this.group = new RedisGroup(names.map(node), spare, this.timeline, this.random);
+    this.network = new Network(this.timeline, this.random, this.group, plan.manners);
+    const { clockStepMs } = plan;
+    this.refills =
+      clockStepMs === undefined ? undefined : new Refills(this.network, this.ledger, clockStepMs, plan.seed);
+    const longestMs = Math.max(
+      ...(plan.faults.includes('lease') ? plan.leasesMs : plan.leasesMs.slice(0, 1)),
+    );
+    this.checker = new Checker(this.timeline, this.group, {
+      staleMsMax: 1.03 * longestMs + plan.deposedMs + 1,
+      unknownMsMax: 1.03 * plan.limits.unknownTtlMs + plan.deposedMs + 1,
+    });
+    this.network.onExecuted = ({ machine, node }, kind, apiId, reply) => {
+      trace.detail(
+        this.timeline.nowMs,
+        () => `${machine.name} at ${node.name} ${kind} ${apiId} ${JSON.stringify(reply)}`,
+      );
+    };
+    this.group.onWrite = (node, apiId, kind) => {
+      if (kind === 'write') this.onWritten();
+      if (node === this.group.primary) this.check(() => this.refills?.look(node.state.api(apiId).pools));
+      this.check(() => this.checker.wrote(node, apiId, kind, (member) => this.#members.get(member)));
+    };
+    this.group.onPromoted = (former) => this.check(() => this.checker.promoted(former, this.group.primary));
+    for (const apiId of plan.apiIds) {
+      for (const { state } of this.group.nodes) state.createApi(apiId, plan.leasesMs[0] as number);
+      for (let i = 0; i < plan.keysPerApi; i++) this.#addKey(apiId);
+    }
+    if (this.roles) this.#openSharedLog(this.roles);
+    for (let i = 0; i < plan.verifiers; i++) this.startVerifier();
+    for (let i = 0; i < plan.controlPlanes; i++) this.startControlPlane(plan.leasesMs[0] as number);
+  }
+
+  /** A text that no record had as its name before. */
+  readonly newTag = (): string => `t${++this.#tags}`;
+
+  #openSharedLog(roles: Roles): void {
+    for (const { state } of this.group.nodes) state.createApi(SHARED_LOG, this.plan.leasesMs[0] as number);
+    for (let i = 0; i < 2; i++) {
+      const role = roles.add();
+      for (const { state } of this.group.nodes) roles.create(role, state);
+      role.createdAtMs = 0;
+    }
+  }
+
+  /** Notes a violation, wherever it was noticed, and ends the run. */
+  check(look: () => void): void {
+    try {
+      look();
+    } catch (error) {
+      this.violation ??=
+        error instanceof Violation ? error : new Violation('bug', (error as Error).stack ?? '');
+      this.timeline.halted = true;
+      this.note('violation', this.violation.message);
+    }
+  }
+
+  fail(invariant: string, message: string): void {
+    this.check(() => {
+      throw new Violation(invariant, message);
+    });
+  }
+
+  note(...parts: readonly (string | number | boolean)[]): void {
+    this.trace.add(this.timeline.nowMs, parts);
+  }
+
+  startVerifier(): VerifierProcess {
+    const machine = this.#machine('v');
+    const following = new Map<string, Following>();
+    const follow = (apiId: string) => {
+      const present = following.get(apiId);
+      if (present) return present;
+      const fresh: Following = { member: '', live: false, position: 0, hash: '', leaseUntilMs: 0 };
+      following.set(apiId, fresh);
+      return fresh;
+    };
+    const { name } = machine;
+    const registrations = new Map<string, string>();
+    const sessionEvents: SessionEvents = {
+      registering: (apiId, member) => {
+        Object.assign(follow(apiId), { member, live: false });
+        this.#members.set(member, follow(apiId));
+      },
+      registered: (apiId, { hash }) => registrations.set(apiId, hash),
+      granted: (apiId, sentAtMs, leaseMs) => {
+        follow(apiId).leaseUntilMs = Math.max(follow(apiId).leaseUntilMs, sentAtMs + leaseMs);
+      },
+    };
+    const lanes = new Lanes(this.network, machine, true);
+    const { findsKeys, olderVerifiers, credits } = this.plan;
+    const isOlder = olderVerifiers > 0 && this.random.chance(olderVerifiers);
+    const protocol = isOlder ? PROTOCOL : LATER_PROTOCOL;
+    const hearsRecalls = credits !== undefined || this.plan.rate !== undefined;
+    const directory = new SimulatedDirectory(lanes, sessionEvents, findsKeys, protocol, hearsRecalls);
+    const verifier = new Verifier({
+      directory,
+      clock: machine,
+      newNonce: this.random.token,
+      random: this.random.next,
+      limits: this.plan.limits,
+      apiIds: [],
+      foreignKeys: true,
+      events: (apiId) => ({
+        live: (position) => {
+          Object.assign(follow(apiId), { live: true, position, hash: registrations.get(apiId) ?? '' });
+          this.note(name, 'live', apiId, position);
+        },
+        dropped: (reason, position) => {
+          follow(apiId).live = false;
+          this.note(name, 'dropped', apiId, position, reason);
+        },
+        disconnected: (_, position) => this.note(name, 'disconnected', apiId, position),
+        resumed: (position) => this.note(name, 'resumed', apiId, position),
+        gap: (position, received) => this.note(name, 'gap', apiId, position, received),
+        applied: ({ sequence, hash }, source) => {
+          const followed = follow(apiId);
+          this.note(name, 'applied', apiId, sequence, source);
+          this.check(() => {
+            if (sequence === followed.position + 1) return;
+            throw new Violation('I3', `${name} at ${followed.position} of ${apiId} applied ${sequence}`);
+          });
+          Object.assign(followed, { position: sequence, hash });
+          if (source === 'sync') this.onSynced(machine);
+          else this.timeline.after(0.001, () => this.#askAll(process, apiId));
+        },
+      }),
+    });
+    verifier.start();
+    const process = { machine, verifier, following, protocol, firstAskedAtMs: new Map<string, number>() };
+    this.verifiers.push(process);
+    return process;
+  }
+
+  /** Asks a verifier for every key of an API that existed from the start. */
+  #askAll(process: VerifierProcess, apiId: string): void {
+    const keys = this.keys.slice(0, this.plan.apiIds.length * this.plan.keysPerApi);
+    for (const key of keys) if (key.apiId === apiId || apiId === SHARED_LOG) void this.verify(process, key);
+  }
+
+  startControlPlane(leaseMs: number): ControlPlaneProcess {
+    const machine = this.#machine('c');
+    const { deposedMs, replicas } = this.plan;
+    const log = new SimulatedChangeLog(
+      new Lanes(this.network, machine, false),
+      (apiId, hash) => this.checker.history.durable(apiId, hash),
+      (pool, credits, isReduced) => {
+        this.ledger.grant(pool, credits);
+        if (isReduced) this.ledger.reduced.add(pool);
+      },
+      (successor, before, after, made) =>
+        this.check(() => this.#rerolled(successor, versionOf(before), versionOf(after), versionOf(made))),
+    );
+    const fence = new Fence(log, machine, deposedMs, {
+      settled: (outcome, apiId, sequence) => this.note(machine.name, outcome, apiId, sequence),
+      killed: (apiId, members, sequence) =>
+        this.note(machine.name, 'killed', apiId, sequence, ...members.map(({ name }) => name)),
+      reaped: (apiId, members) =>
+        this.note(machine.name, 'reaped', apiId, ...members.map(({ name }) => name)),
+    });
+    const changeWriter = new ChangeWriter({
+      log,
+      fence,
+      clock: machine,
+      limits: {
+        fenceWaitMs: 30_000,
+        pending: { changesMax: 100, refusalsMax: 100 },
+        replicated: replicas > 0,
+        // Parts of two fit into the shortest log beside what a follower lacks.
+        batch: { partMax: 2, periodMs: 0, giveWayMs: 25, lagMax: 1 },
+      },
+      durable: () => true,
+      events: {
+        rewritten: (apiId, keyId, outcome) => this.note(machine.name, 'rewritten', apiId, keyId, outcome),
+      },
+      chance: this.random.next,
+    });
+    const sweep = new Sweep({
+      store: new SimulatedSweepStore(log, [...(this.roles ? [SHARED_LOG] : []), ...this.plan.apiIds]),
+      log,
+      fence,
+      clock: machine,
+      logger: SILENT,
+      leaseMs,
+      deposedMs,
+      token: this.random.token,
+    });
+    void sweep.run();
+    const process = { machine, log, changeWriter, sweep, leaseMs };
+    this.controlPlanes.push(process);
+    return process;
+  }
+
+  /** Ends a process at once. Its connections are closed by its kernel, or never where the machine went too. */
+  crash(process: { readonly machine: Machine }): void {
+    process.machine.alive = false;
+    const power = this.random.chance(0.3);
+    if (!power) for (const connection of this.network.of(process.machine)) connection.end();
+    remove(this.verifiers, process);
+    remove(this.controlPlanes, process);
+  }
+
+  /** Stops a verifier as a rollout does. */
+  async stop(process: VerifierProcess): Promise<void> {
+    remove(this.verifiers, process);
+    await process.verifier.stop();
+    this.note(process.machine.name, 'stopped');
+    process.machine.alive = false;
+  }
+
+  /** Asks a verifier for a key; what becomes of it, which the checker was told already. */
+  verify(process: VerifierProcess, key: KnownKey): Promise<Verdict | undefined> {
+    const { promise, resolve } = Promise.withResolvers<Verdict | undefined>();
+    const { machine, verifier, following, firstAskedAtMs, protocol } = process;
+    const begunAtMs = this.timeline.nowMs;
+    const cost = this.plan.credits === undefined ? 1 : this.random.pick([0, 1, 1, 1, 3]);
+    const { rate } = this.plan;
+    const limitCost = rate && !rate.autoApply ? this.random.pick([0, 1, 1, 1, 2]) : 1;
+    const requirements = {
+      cost,
+      limits: rate && !rate.autoApply ? [{ name: DEFAULT_LIMIT, cost: limitCost }] : [],
+      permissions: undefined,
+    };
+    const answer = (verdict: Verdict) => {
+      const { code, entry, spending, effectivePermissions } = verdict;
+      if (code === 'VALID' && entry?.pool) {
+        this.check(() => this.ledger.accept(entry.pool, cost, machine.name));
+        if (spending?.remaining === undefined)
+          this.fail('I17', `${machine.name} accepted ${key.keyId} for nothing`);
+      }
+      if (code === 'VALID' && rate) {
+        this.check(() => this.rates?.accept(key.keyId, limitCost, this.timeline.nowMs, machine.name));
+        if (spending?.limits?.length !== 1)
+          this.fail('I17', `${machine.name} looked at no limit of ${key.keyId}`);
+      }
+      const seen = entry && {
+        ...{ tag: entry.details?.name ?? '', enabled: entry.enabled, expires: entry.expires },
+        roles: entry.links?.text ?? '',
+        owner: entry.details?.externalId ?? '',
+      };
+      this.note(machine.name, code, key.keyId, seen?.tag ?? '');
+      this.check(() => {
+        if (entry && entry.keyId !== key.keyId) throw new Violation('I9', `${entry.keyId} for ${key.keyId}`);
+        this.checker.answered({
+          ...{ verifier: machine.name, protocol, key, code, seen, begunAtMs },
+          monotonicMs: machine.monotonicMs(),
+          following: following.get(key.apiId),
+          granted: {
+            tags: effectivePermissions?.roles ?? [],
+            owner: effectivePermissions?.identity && {
+              tag: effectivePermissions.identity.externalId,
+              enabled: effectivePermissions.identity.enabled,
+            },
+            following: following.get(SHARED_LOG),
+          },
+          roles: this.#tied(),
+          firstAskedAtMs: firstAskedAtMs.get(key.keyId) ?? 0,
+        });
+      });
+      resolve(verdict);
+    };
+    machine.deliver(() => {
+      this.#askWithRootKey(process);
+      if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
+      const question = questionAbout(key.secret, { requirements });
+      const verdict = verifier.decide(question);
+      if (verdict) return answer(verdict);
+      verifier.lookUp(question).then(answer, (error: unknown) => {
+        this.checker.counts.refused++;
+        this.note(machine.name, '503', key.keyId, (error as Error).message);
+        resolve(undefined);
+      });
+    });
+    return promise;
+  }
+
+  /** Asks a verifier whether it accepts the root key, where there is one. */
+  #askWithRootKey({ machine, verifier, following }: VerifierProcess): void {
+    const { rootKey } = this;
+    if (!rootKey) return;
+    const begunAtMs = this.timeline.nowMs;
+    rootKey.ask(verifier.callers, (accepted) => {
+      this.note(machine.name, accepted ? 'root key' : 'no root key');
+      this.check(() =>
+        this.checker.admitted({
+          ...{ verifier: machine.name, accepted, record: rootKey.record, begunAtMs },
+          ...{ monotonicMs: machine.monotonicMs(), following: following.get(SHARED_LOG) },
+        }),
+      );
+    });
+  }
+
+  /** Writes a change and waits as the caller of updateKey does; how it was told that it is complete, if it was. */
+  async write(
+    process: ControlPlaneProcess,
+    write: Write,
+    waitMs: number,
+  ): Promise<'acks' | 'fence' | 'nothing to change' | undefined> {
+    const [about, tag] = [write.keyId || write.apiId, write.fields.n ?? ''];
+    this.note(process.machine.name, write.operation, about, tag, write.fields.e ?? '');
+    try {
+      const propagation = await process.changeWriter.apply(write, waitMs);
+      if (!propagation) return 'nothing to change';
+      const { state, by, sequence } = propagation;
+      this.note(process.machine.name, state, about, sequence, by ?? '');
+      if (write.operation === 'noop') return by;
+      if (by) this.#completed(about, tag, sequence, by);
+      else if (write.operation === 'update' || write.operation === 'create')
+        this.timeline.after(this.random.between(0, 3000), () => this.#ask(write, sequence));
+      return by;
+    } catch (error) {
+      if (error instanceof ApiError && error.code === 'VERIFIERS_TOO_OLD') this.checker.counts.heldOff++;
+      this.note(process.machine.name, 'failed', about, (error as Error).message);
+      return undefined;
+    }
+  }
+
+  /** Changes several keys of an API at once and waits as the caller of updateKeys does; whether all is complete. */
+  async writeAll(
+    process: ControlPlaneProcess,
+    writes: readonly [Write, ...Write[]],
+    waitMs: number,
+  ): Promise<boolean> {
+    this.note(process.machine.name, 'batch', ...writes.map(({ keyId, fields }) => `${keyId} ${fields.n}`));
+    try {
+      const { outcomes: applied, propagation } = await process.changeWriter.applyAll(writes, waitMs);
+      const { state, by, sequence } = propagation ?? { state: 'nothing to change', sequence: 0 };
+      this.note(process.machine.name, 'batch', state, sequence, by ?? '');
+      for (const [i, outcome] of applied.entries()) {
+        const write = writes[i];
+        if (!write || 'failure' in outcome) continue;
+        if (by) this.#completed(write.keyId, write.fields.n ?? '', outcome.sequence, by);
+        else this.timeline.after(this.random.between(0, 3000), () => this.#ask(write, outcome.sequence));
+      }
+      return by !== undefined || !propagation;
+    } catch (error) {
+      this.note(process.machine.name, 'batch failed', (error as Error).message);
+      return false;
+    }
+  }
+
+  /** Somebody was told that a change is complete. Every verifier is asked at once whether it is so. */
+  #completed(about: string, tag: string | undefined, sequence: number, by: 'acks' | 'fence'): void {
+    this.check(() => this.checker.complete(about, tag, sequence, by));
+    const isRole = this.#tied().some(({ keyId }) => keyId === about);
+    const [key, ...others] = this.keys.filter(
+      ({ keyId, apiId }) => isRole || keyId === about || apiId === about,
+    );
+    if (!key) return;
+    this.#askEverywhere(isRole ? [key, ...others.slice(0, 2), ...others.slice(2).slice(-3)] : [key]);
+  }
+
+  #askEverywhere(keys: readonly KnownKey[]): void {
+    this.timeline.after(0.001, () => {
+      for (const process of this.verifiers) for (const key of keys) void this.verify(process, key);
+    });
+  }
+
+  /** Roles, identities and what verifiers know of root keys, each a record of the shared log. */
+  #tied(): readonly KnownKey[] {
+    const rootKeys = this.rootKey ? [this.rootKey.record] : [];
+    return [...(this.roles?.all ?? []), ...(this.identities?.all ?? []), ...rootKeys];
+  }
+
+  /** An update that sets, keeps or clears what older verifiers would ignore. */
+  upgraded(update: Write): Write {
+    const needs = this.#needs();
+    if (needs === 1) return update;
+    const later = this.random.chance(0.7);
+    const fields: Write['fields'] = { ...update.fields, ...{ [LATER_FIELD]: later ? 'x' : '' } };
+    return { ...update, fields, needs: later ? needs : 1 };
+  }
+
+  #needs(): number {
+    return this.plan.olderVerifiers > 0 && this.random.chance(0.3) ? LATER_PROTOCOL : 1;
+  }
+
+  /** Something to do to credits, where keys have any; with a name where calls without an answer are sent again. */
+  creditsChange(): Write['credits'] {
+    if (this.plan.credits === undefined || this.random.chance(0.5)) return undefined;
+    const value = this.random.whole(1, this.plan.credits);
+    if (this.plan.refill !== undefined && this.random.chance(0.4))
+      return { op: 'refill', refill: this.random.pick(['', this.#refill, `d ${value}`]) };
+    const op = this.random.pick(['set', 'set', 'increment', 'increment', 'decrement'] as const);
+    return { op, value, ...(this.plan.rerolls > 0 ? { operation: `o${++this.#operations}` } : {}) };
+  }
+
+  /** The fields of an update: always with a name of its own, sometimes too long for the log. */
+  fields(enabled: boolean): Write['fields'] {
+    const m = this.random.chance(0.15) ? { m: `{"long":"${'x'.repeat(150)}"}` } : { m: '' };
+    const R = this.roles && { R: this.roles.some() };
+    const o = this.identities && this.random.chance(0.3) ? { o: this.identities.owner() } : {};
+    return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m, ...R, ...o };
+  }
+
+  /** Makes a role; a key may be given it once all replicas have it. */
+  async createRole({ log, machine }: ControlPlaneProcess, roles: Roles): Promise<void> {
+    const role = roles.add();
+    try {
+      const { reply, replicated } = await log.durably(SHARED_LOG, (state) => roles.create(role, state));
+      if (reply && replicated) role.createdAtMs = this.timeline.nowMs;
+      this.note(machine.name, 'role', role.keyId, reply && replicated);
+    } catch (error) {
+      this.note(machine.name, 'no role', role.keyId, (error as Error).message);
+    }
+  }
+
+  /**
+   * Creates a key as keys.ts does: pointers first, then the record, each on all replicas.
+   * @param isPointed whether the pointers are there already, as where an import was interrupted
+   */
+  async createKey(process: ControlPlaneProcess, apiId: string, isPointed = false): Promise<void> {
+    const key = this.#newKey(apiId, this.#needs());
+    const secretHash = hashSecret(key.secret);
+    const { log } = process;
+    this.keys.push(key);
+    if (isPointed) for (const { state } of this.group.nodes) point(state, key, secretHash);
+    try {
+      const setPointers = () => [
+        log.durably('', (state) => state.point(secretPointer(secretHash), formatPointer(apiId, key.keyId))),
+        log.durably('', (state) => state.point(idPointer(key.keyId), apiId)),
+      ];
+      const steps = [
+        await Promise.all(isPointed ? [] : setPointers()),
+        await Promise.all([
+          log.durably(apiId, (state) =>
+            state.createKey(
+              ...([apiId, key.keyId, this.#recordOf(key, secretHash), key.created.needs] as const),
+              this.plan.credits,
+              this.#refill,
+            ),
+          ),
+        ]),
+      ];
+      if (!steps.flat().every(({ reply, replicated }) => reply && replicated)) throw new Error('not durable');
+      key.createdAtMs = this.timeline.nowMs;
+      this.note(process.machine.name, 'created', key.keyId);
+      if (this.identities) this.#askEverywhere([key]);
+    } catch {
+      this.note(process.machine.name, 'not created', key.keyId);
+    }
+  }
+
+  /**
+   * Rerolls a key as the route does: pointers first, then the script, and the new key is shown where all replicas have it.
+   * @returns whether it was
+   */
+  async reroll(
+    process: ControlPlaneProcess,
+    { apiId, keyId, pool }: KnownKey,
+    graceMs: number,
+    operationId: string,
+    waitMs: number,
+  ): Promise<boolean> {
+    const { machine, log, changeWriter } = process;
+    const made: KnownKey = {
+      ...{ apiId, keyId: `k${this.keys.length}`, secret: this.random.token(), pool },
+      created: versionOf(undefined),
+      createdAtMs: Number.POSITIVE_INFINITY,
+    };
+    this.keys.push(made);
+    this.note(machine.name, 'reroll', keyId, made.keyId, graceMs);
+    const secretHash = hashSecret(made.secret);
+    const successor = {
+      ...{ keyId: made.keyId, secretHash, start: '', bytes: undefined, operationId },
+      latestMs: graceMs === 0 ? 1 : Math.round(machine.wallMs() + graceMs),
+    };
+    try {
+      const pointed = await Promise.all([
+        log.durably('', (state) => state.point(secretPointer(secretHash), formatPointer(apiId, made.keyId))),
+        log.durably('', (state) => state.point(idPointer(made.keyId), apiId)),
+      ]);
+      if (!pointed.every(({ reply, replicated }) => reply && replicated)) throw new Error('not durable');
+      let isEverywhere = false;
+      const write = { apiId, operation: 'update', keyId, fields: {}, successor } as const;
+      const propagation = await changeWriter.apply(write, waitMs, ({ replicated }) => {
+        isEverywhere = replicated;
+      });
+      const { by, sequence = 0 } = propagation ?? {};
+      this.note(machine.name, 'rerolled', keyId, sequence, by ?? '');
+      if (by) this.#completed(keyId, undefined, sequence, by);
+      if (!propagation || (!by && !isEverywhere)) return false;
+      made.createdAtMs = this.timeline.nowMs;
+      return true;
+    } catch (error) {
+      this.note(machine.name, 'not rerolled', keyId, (error as Error).message);
+      return false;
+    }
+  }
+
+  #rerolled(successor: string, before: KeyVersion, after: KeyVersion, made: KeyVersion): void {
+    this.checker.counts.rerolled++;
+    const key = this.keys.find(({ keyId }) => keyId === successor);
+    if (key) key.created = made;
+    if (before.expires > 0 && (after.expires === 0 || after.expires > before.expires))
+      throw new Violation('I18', `a key that ended at ${before.expires} ends at ${after.expires}`);
+  }
+
+  /** Asks any control plane how an update ended that its caller was told is pending. */
+  #ask({ apiId, keyId, fields }: Write, sequence: number): void {
+    const process = this.controlPlanes.length > 0 ? this.random.pick(this.controlPlanes) : undefined;
+    if (!process) return;
+    process.machine.deliver(() => {
+      process.changeWriter.status(apiId, keyId, sequence).then(
+        (standing) => {
+          this.note(process.machine.name, 'standing', keyId, sequence, standing?.state ?? '');
+          if (standing?.state !== 'complete') return;
+          // A failover may have given the sequence to another change of the key; the question cannot tell them apart.
+          if (this.checker.history.isAmbiguous(keyId, sequence)) return;
+          this.#completed(keyId, fields.n ?? '', sequence, 'acks');
+        },
+        () => this.note(process.machine.name, 'no standing', keyId, sequence),
+      );
+    });
+  }
+
+  #addKey(apiId: string): void {
+    const key = this.#newKey(apiId);
+    const secretHash = hashSecret(key.secret);
+    for (const { state } of this.group.nodes) {
+      point(state, key, secretHash);
+      state.createKey(apiId, key.keyId, this.#recordOf(key, secretHash), 1, this.plan.credits, this.#refill);
+    }
+    key.createdAtMs = 0;
+    this.keys.push(key);
+  }
+
+  get #refill(): string {
+    return this.plan.refill === undefined ? '' : `d ${this.plan.refill}`;
+  }
+
+  #recordOf(key: KnownKey, secretHash: string): Record<string, string> {
+    const { autoApply, ...rate } = this.plan.rate ?? { autoApply: undefined };
+    const { owner } = key.created;
+    return {
+      ...recordOf(key, secretHash),
+      ...(autoApply === true ? { L: JSON.stringify([{ name: 'each', ...rate, autoApply }]) } : {}),
+      ...(autoApply === false ? { l: JSON.stringify(rate) } : {}),
+      ...(owner ? { o: owner } : {}),
+    };
+  }
+
+  #newKey(apiId: string, needs = 1): KnownKey {
+    const keyId = `k${this.keys.length}`;
+    const created = {
+      ...{ tag: this.newTag(), enabled: true, expires: 0 },
+      ...{ gone: false, needs, roles: '', owner: this.identities?.owner() ?? '', apis: '' },
+    };
+    const { credits } = this.plan;
+    const pool = credits === undefined ? '' : `pool-${keyId}`;
+    if (credits !== undefined) this.ledger.grant(pool, credits);
+    return {
+      apiId,
+      keyId,
+      secret: `secret-of-${keyId}`,
+      created,
+      pool,
+      createdAtMs: Number.POSITIVE_INFINITY,
+    };
+  }
+
+  #machine(kind: 'v' | 'c'): Machine {
+    const { ratesFrom, ratesTo, rates } = this.plan;
+    const rate = {
+      any: this.random.between(ratesFrom, ratesTo),
+      extreme: this.random.pick([ratesFrom, ratesTo]),
+      worst: kind === 'v' ? ratesFrom : ratesTo,
+    }[rates];
+    return new Machine(`${kind}${this.#machines++}`, this.timeline, this.random, rate);
+  }
+}
+
+const nothing = () => undefined;
+const SILENT = {
+  ...{ trace: nothing, debug: nothing, info: nothing },
+  ...{ warn: nothing, error: nothing, fatal: nothing },
+};
+
+const recordOf = ({ created, pool }: KnownKey, secretHash: string) => ({
+  ...{ p: secretHash, e: created.enabled ? '1' : '0', n: created.tag },
+  ...(created.needs > 1 ? { [LATER_FIELD]: 'x' } : {}),
+  ...(pool ? { q: pool } : {}),
+});
+
+function point(state: RedisState, { apiId, keyId }: KnownKey, secretHash: string): void {
+  state.point(secretPointer(secretHash), formatPointer(apiId, keyId));
+  state.point(idPointer(keyId), apiId);
+}
+
+function remove<T>(items: T[], item: unknown): void {
+  const at = items.indexOf(item as T);
+  if (at >= 0) items.splice(at, 1);
+}

@@ -1,0 +1,156 @@
+import { beforeEach, expect, test } from 'vitest';
+import { apiKeys, broughtIndex, windowKey } from '../../../../shared/redis/redis-keys.ts';
+import { scriptsOnRedis } from '../../../harness/scripts.ts';
+
+const { at, verifier } = scriptsOnRedis<string[][]>();
+const { members, held, recalls } = apiKeys('a');
+const name = windowKey('a', 'k.1.default');
+const DAY_MS = 86_400_000;
+const LIMIT = 100;
+
+beforeEach(async () => {
+  await at.redis.zadd(members, 0, '2.a', 0, '2.b');
+});
+
+const present = () => Math.floor(Date.now() / DAY_MS);
+
+/** One turn of a holder, and its reply by name. */
+async function exchange(member: string, turn: number, said: object = {}, brought?: string) {
+  const { spent, kept, need, needs, wanted, number, limit } = {
+    ...{ spent: '-', kept: 0, need: 0, needs: '', wanted: 0, number: present(), limit: LIMIT },
+    ...said,
+  } as Record<string, string | number>;
+  const asked = [turn, spent ?? '-', kept ?? 0, need ? `${need}x1` : (needs ?? ''), wanted ?? 0];
+  const args = [member, recalls, 50, ...asked, limit ?? LIMIT, DAY_MS, number ?? '-'];
+  const keys = [
+    members,
+    held,
+    brought ? windowKey('a', brought) : name,
+    ...(brought ? [broughtIndex('a', brought)] : []),
+  ];
+  const [reply = []] = await verifier('exchange', keys, [...args, brought ? 4 : '-']);
+  const [, status, granted, known, spokenFor, total, waitMs, lacking, window, leftMs] = reply;
+  return { status, granted, spent: known, spokenFor, total, waitMs: Number(waitMs), lacking, window, leftMs };
+}
+
+test('a limit grants what is needed, and of the rest a quarter at most, shared by all followers', async () => {
+  expect(await exchange('2.a', 1, { need: 4, wanted: 1000 })).toMatchObject({
+    ...{ status: 'OK', granted: 16, spokenFor: 4, total: 96, window: present() },
+  });
+  expect(await at.redis.hget(name, 'c')).toBe('16');
+  expect(await at.redis.pttl(name)).toBeGreaterThan(DAY_MS);
+  expect(await exchange('2.a', 2, { spent: 5, kept: 1 })).toMatchObject({ granted: 6, total: 95 });
+  expect(await at.redis.hget(name, 'c')).toBe('6');
+});
+
+test('what comes late, or says less than was said, changes nothing', async () => {
+  await exchange('2.a', 5, { need: 4 });
+  await exchange('2.a', 6, { spent: 3 });
+  const before = await at.redis.hgetall(name);
+  expect((await exchange('2.a', 6, { spent: 4 })).status).toBe('OLD');
+  expect((await exchange('2.a', 7, { spent: 2 })).status).toBe('OLD');
+  expect((await exchange('nobody', 1, { need: 1 })).status).toBe('NOREG');
+  expect(await at.redis.hgetall(name)).toEqual(before);
+});
+
+test('who forgot what it spent has spent all that was granted to it', async () => {
+  await exchange('2.a', 1, { need: 4 });
+  expect(await exchange('2.a', 2, { need: 1 })).toMatchObject({ spent: 4, granted: 5, total: 95 });
+});
+
+test('what is said of the window before counts for nothing in this one', async () => {
+  await at.redis.hset(name, { n: present(), c: 10, p: 0, h: 6, '@2.a': '10 4 1 0' });
+  expect(await exchange('2.a', 2, { spent: 40, kept: 40, number: present() - 1 })).toMatchObject({
+    ...{ granted: 0, spent: 0, total: 100 },
+  });
+});
+
+test('the next window begins with what slides in from the one before', async () => {
+  await at.redis.hset(name, { n: present() - 1, c: LIMIT, p: 7, h: 3, '@2.b': '9 9 9 0' });
+  const { status, waitMs, leftMs } = await exchange('2.a', 1, { need: LIMIT });
+  const passed = DAY_MS - Number(leftMs);
+  expect(status).toBe('NONE');
+  // All of it fits when the window before is over.
+  expect(waitMs).toBe(Number(leftMs) + 1);
+  const { c, p, n } = await at.redis.hgetall(name);
+  expect({ c, p, n }).toEqual({ c: '0', p: String(LIMIT), n: String(present()) });
+  const free = Math.floor((LIMIT * passed) / DAY_MS);
+  expect(Number((await exchange('2.a', 2)).total) - free).toBeLessThanOrEqual(1);
+  await at.redis.hset(name, { n: present() - 2, c: LIMIT });
+  expect((await exchange('2.a', 1, { need: LIMIT })).status).toBe('OK');
+});
+
+test('a clock that goes back by less than a window opens none again', async () => {
+  await at.redis.hset(name, { n: present() + 1, c: LIMIT, p: 0, h: 0 });
+  expect(await exchange('2.a', 1, { need: 1 })).toMatchObject({
+    status: 'NONE',
+    window: present() + 1,
+  });
+});
+
+test('others are asked for what they hold; where that is too little it is refused until it fits', async () => {
+  await at.redis.hset(name, { n: present(), c: LIMIT, p: 0, h: 5, '@2.b': '5 0 1 0' });
+  expect((await exchange('2.a', 1, { need: 5 })).status).toBe('WAIT');
+  const { status, total, waitMs, leftMs } = await exchange('2.a', 2, { need: 6 });
+  expect({ status, total }).toEqual({ status: 'NONE', total: 5 });
+  // In the next window, once so much of this one slid out.
+  expect(waitMs).toBeGreaterThan(Number(leftMs));
+  await at.redis.hset(name, '@2.b', `5 0 1 0 ${Date.now() - 500}`);
+  expect((await exchange('2.a', 3, { need: 5 })).status).toBe('HELD');
+  // Who came after the others were asked is asked, too.
+  await at.redis.zadd(members, 0, '2.c');
+  await at.redis.hset(name, { c: LIMIT, h: 10, '@2.c': '5 0 1 0' });
+  expect((await exchange('2.a', 5, { need: 5 })).status).toBe('WAIT');
+  expect((await exchange('2.a', 6, { need: 8 })).status).toBe('HELD');
+  await at.redis.hdel(name, '@2.c');
+  expect((await exchange('2.a', 7, { need: 101 })).waitMs).toBeGreaterThan(DAY_MS);
+});
+
+test('what is spoken for may come back: others are asked once, and until then a refusal is one for a moment', async () => {
+  await at.redis.hset(name, { n: present(), c: LIMIT, p: 0, h: 0, '@2.b': '5 0 1 5' });
+  expect((await exchange('2.a', 1, { need: 6 })).status).toBe('NONE');
+  expect(await exchange('2.a', 2, { need: 5 })).toMatchObject({ status: 'SPOKEN', total: 0 });
+  expect(await at.redis.hget(name, '@2.b')).toMatch(/^5 0 1 5 \d+$/);
+  await at.redis.hset(name, '@2.b', `5 0 1 5 ${Date.now() - 60}`);
+  expect((await exchange('2.a', 3, { need: 5 })).status).toBe('NONE');
+  // Its next turn says what became of it.
+  await exchange('2.b', 2, { spent: 2 });
+  expect(await exchange('2.a', 4, { need: 3 })).toMatchObject({ status: 'OK', spokenFor: 3 });
+});
+
+test('of those that wait each gets what fits, in their order, and nothing of what others need besides', async () => {
+  const turn = async (needs: string, at: number) => {
+    const { status, granted, spokenFor, lacking } = await exchange('2.a', at, { needs, wanted: 1000 });
+    return [status, granted, spokenFor, lacking].join(' ');
+  };
+  expect(await turn('60x1 5x2 60x1 3x20', 1)).toBe('NONE 100 100 3');
+  await at.redis.del(name);
+  expect(await turn('60x1 50x1', 2)).toBe('NONE 60 60 50');
+  await at.redis.del(name);
+  // Where all of it fits there is a slice besides.
+  expect(await turn('60x1', 3)).toBe('OK 65 60 0');
+});
+
+test('fields of those that are gone go when the most of them are, and what they had is gone', async () => {
+  const gone = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`@2.gone${i}`, '3 1 1 0']));
+  await at.redis.hset(name, { n: present(), c: 95, p: 0, h: 62, '@2.b': '5 3 1 0', ...gone });
+  expect((await exchange('2.a', 1, { need: 2 })).total).toBe(5);
+  expect((await at.redis.hkeys(name)).filter((field) => field.startsWith('@'))).toEqual(['@2.b', '@2.a']);
+});
+
+test('requests bring at most 100 limits for one key at a time', async () => {
+  const bring = async (turn: number, id: string) => (await exchange('2.a', turn, { need: 1 }, id)).status;
+  const ids = Array.from({ length: 100 }, (_, i) => `k.1.mine.${i}`);
+  for (const [i, id] of ids.entries()) expect(await bring(i + 1, id)).toBe('OK');
+  expect(await bring(101, 'k.1.mine.100')).toBe('FULL');
+  expect(await at.redis.exists(windowKey('a', 'k.1.mine.100'))).toBe(0);
+  // Those that are counted go on, and another key has its own hundred.
+  expect(await bring(102, 'k.1.mine.7')).toBe('OK');
+  expect(await bring(103, 'other.1.mine.100')).toBe('OK');
+  // The index is forgotten with the last of them, and each makes room when it is.
+  const index = broughtIndex('a', 'k.1.mine.7');
+  const ends = await Promise.all(ids.map((id) => at.redis.pexpiretime(windowKey('a', id))));
+  expect(Math.abs((await at.redis.pexpiretime(index)) - Math.max(...ends))).toBeLessThan(100);
+  await at.redis.zadd(index, Date.now() - 1, windowKey('a', 'k.1.mine.5'));
+  expect(await bring(104, 'k.1.mine.100')).toBe('OK');
+});
