@@ -6,7 +6,7 @@ import { type ChangeNode, History, type KeyVersion, versionOf } from './history.
 import type { RedisGroup, RedisNode } from './nodes.ts';
 import type { ApiState } from './redis.ts';
 
-/** A promise was broken: `invariant` is its name in README.md. */
+/** A promise was broken: `invariant` is its name in invariants.md. */
 export class Violation extends Error {
   readonly invariant: string;
 
