@@ -4,7 +4,7 @@ import { listening } from '#shared/process/listening.ts';
 import type { createLogger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import type { Config } from './config.ts';
-import { LEAKS_PATH, receiveLeakReports } from './leaks/leak-reports.ts';
+import { LEAKS_PATH, receiveLeakReports } from './leaks/leaks.ts';
 import { Metrics } from './metrics.ts';
 import { operations } from './operations.ts';
 import { makeParts } from './parts.ts';
@@ -19,7 +19,7 @@ import { createServer } from './serve/server.ts';
 import { Turns } from './serve/turns.ts';
 import { serveHandovers } from './sign-in/handover-routes.ts';
 import { Handovers } from './sign-in/handovers.ts';
-import { serveOidc } from './sign-in/oidc-routes.ts';
+import { serveOidc } from './sign-in/oidc.ts';
 import { serveSessions } from './sign-in/session-routes.ts';
 import { operationsV2 } from './unkey-v2/index.ts';
 

@@ -1,9 +1,9 @@
 import { type ConfigOf, flag, host, integer, port, secret } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
-import { leakFaults, leakSettings } from './leaks/leak-reports.ts';
+import { leakFaults, leakSettings } from './leaks/leaks.ts';
 import { httpLimits, httpSettings } from './serve/limits.ts';
-import { oidcFaults, oidcSettings } from './sign-in/oidc-settings.ts';
+import { oidcFaults, oidcSettings } from './sign-in/oidc.ts';
 import { webhookSettings } from './webhooks/webhook-settings.ts';
 
 const ROOT_KEY_LENGTH_MIN = 32;

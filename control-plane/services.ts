@@ -1,7 +1,7 @@
 import type { Clock } from '#shared/lang/clock.ts';
 import type { Apis } from './apis/apis.ts';
 import type { Audit } from './audit/audit.ts';
-import type { Finding } from './fleet/finding.ts';
+import type { Finding } from './fleet/examination.ts';
 import type { FleetView } from './fleet/fleet.ts';
 import type { Identities } from './identities/identities.ts';
 import type { Credits } from './keys/credit-changes.ts';
@@ -20,9 +20,9 @@ import type { RootKeys } from './root-keys/root-keys.ts';
 import type { CostlyReads, Turns } from './serve/turns.ts';
 import type { Sessions } from './sign-in/sessions.ts';
 import type { UsageView } from './usage/usage.ts';
-import type { Deliveries } from './webhooks/deliveries.ts';
 import type { WebhookEndpoints } from './webhooks/endpoints.ts';
 import type { Notices } from './webhooks/notices.ts';
+import type { Deliveries } from './webhooks/outbox.ts';
 import type { ChangeWriter } from './writer/writer.ts';
 
 /** The outcome of a test event. */

@@ -30,7 +30,7 @@ const SERVED = ['serve', 'writer', 'services.ts', ...SUBJECTS].map((room) => `co
 const OPERATIONS = /^control-plane\/([a-z-]+)\/operations(\/|\.ts$)/;
 /** An operation knows neither path nor HTTP. */
 const FOR_OPERATIONS =
-  /^control-plane\/serve\/(aliases|authorization|call|cursor|faults|masked-not-found|meta|operation|request-parts|response-parts|schema-compilers|schemas\/[a-z-]+|search|strings|turns)\.ts$/;
+  /^control-plane\/serve\/(authorization|call|faults|operation|schema-compilers|schemas|search|strings|turns)\.ts$/;
 const LISTS_OPERATIONS = /^control-plane\/(unkey-v2\/|operations\.ts$)/;
 
 /** Rooms of the same process that a room may import, besides itself. A file in no room, the process's root, sees all of them. */
@@ -259,7 +259,7 @@ test('every Lua script says its keys, its arguments and what it returns', () => 
 /** Names that clients know: an option of the command line, and fields of JSON. */
 const OUT = [
   'control-plane/cli/commands/many-keys.ts: owner',
-  'control-plane/fleet/finding.ts: found',
+  'control-plane/fleet/examination.ts: found',
   'shared/contract/verifier-status.ts: workspace',
 ];
 

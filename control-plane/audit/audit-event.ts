@@ -3,7 +3,7 @@ import { type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import type { ErrorCode } from '#shared/contract/errors.ts';
 import { auditedFields, type StoredFields } from '#shared/contract/key-record.ts';
-import { Id, Sequence, Time } from '../serve/schemas/field-schemas.ts';
+import { Id, Sequence, Time } from '../serve/schemas.ts';
 import { type Person, PersonSchema } from '../sign-in/person.ts';
 
 const Effect = (description: string) =>

@@ -4,7 +4,7 @@ import { perVerdict } from '#shared/contract/verdict-codes.ts';
 import type { VerifierStatus } from '#shared/contract/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
-import { List, Sequence, Time } from '../serve/schemas/field-schemas.ts';
+import { List, Sequence, Time } from '../serve/schemas.ts';
 
 const following = {
   member: Type.String({

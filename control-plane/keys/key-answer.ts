@@ -1,12 +1,19 @@
 import { Type } from 'typebox';
 import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/contract/key-record.ts';
-import { checkMeta } from '../serve/meta.ts';
-import { CREDITS_VIEW } from '../serve/schemas/credit-schemas.ts';
-import { CHANGED_FIELDS, FIELDS_VIEW, Id, Time } from '../serve/schemas/field-schemas.ts';
-import { checkLimits } from '../serve/schemas/limit-schemas.ts';
-import { checkRanges } from '../serve/schemas/range-schemas.ts';
-import { type GivenRole, GivenRoles } from '../serve/schemas/role-schemas.ts';
-import { GivenSlugs, slugsIn } from '../serve/schemas/slug-schemas.ts';
+import {
+  CHANGED_FIELDS,
+  CREDITS_VIEW,
+  checkLimits,
+  checkMeta,
+  checkRanges,
+  FIELDS_VIEW,
+  type GivenRole,
+  GivenRoles,
+  GivenSlugs,
+  Id,
+  slugsIn,
+  Time,
+} from '../serve/schemas.ts';
 import type { Services } from '../services.ts';
 import type { Key } from './key-view.ts';
 

@@ -4,8 +4,7 @@ import { type KeyFields, storedFields } from '#shared/contract/key-record.ts';
 import { command } from '#shared/redis/command.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
-
-import type { NewCredits } from '../serve/schemas/credit-schemas.ts';
+import type { NewCredits } from '../serve/schemas.ts';
 
 /** Creates records; `recordCall` makes its arguments. */
 export const createScript = new Script(new URL('./create-key.lua', import.meta.url));

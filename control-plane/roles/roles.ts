@@ -3,7 +3,7 @@ import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
 import { slugsOf } from '#shared/contract/slugs.ts';
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
-import type { GivenRole } from '../serve/schemas/role-schemas.ts';
+import type { GivenRole } from '../serve/schemas.ts';
 import type { Write } from '../writer/change-log-port.ts';
 import { createRecord, type RecordParts, recordOf } from './new-shared-record.ts';
 

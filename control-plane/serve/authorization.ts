@@ -3,8 +3,8 @@ import type { Keys } from '../keys/keys.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { API_ACTIONS, type ApiAction, ROOT_ACTIONS, type RootAction } from '../root-keys/root-permissions.ts';
 import type { Call } from './call.ts';
-import { MaskedNotFound } from './masked-not-found.ts';
 import type { Operation } from './operation.ts';
+import { MaskedNotFound } from './schemas.ts';
 
 /** Returns the call with the API it acts on. Rejects unless the caller has the operation's permissions. */
 export async function authorize<Request>(

@@ -4,7 +4,7 @@ import { ApiError } from '#shared/contract/errors.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { type Admission, admitted } from '../serve/admission.ts';
 import type { App } from '../serve/server.ts';
-import type { OidcProvider } from './oidc-provider.ts';
+import type { OidcProvider } from './oidc.ts';
 import { cookieIn, cookieLine, SESSION_COOKIE } from './session-cookies.ts';
 import { SESSION_MS_MAX, type Sessions } from './sessions.ts';
 

@@ -3,13 +3,19 @@ import { API_ID } from '#shared/contract/api-id.ts';
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { absence, apiNotFound, lack, requireApi } from '../serve/authorization.ts';
-import { Fields } from '../serve/request-parts.ts';
-import { List } from '../serve/schemas/field-schemas.ts';
+import { Fields, List } from '../serve/schemas.ts';
 import type { Services } from '../services.ts';
-import { parseUsageQuery } from '../usage/parse.ts';
-import { type IdColumn, QUERY_LENGTH_MAX, SERIES_MAX, type UsageQuery } from '../usage/query.ts';
-import { granularityOf, rowsOf, type Series } from '../usage/rows.ts';
 import type { UsagePeriod } from '../usage/usage.ts';
+import {
+  granularityOf,
+  type IdColumn,
+  parseUsageQuery,
+  QUERY_LENGTH_MAX,
+  rowsOf,
+  SERIES_MAX,
+  type Series,
+  type UsageQuery,
+} from '../usage/usage-query.ts';
 import { onlyV2 } from './face.ts';
 
 export const queryVerifications = onlyV2({

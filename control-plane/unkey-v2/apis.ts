@@ -1,10 +1,7 @@
 import { Type } from 'typebox';
-import { createApi } from '../apis/operations/create-api.ts';
-import { deleteApi } from '../apis/operations/delete-api.ts';
-import { getApi } from '../apis/operations/get-api.ts';
-import { listKeys } from '../keys/operations/list-keys.ts';
-import { ApiId, ExternalId, Fields, Name } from '../serve/request-parts.ts';
-import { Id, List } from '../serve/schemas/field-schemas.ts';
+import { createApi, deleteApi, getApi } from '../apis/operations.ts';
+import { listKeys } from '../keys/operations/keys.ts';
+import { ApiId, ExternalId, Fields, Id, List, Name } from '../serve/schemas.ts';
 import { DELETED, inV2, PAGE, pagination, same } from './face.ts';
 import { Decrypt, KeyData, keyData, refuseKept } from './keys.ts';
 

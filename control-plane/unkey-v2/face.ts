@@ -1,9 +1,8 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { unavailable } from '#shared/contract/errors.ts';
 import type { Call } from '../serve/call.ts';
-import { makeCursor, openCursor } from '../serve/cursor.ts';
 import { type Operation, operation } from '../serve/operation.ts';
-import type { Propagation, PropagationResponse } from '../serve/response-parts.ts';
+import { makeCursor, openCursor, type Propagation, type PropagationResponse } from '../serve/schemas.ts';
 import type { Services } from '../services.ts';
 
 /** The response of an operation in the form of its face, besides `meta`. */

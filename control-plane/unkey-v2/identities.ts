@@ -2,14 +2,15 @@ import { type Static, Type } from 'typebox';
 import { identityIdOf } from '#shared/contract/key-format.ts';
 import { KEY_FIELDS } from '#shared/contract/key-record.ts';
 import type { Identities, Identity } from '../identities/identities.ts';
-import { createIdentity } from '../identities/operations/create-identity.ts';
-import { deleteIdentity } from '../identities/operations/delete-identity.ts';
-import { getIdentity } from '../identities/operations/get-identity.ts';
-import { IDENTITY_ID } from '../identities/operations/identity.ts';
-import { listIdentities } from '../identities/operations/list-identities.ts';
-import { updateIdentity } from '../identities/operations/update-identity.ts';
-import { ExternalId, Fields } from '../serve/request-parts.ts';
-import { FIELDS, Id, List } from '../serve/schemas/field-schemas.ts';
+import {
+  createIdentity,
+  deleteIdentity,
+  getIdentity,
+  IDENTITY_ID,
+  listIdentities,
+  updateIdentity,
+} from '../identities/operations.ts';
+import { ExternalId, FIELDS, Fields, Id, List } from '../serve/schemas.ts';
 import type { Services } from '../services.ts';
 import { DELETED, inV2, onceComplete, PAGE, pagination } from './face.ts';
 import { GivenRatelimits, identityLimits, limitsView, RatelimitsSchema } from './limits-and-credits.ts';

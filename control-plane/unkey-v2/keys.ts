@@ -2,25 +2,32 @@ import { type Static, Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { identityIdOf } from '#shared/contract/key-format.ts';
 import { keyIdExample, type UsedKey } from '../keys/key-answer.ts';
-import { addPermissions } from '../keys/operations/add-permissions.ts';
-import { addRoles } from '../keys/operations/add-roles.ts';
-import { createKey } from '../keys/operations/create-key.ts';
-import { deleteKey } from '../keys/operations/delete-key.ts';
-import { getKey } from '../keys/operations/get-key.ts';
 import { importKeys } from '../keys/operations/import-keys.ts';
-import { removePermissions } from '../keys/operations/remove-permissions.ts';
-import { removeRoles } from '../keys/operations/remove-roles.ts';
+import { createKey, deleteKey, getKey, updateKey, updateRemaining, whoami } from '../keys/operations/keys.ts';
+import {
+  addPermissions,
+  addRoles,
+  removePermissions,
+  removeRoles,
+  setPermissions,
+  setRoles,
+} from '../keys/operations/lists.ts';
 import { EXPIRATION_MAX, rerollKey } from '../keys/operations/reroll-key.ts';
-import { setPermissions } from '../keys/operations/set-permissions.ts';
-import { setRoles } from '../keys/operations/set-roles.ts';
-import { updateKey } from '../keys/operations/update-key.ts';
-import { updateRemaining } from '../keys/operations/update-remaining.ts';
-import { whoami } from '../keys/operations/whoami.ts';
-import { PermissionView } from '../roles/operations/permission.ts';
+import { PermissionView } from '../roles/operations.ts';
 import type { Call } from '../serve/call.ts';
-import { ApiId, Bytes, Fields, KeyId, Prefix } from '../serve/request-parts.ts';
-import { type PropagationResponse, Secret } from '../serve/response-parts.ts';
-import { FIELDS, Id, List, Time } from '../serve/schemas/field-schemas.ts';
+import {
+  ApiId,
+  Bytes,
+  FIELDS,
+  Fields,
+  Id,
+  KeyId,
+  List,
+  Prefix,
+  type PropagationResponse,
+  Secret,
+  Time,
+} from '../serve/schemas.ts';
 import type { Services } from '../services.ts';
 import { asData, CHANGED, DELETED, inV2, onceComplete, same } from './face.ts';
 import {

@@ -2,8 +2,7 @@ import { type Static, Type } from 'typebox';
 import { CREDITS_MAX, DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX } from '#shared/contract/credits.ts';
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Key } from '../keys/key-view.ts';
-import { List } from '../serve/schemas/field-schemas.ts';
-import { LIMIT_SIZE } from '../serve/schemas/limit-schemas.ts';
+import { LIMIT_SIZE, List } from '../serve/schemas.ts';
 
 /** Rate limits and credits in version 2 of the interface. */
 

@@ -3,8 +3,7 @@ import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/contract/cr
 import { ApiError } from '#shared/contract/errors.ts';
 import { generateId } from '#shared/contract/key-format.ts';
 import { IDENTIFIER_MAX, type Override, WILDCARDS_MAX } from '#shared/redis/namespace-record.ts';
-import { Fields } from '../serve/request-parts.ts';
-import { Id, List } from '../serve/schemas/field-schemas.ts';
+import { Fields, Id, List } from '../serve/schemas.ts';
 import { DELETED, onceComplete, onlyV2, PAGE, pageOf } from './face.ts';
 
 const Namespace = Type.String({

@@ -1,21 +1,24 @@
 import { type Static, Type } from 'typebox';
 import { SLUG, SLUGS_MAX } from '#shared/contract/slugs.ts';
-import { createPermission } from '../roles/operations/create-permission.ts';
-import { createRole } from '../roles/operations/create-role.ts';
-import { deletePermission } from '../roles/operations/delete-permission.ts';
-import { deleteRole } from '../roles/operations/delete-role.ts';
-import { getPermission } from '../roles/operations/get-permission.ts';
-import { getRole } from '../roles/operations/get-role.ts';
-import { listPermissions } from '../roles/operations/list-permissions.ts';
-import { listRoles } from '../roles/operations/list-roles.ts';
-import { PermissionId, PermissionView, permissionView, Slug } from '../roles/operations/permission.ts';
-import { roleNotFound } from '../roles/operations/role.ts';
-import { setRolePermissions } from '../roles/operations/set-role-permissions.ts';
+import {
+  createPermission,
+  createRole,
+  deletePermission,
+  deleteRole,
+  getPermission,
+  getRole,
+  listPermissions,
+  listRoles,
+  PermissionId,
+  PermissionView,
+  permissionView,
+  roleNotFound,
+  Slug,
+  setRolePermissions,
+} from '../roles/operations.ts';
 import type { Catalogue } from '../roles/permissions.ts';
 import type { Role, Roles } from '../roles/roles.ts';
-import { Fields, Search } from '../serve/request-parts.ts';
-import { Id, List } from '../serve/schemas/field-schemas.ts';
-import { ROLE_ID, ROLE_NAME, RoleName } from '../serve/schemas/role-schemas.ts';
+import { Fields, Id, List, ROLE_ID, ROLE_NAME, RoleName, Search } from '../serve/schemas.ts';
 import { folded } from '../serve/search.ts';
 import type { Services } from '../services.ts';
 import { asData, DELETED, inV2, onceComplete, PAGE, pageOf, same } from './face.ts';

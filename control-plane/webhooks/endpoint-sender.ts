@@ -1,11 +1,127 @@
 import { backoffMs, type Clock, Waker } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import type { Attempt } from './deliveries.ts';
 import type { SigningEndpoint } from './endpoints.ts';
 import type { EventPoster, PostResult } from './event-poster.ts';
-import { MessageWindow, type OpenMessage } from './message-window.ts';
-import { NotSender, type Outbox, type SettledAttempt } from './outbox.ts';
-import { endpointPauseMs, retryDelayMs } from './retry-schedule.ts';
+import { type Attempt, NotSender, type Outbox, type SettledAttempt, type WaitingMessage } from './outbox.ts';
+
+const [SECOND, MINUTE, HOUR] = [1000, 60_000, 3_600_000];
+
+/** Waits after each failed attempt, milliseconds; the last one repeats. */
+const WAITS = [
+  5 * SECOND,
+  30 * SECOND,
+  2 * MINUTE,
+  10 * MINUTE,
+  30 * MINUTE,
+  HOUR,
+  3 * HOUR,
+  6 * HOUR,
+  12 * HOUR,
+];
+/** Part of a wait by which it is at most longer or shorter, so that retries do not come together. */
+const JITTER = 0.2;
+
+/** Time for which the delivery of an event is tried. */
+export const DELIVERY_MS_MAX = 72 * HOUR;
+/** Number of consecutive failures after which an endpoint gets only one attempt at a time. */
+export const FAILURES_TO_PAUSE = 5;
+const PAUSE_MS_MAX = 5 * MINUTE;
+
+/**
+ * Returns the wait before the next attempt to deliver an event, milliseconds; undefined = it is given up.
+ * @param attempts number of failed attempts, at least 1
+ * @param ageMs time since the event was queued
+ * @param chance random number from 0 to below 1
+ */
+export function retryDelayMs(attempts: number, ageMs: number, chance: number): number | undefined {
+  const waitMs = jittered(WAITS[Math.min(attempts, WAITS.length) - 1] ?? 0, chance);
+  return ageMs + waitMs > DELIVERY_MS_MAX ? undefined : waitMs;
+}
+
+/**
+ * Returns how long an endpoint is left alone after consecutive failures, milliseconds; 0 = it is not paused.
+ */
+export function endpointPauseMs(failures: number, chance: number): number {
+  if (failures < FAILURES_TO_PAUSE) return 0;
+  const doublings = Math.min(failures - FAILURES_TO_PAUSE, 10);
+  return jittered(Math.min(PAUSE_MS_MAX, 5 * SECOND * 2 ** doublings), chance);
+}
+
+const jittered = (ms: number, chance: number): number => ms * (1 - JITTER + 2 * JITTER * chance);
+
+/** Messages of a queue that are in memory and may be sent soon. */
+const READY_MAX = 500;
+/** Messages that failed and wait; only their ids are in memory. Beyond, those after them wait too. */
+const DEFERRED_MAX = 20_000;
+
+/** A message of a queue, in memory. */
+export interface OpenMessage extends Omit<WaitingMessage, 'body'> {
+  /** Undefined = it failed and waits, and is read again before the next attempt. */
+  readonly body: string | undefined;
+  isBeingSent: boolean;
+}
+
+/** The beginning of an endpoint's queue, in memory, in its order. */
+class MessageWindow {
+  readonly #messages = new Map<string, OpenMessage>();
+  /** Ids of the messages that failed and wait. */
+  readonly #deferred = new Set<string>();
+
+  get hasRoom(): boolean {
+    const { size } = this.#deferred;
+    return this.#messages.size - size < READY_MAX && size < DEFERRED_MAX;
+  }
+
+  /** Adds the next message of the queue. */
+  add(message: WaitingMessage): void {
+    const isDeferred = message.attempts > 0;
+    if (isDeferred) this.#deferred.add(message.entryId);
+    const body = isDeferred ? undefined : message.body;
+    this.#messages.set(message.entryId, { ...message, body, isBeingSent: false });
+  }
+
+  /** Lets a message wait in its place for another attempt. */
+  defer(message: OpenMessage, attempts: number, nextAtMs: number): void {
+    this.#deferred.add(message.entryId);
+    const body = undefined;
+    this.#messages.set(message.entryId, { ...message, body, attempts, nextAtMs, isBeingSent: false });
+  }
+
+  /** Forgets a message that needs no further attempt. */
+  drop({ entryId }: OpenMessage): void {
+    this.#messages.delete(entryId);
+    this.#deferred.delete(entryId);
+  }
+
+  /**
+   * Returns the oldest message of each order, unless it is being sent.
+   * @param dueMax number of messages that are due after which the others are left out
+   */
+  firsts(nowMs: number, dueMax: number): OpenMessage[] {
+    const orders = new Set<string>();
+    const firsts: OpenMessage[] = [];
+    let due = 0;
+    for (const message of this.#messages.values()) {
+      if (!orders.has(message.order) && !message.isBeingSent) {
+        firsts.push(message);
+        if (message.nextAtMs <= nowMs) due++;
+      }
+      orders.add(message.order);
+      if (due >= dueMax) break;
+    }
+    return firsts;
+  }
+
+  /** When the next attempt after now is due, Unix milliseconds; infinite = none is planned. */
+  nextAtMs(nowMs: number): number {
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const entryId of this.#deferred) {
+      const atMs = this.#messages.get(entryId)?.nextAtMs ?? nextMs;
+      if (atMs > nowMs && atMs < nextMs) nextMs = atMs;
+    }
+    return nextMs;
+  }
+}
 
 /** Attempts at one endpoint at the same time. */
 const AT_ONCE = 8;

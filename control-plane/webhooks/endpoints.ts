@@ -6,7 +6,6 @@ import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditStream, webhookEndpoints, webhookKeys } from '#shared/redis/redis-keys.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
-import { SECRET_PREFIX } from './signature.ts';
 
 const setEndpoint = command(
   new URL('./set-endpoint.lua', import.meta.url),
@@ -19,6 +18,8 @@ const setEndpoint = command(
 export const WEBHOOK_GROUP = 'webhooks';
 /** The maximum number of endpoints, so that one response can list them and Redis can hold their queues. */
 const ENDPOINTS_MAX = 50;
+/** The beginning of signing secrets. */
+export const SECRET_PREFIX = 'whsec_';
 const SECRET_BYTES = 32;
 /** Time for which a replaced signing secret still signs. */
 const ROTATION_MS = 86_400_000;

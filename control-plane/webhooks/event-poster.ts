@@ -1,11 +1,83 @@
+import { createHmac } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { Dispatcher, request } from 'undici';
 import type { Clock } from '#shared/lang/clock.ts';
+import { IpRanges, rangesText, wordsOf } from '#shared/lang/ip-ranges.ts';
 import { lookupBy, type Resolve } from '#shared/process/name-resolver.ts';
 import { VERSION } from '#shared/version.ts';
-import { type SigningEndpoint, secretsOf } from './endpoints.ts';
-import type { AddressRules } from './public-addresses.ts';
-import { signedHeaders } from './signature.ts';
+import { SECRET_PREFIX, type SigningEndpoint, secretsOf, type WebhookEndpoints } from './endpoints.ts';
+
+/**
+ * Returns the headers of a message as Standard Webhooks 1.0.0 defines them: its id, the time of sending, and an
+ * HMAC-SHA-256 with each secret.
+ * @param secrets the current signing secret, and the former one while it is valid
+ * @param nowMs Unix milliseconds
+ */
+function signedHeaders(
+  secrets: readonly string[],
+  id: string,
+  nowMs: number,
+  body: string,
+): Record<string, string> {
+  const timestamp = String(Math.floor(nowMs / 1000));
+  const signatures = secrets.map((secret) => {
+    const key = Buffer.from(secret.slice(SECRET_PREFIX.length), 'base64');
+    return `v1,${createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64')}`;
+  });
+  return {
+    'webhook-id': id,
+    'webhook-timestamp': timestamp,
+    'webhook-signature': signatures.join(' '),
+  };
+}
+
+/** Ranges of IPv4 that are not globally reachable, or have no single holder (IANA special-purpose registry, RFC 6890). */
+const SPECIAL_V4 = [
+  ...['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12'],
+  ...['192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15'],
+  ...['198.51.100.0/24', '203.0.113.0/24', '224.0.0.0/4', '240.0.0.0/4'],
+];
+/** Global unicast addresses of IPv6 (RFC 4291), and what lies among them without being reachable by itself. */
+const GLOBAL_V6 = ['2000::/3'];
+const SPECIAL_V6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'];
+
+/** Decides to which addresses the control plane may connect for somebody else. */
+export class AddressRules {
+  readonly #special = new IpRanges(rangesText([...SPECIAL_V4, ...SPECIAL_V6]));
+  readonly #global = new IpRanges(rangesText(GLOBAL_V6));
+  readonly #networks: IpRanges;
+
+  /** @param networks ranges that are allowed besides public addresses */
+  constructor(networks: readonly string[]) {
+    this.#networks = new IpRanges(rangesText(networks));
+  }
+
+  /** Tells whether an address is public, or in the networks of the configuration. */
+  allows(address: string): boolean {
+    const words = wordsOf(address);
+    if (words === undefined) return false;
+    if (this.#networks.has(address)) return true;
+    if (this.#special.has(address)) return false;
+    return words.length === 1 || this.#global.has(address);
+  }
+
+  /**
+   * Returns the rule that an address breaks, for a message; undefined = it may be used.
+   * @param isPlain true for a connection without TLS
+   */
+  addressFault(address: string, isPlain: boolean): string | undefined {
+    if (!this.allows(address)) return `${address} is not a public address, and not in WEBHOOK_NETWORKS`;
+    if (isPlain && !this.#networks.has(address))
+      return 'http:// is allowed only for addresses in WEBHOOK_NETWORKS';
+    return undefined;
+  }
+
+  /** Returns the same for the host of a URL if it is an address; undefined for a name. */
+  hostFault({ hostname, protocol }: URL): string | undefined {
+    const isName = !hostname.startsWith('[') && wordsOf(hostname) === undefined;
+    return isName ? undefined : this.addressFault(hostname.replace(/^\[|\]$/g, ''), protocol === 'http:');
+  }
+}
 
 /** Longest time for an attempt, from the name's look-up to the end of the response, milliseconds. */
 const ATTEMPT_MS_MAX = 10_000;
@@ -163,4 +235,28 @@ function reasonOf(error: unknown): string {
   const { code, message, cause } = error as NodeJS.ErrnoException & { readonly cause?: unknown };
   if (message) return message;
   return code ?? (cause instanceof Error ? cause.message : 'no response');
+}
+
+/** Sends a test event to an endpoint; undefined = there is no such endpoint. */
+export async function sendTestEvent(
+  { endpoints, poster, clock }: { endpoints: WebhookEndpoints; poster: EventPoster; clock: Clock },
+  endpointId: string,
+) {
+  const all = await endpoints.signing();
+  const endpoint = all.find((each) => each.endpointId === endpointId);
+  if (!endpoint) return undefined;
+  const nowMs = clock.wallMs();
+  const eventId = `event_t${nowMs}-${endpointId}`;
+  const body = { type: 'webhook.test', timestamp: new Date(nowMs).toISOString(), data: { endpointId } };
+  const { isDelivered: delivered, ...result } = await poster.post(endpoint, eventId, JSON.stringify(body));
+  return { delivered, eventId, ...result };
+}
+
+/** Returns the rule that an endpoint's URL breaks, as far as that shows without a look-up; undefined = none. */
+export function urlFault(rules: AddressRules, text: string): string | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol)) return 'must be a URL that begins with https://';
+  if (url.username || url.password) return 'must not have a user or password';
+  if (url.hash) return 'must not have a fragment';
+  return rules.hostFault(url);
 }

@@ -1,8 +1,70 @@
+import { STOPPED_REPORT, type VerifierStatus } from '#shared/contract/verifier-status.ts';
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { verifierStatus, watchedVerifiers } from '#shared/redis/redis-keys.ts';
+import type { FleetView } from '../fleet/fleet.ts';
 import type { Notices } from './notices.ts';
-import type { WatchedFleet } from './watched-fleet.ts';
 import type { SenderDuty } from './webhook-sender.ts';
+
+const PAGE = 100;
+
+/** A verifier that reports no more. */
+export interface MissingVerifier {
+  readonly verifierId: string;
+  readonly host: string;
+  readonly version: string;
+  readonly lastReportedAt: number;
+}
+
+/** The verifiers that reported at some time and neither stopped nor were counted as lost since. */
+export class WatchedFleet {
+  readonly #nodes: RedisNodes;
+  readonly #fleet: FleetView;
+  /** When each verifier reported last, as far as this process saw it. */
+  readonly #lastReports = new Map<string, number>();
+
+  constructor(nodes: RedisNodes, fleet: FleetView) {
+    this.#nodes = nodes;
+    this.#fleet = fleet;
+  }
+
+  /** Remembers the verifiers that report now, and returns those that did and do no more. */
+  async look(): Promise<MissingVerifier[]> {
+    const reporting = new Map<string, VerifierStatus>();
+    for (let after: string | undefined = ''; after !== undefined; ) {
+      const page = await this.#fleet.list(after, PAGE);
+      for (const status of page.verifiers) reporting.set(status.id, status);
+      after = page.next;
+    }
+    const before = await this.#nodes.run(watchedVerifiers, (redis) => redis.hgetall(watchedVerifiers));
+    for (const { id, reportedAt } of reporting.values()) this.#lastReports.set(id, reportedAt);
+    const fields = [...reporting.values()].flatMap(({ id, host, version, reportedAt }) =>
+      id in before ? [] : [id, JSON.stringify({ host, version, lastReportedAt: reportedAt })],
+    );
+    if (fields.length > 0)
+      await this.#nodes.run(watchedVerifiers, (redis) => redis.hset(watchedVerifiers, ...fields));
+    const silent = Object.keys(before).filter((id) => !reporting.has(id));
+    if (silent.length === 0) return [];
+    const reports = await this.#nodes.run(verifierStatus(''), (redis) =>
+      redis.mget(silent.map(verifierStatus)),
+    );
+    const stopped = silent.filter((_id, i) => reports[i] === STOPPED_REPORT);
+    for (const id of stopped) await this.forget(id);
+    return silent.flatMap((verifierId, i) => {
+      if (reports[i] !== null) return [];
+      const about = JSON.parse(before[verifierId] ?? '{}') as Omit<MissingVerifier, 'verifierId'>;
+      const lastReportedAt = this.#lastReports.get(verifierId) ?? about.lastReportedAt;
+      return [{ verifierId, ...about, lastReportedAt }];
+    });
+  }
+
+  /** Watches a verifier no longer. */
+  async forget(verifierId: string): Promise<void> {
+    await this.#nodes.run(watchedVerifiers, (redis) => redis.hdel(watchedVerifiers, verifierId));
+    this.#lastReports.delete(verifierId);
+  }
+}
 
 const PERIOD_MS = 2000;
 /** Time for which a verifier's report must be missing: Redis may have been away, too, and lost all of them. */

@@ -1,8 +1,7 @@
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { noticeStream, webhookEndpoints } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import { EVENT_TYPES, type EventType } from './event-types.ts';
-import type { PendingEvent } from './events-of.ts';
+import { EVENT_TYPES, type EventType, type PendingEvent } from './event-types.ts';
 
 const addScript = new Script(new URL('./add-notices.lua', import.meta.url));
 

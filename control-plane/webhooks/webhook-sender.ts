@@ -8,8 +8,7 @@ import type { SigningEndpoint, WebhookEndpoints } from './endpoints.ts';
 import type { EventPoster } from './event-poster.ts';
 import type { EventType } from './event-types.ts';
 import { NotSender, Outbox, SENDER_MS } from './outbox.ts';
-import { Pump } from './pump.ts';
-import { Receipts } from './receipts.ts';
+import { Pump, Receipts } from './pump.ts';
 
 /** Pause between two attempts to become the sender, and between two looks at the endpoints, milliseconds. */
 const PERIOD_MS = 1000;

@@ -1,6 +1,6 @@
 import { styleText } from 'node:util';
 import type { Command } from 'commander';
-import type { Finding } from '../../fleet/finding.ts';
+import type { Finding } from '../../fleet/examination.ts';
 import { commandAt } from '../from-operations.ts';
 import type { Session } from '../session.ts';
 import { printable } from '../terminal/output.ts';

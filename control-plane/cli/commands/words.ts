@@ -6,7 +6,7 @@ import type { Key } from '../../keys/key-view.ts';
 import type { CataloguedPermission } from '../../roles/permissions.ts';
 import type { Person } from '../../sign-in/person.ts';
 import type { ListedSession } from '../../sign-in/sessions.ts';
-import type { Delivery } from '../../webhooks/deliveries.ts';
+import type { Delivery } from '../../webhooks/outbox.ts';
 import { names, refillPlan, span, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import type { FieldWords, Words } from '../from-operations.ts';

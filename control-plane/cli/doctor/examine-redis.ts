@@ -8,9 +8,7 @@ import { troubleOf } from '#shared/redis/redis-fault.ts';
 import { apiList } from '#shared/redis/redis-keys.ts';
 import { type RedisConfig, redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { settings as controlPlaneSettings } from '../../config.ts';
-import { examineFleet } from '../../fleet/examine-fleet.ts';
-import { examineServers } from '../../fleet/examine-servers.ts';
-import type { Finding } from '../../fleet/finding.ts';
+import { examineFleet, examineServers, type Finding } from '../../fleet/examination.ts';
 import { necessaryCommands } from '../../writer/rights.ts';
 
 /** Commands that no Keyfence process uses. */

@@ -1,7 +1,7 @@
 import { scheduler } from 'node:timers/promises';
 import { generateKey } from '#shared/contract/key-format.ts';
 import { systemClock } from '#shared/lang/clock.ts';
-import type { Finding } from '../../fleet/finding.ts';
+import type { Finding } from '../../fleet/examination.ts';
 import { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';

@@ -10,8 +10,7 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { absence, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
-import { ApiId, Fields, KeyId } from '../../serve/request-parts.ts';
-import { Id, List } from '../../serve/schemas/field-schemas.ts';
+import { ApiId, Fields, Id, KeyId, List } from '../../serve/schemas.ts';
 import type { Services } from '../../services.ts';
 import type { Key } from '../key-view.ts';
 

@@ -1,17 +1,23 @@
 import { type Static, Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Roles } from '../../roles/roles.ts';
-import { withoutAliases } from '../../serve/aliases.ts';
 import type { Call } from '../../serve/call.ts';
 import { faultTexts } from '../../serve/faults.ts';
-import { checkMeta } from '../../serve/meta.ts';
 import { operation } from '../../serve/operation.ts';
-import { ApiId, Fields } from '../../serve/request-parts.ts';
 import { validatorAtFirstCall } from '../../serve/schema-compilers.ts';
-import { NEW_CREDITS, newCredits } from '../../serve/schemas/credit-schemas.ts';
-import { Id, List, OPTIONAL_FIELDS } from '../../serve/schemas/field-schemas.ts';
-import { checkLimits } from '../../serve/schemas/limit-schemas.ts';
-import { checkRanges } from '../../serve/schemas/range-schemas.ts';
+import {
+  ApiId,
+  checkLimits,
+  checkMeta,
+  checkRanges,
+  Fields,
+  Id,
+  List,
+  NEW_CREDITS,
+  newCredits,
+  OPTIONAL_FIELDS,
+  withoutAliases,
+} from '../../serve/schemas.ts';
 import { checkStrings } from '../../serve/strings.ts';
 import type { Notice } from '../../webhooks/notices.ts';
 import { tooOldError } from '../../writer/write-error.ts';

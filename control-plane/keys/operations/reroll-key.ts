@@ -5,9 +5,17 @@ import { auditView } from '../../audit/audit-event.ts';
 import { recordNotFound } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
-import { Fields, KeyId, OperationId, WaitMs } from '../../serve/request-parts.ts';
-import { Propagation, propagationExample, Secret } from '../../serve/response-parts.ts';
-import { Id, Time } from '../../serve/schemas/field-schemas.ts';
+import {
+  Fields,
+  Id,
+  KeyId,
+  OperationId,
+  Propagation,
+  propagationExample,
+  Secret,
+  Time,
+  WaitMs,
+} from '../../serve/schemas.ts';
 import type { Services } from '../../services.ts';
 import type { LogEntry } from '../../writer/change-log-port.ts';
 import { keyIdExample } from '../key-answer.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parseExactly } from '#shared/lang/exact-json.ts';
-import { checkMeta } from '../../../control-plane/serve/meta.ts';
+import { checkMeta } from '../../../control-plane/serve/schemas.ts';
 
 test('a number that JSON cannot hold is refused, not stored as null or as another', () => {
   for (const text of ['{"a":1e400}', '{"a":[{"b":-1e400}]}'])

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { unavailable } from '#shared/contract/errors.ts';
 import type { AuditEvent } from '../../../control-plane/audit/audit-event.ts';
-import { LeakHandler } from '../../../control-plane/leaks/leak-handler.ts';
+import { LeakHandler } from '../../../control-plane/leaks/leaks.ts';
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
 import type { BatchEvents } from '../../../control-plane/writer/writer.ts';
 

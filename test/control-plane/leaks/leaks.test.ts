@@ -299,7 +299,7 @@ test('a replaced file of public keys is read again', async () => {
   const file = join(fleet.directory, 'rotated.json');
   publish(file, [github]);
   let nowMs = 0;
-  const { ReportKeys } = await import('../../../control-plane/leaks/report-keys.ts');
+  const { ReportKeys } = await import('../../../control-plane/leaks/leaks.ts');
   const { systemClock } = await import('../../../shared/lang/clock.ts');
   const warnings: unknown[] = [];
   const log = { warn: (fields: unknown) => void warnings.push(fields) };

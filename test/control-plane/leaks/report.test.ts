@@ -1,9 +1,14 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { leakFaults } from '../../../control-plane/leaks/leak-reports.ts';
-import { feedbackOf, parseReport } from '../../../control-plane/leaks/report.ts';
-import { ReportKeys, readKeys } from '../../../control-plane/leaks/report-keys.ts';
+import {
+  feedbackOf,
+  leakFaults,
+  parseReport,
+  ReportKeys,
+  readKeys,
+} from '../../../control-plane/leaks/leaks.ts';
+
 import { generateKey } from '../../../shared/contract/key-format.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { scratch } from '../../harness/scratch.ts';

@@ -1,8 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseUsageQuery } from '../../../control-plane/usage/parse.ts';
-import { SERIES_MAX } from '../../../control-plane/usage/query.ts';
-import { granularityOf, rowsOf, type Series } from '../../../control-plane/usage/rows.ts';
+import {
+  granularityOf,
+  parseUsageQuery,
+  rowsOf,
+  SERIES_MAX,
+  type Series,
+} from '../../../control-plane/usage/usage-query.ts';
+
 import { ApiError } from '../../../shared/contract/errors.ts';
 import { LENGTH_MS, perUsageField, RETENTION } from '../../../shared/contract/usage.ts';
 

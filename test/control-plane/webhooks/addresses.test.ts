@@ -6,9 +6,8 @@ import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SigningEndpoint } from '../../../control-plane/webhooks/endpoints.ts';
-import { EventPoster } from '../../../control-plane/webhooks/event-poster.ts';
-import { AddressRules } from '../../../control-plane/webhooks/public-addresses.ts';
-import { urlFault } from '../../../control-plane/webhooks/test-event.ts';
+import { AddressRules, EventPoster, urlFault } from '../../../control-plane/webhooks/event-poster.ts';
+
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { NameResolver } from '../../../shared/process/name-resolver.ts';
 import { makeCertificate } from '../../harness/certificates.ts';

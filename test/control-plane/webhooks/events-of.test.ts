@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import type { ListedEvent } from '../../../control-plane/audit/audit-event.ts';
-import { type EventType, letsPass } from '../../../control-plane/webhooks/event-types.ts';
-import { eventsOf } from '../../../control-plane/webhooks/events-of.ts';
+import { type EventType, eventsOf, letsPass } from '../../../control-plane/webhooks/event-types.ts';
 
 const types: Readonly<Record<string, EventType>> = {
   'keys.updateKey': 'key.updated',

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { Audit } from '../../../control-plane/audit/audit.ts';
 import { WebhookEndpoints } from '../../../control-plane/webhooks/endpoints.ts';
-import { EventPoster } from '../../../control-plane/webhooks/event-poster.ts';
-import { AddressRules } from '../../../control-plane/webhooks/public-addresses.ts';
+import { AddressRules, EventPoster } from '../../../control-plane/webhooks/event-poster.ts';
+
 import { WebhookSender } from '../../../control-plane/webhooks/webhook-sender.ts';
 import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';

@@ -4,12 +4,12 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { Apis } from '../../../control-plane/apis/apis.ts';
 import { Audit } from '../../../control-plane/audit/audit.ts';
 import { FleetView } from '../../../control-plane/fleet/fleet.ts';
-import { DueKeys } from '../../../control-plane/webhooks/due-keys.ts';
-import { DueWatch } from '../../../control-plane/webhooks/due-watch.ts';
-import { FleetWatch } from '../../../control-plane/webhooks/fleet-watch.ts';
+import { DueKeys, DueWatch } from '../../../control-plane/webhooks/expiries.ts';
+
+import { FleetWatch, WatchedFleet } from '../../../control-plane/webhooks/fleet-watch.ts';
 import { Notices } from '../../../control-plane/webhooks/notices.ts';
 import { Outbox } from '../../../control-plane/webhooks/outbox.ts';
-import { WatchedFleet } from '../../../control-plane/webhooks/watched-fleet.ts';
+
 import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';

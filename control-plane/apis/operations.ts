@@ -1,0 +1,243 @@
+import { Type } from 'typebox';
+import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { apiNotFound, lack } from '../serve/authorization.ts';
+import type { Call } from '../serve/call.ts';
+import { operation } from '../serve/operation.ts';
+import {
+  ApiId,
+  Bytes,
+  Count,
+  Cursor,
+  Fields,
+  Id,
+  Limit,
+  List,
+  makeCursor,
+  Name,
+  openCursor,
+  PageCursor,
+  Prefix,
+  PropagationResponse,
+  period,
+  Time,
+  timeOf,
+  usageCounts,
+  WaitMs,
+} from '../serve/schemas.ts';
+import type { Api } from './apis.ts';
+
+/** An API's defaults for new keys, in requests. */
+const DEFAULTS = {
+  defaultPrefix: Prefix('The `prefix` of keys that are created without one.'),
+  defaultBytes: Bytes('The `byteLength` of keys that are created without one.'),
+};
+
+/** The same in responses. */
+const DEFAULTS_VIEW = {
+  defaultPrefix: Type.Optional(Type.String({ description: 'The `prefix` of keys created without one.' })),
+  defaultBytes: Type.Optional(Type.Integer({ description: 'The `byteLength` of keys created without one.' })),
+};
+
+const ApiView = Type.Object({
+  id: Id('the API'),
+  name: Type.Optional(Type.String()),
+  ...DEFAULTS_VIEW,
+  createdAt: Time('When it was created'),
+  keys: Type.Optional(Count('Number of keys of the API; shown only to callers that may read keys.')),
+  foreignKeys: Type.Optional(
+    Type.Literal(true, {
+      description:
+        'true: some keys of the API have a foreign format, and only verifiers with FOREIGN_KEYS on find them.',
+    }),
+  ),
+  protocol: Type.Optional(
+    Type.Integer({
+      minimum: 2,
+      description:
+        'The protocol that verifiers of the API must speak, because some of its keys need it or once did; absent: any protocol.',
+    }),
+  ),
+});
+
+/** Returns an API as the caller may see it: the number of its keys requires the permission to read keys. */
+const seenBy = ({ permissions }: Call['caller'], { keys, ...api }: Api) =>
+  permissions.allows(api.id, 'read_key') ? { ...api, keys } : api;
+
+export const createApi = operation({
+  name: 'apis.createApi',
+  summary: 'Create an API',
+  description: 'Keys belong to an API. The first key of an unknown API creates it too.',
+  permissions: ['api.<apiId>.create_api'],
+  authorizesItself: true,
+  request: Fields({
+    name: Name,
+    apiId: Type.Optional(ApiId),
+    defaultPrefix: Type.Optional(DEFAULTS.defaultPrefix),
+    defaultBytes: Type.Optional(DEFAULTS.defaultBytes),
+  }),
+  response: Type.Object({ apiId: Id('the API'), name: Type.String(), ...DEFAULTS_VIEW }),
+  event: 'api.created',
+  errors: ['CONFLICT'],
+  example: { name: 'Shop', apiId: 'shop' },
+  async handle(call, { apis }) {
+    const { apiId, ...about } = call.request;
+    // Whether an API of this id exists need not be hidden here, so say which permission is missing.
+    if (!call.caller.permissions.allows(apiId ?? '*', 'create_api')) {
+      throw lack(call.caller, `api.${apiId ?? '*'}.create_api`);
+    }
+    const created = await apis.create(call.request);
+    call.note({ apiId: created.apiId }, { after: about });
+    return created;
+  },
+});
+
+export const getApi = operation({
+  name: 'apis.getApi',
+  summary: 'Show an API',
+  description: 'Shows the name, the defaults for new keys, and the time of creation.',
+  permissions: ['api.<apiId>.read_api'],
+  request: Fields({ apiId: ApiId }),
+  response: ApiView,
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop' },
+  async handle({ request, caller }, { apis }) {
+    const api = await apis.get(request.apiId);
+    if (!api) throw apiNotFound(request.apiId);
+    return seenBy(caller, api);
+  },
+});
+
+/** The id after which the page begins; the caller may read that API. */
+const PLACE = new RegExp(`^after:(${API_ID_PATTERN})$`);
+
+export const listApis = operation({
+  name: 'apis.listApis',
+  summary: 'List APIs',
+  description: 'Lists the APIs that the root key may read. A page may be short and still have a cursor.',
+  permissions: ['api.<apiId>.read_api'],
+  authorizesItself: true,
+  request: Fields({ limit: Limit('APIs'), cursor: PageCursor({ minLength: 1, maxLength: 128 }) }),
+  response: Type.Object({ apis: List(ApiView), cursor: Cursor }),
+  errors: [],
+  example: { limit: '25' },
+  async handle({ request, caller }, { apis }) {
+    const listing = ['listApis'] as const;
+    const [after = ''] = request.cursor === undefined ? [] : openCursor(listing, request.cursor, PLACE);
+    const limit = Number(request.limit);
+    // If the caller may read only some APIs, read no others. Then neither a cursor nor the time taken nor a
+    // short page reveals that others exist.
+    const readableIds = caller.permissions.apisWith('read_api');
+    const page = readableIds ? await apis.among(readableIds, after, limit) : await apis.list(after, limit);
+    return {
+      apis: page.apis.map((api) => seenBy(caller, api)),
+      ...(page.next === undefined ? {} : { cursor: makeCursor(listing, `after:${page.next}`) }),
+    };
+  },
+});
+
+export const updateApi = operation({
+  name: 'apis.updateApi',
+  summary: 'Change the name of an API and the defaults of its new keys',
+  description: 'Absent fields stay unchanged; null clears a field. Existing keys do not change.',
+  permissions: ['api.<apiId>.update_api'],
+  request: Fields({
+    apiId: ApiId,
+    name: Type.Optional(Name),
+    defaultPrefix: Type.Optional(Type.Union([DEFAULTS.defaultPrefix, Type.Null()])),
+    defaultBytes: Type.Optional(Type.Union([DEFAULTS.defaultBytes, Type.Null()])),
+  }),
+  response: Type.Object({ apiId: Id('the API') }),
+  event: 'api.updated',
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop', defaultPrefix: 'shop' },
+  async handle(call, { apis }) {
+    const { apiId, ...patch } = call.request;
+    const before = await apis.update(apiId, patch);
+    if (before === undefined) throw apiNotFound(apiId);
+    call.note({}, { before, after: patch });
+    return { apiId };
+  },
+});
+
+export const deleteApi = operation({
+  name: 'apis.deleteApi',
+  summary: 'Delete an API with all its keys',
+  description:
+    'Returns when the deletion is complete, like updateKey. The id can be used again once the keys are removed.',
+  permissions: ['api.<apiId>.delete_api'],
+  request: Fields({ apiId: ApiId, waitMs: WaitMs }),
+  response: PropagationResponse,
+  event: 'api.deleted',
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { apiId: 'shop' },
+  neverShed: true,
+  async handle(call, { changeWriter }) {
+    const { apiId, waitMs } = call.request;
+    const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;
+    const propagation = await changeWriter.apply(write, waitMs, ({ sequence }) => {
+      call.giveTurnBack();
+      call.note({}, { sequence });
+    });
+    if (!propagation) throw apiNotFound(apiId);
+    return { propagation };
+  },
+});
+
+export const getApiVerifications = operation({
+  name: 'apis.getVerifications',
+  id: 'getApiVerifications',
+  summary: 'See how often keys of an API were verified',
+  description:
+    'By hour or day like keys.getVerifications, for all keys of the API together, including deleted ones; or by day and by the tags of verifyKey. Verifiers report up to their USAGE_PERIOD_MS late.',
+  permissions: ['api.<apiId>.read_key', 'api.<apiId>.read_api'],
+  request: Fields({
+    apiId: ApiId,
+    ...period,
+    tag: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 128, description: 'Only verdicts with this tag, by day.' }),
+    ),
+    groupBy: Type.Optional(Type.Literal('tag', { description: 'One sum per tag over the whole period.' })),
+    limit: Type.String({
+      pattern: '^([1-9][0-9]{0,2}|1000)$',
+      default: '1000',
+      description: 'Maximum number of tags listed separately, 1..1000; the others are summed up as `other`.',
+    }),
+  }),
+  response: Type.Object({
+    verifications: List(
+      Type.Object({
+        time: Type.Optional(Time('When the hour or day began; absent if grouped by tag')),
+        tag: Type.Optional(Type.String({ description: 'Present if grouped by tag.' })),
+        other: Type.Optional(
+          Type.Literal(true, {
+            description:
+              'The sum of all tags not listed separately: those after the first 1,000 of a day, and those beyond `limit`.',
+          }),
+        ),
+        ...usageCounts,
+      }),
+      {
+        description: 'In order of time; if grouped by tag, the most used first and `other` last.',
+      },
+    ),
+  }),
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop' },
+  async handle({ request, caller }, { apis, usage, clock, costlyReads }) {
+    const { apiId, granularity, start, end, tag, groupBy, limit } = request;
+    const byTag = groupBy === 'tag';
+    if ((byTag || tag !== undefined) && granularity === 'hour')
+      throw new ApiError('BAD_REQUEST', 'granularity: must be day; tags are counted by day');
+    if (byTag && tag !== undefined)
+      throw new ApiError('BAD_REQUEST', 'tag: must be absent if groupBy is given');
+    if (!(await apis.get(apiId))) throw apiNotFound(apiId);
+    const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
+    if (byTag) {
+      const verifications = () => usage.byTag(apiId, Number(limit), span);
+      return { verifications: await costlyReads.run(caller.id, verifications) };
+    }
+    if (tag !== undefined) return { verifications: await usage.seriesOfTag(apiId, tag, span) };
+    return { verifications: await usage.series(apiId, undefined, span) };
+  },
+});

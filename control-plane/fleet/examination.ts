@@ -1,0 +1,204 @@
+import { unavailable } from '#shared/contract/errors.ts';
+import type { VerifierStatus } from '#shared/contract/verifier-status.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
+import type { RedisConfig } from '#shared/redis/redis-settings.ts';
+import { FleetView } from './fleet.ts';
+import { crashFaults, evictionFaults, type RedisFacts, readFacts } from './server-facts.ts';
+
+/** Result of one check of the doctor. */
+export interface Finding {
+  readonly check: string;
+  readonly found: string;
+  /** The change to make; undefined = none. */
+  readonly change?: string;
+}
+
+type Config = Pick<RedisConfig, 'REDIS_MODE' | 'REDIS_REPLICAS'> & {
+  readonly REDIS_MIN_REPLICAS_MAX_LAG_S: number;
+};
+
+/** Examines the settings of Redis on which it depends what a crash can lose. Rejects with SERVICE_UNAVAILABLE. */
+export async function examineServers(nodes: RedisNodes, config: Config): Promise<Finding[]> {
+  const servers = await nodes.primaries();
+  const primaryFacts = await Promise.all(servers.map((redis) => readFacts(nodes, redis)));
+  const [facts] = primaryFacts;
+  if (facts === undefined) throw unavailable('the Cluster has no node that owns a slot');
+  return [
+    { check: 'Redis', found: `version ${facts.version}, ${config.REDIS_MODE}${numberOf(primaryFacts)}` },
+    persistenceOf(primaryFacts),
+    memoryOf(primaryFacts),
+    await replicationOf(nodes, facts, config),
+    ...(config.REDIS_MODE === 'cluster' && facts.refusal === undefined ? [coverageOf(primaryFacts)] : []),
+  ];
+}
+
+const numberOf = (primaries: readonly RedisFacts[]) =>
+  primaries.length > 1 ? `, ${primaries.length} primaries` : '';
+
+/** The faults of all servers without duplicates. */
+function faultsOf(
+  primaries: readonly RedisFacts[],
+  of: (facts: RedisFacts) => readonly string[],
+): { change?: string } {
+  const faults = [...new Set(primaries.flatMap(of))];
+  return faults.length === 0 ? {} : { change: faults.join('; ') };
+}
+
+/** The values of a setting on all servers; more than one if they differ. */
+const valuesOf = (primaries: readonly RedisFacts[], of: (facts: RedisFacts) => string | undefined) =>
+  [...new Set(primaries.map(of))].join(' and ');
+
+function persistenceOf(primaries: readonly RedisFacts[]): Finding {
+  const check = 'persistence';
+  const value = (name: string) => `${name} ${valuesOf(primaries, ({ settings }) => settings.get(name))}`;
+  const refusalText = primaries.find(({ refusal }) => refusal !== undefined)?.refusal;
+  const result =
+    refusalText === undefined
+      ? ['appendonly', 'appendfsync', 'no-appendfsync-on-rewrite'].map(value).join(', ')
+      : `not known: CONFIG GET is refused (${refusalText})`;
+  return { check, found: result, ...faultsOf(primaries, crashFaults) };
+}
+
+function memoryOf(primaries: readonly RedisFacts[]): Finding {
+  const result = valuesOf(primaries, ({ memoryMax, memoryPolicy }) =>
+    memoryMax === 0 ? 'no limit' : `at most ${Math.round(memoryMax / 2 ** 20)} MiB, then ${memoryPolicy}`,
+  );
+  return { check: 'memory', found: result, ...faultsOf(primaries, evictionFaults) };
+}
+
+async function replicationOf(nodes: RedisNodes, { settings }: RedisFacts, config: Config): Promise<Finding> {
+  const replicas = config.REDIS_REPLICAS;
+  const info = await nodes.run(apiList, (redis) => redis.info('replication'));
+  const present = Number(/connected_slaves:(\d+)/.exec(info)?.[1] ?? 0);
+  const check = 'replication';
+  const result = `${present} replicas; writes wait for ${replicas} (REDIS_REPLICAS)`;
+  const changes = [
+    ...(present < replicas ? [`every write is refused until ${replicas} replicas are connected`] : []),
+    ...(present > replicas ? [`a failover can lose a disable: set REDIS_REPLICAS=${present}`] : []),
+  ];
+  if (replicas > 0 && settings.size > 0) {
+    const lagS = config.REDIS_MIN_REPLICAS_MAX_LAG_S;
+    if (settings.get('min-replicas-to-write') === '0') {
+      changes.push('a cut-off primary would continue to accept writes: set `min-replicas-to-write 1`');
+    } else if (settings.get('min-replicas-max-lag') !== String(lagS)) {
+      const maxLag = settings.get('min-replicas-max-lag');
+      changes.push(`set REDIS_MIN_REPLICAS_MAX_LAG_S=${maxLag}, or \`min-replicas-max-lag ${lagS}\``);
+    }
+  }
+  return { check, found: result, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) };
+}
+
+/** Checks the setting that decides whether the other shards of a Cluster keep working when one is lost. */
+function coverageOf(primaries: readonly RedisFacts[]): Finding {
+  const value = valuesOf(primaries, ({ settings }) => settings.get('cluster-require-full-coverage'));
+  const result = `cluster-require-full-coverage ${value}`;
+  if (value === 'no') return { check: 'shards', found: result };
+  const change =
+    'the loss of one shard stops the APIs of all: `CONFIG SET cluster-require-full-coverage no` on every node';
+  return { check: 'shards', found: result, change };
+}
+
+/** Maximum number of APIs and of verifiers that are examined. */
+const APIS_MAX = 1000;
+const VERIFIERS_MAX = 1000;
+const NAMED_MAX = 5;
+
+/** Facts about an API that the settings of verifiers must fit. */
+interface ApiFacts {
+  readonly apiId: string;
+  readonly leaseMs: number;
+  /** True if some of the API's keys have a foreign format. */
+  readonly foreign: boolean;
+  /** The protocol that the API's verifiers must speak. */
+  readonly needs: number;
+}
+
+/**
+ * Checks that the verifiers of this Redis fit together, and that the verifier that answered is one of them.
+ * @param verifierId id of the verifier that answered; undefined = none did
+ */
+export async function examineFleet(nodes: RedisNodes, verifierId?: string): Promise<Finding[]> {
+  const { verifiers } = await new FleetView(nodes).list('', VERIFIERS_MAX);
+  const apis = await apiFacts(nodes);
+  const changes = [
+    ...strangerAmong(verifiers, verifierId),
+    ...syncFaults(verifiers, apis),
+    ...foreignFaults(verifiers, apis),
+    ...protocolFaults(verifiers, apis),
+  ];
+  const result = `verifiers that report to this Redis: ${verifiers.length}; APIs examined: ${apis.length}`;
+  return [{ check: 'fleet', found: result, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) }];
+}
+
+async function apiFacts(nodes: RedisNodes): Promise<ApiFacts[]> {
+  const apiIds = await nodes.run(apiList, (redis) => redis.zrange(apiList, '0', String(APIS_MAX - 1)));
+  const facts = await Promise.all(
+    apiIds.map(async (apiId) => {
+      const { head } = apiKeys(apiId);
+      const [leaseMs, foreign, deleted, needs] = await nodes.run(head, (redis) =>
+        redis.hmget(head, 'L', 'foreign', 'deleted', 'P'),
+      );
+      if (deleted) return [];
+      return [{ apiId, leaseMs: Number(leaseMs ?? 0), foreign: Boolean(foreign), needs: Number(needs ?? 1) }];
+    }),
+  );
+  return facts.flat();
+}
+
+function strangerAmong(verifiers: readonly VerifierStatus[], verifierId: string | undefined): string[] {
+  if (verifierId === undefined || verifiers.some(({ id }) => id === verifierId)) return [];
+  return [
+    `the verifier that was asked (${verifierId}) belongs to another fleet: give it the REDIS_URL of this control plane, or set KEYFENCE_VERIFIER_URL to a verifier of this fleet`,
+  ];
+}
+
+/**
+ * Finds verifiers that SYNC too rarely: each SYNC renews the lease, so with a longer period it expires in
+ * between.
+ */
+function syncFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFacts[]): string[] {
+  const leaseMs = Math.min(...apis.map(({ leaseMs }) => leaseMs).filter((ms) => ms > 0));
+  const slow = verifiers.filter(({ settings }) => (settings?.syncPeriodMs ?? 0) >= leaseMs);
+  if (slow.length === 0) return [];
+  const periods = [...new Set(slow.map(({ settings }) => settings?.syncPeriodMs))].join(', ');
+  return [
+    `${namesOf(slow)} asks Redis every ${periods} ms but may answer for only ${leaseMs} ms, so callers get 503 in between: set SYNC_PERIOD_MS well below LEASE_MS`,
+  ];
+}
+
+function foreignFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFacts[]): string[] {
+  return apis
+    .filter(({ foreign }) => foreign)
+    .flatMap(({ apiId }) => {
+      const reporters = verifiers.filter(({ settings }) => settings !== undefined);
+      const refusing = reporters.filter(
+        ({ settings, apis }) => !settings?.foreignKeys && apis.some((api) => api.apiId === apiId),
+      );
+      const keys = `the API ${apiId} has keys of a foreign format`;
+      if (reporters.length > 0 && reporters.every(({ settings }) => !settings?.foreignKeys))
+        return [`${keys}, which no verifier accepts: set FOREIGN_KEYS=true there`];
+      if (refusing.length > 0)
+        return [`${keys}, which ${namesOf(refusing)} does not accept: set FOREIGN_KEYS=true there`];
+      return [];
+    });
+}
+
+function protocolFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFacts[]): string[] {
+  const lowest = Math.min(...verifiers.map(({ protocol }) => protocol));
+  const closed = apis.filter(({ needs }) => needs > lowest).map(({ apiId }) => apiId);
+  if (closed.length === 0) return [];
+  const old = verifiers.filter(({ protocol }) => protocol === lowest);
+  return [
+    `${namesOf(old)} speaks protocol ${lowest}, and finds no keys of ${someOf(closed)}, which need a later one: upgrade it`,
+  ];
+}
+
+function namesOf(verifiers: readonly VerifierStatus[]): string {
+  return someOf(verifiers.map(({ id, host }) => `${id} on ${host}`));
+}
+
+function someOf(names: readonly string[]): string {
+  const more = names.length > NAMED_MAX ? ` and ${names.length - NAMED_MAX} more` : '';
+  return `${names.slice(0, NAMED_MAX).join(', ')}${more}`;
+}

@@ -1,0 +1,338 @@
+import { type Static, Type } from 'typebox';
+import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { identityIdOf } from '#shared/contract/key-format.ts';
+import { storedFields } from '#shared/contract/key-record.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { lastUsed, UsedKey, withNames } from '../keys/key-answer.ts';
+import type { KeyPage } from '../keys/key-view.ts';
+import type { Caller } from '../root-keys/root-keys.ts';
+import { operation } from '../serve/operation.ts';
+import {
+  Count,
+  Cursor,
+  checkLimits,
+  checkMeta,
+  ExternalId,
+  FIELDS,
+  Fields,
+  Id,
+  Limit,
+  List,
+  makeCursor,
+  openCursor,
+  PageCursor,
+  Propagation,
+  PropagationResponse,
+  Ratelimits,
+  Search,
+  SequenceText,
+  WaitMs,
+} from '../serve/schemas.ts';
+import type { Services } from '../services.ts';
+
+export const IDENTITY_ID = /^identity_[A-Za-z0-9_-]{1,71}$/;
+const IdentityId = Type.String({
+  pattern: IDENTITY_ID.source,
+  description: "An identity's id, as createIdentity returned it.",
+});
+const identityIdExample = 'identity_0mzc9k4q8r2wfXa1Bc2d';
+
+/** The fields of an identity that createIdentity and updateIdentity take. */
+const CHANGEABLE_FIELDS = {
+  meta: Type.Optional(FIELDS.meta),
+  ratelimits: Type.Optional(
+    Ratelimits({
+      description:
+        'Rate limits that all keys of the identity share, in all APIs. A limit applies to verifications that name it; if the key itself has a limit of that name, only that one applies. `[]` removes all.',
+    }),
+  ),
+};
+
+/** A tenant has few APIs; an identity for more leaves this out. */
+const APIS_MAX = 100;
+const ApiIds = Type.Array(Type.String({ pattern: `^${API_ID_PATTERN}$` }), {
+  ...{ minItems: 1, maxItems: APIS_MAX, uniqueItems: true },
+  description:
+    'The APIs in which the identity applies, for installations with APIs of several tenants; absent = all. A key with this `externalId` in another API has no identity.',
+});
+
+const IdentityView = Type.Object({
+  id: Id('the identity'),
+  externalId: Type.String({ description: "The identity's id in the caller's own system." }),
+  enabled: Type.Boolean({ description: 'false: no key of the identity is accepted.' }),
+  meta: Type.Object({}, { additionalProperties: true, description: 'The meta, unchanged.' }),
+  ratelimits: Ratelimits({ description: 'Rate limits that all keys of the identity share, in all APIs.' }),
+  apiIds: Type.Optional(
+    List(Type.String(), { description: 'The APIs in which the identity applies; absent = all.' }),
+  ),
+});
+
+/** The identity that a call concerns. */
+const REFERENCE = { identityId: Type.Optional(IdentityId), externalId: Type.Optional(ExternalId) };
+
+/** Returns the identity's id. Throws BAD_REQUEST unless exactly one of the two is given. */
+function idIn({ identityId, externalId }: Static<ReturnType<typeof Fields<typeof REFERENCE>>>): string {
+  if ((identityId === undefined) === (externalId === undefined))
+    throw new ApiError('BAD_REQUEST', 'identityId: give either this or externalId');
+  return identityId ?? identityIdOf(externalId ?? '');
+}
+
+/** The error for an identity that does not exist. */
+const identityNotFound = () => new ApiError('NOT_FOUND', 'there is no such identity');
+
+export const createIdentity = operation({
+  name: 'identities.createIdentity',
+  summary: 'Create an identity',
+  description:
+    'An identity stands for all keys of all APIs with its `externalId`, existing and future ones. Creating it is one change, however many keys there are: the call returns when the change is complete, like updateKey. After 503, send the call again. 409 then means that the identity exists; updateIdentity with the same fields waits until every verifier knows it.',
+  permissions: ['root.*.create_identity'],
+  request: Fields({
+    externalId: ExternalId,
+    ...CHANGEABLE_FIELDS,
+    enabled: Type.Boolean({
+      default: true,
+      description: 'false: no key of the identity is accepted until it is enabled.',
+    }),
+    apiIds: Type.Optional(ApiIds),
+    waitMs: WaitMs,
+  }),
+  response: Type.Object({ identityId: Id('the identity'), propagation: Propagation }),
+  event: 'identity.created',
+  errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: { externalId: 'ada', meta: { plan: 'pro' } },
+  async handle(call, { identities }) {
+    const { externalId, waitMs, enabled, meta = {}, ratelimits = [], apiIds } = call.request;
+    checkMeta(meta);
+    checkLimits(ratelimits);
+    const fields = { enabled, meta, ratelimits, ...(apiIds ? { apiIds } : {}) };
+    call.note({ externalId, identityId: identityIdOf(externalId) });
+    const record = call.recordChange(storedFields(fields));
+    return identities.create({ externalId, ...fields }, waitMs, ({ sequence }) => record({ sequence }));
+  },
+});
+
+export const getIdentity = operation({
+  name: 'identities.getIdentity',
+  summary: 'Show an identity',
+  description: 'Finds the identity by its id or its `externalId`.',
+  permissions: ['root.*.read_identity'],
+  request: Fields(REFERENCE),
+  response: IdentityView,
+  errors: ['NOT_FOUND'],
+  example: { externalId: 'ada' },
+  async handle({ request }, { identities }) {
+    const identity = await identities.get(idIn(request));
+    if (!identity) throw identityNotFound();
+    return identity;
+  },
+});
+
+const SEARCH = Search('the `externalId` or the id');
+/** The creation number at which the page begins. */
+const LIST_IDENTITIES_PLACE = /^identity:(\d{1,15})$/;
+
+export const listIdentities = operation({
+  name: 'identities.listIdentities',
+  summary: 'List all identities',
+  description: 'Shows them in order of creation. With `search`, a page may be short and still have a cursor.',
+  permissions: ['root.*.read_identity'],
+  request: Fields({
+    limit: Limit('Identities'),
+    cursor: PageCursor({ minLength: 1, maxLength: 64 }),
+    search: SEARCH,
+  }),
+  response: Type.Object({
+    identities: List(IdentityView),
+    total: Count('Number of all identities.'),
+    cursor: Cursor,
+  }),
+  errors: [],
+  example: { limit: '25' },
+  async handle({ request: { limit, cursor, search } }, { identities }) {
+    const listing = ['listIdentities', search] as const;
+    const [from] = cursor === undefined ? [] : openCursor(listing, cursor, LIST_IDENTITIES_PLACE);
+    const { next, ...page } = await identities.list(
+      Number(limit),
+      from === undefined ? undefined : Number(from),
+      search,
+    );
+    return { ...page, ...(next === undefined ? {} : { cursor: makeCursor(listing, `identity:${next}`) }) };
+  },
+});
+
+/** The API after which the page begins, or the API and the creation number at which it begins. */
+const LIST_KEYS_OF_IDENTITY_PLACE = new RegExp(
+  `^(?:after:(${API_ID_PATTERN})|in:(${API_ID_PATTERN}):(\\d{1,15}))$`,
+);
+/** Maximum number of APIs that one call examines. */
+const APIS_EXAMINED_MAX = 1000;
+
+/** The place where a listing goes on: after an API, or within one. */
+interface Place {
+  readonly after: string;
+  readonly within?: { readonly apiId: string; readonly from: number };
+}
+
+export const listKeysOfIdentity = operation({
+  name: 'identities.listKeys',
+  id: 'listKeysOfIdentity',
+  summary: 'List the keys of an identity in all APIs',
+  description:
+    'Lists the keys with this `externalId`, API by API, each in order of creation; there need not be an identity. Leaves out APIs whose keys the root key may not read. A page may be short and still have a cursor.',
+  permissions: ['api.<apiId>.read_key', 'api.<apiId>.read_api'],
+  authorizesItself: true,
+  request: Fields({
+    externalId: ExternalId,
+    limit: Limit('Keys'),
+    cursor: PageCursor({ minLength: 1, maxLength: 160 }),
+  }),
+  response: Type.Object({ keys: List(UsedKey), cursor: Cursor }),
+  errors: [],
+  example: { externalId: 'ada', limit: '25' },
+  async handle({ request, caller }, services) {
+    const { externalId, limit, cursor } = request;
+    const listing = ['identities.listKeys', externalId] as const;
+    const place =
+      cursor === undefined
+        ? { after: '' }
+        : placeIn(openCursor(listing, cursor, LIST_KEYS_OF_IDENTITY_PLACE));
+    const { keys, next } = await readPage(externalId, Number(limit), place, caller, services);
+    return {
+      keys: await withNames(services, keys),
+      ...(next ? { cursor: makeCursor(listing, textOf(next)) } : {}),
+    };
+  },
+});
+
+async function readPage(
+  externalId: string,
+  limit: number,
+  place: Place,
+  caller: Caller,
+  { identities, view, usage }: Services,
+) {
+  const keys: (KeyPage['keys'][number] & { readonly lastUsedAt?: number })[] = [];
+  /** Adds the API's keys to the page; returns the place where the listing goes on, if the page is full. */
+  const add = async (apiId: string, from?: number): Promise<Place | undefined> => {
+    const page = await view.list(apiId, { externalId }, limit - keys.length, 'asc', from);
+    const usageTimes = await usage.lastUsedAtOf(apiId, page?.keys.map(({ keyId }) => keyId) ?? []);
+    keys.push(...(page?.keys.map((key, i) => ({ ...key, ...lastUsed(usageTimes[i]) })) ?? []));
+    if (page?.next !== undefined) return { after: apiId, within: { apiId, from: page.next } };
+    return keys.length === limit ? { after: apiId } : undefined;
+  };
+  const { within } = place;
+  const full = within && mayRead(caller, within.apiId) ? await add(within.apiId, within.from) : undefined;
+  if (full) return { keys, next: full };
+  let { after } = place;
+  for (let examined = 0; examined < APIS_EXAMINED_MAX; ) {
+    const page = await identities.apisWithKeys(externalId, after, readableApis(caller));
+    for (const apiId of page.apiIds) {
+      const next = mayRead(caller, apiId) ? await add(apiId) : undefined;
+      if (next) return { keys, next };
+    }
+    if (page.next === undefined) return { keys };
+    after = page.next;
+    examined += page.examined;
+  }
+  return { keys, next: { after } };
+}
+
+const mayRead = ({ permissions }: Caller, apiId: string) =>
+  permissions.allows(apiId, 'read_key') && permissions.allows(apiId, 'read_api');
+
+/** The only APIs that the caller may read, sorted; undefined = not restricted to some. */
+const readableApis = ({ permissions }: Caller) =>
+  permissions.apisWith('read_key') ?? permissions.apisWith('read_api');
+
+function placeIn([after, apiId = '', from]: readonly string[]): Place {
+  return after === undefined ? { after: apiId, within: { apiId, from: Number(from) } } : { after };
+}
+
+const textOf = ({ after, within }: Place): string =>
+  within ? `in:${within.apiId}:${within.from}` : `after:${after}`;
+
+export const updateIdentity = operation({
+  name: 'identities.updateIdentity',
+  summary: 'Change an identity, or disable it',
+  description:
+    'Makes one change, however many keys the identity has. Returns when the change is complete, like updateKey: after `enabled` false, no verifier anywhere accepts any of the keys. Keys keep their own `enabled`. A caller that may not read identities gets only the id and `propagation`.',
+  permissions: ['root.*.update_identity'],
+  request: Fields({
+    ...REFERENCE,
+    enabled: Type.Optional(
+      Type.Boolean({
+        description:
+          'false: all keys of the identity are refused, in all APIs. true: those that are enabled themselves are accepted again.',
+      }),
+    ),
+    ...CHANGEABLE_FIELDS,
+    apiIds: Type.Optional(Type.Union([ApiIds, Type.Null()])),
+    waitMs: WaitMs,
+  }),
+  response: Type.Object({
+    ...Type.Partial(IdentityView).properties,
+    id: IdentityView.properties.id,
+    propagation: Propagation,
+  }),
+  event: 'identity.updated',
+  errors: ['NOT_FOUND'],
+  example: { externalId: 'ada', enabled: false },
+  neverShed: true,
+  async handle(call, { identities, changeWriter }) {
+    const { waitMs, identityId: _id, externalId: _externalId, ...patch } = call.request;
+    checkMeta(patch.meta ?? {});
+    checkLimits(patch.ratelimits);
+    const fields = storedFields(patch);
+    if (Object.keys(fields).length === 0)
+      throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');
+    const identityId = idIn(call.request);
+    call.note({ identityId });
+    if (patch.apiIds && (await identities.get(identityId))) await identities.checkApis(patch.apiIds);
+    const write = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields } as const;
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
+    const identity = await identities.get(identityId);
+    if (!propagation || !identity) throw identityNotFound();
+    const mayRead = call.caller.permissions.allowsRoot('read_identity');
+    return { ...(mayRead ? identity : { id: identityId }), propagation };
+  },
+});
+
+export const deleteIdentity = operation({
+  name: 'identities.deleteIdentity',
+  summary: 'Delete an identity',
+  description:
+    'The keys stay, with their own `enabled`. A disabled identity cannot be deleted, because its keys would be accepted again.',
+  permissions: ['root.*.delete_identity'],
+  request: Fields({ identityId: IdentityId, waitMs: WaitMs }),
+  response: PropagationResponse,
+  event: 'identity.deleted',
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { identityId: identityIdExample },
+  neverShed: true,
+  async handle(call, { identities, changeWriter }) {
+    const { identityId: keyId, waitMs } = call.request;
+    const condition = await identities.toDelete(keyId);
+    if (condition === undefined) throw identityNotFound();
+    const write = { apiId: SHARED_LOG, operation: 'delete', keyId, fields: {}, condition } as const;
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange());
+    if (!propagation) throw identityNotFound();
+    return { propagation };
+  },
+});
+
+export const getIdentityPropagation = operation({
+  name: 'identities.getIdentityPropagation',
+  summary: "See how far an identity's change has come",
+  description: 'For changes that returned `pending`.',
+  permissions: ['root.*.read_identity'],
+  request: Fields({ identityId: IdentityId, sequence: SequenceText }),
+  response: PropagationResponse,
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { identityId: identityIdExample, sequence: '1' },
+  async handle({ request: { identityId, sequence } }, { changeWriter }) {
+    const propagation = await changeWriter.status(SHARED_LOG, identityId, Number(sequence));
+    if (!propagation) throw identityNotFound();
+    return { propagation };
+  },
+});

@@ -1,0 +1,430 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/contract/errors.ts';
+import { hashSecret } from '#shared/contract/key-format.ts';
+import { storedFields } from '#shared/contract/key-record.ts';
+import { nearest } from '../../../shared/lang/nearest.ts';
+import type { Apis } from '../../apis/apis.ts';
+import { auditView } from '../../audit/audit-event.ts';
+import { absence, apiNotFound, recordNotFound, requireApi } from '../../serve/authorization.ts';
+import type { Call } from '../../serve/call.ts';
+import { operation } from '../../serve/operation.ts';
+import {
+  ApiId,
+  Bytes,
+  CHANGED_CREDITS,
+  CREDITS_OPERATION,
+  Cursor,
+  checkLimits,
+  checkMeta,
+  checkRanges,
+  creditsChange,
+  ExternalId,
+  Fields,
+  Id,
+  KeyId,
+  Limit,
+  List,
+  makeCursor,
+  NEW_CREDITS,
+  newCredits,
+  OPTIONAL_FIELDS,
+  OperationId,
+  OwnerId,
+  openCursor,
+  PageCursor,
+  Prefix,
+  Propagation,
+  PropagationResponse,
+  period,
+  Search,
+  Secret,
+  SequenceText,
+  Time,
+  timeOf,
+  usageCounts,
+  WaitMs,
+  withoutAliases,
+} from '../../serve/schemas.ts';
+import type { Services } from '../../services.ts';
+import type { CreditsChange, LogEntry } from '../../writer/change-log-port.ts';
+import {
+  CHANGES,
+  KeyView,
+  keyIdExample,
+  lastUsed,
+  storedChanges,
+  UsedKey,
+  withNames,
+} from '../key-answer.ts';
+import type { KeyFilter } from '../key-view.ts';
+import type { Place, ValueOrder } from '../ordered-keys.ts';
+
+const { name, ...optionalFields } = OPTIONAL_FIELDS;
+
+export const createKey = operation({
+  name: 'keys.createKey',
+  summary: 'Create a key',
+  description:
+    'Every verifier accepts the key as soon as this call returns. An unknown API is created too, unless API_AUTO_CREATE is off.',
+  permissions: ['api.<apiId>.create_key'],
+  request: Fields({
+    apiId: ApiId,
+    name,
+    prefix: Type.Optional(Prefix('Prefix of the key, before an underscore; default: that of the API.')),
+    byteLength: Type.Optional(Bytes('Number of random bytes in the key; default: that of the API, or 16.')),
+    ...optionalFields,
+    ...NEW_CREDITS,
+    enabled: Type.Boolean({ default: true, description: 'false: the key is refused until it is enabled.' }),
+  }),
+  response: Type.Object(
+    { keyId: Id('the key'), key: Secret },
+    { examples: [{ keyId: keyIdExample, key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' }] },
+  ),
+  event: 'key.created',
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' } },
+  async handle(call, { apis, keys, roles, clock }) {
+    const { meta = {}, remaining, refill, roles: roleNames, ...fields } = withoutAliases(call.request);
+    checkMeta(meta);
+    checkLimits(fields.ratelimits);
+    checkRanges(fields.allowedIps);
+    checkExpires(fields.expires, clock.wallMs());
+    const key = { ...fields, ...(roleNames ? { roles: await roles.idsOf(roleNames) } : {}), meta };
+    const credits = newCredits({ remaining, refill });
+    const withCredits = credits ? { credits } : {};
+    const created = await keys.create({ ...key, ...withCredits }).catch(async (error: unknown) => {
+      throw await withNearestApi(error, call, apis);
+    });
+    call.giveTurnBack();
+    call.note({ keyId: created.keyId }, { after: { ...auditView(storedFields(key)), ...withCredits } });
+    return created;
+  },
+});
+
+function checkExpires(expires: number | undefined, nowMs: number): void {
+  if (expires === undefined || expires > nowMs) return;
+  throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
+}
+
+/** The number of APIs among which the one that a caller meant is searched. */
+const APIS_COMPARED = 100;
+
+/** Adds the nearest id of an API that the caller may read to the error about an unknown API. */
+async function withNearestApi(error: unknown, { caller, request }: Call, apis: Apis): Promise<unknown> {
+  const { apiId } = request as { readonly apiId: string };
+  if (!(error instanceof ApiError) || error.message !== `api ${apiId} not found`) return error;
+  const readableIds = caller.permissions.apisWith('read_api');
+  const page = readableIds
+    ? await apis.among(readableIds, '', APIS_COMPARED)
+    : await apis.list('', APIS_COMPARED);
+  const near = nearest(
+    apiId,
+    page.apis.map((api) => api.id),
+  );
+  const fix = near === undefined ? 'create it with apis.createApi' : `did you mean ${near}?`;
+  return new ApiError('NOT_FOUND', `${error.message}; ${fix}`);
+}
+
+export const getKey = operation({
+  name: 'keys.getKey',
+  summary: 'Show a key',
+  description: 'Shows everything except the secret.',
+  permissions: ['api.<apiId>.read_key'],
+  request: Fields({ keyId: KeyId }),
+  response: UsedKey,
+  errors: ['NOT_FOUND'],
+  example: { keyId: keyIdExample },
+  async handle({ apiId, request: { keyId } }, services) {
+    const { keys, view, usage } = services;
+    const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
+    const [keyView] = key ? await withNames(services, [{ ...key, ...lastUsed(lastUsedAt) }]) : [];
+    if (!keyView) throw await recordNotFound(keys, apiId, keyId);
+    return keyView;
+  },
+});
+
+/**
+ * The creation number at which the page begins; in orders other than that of creation, that of the last key of the page
+ * before and its value. It reveals no more about the API than `total` and that page do.
+ */
+const PLACE = /^(\d{1,15}):(.*)$/s;
+/** Maximum length of a cursor: one with a name of 256 characters of 4 bytes has 1,407. */
+const CURSOR_MAX = 1500;
+
+type Order = 'asc' | 'desc' | ValueOrder;
+
+export const listKeys = operation({
+  name: 'apis.listKeys',
+  summary: 'List the keys of an API',
+  description:
+    'Lists the keys in the order that `sort` names; following the cursors visits each key once while nothing changes. In order of creation, a page with a filter may be short and still have a cursor. In any other order, each page examines all keys: at most 200,000, or those of `externalId`. Keys without a value come last. Names are compared in any case, and numbers in them by value.',
+  permissions: ['api.<apiId>.read_key', 'api.<apiId>.read_api'],
+  request: Fields({
+    apiId: ApiId,
+    limit: Limit('Keys'),
+    cursor: PageCursor({ minLength: 1, maxLength: CURSOR_MAX }),
+    enabled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
+    externalId: Type.Optional(ExternalId),
+    ownerId: Type.Optional(OwnerId),
+    name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Prefix of the name.' })),
+    search: Search('the name, the id or the external id'),
+    sort: Type.Union(
+      [
+        Type.Literal('createdAt'),
+        Type.Literal('-createdAt'),
+        Type.Literal('name'),
+        Type.Literal('-name'),
+        Type.Literal('expires'),
+        Type.Literal('-expires'),
+        Type.Literal('lastUsedAt'),
+        Type.Literal('-lastUsedAt'),
+      ],
+      { default: 'createdAt', description: '`-`: the greatest value first.' },
+    ),
+  }),
+  response: Type.Object({
+    keys: List(UsedKey),
+    total: Type.Integer({ minimum: 0, description: 'Number of all keys of the API, whatever the filter.' }),
+    cursor: Cursor,
+  }),
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop', limit: '25', sort: '-createdAt' },
+  async handle({ request, caller }, services) {
+    const { usage } = services;
+    const { apiId, limit, cursor, sort, enabled, externalId, name, search } = withoutAliases(request);
+    const order = sort === 'createdAt' ? 'asc' : sort === '-createdAt' ? 'desc' : sort;
+    const filter: KeyFilter = {
+      ...(enabled === undefined ? {} : { enabled: enabled === 'true' }),
+      ...(externalId === undefined ? {} : { externalId }),
+      ...(name === undefined ? {} : { namePrefix: name }),
+      ...(search === undefined ? {} : { search }),
+    };
+    const listing = ['listKeys', apiId, order, filter] as const;
+    const place = cursor === undefined ? undefined : placeIn(openCursor(listing, cursor, PLACE));
+    const page = await readPage(services, caller.id, apiId, filter, Number(limit), order, place);
+    if (!page) throw apiNotFound(apiId);
+    const usageTimes = await usage.lastUsedAtOf(
+      apiId,
+      page.keys.map(({ keyId }) => keyId),
+    );
+    return {
+      keys: await withNames(
+        services,
+        page.keys.map((key, i) => ({ ...key, ...lastUsed(usageTimes[i]) })),
+      ),
+      total: page.total,
+      ...(page.next ? { cursor: makeCursor(listing, `${page.next.number}:${page.next.value}`) } : {}),
+    };
+  },
+});
+
+async function readPage(
+  { view, orderedKeys }: Pick<Services, 'view' | 'orderedKeys'>,
+  caller: string,
+  apiId: string,
+  filter: KeyFilter,
+  limit: number,
+  order: Order,
+  place: Place | undefined,
+) {
+  if (order !== 'asc' && order !== 'desc')
+    return orderedKeys.list(caller, apiId, filter, limit, order, place);
+  const page = await view.list(apiId, filter, limit, order, place?.number);
+  return page && { ...page, next: page.next === undefined ? undefined : { number: page.next, value: '' } };
+}
+
+const placeIn = ([number, value = '']: readonly string[]): Place => ({ number: Number(number), value });
+
+export const updateKey = operation({
+  name: 'keys.updateKey',
+  summary: 'Change, disable or enable a key',
+  description:
+    'Returns when the change is complete: from then on, no verifier anywhere answers from the earlier state. Absent fields stay unchanged; null clears a field.',
+  permissions: ['api.<apiId>.update_key'],
+  request: Fields({
+    keyId: KeyId,
+    enabled: Type.Optional(
+      Type.Boolean({ description: 'false: the key is refused. true: it is accepted again.' }),
+    ),
+    ...CHANGES,
+    ...CHANGED_CREDITS,
+    waitMs: WaitMs,
+  }),
+  response: PropagationResponse,
+  event: 'key.updated',
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: { keyId: keyIdExample, enabled: false },
+  neverShed: true,
+  async handle(call, { keys, roles, changeWriter }) {
+    const { apiId } = call;
+    const { keyId, waitMs, remaining, refill, ...changes } = call.request;
+    const fields = await storedChanges(roles, withoutAliases(changes));
+    const credits = creditsChange({ remaining, refill });
+    const propagation =
+      Object.keys(fields).length === 0 && !credits
+        ? await changeWriter.status(apiId, keyId, await keys.lastSequence(apiId, keyId), true)
+        : await changeWriter.apply(
+            { apiId, operation: 'update', keyId, fields, ...(credits ? { credits } : {}) },
+            waitMs,
+            call.recordChange(fields, credits),
+          );
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
+    return { propagation };
+  },
+});
+
+export const updateRemaining = operation({
+  name: 'keys.updateRemaining',
+  summary: "Change a key's credits",
+  description:
+    'Returns when the change is complete, like updateKey: no verifier accepts a request on credits from before the change.',
+  permissions: ['api.<apiId>.update_key'],
+  request: Fields({
+    keyId: KeyId,
+    ...CREDITS_OPERATION,
+    operationId: Type.Optional(
+      OperationId(
+        'Your own name for this change. If the call is repeated with it within an hour, the change is made once, and the first response is returned again.',
+      ),
+    ),
+    waitMs: WaitMs,
+  }),
+  response: Type.Object({
+    remaining: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
+      description:
+        'Credits after the change; null = unlimited. Once the change is complete, the number is exact except for what verifiers spend meanwhile.',
+    }),
+    propagation: Propagation,
+  }),
+  event: 'key.updated',
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { keyId: keyIdExample, op: 'increment', value: 100 },
+  neverShed: true,
+  async handle(call, { keys, credits, changeWriter }) {
+    const { apiId } = call;
+    const { keyId, op, value, operationId, waitMs } = call.request;
+    // Store only a hash, in case a caller sends a secret by mistake.
+    const operation = operationId === undefined ? {} : { operation: hashSecret(operationId) };
+    const change = { ...changeOf(op, value), ...operation };
+    let entry: LogEntry | undefined;
+    const record = call.recordChange({}, change);
+    const propagation = await changeWriter.apply(
+      { apiId, operation: 'update', keyId, fields: {}, credits: change },
+      waitMs,
+      (result) => {
+        entry = result;
+        record(result);
+      },
+    );
+    if (!propagation || !entry) throw await recordNotFound(keys, apiId, keyId);
+    const { remaining = null, isOwed = false } = entry.credits ?? {};
+    if (!isOwed || propagation.state !== 'complete') return { remaining, propagation };
+    return { remaining: (await credits.settle(apiId, keyId)) ?? null, propagation };
+  },
+});
+
+function changeOf(op: 'set' | 'increment' | 'decrement', value: number | null): CreditsChange {
+  if (value !== null) return { op, value };
+  if (op === 'set') return { op: 'none' };
+  throw new ApiError('BAD_REQUEST', `value: must be a number if op is ${op}`);
+}
+
+export const deleteKey = operation({
+  name: 'keys.deleteKey',
+  summary: 'Delete a key for good',
+  description: 'Returns when the deletion is complete, like updateKey.',
+  permissions: ['api.<apiId>.delete_key'],
+  request: Fields({ keyId: KeyId, waitMs: WaitMs }),
+  response: PropagationResponse,
+  event: 'key.deleted',
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { keyId: keyIdExample },
+  neverShed: true,
+  async handle(call, { keys, changeWriter }) {
+    const { apiId } = call;
+    const { keyId, waitMs } = call.request;
+    const secretHash = await keys.secretHashOf(apiId, keyId);
+    const write = { apiId, operation: 'delete', keyId, fields: {} } as const;
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange());
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
+    if (secretHash) {
+      await keys.forgetDeleted(apiId, [{ keyId, secretHash }]).catch((error: unknown) => {
+        call.log.warn({ keyId, err: error }, 'pointers of a deleted key remain; they lead nowhere');
+      });
+    }
+    return { propagation };
+  },
+});
+
+export const getPropagation = operation({
+  name: 'keys.getPropagation',
+  summary: 'See how far a change has come',
+  description: 'For changes that returned `pending`.',
+  permissions: ['api.<apiId>.read_key'],
+  request: Fields({ keyId: KeyId, sequence: SequenceText }),
+  response: PropagationResponse,
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { keyId: keyIdExample, sequence: '1' },
+  async handle({ apiId, request: { keyId, sequence } }, { keys, changeWriter }) {
+    const propagation = await changeWriter.status(apiId, keyId, Number(sequence));
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
+    return { propagation };
+  },
+});
+
+export const getVerifications = operation({
+  name: 'keys.getVerifications',
+  summary: 'See how often a key was verified',
+  description:
+    'Hours go back two days, days go back a month. Verifiers report up to their USAGE_PERIOD_MS late.',
+  permissions: ['api.<apiId>.read_key'],
+  request: Fields({ keyId: KeyId, ...period }),
+  response: Type.Object({
+    verifications: List(Type.Object({ time: Time('When the hour or day began'), ...usageCounts }), {
+      description: 'In order of time, including those without verifications.',
+    }),
+  }),
+  errors: ['NOT_FOUND'],
+  example: { keyId: keyIdExample },
+  async handle({ apiId, request }, { keys, usage, clock }) {
+    const { keyId, granularity, start, end } = request;
+    if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
+    const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
+    return { verifications: await usage.series(apiId, keyId, span) };
+  },
+});
+
+const Whose = Fields({
+  key: Type.String({
+    minLength: 1,
+    maxLength: 512,
+    description: 'The secret; only its hash is looked up.',
+  }),
+});
+
+export const whoami = operation({
+  name: 'keys.whoami',
+  summary: 'Show a key by its secret',
+  description:
+    'Shows everything except the secret, also for disabled and expired keys. The secret is neither logged nor audited.',
+  permissions: ['api.<apiId>.read_key'],
+  authorizesItself: true,
+  request: Whose,
+  response: KeyView,
+  errors: ['NOT_FOUND'],
+  example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' },
+  reads: true,
+  async handle(call, services) {
+    const { keys, view } = services;
+    const place = await keys.lookUp(hashSecret(call.request.key));
+    // The message must reveal nothing about the secret.
+    if (place === undefined) throw absence(call.caller, 'key');
+    call.note(place);
+    const { apiId, keyId } = place;
+    requireApi(call.caller, apiId, 'read_key', 'key');
+    const key = await view.get(apiId, keyId);
+    const [keyView] = key ? await withNames(services, [key]) : [];
+    if (!keyView) throw await recordNotFound(keys, apiId, keyId);
+    return keyView;
+  },
+});

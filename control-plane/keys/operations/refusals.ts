@@ -1,0 +1,78 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/contract/errors.ts';
+import { REFUSALS_KEPT } from '#shared/redis/refusal-records.ts';
+import { recordNotFound } from '../../serve/authorization.ts';
+import { operation } from '../../serve/operation.ts';
+import { Fields, Id, KeyId, List, Time } from '../../serve/schemas.ts';
+import { keyIdExample } from '../key-answer.ts';
+
+const RefusalData = Type.Object({
+  time: Time('When it was, by the clock of the verifier'),
+  code: Type.String({ description: 'The code of the verdict.' }),
+  reason: Type.Optional(
+    Type.Literal('address', {
+      description: "The key may not be used from the client's address (`allowedIps`).",
+    }),
+  ),
+  requestId: Type.Optional(
+    Type.String({ description: 'As the answer had it; absent = the verifier is part of an application.' }),
+  ),
+  verifierId: Type.String({ description: 'The verifier, as in fleet.listVerifiers.' }),
+  clientIp: Type.Optional(Type.String({ description: 'Address of the client, if the verifier knew it.' })),
+  route: Type.Optional(
+    Type.String({
+      description: "Method and path of the client's request, without the query, if the gateway told them.",
+    }),
+  ),
+});
+
+/** The sentence of descriptions about the refusals that are kept. */
+const KEPT = `Verifiers report up to their USAGE_PERIOD_MS late. Kept are the latest ${REFUSALS_KEPT.ofKey} of a key for seven days, of the ${REFUSALS_KEPT.keysOfApi.toLocaleString('en')} keys of an API that were refused last.`;
+
+export const listRefusals = operation({
+  name: 'keys.listRefusals',
+  summary: 'See why a key was refused lately',
+  description: `The latest first. ${KEPT}`,
+  permissions: ['api.<apiId>.read_key'],
+  request: Fields({ keyId: KeyId }),
+  response: Type.Object({ refusals: List(RefusalData) }),
+  errors: ['NOT_FOUND'],
+  example: { keyId: keyIdExample },
+  async handle({ apiId, request: { keyId } }, { keys, refusals }) {
+    if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
+    return { refusals: await refusals.list(apiId, keyId) };
+  },
+});
+
+/** Maximum number of APIs that one call examines. */
+const APIS_MAX = 1000;
+
+export const findVerdict = operation({
+  name: 'verdicts.find',
+  id: 'findVerdict',
+  summary: 'Find the refusal of a request',
+  description: `Finds it by the id that the answer had (\`requestId\`, \`X-Request-Id\`), in the APIs whose keys the root key may read; of more than 1,000 APIs, in the first. Only refusals of known keys are kept. ${KEPT}`,
+  permissions: ['api.<apiId>.read_key'],
+  authorizesItself: true,
+  reads: true,
+  request: Fields({
+    requestId: Type.String({ pattern: '^[!-~]{1,128}$', description: 'The id of the request.' }),
+  }),
+  response: Type.Object({ apiId: Id('the API'), keyId: Id('the key'), refusal: RefusalData }),
+  errors: ['NOT_FOUND'],
+  example: { requestId: '0mzc9k4q8r2wfXa1' },
+  async handle({ request: { requestId }, caller: { permissions } }, { apis, refusals }) {
+    const apiIds = permissions.apisWith('read_key') ?? (await apis.ids('', APIS_MAX));
+    const keyIds = await Promise.all(apiIds.map((apiId) => refusals.keyOf(apiId, requestId)));
+    for (const [i, apiId] of apiIds.entries()) {
+      const keyId = keyIds[i];
+      const listed = keyId === undefined ? [] : await refusals.list(apiId, keyId);
+      const refusal = listed.find((each) => each.requestId === requestId);
+      if (keyId !== undefined && refusal !== undefined) return { apiId, keyId, refusal };
+    }
+    throw new ApiError(
+      'NOT_FOUND',
+      'requestId: no refusal with this id is kept; the verifier may not have reported it yet',
+    );
+  },
+});

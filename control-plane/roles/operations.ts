@@ -1,0 +1,270 @@
+import { Type } from 'typebox';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { storedFields } from '#shared/contract/key-record.ts';
+import { SLUG } from '#shared/contract/slugs.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { auditView } from '../audit/audit-event.ts';
+import { operation } from '../serve/operation.ts';
+import {
+  Fields,
+  GivenSlugs,
+  Id,
+  List,
+  Permissions,
+  PropagationResponse,
+  RoleId,
+  RoleName,
+  SequenceText,
+  slugsIn,
+  WaitMs,
+} from '../serve/schemas.ts';
+import type { Services } from '../services.ts';
+import type { CataloguedPermission } from './permissions.ts';
+
+const RoleView = Type.Object({
+  id: Id('the role'),
+  name: Type.String({ description: 'Its name.' }),
+  description: Type.Optional(Type.String({ description: 'What it is for.' })),
+  permissions: List(Type.Object(Permissions.items.properties), { description: 'Permissions of the role.' }),
+});
+/** The permissions of a role, in requests. */
+const RolePermissions = GivenSlugs({ description: 'All permissions of the role.' });
+const roleIdExample = 'role_0mzc9k4q8r2wfXa1Bc2d';
+
+/** The error for a role that does not exist. */
+export const roleNotFound = (roleId: string) => new ApiError('NOT_FOUND', `role ${roleId} not found`);
+
+const CREATE_ROLE_DESCRIPTION = Type.String({ minLength: 1, maxLength: 512, description: 'What it is for.' });
+
+export const createRole = operation({
+  name: 'permissions.createRole',
+  summary: 'Create a role',
+  description: 'A role is one list of permissions for any number of keys of all APIs.',
+  permissions: ['root.*.create_role'],
+  request: Fields({
+    name: RoleName,
+    description: Type.Optional(CREATE_ROLE_DESCRIPTION),
+    permissions: Type.Optional(RolePermissions),
+  }),
+  response: Type.Object({ roleId: Id('the role') }),
+  event: 'role.created',
+  errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: { name: 'editor', description: 'Writes articles', permissions: ['articles.write'] },
+  async handle(call, { roles }) {
+    const { name, permissions: slugs = [], ...rest } = call.request;
+    const permissions = slugsIn(slugs);
+    const roleId = await roles.create({ name, ...rest, permissions });
+    call.note({ roleId }, { after: auditView(storedFields({ name, permissions })) });
+    return { roleId };
+  },
+});
+
+export const getRole = operation({
+  name: 'permissions.getRole',
+  summary: 'Show a role',
+  description: 'Shows its permissions.',
+  permissions: ['root.*.read_role'],
+  request: Fields({ roleId: RoleId }),
+  response: RoleView,
+  errors: ['NOT_FOUND'],
+  example: { roleId: roleIdExample },
+  async handle({ request: { roleId } }, { roles }) {
+    const role = await roles.get(roleId);
+    if (!role) throw roleNotFound(roleId);
+    return role;
+  },
+});
+
+export const listRoles = operation({
+  name: 'permissions.listRoles',
+  summary: 'List all roles',
+  description: 'Lists them in order of creation.',
+  permissions: ['root.*.read_role'],
+  request: Fields({}),
+  response: List(RoleView),
+  errors: [],
+  example: { limit: '25' },
+  handle: (_call, { roles }) => roles.list(),
+});
+
+export const setRolePermissions = operation({
+  name: 'permissions.setRolePermissions',
+  summary: 'Set all permissions of a role',
+  description:
+    'Makes one change, however many keys have the role. Returns when the change is complete, like updateKey: no verifier anywhere answers from the earlier state of the role.',
+  permissions: ['root.*.update_role'],
+  request: Fields({ roleId: RoleId, permissions: RolePermissions, waitMs: WaitMs }),
+  response: PropagationResponse,
+  event: 'role.updated',
+  errors: ['NOT_FOUND', 'VERIFIERS_TOO_OLD'],
+  example: { roleId: roleIdExample, permissions: ['articles.read', 'articles.write'] },
+  neverShed: true,
+  async handle(call, { changeWriter }) {
+    const { roleId, permissions, waitMs } = call.request;
+    const fields = storedFields({ permissions: slugsIn(permissions) });
+    const write = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields } as const;
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
+    if (!propagation) throw roleNotFound(roleId);
+    return { propagation };
+  },
+});
+
+export const deleteRole = operation({
+  name: 'permissions.deleteRole',
+  summary: 'Delete a role',
+  description:
+    'Returns when the deletion is complete, like updateKey. Keys with the role keep its id, which grants nothing and is never used again.',
+  permissions: ['root.*.delete_role'],
+  request: Fields({ roleId: RoleId, waitMs: WaitMs }),
+  response: PropagationResponse,
+  event: 'role.deleted',
+  errors: ['NOT_FOUND'],
+  example: { roleId: roleIdExample },
+  neverShed: true,
+  async handle(call, { changeWriter }) {
+    const { roleId, waitMs } = call.request;
+    const write = { apiId: SHARED_LOG, operation: 'delete', keyId: roleId, fields: {} } as const;
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange());
+    if (!propagation) throw roleNotFound(roleId);
+    return { propagation };
+  },
+});
+
+export const getRolePropagation = operation({
+  name: 'permissions.getRolePropagation',
+  summary: "See how far a role's change has come",
+  description: 'For changes that returned `pending`.',
+  permissions: ['root.*.read_role'],
+  request: Fields({ roleId: RoleId, sequence: SequenceText }),
+  response: PropagationResponse,
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { roleId: roleIdExample, sequence: '1' },
+  async handle({ request: { roleId, sequence } }, { changeWriter }) {
+    const propagation = await changeWriter.status(SHARED_LOG, roleId, Number(sequence));
+    if (!propagation) throw roleNotFound(roleId);
+    return { propagation };
+  },
+});
+
+export const Slug = (description: string) => Type.String({ pattern: SLUG.source, description });
+export const PermissionId = Slug('The permission: its slug.');
+
+export const PermissionView = Type.Object({
+  id: Id('the permission: its slug'),
+  name: Type.String({ description: 'Its name.' }),
+  slug: Type.String({ description: 'The permission itself, as keys and roles have it.' }),
+  description: Type.Optional(Type.String({ description: 'What it is for.' })),
+});
+/** A permission as responses show it. */
+export const permissionView = (permission: CataloguedPermission) => ({ id: permission.slug, ...permission });
+
+/** The error for a permission that is not in the catalogue. */
+const permissionNotFound = (slug: string) => new ApiError('NOT_FOUND', `permission ${slug} not found`);
+
+const SLUG_FIELD = Slug('The permission itself: letters, digits and `_:.*-`.');
+const CREATE_PERMISSION_DESCRIPTION = Type.String({ maxLength: 512, description: 'What it is for.' });
+
+export const createPermission = operation({
+  name: 'permissions.createPermission',
+  summary: 'Add a permission to the catalogue',
+  description:
+    'The catalogue is for people: it names and describes permissions. Keys and roles may have permissions that are not in it.',
+  permissions: ['root.*.create_permission'],
+  request: Fields({
+    name: Type.String({
+      ...{ minLength: 1, maxLength: 256 },
+      description: 'The name for people. Without a `slug`, it is also the slug, and must have its form.',
+    }),
+    slug: Type.Optional(SLUG_FIELD),
+    description: Type.Optional(CREATE_PERMISSION_DESCRIPTION),
+  }),
+  response: Type.Object({ permissionId: Id('the permission: its slug') }),
+  errors: ['CONFLICT'],
+  example: { name: 'files.write', description: 'Writes files' },
+  async handle(call, { catalogue }) {
+    const { name, slug = name, ...rest } = call.request;
+    if (!SLUG.test(slug))
+      throw new ApiError('BAD_REQUEST', `name: must match ${SLUG.source} if there is no slug`);
+    call.note({ permissionId: slug }, { after: { name, ...rest } });
+    await catalogue.create({ slug, name, ...rest });
+    return { permissionId: slug };
+  },
+});
+
+export const getPermission = operation({
+  name: 'permissions.getPermission',
+  summary: 'Show a permission',
+  description: 'Shows its entry in the catalogue.',
+  permissions: ['root.*.read_permission'],
+  request: Fields({ permissionId: PermissionId }),
+  response: PermissionView,
+  errors: ['NOT_FOUND'],
+  example: { permissionId: 'files.write' },
+  async handle({ request: { permissionId: slug } }, { catalogue }) {
+    const permission = await catalogue.get(slug);
+    if (!permission) throw permissionNotFound(slug);
+    return permissionView(permission);
+  },
+});
+
+export const listPermissions = operation({
+  name: 'permissions.listPermissions',
+  summary: 'List the catalogue of permissions',
+  description: 'Lists them in order of creation.',
+  permissions: ['root.*.read_permission'],
+  request: Fields({}),
+  response: List(PermissionView),
+  errors: [],
+  example: { limit: '25' },
+  handle: async (_call, { catalogue }) => (await catalogue.list()).map(permissionView),
+});
+
+/** Maximum number of attempts to remove a permission from roles that change in between. */
+const TRIES = 20;
+
+export const deletePermission = operation({
+  name: 'permissions.deletePermission',
+  summary: 'Delete a permission from the catalogue, and from all roles',
+  description:
+    'Returns when the change is complete, like updateKey: no verifier anywhere lets a key use the permission because of a role. Keys that have the permission themselves keep it; keys.removePermissions removes it from them.',
+  permissions: ['root.*.delete_permission'],
+  request: Fields({ permissionId: PermissionId, waitMs: WaitMs }),
+  response: PropagationResponse,
+  errors: ['NOT_FOUND'],
+  example: { permissionId: 'files.write' },
+  neverShed: true,
+  async handle(call, services) {
+    const { catalogue, changeWriter } = services;
+    const { permissionId: slug, waitMs } = call.request;
+    const keyId = await catalogue.idOf(slug);
+    if (!keyId) throw permissionNotFound(slug);
+    call.note({ permissionId: slug });
+    const leftMs = changeWriter.remainingTime(waitMs);
+    const roleIds = await takeFromRoles(slug, leftMs, services);
+    call.note({}, { after: { roles: roleIds } });
+    const write = { apiId: SHARED_LOG, operation: 'delete', keyId, fields: {} } as const;
+    const propagation = await changeWriter.apply(write, leftMs(), call.recordChange());
+    if (!propagation) throw permissionNotFound(slug);
+    return { propagation };
+  },
+});
+
+/** Removes a permission from all roles. @returns the ids of the roles that had it */
+async function takeFromRoles(
+  slug: string,
+  leftMs: () => number | undefined,
+  { roles, changeWriter }: Pick<Services, 'roles' | 'changeWriter'>,
+): Promise<string[]> {
+  const roleIds = new Set<string>();
+  for (let tries = 0; tries < TRIES; tries++) {
+    const [first, ...others] = await roles.without(slug);
+    if (!first) return [...roleIds];
+    const { outcomes, propagation } = await changeWriter.applyAll([first, ...others], leftMs());
+    if (propagation?.state === 'pending')
+      throw unavailable(
+        'some verifiers may not know yet that roles have lost the permission: send the call again',
+      );
+    for (const each of outcomes) if ('sequence' in each) roleIds.add(each.keyId);
+  }
+  throw unavailable('roles change faster than the permission can be removed from them: send the call again');
+}

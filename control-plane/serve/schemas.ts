@@ -1,0 +1,606 @@
+import { hash } from 'node:crypto';
+import {
+  type Static,
+  type TArrayOptions,
+  type TNull,
+  type TOptional,
+  type TProperties,
+  type TSchema,
+  type TSchemaOptions,
+  type TUnion,
+  Type,
+} from 'typebox';
+import { API_ID } from '#shared/contract/api-id.ts';
+import {
+  CREDITS_MAX,
+  DEFAULT_LIMIT,
+  DURATION_MAX_MS,
+  DURATION_MIN_MS,
+  LIMIT_MAX,
+  LIMIT_NAME,
+  LIMITS_MAX,
+  type Refill as Plan,
+  refillText,
+} from '#shared/contract/credits.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import {
+  ALIASES,
+  type Alias,
+  CLEARABLE,
+  type Clearable,
+  type IdentityField,
+  KEY_FIELDS,
+  type KeyField,
+  type PresentField,
+} from '#shared/contract/key-record.ts';
+import { SLUG, SLUGS_MAX } from '#shared/contract/slugs.ts';
+import { MOMENT_PATTERN, UNIX_MS_MIN } from '#shared/contract/unix-ms.ts';
+import { perUsageField } from '#shared/contract/usage.ts';
+import { RANGES_MAX, rangeFault } from '#shared/lang/ip-ranges.ts';
+import type { CreditsChange } from '../writer/change-log-port.ts';
+
+export const Sequence = Type.Integer({
+  minimum: 0,
+  description: "The sequence number of a change in its API's log.",
+});
+export const Time = (description: string) =>
+  Type.Integer({ description: `${description}, Unix milliseconds.` });
+
+export const List = <Item extends TSchema>(item: Item, options: TArrayOptions = {}) =>
+  Type.Immutable(Type.Array(item, options));
+export const Id = (thing: string) => Type.String({ description: `The id of ${thing}.` });
+export const Cursor = Type.Optional(
+  Type.String({ description: 'Cursor of the next page; absent on the last page.' }),
+);
+
+const Slug = (description: string) => Type.String({ pattern: SLUG.source, description });
+
+/** Schema of a key's permissions. */
+const Slugs = (options: TSchemaOptions) =>
+  Type.Immutable(
+    Type.Array(Slug('Letters, digits and `_:.*-`. `*` stands for itself.'), {
+      maxItems: SLUGS_MAX,
+      ...options,
+    }),
+  );
+
+/**
+ * Schema of permissions in calls about permissions: a slug, or an object as clients of the v1 SDK send it.
+ */
+export const GivenSlugs = (options: TSchemaOptions) =>
+  Type.Array(
+    Type.Union([
+      Slug('The permission.'),
+      Type.Object(
+        {
+          id: Type.Optional(Slug('The permission; takes precedence over `slug` and `name`.')),
+          slug: Type.Optional(Slug('The same; takes precedence over `name`.')),
+          name: Type.Optional(Slug('The same.')),
+          create: Type.Optional(
+            Type.Boolean({ description: 'No effect: permissions need not exist before they are used.' }),
+          ),
+        },
+        { additionalProperties: false },
+      ),
+    ]),
+    { maxItems: SLUGS_MAX, ...options },
+  );
+
+/** Returns the permissions that a call names. Throws BAD_REQUEST if one has no name. */
+export function slugsIn(references: Static<ReturnType<typeof GivenSlugs>>): string[] {
+  return references.map((reference, i) => {
+    const slug =
+      typeof reference === 'string' ? reference : (reference.id ?? reference.slug ?? reference.name);
+    if (slug === undefined) throw new ApiError('BAD_REQUEST', `permissions.${i}: give its id, slug or name`);
+    return slug;
+  });
+}
+
+/** Longest spelling of a range: an IPv6 address with an IPv4 address at its end, and a length. */
+const LENGTH_MAX = 49;
+
+/** Schema of a list of addresses and ranges. `checkRanges` checks each. */
+const Ranges = (options: TSchemaOptions) =>
+  Type.Immutable(
+    Type.Array(Type.String({ minLength: 1, maxLength: LENGTH_MAX }), { maxItems: RANGES_MAX, ...options }),
+  );
+
+/** Throws BAD_REQUEST that names the item and the rule. */
+export function checkRanges(ranges: readonly string[] | null | undefined): void {
+  for (const [i, range] of ranges?.entries() ?? []) {
+    const fault = rangeFault(range);
+    if (fault !== undefined) throw new ApiError('BAD_REQUEST', `allowedIps.${i}: ${fault}`);
+  }
+}
+
+/** The size of a limit. */
+export const LIMIT_SIZE = {
+  limit: Type.Integer({
+    minimum: 1,
+    maximum: LIMIT_MAX,
+    description: 'Maximum number of verifications, or maximum total cost, in a window.',
+  }),
+  duration: Type.Integer({
+    minimum: DURATION_MIN_MS,
+    maximum: DURATION_MAX_MS,
+    description: 'Length of a window, milliseconds.',
+  }),
+};
+const limit = {
+  ...LIMIT_SIZE,
+  async: Type.Optional(
+    Type.Boolean({
+      description:
+        'true (default): verifiers answer from slices of the limit and rarely ask Redis. false: they ask Redis each time. Neither lets more through than the limit.',
+    }),
+  ),
+};
+const strict = { additionalProperties: false } as const;
+
+/** Schema of a key's default limit. */
+const Ratelimit = (options: TSchemaOptions) => Type.Object(limit, { ...strict, ...options });
+/** Schema of a key's other limits. */
+export const Ratelimits = (options: TSchemaOptions) =>
+  Type.Immutable(
+    Type.Array(
+      Type.Object(
+        {
+          name: Type.String({
+            pattern: LIMIT_NAME.source,
+            description: `The name by which verifications request this limit. Not \`${DEFAULT_LIMIT}\`, which is set as \`ratelimit\`.`,
+          }),
+          ...limit,
+          autoApply: Type.Optional(
+            Type.Boolean({
+              description:
+                'true: each verification obeys it, and takes 1 of it unless it names the limit with another cost. false, the default: those that name it.',
+            }),
+          ),
+        },
+        strict,
+      ),
+      { maxItems: LIMITS_MAX, ...options },
+    ),
+  );
+
+/** Throws BAD_REQUEST if two limits have the same name, or one has the name of the default limit. */
+export function checkLimits(limits: readonly { readonly name: string }[] | null | undefined): void {
+  const names = (limits ?? []).map(({ name }) => name);
+  if (names.includes(DEFAULT_LIMIT))
+    throw new ApiError(
+      'BAD_REQUEST',
+      `ratelimits: must not name a limit ${DEFAULT_LIMIT}; set that one as ratelimit`,
+    );
+  const twice = names.find((name, i) => names.indexOf(name) < i);
+  if (twice !== undefined) throw new ApiError('BAD_REQUEST', `ratelimits: must contain ${twice} only once`);
+}
+
+const Credits = (minimum: number, description: string) =>
+  Type.Integer({ minimum, maximum: CREDITS_MAX, description });
+
+const Refill = Type.Object(
+  {
+    interval: Type.Union([Type.Literal('daily'), Type.Literal('monthly')], {
+      description: 'At 00:00 UTC.',
+    }),
+    amount: Credits(1, 'Number of credits after the refill; if more are left, they stay.'),
+    refillDay: Type.Optional(
+      Type.Union([Type.Integer({ minimum: 1, maximum: 31 }), Type.Null()], {
+        description: 'The day of a monthly refill, default 1; in shorter months, the last day.',
+      }),
+    ),
+  },
+  { additionalProperties: false, description: 'When the credits are refilled, and to what number.' },
+);
+
+/** Credits in a request of createKey. */
+export const NEW_CREDITS = {
+  remaining: Type.Optional(
+    Credits(
+      0,
+      'Number of credits; each verification costs one, or the cost that it names. Absent: unlimited.',
+    ),
+  ),
+  refill: Type.Optional(Refill),
+};
+
+/** Credits in a request of updateKey. */
+export const CHANGED_CREDITS = {
+  remaining: Type.Optional(
+    Type.Union([Credits(0, 'The new number of credits.'), Type.Null()], {
+      description: 'null: unlimited from now on.',
+    }),
+  ),
+  refill: Type.Optional(Type.Union([Refill, Type.Null()], { description: 'null: no further refills.' })),
+};
+
+/** Body of updateRemaining, without the key. */
+export const CREDITS_OPERATION = {
+  op: Type.Union([Type.Literal('set'), Type.Literal('increment'), Type.Literal('decrement')]),
+  value: Type.Union([Credits(0, 'Credits.'), Type.Null()], {
+    description: 'null, only with `set`: unlimited from now on. A decrement stops at 0.',
+  }),
+};
+
+/** Credits of a key in responses. */
+export const CREDITS_VIEW = {
+  remaining: Type.Optional(Type.Integer({ minimum: 0, description: 'Credits left. Absent: no limit.' })),
+  refill: Type.Optional(
+    Type.Object({
+      interval: Type.Union([Type.Literal('daily'), Type.Literal('monthly')]),
+      amount: Type.Integer(),
+      refillDay: Type.Optional(Type.Integer()),
+      lastRefillAt: Type.Optional(Time('Time of the last refill')),
+    }),
+  ),
+  remainingHeld: Type.Optional(
+    Type.Integer({
+      description: 'The part of `remaining` that verifiers hold, or have spent since their last report.',
+    }),
+  ),
+  remainingLost: Type.Optional(
+    Type.Integer({ description: 'Credits lost with crashed verifiers; not included in `remaining`.' }),
+  ),
+};
+
+/** Credits that a key is created with. */
+export interface NewCredits {
+  readonly value: number;
+  /** The refill as it is stored; `''` = none. */
+  readonly refill: string;
+}
+
+/** Returns the credits that a request sets. Throws BAD_REQUEST that names the field and the rule. */
+export function newCredits(request: {
+  readonly remaining?: number | undefined;
+  readonly refill?: Static<typeof Refill> | undefined;
+}): NewCredits | undefined {
+  const { remaining, refill } = request;
+  if (remaining !== undefined) return { value: remaining, refill: refill ? textOf(refill) : '' };
+  if (refill) throw new ApiError('BAD_REQUEST', 'refill: needs remaining; give both');
+  return undefined;
+}
+
+/**
+ * Returns the change that an updateKey request makes; undefined = the credits stay as they are. Throws
+ * BAD_REQUEST.
+ */
+export function creditsChange(request: {
+  readonly remaining?: number | null | undefined;
+  readonly refill?: Static<typeof Refill> | null | undefined;
+}): CreditsChange | undefined {
+  const { remaining, refill } = request;
+  const text = refill === undefined ? undefined : refill === null ? '' : textOf(refill);
+  if (remaining === null) {
+    if (refill) throw new ApiError('BAD_REQUEST', 'refill: must be absent if remaining is null');
+    return { op: 'none' };
+  }
+  if (remaining === undefined) return text === undefined ? undefined : { op: 'refill', refill: text };
+  return { op: 'set', value: remaining, ...(text === undefined ? {} : { refill: text }) };
+}
+
+function textOf({ interval, amount, refillDay }: Static<typeof Refill>): string {
+  if (interval === 'daily' && typeof refillDay === 'number')
+    throw new ApiError('BAD_REQUEST', 'refill.refillDay: allowed only with the interval monthly');
+  const plan: Plan = { interval, amount, ...(typeof refillDay === 'number' ? { refillDay } : {}) };
+  return refillText(plan);
+}
+
+/** Rules of a role's name; it appears unescaped in JSON, and a list of names is separated by commas. */
+export const ROLE_NAME = {
+  pattern: '^[A-Za-z0-9_:.*-]+( [A-Za-z0-9_:.*-]+)*$',
+  maxLength: 100,
+};
+/** Schema of a role's name. */
+export const RoleName = Type.String({
+  ...ROLE_NAME,
+  description: 'A name that no other role has: letters, digits, `_:.*-`, and single spaces between them.',
+});
+export const ROLE_ID = /^role_[A-Za-z0-9_-]{1,75}$/;
+/** Schema of a role's id. */
+export const RoleId = Type.String({
+  pattern: ROLE_ID.source,
+  description: "A role's id, as createRole returned it.",
+});
+
+/** Schema of roles in calls about a key: a name, or an object as clients of the v1 SDK send it. */
+export const GivenRoles = (options: TSchemaOptions) =>
+  Type.Array(
+    Type.Union([
+      RoleName,
+      Type.Object({ id: RoleId }, { additionalProperties: false }),
+      Type.Object({ name: RoleName }, { additionalProperties: false }),
+    ]),
+    { maxItems: SLUGS_MAX, ...options },
+  );
+
+/** Schemas of a key's fields, by their kind. */
+const kinds = {
+  flag: (options: TSchemaOptions) => Type.Boolean(options),
+  time: (options: TSchemaOptions) => Type.Integer(options),
+  text: (options: TSchemaOptions) => Type.String(options),
+  object: (options: TSchemaOptions) => Type.Object({}, { additionalProperties: true, ...options }),
+  limit: Ratelimit,
+  limits: Ratelimits,
+  slugs: Slugs,
+  ranges: Ranges,
+};
+type FieldName = Exclude<KeyField, IdentityField> | Alias;
+type FieldOf<Name extends FieldName> = Name extends Alias ? (typeof ALIASES)[Name] : Name;
+type FieldSchema<Name extends FieldName> = ReturnType<
+  (typeof kinds)[(typeof KEY_FIELDS)[FieldOf<Name>]['kind']]
+>;
+
+const TIME_MAX = 8_640_000_000_000_000;
+const boundsOf = {
+  flag: {},
+  time: { minimum: UNIX_MS_MIN, maximum: TIME_MAX },
+  text: { minLength: 1 },
+  object: {},
+  limit: {},
+  limits: {},
+  slugs: {},
+  ranges: {},
+};
+/**
+ * Some fields are named here only to fix their order in the document; new fields join `others`. No key has
+ * `apiIds`.
+ */
+const { enabled, expires, name, meta, externalId, apiIds: _apiIds, ...others } = KEY_FIELDS;
+const aliases = Object.entries(ALIASES).map(([alias, of]) => {
+  const description = `Another name of \`${of}\`, for clients of the v1 SDK.`;
+  return [alias, { ...KEY_FIELDS[of], description }] as const;
+});
+const rows = [...Object.entries({ name, meta, externalId, ...others, expires, enabled }), ...aliases];
+const clearable: readonly string[] = [
+  ...CLEARABLE,
+  ...Object.entries(ALIASES).flatMap(([alias, of]) => (CLEARABLE.some((name) => name === of) ? alias : [])),
+];
+
+/** People name roles, whose names have other rules than permissions. */
+const roleNames = (options: TSchemaOptions) =>
+  Type.Immutable(Type.Array(RoleName, { maxItems: SLUGS_MAX, ...options }));
+const schemaOf = (name: string, kind: keyof typeof kinds) => (name === 'roles' ? roleNames : kinds[kind]);
+
+/** The fields of a key in requests, under each of their names. */
+export const FIELDS = Object.fromEntries(
+  rows.map(([name, { kind, description, ...row }]) => {
+    const lengthLimit = 'lengthMax' in row ? { maxLength: row.lengthMax } : {};
+    return [name, schemaOf(name, kind)({ ...boundsOf[kind], ...lengthLimit, description })];
+  }),
+) as { [Name in FieldName]: FieldSchema<Name> };
+/** The same, each optional. */
+export const OPTIONAL_FIELDS = Type.Partial(Type.Object(FIELDS)).properties;
+/** The same, each optional, where `null` clears a field. */
+export const CHANGED_FIELDS = Object.fromEntries(
+  Object.entries(FIELDS).map(([name, schema]) => [
+    name,
+    Type.Optional(clearable.includes(name) ? Type.Union([schema, Type.Null()]) : schema),
+  ]),
+) as {
+  [Name in FieldName]: TOptional<
+    FieldOf<Name> extends Clearable ? TUnion<[FieldSchema<Name>, TNull]> : FieldSchema<Name>
+  >;
+};
+/** The fields of a key in responses. */
+export const FIELDS_VIEW = Object.fromEntries(
+  rows.map(([name, { kind, description }]) => {
+    const schema = schemaOf(name, kind)({ description });
+    return [name, kind === 'flag' || kind === 'object' ? schema : Type.Optional(schema)];
+  }),
+) as {
+  [Name in FieldName]: FieldOf<Name> extends PresentField ? FieldSchema<Name> : TOptional<FieldSchema<Name>>;
+};
+
+/** A role in a call about a key. */
+export type GivenRole = Static<ReturnType<typeof GivenRoles>>[number];
+
+/** Parts that requests have in common. */
+
+/** Schema of a request that refuses unknown fields. */
+export const Fields = <Properties extends TProperties>(fields: Properties) =>
+  Type.Object(fields, { additionalProperties: false });
+
+export const ApiId = Type.String({ pattern: API_ID.source, description: 'The API that keys belong to.' });
+export const KeyId = Type.String({
+  pattern: '^[A-Za-z0-9_-]{1,80}$',
+  description: "A key's id, as createKey returned it.",
+});
+export const { name: Name, externalId: ExternalId, ownerId: OwnerId } = FIELDS;
+/** The maximum wait for a change: `waitMs`. */
+export const WaitMs = Type.Optional(
+  Type.Integer({
+    minimum: 0,
+    maximum: 60_000,
+    description: 'Maximum time to wait for the change to be complete, ms.',
+  }),
+);
+/** A change's sequence in a query, where all values are strings. */
+export const SequenceText = Type.String({
+  pattern: '^[1-9][0-9]{0,14}$',
+  description: 'The `sequence` in the response to the change.',
+});
+
+export const OperationId = (description: string) =>
+  Type.String({ pattern: '^[A-Za-z0-9_-]{16,64}$', description });
+
+export const Prefix = (description: string) => Type.String({ pattern: '^[A-Za-z0-9_]{1,16}$', description });
+export const Bytes = (description: string) => Type.Integer({ minimum: 16, maximum: 255, description });
+
+/** Number of items in a page, as a string in a query. */
+export const Limit = (items: string) =>
+  Type.String({
+    pattern: '^([1-9][0-9]?|100)$',
+    default: '100',
+    description: `${items} per page, 1..100.`,
+  });
+export const PageCursor = (form: { pattern: string } | { minLength: number; maxLength: number }) =>
+  Type.Optional(Type.String({ ...form, description: 'Cursor from the previous page.' }));
+
+/** The text for which a listing is searched. */
+export const Search = (where: string) =>
+  Type.Optional(
+    Type.String({ maxLength: 256, description: `Part of ${where}, in any case. \`''\` finds all.` }),
+  );
+
+export const Moment = (description: string) =>
+  Type.Optional(Type.String({ pattern: MOMENT_PATTERN, description: `Unix milliseconds; ${description}` }));
+/** Returns the Unix milliseconds of a `Moment`. */
+export const timeOf = (ms: string | undefined) => (ms === undefined ? undefined : Number(ms));
+/** The period of a usage report. */
+export const period = {
+  granularity: Type.Union([Type.Literal('hour'), Type.Literal('day')], {
+    default: 'day',
+    description: 'Hours and days are those of UTC.',
+  }),
+  start: Moment('default: as far back as counts are kept.'),
+  end: Moment('default: now.'),
+};
+
+/** Parts that responses have in common, from which their serialisation and documentation are made. */
+
+export const Count = (description: string) => Type.Integer({ minimum: 0, description });
+
+export const Propagation = Type.Object({
+  state: Type.Union([Type.Literal('complete'), Type.Literal('pending')], {
+    description: 'complete: no verifier answers from the earlier state any more.',
+  }),
+  by: Type.Optional(
+    Type.Union([Type.Literal('acks'), Type.Literal('fence')], {
+      description:
+        'acks: every verifier confirmed the change. fence: verifiers that did not can no longer answer.',
+    }),
+  ),
+  sequence: Sequence,
+  durable: Type.Boolean({ description: 'true: the change survives a crash or a failover of Redis.' }),
+  verifiers: Type.Integer({ minimum: 0, description: 'Verifiers registered for the API.' }),
+  waitedMs: Type.Number({ minimum: 0 }),
+  completeBy: Type.Optional(
+    Time('Only while pending: the latest time of completion, if Redis stays reachable'),
+  ),
+  laggards: Type.Optional(
+    List(Type.String(), { description: 'The first 100 verifiers that have not confirmed the change.' }),
+  ),
+});
+const complete = { state: 'complete', by: 'acks', durable: true, verifiers: 2 };
+/** An example of a complete propagation. */
+export const propagationExample = { ...complete, sequence: 7, waitedMs: 3.2 };
+export const PropagationResponse = Type.Object(
+  { propagation: Propagation },
+  { examples: [{ propagation: propagationExample }] },
+);
+
+/** Permissions of a key or a role. */
+export const Permissions = Type.Array(
+  Type.Object({ id: Id('the permission: itself'), name: Type.String({ description: 'The same.' }) }),
+  { description: 'All current permissions.', examples: [[{ id: 'files.read', name: 'files.read' }]] },
+);
+
+/** The secret of a new key. */
+export const Secret = Type.String({
+  description: 'The secret, which is shown only once and stored nowhere.',
+});
+
+/** Counts of verdicts. */
+export const usageCounts = perUsageField(({ code, sentence }) =>
+  Count(`Number of ${code} verdicts. ${sentence}`),
+);
+
+/** Number of characters that tell whether a cursor is whole and belongs to a listing. */
+const SUM_LENGTH = 8;
+
+/**
+ * Encodes a place in a listing, which clients send back unchanged. They can decode it, so it may contain only
+ * what the same caller may know anyway.
+ * @param listing the name of the operation as clients call it, and everything that chooses what it lists
+ */
+export function makeCursor(listing: readonly [name: string, ...filter: unknown[]], place: string): string {
+  return Buffer.from(sumOf(listing, place) + place).toString('base64url');
+}
+
+/**
+ * Decodes a cursor and returns the matched groups of its place. Throws BAD_REQUEST if it is cut or belongs to another
+ * listing.
+ */
+export function openCursor(
+  listing: readonly [name: string, ...filter: unknown[]],
+  cursor: string,
+  place: RegExp,
+): readonly string[] {
+  const text = Buffer.from(cursor, 'base64url').toString();
+  const match = place.exec(text.slice(SUM_LENGTH));
+  if (!match || !text.startsWith(sumOf(listing, match[0])))
+    throw new ApiError(
+      'BAD_REQUEST',
+      `cursor: must be one that ${listing[0]} returned for the same listing; begin without a cursor`,
+    );
+  return match.slice(1);
+}
+
+const sumOf = (listing: readonly unknown[], place: string) =>
+  hash('sha256', JSON.stringify([listing, place]), 'base64url').slice(0, SUM_LENGTH);
+
+const BYTES_MAX = 8192;
+/** Common JSON parsers accept this depth; verifiers pass metas on to programs of every kind. */
+const DEPTH_MAX = 32;
+
+/** Throws BAD_REQUEST if a meta is too deep or too long, or has a number that would be stored as another one. */
+export function checkMeta(meta: object): void {
+  // Check the depth first: JSON.stringify is recursive and would fail on a deep meta.
+  if (isDeeper(meta, DEPTH_MAX)) {
+    throw new ApiError('BAD_REQUEST', `meta: must be at most ${DEPTH_MAX} levels deep`);
+  }
+  if (hasInfinity(meta))
+    throw new ApiError(
+      'BAD_REQUEST',
+      'meta: must have no number that would change: beyond 1.8e308, or a whole number of more than 53 bits (9007199254740991); send such a number as a string',
+    );
+  if (Buffer.byteLength(JSON.stringify(meta)) > BYTES_MAX) {
+    throw new ApiError('BAD_REQUEST', `meta: must be at most ${BYTES_MAX} bytes of JSON`);
+  }
+}
+
+/** Tells whether objects and lists are nested deeper than `levels`. */
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return levels === 0 || Object.values(value).some((part) => isDeeper(part, levels - 1));
+}
+
+/** Tells whether there is a number that was parsed as infinite, also by `parseExactly`; it would be written as null. */
+const hasInfinity = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null
+    ? Object.values(value).some(hasInfinity)
+    : typeof value === 'number' && !Number.isFinite(value);
+
+/**
+ * NOT_FOUND for a caller who may not see every API: either there is no such thing, or a permission is
+ * missing. Only the audit log says which. Both cases record an event; otherwise the response time would tell
+ * them apart.
+ */
+export class MaskedNotFound extends ApiError {
+  /** Outcome in the audit log. */
+  readonly outcome: 'INSUFFICIENT_PERMISSIONS' | 'NOT_FOUND';
+
+  constructor(message: string, outcome: MaskedNotFound['outcome']) {
+    super('NOT_FOUND', message);
+    this.outcome = outcome;
+  }
+}
+
+/**
+ * Renames aliases in a request to the fields' own names. Throws BAD_REQUEST if two names of a field have
+ * different values.
+ */
+export function withoutAliases<Given extends object>(request: Given): Omit<Given, Alias> {
+  const fields: Record<string, unknown> = Object.fromEntries(Object.entries(request));
+  for (const [alias, name] of Object.entries(ALIASES)) {
+    const value = fields[alias];
+    delete fields[alias];
+    if (value === undefined) continue;
+    if (fields[name] !== undefined && fields[name] !== value) {
+      throw new ApiError('BAD_REQUEST', `${alias}: must equal ${name}; give only one of the two`);
+    }
+    fields[name] = value;
+  }
+  return fields as Omit<Given, Alias>;
+}

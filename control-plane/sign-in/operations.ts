@@ -1,0 +1,74 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/contract/errors.ts';
+import { requireCovered } from '../root-keys/coverage.ts';
+import { operation } from '../serve/operation.ts';
+import {
+  Cursor,
+  Fields,
+  Id,
+  Limit,
+  List,
+  makeCursor,
+  openCursor,
+  PageCursor,
+  Time,
+} from '../serve/schemas.ts';
+import { PersonSchema } from './person.ts';
+
+/** The session after which the page begins. */
+const PLACE = /^(session_\w{1,64})$/;
+
+export const listSessions = operation({
+  name: 'rootKeys.listSessions',
+  summary: 'List sessions of the dashboard',
+  description:
+    'Shows who is signed in, in order of the beginning. A page may be short and still have a cursor. A root key or person has at most 100 sessions: one more ends the oldest.',
+  permissions: ['root.*.read_root_key'],
+  request: Fields({ limit: Limit('Sessions'), cursor: PageCursor({ minLength: 1, maxLength: 128 }) }),
+  response: Type.Object({
+    sessions: List(
+      Type.Object({
+        sessionId: Id('the session'),
+        rootKeyId: Type.Optional(Id('the root key that began it')),
+        person: Type.Optional(PersonSchema),
+        address: Type.String({ description: 'The address of the browser that began it.' }),
+        createdAt: Time('When it began'),
+      }),
+    ),
+    cursor: Cursor,
+  }),
+  errors: [],
+  example: {},
+  async handle({ request: { limit, cursor } }, { sessions }) {
+    const listing = ['listSessions'] as const;
+    const [after] = cursor === undefined ? [] : openCursor(listing, cursor, PLACE);
+    const { next, ...page } = await sessions.list(Number(limit), after);
+    return { ...page, ...(next === undefined ? {} : { cursor: makeCursor(listing, next) }) };
+  },
+});
+
+export const endSession = operation({
+  name: 'rootKeys.endSession',
+  summary: 'End a session of the dashboard',
+  description: 'Its next call is refused. The root key stays, and the person can sign in again.',
+  permissions: ['root.*.update_root_key'],
+  request: Fields({
+    sessionId: Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'From listSessions.' }),
+  }),
+  response: Type.Object({}),
+  errors: ['NOT_FOUND'],
+  example: { sessionId: 'session_0mzc9k4q8r2wfXa1Bc2d' },
+  neverShed: true,
+  async handle(call, { sessions }) {
+    const { sessionId } = call.request;
+    const beginner = await sessions.beginnerOf(sessionId);
+    if (!beginner) throw new ApiError('NOT_FOUND', `session ${sessionId} not found`);
+    const { rootKeyId, person, permissions } = beginner;
+    requireCovered(call.caller, permissions);
+    call.note(rootKeyId === undefined ? {} : { rootKeyId }, {
+      after: { sessionId, ...(person ? { personId: person.personId } : {}) },
+    });
+    await sessions.endById(sessionId);
+    return {};
+  },
+});

@@ -1,0 +1,213 @@
+import { type Clock, pause } from '#shared/lang/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, exhaustedPools, expiryIndex, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+import type { Apis } from '../apis/apis.ts';
+import type { Notice, Notices } from './notices.ts';
+import type { SenderDuty } from './webhook-sender.ts';
+
+const DAY_MS = 86_400_000;
+/** An expiry that is this long over when it is first seen is old news. */
+const OLD_MS = 3 * DAY_MS;
+
+/** A key whose next event is due. */
+export interface DueKey {
+  /** When the event was due, Unix milliseconds; 0 = the expiry was set and not looked at yet. */
+  readonly dueMs: number;
+  readonly expiresMs: number;
+}
+
+/** The event that is due, and when the next one is. */
+interface DueEvent {
+  /** Within how many days the key expires; 0 = it has expired; undefined = nothing is to be sent. */
+  readonly days?: number;
+  /** Unix milliseconds; undefined = never. */
+  readonly nextMs?: number;
+}
+
+/**
+ * Returns the event that is due about a key's expiry. If several leads have passed when an expiry is set, only the
+ * shortest counts.
+ * @param leads days before the expiry at which an event is sent
+ */
+export function dueEvent({ dueMs, expiresMs }: DueKey, leads: readonly number[], nowMs: number): DueEvent {
+  const restMs = expiresMs - nowMs;
+  if (restMs <= 0) return dueMs === 0 && restMs < -OLD_MS ? {} : { days: 0 };
+  const passed = leads.filter((days) => restMs <= days * DAY_MS);
+  const ahead = leads.filter((days) => restMs > days * DAY_MS);
+  const nextMs = expiresMs - Math.max(0, ...ahead) * DAY_MS;
+  return passed.length === 0 ? { nextMs } : { days: Math.min(...passed), nextMs };
+}
+
+const readScript = new Script(new URL('./read-due.lua', import.meta.url));
+const scheduleScript = new Script(new URL('./schedule-expiries.lua', import.meta.url));
+
+/** Keys that one run of a script reads. */
+const DUE_AT_ONCE = 200;
+
+/** A key as events about it name it. */
+export interface NamedKey {
+  readonly keyId: string;
+  readonly externalId?: string;
+  readonly name?: string;
+}
+
+/** A key whose next event about its expiry is due. */
+export interface ExpiringKey extends NamedKey, DueKey {}
+
+/** A pool of credits that ran out, with the keys that share it. */
+export interface ExhaustedPool {
+  readonly poolId: string;
+  /** Unix milliseconds by the clock of Redis. */
+  readonly sinceMs: number;
+  readonly keys: readonly NamedKey[];
+}
+
+/** Everything in one API about which an event is due. */
+export interface DueInApi {
+  readonly keys: readonly ExpiringKey[];
+  readonly pools: readonly ExhaustedPool[];
+}
+
+/** The index of keys by expiry, of each API in the API's own slot, and the pools that ran out of credits. */
+export class DueKeys {
+  readonly #nodes: RedisNodes;
+
+  constructor(nodes: RedisNodes) {
+    this.#nodes = nodes;
+  }
+
+  /** Reads what is due; undefined if there is no such API. Its cost depends on what is due, not on all keys. */
+  async read(apiId: string, nowMs: number): Promise<DueInApi | undefined> {
+    const { head } = apiKeys(apiId);
+    const keys = [head, expiryIndex(apiId), exhaustedPools(apiId)];
+    const args = [nowMs, DUE_AT_ONCE, recordKey(apiId, ''), poolKey(apiId, '')];
+    const reply = (await this.#run(readScript, keys, args)) as [] | [string[][], string[][]];
+    const [due, pools] = reply;
+    if (!due || !pools) return undefined;
+    return {
+      keys: due.map(([keyId = '', dueMs, expires, externalId, name]) => ({
+        ...namedKey([keyId, externalId, name]),
+        ...{ dueMs: Number(dueMs), expiresMs: Number(expires) },
+      })),
+      pools: pools.map(([poolId = '', sinceMs, ...values]) => ({
+        ...{ poolId, sinceMs: Number(sinceMs) },
+        keys: Array.from({ length: values.length / 3 }, (_, i) => namedKey(values.slice(3 * i, 3 * i + 3))),
+      })),
+    };
+  }
+
+  /** Sets when the next event of each key is due, undefined = never, and forgets the pools. */
+  async settle(
+    apiId: string,
+    keys: readonly (ExpiringKey & { readonly nextMs: number | undefined })[],
+    pools: readonly ExhaustedPool[],
+  ): Promise<void> {
+    if (keys.length + pools.length === 0) return;
+    const args = [
+      ...[recordKey(apiId, ''), keys.length],
+      ...keys.flatMap(({ keyId, dueMs, expiresMs, nextMs = '' }) => [keyId, dueMs, expiresMs || '', nextMs]),
+      ...pools.flatMap(({ poolId, sinceMs }) => [poolId, sinceMs]),
+    ];
+    await this.#run(scheduleScript, [expiryIndex(apiId), exhaustedPools(apiId)], args);
+  }
+
+  #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
+    return this.#nodes.run(keys[0] ?? '', (redis) => script.run(redis, keys, args));
+  }
+}
+
+function namedKey([keyId = '', externalId = '', name = '']: readonly (string | undefined)[]): NamedKey {
+  return { keyId, ...(externalId ? { externalId } : {}), ...(name ? { name } : {}) };
+}
+
+/** APIs that are visited in each period, so that any number of them costs no more. */
+const VISITED_AT_ONCE = 200;
+const PERIOD_MS = 1000;
+/** Pages of due keys of one API in a row, before other APIs have their turn. */
+const PAGES_MAX = 50;
+
+interface DueWatchOptions {
+  readonly apis: Pick<Apis, 'ids'>;
+  readonly dueKeys: DueKeys;
+  readonly notices: Notices;
+  /** Days before the expiry of a key at which an event is sent. */
+  readonly leads: readonly number[];
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/**
+ * Tells of keys that expire, and of credits that ran out. Visits 200 APIs a second, and costs in each what is due
+ * there.
+ */
+export class DueWatch implements SenderDuty {
+  readonly #options: DueWatchOptions;
+
+  constructor(options: DueWatchOptions) {
+    this.#options = options;
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { apis, clock, log } = this.#options;
+    for (let after = ''; !signal.aborted; ) {
+      try {
+        const apiIds = await apis.ids(after, VISITED_AT_ONCE);
+        after = apiIds.length === VISITED_AT_ONCE ? (apiIds.at(-1) ?? '') : '';
+        for (const apiId of apiIds) {
+          if (signal.aborted) return;
+          // In a Cluster, the node of one API may be away, and those of others not.
+          await this.#visit(apiId, signal).catch((err: unknown) => {
+            log.debug({ err, apiId }, 'cannot look for keys that expire');
+          });
+        }
+      } catch (err) {
+        log.debug({ err }, 'cannot list APIs to look for keys that expire');
+      }
+      await pause(clock, PERIOD_MS, signal);
+    }
+  }
+
+  async #visit(apiId: string, signal: AbortSignal): Promise<void> {
+    const { dueKeys, clock } = this.#options;
+    for (let pages = 0; pages < PAGES_MAX && !signal.aborted; pages++) {
+      const due = await dueKeys.read(apiId, clock.wallMs());
+      if (!due) return;
+      const isSettled = await this.#tell(apiId, due);
+      if (due.keys.length < DUE_AT_ONCE || !isSettled) return;
+    }
+  }
+
+  /** Returns false if there was no room for all notices; then the others stay due. */
+  async #tell(apiId: string, { keys, pools }: DueInApi): Promise<boolean> {
+    const { notices, dueKeys, leads, clock } = this.#options;
+    const nowMs = clock.wallMs();
+    const scheduled = keys.map((key) => {
+      const { days, nextMs } = key.expiresMs > 0 ? dueEvent(key, leads, nowMs) : {};
+      const { dueMs: _, expiresMs: expires, ...named } = key;
+      const data = { apiId, ...named, expires, ...(days ? { days } : {}) };
+      const type = days === 0 ? 'key.expired' : 'key.expiring';
+      const time = days === 0 ? expires : nowMs;
+      const mark = `${named.keyId}-${expires}-${days}`;
+      return { key, nextMs, notice: days === undefined ? undefined : ({ type, time, data, mark } as const) };
+    });
+    const spent = pools.map((pool) => ({
+      pool,
+      ofKeys: pool.keys.map((named): Notice & { mark: string } => ({
+        type: 'key.credits_exhausted',
+        time: pool.sinceMs,
+        data: { apiId, ...named, exhaustedAt: pool.sinceMs },
+        mark: `${named.keyId}-${pool.poolId}-${pool.sinceMs}`,
+      })),
+    }));
+    const all = [
+      ...scheduled.flatMap(({ notice }) => notice ?? []),
+      ...spent.flatMap(({ ofKeys }) => ofKeys),
+    ];
+    if ((await notices.add(all)) < all.length) return false;
+    const settled = scheduled.map(({ key, nextMs }) => ({ ...key, nextMs }));
+    await dueKeys.settle(apiId, settled, pools);
+    return true;
+  }
+}
