@@ -1,12 +1,14 @@
 import { type Run, Script } from './script.ts';
 
 type Value = string | number;
-/** Values by their names; the name `...list` stands for all further values. */
+/** Values by their names; the name `...list` stands for all further values, and the last ones with a `?` may be absent. */
 type Inputs<Name extends string> = {
-  readonly [N in Name as N extends `...${infer List}` ? List : N]: N extends `...${string}`
-    ? readonly Value[]
-    : Value;
-};
+  readonly [N in Name as N extends `...${infer List}`
+    ? List
+    : N extends `${string}?`
+      ? never
+      : N]: N extends `...${string}` ? readonly Value[] : Value;
+} & { readonly [N in Name as N extends `${infer Optional}?` ? Optional : never]?: Value };
 
 /**
  * Declares a script with names for its keys and arguments, in their order. The script finds them in local variables of these names, and
@@ -24,11 +26,14 @@ export function command<Key extends string, Name extends string, T>(
   return (inputs) => {
     const values = (names: readonly string[]) =>
       names.flatMap(
-        (name): Value | readonly Value[] => (inputs as Inputs<string>)[name.replace('...', '')] ?? [],
+        (name): Value | readonly Value[] => (inputs as Inputs<string>)[name.replace(/^\.\.\.|\?$/, '')] ?? [],
       );
     return { script, keys: values(keys).map(String), args: values(args), read };
   };
 }
+
+/** Values that Lua's `unpack` may return, which is faster than a loop: its stack is limited. */
+const UNPACKED_MAX = 1000;
 
 /** Lua that names the values of a list. */
 function localsOf(list: 'KEYS' | 'ARGV', names: readonly string[]): string {
@@ -36,30 +41,40 @@ function localsOf(list: 'KEYS' | 'ARGV', names: readonly string[]): string {
   const count = single.length;
   const rest = names.slice(count).map((name) => name.slice(3));
   return [
-    count > 0 ? `local ${single.join(', ')} = unpack(${list}, 1, ${count}) ` : '',
+    count > 0 ? `local ${single.join(', ').replaceAll('?', '')} = unpack(${list}, 1, ${count}) ` : '',
     ...rest.map(
       (name) =>
-        `local ${name} = {} for i = ${count + 1}, #${list} do ${name}[i - ${count}] = ${list}[i] end `,
+        `local ${name} = {unpack(${list}, ${count + 1}, math.min(#${list}, ${UNPACKED_MAX}))} for i = ${UNPACKED_MAX + 1}, #${list} do ${name}[i - ${count}] = ${list}[i] end `,
     ),
   ].join('');
 }
 
-/** The name of a part of a reply: `a#` is a number, `...a` a list of all further texts, any other a text, `''` where Redis has none. */
+/**
+ * The name of a part of a reply: `a#` is a number, `a[]` a list of texts, `...a` a list of all further texts, any other a
+ * text, `''` where Redis has none.
+ */
 type Part<Name extends string> = Name extends `${string}#`
   ? number
-  : Name extends `...${string}`
+  : Name extends `...${string}` | `${string}[]`
     ? readonly string[]
     : string;
 type Row<Name extends string> = {
   readonly [N in Name as N extends `...${infer List}`
     ? List
-    : N extends `${infer Number}#`
-      ? Number
+    : N extends `${infer Other}#` | `${infer Other}[]`
+      ? Other
       : N]: Part<N>;
 };
 
-/** Reads a list of texts. */
-export const list = (reply: unknown): readonly string[] => (reply as readonly unknown[]).map(String);
+/** Reads a list of texts, `''` where Redis has none. */
+export const list = (reply: unknown): readonly string[] =>
+  (reply as readonly unknown[]).map((text) => String(text ?? ''));
+
+/** Reads a list of replies. */
+export const each =
+  <T>(read: (reply: unknown) => T) =>
+  (replies: unknown): readonly T[] =>
+    (replies as readonly unknown[]).map(read);
 
 /** Reads a list of parts. */
 export const row =
@@ -71,6 +86,7 @@ function partsOf(names: readonly string[], parts: readonly unknown[]): object {
   return Object.fromEntries(
     names.map((name, i) => {
       if (name.startsWith('...')) return [name.slice(3), parts.slice(i)];
+      if (name.endsWith('[]')) return [name.slice(0, -2), list(parts[i] ?? [])];
       return name.endsWith('#') ? [name.slice(0, -1), Number(parts[i] ?? 0)] : [name, parts[i] ?? ''];
     }),
   );

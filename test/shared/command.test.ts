@@ -17,12 +17,20 @@ test('a command orders what it is given by its names, and tells the script these
   ]);
   expect(script.lua.split('\n').slice(0, 2)).toEqual([
     '#!lua flags=allow-oom',
-    'local head = unpack(KEYS, 1, 1) local members = {} for i = 2, #KEYS do members[i - 1] = KEYS[i] end local step, lease = unpack(ARGV, 1, 2) ',
+    'local head = unpack(KEYS, 1, 1) local members = {unpack(KEYS, 2, math.min(#KEYS, 1000))} for i = 1001, #KEYS do members[i - 1] = KEYS[i] end local step, lease = unpack(ARGV, 1, 2) ',
   ]);
   // @ts-expect-error a name is missing
   declared({ step: 'grant', members: [], head: 'h' });
   // @ts-expect-error no such name
   declared({ lease: 5, step: 'grant', members: [], head: 'h', token: '' });
+});
+
+test('what may be absent comes last, and need not be given', () => {
+  const optional = command(file, ['head', 'long?'], ['step', 'own?'], row('places[]'));
+  const { keys, args, script } = optional({ head: 'h', step: 'grant', long: 'l' });
+  expect([keys, args]).toEqual([['h', 'l'], ['grant']]);
+  expect(script.lua).toContain('local head, long = unpack(KEYS, 1, 2) local step, own = unpack(ARGV, 1, 2)');
+  expect(optional({ head: 'h', step: 'grant' }).read([['a', null]])).toEqual({ places: ['a', ''] });
 });
 
 test('a reply has names, and numbers where they say so', () => {

@@ -3,6 +3,7 @@ import type { Change } from '#shared/contract/change.ts';
 import { unavailable } from '#shared/contract/errors.ts';
 import { PROTOCOL } from '#shared/contract/protocol.ts';
 import type { Clock } from '#shared/lang/clock.ts';
+import { command, each, oneOf } from '#shared/redis/command.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
@@ -15,7 +16,7 @@ import {
   secretPointer,
   windowKey,
 } from '#shared/redis/redis-keys.ts';
-import { type Run, Script, WAIT_MS } from '#shared/redis/script.ts';
+import { type Run, WAIT_MS } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
 import type {
   Directory,
@@ -30,9 +31,46 @@ import type {
 import { RECALL_MS } from '../core/verdict.ts';
 import { PointerBatcher } from './pointer-batcher.ts';
 
-const registerScript = new Script(asset('redis/lua/register.lua'));
-const syncScript = new Script(asset('redis/lua/sync.lua'));
-const exchangeScript = new Script(asset('redis/lua/exchange.lua'));
+const registerMember = command(
+  asset('redis/lua/register.lua'),
+  ['head', 'members'],
+  ['member', 'nonce'],
+  oneOf('status', {
+    OK: ['nonce', 'sequence#', 'hash', 'leaseMs#', 'apiDeleted#', 'creations', 'identities#'],
+    TOO_OLD: ['nonce', 'needs'],
+  }),
+);
+const SYNCED = [
+  ...['nonce', 'sequence#', 'hash', 'leaseMs#', 'apiDeleted#', 'creations', 'entries[]', 'record[]'],
+  'pointer',
+] as const;
+const sync = command(
+  asset('redis/lua/sync.lua'),
+  ['head', 'log', 'members', 'creations', 'place?', 'long?'],
+  ['member', 'position', 'hash', 'mark', 'most', 'bytes', 'nonce', 'own?', 'records?', 'metas?'],
+  oneOf('status', {
+    OK: SYNCED,
+    ...{ NOREG: ['nonce'], DIVERGED: ['nonce'], TRIMMED: ['nonce'], ELSEWHERE: ['nonce', 'pointer'] },
+  }),
+);
+const EXCHANGED = [
+  ...['turn#', 'granted#', 'spent#', 'reserve#', 'total#', 'refillMs#', 'leastNeed#', '...window'],
+] as const;
+const exchanged = oneOf('status', {
+  ...{ OK: EXCHANGED, NONE: EXCHANGED, SPOKEN: EXCHANGED, WAIT: EXCHANGED, HELD: EXCHANGED },
+  ...{ NOREG: EXCHANGED, OLD: ['turn#'], STALE: ['turn#'], FULL: ['turn#'] },
+});
+const NOT_EXCHANGED = { granted: 0, spent: 0, reserve: 0, total: 0, refillMs: -1, leastNeed: 0 };
+export const exchangeTurns = command(
+  asset('redis/lua/exchange.lua'),
+  ['members', 'held', '...names'],
+  ['member', 'channel', 'recall', '...turns'],
+  each((reply): PoolReply => {
+    const { window, ...rest } = { ...NOT_EXCHANGED, window: [], ...exchanged(reply) };
+    const [number, leftMs] = window.map(Number);
+    return number === undefined || leftMs === undefined ? rest : { ...rest, window: { number, leftMs } };
+  }),
+);
 
 /** Limits of the entries that one SYNC brings: their number, and their length in bytes. */
 const BATCH = { batchEntriesMax: 500, batchBytesMax: 1_048_576 };
@@ -68,7 +106,7 @@ export class RedisDirectory implements Directory {
     return this.#keys.lookUp(secretHash);
   }
 
-  async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<PoolReply[]> {
+  async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]> {
     const { script, keys, args, read } = exchangeRun(apiId, member, turns);
     const { members } = apiKeys(apiId);
     // Only credits are worth waiting for: if a failover loses a window, the window soon ends anyway.
@@ -195,103 +233,75 @@ class RedisSession implements Session {
   }
 }
 
-export function exchangeRun(apiId: string, member: string, turns: readonly PoolTurn[]): Run<PoolReply[]> {
+export function exchangeRun(
+  apiId: string,
+  member: string,
+  turns: readonly PoolTurn[],
+): Run<readonly PoolReply[]> {
   const { members, held, recalls } = apiKeys(apiId);
   const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
-  const keys = [members, held, ...names];
-  const turnArgs = turns.flatMap(({ pool, turn, spent = '-', kept, needs, slice, window }) => [
+  const parts = turns.flatMap(({ pool, turn, spent = '-', kept, needs, slice, window }) => [
     ...[turn, spent, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), slice],
     ...[window?.limit ?? '-', window?.durationMs ?? '-', window?.number ?? '-'],
-    window?.isBrought ? keys.push(broughtIndex(apiId, pool)) : '-',
+    window?.isBrought ? names.push(broughtIndex(apiId, pool)) : '-',
   ]);
-  return { script: exchangeScript, keys, args: [member, recalls, RECALL_MS, ...turnArgs], read: repliesOf };
+  return exchangeTurns({ members, held, names, member, channel: recalls, recall: RECALL_MS, turns: parts });
 }
 
 export function registerRun(apiId: string, member: string, nonce: string): Run<RegisterReply> {
   const { head, members } = apiKeys(apiId);
-  const read = (reply: unknown) => registerReplyOf(apiId, reply);
-  return { script: registerScript, keys: [head, members], args: [member, nonce], read };
+  const { read, ...run } = registerMember({ head, members, member, nonce });
+  return {
+    ...run,
+    read: (reply) => {
+      const answer = read(reply);
+      if (answer.status === 'TOO_OLD') {
+        throw unavailable(
+          `this verifier is too old: it speaks protocol ${PROTOCOL}, and api ${apiId} has keys that need ${answer.needs}; upgrade it`,
+        );
+      }
+      const { status: _, apiDeleted, ...registered } = answer;
+      return { ...registered, apiDeleted: apiDeleted === 1 };
+    },
+  };
 }
 
 export function syncRun(apiId: string, request: SyncRequest, batch: typeof BATCH = BATCH): Run<SyncReply> {
   const { head, log, members, creations } = apiKeys(apiId);
-  const { keyId, secretHash } = request;
-  const [keys, prefixes] =
-    secretHash !== undefined
-      ? [[secretPointer(secretHash)], [formatPointer(apiId, ''), recordKey(apiId, ''), metaKey(apiId, '')]]
-      : [keyId === undefined ? [] : [recordKey(apiId, keyId), metaKey(apiId, keyId)], []];
-  const { member, position, hash, creations: seen, nonce } = request;
-  const { batchEntriesMax, batchBytesMax } = batch;
-  return {
-    script: syncScript,
-    keys: [head, log, members, creations, ...keys],
-    args: [member, position, hash, seen, batchEntriesMax, batchBytesMax, nonce, ...prefixes],
-    read: syncReplyOf,
-  };
-}
-
-function repliesOf(reply: unknown): PoolReply[] {
-  return (reply as [string, PoolReply['status'], ...string[]][]).map(([turn, status, ...numbers]) => {
-    const [granted = 0, spent = 0, reserve = 0, total = 0, refillMs = -1, leastNeed = 0, number, leftMs] =
-      numbers.map(Number);
-    const window = number === undefined || leftMs === undefined ? {} : { window: { number, leftMs } };
-    return { turn: Number(turn), status, granted, spent, reserve, total, refillMs, leastNeed, ...window };
+  const { keyId, secretHash, creations: mark, member, position, hash, nonce } = request;
+  const place = keyId === undefined ? {} : { place: recordKey(apiId, keyId), long: metaKey(apiId, keyId) };
+  const { read, ...run } = sync({
+    ...{ head, log, members, creations, member, position, hash, mark, nonce },
+    ...{ most: batch.batchEntriesMax, bytes: batch.batchBytesMax },
+    ...(secretHash === undefined
+      ? place
+      : {
+          ...{ place: secretPointer(secretHash), own: formatPointer(apiId, '') },
+          ...{ records: recordKey(apiId, ''), metas: metaKey(apiId, '') },
+        }),
   });
-}
-
-function registerReplyOf(apiId: string, reply: unknown): RegisterReply {
-  const [nonce, sequence, hash, lease, deleted, creations, identities] = reply as string[];
-  if (sequence === 'TOO_OLD') {
-    throw unavailable(
-      `this verifier is too old: it speaks protocol ${PROTOCOL}, and api ${apiId} has keys that need ${hash}; upgrade it`,
-    );
-  }
   return {
-    nonce: nonce ?? '',
-    sequence: Number(sequence),
-    hash: hash ?? '',
-    leaseMs: Number(lease),
-    apiDeleted: deleted === '1',
-    creations: creations ?? '',
-    identities: Number(identities),
+    ...run,
+    read: (reply) => {
+      const answer = read(reply);
+      if (answer.status === 'ELSEWHERE') {
+        const { pointer, ...rest } = answer;
+        return { ...NO_CHANGES, ...rest, ...pointerOf(pointer) };
+      }
+      if (answer.status !== 'OK') return { ...NO_CHANGES, ...answer };
+      const { apiDeleted, entries, pointer, ...rest } = answer;
+      return { ...rest, apiDeleted: apiDeleted === 1, entries: changesIn(entries), ...pointerOf(pointer) };
+    },
   };
 }
 
-function syncReplyOf(reply: unknown): SyncReply {
-  if ((reply as string[])[1] === 'ELSEWHERE') {
-    const [nonce, status, pointer] = reply as [string, 'ELSEWHERE', string | null];
-    return { ...NO_CHANGES, nonce, status, ...pointerOf(pointer) };
-  }
-  const [nonce, status, sequence, hash, lease, deleted, creations, fields = [], record = [], pointer] =
-    reply as [
-      string,
-      SyncReply['status'],
-      string?,
-      string?,
-      string?,
-      string?,
-      string?,
-      string[]?,
-      string[]?,
-      string?,
-    ];
-  const entries: Change[] = [];
+function changesIn(fields: readonly string[]): Change[] {
+  const changes: Change[] = [];
   for (let i = 0; i < fields.length; i += 4) {
-    const [at, entryHash, keyId, payload] = fields.slice(i, i + 4) as [string, string, string, string];
-    entries.push({ sequence: Number(at), hash: entryHash, keyId, payload });
+    const [at, hash = '', keyId = '', payload = ''] = fields.slice(i, i + 4);
+    changes.push({ sequence: Number(at), hash, keyId, payload });
   }
-  return {
-    nonce,
-    status,
-    sequence: Number(sequence ?? 0),
-    hash: hash ?? '',
-    leaseMs: Number(lease ?? 0),
-    apiDeleted: deleted === '1',
-    creations: creations ?? '',
-    entries,
-    record,
-    ...pointerOf(pointer),
-  };
+  return changes;
 }
 
 const NO_CHANGES = {
@@ -304,4 +314,4 @@ const NO_CHANGES = {
   record: [],
 };
 
-const pointerOf = (value: string | null | undefined) => (value ? { pointer: parsePointer(value) } : {});
+const pointerOf = (value: string) => (value ? { pointer: parsePointer(value) } : {});

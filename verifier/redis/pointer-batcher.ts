@@ -1,12 +1,18 @@
 import { unavailable } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
+import { command, row } from '#shared/redis/command.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import { parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { send } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
 import type { Pointer } from '../core/redis-port.ts';
 
-const findScript = new Script(asset('redis/lua/find-keys.lua'));
+export const findKeys = command(
+  asset('redis/lua/find-keys.lua'),
+  ['...pointers'],
+  [],
+  row('names', 'places[]'),
+);
 
 /** Time after a command during which further look-ups are collected, in milliseconds. */
 const HOLD_MS = 5;
@@ -15,7 +21,7 @@ const TOGETHER_MAX = 16;
 
 interface PointerLookup {
   readonly key: string;
-  readonly resolve: (pointer: string | null | undefined) => void;
+  readonly resolve: (pointer: string | undefined) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -38,7 +44,7 @@ export class PointerBatcher {
 
   /** Resolves with the key's place; undefined = no key has this secret. Rejects with SERVICE_UNAVAILABLE. */
   lookUp(secretHash: string): Promise<Pointer | undefined> {
-    return new Promise<string | null | undefined>((resolve, reject) => {
+    return new Promise<string | undefined>((resolve, reject) => {
       const lookup = { key: secretPointer(secretHash), resolve, reject };
       if (this.#nodes.isCluster) return void this.#send([lookup]);
       this.#waiting.push(lookup);
@@ -59,15 +65,14 @@ export class PointerBatcher {
 
   async #send(lookups: readonly PointerLookup[]): Promise<void> {
     try {
-      const keys = lookups.map(({ key }) => key);
-      const redis = await this.#nodes.connection(keys[0] ?? '');
-      const reply = await this.#nodes.within(redis, findScript.run(redis, keys, []));
-      const [names, pointers] = reply as [string, (string | null)[]];
-      if (names !== keys.join(' ')) {
+      const pointers = lookups.map(({ key }) => key);
+      const redis = await this.#nodes.connection(pointers[0] ?? '');
+      const { names, places } = await this.#nodes.within(redis, send(redis, findKeys({ pointers })));
+      if (names !== pointers.join(' ')) {
         cut(redis);
         throw unavailable('a reply from Redis was meant for another request');
       }
-      for (const [i, { resolve }] of lookups.entries()) resolve(pointers[i]);
+      for (const [i, { resolve }] of lookups.entries()) resolve(places[i]);
     } catch (error) {
       for (const { reject } of lookups) reject(error);
     }

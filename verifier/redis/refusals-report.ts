@@ -1,14 +1,20 @@
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
 import { REFUSALS_KEPT, REFUSALS_KEPT_S, type RefusalRecord } from '#shared/redis/refusal-records.ts';
-import { Script } from '#shared/redis/script.ts';
+import { send } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
 import type { Entry } from '../core/key-cache.ts';
 import type { RefusalLog, RefusedRequest, Verdict } from '../core/verdict.ts';
 
-const reportScript = new Script(asset('redis/lua/report-refusals.lua'));
+export const reportRefusals = command(
+  asset('redis/lua/report-refusals.lua'),
+  ['keys', 'requests', '...names'],
+  ['prefix', 'keysKept', 'kept', 'seconds', '...refusals'],
+  String,
+);
 
 /** Maximum number of refusals that wait for a report, about 300 bytes each. */
 const WAITING_MAX = 5000;
@@ -108,8 +114,6 @@ export class Refusals implements RefusalLog {
 
   async #send(apiId: string, keys: readonly (readonly [Entry, RefusalRing])[]): Promise<void> {
     const { nodes, clock, log } = this.#options;
-    const names = [refusedKeysKey(apiId), refusedRequestsKey(apiId)];
-    const args = [refusalsKey(apiId, ''), REFUSALS_KEPT.keysOfApi, REFUSALS_KEPT.ofKey, REFUSALS_KEPT_S];
     const refusals = keys.flatMap(([{ keyId }, { latest, oldest }]) => [
       keyId,
       latest.length,
@@ -118,11 +122,16 @@ export class Refusals implements RefusalLog {
         JSON.stringify(record),
       ]),
     ]);
+    const run = reportRefusals({
+      ...{ keys: refusedKeysKey(apiId), requests: refusedRequestsKey(apiId), refusals },
+      names: keys.map(([{ keyId }]) => refusalsKey(apiId, keyId)),
+      ...{ prefix: refusalsKey(apiId, ''), seconds: REFUSALS_KEPT_S },
+      ...{ keysKept: REFUSALS_KEPT.keysOfApi, kept: REFUSALS_KEPT.ofKey },
+    });
     const startedAtMs = clock.monotonicMs();
     try {
-      const redis = await nodes.connection(names[0] ?? '');
-      const all = [...names, ...keys.map(([{ keyId }]) => refusalsKey(apiId, keyId))];
-      await nodes.within(redis, reportScript.run(redis, all, [...args, ...refusals]));
+      const redis = await nodes.connection(refusedKeysKey(apiId));
+      await nodes.within(redis, send(redis, run));
       await pause(clock, REST_RATIO * (clock.monotonicMs() - startedAtMs), this.#stop.signal);
     } catch (error) {
       this.dropped += keys.reduce((sum, [, { latest }]) => sum + latest.length, 0);

@@ -4,11 +4,11 @@ import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '../../../shared/redis/redis-keys.ts';
 import { REFUSALS_KEPT, REFUSALS_KEPT_S } from '../../../shared/redis/refusal-records.ts';
-import { Script } from '../../../shared/redis/script.ts';
+import { send } from '../../../shared/redis/script.ts';
 import type { Entry } from '../../../verifier/core/key-cache.ts';
 import type { Verdict } from '../../../verifier/core/verdict.ts';
 import { createVerifier } from '../../../verifier/library/create-verifier.ts';
-import { Refusals } from '../../../verifier/redis/refusals-report.ts';
+import { Refusals, reportRefusals } from '../../../verifier/redis/refusals-report.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { Process } from '../../harness/processes.ts';
@@ -286,20 +286,14 @@ describe('a report', () => {
 });
 
 describe('report-refusals.lua', () => {
-  const script = new Script(new URL('../../../verifier/redis/lua/report-refusals.lua', import.meta.url));
-  const report = (keyId: string, ids: readonly string[], [keysKept, kept] = [3, 2]) =>
-    script.run(
+  const report = (keyId: string, ids: readonly string[], [keysKept = 3, kept = 2]: readonly number[] = []) =>
+    send(
       fleet.client,
-      [refusedKeysKey('lua'), refusedRequestsKey('lua'), refusalsKey('lua', keyId)],
-      [
-        refusalsKey('lua', ''),
-        keysKept ?? 3,
-        kept ?? 2,
-        1000,
-        keyId,
-        ids.length,
-        ...ids.flatMap((id) => [id, `{"r":"${id}"}`]),
-      ],
+      reportRefusals({
+        ...{ keys: refusedKeysKey('lua'), requests: refusedRequestsKey('lua'), keysKept, kept },
+        ...{ names: [refusalsKey('lua', keyId)], prefix: refusalsKey('lua', ''), seconds: 1000 },
+        refusals: [keyId, ids.length, ...ids.flatMap((id) => [id, `{"r":"${id}"}`])],
+      }),
     );
   const requests = async () => Object.entries(await fleet.client.hgetall(refusedRequestsKey('lua'))).sort();
 

@@ -10,12 +10,13 @@ import { KEY_LETTERS } from '../../../shared/contract/key-record.ts';
 import { deniedCommands } from '../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { Script } from '../../../shared/redis/script.ts';
+import { findKeys } from '../../../verifier/redis/pointer-batcher.ts';
 import { reportStatus } from '../../../verifier/redis/status-report.ts';
 import { addUsage } from '../../../verifier/redis/usage-report.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** Scripts by themselves: each does and answers what its head says. Those of the protocol are held to its simulation. */
-const { at, run, controlPlane, verifier } = scriptsOnRedis();
+const { at, run, controlPlane } = scriptsOnRedis();
 
 /** Of reports of usage. */
 const KEPT = { tagged: 'tags', hours: 2, days: 3, letters: 'VDEF', seconds: 60 };
@@ -38,10 +39,10 @@ describe('pointers', () => {
 
   test('are looked up together, each in its place', async () => {
     await at.redis.mset('p', 'shop key_1', 'r', 'shop key_2');
-    expect(await verifier('find-keys', ['p', 'q', 'r'])).toEqual([
-      'p q r',
-      ['shop key_1', null, 'shop key_2'],
-    ]);
+    expect(await run(findKeys({ pointers: ['p', 'q', 'r'] }))).toEqual({
+      names: 'p q r',
+      places: ['shop key_1', '', 'shop key_2'],
+    });
   });
 });
 

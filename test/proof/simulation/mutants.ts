@@ -90,7 +90,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     file: SYNC,
     edits: [
       ["tonumber(redis.call('ZSCORE', members, member) or -1)", 'tonumber(position)'],
-      ["redis.call('ZADD', KEYS[2], sequence, ARGV[1])", '', 'verifier/redis/lua/register.lua'],
+      ["redis.call('ZADD', members, sequence, member)", '', 'verifier/redis/lua/register.lua'],
     ],
   },
   'no-op of another server': {
@@ -149,7 +149,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
   'creations only counted': {
     seed: 9018,
     file: SYNC,
-    edits: [["if creation[2][2] ~= seen then return {nonce, 'DIVERGED'} end", '']],
+    edits: [["if creation[2][2] ~= seen then return {'DIVERGED', nonce} end", '']],
   },
   'no digest of a long state': {
     seed: 102,
@@ -173,11 +173,11 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     file: SYNC,
     edits: [
       [
-        "if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then return {nonce, 'NOREG'} end",
+        "if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then return {'NOREG', nonce} end",
         '',
       ],
       [
-        "if tonumber(needs or 1) > tonumber(string.match(ARGV[1], '^%d+') or 1) then return {ARGV[2], 'TOO_OLD', needs} end",
+        "if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then return {'TOO_OLD', nonce, needs} end",
         '',
         'verifier/redis/lua/register.lua',
       ],

@@ -95,11 +95,11 @@ export class SimulatedDirectory implements Directory {
     this.#hearsRecalls = hearsRecalls;
   }
 
-  async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<PoolReply[]> {
+  async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]> {
     const { network } = this.#lanes;
     const { replicas } = network.group;
     const connection = await this.#lanes.get(replicas === 0 ? 'main' : 'exchange');
-    const step: Step<PoolReply[]> = (state) => state.exchange(apiId, this.#nameOf(member), turns);
+    const step: Step<readonly PoolReply[]> = (state) => state.exchange(apiId, this.#nameOf(member), turns);
     const { reply, confirmed } = await connection.call('exchange', apiId, step, replicas);
     if (confirmed < replicas) throw unavailable('not all required replicas confirmed the exchange');
     return reply;

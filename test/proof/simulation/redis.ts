@@ -39,6 +39,7 @@ import type {
   SyncRequest,
 } from '../../../verifier/core/redis-port.ts';
 import { exchangeRun, registerRun, syncRun } from '../../../verifier/redis/api-session.ts';
+import { findKeys } from '../../../verifier/redis/pointer-batcher.ts';
 import { Commands } from './commands.ts';
 
 /** Limits that constants of the modules set for the real Redis. */
@@ -55,7 +56,6 @@ export type Step<T> = (state: RedisState) => T;
 
 const script = (path: string) => new Script(new URL(`../../../${path}.lua`, import.meta.url));
 const settleScript = script('control-plane/keys/settle-credits');
-const findScript = script('verifier/redis/lua/find-keys');
 
 /** The data of one Redis server, on which both processes run their scripts. */
 export class RedisState extends Commands {
@@ -100,8 +100,8 @@ export class RedisState extends Commands {
   }
 
   find(name: string): [name: string, value: string | undefined] {
-    const [found, [value]] = this.#run(findScript, [name], []) as [string, (string | null)[]];
-    return [found, value ?? undefined];
+    const { names, places } = this.run(findKeys({ pointers: [name] }));
+    return [names, places[0] || undefined];
   }
 
   /** Nothing for a follower that is too old. */
@@ -127,7 +127,7 @@ export class RedisState extends Commands {
     return this.run(writeRun(write, nowMs, () => poolId, this.limits));
   }
 
-  exchange(apiId: string, member: string, turns: readonly PoolTurn[]): PoolReply[] {
+  exchange(apiId: string, member: string, turns: readonly PoolTurn[]): readonly PoolReply[] {
     return this.run(exchangeRun(apiId, member, turns));
   }
 

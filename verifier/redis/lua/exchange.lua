@@ -5,20 +5,20 @@
 -- that is lost, late or repeated does no lasting harm. Granted credits count as gone until their holder gives them back.
 -- allow-oom: even a full Redis must record what was spent.
 --
--- KEYS 1 members  2 held: sorted set, every name that has a field in a pool → its latest exchange, Unix seconds
---      3… pools and limits, then the indexes of the limits that questions define
--- ARGV 1 member  2 channel of recalls  3 ms that a recall may take
---      and nine for each pool or limit: turn; spent ('-' = as last reported); kept;
---      needs of the waiting requests, in order, as 'cost x times' for each run of equal needs ('1x7 60x1', '' = none); slice wanted;
---      for a limit also its amount, the length of its windows in ms, and the window of spent and kept ('-' = none);
---      for a limit that a question defines also the place of its index in KEYS
+-- held: sorted set, every name that has a field in a pool → its latest exchange, Unix seconds
+-- names: of pools and limits, then of the indexes of the limits that questions define
+-- channel: of recalls; recall: ms that it may take
+-- turns: nine for each pool or limit: turn; spent ('-' = as last reported); kept;
+--   needs of the waiting requests, in order, as 'cost x times' for each run of equal needs ('1x7 60x1', '' = none); slice wanted;
+--   for a limit also its amount, the length of its windows in ms, and the window of spent and kept ('-' = none);
+--   for a limit that a question defines also the place of its index in `names`
 -- A pool's hash:
 --   b credits that nobody holds, below 0 if more was subtracted than the pool had; h the sum of what holders can spend
 --   r refill, 'd amount' or 'm amount day'; t the next refill, Unix seconds; f the last refill; l lost credits
 --   k the keys that share it; z since when it has no credits, Unix ms
 --   '@' and a holder's name → granted, spent, turn, spoken for; and Unix ms of the last recall, until the holder's next turn
 --   "Spoken for" is the part of the latest grant that waiting requests will spend immediately.
--- Returns for each {turn, status, granted, spent, spoken for, total, ms, lacking}, and for a limit its window and the ms left in it
+-- Returns for each {status, turn, granted, spent, spoken for, total, ms, lacking}, and for a limit its window and the ms left in it
 --   ms: until the next refill, or for a limit until `lacking` fits; -1 = never
 --   lacking: the smallest need that was not met; 0 = all needs were met
 --   OK: all needs were met. In the next four cases the needs below `lacking` were met, and for the others:
@@ -30,8 +30,7 @@
 --   FULL: questions defined too many limits
 -- include ../../../shared/redis/credits.lua
 -- include windows.lua
-local members, held = KEYS[1], KEYS[2]
-local member, channel, recall = ARGV[1], ARGV[2], tonumber(ARGV[3])
+recall = tonumber(recall)
 local credits = creditsOf(members, held)
 local now, nowMs, text, field, numbers, live =
   credits.now, credits.nowMs, credits.text, credits.field, credits.numbers, credits.live
@@ -111,10 +110,10 @@ end
 
 local function exchange(pool, turn, saidSpent, kept, needs, wanted)
   local b, h, r, t, mine, since = unpack(redis.call('HMGET', pool, 'b', 'h', 'r', 't', '@' .. member, 'z'))
-  if not b then return {turn, 'STALE'} end
+  if not b then return {'STALE', turn} end
   local granted, spent, last, spoken = numbers(mine)
   local said = saidSpent or spent
-  if not isKnown or turn <= last or said < spent then return {turn, 'OLD'} end
+  if not isKnown or turn <= last or said < spent then return {'OLD', turn} end
   b, h = tonumber(b) + granted - (said + kept), tonumber(h or 0) - (granted - spent - spoken) + kept
   granted, spent, spoken = said + kept, said, 0
 
@@ -128,20 +127,20 @@ local function exchange(pool, turn, saidSpent, kept, needs, wanted)
   end
   redis.call('HSET', pool, 'b', text(b), 'h', text(h), '@' .. member, field(granted, spent, turn, spoken))
   noteEmpty(pool, b + h, since)
-  return {turn, status, granted, spent, spoken, total or b + h, due and (due - now) * 1000 or -1, lacking or 0}
+  return {status, turn, granted, spent, spoken, total or b + h, due and (due - now) * 1000 or -1, lacking or 0}
 end
 
 -- Does the same for a rate limit. If a holder forgot its spending, it counts as having spent its whole grant. Numbers for
 -- another window do not count, because a holder of anything in this window knows the window's number.
 local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit, duration, number, index)
-  if not isLive then return {turn, 'NOREG'} end
-  if index and not windows.admits(index, name) then return {turn, 'FULL'} end
+  if not isLive then return {'NOREG', turn, 0, 0, 0, 0, -1, 0} end
+  if index and not windows.admits(index, name) then return {'FULL', turn} end
   local isNew, present, c, p, h, mine, left = windows.open(name, duration)
   local granted, spent, last, spoken = numbers(mine)
   local said = saidSpent
   if not said then said, kept = granted, 0
   elseif number ~= present then said, kept = 0, 0 end
-  if turn <= last or number == present and said < spent then return {turn, 'OLD'} end
+  if turn <= last or number == present and said < spent then return {'OLD', turn} end
   c, h = c + said + kept - granted, h - (granted - spent - spoken) + kept - clear(windows.scan, name, mine)
   granted, spent = said + kept, said
 
@@ -152,7 +151,7 @@ local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit,
   local isRefused = status == 'NONE' or status == 'SPOKEN'
   local wait = isRefused and windows.wait(limit, duration, c - (most - b), p, left, lacking) or -1
   windows.close(isNew, name, present, c, p, h, left, duration, field(granted, spent, turn, spoken), index)
-  return {turn, status, granted, spent, spoken, total or b + h, wait, lacking or 0, present, left}
+  return {status, turn, granted, spent, spoken, total or b + h, wait, lacking or 0, present, left}
 end
 
 -- Removes names that left long ago; otherwise the names would add up with every pod.
@@ -162,12 +161,14 @@ if isLive and redis.call('ZADD', held, text(now), member) == 1 then
     else redis.call('ZREM', held, name) end
   end
 end
-for i = 1, (#ARGV - 3) / 9 do
-  local at = 9 * i - 5
-  local limit, index = tonumber(ARGV[at + 5]), KEYS[tonumber(ARGV[at + 8]) or 0]
-  replies[i] = (limit and exchangeWindow or exchange)(
-    KEYS[i + 2], tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3], tonumber(ARGV[at + 4]),
-    limit, tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7]), index)
+for i = 1, #turns / 9 do
+  local turn, spent, kept, needs, slice, limit, duration, number, index = unpack(turns, 9 * i - 8, 9 * i)
+  turn, spent, kept, slice = tonumber(turn), tonumber(spent), tonumber(kept), tonumber(slice)
+  if limit == '-' then replies[i] = exchange(names[i], turn, spent, kept, needs, slice)
+  else
+    replies[i] = exchangeWindow(
+      names[i], turn, spent, kept, needs, slice, tonumber(limit), tonumber(duration), tonumber(number), names[tonumber(index)])
+  end
 end
 for _, pool in ipairs(recalled) do redis.pcall('PUBLISH', channel, pool) end
 return replies

@@ -2,8 +2,7 @@
 -- Finds the places of the keys with some secrets. It is a script instead of MGET, because a deposed primary would answer
 -- MGET.
 --
--- KEYS 1 and all others: pointers
 -- Returns {the pointers' names, {their 'apiId keyId' or nil, …}}; the names pair the reply with its request, as a nonce does
 local found = {}
-for i, pointer in ipairs(KEYS) do found[i] = redis.call('GET', pointer) end
-return {table.concat(KEYS, ' '), found}
+for i, pointer in ipairs(pointers) do found[i] = redis.call('GET', pointer) end
+return {table.concat(pointers, ' '), found}

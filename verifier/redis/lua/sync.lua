@@ -4,64 +4,60 @@
 -- same atomic step. It is not flagged `no-writes`, because a deposed primary must not grant leases. An idle SYNC writes
 -- nothing.
 --
--- KEYS 1 head  2 log  3 members  4 creations
---      to read a record by its id also 5 record  6 its long meta; to read a record by its secret also 5 pointer
--- ARGV 1 member, as in REGISTER  2 position  3 hash at it  4 mark of the last creation seen
---      5 maximum number of entries  6 maximum bytes of entries  7 nonce
---      to read a record by its secret also 8 the beginning of pointers to this API's keys
---      9 the names of records and 10 of long metas, each without the keyId at the end
--- Returns {nonce, status, sequence, hash, lease ms, '1' if the API is deleted, mark, entries, record, pointer}
+-- member: as in REGISTER; position, hash: the last change that it applied; mark: of the last creation that it has seen
+-- most: maximum number of entries; bytes: of these
+-- to read a record by its id: place: its name; long: of its long meta
+-- to read a record by its secret: place: the pointer; own: the beginning of pointers to this API's keys; records, metas: the
+--   names of records and of long metas, each without the keyId at the end
+-- Returns {status, nonce, sequence, hash, lease ms, '1' if the API is deleted, mark, entries, record, pointer}
 --   status: OK | NOREG | DIVERGED | TRIMMED
 --   entries: {sequence, hash, keyId, payload, …}
 --   record: {} or {secret hash, creation number, and the fields in the order below}; if the key has credits, the secret hash is
 --   followed by a space and the name of their pool
--- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, if the secret belongs to no key of this API
+-- Or {'ELSEWHERE', nonce, pointer or nil} without a SYNC, if the secret belongs to no key of this API
 -- include FIELDS
 
 -- include lease.lua
 
-local head, log, members, creations, record, long = unpack(KEYS)
-local member, position, hash, mark, most, bytes, nonce, own, records, metas = unpack(ARGV)
-
-local pointer
+local record, pointer = place, nil
 if own then
-  pointer = redis.call('GET', KEYS[5])
-  if not pointer or string.sub(pointer, 1, #own) ~= own then return {nonce, 'ELSEWHERE', pointer} end
-  -- These names are not in KEYS, so this branch does not work in a Redis Cluster.
+  pointer = redis.call('GET', place)
+  if not pointer or string.sub(pointer, 1, #own) ~= own then return {'ELSEWHERE', nonce, pointer} end
+  -- The names of keys are not given, so this branch does not work in a Redis Cluster.
   local keyId = string.sub(pointer, #own + 1)
   record, long = records .. keyId, metas .. keyId
 end
 
 local score = tonumber(redis.call('ZSCORE', members, member) or -1)
-if score < 0 then return {nonce, 'NOREG'} end
+if score < 0 then return {'NOREG', nonce} end
 local s, h, L, deleted, g, needs = unpack(redis.call('HMGET', head, 's', 'h', 'L', 'deleted', 'g', 'P'))
 s, h = s or '0', h or ''
-if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then return {nonce, 'NOREG'} end
+if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then return {'NOREG', nonce} end
 -- A follower cannot have acknowledged a change that does not exist, so this is not its history.
-if score > tonumber(s) then return {nonce, 'NOREG'} end
+if score > tonumber(s) then return {'NOREG', nonce} end
 local last = g or '0-'
-local reply = {nonce, 'OK', s, h, leaseOf(head, L), deleted and '1' or '0', last, {}, {}, pointer}
+local reply = {'OK', nonce, s, h, leaseOf(head, L), deleted and '1' or '0', last, {}, {}, pointer}
 
 if mark ~= last then
   local number, seen = string.match(mark, '^(%d+)%-(%x*)$')
-  if tonumber(number) > tonumber(string.match(last, '^%d+')) then return {nonce, 'DIVERGED'} end
+  if tonumber(number) > tonumber(string.match(last, '^%d+')) then return {'DIVERGED', nonce} end
   if number ~= '0' then
     local creation = redis.call('XRANGE', creations, number .. '-0', number .. '-0')[1]
-    if not creation then return {nonce, 'TRIMMED'} end
-    if creation[2][2] ~= seen then return {nonce, 'DIVERGED'} end
+    if not creation then return {'TRIMMED', nonce} end
+    if creation[2][2] ~= seen then return {'DIVERGED', nonce} end
   end
 end
 
 local pos = tonumber(position)
 if pos ~= tonumber(s) or hash ~= h then
-  if pos >= tonumber(s) then return {nonce, 'DIVERGED'} end
+  if pos >= tonumber(s) then return {'DIVERGED', nonce} end
   if pos == 0 then
     local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
-    if not first or first[1] ~= '1-0' then return {nonce, 'TRIMMED'} end
+    if not first or first[1] ~= '1-0' then return {'TRIMMED', nonce} end
   else
     local last = redis.call('XRANGE', log, position .. '-0', position .. '-0')[1]
-    if not last then return {nonce, 'TRIMMED'} end
-    if last[2][2] ~= hash then return {nonce, 'DIVERGED'} end
+    if not last then return {'TRIMMED', nonce} end
+    if last[2][2] ~= hash then return {'DIVERGED', nonce} end
   end
   local entries, size = reply[8], 0
   for _, entry in ipairs(redis.call('XRANGE', log, string.format('%.0f-0', pos + 1), '+', 'COUNT', most)) do

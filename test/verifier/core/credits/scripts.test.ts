@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { apiKeys, poolKey } from '../../../../shared/redis/redis-keys.ts';
+import { exchangeTurns } from '../../../../verifier/redis/api-session.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';
 
-const { at, verifier } = scriptsOnRedis<string[][]>();
+const { at, run } = scriptsOnRedis();
 const { members, held, recalls } = apiKeys('a');
 const pool = poolKey('a', 'p');
 const DAY_S = 86_400;
@@ -14,10 +15,11 @@ async function exchange(member: string, turn: number, said: object = {}) {
     string,
     string | number
   >;
-  const args = [turn, spent ?? '-', kept ?? 0, need ? `${need}x1` : '', wanted ?? 0, '-', '-', '-', '-'];
-  const [reply = []] = await verifier('exchange', [members, held, pool], [member, recalls, 50, ...args]);
-  const [, status, granted, known, spokenFor, total, refillMs] = reply;
-  return { status, granted, spent: known, spokenFor, total, refillMs: Number(refillMs) };
+  const turns = [turn, spent ?? '-', kept ?? 0, need ? `${need}x1` : '', wanted ?? 0, '-', '-', '-', '-'];
+  const about = { members, held, names: [pool], member, channel: recalls, recall: 50, turns };
+  const [reply] = await run(exchangeTurns(about));
+  if (!reply) throw new Error('no reply');
+  return reply;
 }
 
 describe('an exchange', () => {
@@ -28,7 +30,7 @@ describe('an exchange', () => {
 
   test('grants what is needed, and of the rest a quarter at most, shared by all followers', async () => {
     expect(await exchange('2.a', 1, { need: 4, wanted: 1000 })).toMatchObject({
-      ...{ status: 'OK', granted: 16, spokenFor: 4, total: 96 },
+      ...{ status: 'OK', granted: 16, reserve: 4, total: 96 },
     });
     expect(await at.redis.hget(pool, 'b')).toBe('84');
   });

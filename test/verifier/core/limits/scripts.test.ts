@@ -1,8 +1,9 @@
 import { beforeEach, expect, test } from 'vitest';
 import { apiKeys, broughtIndex, windowKey } from '../../../../shared/redis/redis-keys.ts';
+import { exchangeTurns } from '../../../../verifier/redis/api-session.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';
 
-const { at, verifier } = scriptsOnRedis<string[][]>();
+const { at, run } = scriptsOnRedis();
 const { members, held, recalls } = apiKeys('a');
 const name = windowKey('a', 'k.1.default');
 const DAY_MS = 86_400_000;
@@ -21,21 +22,18 @@ async function exchange(member: string, turn: number, said: object = {}, brought
     ...said,
   } as Record<string, string | number>;
   const asked = [turn, spent ?? '-', kept ?? 0, need ? `${need}x1` : (needs ?? ''), wanted ?? 0];
-  const args = [member, recalls, 50, ...asked, limit ?? LIMIT, DAY_MS, number ?? '-'];
-  const keys = [
-    members,
-    held,
-    brought ? windowKey('a', brought) : name,
-    ...(brought ? [broughtIndex('a', brought)] : []),
-  ];
-  const [reply = []] = await verifier('exchange', keys, [...args, brought ? 4 : '-']);
-  const [, status, granted, known, spokenFor, total, waitMs, lacking, window, leftMs] = reply;
-  return { status, granted, spent: known, spokenFor, total, waitMs: Number(waitMs), lacking, window, leftMs };
+  const names = brought ? [windowKey('a', brought), broughtIndex('a', brought)] : [name];
+  const turns = [...asked, limit ?? LIMIT, DAY_MS, number ?? '-', brought ? 2 : '-'];
+  const about = { members, held, names, member, channel: recalls, recall: 50, turns };
+  const [reply] = await run(exchangeTurns(about));
+  if (!reply) throw new Error('no reply');
+  const { window, ...rest } = reply;
+  return { ...rest, window: window?.number, leftMs: window?.leftMs };
 }
 
 test('a limit grants what is needed, and of the rest a quarter at most, shared by all followers', async () => {
   expect(await exchange('2.a', 1, { need: 4, wanted: 1000 })).toMatchObject({
-    ...{ status: 'OK', granted: 16, spokenFor: 4, total: 96, window: present() },
+    ...{ status: 'OK', granted: 16, reserve: 4, total: 96, window: present() },
   });
   expect(await at.redis.hget(name, 'c')).toBe('16');
   expect(await at.redis.pttl(name)).toBeGreaterThan(DAY_MS);
@@ -67,11 +65,11 @@ test('what is said of the window before counts for nothing in this one', async (
 
 test('the next window begins with what slides in from the one before', async () => {
   await at.redis.hset(name, { n: present() - 1, c: LIMIT, p: 7, h: 3, '@2.b': '9 9 9 0' });
-  const { status, waitMs, leftMs } = await exchange('2.a', 1, { need: LIMIT });
+  const { status, refillMs, leftMs } = await exchange('2.a', 1, { need: LIMIT });
   const passed = DAY_MS - Number(leftMs);
   expect(status).toBe('NONE');
   // All of it fits when the window before is over.
-  expect(waitMs).toBe(Number(leftMs) + 1);
+  expect(refillMs).toBe(Number(leftMs) + 1);
   const { c, p, n } = await at.redis.hgetall(name);
   expect({ c, p, n }).toEqual({ c: '0', p: String(LIMIT), n: String(present()) });
   const free = Math.floor((LIMIT * passed) / DAY_MS);
@@ -91,10 +89,10 @@ test('a clock that goes back by less than a window opens none again', async () =
 test('others are asked for what they hold; where that is too little it is refused until it fits', async () => {
   await at.redis.hset(name, { n: present(), c: LIMIT, p: 0, h: 5, '@2.b': '5 0 1 0' });
   expect((await exchange('2.a', 1, { need: 5 })).status).toBe('WAIT');
-  const { status, total, waitMs, leftMs } = await exchange('2.a', 2, { need: 6 });
+  const { status, total, refillMs, leftMs } = await exchange('2.a', 2, { need: 6 });
   expect({ status, total }).toEqual({ status: 'NONE', total: 5 });
   // In the next window, once so much of this one slid out.
-  expect(waitMs).toBeGreaterThan(Number(leftMs));
+  expect(refillMs).toBeGreaterThan(Number(leftMs));
   await at.redis.hset(name, '@2.b', `5 0 1 0 ${Date.now() - 500}`);
   expect((await exchange('2.a', 3, { need: 5 })).status).toBe('HELD');
   // Who came after the others were asked is asked, too.
@@ -103,7 +101,7 @@ test('others are asked for what they hold; where that is too little it is refuse
   expect((await exchange('2.a', 5, { need: 5 })).status).toBe('WAIT');
   expect((await exchange('2.a', 6, { need: 8 })).status).toBe('HELD');
   await at.redis.hdel(name, '@2.c');
-  expect((await exchange('2.a', 7, { need: 101 })).waitMs).toBeGreaterThan(DAY_MS);
+  expect((await exchange('2.a', 7, { need: 101 })).refillMs).toBeGreaterThan(DAY_MS);
 });
 
 test('what is spoken for may come back: others are asked once, and until then a refusal is one for a moment', async () => {
@@ -115,13 +113,13 @@ test('what is spoken for may come back: others are asked once, and until then a 
   expect((await exchange('2.a', 3, { need: 5 })).status).toBe('NONE');
   // Its next turn says what became of it.
   await exchange('2.b', 2, { spent: 2 });
-  expect(await exchange('2.a', 4, { need: 3 })).toMatchObject({ status: 'OK', spokenFor: 3 });
+  expect(await exchange('2.a', 4, { need: 3 })).toMatchObject({ status: 'OK', reserve: 3 });
 });
 
 test('of those that wait each gets what fits, in their order, and nothing of what others need besides', async () => {
   const turn = async (needs: string, at: number) => {
-    const { status, granted, spokenFor, lacking } = await exchange('2.a', at, { needs, wanted: 1000 });
-    return [status, granted, spokenFor, lacking].join(' ');
+    const { status, granted, reserve, leastNeed } = await exchange('2.a', at, { needs, wanted: 1000 });
+    return [status, granted, reserve, leastNeed].join(' ');
   };
   expect(await turn('60x1 5x2 60x1 3x20', 1)).toBe('NONE 100 100 3');
   await at.redis.del(name);
