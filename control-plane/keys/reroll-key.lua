@@ -2,14 +2,12 @@
 -- REROLL: creates a key that replaces another and has all its fields, and sets when the old key ends, atomically. The
 -- new key's two pointers exist. Credits are not copied: both keys name the same pool.
 --
--- KEYS 1 head  2 log  3 index  4 record  5 long meta  6 members  7 creations  8 new record  9 new long meta
--- ARGV 1 keyId  2 channel  3 now, Unix ms  4 log length to keep  5 longest payload, bytes
---      6 condition: the record's version must equal it, '' = any  7 owner-index prefix
---      8 new keyId  9 hash of its secret  10 the secret's first characters  11 its random bytes, '' = the usual number
---      12 latest end of the old key, Unix ms  13 creations to keep  14 maximum number of keys that share a pool
---      15 name of this call, a space, and how long the old key stays valid; '' = none. A repeated call within an hour
---         replaces the key that the first call made, unless that key was itself rerolled
---      16 digest of the new key's id and secret
+-- new, newLong, newId: the new key's record, long meta and id; secretHash, start, bytes: of its secret: its first characters,
+--   and its random bytes, '' = the usual number; content: digest of its id and secret
+-- latest: end of the old key, Unix ms; kept: creations to keep; most: maximum number of keys that share a pool
+-- call: name of this call, a space, and how long the old key stays valid; '' = none. A repeated call within an hour replaces
+--   the key that the first call made, unless that key was itself rerolled
+-- all others: see write-change.lua; of the key to be rerolled
 -- Returns {'OK', when the old key ends, '' or the key that was deleted and the hash of its secret, what write-change.lua
 --         returns from the sequence on}
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'ENDED'}: the key has expired, so there is nothing to reroll
@@ -24,10 +22,6 @@
 -- include change-credits.lua
 -- include ../writer/change.lua
 -- include creation.lua
-local head, log, index, record, long, members, creations, new, newLong = unpack(KEYS)
-local keyId, channel, now, maxlen, longest, condition, owners, newId, secretHash, start, bytes, latest, kept, most, call, content =
-  unpack(ARGV)
-local base = string.sub(head, 1, -5)
 requireRights(head)
 
 local p, version, expires, successor, madeBy, pool = unpack(redis.call('HMGET', record, 'p', 'v', 'x', 'T', 'Y', 'q'))
@@ -84,7 +78,7 @@ local owner, apart, newExpires = unpack(redis.call('HMGET', new, 'o', 'M', 'x'))
 if newExpires then redis.call('ZADD', base .. 'due', 0, newId) end
 if apart then redis.call('SET', newLong, redis.call('GET', sourceLong)) end
 redis.call('ZADD', index, number, newId)
-if owner then redis.call('ZADD', owners .. owner, number, newId) end
+if owner then redis.call('ZADD', base .. 'o:' .. owner, number, newId) end
 if pool then
   if #sharers == 0 then sharers = {keyId} end
   sharers[#sharers + 1] = newId
@@ -93,8 +87,7 @@ end
 
 -- The old key's change comes last: a follower that has it has all of them.
 local function write(operation, id, ...)
-  return change({head, log, index, base .. 'k:' .. id, base .. 'm:' .. id, members},
-    {operation, id, channel, now, maxlen, longest, '', owners, '1', ...})
+  return change(operation, id, base .. 'k:' .. id, base .. 'm:' .. id, '', '1', {...})
 end
 if deleted then write('delete', deleted) end
 local ends = expires and tonumber(expires) < tonumber(latest) and expires or latest

@@ -1,26 +1,64 @@
 import { randomInt } from 'node:crypto';
 import { generateId, hashSecret } from '#shared/contract/key-format.ts';
 import { POOL, type StoredFields } from '#shared/contract/key-record.ts';
-import { command, oneOf } from '#shared/redis/command.ts';
+import { command, each, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
-import { type Run, Script, type ScriptCall, send } from '#shared/redis/script.ts';
-import { CREATIONS_KEPT } from '../keys/new-key-record.ts';
-import { rerollCall, rerolledOf, rerollScript } from '../keys/reroll-call.ts';
+import { apiKeys, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { type Run, send } from '#shared/redis/script.ts';
+import { CREATIONS_KEPT, digestOf } from '../keys/new-key-record.ts';
 import type {
   BatchedChangeLog,
   Closing,
   KilledFollower,
   LogEntry,
   LogStatus,
+  Successor,
   TooOld,
   Write,
   WriteRefusal,
 } from './change-log-port.ts';
 import type { DurableWriter } from './durable-writer.ts';
 
-const writeScript = new Script(new URL('./write-change.lua', import.meta.url));
-const writeAllScript = new Script(new URL('./write-changes.lua', import.meta.url));
+const WRITTEN = [
+  ...['sequence#', 'hash', 'leaseMs#', 'previousVersion', 'remaining', 'debt', 'server', '...fields'],
+] as const;
+const writtenOf = oneOf('status', {
+  ...{ OK: WRITTEN, NOT_FOUND: [], EXISTS: [], CONFLICT: [], UNLIMITED: [], REUSED: [] },
+  TOO_OLD: ['followers#', '...names'],
+});
+export const writeChange = command(
+  new URL('./write-change.lua', import.meta.url),
+  ['head', 'log', 'index', 'members', 'record', 'long'],
+  [
+    ...['operation', 'keyId', 'channel', 'now', 'maxlen', 'longest', 'condition', 'base', 'needs'],
+    '...fields',
+  ] as const,
+  writtenOf,
+);
+export const writeChanges = command(
+  new URL('./write-changes.lua', import.meta.url),
+  ['head', 'log', 'index', 'members', '...records'],
+  ['operation', 'channel', 'now', 'maxlen', 'longest', 'base', 'needs', 'count', '...rest'],
+  each(writtenOf),
+);
+const reroll = command(
+  new URL('../keys/reroll-key.lua', import.meta.url),
+  [...['head', 'log', 'index', 'members', 'record', 'long', 'creations', 'new', 'newLong']] as const,
+  [
+    ...['keyId', 'channel', 'now', 'maxlen', 'longest', 'condition', 'base', 'newId', 'secretHash', 'start'],
+    ...['bytes', 'latest', 'kept', 'most', 'call', 'content'],
+  ] as const,
+  oneOf('status', {
+    ...{ OK: ['expires', 'deleted', ...WRITTEN], NOT_FOUND: [], CONFLICT: [], ENDED: [], REUSED: [] },
+    ...{ REROLLED: ['successor'], SHARED: ['keys#'] },
+  }),
+);
+
+/**
+ * The maximum number of keys that share a pool of credits: if the pool is replaced, all of them change in one
+ * step.
+ */
+const SHARING_MAX = 100;
 
 /** The minimum number of entries that a log keeps; a follower that missed more starts afresh. */
 const LOG_ENTRIES = 10_000;
@@ -75,10 +113,9 @@ export class RedisChangeLog implements BatchedChangeLog {
   }
 
   async writeAll(writes: readonly Write[]) {
-    const calls = together(writes).map((alike) => this.#callOfAll(alike));
-    const { replies, replicated } = await this.#writer.runInTurn(writeAllScript, calls);
-    const each = replies.flat(1);
-    return writes.map((write, i) => written(outcomeOf(write, each[i]), replicated));
+    const runs = together(writes).map((alike) => writeAllRun(alike, this.#now()));
+    const { replies, replicated } = await this.#writer.sendInTurn(runs);
+    return replies.flat().map((reply, i) => written(outcomeOf(writes[i]?.needs, reply), replicated));
   }
 
   async lag(apiId: string): Promise<number> {
@@ -91,18 +128,6 @@ export class RedisChangeLog implements BatchedChangeLog {
       ]),
     );
     return slowest.length === 0 ? 0 : Number(sequence ?? 0) - Math.floor(parseScore(slowest[1]));
-  }
-
-  /** The script call that makes the same change to several keys. */
-  #callOfAll(alike: readonly [Write, ...Write[]]): ScriptCall {
-    const [{ apiId }] = alike;
-    const { keys, args } = writeRun({ ...alike[0], keyId: '' }, this.#now(), this.#newPool);
-    const [head = '', log = '', index = ''] = keys;
-    const records = alike.flatMap(({ keyId }) => [recordKey(apiId, keyId), metaKey(apiId, keyId)]);
-    return {
-      keys: [head, log, index, apiKeys(apiId).members, ...records],
-      args: [alike.length, ...alike.flatMap(({ keyId, condition = '' }) => [keyId, condition]), ...args],
-    };
   }
 
   check(change: CheckedChange): Promise<LogStatus> {
@@ -135,33 +160,73 @@ export function writeRun(
   newPool: () => string,
   limits: typeof LIMITS = LIMITS,
 ): Run<Written> {
-  const { apiId, operation, keyId, fields, credits, condition, successor } = write;
-  const { head, log, channel, members } = apiKeys(apiId);
-  const index = indexOf(apiId, keyId);
-  const record = keyId ? [recordKey(apiId, keyId), metaKey(apiId, keyId)] : [head, head];
-  const call = {
-    keys: [head, log, index, ...record, members],
-    args: [
-      operation,
-      keyId,
-      channel,
-      nowMs,
-      limits.logEntries,
-      limits.payloadBytesMax,
-      condition ?? '',
-      identityIndexKey(apiId, ''),
-      write.needs ?? 1,
+  const { apiId, operation, keyId, fields, credits, condition = '', successor, needs = 1 } = write;
+  const about = {
+    ...{ ...aboutWrite(write, nowMs, limits), keyId, condition },
+    record: keyId ? recordKey(apiId, keyId) : apiKeys(apiId).head,
+    long: keyId ? metaKey(apiId, keyId) : apiKeys(apiId).head,
+  };
+  if (successor) return rerollRun(apiId, about, successor, limits.creationsKept);
+  const { read, ...run } = writeChange({
+    ...{ ...about, operation, needs },
+    fields: [
       ...Object.entries(fields).flat(),
       ...(operation === 'create' ? ['p', hashSecret(keyId)] : []),
       ...(credits ? [POOL, JSON.stringify({ ...credits, id: newPool() })] : []),
     ],
-  };
-  if (!successor) return { script: writeScript, ...call, read: (reply) => outcomeOf(write, reply) };
+  });
+  return { ...run, read: (reply) => outcomeOf(needs, read(reply)) };
+}
+
+/** Makes the same change to several keys. */
+function writeAllRun(alike: readonly [Write, ...Write[]], nowMs: number) {
+  const [first] = alike;
+  const { apiId, operation, fields, needs = 1 } = first;
+  return writeChanges({
+    ...{ ...aboutWrite(first, nowMs, LIMITS), operation, needs, count: alike.length },
+    records: alike.flatMap(({ keyId }) => [recordKey(apiId, keyId), metaKey(apiId, keyId)]),
+    rest: [
+      ...alike.flatMap(({ keyId, condition = '' }) => [keyId, condition]),
+      ...Object.entries(fields).flat(),
+    ],
+  });
+}
+
+/** Returns what the scripts are told about any write. */
+function aboutWrite({ apiId, keyId }: Write, now: number, limits: typeof LIMITS) {
+  const { base, head, log, channel, members } = apiKeys(apiId);
+  const { logEntries: maxlen, payloadBytesMax: longest } = limits;
+  return { base, head, log, index: indexOf(apiId, keyId), channel, members, now, maxlen, longest };
+}
+
+function rerollRun(
+  apiId: string,
+  about: ReturnType<typeof aboutWrite> &
+    Record<'keyId' | 'record' | 'long', string> & { readonly condition: string | number },
+  { keyId, secretHash, start, bytes, latestMs, operationId }: Successor,
+  creationsKept: number,
+): Run<Written> {
+  const { read, ...run } = reroll({
+    ...{ ...about, creations: apiKeys(apiId).creations, kept: creationsKept, most: SHARING_MAX },
+    ...{
+      new: recordKey(apiId, keyId),
+      newLong: metaKey(apiId, keyId),
+      newId: keyId,
+      secretHash,
+      start,
+      bytes: bytes ?? '',
+    },
+    ...{ latest: latestMs, call: operationId, content: digestOf([keyId, secretHash]) },
+  });
   return {
-    ...{ script: rerollScript, ...rerollCall(apiId, call, successor, limits.creationsKept) },
+    ...run,
     read: (reply) => {
-      const { refusal, rerolled, change } = rerolledOf(reply);
-      return refusal ?? { ...outcomeOf(write, change), ...rerolled };
+      const outcome = read(reply);
+      if (outcome.status !== 'OK') return outcome;
+      const { expires, deleted, ...change } = outcome;
+      const [deletedId, deletedHash] = deleted.split(' ');
+      const gone = deletedId && deletedHash ? { keyId: deletedId, secretHash: deletedHash } : undefined;
+      return { ...outcomeOf(1, change), rerolled: { expires, deleted: gone } };
     },
   };
 }
@@ -256,26 +321,12 @@ export function tooOldOf(reply: unknown, needs = 1): TooOld | undefined {
   return { status, needs, followers, names };
 }
 
-const REFUSAL_STATUSES = ['NOT_FOUND', 'EXISTS', 'CONFLICT', 'UNLIMITED', 'REUSED'] as const;
-const isRefusalStatus = (status: string | undefined): status is (typeof REFUSAL_STATUSES)[number] =>
-  REFUSAL_STATUSES.some((each) => each === status);
-
-function outcomeOf(write: Write, reply: unknown): Written {
-  const refusal = tooOldOf(reply, write.needs);
-  if (refusal) return refusal;
-  const [status, sequence, hash, leaseMs, previousVersion, remaining, debt, server = '', ...before] =
-    reply as string[];
-  if (isRefusalStatus(status)) return { status };
-  return {
-    status: 'OK',
-    sequence: Number(sequence),
-    hash: hash ?? '',
-    leaseMs: Number(leaseMs),
-    server,
-    previousVersion: previousVersion ?? '',
-    before: fieldsOf(before),
-    ...(remaining ? { credits: { remaining: Number(remaining), isOwed: debt === '1' } } : {}),
-  };
+function outcomeOf(needs = 1, reply: ReturnType<typeof writtenOf>): Written {
+  if (reply.status === 'TOO_OLD') return { ...reply, needs };
+  if (reply.status !== 'OK') return reply;
+  const { remaining, debt, fields, ...entry } = reply;
+  const credits = remaining ? { credits: { remaining: Number(remaining), isOwed: debt === '1' } } : {};
+  return { ...entry, before: fieldsOf(fields), ...credits };
 }
 
 /** Returns the fields that a script lists as names and values. */

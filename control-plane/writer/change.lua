@@ -1,14 +1,12 @@
 -- Writes one change of a key or an API: to its record, to the API's log and as a message.
 --
--- keys, args, returned value: see write-change.lua
+-- The arguments, the returned value, and the script's head, log, index, members, channel, now, maxlen, longest and base: see
+-- write-change.lua
 --
 -- FIELDS: the fields of a key (shared/redis/script.ts); a long m is stored apart.
 -- include FIELDS
 local server = serverId()
-local function change(keys, args)
-  local head, log, index, record, long, members = unpack(keys)
-  local operation, keyId, channel, now, maxlen, longest, condition, owners, needs = unpack(args)
-
+local function change(operation, keyId, record, long, condition, needs, fields)
   local s, h, Lf, deleted, protocol = unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted', 'P'))
   if deleted then return {'NOT_FOUND'} end
   s, h = tonumber(s or 0), h or ''
@@ -31,11 +29,10 @@ local function change(keys, args)
     return {'CONFLICT'}
   end
   local patch = {}
-  for i = 10, #args, 2 do patch[args[i]] = args[i + 1] end
+  for i = 1, #fields, 2 do patch[fields[i]] = fields[i + 1] end
   if operation == 'create' then secretHash = patch.p end
   local done = patch.q
   local asked = done and cjson.decode(done)
-  local base = string.sub(head, 1, -5)
   local function told(sequence, hash, left, owed)
     local reply = {'OK', sequence, hash, Lf or '0', version or '', left, owed, server}
     for i, field in ipairs(FIELDS) do
@@ -65,8 +62,7 @@ local function change(keys, args)
     local join = '{"op":"join","id":"' .. (asked.op == 'set' and asked.id or '') .. '"}'
     for _, other in ipairs(sharing(base .. 'q:' .. pool)) do
       if other ~= keyId then
-        change({head, log, index, base .. 'k:' .. other, base .. 'm:' .. other, members},
-          {'update', other, channel, now, maxlen, longest, '', owners, needs, 'q', join})
+        change('update', other, base .. 'k:' .. other, base .. 'm:' .. other, '', needs, {'q', join})
       end
     end
     s, h = unpack(redis.call('HMGET', head, 's', 'h'))
@@ -124,8 +120,8 @@ local function change(keys, args)
     if patch.x == '' then redis.call('ZREM', base .. 'due', keyId)
     elseif patch.x then redis.call('ZADD', base .. 'due', 0, keyId) end
     if patch.o and patch.o ~= owner then
-      if owner then redis.call('ZREM', owners .. owner, keyId) end
-      if patch.o ~= '' then redis.call('ZADD', owners .. patch.o, number, keyId) end
+      if owner then redis.call('ZREM', base .. 'o:' .. owner, keyId) end
+      if patch.o ~= '' then redis.call('ZADD', base .. 'o:' .. patch.o, number, keyId) end
     end
   elseif operation == 'delete' then
     redis.call('DEL', record, long)
@@ -136,7 +132,7 @@ local function change(keys, args)
     end
     redis.call('ZREM', index, keyId)
     if old[2] then redis.call('ZREM', base .. 'due', keyId) end
-    if owner then redis.call('ZREM', owners .. owner, keyId) end
+    if owner then redis.call('ZREM', base .. 'o:' .. owner, keyId) end
   elseif operation == 'api-deleted' then
     redis.call('HSET', head, 'deleted', now)
   end

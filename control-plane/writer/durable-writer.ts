@@ -89,11 +89,11 @@ export class DurableWriter {
   }
 
   /**
-   * Runs the calls one after the other on the node of the first, so that other writes come in between. All
-   * use one connection: a server that has the last write has all of them.
+   * Runs them one after the other on the node of the first, so that other writes come in between. All use one
+   * connection: a server that has the last write has all of them.
    */
-  runInTurn(script: Script, calls: readonly ScriptCall[]) {
-    return this.#countOutcomes(calls, this.#runInTurn(script, calls));
+  sendInTurn<T>(runs: readonly Run<T>[]) {
+    return this.#countOutcomes(runs, this.#sendInTurn(runs));
   }
 
   async #countOutcomes<T extends { replicated: boolean }>(
@@ -136,14 +136,14 @@ export class DurableWriter {
     return { replies, replicated };
   }
 
-  async #runInTurn(script: Script, calls: readonly ScriptCall[]) {
-    const redis = await this.#nodes.connection(calls[0]?.keys[0] ?? '', BATCH_LANE);
-    const replies: unknown[] = [];
+  async #sendInTurn<T>(runs: readonly Run<T>[]) {
+    const redis = await this.#nodes.connection(runs[0]?.keys[0] ?? '', BATCH_LANE);
+    const replies: T[] = [];
     let confirmed = 0;
-    for (const [i, call] of calls.entries()) {
-      const replicas = i === calls.length - 1 ? this.#replicas : 0;
-      const result = await this.#nodes.within(redis, script.runAll(redis, [call], replicas, WAIT_MS));
-      replies.push(...result.replies);
+    for (const [i, run] of runs.entries()) {
+      const replicas = i === runs.length - 1 ? this.#replicas : 0;
+      const result = await this.#nodes.within(redis, run.script.runAll(redis, [run], replicas, WAIT_MS));
+      replies.push(...result.replies.map(run.read));
       confirmed = result.confirmed;
     }
     return { replies, replicated: confirmed >= this.#replicas };

@@ -3,16 +3,15 @@
 -- no other way. No `no-writes` flag: a deposed primary refuses the script (NOREPLICAS, READONLY) even if it would
 -- write nothing. allow-oom: a key can be disabled on a Redis that is full.
 --
--- KEYS 1 head  2 log  3 index  4 record  5 long meta  6 members      (4 and 5 repeat the head for `noop`, `api-deleted`)
--- ARGV 1 operation: update | delete | noop | api-deleted | create: a record to which no secret's pointer leads, and whose
---        absence followers may remember; its fields have `p`, which its changes carry
---      2 keyId ('' for noop and api-deleted)   3 channel   4 now, Unix ms
---      5 log length to keep                    6 longest payload, bytes
---      7 condition: the record's version (update, delete) or the head's sequence (noop) must equal it, '' = any
---      8 owner-index prefix
---      9 protocol that followers need for the change  10… field, value pairs to set; value '' clears. The value of `q` is a
---        change of the credits, JSON: {id: unique, op: set | none | increment | decrement | refill, value, refill: '' = none,
---        absent = unchanged, operation: name of the change, by which a repeated call is recognised}
+-- operation: update | delete | noop | api-deleted | create: a record to which no secret's pointer leads, and whose absence
+--   followers may remember; its fields have `p`, which its changes carry
+-- record, long: of the key, its long meta; for noop and api-deleted both are the head, and keyId is ''
+-- now: Unix ms; maxlen: log length to keep; longest: payload, bytes; base: the beginning of the names of all data of the API
+-- condition: the record's version (update, delete) or the head's sequence (noop) must equal it, '' = any
+-- needs: protocol that followers need for the change
+-- fields: field, value pairs to set; value '' clears. The value of `q` is a change of the credits, JSON: {id: unique,
+--   op: set | none | increment | decrement | refill, value, refill: '' = none, absent = unchanged, operation: name of the
+--   change, by which a repeated call is recognised}
 -- Returns {'OK', sequence, hash, Lf, previous version, credits left ('' = not changed), '1' = holders must first give some of
 --         them back, id of this server, then the name and the previous value of each field that was set; of a deleted key, of
 --         every field}
@@ -28,5 +27,5 @@
 -- include ../keys/change-credits.lua
 -- include change.lua
 
-requireRights(KEYS[1])
-return change(KEYS, ARGV)
+requireRights(head)
+return change(operation, keyId, record, long, condition, needs, fields)

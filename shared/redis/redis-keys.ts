@@ -16,6 +16,8 @@ export const SHARED_LOG = '!ws';
 
 /** The data of one API that scripts use together. */
 export interface ApiKeys {
+  /** The beginning of the names of all data of the API. */
+  readonly base: string;
   /**
    * Hash: `s` last sequence, `h` its chain hash, `g` mark of the last creation, `L` length of leases, `c`
    * creation time, …
@@ -42,16 +44,17 @@ export interface ApiKeys {
 
 /** Returns the names of all data of one API, apart from its keys' records. */
 export function apiKeys(apiId: string): ApiKeys {
-  const base = `kf:{${apiId}}`;
+  const base = `kf:{${apiId}}:`;
   return {
-    head: `${base}:head`,
-    log: `${base}:log`,
-    members: `${base}:members`,
-    index: `${base}:idx`,
-    creations: `${base}:new`,
-    channel: `${base}:chg`,
-    held: `${base}:held`,
-    recalls: `${base}:rcl`,
+    base,
+    head: `${base}head`,
+    log: `${base}log`,
+    members: `${base}members`,
+    index: `${base}idx`,
+    creations: `${base}new`,
+    channel: `${base}chg`,
+    held: `${base}held`,
+    recalls: `${base}rcl`,
   };
 }
 

@@ -18,14 +18,12 @@ export function scriptsOnRedis<Reply = unknown>() {
     await fleet.stop();
   });
   beforeEach(() => at.redis.flushall());
-  const runIn =
-    (folder: string) =>
-    (name: string, keys: readonly string[], args: Values = []) =>
-      new Script(new URL(`../../${folder}/${name}.lua`, import.meta.url)).run(
-        at.redis,
-        keys,
-        args,
-      ) as Promise<Reply>;
+  const controlPlane = (name: string, keys: readonly string[], args: Values = []) =>
+    new Script(new URL(`../../control-plane/${name}.lua`, import.meta.url)).run(
+      at.redis,
+      keys,
+      args,
+    ) as Promise<Reply>;
   const run = <T>(each: Run<T>) => send(at.redis, each);
-  return { at, run, controlPlane: runIn('control-plane'), verifier: runIn('verifier/redis/lua') };
+  return { at, run, controlPlane };
 }

@@ -5,20 +5,22 @@ import { type Clock, systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, poolKey, recordKey } from '../../../shared/redis/redis-keys.ts';
+import { exchangeTurns } from '../../../verifier/redis/api-session.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 import { PATIENT } from '../../harness/waiting.ts';
 
-const { at, verifier } = scriptsOnRedis<string[][]>();
+const { at, run } = scriptsOnRedis();
 const { members, held, recalls } = apiKeys('a');
 const pool = poolKey('a', 'p');
 
 /** A verifier's turn: what it spent so far, keeping nothing, or what it needs. */
 const exchange = (turn: number, spent: number | '-', need: number) =>
-  verifier(
-    'exchange',
-    [members, held, pool],
-    ['2.a', recalls, 50, turn, spent, 0, need ? `${need}x1` : '', 0, '-', '-', '-', '-'],
+  run(
+    exchangeTurns({
+      ...{ members, held, names: [pool], member: '2.a', channel: recalls, recall: 50 },
+      turns: [turn, spent, 0, need ? `${need}x1` : '', 0, '-', '-', '-', '-'],
+    }),
   );
 
 /** Pauses that were made, in milliseconds; time is what they add up to. */

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { writeChange } from '../../../control-plane/writer/change-log.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** Scripts that create and read keys, by themselves: each does and answers what its head says. */
-const { at, controlPlane } = scriptsOnRedis();
+const { at, run, controlPlane } = scriptsOnRedis();
 
 describe('keys', () => {
   const CREATIONS_KEPT = 100;
@@ -122,13 +123,17 @@ describe('keys', () => {
 
   test('whose meta becomes short, or none, are read with what it is now', async () => {
     await create('key_1', { meta: `"${'l'.repeat(63)}"` });
-    const keys = ['head', 'log', 'index', 'k:key_1', 'm:key_1', 'members'];
     const become = async (meta: string) => {
-      const args = ['update', 'key_1', 'channel', 7, 100, 1024, '', 'o:', 1, 'm', meta];
-      await controlPlane('writer/write-change', keys, args);
+      await run(
+        writeChange({
+          ...{ base: '', head: 'head', log: 'log', index: 'index', members: 'members', channel: 'channel' },
+          ...{ record: 'k:key_1', long: 'm:key_1', keyId: 'key_1', operation: 'update', condition: '' },
+          ...{ now: 7, maxlen: 100, longest: 1024, needs: 1, fields: ['m', meta] },
+        }),
+      );
       const [now] = (await controlPlane(
         'keys/read-key',
-        keys.slice(0, 1).concat(keys.slice(3, 5)),
+        ['head', 'k:key_1', 'm:key_1'],
         LETTERS,
       )) as string[];
       const [, , [, shown] = []] = (await list('index', 'asc', '', 1, 10, '', '')) as [

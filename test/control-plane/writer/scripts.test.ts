@@ -4,12 +4,11 @@ import { deletePointer, setPointer } from '../../../control-plane/keys/new-key-r
 import { announceBootstrap } from '../../../control-plane/root-keys/bootstrap-keys.ts';
 import { createRootKey, readRootKey, updateRootKey } from '../../../control-plane/root-keys/root-keys.ts';
 import { countCalls } from '../../../control-plane/serve/rate-limits.ts';
-import { reapRun } from '../../../control-plane/writer/change-log.ts';
+import { reapRun, writeChange, writeChanges } from '../../../control-plane/writer/change-log.ts';
 import { forgetApi, setLease, sweepApi } from '../../../control-plane/writer/sweep-store.ts';
 import { KEY_LETTERS } from '../../../shared/contract/key-record.ts';
 import { deniedCommands } from '../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
-import { Script } from '../../../shared/redis/script.ts';
 import { findKeys } from '../../../verifier/redis/pointer-batcher.ts';
 import { reportStatus } from '../../../verifier/redis/status-report.ts';
 import { addUsage } from '../../../verifier/redis/usage-report.ts';
@@ -18,6 +17,11 @@ import { scriptsOnRedis } from '../../harness/scripts.ts';
 /** Scripts by themselves: each does and answers what its head says. Those of the protocol are held to its simulation. */
 const { at, run, controlPlane } = scriptsOnRedis();
 
+/** Of writes. */
+const WRITE = {
+  ...{ base: '', head: 'head', log: 'log', index: 'index', members: 'members', channel: 'channel' },
+  ...{ now: 7, maxlen: 100, longest: 1024, needs: 1 },
+};
 /** Of reports of usage. */
 const KEPT = { tagged: 'tags', hours: 2, days: 3, letters: 'VDEF', seconds: 60 };
 
@@ -54,14 +58,16 @@ describe('changes', () => {
     await at.redis.hset('record', 'p', 'secret-hash', 'e', '1', 'i', '1');
     await at.redis.hset('head', 'c', '1');
     const write = (operation: string, ...fields: string[]) =>
-      controlPlane(
-        'writer/write-change',
-        ['head', 'log', 'index', 'record', 'long', 'members'],
-        [operation, 'key_1', 'channel', 7, 100, 1024, '', 'o:', 1, ...fields],
-      ) as Promise<string[]>;
-    const [, first, hash] = await write('update', 'e', '0');
-    const [, second, next] = await write('delete');
-    expect([first, second]).toEqual(['1', '2']);
+      run(
+        writeChange({
+          ...{ ...WRITE, operation, fields, record: 'record', long: 'long' },
+          ...{ keyId: 'key_1', condition: '' },
+        }),
+      );
+    const first = await write('update', 'e', '0');
+    const second = await write('delete');
+    expect([first, second]).toMatchObject([{ sequence: 1 }, { sequence: 2 }]);
+    const [hash, next] = [first, second].map((reply) => 'hash' in reply && reply.hash);
     expect(await at.redis.xrange('log', '-', '+')).toEqual([
       ['1-0', ['h', hash, 'k', 'key_1', 'd', JSON.stringify(['set', 'secret-hash', '0', ...NONE])]],
       ['2-0', ['h', next, 'k', 'key_1', 'd', '["forget","secret-hash"]']],
@@ -70,27 +76,15 @@ describe('changes', () => {
 });
 
 describe('changes of many keys at once', () => {
-  const KEYS = ['head', 'log', 'index', 'members'];
   const ids = ['key_1', 'key_none', 'key_2'];
-  const args = [
-    'update',
-    '',
-    'channel',
-    7,
-    100,
-    1024,
-    '',
-    'o:',
-    1,
-    'e',
-    '0',
-    'm',
-    `{"a":"${'b'.repeat(80)}"}`,
-    'n',
-    '',
-  ];
-  /** The status of each reply, and the sequence. */
-  const statuses = (replies: unknown[]) => replies.map((reply) => (reply as string[]).slice(0, 2));
+  const fields = ['e', '0', 'm', `{"a":"${'b'.repeat(80)}"}`, 'n', ''];
+  const about = { ...WRITE, operation: 'update' };
+  /** The call for keys, each with its condition. */
+  const together = (...keys: readonly (readonly [id: string, condition: string])[]) =>
+    writeChanges({
+      ...{ ...about, count: keys.length, records: keys.flatMap(([id]) => recordOf(id)) },
+      rest: [...keys.flat(), ...fields],
+    });
   const fill = async () => {
     await at.redis.flushall();
     await at.redis.hset('head', 'c', '1', 'Lf', '500');
@@ -102,25 +96,21 @@ describe('changes of many keys at once', () => {
     const metas = await Promise.all([1, 2].map((i) => at.redis.get(`long ${i}`)));
     return [await at.redis.hgetall('head'), await at.redis.xrange('log', '-', '+'), records, metas];
   };
-  const recordOf = (id: string) => [id.replace('key_', 'record '), id.replace('key_', 'long ')];
+  const recordOf = (id: string) => [id.replace('key_', 'record '), id.replace('key_', 'long ')] as const;
+  const ok = (sequence: number) => ({ status: 'OK', sequence });
 
   test('do what one after the other does, and answer for each', async () => {
     await fill();
     const replies: unknown[] = [];
-    for (const id of ids) {
-      const keys = [...KEYS.slice(0, 3), ...recordOf(id), 'members'];
-      replies.push(await controlPlane('writer/write-change', keys, args.with(1, id)));
+    for (const keyId of ids) {
+      const [record, long] = recordOf(keyId);
+      replies.push(await run(writeChange({ ...about, keyId, record, long, condition: '', fields })));
     }
     const expected = await all();
     await fill();
-    const together = await controlPlane(
-      'writer/write-changes',
-      [...KEYS, ...ids.flatMap(recordOf)],
-      [3, ...ids.flatMap((id) => [id, '']), ...args],
-    );
-    expect(together).toEqual(replies);
+    expect(await run(together(...ids.map((id) => [id, ''] as const)))).toEqual(replies);
     expect(await all()).toEqual(expected);
-    expect(statuses(replies)).toEqual([['OK', '1'], ['NOT_FOUND'], ['OK', '2']]);
+    expect(replies).toMatchObject([ok(1), { status: 'NOT_FOUND' }, ok(2)]);
     expect(expected[2]).toMatchObject([
       { e: '0', M: '1', u: '7' },
       { e: '0', M: '1', u: '7' },
@@ -130,39 +120,21 @@ describe('changes of many keys at once', () => {
   test('are each made on a condition of its own', async () => {
     await fill();
     const [first = '', , third = ''] = ids;
-    const keys = [...KEYS, ...recordOf(first), ...recordOf(third)];
-    const write = (a: string, b: string) =>
-      controlPlane('writer/write-changes', keys, [2, first, a, third, b, ...args]) as Promise<string[][]>;
-    const [conflict, written] = await write('never', '0');
-    expect([conflict, written?.slice(0, 2)]).toEqual([['CONFLICT'], ['OK', '1']]);
-    const version = (await at.redis.hget(recordOf(third)[0] ?? '', 'v')) ?? '';
-    expect(statuses(await write('0', version))).toEqual([
-      ['OK', '2'],
-      ['OK', '3'],
-    ]);
+    const write = (a: string, b: string) => run(together([first, a], [third, b]));
+    expect(await write('never', '0')).toMatchObject([{ status: 'CONFLICT' }, ok(1)]);
+    const version = (await at.redis.hget(recordOf(third)[0], 'v')) ?? '';
+    expect(await write('0', version)).toMatchObject([ok(2), ok(3)]);
   });
 
   test('are made once where somebody had Redis forget the script', async () => {
     await fill();
-    const script = new Script(new URL('../../../control-plane/writer/write-changes.lua', import.meta.url));
-    const calls = ['key_1', 'key_2'].map((id) => ({
-      keys: [...KEYS, ...recordOf(id)],
-      args: [1, id, '', ...args],
-    }));
-    const write = async () => (await script.runAll(at.redis, calls, 0, 1000)).replies.flat();
-    expect(statuses(await write())).toEqual([
-      ['OK', '1'],
-      ['OK', '2'],
-    ]);
-    expect(statuses(await write())).toEqual([
-      ['OK', '3'],
-      ['OK', '4'],
-    ]);
+    const runs = ids.filter((id) => id !== 'key_none').map((id) => together([id, '']));
+    const [{ script, read }] = runs as [(typeof runs)[number]];
+    const write = async () => (await script.runAll(at.redis, runs, 0, 1000)).replies.flatMap(read);
+    expect(await write()).toMatchObject([ok(1), ok(2)]);
+    expect(await write()).toMatchObject([ok(3), ok(4)]);
     await at.redis.script('FLUSH');
-    expect(statuses(await write())).toEqual([
-      ['OK', '5'],
-      ['OK', '6'],
-    ]);
+    expect(await write()).toMatchObject([ok(5), ok(6)]);
     expect(await at.redis.xlen('log')).toBe(6);
   });
 });
