@@ -44,7 +44,7 @@ function localsOf(list: 'KEYS' | 'ARGV', names: readonly string[]): string {
     count > 0 ? `local ${single.join(', ').replaceAll('?', '')} = unpack(${list}, 1, ${count}) ` : '',
     ...rest.map(
       (name) =>
-        `local ${name} = {unpack(${list}, ${count + 1}, math.min(#${list}, ${UNPACKED_MAX}))} for i = ${UNPACKED_MAX + 1}, #${list} do ${name}[i - ${count}] = ${list}[i] end `,
+        `local ${name} = #${list} < ${UNPACKED_MAX} and {unpack(${list}, ${count + 1})} or {} for i = ${count + 1} + #${name}, #${list} do ${name}[i - ${count}] = ${list}[i] end `,
     ),
   ].join('');
 }

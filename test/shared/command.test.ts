@@ -17,7 +17,7 @@ test('a command orders what it is given by its names, and tells the script these
   ]);
   expect(script.lua.split('\n').slice(0, 2)).toEqual([
     '#!lua flags=allow-oom',
-    'local head = unpack(KEYS, 1, 1) local members = {unpack(KEYS, 2, math.min(#KEYS, 1000))} for i = 1001, #KEYS do members[i - 1] = KEYS[i] end local step, lease = unpack(ARGV, 1, 2) ',
+    'local head = unpack(KEYS, 1, 1) local members = #KEYS < 1000 and {unpack(KEYS, 2)} or {} for i = 2 + #members, #KEYS do members[i - 1] = KEYS[i] end local step, lease = unpack(ARGV, 1, 2) ',
   ]);
   // @ts-expect-error a name is missing
   declared({ step: 'grant', members: [], head: 'h' });
