@@ -1,9 +1,19 @@
 import { type Clock, pause } from '#shared/lang/clock.ts';
+import { command, row } from '#shared/redis/command.ts';
 import { apiKeys, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
 
-const settleScript = new Script(new URL('./settle-credits.lua', import.meta.url));
+const settleCredits = command(
+  new URL('./settle-credits.lua', import.meta.url),
+  ['record', 'members', 'held'],
+  ['pools'],
+  row('isSettled', 'remaining'),
+);
+/** Ends what can be ended; an empty `remaining` means that the key has no counted credits. */
+export function settleRun(apiId: string, keyId: string) {
+  const { members, held } = apiKeys(apiId);
+  return settleCredits({ record: recordKey(apiId, keyId), members, held, pools: poolKey(apiId, '') });
+}
 
 /** Time that holders have to give back what a decrement took, once they know of it; milliseconds. */
 const GIVEN_BACK_MS = 1000;
@@ -27,8 +37,8 @@ export class Credits {
   async settle(apiId: string, keyId: string): Promise<number | undefined> {
     const untilMs = this.#clock.monotonicMs() + GIVEN_BACK_MS;
     for (;;) {
-      const [isSettled, remaining] = await this.#poll(apiId, keyId);
-      if (remaining === undefined) return undefined;
+      const { isSettled, remaining } = await this.#poll(apiId, keyId);
+      if (remaining === '') return undefined;
       if (isSettled === '1' || this.#clock.monotonicMs() >= untilMs) return Number(remaining);
       await pause(this.#clock, POLL_PERIOD_MS);
     }
@@ -36,14 +46,10 @@ export class Credits {
 
   /** Tells whether no holder still has credits that the pool lacks. */
   async isSettled(apiId: string, keyId: string): Promise<boolean> {
-    const [isSettled = '1'] = await this.#poll(apiId, keyId);
-    return isSettled === '1';
+    return (await this.#poll(apiId, keyId)).isSettled !== '0';
   }
 
-  async #poll(apiId: string, keyId: string): Promise<string[]> {
-    const { members, held: heldKey } = apiKeys(apiId);
-    const keys = [recordKey(apiId, keyId), members, heldKey];
-    const { reply } = await this.#writer.run(settleScript, keys, [poolKey(apiId, '')]);
-    return reply as string[];
+  async #poll(apiId: string, keyId: string) {
+    return (await this.#writer.send(settleRun(apiId, keyId))).reply;
   }
 }

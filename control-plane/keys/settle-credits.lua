@@ -1,14 +1,13 @@
 #!lua flags=allow-oom
 -- Ends a decrement that took more credits than Redis had, once every live holder has given back what it can.
 --
--- KEYS 1 record  2 members  3 held
--- ARGV 1 prefix of the pools' names
+-- record: of the key; pools: beginning of the pools' names
 -- Returns {'1' when no holder has credits that the pool lacks, else '0', credits left}; {} when there is no such pool
 -- include ../../shared/redis/credits.lua
-local name = ARGV[1] .. (redis.call('HGET', KEYS[1], 'q') or '')
+local name = pools .. (redis.call('HGET', record, 'q') or '')
 local b, h, r, t = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't'))
 if not b then return {} end
-local credits = creditsOf(KEYS[2], KEYS[3])
+local credits = creditsOf(members, held)
 b, h = credits.settle(name, tonumber(b), tonumber(h or 0), r, t, '', 0)
 b, h = credits.clamp(name, b, h)
 redis.call('HSET', name, 'b', credits.text(b), 'h', credits.text(h))

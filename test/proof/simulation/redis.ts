@@ -1,5 +1,6 @@
 import { hash as digest } from 'node:crypto';
 import { createApi } from '../../../control-plane/apis/apis.ts';
+import { settleRun } from '../../../control-plane/keys/credit-changes.ts';
 import { createScript, deletePointer, setPointer } from '../../../control-plane/keys/new-key-record.ts';
 import {
   checkRun,
@@ -30,7 +31,7 @@ import {
   SHARED_LOG,
   secretPointer,
 } from '../../../shared/redis/redis-keys.ts';
-import { type Run, Script } from '../../../shared/redis/script.ts';
+import type { Run, Script } from '../../../shared/redis/script.ts';
 import type {
   PoolReply,
   PoolTurn,
@@ -53,9 +54,6 @@ export interface RedisLimits {
 
 /** What somebody asks of a server, as one atomic step. */
 export type Step<T> = (state: RedisState) => T;
-
-const script = (path: string) => new Script(new URL(`../../../${path}.lua`, import.meta.url));
-const settleScript = script('control-plane/keys/settle-credits');
 
 /** The data of one Redis server, on which both processes run their scripts. */
 export class RedisState extends Commands {
@@ -133,9 +131,7 @@ export class RedisState extends Commands {
 
   /** Whether nobody holds anything that the pool lacks. */
   settleCredits(apiId: string, keyId: string): boolean {
-    const { members, held } = apiKeys(apiId);
-    const keys = [recordKey(apiId, keyId), members, held];
-    return (this.#run(settleScript, keys, [poolKey(apiId, '')]) as string[])[0] !== '0';
+    return this.run(settleRun(apiId, keyId)).isSettled !== '0';
   }
 
   check(change: Parameters<typeof checkRun>[0]): LogStatus {
