@@ -83,7 +83,7 @@ describe('the manifests of deploy/kubernetes', () => {
       groups: parse(read('monitoring/alerts.yaml')).groups,
     });
     const files = named(production, 'ConfigMap', 'keyfence-redis-files')?.['data'];
-    const wanted = globSync('*.{conf,acl,sh}', { cwd: join(KUBERNETES, '../shared/redis') });
+    const wanted = globSync('*.{conf,acl,sh}', { cwd: join(KUBERNETES, '../redis') });
     expect(files).toEqual(Object.fromEntries(wanted.map((name) => [name, read(`redis/${name}`)])));
   });
 
