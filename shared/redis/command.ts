@@ -23,13 +23,24 @@ export function command<Key extends string, Name extends string, T>(
   read: (reply: unknown) => T,
 ): (inputs: Inputs<Key | Name>) => Run<T> {
   const script = new Script(file, localsOf('KEYS', keys) + localsOf('ARGV', args));
-  return (inputs) => {
-    const values = (names: readonly string[]) =>
-      names.flatMap(
-        (name): Value | readonly Value[] => (inputs as Inputs<string>)[name.replace(/^\.\.\.|\?$/, '')] ?? [],
-      );
-    return { script, keys: values(keys).map(String), args: values(args), read };
-  };
+  const fieldsOf = (names: readonly string[]) => names.map((name) => name.replace(/^\.\.\.|\?$/, ''));
+  const [keyFields, argFields] = [fieldsOf(keys), fieldsOf(args)];
+  return (inputs) => ({
+    script,
+    keys: valuesOf(inputs, keyFields).map(String),
+    args: valuesOf(inputs, argFields),
+    read,
+  });
+}
+
+function valuesOf(inputs: object, fields: readonly string[]): Value[] {
+  const values: Value[] = [];
+  for (const field of fields) {
+    const value = (inputs as Readonly<Record<string, Value | readonly Value[] | undefined>>)[field];
+    if (typeof value === 'object') for (const each of value) values.push(each);
+    else if (value !== undefined) values.push(value);
+  }
+  return values;
 }
 
 /** Values that Lua's `unpack` may return, which is faster than a loop: its stack is limited. */
@@ -77,35 +88,39 @@ export const each =
     (replies as readonly unknown[]).map(read);
 
 /** Reads a list of parts. */
-export const row =
-  <Name extends string>(...names: readonly Name[]) =>
-  (reply: unknown): Row<Name> =>
-    partsOf(names, reply as readonly unknown[]) as Row<Name>;
+export const row = <Name extends string>(...names: readonly Name[]): ((reply: unknown) => Row<Name>) =>
+  readerOf(names) as (reply: unknown) => Row<Name>;
 
-function partsOf(names: readonly string[], parts: readonly unknown[]): object {
-  return Object.fromEntries(
-    names.map((name, i) => {
-      if (name.startsWith('...')) return [name.slice(3), parts.slice(i)];
-      if (name.endsWith('[]')) return [name.slice(0, -2), list(parts[i] ?? [])];
-      return name.endsWith('#') ? [name.slice(0, -1), Number(parts[i] ?? 0)] : [name, parts[i] ?? ''];
-    }),
-  );
+/** Returns what reads parts of these names, which are understood once. */
+function readerOf(names: readonly string[]): (parts: readonly unknown[]) => object {
+  const fields = names.map((name, i): [string, (parts: readonly unknown[]) => unknown] => {
+    if (name.startsWith('...')) return [name.slice(3), (parts) => parts.slice(i)];
+    if (name.endsWith('[]')) return [name.slice(0, -2), (parts) => list(parts[i] ?? [])];
+    if (name.endsWith('#')) return [name.slice(0, -1), (parts) => Number(parts[i] ?? 0)];
+    return [name, (parts) => parts[i] ?? ''];
+  });
+  return (parts) => {
+    const result: Record<string, unknown> = {};
+    for (const [field, read] of fields) result[field] = read(parts);
+    return result;
+  };
 }
 
 /**
  * Reads a reply that begins with its status, whose further parts depend on it. The status alone may be the reply.
  * @param tag name of the status in the result
  */
-export const oneOf =
-  <Tag extends string, const Rows extends Readonly<Record<string, readonly string[]>>>(
-    tag: Tag,
-    rows: Rows,
-  ) =>
-  (reply: unknown) => {
-    const [status, ...parts] = [reply].flat();
-    const names = rows[String(status)];
-    if (!names) throw new Error(`a script answered ${status}`);
-    return { [tag]: status, ...partsOf(names, parts) } as {
+export function oneOf<Tag extends string, const Rows extends Readonly<Record<string, readonly string[]>>>(
+  tag: Tag,
+  rows: Rows,
+) {
+  const readers = new Map(Object.entries(rows).map(([status, names]) => [status, readerOf(names)]));
+  return (reply: unknown) => {
+    const [status, ...parts] = Array.isArray(reply) ? (reply as readonly unknown[]) : [reply];
+    const read = readers.get(String(status));
+    if (!read) throw new Error(`a script answered ${status}`);
+    return { [tag]: status, ...read(parts) } as {
       [Status in keyof Rows]: { readonly [T in Tag]: Status } & Row<Rows[Status][number]>;
     }[keyof Rows];
   };
+}
