@@ -1,7 +1,8 @@
 import { Redis } from 'ioredis';
 import { Agent } from 'undici';
-import { createScript, recordCall } from '../../control-plane/keys/new-key-record.ts';
+import { recordRun } from '../../control-plane/keys/new-key-record.ts';
 import { startRedis } from '../../deploy/dev/redis-server.ts';
+import { send } from '../../shared/redis/script.ts';
 import { type Benchmark, inDirectory, median, pin, type Row } from '../harness.ts';
 import { cpuUs } from '../load/blocks.ts';
 import { Callers } from '../load/callers.ts';
@@ -101,8 +102,7 @@ async function newRootKey({ address }: ControlPlane): Promise<string> {
 function createWithScript(redis: Redis, keyId: string): Promise<unknown> {
   const nowMs = Date.now();
   const key = { apiId: 'bare', keyId, secretHash: 'x'.repeat(43), start: 'kf_1234', meta: {}, enabled: true };
-  const { keys, args } = recordCall({ ...key, createdAt: nowMs, foreign: false }, true, 10_000);
-  return createScript.run(redis, keys, args);
+  return send(redis, recordRun({ ...key, createdAt: nowMs, foreign: false }, true, 10_000));
 }
 
 export default writes;

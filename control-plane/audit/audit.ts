@@ -1,9 +1,9 @@
 import { unavailable } from '#shared/contract/errors.ts';
 import { backoffMs, type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditKeyIndex, auditRetryKey, auditStream } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
 import { BATCH_LANE, type DurableWriter } from '../writer/durable-writer.ts';
 import { Gathering } from '../writer/gathering.ts';
 import {
@@ -17,7 +17,12 @@ import {
   timeOf,
 } from './audit-event.ts';
 
-const recordScript = new Script(new URL('./record-events.lua', import.meta.url));
+export const recordEvents = command(
+  new URL('./record-events.lua', import.meta.url),
+  ['stream', 'again'],
+  ['most', 'index', '...events'],
+  list,
+);
 
 /** The maximum number of events that one page examines. */
 const EXAMINED_MAX = 1000;
@@ -171,13 +176,15 @@ export class Audit {
   }
 
   async #write(kind: AuditKind, part: readonly Unwritten[], lane?: string): Promise<void> {
-    const keys = [auditStream(kind), auditRetryKey];
     // Refused calls have no index: their stream is short, and a caller chooses the ids in them.
     const indexed = (event: AuditEvent) => (kind === 'done' ? (event.on.keyId ?? '') : '');
     const events = part.flatMap(({ event, id }) => [JSON.stringify(event), id, indexed(event)]);
-    const args = [this.#options.limits.eventsMax[kind], auditKeyIndex(''), ...events];
-    const { reply, replicated } = await this.#options.writer.run(recordScript, keys, args, lane);
-    for (const [i, id] of (reply as string[]).entries()) if (part[i]) part[i].id = id;
+    const run = recordEvents({
+      ...{ stream: auditStream(kind), again: auditRetryKey, index: auditKeyIndex('') },
+      ...{ most: this.#options.limits.eventsMax[kind], events },
+    });
+    const { reply, replicated } = await this.#options.writer.send(run, lane);
+    for (const [i, id] of reply.entries()) if (part[i]) part[i].id = id;
     if (!replicated) throw unavailable('not all replicas confirmed the events');
   }
 

@@ -3,12 +3,11 @@
 -- about. allow-oom: a full Redis still accepts some changes, and they must be recorded too; the maximum length of the
 -- stream bounds the memory.
 --
--- KEYS 1 stream  2 key that is written when an event need not be written again
--- ARGV 1 events to keep  2 prefix of the indexes by key
---      3… for each event: its JSON, its id if an earlier write was not confirmed, else '', and its key's id, '' = not indexed
+-- stream, again: key that is written when an event need not be written again
+-- most: events to keep  index: prefix of the indexes by key
+-- events: for each its JSON, its id if an earlier write was not confirmed, else '', and its key's id, '' = not indexed
 -- Returns the events' ids
-local stream, again = unpack(KEYS)
-local most, index = tonumber(ARGV[1]), ARGV[2]
+most = tonumber(most)
 
 -- Takes the oldest events out of their indexes, if there are a hundred too many. Returns arguments for XADD that remove
 -- these events from the stream.
@@ -25,8 +24,8 @@ local function trim()
 end
 
 local ids = {}
-for i = 3, #ARGV, 3 do
-  local event, id, keyId = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+for i = 1, #events, 3 do
+  local event, id, keyId = events[i], events[i + 1], events[i + 2]
   if id ~= '' then
     -- A failover may have lost the event and given its id to another event.
     local there = redis.call('XRANGE', stream, id, id)[1]

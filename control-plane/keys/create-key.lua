@@ -3,13 +3,13 @@
 -- cached. But a cached state must not outlive the key when a failover or a restored backup takes the key away. So
 -- every creation leaves a mark (creation.lua).
 --
--- KEYS 1 head  2 index  3 record  4 long meta  5 owner index (the record again if the key has no owner)  6 creations
---      7 members
--- ARGV 1 keyId  2 now, Unix ms  3 '1' = create the API if it does not exist  4 lease, ms  5 meta  6 externalId
---      7 '1' = the secret has a foreign format  8 creations to keep  9 digest of everything that the key is created with
---      10 protocol that followers need for the key
---      11 the API's default prefix and length that the secret was made with, '*' = it used no default
---      12 its credits, JSON {id: unique, value, refill: '' = none}; '' = unlimited  13… field, value pairs of the record
+-- head, index, record, long: its long meta  owners: owner index (the record again if the key has no owner)  creations, members
+-- keyId  now: Unix ms  auto: '1' = create the API if it does not exist  lease: ms  meta  owner: external id
+-- foreign: '1' = the secret has a foreign format  kept: creations to keep  content: digest of everything that the key is created with
+-- needs: protocol that followers need for the key
+-- defaults: the API's default prefix and length that the secret was made with, '*' = it used no default
+-- credits: JSON {id: unique, value, refill: '' = none}; '' = unlimited  base: the beginning of the API's other keys
+-- fields: field, value pairs of the record
 -- Returns 'OK' | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
 --         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'OTHER_DEFAULTS', current prefix and length}: the defaults changed; make another secret
@@ -17,8 +17,6 @@
 -- include ../writer/gate.lua
 -- include ../../shared/redis/credits.lua
 -- include creation.lua
-local head, index, record, long, owners, creations, members = unpack(KEYS)
-local keyId, now, auto, lease, meta, owner, foreign, kept, content, needs, defaults, credits = unpack(ARGV)
 
 requireRights(head)
 local created, deleted, protocol, prefix, bytes = unpack(redis.call('HMGET', head, 'c', 'deleted', 'P', 'prefix', 'bytes'))
@@ -32,9 +30,9 @@ if refusal then return refusal end
 if not created then redis.call('HSET', head, 'c', now, 'L', lease, 'Lf', lease) end
 
 local number = addCreation(head, creations, kept, content)
-redis.call('HSET', record, 'i', number, unpack(ARGV, 13))
+redis.call('HSET', record, 'i', number, unpack(fields))
 if credits ~= '' then
-  local base, given = string.sub(head, 1, -5), cjson.decode(credits)
+  local given = cjson.decode(credits)
   local name = base .. 'q:' .. given.id
   redis.call('HSET', record, 'q', given.id)
   redis.call('HSET', name, 'b', string.format('%.0f', given.value), 'h', '0', 'k', keyId)
@@ -54,8 +52,8 @@ elseif meta ~= '' then
   redis.call('HSET', record, 'm', meta)
 end
 redis.call('ZADD', index, number, keyId)
-for i = 13, #ARGV, 2 do
-  if ARGV[i] == 'x' then redis.call('ZADD', string.sub(head, 1, -5) .. 'due', 0, keyId) end
+for i = 1, #fields, 2 do
+  if fields[i] == 'x' then redis.call('ZADD', base .. 'due', 0, keyId) end
 end
 if foreign == '1' then redis.call('HSET', head, 'foreign', '1') end
 return 'OK'

@@ -2,11 +2,10 @@ import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { generateId } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { formatPointer, idPointer, parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
-import { tooOldOf } from '../writer/change-log.ts';
 import type { TooOld } from '../writer/change-log-port.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
 import type { Keys } from './keys.ts';
-import { createScript, deletePointer, type NewRecord, recordCall, setPointer } from './new-key-record.ts';
+import { type Created, deletePointer, type NewRecord, recordRun, setPointer } from './new-key-record.ts';
 
 /** A key that was made elsewhere: the hash of its secret, and the rest of its record. */
 export type KeyToImport = Omit<NewRecord, 'apiId' | 'keyId' | 'createdAt'>;
@@ -53,7 +52,8 @@ export class KeyImport {
       return place.apiId === apiId ? [{ ...key, apiId, keyId: place.keyId, createdAt: nowMs }] : [];
     });
     await this.#point(records.map(({ keyId }) => [idPointer(keyId), apiId]));
-    const statuses = await this.#createRecords(apiId, records);
+    const replies = await this.#createRecords(apiId, records);
+    const statuses = replies.map(({ status }) => status);
 
     const ownIds = new Set(newIds);
     const isOurs = ({ keyId }: NewRecord) => ownIds.has(keyId);
@@ -64,8 +64,9 @@ export class KeyImport {
       throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
     }
     const outcomes = records.map((record, i): ImportOutcome => {
-      const refusal = tooOldOf(statuses[i], record.needs);
-      if (refusal) return { result: 'TOO_OLD', refusal };
+      const reply = replies[i];
+      if (reply?.status === 'TOO_OLD')
+        return { result: 'TOO_OLD', refusal: { ...reply, needs: record.needs ?? 1 } };
       return { result: statuses[i] === 'OK' ? 'created' : 'exists', keyId: record.keyId };
     });
     await this.#forget(records.filter((record, i) => outcomes[i]?.result === 'TOO_OLD' && isOurs(record)));
@@ -88,15 +89,16 @@ export class KeyImport {
     return replies;
   }
 
-  async #createRecords(apiId: string, records: readonly NewRecord[]): Promise<unknown[]> {
+  async #createRecords(apiId: string, records: readonly NewRecord[]): Promise<Created[]> {
     const create = async (createApi: boolean) => {
-      const calls = records.map((record) => recordCall(record, createApi, this.#options.limits.leaseMs));
-      const { replies, replicated } = await this.#options.writer.runAll(createScript, calls);
+      const runs = records.map((record) => recordRun(record, createApi, this.#options.limits.leaseMs));
+      const { replies, replicated } = await this.#options.writer.sendAll(runs);
       if (!replicated) throw unavailable('not all replicas confirmed; send it again');
       return replies;
     };
-    const statuses = await create(false);
-    if (!statuses.includes('NO_API') || !this.#options.limits.apiAutoCreate) return statuses;
+    const replies = await create(false);
+    if (!this.#options.limits.apiAutoCreate || !replies.some(({ status }) => status === 'NO_API'))
+      return replies;
     await this.#options.keys.listApi(apiId);
     return create(true);
   }

@@ -1,13 +1,31 @@
 import { type Refill, refillOf } from '#shared/contract/credits.ts';
 import { type AliasedFields, aliasedFields, KEY_LETTERS } from '#shared/contract/key-record.ts';
+import { command, list, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { type Run, send } from '#shared/redis/script.ts';
 import { folded, formsOf } from '../serve/search.ts';
 
-const readScript = new Script(new URL('./read-key.lua', import.meta.url));
-const idsScript = new Script(new URL('./list-ids.lua', import.meta.url));
-const listScript = new Script(new URL('./list-keys.lua', import.meta.url));
+export const readKey = command(
+  new URL('./read-key.lua', import.meta.url),
+  ['head', 'record', 'long'],
+  ['base', '...letters'],
+  list,
+);
+export const listIds = command(
+  new URL('./list-ids.lua', import.meta.url),
+  ['head', 'source'],
+  ['from', 'limit'],
+  unlessEmpty(row('next', '...keyIds')),
+);
+/** The arguments of filter.lua. */
+export const CONDITIONS = ['enabled', 'prefix', 'part', 'forms'] as const;
+export const listKeys = command(
+  new URL('./list-keys.lua', import.meta.url),
+  ['head', 'index', 'source'],
+  ['records', 'metas', 'base', 'order', 'from', 'limit', 'most', ...CONDITIONS, '...letters'],
+  unlessEmpty(row('total#', 'next', '...rows[]')),
+);
 
 /** Credits of a key that has credits. */
 interface CreditsView {
@@ -72,9 +90,9 @@ export class KeyView {
 
   /** Returns undefined if there is no such key. */
   async get(apiId: string, keyId: string): Promise<Key | undefined> {
-    const { head } = apiKeys(apiId);
-    const keys = [head, recordKey(apiId, keyId), metaKey(apiId, keyId)];
-    const fields = (await this.#run(readScript, keys, LETTERS)) as string[];
+    const { head, base } = apiKeys(apiId);
+    const record = { record: recordKey(apiId, keyId), long: metaKey(apiId, keyId) };
+    const fields = await this.#send(readKey({ head, base, ...record, letters: LETTERS }));
     return fields.length === 0 ? undefined : keyOf(apiId, keyId, fields);
   }
 
@@ -110,13 +128,16 @@ export class KeyView {
     from: string | number,
     index: string,
   ): Promise<KeyPage | undefined> {
-    const { head } = apiKeys(apiId);
-    const prefixes = [recordKey(apiId, ''), metaKey(apiId, '')];
-    const selection = [order, from, limit, EXAMINED_MAX, ...conditionsOf(filter)];
-    const keys = [head, index, sourceOf(apiId, filter, index)];
-    const reply = await this.#run(listScript, keys, [...prefixes, ...selection, ...LETTERS]);
-    const [total, next, ...rows] = reply as [number, string, ...string[][]] | [];
-    if (total === undefined) return undefined;
+    const { head, base } = apiKeys(apiId);
+    const page = await this.#send(
+      listKeys({
+        ...{ head, index, source: sourceOf(apiId, filter, index), base },
+        ...{ records: recordKey(apiId, ''), metas: metaKey(apiId, ''), letters: LETTERS },
+        ...{ order, from, limit, most: EXAMINED_MAX, ...conditionsOf(filter) },
+      }),
+    );
+    if (page === undefined) return undefined;
+    const { total, next, rows } = page;
     return {
       keys: rows.map(([keyId = '', ...fields]) => keyOf(apiId, keyId, fields)),
       total,
@@ -136,13 +157,12 @@ export class KeyView {
   ): Promise<{ readonly keyIds: readonly string[]; readonly next?: number } | undefined> {
     const { head, index } = apiKeys(apiId);
     const source = externalId === undefined ? index : identityIndexKey(apiId, externalId);
-    const reply = await this.#run(idsScript, [head, source], [from ?? '', limit]);
-    const [next, ...keyIds] = reply as string[];
-    return next === undefined ? undefined : { keyIds, ...(next === '' ? {} : { next: Number(next) }) };
+    const page = await this.#send(listIds({ head, source, from: from ?? '', limit }));
+    return page && { keyIds: page.keyIds, ...(page.next === '' ? {} : { next: Number(page.next) }) };
   }
 
-  async #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
-    return this.#nodes.run(keys[0] ?? '', (redis) => script.run(redis, keys, args));
+  #send<T>(run: Run<T>): Promise<T> {
+    return this.#nodes.run(run.keys[0] ?? '', (redis) => send(redis, run));
   }
 }
 
@@ -151,12 +171,12 @@ export const sourceOf = (apiId: string, { externalId }: KeyFilter, index = apiKe
   externalId === undefined ? index : identityIndexKey(apiId, externalId);
 
 /** The conditions of a filter for which there is no index, as scripts take them. */
-export const conditionsOf = ({ enabled, namePrefix = '', search = '' }: KeyFilter): readonly string[] => [
-  enabled === undefined ? '' : enabled ? '1' : '0',
-  namePrefix,
-  folded(search),
-  /^[\0-\x7f]*$/.test(search) ? '' : JSON.stringify(formsOf(folded(search))),
-];
+export const conditionsOf = ({ enabled, namePrefix = '', search = '' }: KeyFilter) => ({
+  enabled: enabled === undefined ? '' : enabled ? '1' : '0',
+  prefix: namePrefix,
+  part: folded(search),
+  forms: /^[\0-\x7f]*$/.test(search) ? '' : JSON.stringify(formsOf(folded(search))),
+});
 
 /** @param values meta, then the values of LETTERS */
 function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly string[]): Key {

@@ -14,16 +14,15 @@ import {
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
 import { BYTES, parseDefaults, SeenDefaults } from '../apis/api-defaults.ts';
-import { tooOldOf } from '../writer/change-log.ts';
 import type { ChangeLog } from '../writer/change-log-port.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
 import { tooOldError } from '../writer/write-error.ts';
 import {
-  createScript,
+  type Created,
   deletePointer,
   type NewFields,
   type NewRecord,
-  recordCall,
+  recordRun,
   setPointer,
 } from './new-key-record.ts';
 
@@ -93,17 +92,16 @@ export class Keys {
       // The record must come after both pointers.
       if (!this.#options.writer.inOrder) await pointers;
       let [reply] = await Promise.all([this.#createRecord(record, false), pointers]);
-      if (reply === 'NO_API' && this.#options.limits.apiAutoCreate) {
+      if (reply.status === 'NO_API' && this.#options.limits.apiAutoCreate) {
         await this.listApi(apiId);
         reply = await this.#createRecord(record, true);
       }
-      const [status, present] = typeof reply === 'string' ? [reply] : (reply as string[]);
-      if (status === 'OTHER_DEFAULTS' && present !== undefined) {
+      const { status } = reply;
+      if (status === 'OTHER_DEFAULTS') {
         await this.forgetPointers(apiId, keyId, secretHash);
-        return present;
+        return reply.present;
       }
-      const refusal = tooOldOf(reply, record.needs);
-      if (refusal) throw tooOldError(apiId, refusal);
+      if (status === 'TOO_OLD') throw tooOldError(apiId, { ...reply, needs: record.needs ?? 1 });
       if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
       if (status !== 'OK') throw new ApiError('CONFLICT', 'the key exists already');
@@ -225,9 +223,9 @@ export class Keys {
     if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
   }
 
-  async #createRecord(record: NewRecord, createApi: boolean): Promise<unknown> {
-    const { keys, args } = recordCall(record, createApi, this.#options.limits.leaseMs);
-    const { reply, replicated } = await this.#options.writer.run(createScript, keys, args);
+  async #createRecord(record: NewRecord, createApi: boolean): Promise<Created> {
+    const run = recordRun(record, createApi, this.#options.limits.leaseMs);
+    const { reply, replicated } = await this.#options.writer.send(run);
     if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
     return reply;
   }

@@ -2,22 +2,19 @@
 -- Lists one page of an API's keys, in order of creation or by the creation numbers of the page's keys, as of one moment.
 -- Not flagged `no-writes`, so that a deposed primary refuses to answer.
 --
--- KEYS 1 head  2 index  3 the index to read: the same, or an owner's
--- ARGV 1 record prefix  2 long-meta prefix  3 'asc' | 'desc' | 'numbers'
---      4 creation number to begin with, '' = the first; 'numbers': all creation numbers of the page, with a space between
---      5 maximum number of keys on the page  6 maximum number of keys examined  7 enabled: '1' | '0' | '' = either
---      8 prefix of the keys' names  9 part of the name, the id or the external id, folded
---      10 its forms, see filter.lua  11… letters of the fields to return besides meta
+-- head, index, source: the index to read, the same or an owner's
+-- records, metas: prefixes  base: the beginning of the API's other keys  order: 'asc' | 'desc' | 'numbers'
+-- from: creation number to begin with, '' = the first; 'numbers': all creation numbers of the page, with a space between
+-- limit: maximum number of keys on the page  most: maximum number of keys examined  enabled: '1' | '0' | '' = either
+-- prefix: of the keys' names  part: of the name, the id or the external id, folded  forms: its forms, see filter.lua
+-- letters: of the fields to return besides meta
 -- Returns {} if there is no such API | {number of keys of the API, creation number to continue from or '', and for each key
 --   {keyId, meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none}
 -- include ../../shared/redis/credits.lua
 -- include filter.lua
-local head, index, source = unpack(KEYS)
-local records, metas, order, from, limit, most, enabled, prefix, part, forms = unpack(ARGV)
-
 local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
 if not created or deleted then return {} end
-local base, credits = string.sub(head, 1, -5), nil
+local credits
 local condition = conditionOf(enabled, prefix, part, forms)
 limit = tonumber(limit)
 most = condition and tonumber(most) or limit
@@ -39,7 +36,7 @@ for i = 1, #found, 2 do
     break
   end
   local keyId = found[i]
-  local f = redis.call('HMGET', records .. keyId, 'e', 'n', 'o', 'M', 'm', unpack(ARGV, 11))
+  local f = redis.call('HMGET', records .. keyId, 'e', 'n', 'o', 'M', 'm', unpack(letters))
   if not condition or matches(condition, keyId, f[1], f[2] or '', f[3] or '') then
     if f[4] then f[5] = redis.call('GET', metas .. keyId) end
     local key = {keyId}

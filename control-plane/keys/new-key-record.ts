@@ -1,13 +1,25 @@
 import { hash } from 'node:crypto';
 import { generateId } from '#shared/contract/key-format.ts';
 import { type KeyFields, storedFields } from '#shared/contract/key-record.ts';
-import { command } from '#shared/redis/command.ts';
+import { command, oneOf } from '#shared/redis/command.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
-import { Script, type ScriptCall } from '#shared/redis/script.ts';
 import type { NewCredits } from '../serve/schemas.ts';
 
-/** Creates records; `recordCall` makes its arguments. */
-export const createScript = new Script(new URL('./create-key.lua', import.meta.url));
+/** Creates records; see `recordRun`. */
+export const createKey = command(
+  new URL('./create-key.lua', import.meta.url),
+  ['head', 'index', 'record', 'long', 'owners', 'creations', 'members'],
+  [
+    ...['keyId', 'now', 'auto', 'lease', 'meta', 'owner', 'foreign', 'kept', 'content', 'needs'],
+    ...['defaults', 'credits', 'base', '...fields'],
+  ] as const,
+  oneOf('status', {
+    ...{ OK: [], NO_API: [], DELETED: [], EXISTS: [], OTHER_DEFAULTS: ['present'] },
+    TOO_OLD: ['followers#', '...names'],
+  }),
+);
+/** The end of a creation. */
+export type Created = ReturnType<ReturnType<typeof createKey>['read']>;
 /** Sets pointers, which come before the record. */
 export const setPointer = command(
   new URL('./set-pointer.lua', import.meta.url),
@@ -57,12 +69,12 @@ export interface NewRecord extends NewFields {
 }
 
 /**
- * The call of `createScript` that creates a record.
+ * The run of `createKey` that creates a record.
  * @param createApi true to create the API if it does not exist
  */
-export function recordCall(record: NewRecord, createApi: boolean, leaseMs: number): ScriptCall {
+export function recordRun(record: NewRecord, createApi: boolean, leaseMs: number) {
   const { apiId, keyId, createdAt } = record;
-  const { head, creations, members } = apiKeys(apiId);
+  const { head, creations, members, base } = apiKeys(apiId);
   const { o: externalId = '', m: meta = '', ...plain } = storedFields(record);
   const recordPlace = recordKey(apiId, keyId);
   const credits = record.credits
@@ -72,32 +84,15 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
   const foreign = record.foreign ? ['f', '1'] : [];
   const facts = ['p', record.secretHash, 's', record.start, ...bytes, ...foreign, 'c', createdAt];
   const fields = [...facts, ...Object.entries(plain).flat()];
-  return {
-    keys: [
-      head,
-      indexOf(apiId, keyId),
-      recordPlace,
-      metaKey(apiId, keyId),
-      externalId === '' ? recordPlace : identityIndexKey(apiId, externalId),
-      creations,
-      members,
-    ],
-    args: [
-      keyId,
-      createdAt,
-      createApi ? '1' : '0',
-      leaseMs,
-      meta,
-      externalId,
-      record.foreign ? '1' : '0',
-      CREATIONS_KEPT,
-      digestOf([keyId, meta, externalId, credits, ...fields]),
-      record.needs ?? 1,
-      record.defaults ?? '*',
-      credits,
-      ...fields,
-    ],
-  };
+  return createKey({
+    ...{ head, creations, members, base, index: indexOf(apiId, keyId) },
+    ...{ record: recordPlace, long: metaKey(apiId, keyId), keyId, now: createdAt },
+    owners: externalId === '' ? recordPlace : identityIndexKey(apiId, externalId),
+    ...{ auto: createApi ? '1' : '0', lease: leaseMs, meta, owner: externalId },
+    ...{ foreign: record.foreign ? '1' : '0', kept: CREATIONS_KEPT },
+    content: digestOf([keyId, meta, externalId, credits, ...fields]),
+    ...{ needs: record.needs ?? 1, defaults: record.defaults ?? '*', credits, fields },
+  });
 }
 
 /**

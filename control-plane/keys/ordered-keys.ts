@@ -1,12 +1,18 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { LAST_USED } from '#shared/contract/usage.ts';
+import { command, row } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey, usageKey } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { send } from '#shared/redis/script.ts';
 import type { CostlyReads } from '../serve/turns.ts';
-import { conditionsOf, type Key, type KeyFilter, type KeyView, sourceOf } from './key-view.ts';
+import { CONDITIONS, conditionsOf, type Key, type KeyFilter, type KeyView, sourceOf } from './key-view.ts';
 
-const valuesScript = new Script(new URL('./list-values.lua', import.meta.url));
+const listValues = command(
+  new URL('./list-values.lua', import.meta.url),
+  ['head', 'source'],
+  ['records', 'values', 'field', 'from', 'most', ...CONDITIONS],
+  row('total#', 'next', '...values'),
+);
 
 /** The maximum number of keys that one run of the script examines, so that it does not block Redis for long. */
 const AT_ONCE = 500;
@@ -103,10 +109,11 @@ export class OrderedKeys {
     const { head } = apiKeys(apiId);
     const field = fieldOf(order);
     const { prefixOf, letter } = FIELDS[field];
-    const keys = [head, sourceOf(apiId, filter)];
-    const args = [recordKey(apiId, ''), prefixOf(apiId), letter, from, AT_ONCE, ...conditionsOf(filter)];
-    const reply = await this.#nodes.run(head, (redis) => valuesScript.run(redis, keys, args));
-    const [total = 0, next = '', ...values] = reply as [number, string, ...string[]] | [];
+    const run = listValues({
+      ...{ head, source: sourceOf(apiId, filter), records: recordKey(apiId, ''), values: prefixOf(apiId) },
+      ...{ field: letter, from, most: AT_ONCE, ...conditionsOf(filter) },
+    });
+    const { total, next, values } = await this.#nodes.run(head, (redis) => send(redis, run));
     if (total > ORDERED_MAX && filter.externalId === undefined)
       throw new ApiError(
         'BAD_REQUEST',

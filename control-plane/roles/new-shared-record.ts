@@ -4,8 +4,7 @@ import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { identityIndexKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { createSharedLog } from '../apis/apis.ts';
-import { createScript, type NewFields, recordCall } from '../keys/new-key-record.ts';
-import { tooOldOf } from '../writer/change-log.ts';
+import { type NewFields, recordRun } from '../keys/new-key-record.ts';
 import type { ChangeLog } from '../writer/change-log-port.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
 import { tooOldError } from '../writer/write-error.ts';
@@ -50,14 +49,13 @@ export async function createRecord(
     ...{ apiId: SHARED_LOG, keyId, secretHash: hashSecret(keyId), start: '', createdAt, foreign: false },
     ...{ ...fields, externalId: uniqueName },
   };
-  const { keys, args } = recordCall(record, false, leaseMs);
-  let { reply, replicated } = await writer.run(createScript, keys, args);
-  if (reply === 'NO_API') {
+  const run = recordRun(record, false, leaseMs);
+  let { reply, replicated } = await writer.send(run);
+  if (reply.status === 'NO_API') {
     await createSharedLog(writer, clock.wallMs(), leaseMs);
-    ({ reply, replicated } = await writer.run(createScript, keys, args));
+    ({ reply, replicated } = await writer.send(run));
   }
-  const refusal = tooOldOf(reply, record.needs);
-  if (refusal) throw tooOldError(SHARED_LOG, refusal);
+  if (reply.status === 'TOO_OLD') throw tooOldError(SHARED_LOG, { ...reply, needs: fields.needs ?? 1 });
   if (!replicated) throw unavailable(`not all replicas confirmed; ${nouns.singular} may have been created`);
   // If several were created at the same time, the first remain.
   const isFirst = (await recordOf(nodes, uniqueName)) === keyId;

@@ -1,8 +1,9 @@
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { command, each, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, exhaustedPools, expiryIndex, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { type Run, send } from '#shared/redis/script.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { Notice, Notices } from './notices.ts';
 import type { SenderDuty } from './webhook-sender.ts';
@@ -40,8 +41,18 @@ export function dueEvent({ dueMs, expiresMs }: DueKey, leads: readonly number[],
   return passed.length === 0 ? { nextMs } : { days: Math.min(...passed), nextMs };
 }
 
-const readScript = new Script(new URL('./read-due.lua', import.meta.url));
-const scheduleScript = new Script(new URL('./schedule-expiries.lua', import.meta.url));
+const readDue = command(
+  new URL('./read-due.lua', import.meta.url),
+  ['head', 'expiries', 'exhausted'],
+  ['now', 'most', 'records', 'poolNames'],
+  each(each(list)),
+);
+const scheduleExpiries = command(
+  new URL('./schedule-expiries.lua', import.meta.url),
+  ['expiries', 'exhausted'],
+  ['records', 'keys', '...about'],
+  Number,
+);
 
 /** Keys that one run of a script reads. */
 const DUE_AT_ONCE = 200;
@@ -81,10 +92,11 @@ export class DueKeys {
   /** Reads what is due; undefined if there is no such API. Its cost depends on what is due, not on all keys. */
   async read(apiId: string, nowMs: number): Promise<DueInApi | undefined> {
     const { head } = apiKeys(apiId);
-    const keys = [head, expiryIndex(apiId), exhaustedPools(apiId)];
-    const args = [nowMs, DUE_AT_ONCE, recordKey(apiId, ''), poolKey(apiId, '')];
-    const reply = (await this.#run(readScript, keys, args)) as [] | [string[][], string[][]];
-    const [due, pools] = reply;
+    const run = readDue({
+      ...{ head, expiries: expiryIndex(apiId), exhausted: exhaustedPools(apiId) },
+      ...{ now: nowMs, most: DUE_AT_ONCE, records: recordKey(apiId, ''), poolNames: poolKey(apiId, '') },
+    });
+    const [due, pools] = await this.#send(run);
     if (!due || !pools) return undefined;
     return {
       keys: due.map(([keyId = '', dueMs, expires, externalId, name]) => ({
@@ -105,16 +117,20 @@ export class DueKeys {
     pools: readonly ExhaustedPool[],
   ): Promise<void> {
     if (keys.length + pools.length === 0) return;
-    const args = [
-      ...[recordKey(apiId, ''), keys.length],
+    const about = [
       ...keys.flatMap(({ keyId, dueMs, expiresMs, nextMs = '' }) => [keyId, dueMs, expiresMs || '', nextMs]),
       ...pools.flatMap(({ poolId, sinceMs }) => [poolId, sinceMs]),
     ];
-    await this.#run(scheduleScript, [expiryIndex(apiId), exhaustedPools(apiId)], args);
+    const places = {
+      expiries: expiryIndex(apiId),
+      exhausted: exhaustedPools(apiId),
+      records: recordKey(apiId, ''),
+    };
+    await this.#send(scheduleExpiries({ ...places, keys: keys.length, about }));
   }
 
-  #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
-    return this.#nodes.run(keys[0] ?? '', (redis) => script.run(redis, keys, args));
+  #send<T>(run: Run<T>): Promise<T> {
+    return this.#nodes.run(run.keys[0] ?? '', (redis) => send(redis, run));
   }
 }
 

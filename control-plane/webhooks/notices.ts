@@ -1,9 +1,15 @@
+import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { noticeStream, webhookEndpoints } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { noticeMark, noticeStream, webhookEndpoints } from '#shared/redis/redis-keys.ts';
+import { send } from '#shared/redis/script.ts';
 import { EVENT_TYPES, type EventType, type PendingEvent } from './event-types.ts';
 
-const addScript = new Script(new URL('./add-notices.lua', import.meta.url));
+const addNotices = command(
+  new URL('./add-notices.lua', import.meta.url),
+  ['endpoints', 'notices'],
+  ['most', 'marks', '...added'],
+  Number,
+);
 
 /** The maximum number of notices that wait for the sender. */
 const NOTICES_MAX = 100_000;
@@ -33,11 +39,14 @@ export class Notices {
    */
   async add(notices: readonly (Notice & { readonly mark?: string })[]): Promise<number> {
     if (notices.length === 0) return 0;
-    const args = notices.flatMap(({ mark = '', ...notice }) => [mark, JSON.stringify(notice)]);
-    const keys = [webhookEndpoints, noticeStream];
-    return Number(
-      await this.#nodes.run(noticeStream, (redis) => addScript.run(redis, keys, [NOTICES_MAX, ...args])),
-    );
+    const added = notices.flatMap(({ mark = '', ...notice }) => [mark, JSON.stringify(notice)]);
+    const about = {
+      endpoints: webhookEndpoints,
+      notices: noticeStream,
+      most: NOTICES_MAX,
+      marks: noticeMark(''),
+    };
+    return this.#nodes.run(noticeStream, (redis) => send(redis, addNotices({ ...about, added })));
   }
 }
 

@@ -13,7 +13,6 @@ import type {
   LogEntry,
   LogStatus,
   Successor,
-  TooOld,
   Write,
   WriteRefusal,
 } from './change-log-port.ts';
@@ -311,15 +310,6 @@ const isAlike = (a: Write, b: Write): boolean =>
   // Each key has its own credits.
   a.credits === undefined &&
   b.credits === undefined;
-
-/**
- * The refusal of a script that found followers of an older protocol (gate.lua); undefined if it found none.
- */
-export function tooOldOf(reply: unknown, needs = 1): TooOld | undefined {
-  if (!Array.isArray(reply) || reply[0] !== 'TOO_OLD') return undefined;
-  const [status, followers, ...names] = reply;
-  return { status, needs, followers, names };
-}
 
 function outcomeOf(needs = 1, reply: ReturnType<typeof writtenOf>): Written {
   if (reply.status === 'TOO_OLD') return { ...reply, needs };

@@ -30,62 +30,38 @@ export class DurableWriter {
   }
 
   /**
-   * True if calls of `run` in one tick run in their order, because they share one connection to one server.
+   * True if calls of `send` in one tick run in their order, because they share one connection to one server.
    */
   get inOrder(): boolean {
     return this.#replicas === 0 && !this.#nodes.isCluster;
   }
 
-  async send<T>({ script, keys, args, read }: Run<T>, lane?: string) {
-    const { reply, replicated } = await this.run(script, keys, args, lane);
-    return { reply: read(reply), replicated };
+  /** @param lane names a separate connection, if the run needs its own */
+  async send<T>(run: Run<T>, lane = this.#lane()) {
+    return this.#countOutcomes([run], this.#send(run, lane));
   }
 
-  /** @param lane names a separate connection, if the call needs its own */
-  async run(
-    script: Script,
-    keys: readonly string[],
-    args: readonly (string | number)[],
-    lane = this.#lane(),
-  ) {
-    try {
-      const result = await this.#run(script, keys, args, lane);
-      this.#count(result.replicated ? 'replicated' : 'short');
-      return result;
-    } catch (error) {
-      this.#count('failed');
-      throw error;
-    }
-  }
-
-  async #run(script: Script, keys: readonly string[], args: readonly (string | number)[], lane: string) {
+  async #send<T>({ script, keys, args, read }: Run<T>, lane: string) {
     const [key = ''] = keys;
     if (this.#replicas === 0) {
-      return {
-        reply: await this.#nodes.run(key, (redis) => script.run(redis, keys, args), lane),
-        replicated: true,
-      };
+      const reply = await this.#nodes.run(key, (redis) => script.run(redis, keys, args), lane);
+      return { reply: read(reply), replicated: true };
     }
     const { reply, confirmed } = await this.#nodes.run(
       key,
       (redis) => script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
       lane,
     );
-    return { reply, replicated: confirmed >= this.#replicas };
+    return { reply: read(reply), replicated: confirmed >= this.#replicas };
   }
 
-  /** Runs one script once per call, as `runAll` does. */
+  /** Sends runs of one script, in one round trip to each node. Replies are in the order of the runs. */
   async sendAll<T>(runs: readonly Run<T>[]): Promise<{ replies: T[]; replicated: boolean }> {
     const [first] = runs;
     if (!first) return { replies: [], replicated: true };
-    const { replies, replicated } = await this.runAll(first.script, runs);
-    return { replies: replies.map(first.read), replicated };
-  }
-
-  /** Runs the script once per call, in one round trip to each node. Replies are in the order of the calls. */
-  runAll(script: Script, calls: readonly ScriptCall[]) {
     const lane = this.#replicas === 0 ? BATCH_LANE : this.#lane();
-    return this.#countOutcomes(calls, this.#runAll(script, calls, lane));
+    const { replies, replicated } = await this.#countOutcomes(runs, this.#runAll(first.script, runs, lane));
+    return { replies: replies.map(first.read), replicated };
   }
 
   /**

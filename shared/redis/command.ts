@@ -61,16 +61,18 @@ function localsOf(list: 'KEYS' | 'ARGV', names: readonly string[]): string {
 }
 
 /**
- * The name of a part of a reply: `a#` is a number, `a[]` a list of texts, `...a` a list of all further texts, any other a
- * text, `''` where Redis has none.
+ * The name of a part of a reply: `a#` is a number, `a[]` a list of texts, `...a` a list of all further texts, `...a[]` one
+ * of all further lists, any other a text, `''` where Redis has none.
  */
 type Part<Name extends string> = Name extends `${string}#`
   ? number
-  : Name extends `...${string}` | `${string}[]`
-    ? readonly string[]
-    : string;
+  : Name extends `...${string}[]`
+    ? readonly (readonly string[])[]
+    : Name extends `...${string}` | `${string}[]`
+      ? readonly string[]
+      : string;
 type Row<Name extends string> = {
-  readonly [N in Name as N extends `...${infer List}`
+  readonly [N in Name as N extends `...${infer List}[]` | `...${infer List}`
     ? List
     : N extends `${infer Other}#` | `${infer Other}[]`
       ? Other
@@ -87,6 +89,12 @@ export const each =
   (replies: unknown): readonly T[] =>
     (replies as readonly unknown[]).map(read);
 
+/** Reads a reply that is an empty list where there is nothing to read: undefined. */
+export const unlessEmpty =
+  <T>(read: (reply: unknown) => T) =>
+  (reply: unknown): T | undefined =>
+    (reply as readonly unknown[]).length === 0 ? undefined : read(reply);
+
 /** Reads a list of parts. */
 export const row = <Name extends string>(...names: readonly Name[]): ((reply: unknown) => Row<Name>) =>
   readerOf(names) as (reply: unknown) => Row<Name>;
@@ -94,6 +102,7 @@ export const row = <Name extends string>(...names: readonly Name[]): ((reply: un
 /** Returns what reads parts of these names, which are understood once. */
 function readerOf(names: readonly string[]): (parts: readonly unknown[]) => object {
   const fields = names.map((name, i): [string, (parts: readonly unknown[]) => unknown] => {
+    if (/^\.{3}.*\[\]$/.test(name)) return [name.slice(3, -2), (parts) => parts.slice(i).map(list)];
     if (name.startsWith('...')) return [name.slice(3), (parts) => parts.slice(i)];
     if (name.endsWith('[]')) return [name.slice(0, -2), (parts) => list(parts[i] ?? [])];
     if (name.endsWith('#')) return [name.slice(0, -1), (parts) => Number(parts[i] ?? 0)];

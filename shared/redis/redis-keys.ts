@@ -189,10 +189,12 @@ export const auditKeyIndex = (keyId: string): string => `kf:{!audit}:k:${keyId}`
 export const auditRetryKey = 'kf:{!audit}:again';
 
 /**
- * Stream: events for webhooks that no call caused, until they are in the queues of endpoints. Strings with an expiry at
- * `kf:{!audit}:n:…` mark those that must not be added again.
+ * Stream: events for webhooks that no call caused, until they are in the queues of endpoints. `noticeMark`
+ * marks those that must not be added again.
  */
 export const noticeStream = 'kf:{!audit}:notices';
+/** String with an expiry: the notice with this mark was added. */
+export const noticeMark = (mark: string): string => `kf:{!audit}:n:${mark}`;
 /** Hash: verifier id → its host and version; the verifiers whose loss was not reported yet. */
 export const watchedVerifiers = 'kf:{!audit}:verifiers';
 /** String with an expiry: the control plane that sends webhooks now. */

@@ -6,6 +6,7 @@ import { unavailable } from '../../../shared/contract/errors.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
+import type { Run } from '../../../shared/redis/script.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { PATIENT } from '../../harness/waiting.ts';
@@ -28,10 +29,10 @@ class CountingWriter extends DurableWriter {
   runs = 0;
   failing = 0;
 
-  override run(...call: Parameters<DurableWriter['run']>) {
+  override send<T>(run: Run<T>, lane?: string) {
     this.runs++;
     if (this.failing-- > 0) return Promise.reject(unavailable('not now'));
-    return super.run(...call);
+    return super.send(run, lane);
   }
 }
 

@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'vitest';
+import { listIds, listKeys, readKey } from '../../../control-plane/keys/key-view.ts';
+import { createKey } from '../../../control-plane/keys/new-key-record.ts';
 import { writeChange } from '../../../control-plane/writer/change-log.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** Scripts that create and read keys, by themselves: each does and answers what its head says. */
-const { at, run, controlPlane } = scriptsOnRedis();
+const { at, run } = scriptsOnRedis();
 
 describe('keys', () => {
   const CREATIONS_KEPT = 100;
@@ -21,63 +23,62 @@ describe('keys', () => {
       defaults?: string;
     } = {},
   ) =>
-    controlPlane('keys/create-key', CREATE_KEYS(keyId, options.owner), [
-      keyId,
-      7,
-      options.auto ?? '1',
-      500,
-      options.meta ?? '',
-      options.owner ?? '',
-      options.foreign ?? '0',
-      CREATIONS_KEPT,
-      options.content ?? 'content',
-      1,
-      options.defaults ?? '*',
-      '',
-      ...FIELDS,
-    ]);
-  const CREATE_KEYS = (keyId: string, owner?: string) => [
-    'head',
-    'index',
-    `k:${keyId}`,
-    `m:${keyId}`,
-    owner === undefined ? `k:${keyId}` : `o:${owner}`,
-    'creations',
-    'members',
-  ];
-  const list = (source: string, ...args: (string | number)[]) =>
-    controlPlane(
-      'keys/list-keys',
-      ['head', 'index', source],
-      ['k:', 'm:', ...args, ...(args.length < 7 ? [''] : []), '', ...LETTERS],
-    ) as Promise<unknown[]>;
+    run(
+      createKey({
+        ...{ head: 'head', index: 'index', creations: 'creations', members: 'members', base: '' },
+        ...{ record: `k:${keyId}`, long: `m:${keyId}`, keyId, now: 7, lease: 500, needs: 1, credits: '' },
+        owners: options.owner === undefined ? `k:${keyId}` : `o:${options.owner}`,
+        ...{ auto: options.auto ?? '1', meta: options.meta ?? '', owner: options.owner ?? '' },
+        ...{ foreign: options.foreign ?? '0', kept: CREATIONS_KEPT, content: options.content ?? 'content' },
+        ...{ defaults: options.defaults ?? '*', fields: FIELDS },
+      }),
+    );
+  const list = async (
+    source: string,
+    ...[order, from, limit, most, enabled, prefix, part = '']: readonly (string | number)[]
+  ) => {
+    const [head, index] = ['head', 'index'];
+    const page = await run(
+      listKeys({
+        ...{ head, index, source, records: 'k:', metas: 'm:', base: '', letters: LETTERS, forms: '', part },
+        ...{ order: order ?? '', from: from ?? '', limit: limit ?? 0, most: most ?? 0 },
+        ...{ enabled: enabled ?? '', prefix: prefix ?? '' },
+      }),
+    );
+    return page ? [page.total, page.next, ...page.rows] : [];
+  };
   const idsOf = ([, , ...keys]: unknown[]) => keys.map((key) => (key as string[])[0]);
 
   test('are created with the defaults that their API has at that moment, and with no others', async () => {
-    expect(await create('key_1', { defaults: 'old 32' })).toEqual(['OTHER_DEFAULTS', ' ']);
+    expect(await create('key_1', { defaults: 'old 32' })).toEqual({ status: 'OTHER_DEFAULTS', present: ' ' });
     expect(await at.redis.keys('*')).toEqual([]);
-    expect(await create('key_1', { defaults: ' ' })).toBe('OK');
+    expect(await create('key_1', { defaults: ' ' })).toEqual({ status: 'OK' });
     await at.redis.hset('head', 'prefix', 'shop');
-    expect(await create('key_2', { defaults: ' ' })).toEqual(['OTHER_DEFAULTS', 'shop ']);
+    expect(await create('key_2', { defaults: ' ' })).toEqual({ status: 'OTHER_DEFAULTS', present: 'shop ' });
     await at.redis.hset('head', 'bytes', '24');
-    expect(await create('key_2', { defaults: 'shop ' })).toEqual(['OTHER_DEFAULTS', 'shop 24']);
+    expect(await create('key_2', { defaults: 'shop ' })).toEqual({
+      status: 'OTHER_DEFAULTS',
+      present: 'shop 24',
+    });
     expect(await at.redis.zrange('index', '0', '-1')).toEqual(['key_1']);
-    expect(await create('key_2', { defaults: 'shop 24' })).toBe('OK');
-    expect(await create('key_3', { defaults: '*' })).toBe('OK');
+    expect(await create('key_2', { defaults: 'shop 24' })).toEqual({ status: 'OK' });
+    expect(await create('key_3', { defaults: '*' })).toEqual({ status: 'OK' });
   });
 
   test('are created with their API or without, once, and not in one that is swept', async () => {
-    expect(await create('key_1', { auto: '0' })).toBe('NO_API');
+    expect(await create('key_1', { auto: '0' })).toEqual({ status: 'NO_API' });
     expect(await at.redis.keys('*')).toEqual([]);
-    expect(await create('key_1')).toBe('OK');
+    expect(await create('key_1')).toEqual({ status: 'OK' });
     expect(await at.redis.hmget('head', 'c', 'L', 'Lf', 'foreign')).toEqual(['7', '500', '500', null]);
-    expect(await create('key_1')).toBe('EXISTS');
-    expect(await create('key_2', { auto: '0', foreign: '1', owner: 'ann', meta: '{"a":1}' })).toBe('OK');
+    expect(await create('key_1')).toEqual({ status: 'EXISTS' });
+    expect(await create('key_2', { auto: '0', foreign: '1', owner: 'ann', meta: '{"a":1}' })).toEqual({
+      status: 'OK',
+    });
     expect(await at.redis.hget('head', 'foreign')).toBe('1');
     expect(await at.redis.zrange('index', '0', '-1', 'WITHSCORES')).toEqual(['key_1', '1', 'key_2', '2']);
     expect(await at.redis.zrange('o:ann', '0', '-1', 'WITHSCORES')).toEqual(['key_2', '2']);
     await at.redis.hset('head', 'deleted', '9');
-    expect(await create('key_3')).toBe('DELETED');
+    expect(await create('key_3')).toEqual({ status: 'DELETED' });
     expect(await at.redis.exists('k:key_3')).toBe(0);
   });
 
@@ -107,7 +108,7 @@ describe('keys', () => {
     expect([await at.redis.hget('k:short', 'm'), await at.redis.exists('m:short')]).toEqual([short, 0]);
     expect([await at.redis.hget('k:long', 'm'), await at.redis.get('m:long')]).toEqual([null, long]);
     const read = (keyId: string) =>
-      controlPlane('keys/read-key', ['head', `k:${keyId}`, `m:${keyId}`], LETTERS);
+      run(readKey({ head: 'head', record: `k:${keyId}`, long: `m:${keyId}`, base: '', letters: LETTERS }));
     expect(await read('short')).toEqual([short, 'shop_1', '', 'ann', '1']);
     expect(await read('long')).toEqual([long, 'shop_1', '', '', '1']);
     expect(await read('none')).toEqual([]);
@@ -131,11 +132,8 @@ describe('keys', () => {
           ...{ now: 7, maxlen: 100, longest: 1024, needs: 1, fields: ['m', meta] },
         }),
       );
-      const [now] = (await controlPlane(
-        'keys/read-key',
-        ['head', 'k:key_1', 'm:key_1'],
-        LETTERS,
-      )) as string[];
+      const about = { head: 'head', record: 'k:key_1', long: 'm:key_1', base: '' };
+      const [now] = await run(readKey({ ...about, letters: LETTERS }));
       const [, , [, shown] = []] = (await list('index', 'asc', '', 1, 10, '', '')) as [
         number,
         string,
@@ -179,8 +177,10 @@ describe('keys', () => {
   });
 
   test('are listed by their ids, page after page, of an API that is there', async () => {
-    const ids = (source: string, ...args: (string | number)[]) =>
-      controlPlane('keys/list-ids', ['head', source], args);
+    const ids = async (source: string, from: string, limit: number) => {
+      const page = await run(listIds({ head: 'head', source, from, limit }));
+      return page ? [page.next, ...page.keyIds] : [];
+    };
     expect(await ids('index', '', 2)).toEqual([]);
     for (const [i, owner] of ['ann', 'bob', 'ann'].entries()) await create(`key_${i}`, { owner });
     expect(await ids('index', '', 2)).toEqual(['3', 'key_0', 'key_1']);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type NewRecord, recordCall } from '../../../control-plane/keys/new-key-record.ts';
+import { type NewRecord, recordRun } from '../../../control-plane/keys/new-key-record.ts';
 
 const RECORD: NewRecord = {
   apiId: 'shop',
@@ -16,7 +16,7 @@ const RECORD: NewRecord = {
 };
 const DIGEST = 8;
 const digestOf = (record: NewRecord, createApi = true, leaseMs = 500) =>
-  String(recordCall(record, createApi, leaseMs).args[DIGEST]);
+  String(recordRun(record, createApi, leaseMs).args[DIGEST]);
 
 test('two creations have the same digest only where the keys are the same', () => {
   const { name: _name, ...nameless } = RECORD;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { createScript, recordCall } from '../../../control-plane/keys/new-key-record.ts';
+import { recordRun } from '../../../control-plane/keys/new-key-record.ts';
 import { BATCH_LIMITS, RedisChangeLog } from '../../../control-plane/writer/change-log.ts';
 import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { Fence } from '../../../control-plane/writer/fence.ts';
@@ -10,6 +10,7 @@ import { systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
+import { send } from '../../../shared/redis/script.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { PATIENT } from '../../harness/waiting.ts';
@@ -60,10 +61,8 @@ async function role(name: string, permissions: readonly string[]): Promise<strin
   const keyId = generateId('role', nowMs + made++);
   const about = { apiId: SHARED_LOG, keyId, secretHash: hashSecret(keyId), start: '', createdAt: nowMs };
   const record = { ...about, name, permissions, enabled: true, meta: {}, foreign: false };
-  const { keys, args } = recordCall(record, true, leaseMs);
-  expect(await nodes.run(apiKeys(SHARED_LOG).head, (redis) => createScript.run(redis, keys, args))).toBe(
-    'OK',
-  );
+  const run = recordRun(record, true, leaseMs);
+  expect(await nodes.run(apiKeys(SHARED_LOG).head, (redis) => send(redis, run))).toEqual({ status: 'OK' });
   return keyId;
 }
 /** Changes a role, or deletes it where nothing is to be set, and waits until that is complete. */

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { createApi, updateApi } from '../../../control-plane/apis/apis.ts';
+import { recordEvents } from '../../../control-plane/audit/audit.ts';
 import { deletePointer, setPointer } from '../../../control-plane/keys/new-key-record.ts';
 import { announceBootstrap } from '../../../control-plane/root-keys/bootstrap-keys.ts';
 import { createRootKey, readRootKey, updateRootKey } from '../../../control-plane/root-keys/root-keys.ts';
@@ -15,7 +16,7 @@ import { addUsage } from '../../../verifier/redis/usage-report.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** Scripts by themselves: each does and answers what its head says. Those of the protocol are held to its simulation. */
-const { at, run, controlPlane } = scriptsOnRedis();
+const { at, run } = scriptsOnRedis();
 
 /** Of writes. */
 const WRITE = {
@@ -343,7 +344,7 @@ test('calls are counted within the window that the first of them opened', async 
 
 test('events are added to their stream and the index of their key, both of which keep the latest', async () => {
   const add = (...events: string[]) =>
-    controlPlane('audit/record-events', ['stream', 'again'], [100, 'of:', ...events]) as Promise<string[]>;
+    run(recordEvents({ stream: 'stream', again: 'again', most: 100, index: 'of:', events }));
   const written: string[] = [];
   for (let i = 0; i < 400; i++) written.push(...(await add(`event ${i}`, '', i % 4 === 0 ? 'ada' : '')));
   const [id = '', last = ''] = await add('the last but one', '', '', 'the last', '', 'bob');

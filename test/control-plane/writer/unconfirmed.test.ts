@@ -10,7 +10,7 @@ import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
-import type { ScriptCall } from '../../../shared/redis/script.ts';
+import type { Run } from '../../../shared/redis/script.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { PATIENT } from '../../harness/waiting.ts';
@@ -34,14 +34,14 @@ beforeEach(() => fleet.client.flushall());
 class ShortWriter extends DurableWriter {
   short: RegExp | undefined;
 
-  override async run(...call: Parameters<DurableWriter['run']>) {
-    const done = await super.run(...call);
-    return { ...done, replicated: done.replicated && !this.short?.test(call[1][0] ?? '') };
+  override async send<T>(run: Run<T>, lane?: string) {
+    const done = await super.send(run, lane);
+    return { ...done, replicated: done.replicated && !this.short?.test(run.keys[0] ?? '') };
   }
 
-  override async runAll(script: Parameters<DurableWriter['runAll']>[0], calls: readonly ScriptCall[]) {
-    const done = await super.runAll(script, calls);
-    const short = calls.some(({ keys }) => this.short?.test(keys[0] ?? ''));
+  override async sendAll<T>(runs: readonly Run<T>[]) {
+    const done = await super.sendAll(runs);
+    const short = runs.some(({ keys }) => this.short?.test(keys[0] ?? ''));
     return { ...done, replicated: done.replicated && !short };
   }
 }

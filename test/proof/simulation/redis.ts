@@ -1,7 +1,7 @@
 import { hash as digest } from 'node:crypto';
 import { createApi } from '../../../control-plane/apis/apis.ts';
 import { settleRun } from '../../../control-plane/keys/credit-changes.ts';
-import { createScript, deletePointer, setPointer } from '../../../control-plane/keys/new-key-record.ts';
+import { createKey, deletePointer, setPointer } from '../../../control-plane/keys/new-key-record.ts';
 import {
   checkRun,
   closeRun,
@@ -31,7 +31,7 @@ import {
   SHARED_LOG,
   secretPointer,
 } from '../../../shared/redis/redis-keys.ts';
-import type { Run, Script } from '../../../shared/redis/script.ts';
+import type { Run } from '../../../shared/redis/script.ts';
 import type {
   PoolReply,
   PoolTurn,
@@ -91,10 +91,6 @@ export class RedisState extends Commands {
 
   run<T>({ script: { lua }, keys, args, read }: Run<T>): T {
     return read(this.eval(lua, keys, args.map(String)));
-  }
-
-  #run(of: Script, keys: readonly string[], args: readonly (string | number)[]): unknown {
-    return this.run({ script: of, keys, args, read: (reply) => reply });
   }
 
   find(name: string): [name: string, value: string | undefined] {
@@ -204,15 +200,19 @@ export class RedisState extends Commands {
     credits?: number,
     refill = '',
   ): boolean {
-    const { head, creations, members } = apiKeys(apiId);
+    const { head, creations, members, base } = apiKeys(apiId);
     const { o: owner = '', q: id, ...fields } = record;
     const own = recordKey(apiId, keyId);
     const owners = owner ? identityIndexKey(apiId, owner) : own;
     const pool = id ? JSON.stringify({ id, value: credits, refill }) : '';
     const content = digest('sha1', JSON.stringify([keyId, record]));
-    const keys = [head, indexOf(apiId, keyId), own, metaKey(apiId, keyId), owners, creations, members];
-    const about = [keyId, 0, '0', 0, '', owner, '0', this.limits.creationsKept, content, needs, '*', pool];
-    return this.#run(createScript, keys, [...about, ...Object.entries(fields).flat()]) === 'OK';
+    const run = createKey({
+      ...{ head, index: indexOf(apiId, keyId), record: own, long: metaKey(apiId, keyId), owners, creations },
+      ...{ members, base, keyId, now: 0, auto: '0', lease: 0, meta: '', owner, foreign: '0' },
+      ...{ kept: this.limits.creationsKept, content, needs, defaults: '*', credits: pool },
+      fields: Object.entries(fields).flat(),
+    });
+    return this.run(run).status === 'OK';
   }
 }
 

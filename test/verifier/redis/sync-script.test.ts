@@ -1,18 +1,21 @@
 import { beforeEach, expect, test } from 'vitest';
+import { createKey } from '../../../control-plane/keys/new-key-record.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { registerRun, syncRun } from '../../../verifier/redis/api-session.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** SYNC by itself, about the keys that a follower saw created; changes and records are held to the simulation. */
-const { at, run, controlPlane } = scriptsOnRedis();
+const { at, run } = scriptsOnRedis();
 const { head, index, creations, members } = apiKeys('a');
 beforeEach(() => at.redis.hset(head, { c: '7', L: '500', Lf: '500' }));
 
 const create = (keyId: string) =>
-  controlPlane(
-    'keys/create-key',
-    [head, index, `k:${keyId}`, `m:${keyId}`, `k:${keyId}`, creations, members],
-    [keyId, 7, '1', 500, '', '', '0', 100, keyId, 1, '*', '', 'p', 'hash'],
+  run(
+    createKey({
+      ...{ head, index, creations, members, record: `k:${keyId}`, long: `m:${keyId}`, owners: `k:${keyId}` },
+      ...{ base: '', keyId, now: 7, auto: '1', lease: 500, meta: '', owner: '', foreign: '0', kept: 100 },
+      ...{ content: keyId, needs: 1, defaults: '*', credits: '', fields: ['p', 'hash'] },
+    }),
   );
 const register = () => run(registerRun('a', 'me', 'nonce'));
 /** A SYNC of who applied nothing, with the mark of the last creation that it saw. */
