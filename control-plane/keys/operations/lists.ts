@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
 import { SLUGS_MAX, slugsOf } from '#shared/contract/slugs.ts';
+import { pause } from '#shared/lang/clock.ts';
 import { recordNotFound } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
@@ -24,6 +25,8 @@ import { keyIdExample } from '../key-answer.ts';
 
 /** Maximum number of attempts while other control planes change the same key first. */
 const TRIES = 20;
+/** Longest pause before another attempt. It is random: in step with another control plane, one would always come late. */
+const PAUSE_MS_MAX = 10;
 
 /** A key's list after the change. */
 interface ChangedList {
@@ -37,14 +40,14 @@ interface ChangedList {
  */
 async function changeList(
   call: Call<{ readonly keyId: string; readonly waitMs?: number }>,
-  { keys, changeWriter, listTurns }: Pick<Services, 'keys' | 'changeWriter' | 'listTurns'>,
+  { listTurns, ...services }: Pick<Services, 'keys' | 'changeWriter' | 'clock' | 'listTurns'>,
   field: 'permissions' | 'roles',
   become: (present: readonly string[]) => readonly string[] | Promise<readonly string[]>,
 ): Promise<ChangedList> {
   const endTurn = await listTurns.take(call.request.keyId);
   if (!endTurn) throw unavailable('too many changes of the lists of this key are waiting; try again');
   try {
-    return await changeInTurn(call, { keys, changeWriter }, field, become, endTurn);
+    return await changeInTurn(call, services, field, become, endTurn);
   } finally {
     endTurn();
   }
@@ -52,7 +55,7 @@ async function changeList(
 
 async function changeInTurn(
   call: Call<{ readonly keyId: string; readonly waitMs?: number }>,
-  { keys, changeWriter }: Pick<Services, 'keys' | 'changeWriter'>,
+  { keys, changeWriter, clock }: Pick<Services, 'keys' | 'changeWriter' | 'clock'>,
   field: 'permissions' | 'roles',
   become: (present: readonly string[]) => readonly string[] | Promise<readonly string[]>,
   onWritten: () => void,
@@ -79,6 +82,7 @@ async function changeInTurn(
     } catch (error) {
       const cameLate = error instanceof ApiError && error.code === 'CONFLICT';
       if (!cameLate || tries === TRIES) throw error;
+      await pause(clock, PAUSE_MS_MAX * Math.random());
     }
   }
 }
