@@ -201,6 +201,10 @@ test('while Redis is away they are dropped and counted, and verdicts go on', asy
     await fleet.startRedis();
   }
   expect((await fleet.verify(key)).body.code).toBe('DISABLED');
+  // The tests after this one create keys.
+  await fleet.until(
+    async () => (await fleet.get(`${fleet.controlPlanes[0]?.adminAddress}/readyz`)).status === 200,
+  );
 });
 
 test('a verifier that is killed loses what it has not reported, and no more', async () => {
