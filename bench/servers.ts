@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Agent, request } from 'undici';
 import { startRedis } from '../deploy/dev/redis-server.ts';
-import { generateKey, hashSecret } from '../shared/contract/key-format.ts';
+import { generateKey, hashSecret } from '../shared/rules/key-format.ts';
 import { pinned, startProcess } from './harness.ts';
 import { SERVER_CORE } from './load/load.ts';
 

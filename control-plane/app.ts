@@ -1,4 +1,4 @@
-import { type Clock, pause } from '#shared/lang/clock.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
 import { listening } from '#shared/process/listening.ts';
 import type { createLogger } from '#shared/process/log.ts';

@@ -1,4 +1,4 @@
-import { systemClock } from '#shared/lang/clock.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { exitUnfit, startOrExit } from '#shared/process/listening.ts';
 import { loadConfigOrExit } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';

@@ -1,4 +1,4 @@
-import type { Clock } from '#shared/lang/clock.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { NameResolver, type Resolve } from '#shared/process/name-resolver.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';

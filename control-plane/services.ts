@@ -1,4 +1,4 @@
-import type { Clock } from '#shared/lang/clock.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import type { Apis } from './apis/apis.ts';
 import type { Audit } from './audit/audit.ts';
 import type { Finding } from './fleet/examination.ts';

@@ -87,7 +87,7 @@ const LONG_PAGES: Readonly<Record<string, string>> = {
   'deploy/helm/keyfence/README.md':
     'the page of the chart at its registry; half of it is a generated table of values',
   'deploy/scaling.md': 'mostly generated tables of calculated fleets',
-  'shared/redis-layout.md': 'the one table of all that is in Redis',
+  'shared/redis/redis-layout.md': 'the one table of all that is in Redis',
   'verifier/metrics.md': 'generated: one row for each metric',
   'verifier/settings.md': 'generated: one row for each setting',
 };

@@ -260,7 +260,7 @@ test('every Lua script goes by names and says what it returns', () => {
 const OUT = [
   'control-plane/cli/commands/many-keys.ts: owner',
   'control-plane/fleet/examination.ts: found',
-  'shared/contract/verifier-status.ts: workspace',
+  'shared/protocol/verifier-status.ts: workspace',
 ];
 
 test('names are nouns and verbs, and the words of the glossary', () => {

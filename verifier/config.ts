@@ -1,4 +1,4 @@
-import { API_ID } from '#shared/contract/api-id.ts';
+import { API_ID } from '#shared/protocol/api-id.ts';
 import { type ConfigOf, choice, flag, host, list, port } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { uniqueTexts } from '#shared/contract/request-id.ts';
-import type { VerifierStatus } from '#shared/contract/verifier-status.ts';
-import type { Clock } from '#shared/lang/clock.ts';
+import { uniqueTexts } from '#shared/rules/request-id.ts';
+import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, flag, integer } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';

@@ -1,4 +1,4 @@
-import type { Clock } from '#shared/lang/clock.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import { listening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Config } from './config.ts';

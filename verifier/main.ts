@@ -1,6 +1,6 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { systemClock } from '#shared/lang/clock.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { exitUnfit, startOrExit } from '#shared/process/listening.ts';
 import { loadConfigOrExit } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
-import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/contract/errors.ts';
-import { VERIFIER_ID_HEADER } from '#shared/contract/verifier-status.ts';
+import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
+import { VERIFIER_ID_HEADER } from '#shared/protocol/verifier-status.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asset } from './assets.ts';
 import type { Callers } from './core/callers.ts';

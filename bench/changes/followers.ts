@@ -2,8 +2,8 @@
 // connection. They join one after the other, or all at once. Reports when the last of them has applied a
 // change, by the clock that all processes of a machine share.
 
-import { uniqueTexts } from '../../shared/contract/request-id.ts';
-import { systemClock } from '../../shared/lang/clock.ts';
+import { uniqueTexts } from '../../shared/rules/request-id.ts';
+import { systemClock } from '../../shared/process/clock.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';

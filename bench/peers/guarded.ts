@@ -6,7 +6,7 @@ import { serve } from '@hono/node-server';
 import express from 'express';
 import Fastify from 'fastify';
 import { Hono } from 'hono';
-import { digestOf } from '../../shared/contract/key-format.ts';
+import { digestOf } from '../../shared/rules/key-format.ts';
 import { createVerifier } from '../../verifier/library/create-verifier.ts';
 import { keyfence as expressGuard } from '../../verifier/library/guards/express.ts';
 import { keyfence as fastifyGuard } from '../../verifier/library/guards/fastify.ts';

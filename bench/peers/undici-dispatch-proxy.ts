@@ -2,7 +2,7 @@
 // into lines, and returns the response of undici. `undici-dispatch-proxy.ts <port> <upstream>`
 import { createServer } from 'node:net';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
-import { readBuffer, readCopies, readIntoBuffer } from '../../shared/lang/read-buffer.ts';
+import { readBuffer, readCopies, readIntoBuffer } from '../../shared/process/read-buffer.ts';
 
 const [port = '0', upstream = ''] = process.argv.slice(2);
 const connect = buildConnector({ allowH2: false });

@@ -1,7 +1,7 @@
 // Passes bytes between two sockets without reading them, which is the least that a proxy on Node's sockets can do.
 // `unread-bytes-proxy.ts <port> <upstream>`
 import { connect, createServer, type Socket } from 'node:net';
-import { readBuffer, readIntoBuffer } from '../../shared/lang/read-buffer.ts';
+import { readBuffer, readIntoBuffer } from '../../shared/process/read-buffer.ts';
 
 const [port = '0', upstream = ''] = process.argv.slice(2);
 const to = Number(new URL(upstream).port);

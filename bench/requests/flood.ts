@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { request } from 'undici';
-import { generateKey } from '../../shared/contract/key-format.ts';
+import { generateKey } from '../../shared/rules/key-format.ts';
 import { type Benchmark, inDirectory, median, pin, type Row } from '../harness.ts';
 import { type OpenLoop, openLoop, SERVER_CORE } from '../load/load.ts';
 import { startBackend, startVerifier, warm } from '../servers.ts';

@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { pause, systemClock } from '../../shared/lang/clock.ts';
-import { IpRanges, rangesText } from '../../shared/lang/ip-ranges.ts';
+import { pause, systemClock } from '../../shared/process/clock.ts';
+import { IpRanges, rangesText } from '../../shared/rules/ip-ranges.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';

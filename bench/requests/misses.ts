@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { generateKey, hashSecret } from '../../shared/contract/key-format.ts';
+import { generateKey, hashSecret } from '../../shared/rules/key-format.ts';
 import { type Benchmark, inDirectory, median, percentile, pinned } from '../harness.ts';
 import { LOAD_CORE, SERVER_CORE } from '../load/load.ts';
 import { type Backend, startBackend, startVerifier } from '../servers.ts';

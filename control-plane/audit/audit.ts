@@ -1,5 +1,5 @@
-import { unavailable } from '#shared/contract/errors.ts';
-import { backoffMs, type Clock, pause, Waker } from '#shared/lang/clock.ts';
+import { unavailable } from '#shared/rules/errors.ts';
+import { backoffMs, type Clock, pause, Waker } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';

@@ -1,4 +1,4 @@
-import type { ErrorCode } from '#shared/contract/errors.ts';
+import type { ErrorCode } from '#shared/rules/errors.ts';
 
 /** Exit statuses of the command line, for scripts; never renumbered. From 64 on they follow sysexits.h. */
 export const EXITS = {

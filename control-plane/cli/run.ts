@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander';
-import { isWellFormed } from '#shared/contract/key-format.ts';
+import { isWellFormed } from '#shared/rules/key-format.ts';
 import { CliError } from './exit.ts';
 import { createProgram } from './program.ts';
 import type { Session } from './session.ts';

@@ -1,5 +1,5 @@
-import { unavailable } from '#shared/contract/errors.ts';
-import type { VerifierStatus } from '#shared/contract/verifier-status.ts';
+import { unavailable } from '#shared/rules/errors.ts';
+import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { perVerdict } from '#shared/contract/verdict-codes.ts';
-import type { VerifierStatus } from '#shared/contract/verifier-status.ts';
+import { perVerdict } from '#shared/rules/verdict-codes.ts';
+import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { List, Sequence, Time } from '../serve/schemas.ts';

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { infoLine } from '#shared/redis/redis-fault.ts';
 

@@ -1,8 +1,8 @@
-import type { NamedLimit } from '#shared/contract/credits.ts';
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
-import { identityIdOf } from '#shared/contract/key-format.ts';
-import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
-import { slugsOf } from '#shared/contract/slugs.ts';
+import type { NamedLimit } from '#shared/protocol/credits.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { identityIdOf } from '#shared/rules/key-format.ts';
+import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
+import { slugsOf } from '#shared/rules/slugs.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { type Apis, createSharedLog } from '../apis/apis.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';

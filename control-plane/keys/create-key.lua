@@ -15,7 +15,7 @@
 --         | {'OTHER_DEFAULTS', current prefix and length}: the defaults changed; make another secret
 -- include ../writer/rights.lua
 -- include ../writer/gate.lua
--- include ../../shared/redis/credits.lua
+-- include ../../shared/protocol/credits.lua
 -- include creation.lua
 
 requireRights(head)

@@ -1,4 +1,4 @@
-import { type Clock, pause } from '#shared/lang/clock.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import { command, row } from '#shared/redis/command.ts';
 import { apiKeys, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/contract/key-record.ts';
+import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/protocol/key-record.ts';
 import {
   CHANGED_FIELDS,
   CREDITS_VIEW,

@@ -1,5 +1,5 @@
-import { type Refill, refillOf } from '#shared/contract/credits.ts';
-import { type AliasedFields, aliasedFields, KEY_LETTERS } from '#shared/contract/key-record.ts';
+import { type Refill, refillOf } from '#shared/protocol/credits.ts';
+import { type AliasedFields, aliasedFields, KEY_LETTERS } from '#shared/protocol/key-record.ts';
 import { command, list, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';

@@ -1,8 +1,8 @@
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
-import { generateId, generateKey, hashSecret, startOf } from '#shared/contract/key-format.ts';
-import { KEY_FIELDS } from '#shared/contract/key-record.ts';
-import { slugsOf } from '#shared/contract/slugs.ts';
-import type { Clock } from '#shared/lang/clock.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { generateId, generateKey, hashSecret, startOf } from '#shared/rules/key-format.ts';
+import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
+import { slugsOf } from '#shared/rules/slugs.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,

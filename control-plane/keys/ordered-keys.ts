@@ -1,5 +1,5 @@
-import { ApiError } from '#shared/contract/errors.ts';
-import { LAST_USED } from '#shared/contract/usage.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { LAST_USED } from '#shared/protocol/usage.ts';
 import { command, row } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey, usageKey } from '#shared/redis/redis-keys.ts';

@@ -16,7 +16,7 @@
 -- include ../writer/rights.lua
 -- include ../writer/gate.lua
 -- include ../writer/server.lua
--- include ../../shared/redis/credits.lua
+-- include ../../shared/protocol/credits.lua
 -- include sharing.lua
 -- include operations.lua
 -- include change-credits.lua

@@ -1,5 +1,5 @@
-import { generateId, generateKey, hashSecret, startOf } from '#shared/contract/key-format.ts';
-import type { Clock } from '#shared/lang/clock.ts';
+import { generateId, generateKey, hashSecret, startOf } from '#shared/rules/key-format.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey } from '#shared/redis/redis-keys.ts';
 import { BYTES, parseDefaults } from '../apis/api-defaults.ts';

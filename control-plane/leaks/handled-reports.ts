@@ -1,4 +1,4 @@
-import { unavailable } from '#shared/contract/errors.ts';
+import { unavailable } from '#shared/rules/errors.ts';
 import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { reportMark } from '#shared/redis/redis-keys.ts';

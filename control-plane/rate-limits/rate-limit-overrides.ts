@@ -1,12 +1,12 @@
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
-import { storedFields } from '#shared/contract/key-record.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { storedFields } from '#shared/protocol/key-record.ts';
 import {
   NAMESPACE,
   namespaceIdOf,
   OVERRIDES_MAX,
   type Override,
   overridesIn,
-} from '#shared/redis/namespace-record.ts';
+} from '#shared/protocol/namespace-record.ts';
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { createSharedLog } from '../apis/apis.ts';
 import type { KeyView } from '../keys/key-view.ts';

@@ -1,6 +1,6 @@
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
-import { generateId, hashSecret } from '#shared/contract/key-format.ts';
-import type { Clock } from '#shared/lang/clock.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { generateId, hashSecret } from '#shared/rules/key-format.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { identityIndexKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { createSharedLog } from '../apis/apis.ts';

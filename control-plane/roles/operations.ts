@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
-import { storedFields } from '#shared/contract/key-record.ts';
-import { SLUG } from '#shared/contract/slugs.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { storedFields } from '#shared/protocol/key-record.ts';
+import { SLUG } from '#shared/rules/slugs.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { auditView } from '../audit/audit-event.ts';
 import { operation } from '../serve/operation.ts';

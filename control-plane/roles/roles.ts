@@ -1,6 +1,6 @@
-import { ApiError } from '#shared/contract/errors.ts';
-import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
-import { slugsOf } from '#shared/contract/slugs.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
+import { slugsOf } from '#shared/rules/slugs.ts';
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { GivenRole } from '../serve/schemas.ts';

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { hashSecret } from '#shared/contract/key-format.ts';
-import { type Clock, pause } from '#shared/lang/clock.ts';
+import { hashSecret } from '#shared/rules/key-format.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';

@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { Caller } from './root-keys.ts';
 
 /**

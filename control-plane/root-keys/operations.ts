@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import { operation } from '../serve/operation.ts';
 import { Count, Fields, Id, List, Name, Propagation, Secret, Time } from '../serve/schemas.ts';
 import { requireCovered } from './coverage.ts';

@@ -1,6 +1,6 @@
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
-import { storedFields } from '#shared/contract/key-record.ts';
-import { pause } from '#shared/lang/clock.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { storedFields } from '#shared/protocol/key-record.ts';
+import { pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import {
@@ -9,7 +9,7 @@ import {
   rootKeyMark,
   type StoredScopes,
   scopesIn,
-} from '#shared/redis/root-keys-record.ts';
+} from '#shared/protocol/root-keys-record.ts';
 import { createSharedLog } from '../apis/apis.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';

@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { Keys } from '../keys/keys.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { API_ACTIONS, type ApiAction, ROOT_ACTIONS, type RootAction } from '../root-keys/root-permissions.ts';

@@ -1,6 +1,6 @@
-import { API_ID } from '#shared/contract/api-id.ts';
-import type { ApiError } from '#shared/contract/errors.ts';
-import type { StoredFields } from '#shared/contract/key-record.ts';
+import { API_ID } from '#shared/protocol/api-id.ts';
+import type { ApiError } from '#shared/rules/errors.ts';
+import type { StoredFields } from '#shared/protocol/key-record.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { Audit } from '../audit/audit.ts';

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { BlockList, isIPv6, type Server, type Socket } from 'node:net';
-import { sourceOf } from '#shared/lang/ip-ranges.ts';
+import { sourceOf } from '#shared/rules/ip-ranges.ts';
 import type { HttpLimits } from './limits.ts';
 
 /** Time that the client of a refused connection has to close its side before the connection is cut, ms. */

@@ -1,5 +1,5 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import type { Clock } from '#shared/lang/clock.ts';
+import type { Clock } from '#shared/process/clock.ts';
 
 const SAMPLE_MS = 500;
 const RESOLUTION_MS = 10;

@@ -1,5 +1,5 @@
 import type { Static, TSchema } from 'typebox';
-import type { ErrorCode } from '#shared/contract/errors.ts';
+import type { ErrorCode } from '#shared/rules/errors.ts';
 import type { ApiAction, RootAction } from '../root-keys/root-permissions.ts';
 import type { Services } from '../services.ts';
 import type { EventType } from '../webhooks/event-types.ts';

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { unavailable } from '#shared/contract/errors.ts';
-import { traceIdOf } from '#shared/contract/trace-id.ts';
+import { unavailable } from '#shared/rules/errors.ts';
+import { traceIdOf } from '#shared/rules/trace-id.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { AuditKind } from '../audit/audit-event.ts';
 import type { Metrics } from '../metrics.ts';

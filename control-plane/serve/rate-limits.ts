@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
-import { ApiError } from '#shared/contract/errors.ts';
-import type { Clock } from '#shared/lang/clock.ts';
-import { sourceOf } from '#shared/lang/ip-ranges.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import type { Clock } from '#shared/process/clock.ts';
+import { sourceOf } from '#shared/rules/ip-ranges.ts';
 import { command, row } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';

@@ -10,7 +10,7 @@ import {
   type TUnion,
   Type,
 } from 'typebox';
-import { API_ID } from '#shared/contract/api-id.ts';
+import { API_ID } from '#shared/protocol/api-id.ts';
 import {
   CREDITS_MAX,
   DEFAULT_LIMIT,
@@ -21,8 +21,8 @@ import {
   LIMITS_MAX,
   type Refill as Plan,
   refillText,
-} from '#shared/contract/credits.ts';
-import { ApiError } from '#shared/contract/errors.ts';
+} from '#shared/protocol/credits.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import {
   ALIASES,
   type Alias,
@@ -32,11 +32,11 @@ import {
   KEY_FIELDS,
   type KeyField,
   type PresentField,
-} from '#shared/contract/key-record.ts';
-import { SLUG, SLUGS_MAX } from '#shared/contract/slugs.ts';
-import { MOMENT_PATTERN, UNIX_MS_MIN } from '#shared/contract/unix-ms.ts';
-import { perUsageField } from '#shared/contract/usage.ts';
-import { RANGES_MAX, rangeFault } from '#shared/lang/ip-ranges.ts';
+} from '#shared/protocol/key-record.ts';
+import { SLUG, SLUGS_MAX } from '#shared/rules/slugs.ts';
+import { MOMENT_PATTERN, UNIX_MS_MIN } from '#shared/rules/unix-ms.ts';
+import { perUsageField } from '#shared/protocol/usage.ts';
+import { RANGES_MAX, rangeFault } from '#shared/rules/ip-ranges.ts';
 import type { CreditsChange } from '../writer/change-log-port.ts';
 
 export const Sequence = Type.Integer({

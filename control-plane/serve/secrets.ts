@@ -1,5 +1,5 @@
-import { ApiError } from '#shared/contract/errors.ts';
-import { hashSecret, isWellFormed } from '#shared/contract/key-format.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { hashSecret, isWellFormed } from '#shared/rules/key-format.ts';
 import type { Keys } from '../keys/keys.ts';
 import type { BootstrapKeys } from '../root-keys/bootstrap-keys.ts';
 

@@ -6,12 +6,12 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import { BYTE_ORDER_MARK, MARKED } from '#shared/contract/byte-order-mark.ts';
-import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorSections } from '#shared/contract/errors.ts';
-import { isWellFormed } from '#shared/contract/key-format.ts';
-import { newRequestId, requestIdFrom } from '#shared/contract/request-id.ts';
-import { parseExactly } from '#shared/lang/exact-json.ts';
-import { nearest } from '../../shared/lang/nearest.ts';
+import { BYTE_ORDER_MARK, MARKED } from '#shared/rules/byte-order-mark.ts';
+import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorSections } from '#shared/rules/errors.ts';
+import { isWellFormed } from '#shared/rules/key-format.ts';
+import { newRequestId, requestIdFrom } from '#shared/rules/request-id.ts';
+import { parseExactly } from '#shared/rules/exact-json.ts';
+import { nearest } from './nearest.ts';
 import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE } from './errors.ts';
 import type { HttpLimits } from './limits.ts';
 import { PAGE_HEADERS, PAGE_STYLE, pageHtml, STYLE_PATH } from './pages/page.ts';

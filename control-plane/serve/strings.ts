@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 
 /** The rule for strings that can be stored exactly as they were sent. */
 const RULE = 'must be well-formed Unicode';

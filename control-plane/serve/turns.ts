@@ -1,4 +1,4 @@
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 
 /** Limits on the calls of one caller. */
 export interface TurnLimits {

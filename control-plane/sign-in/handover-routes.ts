@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import { type Admission, admitted } from '../serve/admission.ts';
 import type { App } from '../serve/server.ts';
 import type { Handovers } from './handovers.ts';

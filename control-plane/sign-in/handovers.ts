@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { handoverCounter, handoverRecord } from '#shared/redis/redis-keys.ts';
 

@@ -6,7 +6,7 @@ import type {
   TokenEndpointResponseHelpers,
 } from 'openid-client';
 import type { Dispatcher, RequestInit, fetch as undiciFetch } from 'undici';
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { type ConfigOf, httpUrl, type Setting, secret, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { lookupBy, type Resolve } from '#shared/process/name-resolver.ts';

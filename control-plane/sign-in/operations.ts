@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import { requireCovered } from '../root-keys/coverage.ts';
 import { operation } from '../serve/operation.ts';
 import {

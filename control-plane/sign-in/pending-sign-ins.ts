@@ -1,4 +1,4 @@
-import { hashSecret } from '#shared/contract/key-format.ts';
+import { hashSecret } from '#shared/rules/key-format.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { pendingSignIn } from '#shared/redis/redis-keys.ts';
 

@@ -1,7 +1,7 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
-import { ApiError } from '#shared/contract/errors.ts';
-import { hashSecret } from '#shared/contract/key-format.ts';
-import { type Clock, pause } from '#shared/lang/clock.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { hashSecret } from '#shared/rules/key-format.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { refreshLock, sessionRecord } from '#shared/redis/redis-keys.ts';
 import { type Caller, isUnauthorized } from '../root-keys/root-keys.ts';

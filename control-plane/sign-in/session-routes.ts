@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { type Admission, admitted } from '../serve/admission.ts';
 import type { App } from '../serve/server.ts';

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { generateId, hashSecret } from '#shared/contract/key-format.ts';
-import type { Clock } from '#shared/lang/clock.ts';
+import { generateId, hashSecret } from '#shared/rules/key-format.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { sessionList, sessionOrder, sessionRecord, sessionsOf } from '#shared/redis/redis-keys.ts';
 import { type Caller, isUnauthorized, nameOf, type RootKeys } from '../root-keys/root-keys.ts';

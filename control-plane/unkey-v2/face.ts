@@ -1,5 +1,5 @@
 import { type Static, type TSchema, Type } from 'typebox';
-import { unavailable } from '#shared/contract/errors.ts';
+import { unavailable } from '#shared/rules/errors.ts';
 import type { Call } from '../serve/call.ts';
 import { type Operation, operation } from '../serve/operation.ts';
 import { makeCursor, openCursor, type Propagation, type PropagationResponse } from '../serve/schemas.ts';

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
-import { ApiError } from '#shared/contract/errors.ts';
-import { identityIdOf } from '#shared/contract/key-format.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { identityIdOf } from '#shared/rules/key-format.ts';
 import { keyIdExample, type UsedKey } from '../keys/key-answer.ts';
 import { importKeys } from '../keys/operations/import-keys.ts';
 import { createKey, deleteKey, getKey, updateKey, updateRemaining, whoami } from '../keys/operations/keys.ts';

@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { SLUG, SLUGS_MAX } from '#shared/contract/slugs.ts';
+import { SLUG, SLUGS_MAX } from '#shared/rules/slugs.ts';
 import {
   createPermission,
   createRole,

@@ -1,4 +1,4 @@
-import { backoffMs, type Clock, Waker } from '#shared/lang/clock.ts';
+import { backoffMs, type Clock, Waker } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { SigningEndpoint } from './endpoints.ts';
 import type { EventPoster, PostResult } from './event-poster.ts';

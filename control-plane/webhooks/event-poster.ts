@@ -1,10 +1,10 @@
 import { createHmac } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { Dispatcher, request } from 'undici';
-import type { Clock } from '#shared/lang/clock.ts';
-import { IpRanges, rangesText, wordsOf } from '#shared/lang/ip-ranges.ts';
+import type { Clock } from '#shared/process/clock.ts';
+import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';
 import { lookupBy, type Resolve } from '#shared/process/name-resolver.ts';
-import { VERSION } from '#shared/version.ts';
+import { VERSION } from '#shared/process/version.ts';
 import { SECRET_PREFIX, type SigningEndpoint, secretsOf, type WebhookEndpoints } from './endpoints.ts';
 
 /**

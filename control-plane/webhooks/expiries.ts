@@ -1,4 +1,4 @@
-import { type Clock, pause } from '#shared/lang/clock.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { command, each, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';

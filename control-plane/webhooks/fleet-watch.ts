@@ -1,5 +1,5 @@
-import { STOPPED_REPORT, type VerifierStatus } from '#shared/contract/verifier-status.ts';
-import { type Clock, pause } from '#shared/lang/clock.ts';
+import { STOPPED_REPORT, type VerifierStatus } from '#shared/protocol/verifier-status.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierStatus, watchedVerifiers } from '#shared/redis/redis-keys.ts';

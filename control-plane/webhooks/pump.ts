@@ -1,5 +1,5 @@
-import { ApiError } from '#shared/contract/errors.ts';
-import { backoffMs, type Clock, pause, Waker } from '#shared/lang/clock.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { backoffMs, type Clock, pause, Waker } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { readEvent } from '../audit/audit-event.ts';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
+import { type Clock, pause, Waker } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import type { ChangeWriter } from '../writer/writer.ts';

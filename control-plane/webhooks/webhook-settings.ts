@@ -1,4 +1,4 @@
-import { rangeFault } from '#shared/lang/ip-ranges.ts';
+import { rangeFault } from '#shared/rules/ip-ranges.ts';
 import { integer, type Setting } from '#shared/process/load-config.ts';
 
 const DAYS_MAX = 365;

@@ -1,4 +1,4 @@
-import type { StoredFields } from '#shared/contract/key-record.ts';
+import type { StoredFields } from '#shared/protocol/key-record.ts';
 
 /** A change to a key's credits. An empty refill removes the plan; an absent refill keeps it. */
 export type CreditsChange = CreditsOperation & {

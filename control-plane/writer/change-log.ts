@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
-import { generateId, hashSecret } from '#shared/contract/key-format.ts';
-import { POOL, type StoredFields } from '#shared/contract/key-record.ts';
+import { generateId, hashSecret } from '#shared/rules/key-format.ts';
+import { POOL, type StoredFields } from '#shared/protocol/key-record.ts';
 import { command, each, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';

@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { type Clock, pause } from '#shared/lang/clock.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { crashFaults, evictionFaults, type RedisFacts, readFacts } from '../fleet/server-facts.ts';

@@ -1,4 +1,4 @@
-import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
+import { type Clock, pause, Waker } from '#shared/process/clock.ts';
 import type { ChangeLog, KilledFollower, LogEntry } from './change-log-port.ts';
 
 /** The end of a change: complete by acks or by fence, or `lost` if a failover lost it or may have. */

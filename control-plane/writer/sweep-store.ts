@@ -1,4 +1,4 @@
-import { LENGTH_MS, RETENTION } from '#shared/contract/usage.ts';
+import { LENGTH_MS, RETENTION } from '#shared/protocol/usage.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {

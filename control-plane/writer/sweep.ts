@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type Clock, pause } from '#shared/lang/clock.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog, KilledFollower } from './change-log-port.ts';

@@ -7,7 +7,7 @@
 -- include rights.lua
 -- include gate.lua
 -- include server.lua
--- include ../../shared/redis/credits.lua
+-- include ../../shared/protocol/credits.lua
 -- include ../keys/sharing.lua
 -- include ../keys/operations.lua
 -- include ../keys/change-credits.lua

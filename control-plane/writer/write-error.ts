@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { TooOld, Write, WriteRefusal } from './change-log-port.ts';
 

@@ -13,10 +13,10 @@ import { operations } from '../../control-plane/operations.ts';
 import type { Operation } from '../../control-plane/serve/operation.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { EVENT_TYPES } from '../../control-plane/webhooks/event-types.ts';
-import { ERRORS } from '../../shared/contract/errors.ts';
-import { KEY_FIELDS } from '../../shared/contract/key-record.ts';
+import { ERRORS } from '../../shared/rules/errors.ts';
+import { KEY_FIELDS } from '../../shared/protocol/key-record.ts';
 import type { Settings } from '../../shared/process/load-config.ts';
-import { RECORD_FACTS } from '../../shared/redis/record-facts.ts';
+import { RECORD_FACTS } from '../../shared/protocol/record-facts.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { creditCounts } from '../../verifier/core/pools.ts';
 import {
@@ -68,8 +68,8 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'verifier/settings.md': { settings: settingsTable(settingsOutside(proxySettings)) },
     'verifier/proxy-settings.md': { settings: settingsTable(proxySettings) },
     'verifier/metrics.md': { metrics: await metricsTable(verifierMetrics) },
-    'shared/key-record.md': { 'fields of a key': keyFieldsTable() },
-    'shared/errors.md': { errors: errorsTable() },
+    'shared/protocol/key-record.md': { 'fields of a key': keyFieldsTable() },
+    'shared/rules/errors.md': { errors: errorsTable() },
     'README.md': { numbers: numbersTable() },
     'deploy/README.md': { sizing },
     'deploy/scaling.md': scaling,

@@ -1,14 +1,14 @@
-import { API_ID } from '../../shared/contract/api-id.ts';
-import { forGenerators } from '../../shared/contract/generator-schemas.ts';
+import { API_ID } from '../../shared/protocol/api-id.ts';
+import { forGenerators } from '../../shared/rules/generator-schemas.ts';
 import {
   ANY_BODY,
   ANY_REQUEST,
   errorComponents,
   errorComponentsV2,
   errorResponses,
-} from '../../shared/contract/openapi-errors.ts';
-import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/contract/verdict-codes.ts';
-import { VERSION } from '../../shared/version.ts';
+} from '../../shared/rules/openapi-errors.ts';
+import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/rules/verdict-codes.ts';
+import { VERSION } from '../../shared/process/version.ts';
 import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2 } from '../../verifier/core/question.ts';
 import { DATA_SCHEMAS, VERDICT_FIELDS } from '../../verifier/core/verdict-body.ts';
 import { DIALECTS } from '../../verifier/http/authz.ts';

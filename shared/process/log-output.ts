@@ -1,5 +1,5 @@
 import { write, writeSync } from 'node:fs';
-import { type Clock, systemClock } from '../lang/clock.ts';
+import { type Clock, systemClock } from './clock.ts';
 
 /** Maximum number of characters that wait while the output accepts nothing. */
 const WAITING_LENGTH_MAX = 1_048_576;

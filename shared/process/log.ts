@@ -1,5 +1,5 @@
 import { type DestinationStream, type LoggerOptions, pino } from 'pino';
-import { systemClock } from '../lang/clock.ts';
+import { systemClock } from './clock.ts';
 import { LogOutput } from './log-output.ts';
 
 /** The part of a logger that modules need. */

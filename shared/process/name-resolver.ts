@@ -1,7 +1,7 @@
 import { Resolver } from 'node:dns/promises';
 import { readFile } from 'node:fs/promises';
 import { isIP, type LookupFunction } from 'node:net';
-import type { Clock } from '../lang/clock.ts';
+import type { Clock } from './clock.ts';
 
 /** Longest time to resolve a name, milliseconds. */
 const RESOLVE_MS_MAX = 4000;

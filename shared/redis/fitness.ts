@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { unavailable } from '../contract/errors.ts';
+import { unavailable } from '../rules/errors.ts';
 import { unusable } from './redis-fault.ts';
 
 /**

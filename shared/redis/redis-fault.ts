@@ -1,4 +1,4 @@
-import type { Clock } from '../lang/clock.ts';
+import type { Clock } from '../process/clock.ts';
 import type { Logger } from '../process/log.ts';
 
 /** Oldest major version of Redis that supports all features of the scripts. */

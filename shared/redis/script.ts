@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { ChainableCommander, Redis } from 'ioredis';
-import { KEY_LETTERS } from '../contract/key-record.ts';
+import { KEY_LETTERS } from '../protocol/key-record.ts';
 
 type Argument = string | number;
 

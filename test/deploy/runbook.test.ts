@@ -6,7 +6,7 @@ import { Readable } from 'node:stream';
 import { request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { refusedSince } from '../../deploy/refused-since.ts';
-import { ERRORS } from '../../shared/contract/errors.ts';
+import { ERRORS } from '../../shared/rules/errors.ts';
 import { Balancer, noBalancer } from '../harness/balancer.ts';
 import { bareEnv, SHELLS } from '../harness/bare-machine.ts';
 import { Load } from '../harness/load.ts';

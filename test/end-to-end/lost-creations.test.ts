@@ -2,7 +2,7 @@ import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '../../shared/contract/key-format.ts';
+import { generateKey, hashSecret } from '../../shared/rules/key-format.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { Process } from '../harness/processes.ts';
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { hashSecret } from '../../shared/contract/key-format.ts';
+import { hashSecret } from '../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { Document } from '../harness/openapi.ts';
 

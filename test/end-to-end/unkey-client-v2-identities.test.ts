@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Unkey } from 'unkey-api-2';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hashSecret } from '../../shared/contract/key-format.ts';
+import { hashSecret } from '../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 
 /** The client of today, unchanged: APIs, identities, permissions and roles. */

@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '../../shared/contract/key-format.ts';
+import { generateKey, hashSecret } from '../../shared/rules/key-format.ts';
 import { secretPointer } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { generateKey } from '../../shared/contract/key-format.ts';
+import { generateKey } from '../../shared/rules/key-format.ts';
 import { lacking } from '../harness/programs.ts';
 import { type Ask, describeGateways, gatewayNames } from './gateways.ts';
 import { OTHERS, REPORTS } from './spellings.ts';

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey } from '../../shared/contract/key-format.ts';
+import { generateKey } from '../../shared/rules/key-format.ts';
 import { lacking } from '../harness/programs.ts';
 import { gatewayNames } from './gateways.ts';
 import { showing, World } from './world.ts';

@@ -4,7 +4,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { connect as connectHttp2 } from 'node:http2';
 import { basename, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey } from '../../shared/contract/key-format.ts';
+import { generateKey } from '../../shared/rules/key-format.ts';
 import { lacking } from '../harness/programs.ts';
 import { eventually } from '../harness/waiting.ts';
 import { describeGateways, type GatewayName, gatewayNames } from './gateways.ts';

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { Agent, type Dispatcher, request } from 'undici';
 import { type ControlPlane, startControlPlane } from '../../control-plane/app.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
-import { type Clock, systemClock } from '../../shared/lang/clock.ts';
+import { type Clock, systemClock } from '../../shared/process/clock.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { type RunningVerifier, startVerifier } from '../../verifier/app.ts';
 import { controlPlaneConfig, verifierConfig } from './config.ts';

@@ -1,4 +1,4 @@
-import { systemClock } from '../../shared/lang/clock.ts';
+import { systemClock } from '../../shared/process/clock.ts';
 import { Follower } from '../../verifier/core/follower.ts';
 import { KeyCache } from '../../verifier/core/key-cache.ts';
 import { creditCounts } from '../../verifier/core/pools.ts';

@@ -13,7 +13,7 @@ test('every test file is in one project', () => {
 
 test('a file that starts a server, by way of others too, is not among the unit tests', () => {
   const { unit, redis, system, proof } = testsByProject();
-  expect(unit).toContain('test/shared/key-format.test.ts');
+  expect(unit).toContain('test/shared/rules/key-format.test.ts');
   expect(redis).toContain('test/control-plane/keys/listing.test.ts');
   expect(system).toContain('test/end-to-end/lifecycle.test.ts');
   expect(proof).toContain('test/proof/simulation/simulation.test.ts');

@@ -5,11 +5,11 @@ import {
   type PublishedChange,
   parsePublished,
   readNamed,
-} from '#shared/contract/change.ts';
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
-import { decodeState } from '#shared/contract/key-record.ts';
-import { memberName } from '#shared/contract/protocol.ts';
-import { backoffMs, type Clock, pause, Waker } from '#shared/lang/clock.ts';
+} from '#shared/protocol/change.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { decodeState } from '#shared/protocol/key-record.ts';
+import { memberName } from '#shared/protocol/protocol.ts';
+import { backoffMs, type Clock, pause, Waker } from '#shared/process/clock.ts';
 import { Entry, type Epoch, type Memory } from './key-cache.ts';
 import { type Instant, instant, Lease } from './lease.ts';
 import { type CreditCounts, Pools } from './pools.ts';

@@ -1,4 +1,4 @@
-import type { Clock } from '#shared/lang/clock.ts';
+import type { Clock } from '#shared/process/clock.ts';
 
 /**
  * The right to answer from memory. It holds until `sentAt + L` of the last good SYNC, measured from when that

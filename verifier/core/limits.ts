@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
-import { DEFAULT_LIMIT, type RateLimit } from '#shared/contract/credits.ts';
-import type { KeyState } from '#shared/contract/key-record.ts';
-import { flattenString } from '#shared/lang/flatten-string.ts';
+import { DEFAULT_LIMIT, type RateLimit } from '#shared/protocol/credits.ts';
+import type { KeyState } from '#shared/protocol/key-record.ts';
+import { flattenString } from './flatten-string.ts';
 
 /** A rate limit: an amount in each window of some length. */
 export interface Window {

@@ -1,5 +1,5 @@
-import type { Clock } from '#shared/lang/clock.ts';
-import { type Deadline, Deadlines } from '#shared/lang/deadlines.ts';
+import type { Clock } from '#shared/process/clock.ts';
+import { type Deadline, Deadlines } from '#shared/process/deadlines.ts';
 import type { Verdict } from './verdict.ts';
 
 /** A caller that waits for the answer to a question about a running look-up. */

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { slugsOf } from '#shared/contract/slugs.ts';
+import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Lease } from './lease.ts';
 import type { Limit } from './limits.ts';
 import type { Pools } from './pools.ts';

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { API_ID } from '#shared/contract/api-id.ts';
+import { API_ID } from '#shared/protocol/api-id.ts';
 import {
   CREDITS_MAX,
   DURATION_MAX_MS,
@@ -7,10 +7,10 @@ import {
   LIMIT_MAX,
   LIMIT_NAME,
   LIMITS_MAX,
-} from '#shared/contract/credits.ts';
-import { SECRET_LENGTH_MAX } from '#shared/contract/key-format.ts';
-import { SLUG } from '#shared/contract/slugs.ts';
-import { wordsOf } from '#shared/lang/ip-ranges.ts';
+} from '#shared/protocol/credits.ts';
+import { SECRET_LENGTH_MAX } from '#shared/rules/key-format.ts';
+import { SLUG } from '#shared/rules/slugs.ts';
+import { wordsOf } from '#shared/rules/ip-ranges.ts';
 import {
   DEPTH_MAX,
   LEAVES_MAX,
@@ -18,7 +18,7 @@ import {
   parseQuery,
   QUERY_LENGTH_MAX,
   type Query,
-} from '#shared/permissions/permission-query.ts';
+} from '#shared/rules/permission-query.ts';
 import {
   converted,
   type Form,

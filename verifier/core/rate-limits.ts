@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
-import type { Clock } from '#shared/lang/clock.ts';
-import { Deadlines } from '#shared/lang/deadlines.ts';
-import { namespaceIdOf, type Override } from '#shared/redis/namespace-record.ts';
+import type { Clock } from '#shared/process/clock.ts';
+import { Deadlines } from '#shared/process/deadlines.ts';
+import { namespaceIdOf, type Override } from '#shared/protocol/namespace-record.ts';
 import { instant } from './lease.ts';
 import { untilServed, type Waiter } from './pool.ts';
 import type { Pools } from './pools.ts';

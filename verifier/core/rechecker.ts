@@ -1,6 +1,6 @@
-import { toApiError } from '#shared/contract/unhandled-error.ts';
-import type { Clock } from '#shared/lang/clock.ts';
-import { SlotList } from '#shared/lang/slot-list.ts';
+import { toApiError } from '#shared/rules/unhandled-error.ts';
+import type { Clock } from '#shared/process/clock.ts';
+import { SlotList } from '#shared/process/slot-list.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Entry } from './key-cache.ts';
 import { Lease } from './lease.ts';

@@ -1,4 +1,4 @@
-import type { Change } from '#shared/contract/change.ts';
+import type { Change } from '#shared/protocol/change.ts';
 
 /** The place of a secret's record. Immutable. */
 export interface Pointer {

@@ -1,8 +1,8 @@
-import { DEFAULT_LIMIT } from '#shared/contract/credits.ts';
-import { identityIdOf } from '#shared/contract/key-format.ts';
-import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/contract/key-record.ts';
-import { perVerdict } from '#shared/contract/verdict-codes.ts';
-import { flattenString } from '#shared/lang/flatten-string.ts';
+import { DEFAULT_LIMIT } from '#shared/protocol/credits.ts';
+import { identityIdOf } from '#shared/rules/key-format.ts';
+import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/protocol/key-record.ts';
+import { perVerdict } from '#shared/rules/verdict-codes.ts';
+import { flattenString } from './flatten-string.ts';
 import type { LimitOutcome, Spending } from './allowance.ts';
 import type { Details, Entry } from './key-cache.ts';
 import type { Identity } from './permissions.ts';

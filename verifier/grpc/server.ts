@@ -10,9 +10,9 @@ import type {
   sendUnaryData,
   status,
 } from '@grpc/grpc-js';
-import { RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
-import { requestIdFrom } from '#shared/contract/request-id.ts';
-import { toApiError, UNHANDLED } from '#shared/contract/unhandled-error.ts';
+import { RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
+import { requestIdFrom } from '#shared/rules/request-id.ts';
+import { toApiError, UNHANDLED } from '#shared/rules/unhandled-error.ts';
 import { listening } from '#shared/process/listening.ts';
 import { list, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';

@@ -1,5 +1,5 @@
-import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
-import { ApiError } from '#shared/contract/errors.ts';
+import { API_ID_PATTERN } from '#shared/protocol/api-id.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import {
   DEFAULT_REQUIREMENTS,
   type Question,

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { text } from '#shared/process/load-config.ts';
-import type { TrustedProxies } from '#shared/process/trusted-proxies.ts';
+import type { TrustedProxies } from './trusted-proxies.ts';
 
 /**
  * The places where a client may put its key: `Authorization: Bearer`, `X-Api-Key`, or the query parameter

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { perVerdict, type VerdictCode } from '#shared/contract/verdict-codes.ts';
+import { perVerdict, type VerdictCode } from '#shared/rules/verdict-codes.ts';
 import type { LimitOutcome, Spending } from '../core/allowance.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { type Limit, ownLimit } from '../core/limits.ts';

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { createSecureContext, type Server as TlsServer } from 'node:tls';
-import type { Clock } from '#shared/lang/clock.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { Response } from '../node-internals/http-server.ts';

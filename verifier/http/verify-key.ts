@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { Callers } from '../core/callers.ts';
 import { unknownPart } from '../core/form.ts';
 import { type Question, readQuestion, readQuestionV2 } from '../core/question.ts';

@@ -1,4 +1,4 @@
-import { requestIdFrom } from '#shared/contract/request-id.ts';
+import { requestIdFrom } from '#shared/rules/request-id.ts';
 import type { AuthzSettings } from '../http/authz.ts';
 
 /** Maximum length of a common request's head, well below Node's limit. */

@@ -1,8 +1,8 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { UNHANDLED } from '#shared/contract/unhandled-error.ts';
-import { readBuffer, readIntoBuffer, restOf } from '#shared/lang/read-buffer.ts';
+import { UNHANDLED } from '#shared/rules/unhandled-error.ts';
+import { readBuffer, readIntoBuffer, restOf } from '#shared/process/read-buffer.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Callers } from '../core/callers.ts';
 import type { RefusalLog, VerdictSource } from '../core/verdict.ts';

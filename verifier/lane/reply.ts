@@ -1,4 +1,4 @@
-import { type ApiError, errorBodyV2 } from '#shared/contract/errors.ts';
+import { type ApiError, errorBodyV2 } from '#shared/rules/errors.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { verdictBody, verdictBodyV2 } from '../core/verdict-body.ts';
 import type { GatewayAnswers } from '../http/gateway-answer.ts';

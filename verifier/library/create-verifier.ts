@@ -1,6 +1,6 @@
 import type { Registry } from 'prom-client';
-import { ApiError } from '#shared/contract/errors.ts';
-import { type Clock, holdProcess, systemClock } from '#shared/lang/clock.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { type Clock, holdProcess, systemClock } from '#shared/process/clock.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import type { FollowerEvents } from '../core/follower.ts';
 import { isEnabled, NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict.ts';

@@ -1,4 +1,4 @@
-import { atMost, type Clock, holdProcess, pause, systemClock } from '#shared/lang/clock.ts';
+import { atMost, type Clock, holdProcess, pause, systemClock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { questionAbout } from '../core/question.ts';
 import { Rechecker } from '../core/rechecker.ts';

@@ -1,5 +1,5 @@
 // A relative path, because the compilers of applications must find it too.
-import type { RefusalCode, SilentCode } from '../../shared/contract/verdict-codes.ts';
+import type { RefusalCode, SilentCode } from '../../shared/rules/verdict-codes.ts';
 
 /** A verdict on a key, as in the response of `keys.verifyKey`. */
 export type KeyVerdict = ValidKey | RefusedKey | UnknownKey;

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { API_ID } from '#shared/contract/api-id.ts';
+import { API_ID } from '#shared/protocol/api-id.ts';
 import {
   ConfigError,
   type ConfigOf,

@@ -1,7 +1,7 @@
 // The entry `keyfence/testing` of the package.
-import { brokenRule, type KeyFacts, RULES } from '#shared/contract/rules.ts';
-import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
-import { systemClock } from '#shared/lang/clock.ts';
+import { brokenRule, type KeyFacts, RULES } from '#shared/rules/rules.ts';
+import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { readWatchOptions } from './events.ts';
 import {
   type KeyVerdict,

@@ -1,8 +1,8 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import { ApiError } from '#shared/contract/errors.ts';
-import { PROTOCOL } from '#shared/contract/protocol.ts';
-import { codesWhere, perVerdict, type VerdictCounts } from '#shared/contract/verdict-codes.ts';
-import type { Clock } from '#shared/lang/clock.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { PROTOCOL } from '#shared/protocol/protocol.ts';
+import { codesWhere, perVerdict, type VerdictCounts } from '#shared/rules/verdict-codes.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { DropReason, Follower, FollowerEvents } from '../core/follower.ts';

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import { restOf } from '#shared/lang/read-buffer.ts';
+import { restOf } from '#shared/process/read-buffer.ts';
 
 /** A connection that gives one request to Node's server. */
 export interface Delegator {

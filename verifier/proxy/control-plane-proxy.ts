@@ -1,5 +1,5 @@
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
-import type { Clock } from '#shared/lang/clock.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, httpUrl } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asReadByServers } from '../http/gateway-answer.ts';

@@ -1,13 +1,13 @@
 import type { IncomingMessage } from 'node:http';
-import { API_ID } from '#shared/contract/api-id.ts';
-import { ApiError, type ErrorCode } from '#shared/contract/errors.ts';
-import { newRequestId } from '#shared/contract/request-id.ts';
-import { traceIdIn } from '#shared/contract/trace-id.ts';
-import { toApiError } from '#shared/contract/unhandled-error.ts';
-import type { Clock } from '#shared/lang/clock.ts';
+import { API_ID } from '#shared/protocol/api-id.ts';
+import { ApiError, type ErrorCode } from '#shared/rules/errors.ts';
+import { newRequestId } from '#shared/rules/request-id.ts';
+import { traceIdIn } from '#shared/rules/trace-id.ts';
+import { toApiError } from '#shared/rules/unhandled-error.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, host, httpUrl, integer, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { trustedProxies } from '#shared/process/trusted-proxies.ts';
+import { trustedProxies } from '../http/trusted-proxies.ts';
 import type { Entry } from '../core/key-cache.ts';
 import {
   DEFAULT_REQUIREMENTS,

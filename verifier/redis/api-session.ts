@@ -1,8 +1,8 @@
 import type { Redis } from 'ioredis';
-import type { Change } from '#shared/contract/change.ts';
-import { unavailable } from '#shared/contract/errors.ts';
-import { PROTOCOL } from '#shared/contract/protocol.ts';
-import type { Clock } from '#shared/lang/clock.ts';
+import type { Change } from '#shared/protocol/change.ts';
+import { unavailable } from '#shared/rules/errors.ts';
+import { PROTOCOL } from '#shared/protocol/protocol.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import { command, each, oneOf } from '#shared/redis/command.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import {

@@ -1,5 +1,5 @@
-import { unavailable } from '#shared/contract/errors.ts';
-import type { Clock } from '#shared/lang/clock.ts';
+import { unavailable } from '#shared/rules/errors.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import { command, row } from '#shared/redis/command.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import { parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';

@@ -1,11 +1,11 @@
-import { RETENTION, USAGE_COLUMNS } from '#shared/contract/usage.ts';
+import { RETENTION, USAGE_COLUMNS } from '#shared/protocol/usage.ts';
 import {
   perVerdict,
   VERDICT_CODES,
   type VerdictCode,
   type VerdictCounts,
-} from '#shared/contract/verdict-codes.ts';
-import { type Clock, pause } from '#shared/lang/clock.ts';
+} from '#shared/rules/verdict-codes.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';

@@ -7,8 +7,8 @@ import {
   isWellFormed,
   SECRET_LENGTH_MAX,
   startOf,
-} from '#shared/contract/key-format.ts';
-import { parseExactly } from '#shared/lang/exact-json.ts';
+} from '#shared/rules/key-format.ts';
+import { parseExactly } from '#shared/rules/exact-json.ts';
 import { callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt } from '../from-operations.ts';

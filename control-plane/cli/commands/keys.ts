@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
-import { CREDITS_MAX } from '#shared/contract/credits.ts';
-import { KEY_FIELDS } from '#shared/contract/key-record.ts';
-import { USAGE_COLUMNS, type UsageField } from '#shared/contract/usage.ts';
+import { CREDITS_MAX } from '#shared/protocol/credits.ts';
+import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
+import { USAGE_COLUMNS, type UsageField } from '#shared/protocol/usage.ts';
 import type { ReportedRefusal } from '../../keys/refusals.ts';
 import { names, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';

@@ -1,6 +1,6 @@
 import { Option } from 'commander';
-import { CREDITS_MAX } from '#shared/contract/credits.ts';
-import { KEY_FIELDS } from '#shared/contract/key-record.ts';
+import { CREDITS_MAX } from '#shared/protocol/credits.ts';
+import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
 import type { ListedEvent } from '../../audit/audit-event.ts';
 import type { Key } from '../../keys/key-view.ts';
 import type { CataloguedPermission } from '../../roles/permissions.ts';

@@ -1,5 +1,5 @@
-import { ApiError } from '#shared/contract/errors.ts';
-import { systemClock } from '#shared/lang/clock.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { loadConfigOrExit } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';
 import { deniedCommands, permitting } from '#shared/redis/fitness.ts';

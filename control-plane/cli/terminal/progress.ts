@@ -1,4 +1,4 @@
-import { systemClock } from '#shared/lang/clock.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { count, safe } from './output.ts';
 
 const REDRAW_MS = 100;

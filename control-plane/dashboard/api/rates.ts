@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
+import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
 import type { Verifier } from './client.ts';
 import { CODES } from './verdicts.ts';
 

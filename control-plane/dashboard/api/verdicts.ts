@@ -1,4 +1,4 @@
-import type { VERDICTS, VerdictCode } from '#shared/contract/verdict-codes.ts';
+import type { VERDICTS, VerdictCode } from '#shared/rules/verdict-codes.ts';
 
 /** A kind of verdict: its name, its colour (in style/), and the usage field that counts it on the server. */
 type Kind<Code extends VerdictCode> = {

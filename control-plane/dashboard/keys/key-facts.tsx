@@ -1,4 +1,4 @@
-import type { LimitInput } from '#shared/contract/credits.ts';
+import type { LimitInput } from '#shared/protocol/credits.ts';
 import type { Key } from '../api/client.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Fact } from '../parts/fact.tsx';

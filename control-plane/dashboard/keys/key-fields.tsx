@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { KEY_FIELDS } from '#shared/contract/key-record.ts';
+import type { KEY_FIELDS } from '#shared/protocol/key-record.ts';
 import { call, Failure, type Key, may } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import {

@@ -1,11 +1,11 @@
 import { type Static, Type } from 'typebox';
-import { DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX } from '#shared/contract/credits.ts';
-import { ApiError } from '#shared/contract/errors.ts';
-import { hashSecret, identityIdOf, isWellFormed } from '#shared/contract/key-format.ts';
-import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/contract/rules.ts';
-import { VERDICT_CODES, type VerdictCode } from '#shared/contract/verdict-codes.ts';
-import { IpRanges, rangesText, wordsOf } from '#shared/lang/ip-ranges.ts';
-import { parseQuery, type Query } from '#shared/permissions/permission-query.ts';
+import { DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX } from '#shared/protocol/credits.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { hashSecret, identityIdOf, isWellFormed } from '#shared/rules/key-format.ts';
+import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rules/rules.ts';
+import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
+import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';
+import { parseQuery, type Query } from '#shared/rules/permission-query.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { absence, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';

@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { ApiError } from '#shared/contract/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { Roles } from '../../roles/roles.ts';
 import type { Call } from '../../serve/call.ts';
 import { faultTexts } from '../../serve/faults.ts';

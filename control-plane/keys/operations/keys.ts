@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/contract/errors.ts';
-import { hashSecret } from '#shared/contract/key-format.ts';
-import { storedFields } from '#shared/contract/key-record.ts';
-import { nearest } from '../../../shared/lang/nearest.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { hashSecret } from '#shared/rules/key-format.ts';
+import { storedFields } from '#shared/protocol/key-record.ts';
+import { nearest } from '../../serve/nearest.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { auditView } from '../../audit/audit-event.ts';
 import { absence, apiNotFound, recordNotFound, requireApi } from '../../serve/authorization.ts';

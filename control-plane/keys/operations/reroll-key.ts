@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { ApiError, unavailable } from '#shared/contract/errors.ts';
-import { hashSecret } from '#shared/contract/key-format.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { hashSecret } from '#shared/rules/key-format.ts';
 import { auditView } from '../../audit/audit-event.ts';
 import { recordNotFound } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { ERROR_DOCS_PATH } from '#shared/contract/errors.ts';
+import { ERROR_DOCS_PATH } from '#shared/rules/errors.ts';
 
 /** The path of `PAGE_STYLE`. */
 export const STYLE_PATH = '/docs/page.css';

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Client } from '../../../control-plane/cli/client.ts';
 import { CliError, EXITS } from '../../../control-plane/cli/exit.ts';
 import { settings } from '../../../control-plane/cli/settings.ts';
-import { ERRORS } from '../../../shared/contract/errors.ts';
+import { ERRORS } from '../../../shared/rules/errors.ts';
 import { COMPILED } from '../../harness/processes.ts';
 import { start } from './keyfence.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createProgram } from '../../../control-plane/cli/program.ts';
-import { generateKey } from '../../../shared/contract/key-format.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { Receiver } from '../webhooks/receiver.ts';
 import { envOf, useCommandLine } from './keyfence.ts';

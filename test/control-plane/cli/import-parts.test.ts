@@ -7,7 +7,7 @@ import { Checkpoint } from '../../../control-plane/cli/commands/checkpoint.ts';
 import { readCandidate } from '../../../control-plane/cli/commands/import.ts';
 import { CliError } from '../../../control-plane/cli/exit.ts';
 import { type InputLine, LINE_BYTES_MAX, readLines } from '../../../control-plane/cli/read-lines.ts';
-import { generateKey, hashSecret } from '../../../shared/contract/key-format.ts';
+import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 
 /** The parts of an import by themselves. */
 

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify, stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { generateKey } from '../../../shared/contract/key-format.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { skippedWithout } from '../../harness/programs.ts';
 import { envOf, noTerminal, start, startOnTerminal } from './keyfence.ts';

@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey } from '../../../shared/contract/key-format.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { envOf, start, useCommandLine } from './keyfence.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { CODES, COUNTERS, KINDS } from '../../../control-plane/dashboard/api/verdicts.ts';
-import { USAGE_COLUMNS } from '../../../shared/contract/usage.ts';
-import { VERDICT_CODES } from '../../../shared/contract/verdict-codes.ts';
+import { USAGE_COLUMNS } from '../../../shared/protocol/usage.ts';
+import { VERDICT_CODES } from '../../../shared/rules/verdict-codes.ts';
 
 test('the dashboard knows every verdict and every count of usage, and draws no two kinds alike', () => {
   expect(CODES).toEqual(VERDICT_CODES);

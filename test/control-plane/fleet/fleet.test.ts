@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { PROTOCOL } from '../../../shared/contract/protocol.ts';
-import { perVerdict } from '../../../shared/contract/verdict-codes.ts';
+import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
+import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
 import { verifierIds, verifierStatus } from '../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '#shared/contract/key-format.ts';
+import { generateKey, hashSecret } from '#shared/rules/key-format.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 /** Identities: customers with keys in several APIs; two verifiers follow. */

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '#shared/contract/key-format.ts';
+import { generateKey, hashSecret } from '#shared/rules/key-format.ts';
 import { apiKeys } from '#shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { Process } from '../../harness/processes.ts';

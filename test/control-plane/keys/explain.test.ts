@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { generateKey } from '../../../shared/contract/key-format.ts';
-import { UNIX_MS_MIN } from '../../../shared/contract/unix-ms.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
+import { UNIX_MS_MIN } from '../../../shared/rules/unix-ms.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { envOf, useCommandLine } from '../cli/keyfence.ts';
 

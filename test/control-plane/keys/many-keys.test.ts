@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '../../../shared/contract/key-format.ts';
+import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { apiKeys, idPointer, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet } from '../../harness/fleet.ts';
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { KeyView } from '../../../control-plane/keys/key-view.ts';
 import { OrderedKeys } from '../../../control-plane/keys/ordered-keys.ts';
 import { CostlyReads } from '../../../control-plane/serve/turns.ts';
-import { systemClock } from '../../../shared/lang/clock.ts';
+import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, usageKey } from '../../../shared/redis/redis-keys.ts';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { generateKey } from '../../../shared/contract/key-format.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 let fleet: Fleet;

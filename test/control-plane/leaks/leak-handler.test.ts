@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { unavailable } from '#shared/contract/errors.ts';
+import { unavailable } from '#shared/rules/errors.ts';
 import type { AuditEvent } from '../../../control-plane/audit/audit-event.ts';
 import { LeakHandler } from '../../../control-plane/leaks/leaks.ts';
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';

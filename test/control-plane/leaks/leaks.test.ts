@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey } from '../../../shared/contract/key-format.ts';
-import { PROTOCOL } from '../../../shared/contract/protocol.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
+import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { metric } from '../../harness/metrics.ts';
@@ -300,7 +300,7 @@ test('a replaced file of public keys is read again', async () => {
   publish(file, [github]);
   let nowMs = 0;
   const { ReportKeys } = await import('../../../control-plane/leaks/leaks.ts');
-  const { systemClock } = await import('../../../shared/lang/clock.ts');
+  const { systemClock } = await import('../../../shared/process/clock.ts');
   const warnings: unknown[] = [];
   const log = { warn: (fields: unknown) => void warnings.push(fields) };
   const keys = new ReportKeys(file, { ...systemClock, monotonicMs: () => nowMs }, log);

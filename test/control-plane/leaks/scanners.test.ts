@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { builtPath, GITLEAKS } from '../../../deploy/dev/go-tools.ts';
-import { generateKey } from '../../../shared/contract/key-format.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { lacking, type Program, skippedWithout } from '../../harness/programs.ts';
 import { scratch } from '../../harness/scratch.ts';
 

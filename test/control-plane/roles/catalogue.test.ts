@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { PROTOCOL } from '#shared/contract/protocol.ts';
+import { PROTOCOL } from '#shared/protocol/protocol.ts';
 import { apiKeys, indexOf, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 

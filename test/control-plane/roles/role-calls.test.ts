@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '#shared/contract/key-format.ts';
+import { generateKey, hashSecret } from '#shared/rules/key-format.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 /** Roles as the management API makes, gives and changes them; two verifiers follow. */

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { LoadShedding } from '../../../control-plane/serve/load-shedding.ts';
-import type { Clock } from '../../../shared/lang/clock.ts';
+import type { Clock } from '../../../shared/process/clock.ts';
 import { blockFor } from '../../harness/waiting.ts';
 
 /** Load shedding on a clock that the test moves, while the event loop is kept busy all the time. */

@@ -8,8 +8,8 @@ import {
   type Series,
 } from '../../../control-plane/usage/usage-query.ts';
 
-import { ApiError } from '../../../shared/contract/errors.ts';
-import { LENGTH_MS, perUsageField, RETENTION } from '../../../shared/contract/usage.ts';
+import { ApiError } from '../../../shared/rules/errors.ts';
+import { LENGTH_MS, perUsageField, RETENTION } from '../../../shared/protocol/usage.ts';
 
 const NOW = Date.UTC(2026, 10, 25, 10, 20, 30);
 const { hour: HOUR, day: DAY } = LENGTH_MS;

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SigningEndpoint } from '../../../control-plane/webhooks/endpoints.ts';
 import { AddressRules, EventPoster, urlFault } from '../../../control-plane/webhooks/event-poster.ts';
 
-import { systemClock } from '../../../shared/lang/clock.ts';
+import { systemClock } from '../../../shared/process/clock.ts';
 import { NameResolver } from '../../../shared/process/name-resolver.ts';
 import { makeCertificate } from '../../harness/certificates.ts';
 import { scratch } from '../../harness/scratch.ts';

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../../../shared/lang/clock.ts';
+import type { Clock, Timer } from '../../../shared/process/clock.ts';
 import { turns } from '../../harness/waiting.ts';
 
 /** A clock that goes on only when a test says so. */

@@ -8,7 +8,7 @@ import { AddressRules, EventPoster } from '../../../control-plane/webhooks/event
 import { WebhookSender } from '../../../control-plane/webhooks/webhook-sender.ts';
 import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
-import { systemClock } from '../../../shared/lang/clock.ts';
+import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { NameResolver } from '../../../shared/process/name-resolver.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';

@@ -12,7 +12,7 @@ import { Outbox } from '../../../control-plane/webhooks/outbox.ts';
 
 import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
-import { systemClock } from '../../../shared/lang/clock.ts';
+import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import {

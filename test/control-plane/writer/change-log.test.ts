@@ -3,7 +3,7 @@ import { setPointer } from '../../../control-plane/keys/new-key-record.ts';
 import { RedisChangeLog } from '../../../control-plane/writer/change-log.ts';
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
 import { BATCH_LANE, DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
-import { systemClock } from '../../../shared/lang/clock.ts';
+import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { redisConfig } from '../../harness/config.ts';

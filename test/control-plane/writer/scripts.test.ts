@@ -7,7 +7,7 @@ import { createRootKey, readRootKey, updateRootKey } from '../../../control-plan
 import { countCalls } from '../../../control-plane/serve/rate-limits.ts';
 import { reapRun, writeChange, writeChanges } from '../../../control-plane/writer/change-log.ts';
 import { forgetApi, setLease, sweepApi } from '../../../control-plane/writer/sweep-store.ts';
-import { KEY_LETTERS } from '../../../shared/contract/key-record.ts';
+import { KEY_LETTERS } from '../../../shared/protocol/key-record.ts';
 import { deniedCommands } from '../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { findKeys } from '../../../verifier/redis/pointer-batcher.ts';

@@ -3,7 +3,7 @@ import type { ChangeLog, KilledFollower } from '../../../control-plane/writer/ch
 import { Fence, fenceMs } from '../../../control-plane/writer/fence.ts';
 import type { Head, SweepStore } from '../../../control-plane/writer/sweep.ts';
 import { Sweep } from '../../../control-plane/writer/sweep.ts';
-import type { Clock } from '../../../shared/lang/clock.ts';
+import type { Clock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';
 

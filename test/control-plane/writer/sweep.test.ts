@@ -3,7 +3,7 @@ import type { ChangeLog, Write } from '../../../control-plane/writer/change-log-
 import { Fence } from '../../../control-plane/writer/fence.ts';
 import type { Head, SweepStore } from '../../../control-plane/writer/sweep.ts';
 import { Sweep } from '../../../control-plane/writer/sweep.ts';
-import type { Clock } from '../../../shared/lang/clock.ts';
+import type { Clock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 
 const LEASE_MS = 10_000;

@@ -7,7 +7,7 @@ import { RootKeys } from '../../../control-plane/root-keys/root-keys.ts';
 import { Permissions } from '../../../control-plane/root-keys/root-permissions.ts';
 import { RedisChangeLog } from '../../../control-plane/writer/change-log.ts';
 import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
-import { systemClock } from '../../../shared/lang/clock.ts';
+import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import type { Run } from '../../../shared/redis/script.ts';

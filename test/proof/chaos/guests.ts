@@ -1,5 +1,5 @@
 import { setTimeout as rest } from 'node:timers/promises';
-import { generateKey, hashSecret } from '../../../shared/contract/key-format.ts';
+import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import type { History, Told, WriteRecord } from './history.ts';
 
 const REST_MS_MAX = 600;

@@ -54,7 +54,7 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'Without a pool it is the name of a pool without a name, of which there is none.',
   },
   {
-    file: 'shared/redis/credits.lua',
+    file: 'shared/protocol/credits.lua',
     before: 'local shifted = day + 719468',
     after: 'local shifted = day - 719468',
     reason: 'The search for the next refill begins thousands of years earlier and goes on to the same day.',
@@ -79,7 +79,7 @@ export const ACCEPTED: readonly Accepted[] = [
       'Before the first spending; a part of the rate that fades within seconds of the start of the process.',
   })),
   {
-    file: 'shared/permissions/permission-query.ts',
+    file: 'shared/rules/permission-query.ts',
     before: "while (this.#takes('OR')) parts.push(this.#conjunction(depth));",
     after: "while (this.#takes('OR')) parts.unshift(this.#conjunction(depth));",
     reason: 'Any of them will do, in whatever order they are asked.',

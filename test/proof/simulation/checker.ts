@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { identityIdOf } from '../../../shared/contract/key-format.ts';
+import { identityIdOf } from '../../../shared/rules/key-format.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import type { Timeline } from './clock.ts';
 import { type ChangeNode, History, type KeyVersion, versionOf } from './history.ts';

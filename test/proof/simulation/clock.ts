@@ -1,4 +1,4 @@
-import type { Clock } from '../../../shared/lang/clock.ts';
+import type { Clock } from '../../../shared/process/clock.ts';
 import type { Random } from './random.ts';
 
 interface Event {

@@ -25,7 +25,7 @@ const FENCE = 'control-plane/writer/fence.ts';
 const WRITER = 'control-plane/writer/writer.ts';
 const SYNC = 'verifier/redis/lua/sync.lua';
 const EXCHANGE = 'verifier/redis/lua/exchange.lua';
-const CREDITS = 'shared/redis/credits.lua';
+const CREDITS = 'shared/protocol/credits.lua';
 const CHANGE = 'control-plane/writer/change.lua';
 const FENCE_CHECK = 'control-plane/writer/fence-check.lua';
 const PORTS = 'test/proof/simulation/ports.ts';
@@ -335,7 +335,7 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
 const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   'identity ignored': {
     seed: IDENTITY_SEEDS,
-    file: 'shared/contract/rules.ts',
+    file: 'shared/rules/rules.ts',
     edits: [['key.identity?.enabled !== false', 'true']],
   },
   'absence of an identity kept': {

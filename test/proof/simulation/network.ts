@@ -1,4 +1,4 @@
-import { unavailable } from '../../../shared/contract/errors.ts';
+import { unavailable } from '../../../shared/rules/errors.ts';
 import type { Machine, Timeline } from './clock.ts';
 import { type Client, type RedisGroup, type RedisNode, Refused } from './nodes.ts';
 import type { Random } from './random.ts';

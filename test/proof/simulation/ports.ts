@@ -9,7 +9,7 @@ import type {
   WriteRefusal,
 } from '../../../control-plane/writer/change-log-port.ts';
 import type { Head, LeaseStep, SweepStore } from '../../../control-plane/writer/sweep.ts';
-import { unavailable } from '../../../shared/contract/errors.ts';
+import { unavailable } from '../../../shared/rules/errors.ts';
 import { apiKeys, parsePointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import type {
   Directory,

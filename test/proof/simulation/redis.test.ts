@@ -4,8 +4,8 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
-import { DURATION_MAX_MS } from '../../../shared/contract/credits.ts';
-import type { Letter } from '../../../shared/contract/key-record.ts';
+import { DURATION_MAX_MS } from '../../../shared/protocol/credits.ts';
+import type { Letter } from '../../../shared/protocol/key-record.ts';
 import {
   apiKeys,
   formatPointer,

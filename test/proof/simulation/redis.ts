@@ -17,8 +17,8 @@ import type {
 } from '../../../control-plane/writer/change-log-port.ts';
 import type { Head, LeaseStep } from '../../../control-plane/writer/sweep.ts';
 import { forgetRun, setLease, sweepRun } from '../../../control-plane/writer/sweep-store.ts';
-import type { Change } from '../../../shared/contract/change.ts';
-import { ApiError } from '../../../shared/contract/errors.ts';
+import type { Change } from '../../../shared/protocol/change.ts';
+import { ApiError } from '../../../shared/rules/errors.ts';
 import {
   apiKeys,
   formatPointer,

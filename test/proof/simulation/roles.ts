@@ -1,5 +1,5 @@
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
-import { hashSecret } from '../../../shared/contract/key-format.ts';
+import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import type { KnownKey } from './checker.ts';
 import type { Random } from './random.ts';

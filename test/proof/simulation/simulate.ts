@@ -1,5 +1,5 @@
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
-import { pause } from '../../../shared/lang/clock.ts';
+import { pause } from '../../../shared/process/clock.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';

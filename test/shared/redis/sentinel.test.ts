@@ -1,6 +1,6 @@
 import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hashSecret } from '../../../shared/contract/key-format.ts';
+import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { SentinelGroup } from '../../harness/redis-nodes.ts';
 import { scratch } from '../../harness/scratch.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { Change } from '../../../shared/contract/change.ts';
-import { hashSecret } from '../../../shared/contract/key-format.ts';
+import type { Change } from '../../../shared/protocol/change.ts';
+import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { followerWith, LEASE_MS } from '../../harness/follower.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { hashSecret } from '../../../shared/contract/key-format.ts';
+import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { followerWith, LEASE_MS } from '../../harness/follower.ts';
 
 const record = (keyId: string, number: number) => [

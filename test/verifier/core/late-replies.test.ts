@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { generateKey } from '../../../shared/contract/key-format.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { questionAbout } from '../../../verifier/core/question.ts';
 import type { Pointer } from '../../../verifier/core/redis-port.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Clock } from '#shared/lang/clock.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import { Pool } from '../../../verifier/core/pool.ts';
 
 /** A pool of a rate limit that was granted 10 in a window that ends 500 ms after the exchange was sent; or one of credits. */

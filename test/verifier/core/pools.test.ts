@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { systemClock } from '../../../shared/lang/clock.ts';
+import { systemClock } from '../../../shared/process/clock.ts';
 import { creditCounts, Pools } from '../../../verifier/core/pools.ts';
 import type { PoolReply, PoolTurn } from '../../../verifier/core/redis-port.ts';
 import { turns } from '../../harness/waiting.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Clock } from '#shared/lang/clock.ts';
+import type { Clock } from '#shared/process/clock.ts';
 import { ask, type Need, spend } from '../../../verifier/core/allowance.ts';
 import { creditCounts, Pools } from '../../../verifier/core/pools.ts';
 import { turns } from '../../harness/waiting.ts';

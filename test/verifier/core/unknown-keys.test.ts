@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { digestOf } from '../../../shared/contract/key-format.ts';
+import { digestOf } from '../../../shared/rules/key-format.ts';
 import { NegativeCache } from '../../../verifier/core/look-ups.ts';
 import { FORBIDDEN, NOT_FOUND } from '../../../verifier/core/verdict.ts';
 

@@ -9,7 +9,7 @@ import { connect as connectTls } from 'node:tls';
 import { type ChannelCredentials, Client, credentials, type ServiceError, status } from '@grpc/grpc-js';
 import { load, type MethodDefinition } from '@grpc/proto-loader';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { systemClock } from '#shared/lang/clock.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { type GrpcListener, listenGrpc } from '../../../verifier/grpc/server.ts';
 import type { AuthzSettings } from '../../../verifier/http/authz.ts';
 import { followCertificate } from '../../../verifier/http/tls.ts';

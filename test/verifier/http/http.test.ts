@@ -1,6 +1,6 @@
 import { createServer } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { systemClock } from '#shared/lang/clock.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { loadConfig } from '#shared/process/load-config.ts';
 import { type HttpLimits, httpSettings, type Routes } from '../../../verifier/http/server.ts';
 import { Metrics } from '../../../verifier/metrics/metrics.ts';

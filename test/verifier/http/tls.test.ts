@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { connect, type TLSSocket } from 'node:tls';
 import { Client, request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Clock, systemClock } from '#shared/lang/clock.ts';
+import { type Clock, systemClock } from '#shared/process/clock.ts';
 import { configFaults } from '../../../verifier/config.ts';
 import { type Certificate, followCertificate } from '../../../verifier/http/tls.ts';
 import { createClient } from '../../../verifier/library/client.ts';

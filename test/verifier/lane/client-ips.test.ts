@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { TrustedProxies } from '../../../shared/process/trusted-proxies.ts';
+import { TrustedProxies } from '../../../verifier/http/trusted-proxies.ts';
 import { ClientIps } from '../../../verifier/http/credentials.ts';
 import { verifierSubject } from '../../harness/side-by-side.ts';
 import { verifyKey } from '../../harness/wire.ts';

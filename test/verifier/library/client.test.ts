@@ -2,7 +2,7 @@ import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey } from '../../../shared/contract/key-format.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { createClient } from '../../../verifier/library/client.ts';
 import {
   type ClientOptions,

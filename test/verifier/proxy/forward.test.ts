@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { systemClock } from '#shared/lang/clock.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import {
   type ControlPlaneProxy,
   createControlPlaneProxy,

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { systemClock } from '#shared/lang/clock.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { configFaults } from '../../../verifier/config.ts';
 import { createControlPlaneProxy } from '../../../verifier/proxy/control-plane-proxy.ts';
 import { createVerifierServer } from '../../../verifier/verifier-server.ts';

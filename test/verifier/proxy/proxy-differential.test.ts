@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { systemClock } from '#shared/lang/clock.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { loadConfig } from '#shared/process/load-config.ts';
 import { createProxy, type ProxyListener, proxySettings } from '../../../verifier/proxy/proxy.ts';
 import { conversationOf, cutAt, ofClient } from '../../harness/raw-requests.ts';

@@ -1,6 +1,6 @@
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { systemClock } from '#shared/lang/clock.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { loadConfig } from '#shared/process/load-config.ts';
 import { createProxy, type ProxyListener, proxySettings } from '../../../verifier/proxy/proxy.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { Client } from 'undici';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { systemClock } from '#shared/lang/clock.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { loadConfig } from '#shared/process/load-config.ts';
 import { followCertificate } from '../../../verifier/http/tls.ts';
 import { createProxy, type ProxyListener, proxySettings } from '../../../verifier/proxy/proxy.ts';

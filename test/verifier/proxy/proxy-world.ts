@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect } from 'vitest';
-import { systemClock } from '#shared/lang/clock.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import { loadConfig } from '#shared/process/load-config.ts';
 import type { AuthzSettings } from '../../../verifier/http/authz.ts';
 import type { HttpLimits } from '../../../verifier/http/server.ts';

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type Clock, systemClock } from '#shared/lang/clock.ts';
+import { type Clock, systemClock } from '#shared/process/clock.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { Upstream } from '../../harness/upstream.ts';
 import { eventually } from '../../harness/waiting.ts';

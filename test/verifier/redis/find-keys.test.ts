@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
-import { systemClock } from '../../../shared/lang/clock.ts';
+import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { formatPointer, secretPointer } from '../../../shared/redis/redis-keys.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { perVerdict } from '../../../shared/contract/verdict-codes.ts';
-import { APIS_LISTED_MAX, type VerifierStatus } from '../../../shared/contract/verifier-status.ts';
+import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
+import { APIS_LISTED_MAX, type VerifierStatus } from '../../../shared/protocol/verifier-status.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
 import type { Verifier } from '../../../verifier/core/verifier.ts';
 import { StatusReport } from '../../../verifier/redis/status-report.ts';

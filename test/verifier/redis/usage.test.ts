@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { decodeState } from '../../../shared/contract/key-record.ts';
-import { perVerdict } from '../../../shared/contract/verdict-codes.ts';
+import { decodeState } from '../../../shared/protocol/key-record.ts';
+import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';

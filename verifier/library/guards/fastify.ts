@@ -1,6 +1,6 @@
 // The entry `keyfence/fastify` of the package.
 import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
-import { newRequestId } from '#shared/contract/request-id.ts';
+import { newRequestId } from '#shared/rules/request-id.ts';
 import { hasChildren, isChild } from '../../node-internals/fastify-instances.ts';
 import type { ValidKey } from '../key-verifier.ts';
 import { wrongOptions } from '../options.ts';

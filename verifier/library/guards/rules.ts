@@ -1,4 +1,4 @@
-import { CREDITS_MAX } from '#shared/contract/credits.ts';
+import { CREDITS_MAX } from '#shared/protocol/credits.ts';
 import { bearerKey, type CredentialSource, type HeaderLines, SOURCES } from '../../http/credentials.ts';
 import { isIdentityHeader } from '../../http/gateway-answer.ts';
 import type { AskedRateLimit, QuestionOptions } from '../key-verifier.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hashSecret } from '../../../../shared/contract/key-format.ts';
+import { hashSecret } from '../../../../shared/rules/key-format.ts';
 import { apiKeys, poolKey, recordKey } from '../../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../../harness/fleet.ts';
 import { Process } from '../../../harness/processes.ts';

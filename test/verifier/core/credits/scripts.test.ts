@@ -111,7 +111,7 @@ describe('an exchange', () => {
 });
 
 test('a month is refilled at 00:00 UTC of its day, or of its last one', async () => {
-  const credits = readFileSync(new URL('../../../../shared/redis/credits.lua', import.meta.url), 'utf8');
+  const credits = readFileSync(new URL('../../../../shared/protocol/credits.lua', import.meta.url), 'utf8');
   const lua = `${credits.replace("redis.call('TIME')", "{ARGV[1], '0'}")}
     local _, due = creditsOf('m', 'h').refillOf(ARGV[2])
     return string.format('%.0f', due)`;

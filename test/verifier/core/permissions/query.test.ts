@@ -5,7 +5,7 @@ import {
   DEPTH_MAX,
   LEAVES_MAX,
   QUERY_LENGTH_MAX,
-} from '../../../../shared/permissions/permission-query.ts';
+} from '../../../../shared/rules/permission-query.ts';
 import { ownPermissionsOf } from '../../../../verifier/core/permissions.ts';
 import { readQuery } from '../../../../verifier/core/question.ts';
 

@@ -1,7 +1,7 @@
 import { request as ask } from 'node:http';
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey } from '../../../../shared/contract/key-format.ts';
+import { generateKey } from '../../../../shared/rules/key-format.ts';
 import { createVerifier } from '../../../../verifier/library/create-verifier.ts';
 import { keyfence as fastifyGuard } from '../../../../verifier/library/guards/fastify.ts';
 import type { GuardOptions } from '../../../../verifier/library/guards/guard-options.ts';

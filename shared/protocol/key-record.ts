@@ -1,0 +1,274 @@
+import { rangesText } from '../rules/ip-ranges.ts';
+import { type LimitInput, type NamedLimit, wholeLimit, wholeNamedLimit } from './credits.ts';
+import { slugsOf, slugsText } from '../rules/slugs.ts';
+
+/** The kinds of values of a key's fields. */
+interface Values {
+  flag: boolean;
+  /** Unix milliseconds. */
+  time: number;
+  text: string;
+  object: object;
+  limit: LimitInput;
+  limits: readonly NamedLimit[];
+  slugs: readonly string[];
+  /** Addresses and ranges of addresses. */
+  ranges: readonly string[];
+  /** Ids of APIs. Only identities have such a field. */
+  apis: readonly string[];
+}
+/** The kind of a value. */
+export type Kind = keyof Values;
+
+interface Row {
+  /** Name of the field in the record in Redis. */
+  readonly letter: string;
+  readonly kind: Kind;
+  /** Maximum length of a text, in characters. */
+  readonly lengthMax?: number;
+  /** Meaning, for the documentation. */
+  readonly description: string;
+  /** Argument and help of the command line's option for the field. */
+  readonly option?: readonly [argument: string, help: string];
+}
+
+/**
+ * The fields of a key that users set and change. This is their only definition: requests, answers, changes,
+ * the audit log, verdicts, the command line and the documentation are derived from its rows. A change
+ * contains every field in this order, so a new field must come last. Scripts get the letters from here.
+ */
+export const KEY_FIELDS = {
+  enabled: {
+    letter: 'e',
+    kind: 'flag',
+    description: 'If false, verifiers refuse the key.',
+  },
+  expires: {
+    letter: 'x',
+    kind: 'time',
+    description: 'Time from which verifiers refuse the key, in Unix milliseconds.',
+    option: ['<time>', 'when the key expires'],
+  },
+  name: {
+    letter: 'n',
+    kind: 'text',
+    lengthMax: 256,
+    description: 'A name for people.',
+    option: ['<name>', 'a name for people'],
+  },
+  externalId: {
+    letter: 'o',
+    kind: 'text',
+    lengthMax: 256,
+    description: 'Your own id of the customer (identity) to whom the key belongs.',
+    option: ['<id>', 'the id of its identity in your own system'],
+  },
+  meta: {
+    letter: 'm',
+    kind: 'object',
+    description: 'Any JSON object, at most 8 KiB and 32 levels deep. Every verdict on the key includes it.',
+    option: ['<json>', 'a JSON object that every verification returns'],
+  },
+  environment: {
+    letter: 'E',
+    kind: 'text',
+    lengthMax: 256,
+    description: 'A label such as live or test. Every verdict on the key includes it.',
+    option: ['<name>', 'such as live or test; every verification returns it'],
+  },
+  ratelimit: {
+    letter: 'l',
+    kind: 'limit',
+    description: '`{limit, duration, async}`: at most `limit` verifications in each window of `duration` ms.',
+    option: [
+      '<calls/time>',
+      'maximum number of verifications in a time, such as 100/10s or 5000/1h, or the word none',
+    ],
+  },
+  ratelimits: {
+    letter: 'L',
+    kind: 'limits',
+    description:
+      'Further rate limits with names, `[{name, limit, duration, async, autoApply}]`. A limit applies to verifications that name it, and with `autoApply` to every verification.',
+    option: ['<json>', 'further limits by name, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]'],
+  },
+  permissions: {
+    letter: 'P',
+    kind: 'slugs',
+    description: 'Permissions of the key, with names of your own. A verification can require them.',
+    option: ['<slugs>', 'permissions of the key, such as files.read,files.write'],
+  },
+  roles: {
+    letter: 'R',
+    kind: 'slugs',
+    description: 'Names of the roles of the key. The key has the permissions of all its roles.',
+    option: ['<names>', 'its roles, such as editor,billing'],
+  },
+  apiIds: {
+    letter: 'A',
+    kind: 'apis',
+    description:
+      'Only identities have this field: the APIs in which the identity applies. If empty, it applies in all APIs.',
+  },
+  allowedIps: {
+    letter: 'I',
+    kind: 'ranges',
+    description:
+      'Addresses and ranges, such as `192.0.2.0/24` or `2001:db8::/32`, from which the key may be used. If there are none, it may be used from anywhere.',
+    option: ['<ranges>', 'where it may be used, such as 192.0.2.0/24,2001:db8::/32'],
+  },
+} as const satisfies Readonly<Record<string, Row>>;
+
+/**
+ * Other names of fields, for clients that know these names. Requests may use them, and answers show them
+ * beside the fields.
+ */
+export const ALIASES = { ownerId: 'externalId' } as const satisfies Readonly<
+  Record<string, keyof typeof KEY_FIELDS>
+>;
+/** Another name of a field. */
+export type Alias = keyof typeof ALIASES;
+
+type Fields = typeof KEY_FIELDS;
+/** The name of a field in requests and answers. */
+export type KeyField = keyof Fields;
+/** The name of a field in the record in Redis. */
+export type Letter = Fields[KeyField]['letter'];
+type KindOf<Name extends KeyField> = Fields[Name]['kind'];
+/** Fields that every key has: flags and objects. An object is empty if it was never set. */
+export type PresentField = {
+  [Name in KeyField]: KindOf<Name> extends 'flag' | 'object' ? Name : never;
+}[KeyField];
+/** Fields that only identities have. */
+export type IdentityField = { [Name in KeyField]: KindOf<Name> extends 'apis' ? Name : never }[KeyField];
+/** Fields that a key may lack. */
+export type Clearable = { [Name in KeyField]: KindOf<Name> extends 'flag' ? never : Name }[KeyField];
+
+/** The fields of a key in requests and answers. */
+export type KeyFields = { readonly [Name in PresentField]: Values[KindOf<Name>] } & {
+  readonly [Name in Exclude<KeyField, PresentField>]?: Values[KindOf<Name>];
+};
+/** The fields of a key under all their names. */
+export type AliasedFields = KeyFields & { readonly [Name in Alias]?: KeyFields[(typeof ALIASES)[Name]] };
+/** Fields to set; `null` clears a field. */
+export type KeyPatch = {
+  readonly [Name in KeyField]?: Values[KindOf<Name>] | (Name extends Clearable ? null : never);
+};
+/** Stored fields by their letters; `''` = no value. */
+export type StoredFields = Readonly<Partial<Record<Letter, string>>>;
+/**
+ * Fields in a verifier's memory. A time of 0 and a text of `''` mean no value; objects and limits are JSON
+ * text; permissions are as stored.
+ */
+export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] } & {
+  /** Name of the pool with the key's credits; `''` = unlimited credits. */
+  readonly pool: string;
+};
+interface States extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs' | 'ranges' | 'apis'> {
+  object: string;
+  limit: string;
+  limits: string;
+  slugs: string;
+  ranges: string;
+  apis: string;
+}
+
+const rows = Object.entries(KEY_FIELDS) as [KeyField, Row & { letter: Letter }][];
+/** The name of a text field. */
+export type TextField = {
+  [Name in KeyField]: KindOf<Name> extends 'text' ? Name : never;
+}[KeyField];
+/** The text fields of a key, in the order of the rows, and again under their other names. */
+export const TEXT_FIELDS = [
+  ...rows.flatMap(([name, { kind }]) => (kind === 'text' ? [[name, name]] : [])),
+  ...Object.entries(ALIASES),
+].map(([label, name]) => ({ label, name })) as readonly { label: string; name: TextField }[];
+/** Letters of the fields, in the order of the rows. */
+export const KEY_LETTERS: readonly Letter[] = rows.map(([, { letter }]) => letter);
+/**
+ * The letter of a record's pool of credits. It changes with the credits; users can neither set nor see it.
+ */
+export const POOL = 'q';
+/** Names of the fields that a key may lack. */
+export const CLEARABLE = rows.flatMap(([name, { kind }]) =>
+  kind === 'flag' || kind === 'apis' ? [] : [name],
+) as Exclude<Clearable, IdentityField>[];
+
+/** Returns the fields of a patch in their stored form. */
+export function storedFields(patch: KeyPatch): StoredFields {
+  const entries = rows.flatMap(([name, { letter, kind }]) => {
+    const value = patch[name];
+    return value === undefined ? [] : [[letter, value === null ? '' : encodeValue(kind, value)]];
+  });
+  return Object.fromEntries(entries) as StoredFields;
+}
+
+function encodeValue(kind: Kind, value: unknown): string {
+  if (kind === 'flag') return value ? '1' : '0';
+  if (kind === 'ranges') return rangesText(value as readonly string[]);
+  if (kind === 'slugs' || kind === 'apis') return slugsText(value as readonly string[]);
+  if (kind === 'limit') return JSON.stringify(wholeLimit(value as Values['limit']));
+  if (kind !== 'object' && kind !== 'limits') return String(value);
+  const text = JSON.stringify(kind === 'limits' ? (value as Values['limits']).map(wholeNamedLimit) : value);
+  return text === '{}' || text === '[]' ? '' : text; // empty values are not stored
+}
+
+/** Returns the fields of a record for an answer, under all their names. */
+export function aliasedFields(fields: StoredFields): AliasedFields {
+  const fieldsByName = keyFields(fields);
+  const aliases = Object.entries(ALIASES).flatMap(([alias, name]) =>
+    fieldsByName[name] === undefined ? [] : [[alias, fieldsByName[name]]],
+  );
+  return { ...fieldsByName, ...Object.fromEntries(aliases) };
+}
+
+/** Returns the fields of a record for an answer. */
+export function keyFields(fields: StoredFields): KeyFields {
+  return fieldValues((letter, kind) => {
+    const text = fields[letter] ?? '';
+    if (kind === 'object') return JSON.parse(text || '{}');
+    return text === '' && kind !== 'flag' ? undefined : publicValue(kind, text);
+  }) as KeyFields;
+}
+
+/**
+ * Returns the given stored fields for the audit log: `null` = no value; an object is replaced by a summary.
+ */
+export function auditedFields(fields: StoredFields, summaryOf: (text: string) => object): object {
+  return fieldValues((letter, kind) => {
+    const text = fields[letter];
+    if (text === undefined) return undefined;
+    if (kind === 'object') return summaryOf(text || '{}');
+    return text === '' && kind !== 'flag' ? null : publicValue(kind, text);
+  });
+}
+
+/** Returns a value for each field by its name, without undefined values. */
+function fieldValues(ofField: (letter: Letter, kind: Kind) => unknown): object {
+  const values: Record<string, unknown> = {};
+  for (const [name, { letter, kind }] of rows) {
+    const value = ofField(letter, kind);
+    if (value !== undefined) values[name] = value;
+  }
+  return values;
+}
+
+/** Decodes a verifier's state from stored values in the order of the rows. A missing value means no value. */
+export function decodeState(values: readonly string[], pool = ''): KeyState {
+  const state: Record<string, unknown> = {};
+  for (const [i, [name, { kind }]] of rows.entries()) {
+    state[name] = kind === 'object' ? values[i] || '{}' : decodeValue(kind, values[i] ?? '');
+  }
+  state['pool'] = pool;
+  return state as KeyState;
+}
+
+function publicValue(kind: Kind, text: string): unknown {
+  if (kind === 'slugs' || kind === 'apis' || kind === 'ranges') return slugsOf(text);
+  return kind === 'limit' || kind === 'limits' ? JSON.parse(text) : decodeValue(kind, text);
+}
+
+function decodeValue(kind: Kind, text: string): boolean | number | string {
+  if (kind === 'flag') return text === '1';
+  return kind === 'time' ? Number(text) : text;
+}

@@ -1,0 +1,162 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { settings as controlPlane } from '../../../control-plane/config.ts';
+import { ConfigError } from '../../../shared/process/load-config.ts';
+import { configFaults, settings as verifier } from '../../../verifier/config.ts';
+import { controlPlaneConfig, verifierConfig } from '../../harness/config.ts';
+
+const ROOT_KEY = 'a-root-key-that-is-long-enough-0123456789';
+let directory: string;
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), 'keyfence-config-'));
+});
+afterAll(() => rmSync(directory, { recursive: true }));
+
+const faultsOf = (load: () => unknown): readonly string[] => {
+  try {
+    load();
+  } catch (error) {
+    if (error instanceof ConfigError) return error.faults;
+    throw error;
+  }
+  return [];
+};
+
+describe.each([
+  ['control-plane/main.ts', { ROOT_KEY }],
+  ['verifier/main.ts', {}],
+])('%s', (file, right) => {
+  test('a process with wrong settings names all faults, shows no secret, and exits with status 78', () => {
+    const env = {
+      PATH: process.env['PATH'] ?? '',
+      ...right,
+      PORT: 'http',
+      REDIS_URL: 'mysql://user:hunter2@x',
+      LOG_LEVEL: 'loud',
+    };
+    const done = spawnSync(process.execPath, [file], { env, encoding: 'utf8' });
+    expect(done.status).toBe(78);
+    for (const name of ['PORT', 'REDIS_URL', 'LOG_LEVEL'])
+      expect(done.stderr).toMatch(new RegExp(`^ {2}${name}: .*\\(.*\\)$`, 'm'));
+    expect(done.stdout + done.stderr).not.toContain('hunter2');
+  });
+
+  test('refuses settings that contradict each other', () => {
+    const env = { PATH: process.env['PATH'] ?? '', ...right, REDIS_URL: 'redis://a,redis://b' };
+    const done = spawnSync(process.execPath, [file], { env, encoding: 'utf8' });
+    expect(done.status).toBe(78);
+    expect(done.stderr).toContain('REDIS_URL: several addresses need REDIS_MODE sentinel or cluster');
+  });
+});
+
+test('the defaults are valid, and an empty variable counts as unset', () => {
+  expect(verifierConfig({ PORT: '' })).toMatchObject({
+    HOST: '127.0.0.1',
+    PORT: 3001,
+    ADMIN_PORT: 9301,
+    CACHE_KEYS_MAX: 100_000,
+    API_IDS: [],
+  });
+  expect(controlPlaneConfig({ ROOT_KEY })).toMatchObject({
+    HOST: '127.0.0.1',
+    PORT: 3000,
+    ADMIN_PORT: 9300,
+    LEASE_MS: 10_000,
+  });
+});
+
+test('a root key is required, and one that is too short is refused without being shown', () => {
+  expect(faultsOf(() => controlPlaneConfig({}))).toEqual([expect.stringMatching(/^ROOT_KEY: required/)]);
+  const [fault] = faultsOf(() => controlPlaneConfig({ ROOT_KEY: `${ROOT_KEY}\nshort` }));
+  expect(fault).toMatch(/^ROOT_KEY: every root key needs at least 32 characters/);
+  expect(fault).not.toContain('short');
+});
+
+test('a secret comes from the environment or from a file, not from both', () => {
+  const file = join(directory, 'root-key');
+  writeFileSync(file, `${ROOT_KEY}\n`);
+  expect(controlPlaneConfig({ ROOT_KEY_FILE: file }).ROOT_KEY).toEqual([ROOT_KEY]);
+  expect(faultsOf(() => controlPlaneConfig({ ROOT_KEY, ROOT_KEY_FILE: file }))).toEqual([
+    expect.stringMatching(/must not be set together with ROOT_KEY_FILE/),
+  ]);
+  expect(faultsOf(() => controlPlaneConfig({ ROOT_KEY_FILE: `${file}-none` }))).toEqual([
+    expect.stringMatching(/ENOENT/),
+  ]);
+});
+
+test('a secret in a file may end its line as Windows does; what else is in it stays', () => {
+  const file = join(directory, 'redis-password');
+  for (const [text, secret] of [
+    ['hunter2\r\n', 'hunter2'],
+    ['hunter2\n', 'hunter2'],
+    ['hunter2', 'hunter2'],
+    [' hunter2 \r\n', ' hunter2 '],
+    ['hunter2\r', 'hunter2\r'],
+    ['hunter2\n\n', 'hunter2\n'],
+  ] as const) {
+    writeFileSync(file, text);
+    expect(verifierConfig({ REDIS_PASSWORD_FILE: file }).REDIS_PASSWORD).toBe(secret);
+  }
+});
+
+test('an address of another server has no user, password, query or fragment, and is not repeated where it has', () => {
+  expect(verifierConfig({ UPSTREAM_URL: 'https://api:8443/base' }).UPSTREAM_URL?.href).toBe(
+    'https://api:8443/base',
+  );
+  for (const UPSTREAM_URL of [
+    'http://hunter2@api',
+    'http://:hunter2@api',
+    'http://api/?hunter2',
+    'http://api/#hunter2',
+    'ftp://hunter2',
+    'hunter2',
+  ]) {
+    const [fault, ...more] = faultsOf(() => verifierConfig({ UPSTREAM_URL }));
+    expect(fault, UPSTREAM_URL).toMatch(/^UPSTREAM_URL: is not a valid URL/);
+    expect([fault, ...more].join()).not.toContain('hunter2');
+  }
+});
+
+test('a verifier that would ask itself, as the control plane or as the API, is refused before it starts', () => {
+  const faults = (env: NodeJS.ProcessEnv) =>
+    configFaults(verifierConfig(env)).map((fault) => fault.split(':')[0]);
+  for (const [HOST, url] of [
+    ['', 'http://127.0.0.1:3001'],
+    ['', 'http://localhost:3001/v1'],
+    ['localhost', 'http://127.0.0.1:3001'],
+    ['0.0.0.0', 'http://127.0.0.1:3001'],
+    ['::', 'http://[::1]:3001'],
+    ['10.0.0.5', 'http://10.0.0.5:3001'],
+    ['::1', 'http://[::1]:3001'],
+  ] as const) {
+    expect(faults({ HOST, CONTROL_PLANE_URL: url }), url).toEqual(['CONTROL_PLANE_URL']);
+    expect(faults({ HOST, UPSTREAM_URL: url }), url).toEqual(['UPSTREAM_URL']);
+    const before = url.replace('3001', '3002');
+    expect(faults({ PROXY_HOST: HOST, UPSTREAM_URL: before }), url).toEqual(['UPSTREAM_URL']);
+  }
+  expect(faults({ PORT: '80', CONTROL_PLANE_URL: 'http://127.0.0.1' })).toEqual(['CONTROL_PLANE_URL']);
+  expect(faults({ PORT: '443', CONTROL_PLANE_URL: 'https://127.0.0.1' })).toEqual(['CONTROL_PLANE_URL']);
+  for (const [HOST, url] of [
+    ['', 'http://127.0.0.1:3000'],
+    ['', 'http://10.0.0.5:3001'],
+    ['', 'http://[::1]:3001'],
+    ['10.0.0.5', 'http://127.0.0.1:3001'],
+    ['0.0.0.0', 'http://control-plane:3001'],
+  ] as const) {
+    expect(faults({ HOST, CONTROL_PLANE_URL: url, UPSTREAM_URL: url }), url).toEqual([]);
+  }
+});
+
+test('every setting has a rule and a text, and numbers have their limits held', () => {
+  for (const [name, setting] of Object.entries({ ...controlPlane, ...verifier })) {
+    expect(setting.rule, name).not.toBe('');
+    expect(setting.help.length, name).toBeGreaterThan(10);
+  }
+  expect(
+    faultsOf(() => verifierConfig({ PORT: '65536', SYNC_PERIOD_MS: '1e3', API_IDS: 'a b' })),
+  ).toHaveLength(3);
+  expect(verifierConfig({ API_IDS: 'a, b,,a' }).API_IDS).toEqual(['a', 'b']);
+});

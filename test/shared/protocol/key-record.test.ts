@@ -1,0 +1,98 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  auditedFields,
+  decodeState,
+  KEY_FIELDS,
+  KEY_LETTERS,
+  type KeyPatch,
+  keyFields,
+  storedFields,
+} from '../../../shared/protocol/key-record.ts';
+import { RECORD_FACTS } from '../../../shared/protocol/record-facts.ts';
+import { Script } from '../../../shared/redis/script.ts';
+
+const FILES = ['control-plane/writer/write-change.lua', 'verifier/redis/lua/sync.lua'];
+
+describe('the scripts', () => {
+  test.each(FILES)('%s gets every field, in the order of the table', (file) => {
+    const { lua } = new Script(new URL(`../../../${file}`, import.meta.url));
+    expect(lua).toContain(`local FIELDS = {${KEY_LETTERS.map((letter) => `'${letter}'`).join(', ')}}`);
+  });
+
+  test('find the long meta where they look for it, behind the fields that were there before it', () => {
+    expect(KEY_LETTERS.indexOf('m')).toBe(4);
+  });
+});
+
+test('every field of the record has a letter of its own', () => {
+  const letters = [...KEY_LETTERS, ...Object.keys(RECORD_FACTS)];
+  expect(new Set(letters).size).toBe(letters.length);
+});
+
+const patches: fc.Arbitrary<KeyPatch> = fc.record(
+  {
+    enabled: fc.boolean(),
+    expires: fc.option(fc.integer({ min: 1, max: 8.64e15 })),
+    name: fc.option(fc.string({ unit: 'grapheme', minLength: 1 })),
+    externalId: fc.option(fc.string({ unit: 'grapheme', minLength: 1 })),
+    meta: fc.option(fc.dictionary(fc.string(), fc.jsonValue())),
+    environment: fc.option(fc.string({ unit: 'grapheme', minLength: 1 })),
+  },
+  { requiredKeys: [] },
+);
+
+test('a field that is set is read back as it was, and one that is cleared is not there', () => {
+  fc.assert(
+    fc.property(patches, (patch) => {
+      const there = Object.entries(patch).filter(([, value]) => value !== null);
+      // As JSON, which has one 0 and no other prototypes.
+      const expected = JSON.parse(JSON.stringify({ enabled: false, meta: {}, ...Object.fromEntries(there) }));
+      expect(JSON.parse(JSON.stringify(keyFields(storedFields(patch))))).toEqual(expected);
+    }),
+  );
+});
+
+test('only what is given is changed and audited; what is cleared is audited as null, and of meta a summary', () => {
+  const summaryOf = (text: string) => ({ of: text });
+  const audited = (patch: KeyPatch) => auditedFields(storedFields(patch), summaryOf);
+  expect(storedFields({})).toEqual({});
+  expect(audited({})).toEqual({});
+  expect(audited({ enabled: false, expires: 9, name: 'Ada', externalId: 'ada', meta: { a: 1 } })).toEqual({
+    enabled: false,
+    expires: 9,
+    name: 'Ada',
+    externalId: 'ada',
+    meta: { of: '{"a":1}' },
+  });
+  expect(audited({ expires: null, name: null, externalId: null, meta: null })).toEqual({
+    expires: null,
+    name: null,
+    externalId: null,
+    meta: { of: '{}' },
+  });
+});
+
+test('a verifier reads a state that was written before a field was there, or after another was added', () => {
+  const empty = {
+    flag: true,
+    time: 0,
+    text: '',
+    object: '{}',
+    limit: '',
+    limits: '',
+    slugs: '',
+    ranges: '',
+    apis: '',
+  };
+  const none = {
+    ...Object.fromEntries(Object.entries(KEY_FIELDS).map(([name, { kind }]) => [name, empty[kind]])),
+    pool: '',
+  };
+  expect(decodeState(['1'])).toEqual(none);
+  const stored = ['1', '9', 'Ada', 'ada', '{"a":1}', 'live', '', '', 'a b'];
+  const read = { expires: 9, name: 'Ada', externalId: 'ada', meta: '{"a":1}', environment: 'live' };
+  const later = [...stored, ...Array(KEY_LETTERS.length - stored.length).fill(''), 'of a later version'];
+  expect(decodeState(later)).toEqual({ ...none, ...read, permissions: 'a b' });
+  expect(Object.keys(decodeState(['1']))).toEqual([...Object.keys(KEY_FIELDS), 'pool']);
+});
