@@ -1,5 +1,5 @@
-import { type Clock, pause } from '#shared/process/clock.ts';
 import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import { listening } from '#shared/process/listening.ts';
 import type { createLogger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';

@@ -30,7 +30,7 @@ const SERVED = ['serve', 'writer', 'services.ts', ...SUBJECTS].map((room) => `co
 const OPERATIONS = /^control-plane\/([a-z-]+)\/operations(\/|\.ts$)/;
 /** An operation knows neither path nor HTTP. */
 const FOR_OPERATIONS =
-  /^control-plane\/serve\/(authorization|call|faults|operation|schema-compilers|schemas|search|strings|turns)\.ts$/;
+  /^control-plane\/serve\/(authorization|call|faults|operation|schema-compilers|nearest|schemas|search|strings|turns)\.ts$/;
 const LISTS_OPERATIONS = /^control-plane\/(unkey-v2\/|operations\.ts$)/;
 
 /** Rooms of the same process that a room may import, besides itself. A file in no room, the process's root, sees all of them. */
@@ -171,7 +171,7 @@ describe('imports', () => {
   test('of the dashboard are types of the server, the names of permissions and how to read JSON, so that it is a client like any other', () => {
     expect(
       offenders(
-        /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|root-keys\/root-permissions\.ts')|#(?!shared\/lang\/exact-json\.ts'))/m,
+        /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|root-keys\/root-permissions\.ts')|#(?!shared\/rules\/json\.ts'))/m,
         // The build takes the names of the operations from the server.
         /^(?!control-plane\/dashboard\/(?!vite\.config\.ts))/,
       ),
@@ -215,7 +215,7 @@ test('the clock is read in one place; time-outs of sockets, and the dashboard in
   expect(
     offenders(
       /Date\.now\(|performance\.now\(|new Date\(\)|setTimeout\(|setInterval\(/,
-      /^shared\/lang\/clock\.ts$|^verifier\/(http\/(server|respond)|grpc\/server|lane\/lane|proxy\/upstream)\.ts$|^control-plane\/(serve\/(errors|load-shedding)\.ts$|dashboard\/)/,
+      /^shared\/process\/clock\.ts$|^verifier\/(http\/(server|respond)|grpc\/server|lane\/lane|proxy\/upstream)\.ts$|^control-plane\/(serve\/(errors|load-shedding)\.ts$|dashboard\/)/,
     ),
   ).toEqual([]);
 });

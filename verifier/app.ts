@@ -1,5 +1,5 @@
-import { type Clock, pause } from '#shared/process/clock.ts';
 import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { processMetrics } from '#shared/process/process-metrics.ts';
 import type { Config } from './config.ts';

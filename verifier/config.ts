@@ -1,7 +1,7 @@
-import { API_ID } from '#shared/protocol/api-id.ts';
 import { type ConfigOf, choice, flag, host, list, port } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
+import { API_ID } from '#shared/rules/slugs.ts';
 import { engineLimits, engineSettings } from './engine.ts';
 import { grpcSettings } from './grpc/server.ts';
 import { clientIpFaults, clientIpSettings } from './http/credentials.ts';

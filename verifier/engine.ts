@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { uniqueTexts } from '#shared/rules/request-id.ts';
-import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, flag, integer } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
+import { uniqueTexts } from '#shared/rules/request-id.ts';
 import type { FollowerEvents } from './core/follower.ts';
 import { Verifier, type VerifierLimits } from './core/verifier.ts';
 import { RedisDirectory } from './redis/api-session.ts';

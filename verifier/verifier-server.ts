@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
-import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
-import { VERIFIER_ID_HEADER } from '#shared/protocol/verifier-status.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { VERIFIER_ID_HEADER } from '#shared/protocol/verifier-status.ts';
+import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
 import { asset } from './assets.ts';
 import type { Callers } from './core/callers.ts';
 import type { RateLimiter } from './core/rate-limits.ts';

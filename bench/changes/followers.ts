@@ -2,12 +2,12 @@
 // connection. They join one after the other, or all at once. Reports when the last of them has applied a
 // change, by the clock that all processes of a machine share.
 
-import { uniqueTexts } from '../../shared/rules/request-id.ts';
 import { systemClock } from '../../shared/process/clock.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
+import { uniqueTexts } from '../../shared/rules/request-id.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { silent, verifierLimits } from '../verifier-options.ts';

@@ -1,8 +1,8 @@
 // `cached-keys.ts <count>`: a verifier without HTTP, on a Redis replaced by a few functions, filled with keys
 // of one API by its own look-ups; prints the memory per key and the cost of a verification.
 
-import { generateKey, hashSecret } from '../../shared/rules/key-format.ts';
 import { systemClock } from '../../shared/process/clock.ts';
+import { generateKey, hashSecret } from '../../shared/rules/key-format.ts';
 import { questionAbout } from '../../verifier/core/question.ts';
 import type { Directory, Session } from '../../verifier/core/redis-port.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';

@@ -1,11 +1,11 @@
 // A verifier without HTTP that looks up each key of a file once, beside bare GETs: `look-ups.ts <keys file>`.
 import { readFileSync } from 'node:fs';
-import { uniqueTexts } from '../../shared/rules/request-id.ts';
 import { systemClock } from '../../shared/process/clock.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
+import { uniqueTexts } from '../../shared/rules/request-id.ts';
 import { questionAbout } from '../../verifier/core/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';

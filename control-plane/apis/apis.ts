@@ -1,9 +1,9 @@
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { generateId } from '#shared/rules/key-format.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { generateId } from '#shared/rules/key-format.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
 import type { ApiDefaults } from './api-defaults.ts';
 

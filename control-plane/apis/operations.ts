@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { API_ID_PATTERN } from '#shared/protocol/api-id.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import { apiNotFound, lack } from '../serve/authorization.ts';
 import type { Call } from '../serve/call.ts';
 import { operation } from '../serve/operation.ts';

@@ -1,7 +1,7 @@
 import { scheduler } from 'node:timers/promises';
-import { ERRORS, type ErrorCode } from '#shared/rules/errors.ts';
-import { VERIFIER_ID_HEADER } from '#shared/protocol/verifier-status.ts';
 import { backoffMs } from '#shared/process/clock.ts';
+import { VERIFIER_ID_HEADER } from '#shared/protocol/verifier-status.ts';
+import { ERRORS, type ErrorCode } from '#shared/rules/errors.ts';
 import { CliError, EXIT_OF } from './exit.ts';
 
 /** Longer than the 60 s for which a control plane may wait for a change. */

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
-import { UNIX_MS_MIN } from '#shared/rules/unix-ms.ts';
 import { systemClock } from '#shared/process/clock.ts';
+import { UNIX_MS_MIN } from '#shared/rules/unix-ms.ts';
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 /** The last time that JavaScript knows. */

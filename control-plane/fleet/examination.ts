@@ -1,8 +1,8 @@
-import { unavailable } from '#shared/rules/errors.ts';
 import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
+import { unavailable } from '#shared/rules/errors.ts';
 import { FleetView } from './fleet.ts';
 import { crashFaults, evictionFaults, type RedisFacts, readFacts } from './server-facts.ts';
 

@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { perVerdict } from '#shared/rules/verdict-codes.ts';
 import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
+import { perVerdict } from '#shared/rules/verdict-codes.ts';
 import { List, Sequence, Time } from '../serve/schemas.ts';
 
 const following = {

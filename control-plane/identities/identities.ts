@@ -1,9 +1,9 @@
 import type { NamedLimit } from '#shared/protocol/credits.ts';
+import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
+import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
-import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
-import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { type Apis, createSharedLog } from '../apis/apis.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';

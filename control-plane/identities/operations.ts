@@ -1,9 +1,9 @@
 import { type Static, Type } from 'typebox';
-import { API_ID_PATTERN } from '#shared/protocol/api-id.ts';
-import { ApiError } from '#shared/rules/errors.ts';
-import { identityIdOf } from '#shared/rules/key-format.ts';
 import { storedFields } from '#shared/protocol/key-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { identityIdOf } from '#shared/rules/key-format.ts';
+import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import { lastUsed, UsedKey, withNames } from '../keys/key-answer.ts';
 import type { KeyPage } from '../keys/key-view.ts';
 import type { Caller } from '../root-keys/root-keys.ts';

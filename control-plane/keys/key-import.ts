@@ -1,7 +1,7 @@
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { generateId } from '#shared/rules/key-format.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { formatPointer, idPointer, parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { generateId } from '#shared/rules/key-format.ts';
 import type { TooOld } from '../writer/change-log-port.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
 import type { Keys } from './keys.ts';

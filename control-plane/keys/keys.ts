@@ -1,8 +1,5 @@
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { generateId, generateKey, hashSecret, startOf } from '#shared/rules/key-format.ts';
-import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
-import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Clock } from '#shared/process/clock.ts';
+import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
@@ -13,6 +10,9 @@ import {
   recordKey,
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { generateId, generateKey, hashSecret, startOf } from '#shared/rules/key-format.ts';
+import { slugsOf } from '#shared/rules/slugs.ts';
 import { BYTES, parseDefaults, SeenDefaults } from '../apis/api-defaults.ts';
 import type { ChangeLog } from '../writer/change-log-port.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';

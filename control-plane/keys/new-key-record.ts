@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto';
-import { generateId } from '#shared/rules/key-format.ts';
 import { type KeyFields, storedFields } from '#shared/protocol/key-record.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { generateId } from '#shared/rules/key-format.ts';
 import type { NewCredits } from '../serve/schemas.ts';
 
 /** Creates records; see `recordRun`. */

@@ -1,9 +1,9 @@
-import { ApiError } from '#shared/rules/errors.ts';
 import { LAST_USED } from '#shared/protocol/usage.ts';
 import { command, row } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey, usageKey } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { CostlyReads } from '../serve/turns.ts';
 import { CONDITIONS, conditionsOf, type Key, type KeyFilter, type KeyView, sourceOf } from './key-view.ts';
 

@@ -1,6 +1,6 @@
+import type { RefusalRecord } from '#shared/protocol/refusal-records.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { refusalsKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
-import type { RefusalRecord } from '#shared/protocol/refusal-records.ts';
 
 /** A refusal of a key, as its verifier reported it. */
 export interface ReportedRefusal {

@@ -1,7 +1,7 @@
-import { generateId, generateKey, hashSecret, startOf } from '#shared/rules/key-format.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey } from '#shared/redis/redis-keys.ts';
+import { generateId, generateKey, hashSecret, startOf } from '#shared/rules/key-format.ts';
 import { BYTES, parseDefaults } from '../apis/api-defaults.ts';
 import type { Successor } from '../writer/change-log-port.ts';
 import type { Keys } from './keys.ts';

@@ -1,4 +1,3 @@
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { storedFields } from '#shared/protocol/key-record.ts';
 import {
   NAMESPACE,
@@ -8,6 +7,7 @@ import {
   overridesIn,
 } from '#shared/protocol/namespace-record.ts';
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { createSharedLog } from '../apis/apis.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';

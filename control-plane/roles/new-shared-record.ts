@@ -1,8 +1,8 @@
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { generateId, hashSecret } from '#shared/rules/key-format.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { identityIndexKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { generateId, hashSecret } from '#shared/rules/key-format.ts';
 import { createSharedLog } from '../apis/apis.ts';
 import { type NewFields, recordRun } from '../keys/new-key-record.ts';
 import type { ChangeLog } from '../writer/change-log-port.ts';

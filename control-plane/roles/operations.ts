@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { storedFields } from '#shared/protocol/key-record.ts';
-import { SLUG } from '#shared/rules/slugs.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { SLUG } from '#shared/rules/slugs.ts';
 import { auditView } from '../audit/audit-event.ts';
 import { operation } from '../serve/operation.ts';
 import {

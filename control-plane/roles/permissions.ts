@@ -1,5 +1,5 @@
-import { ApiError } from '#shared/rules/errors.ts';
 import { indexOf, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import { createRecord, type RecordParts, recordOf } from './new-shared-record.ts';
 

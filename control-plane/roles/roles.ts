@@ -1,7 +1,7 @@
-import { ApiError } from '#shared/rules/errors.ts';
 import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
-import { slugsOf } from '#shared/rules/slugs.ts';
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { GivenRole } from '../serve/schemas.ts';
 import type { Write } from '../writer/change-log-port.ts';

@@ -1,11 +1,11 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { hashSecret } from '#shared/rules/key-format.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { bootstrapAnnouncements } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
+import { hashSecret } from '#shared/rules/key-format.ts';
 
 export const announceBootstrap = command(
   new URL('./announce-bootstrap.lua', import.meta.url),

@@ -1,8 +1,6 @@
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { storedFields } from '#shared/protocol/key-record.ts';
 import { pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { storedFields } from '#shared/protocol/key-record.ts';
 import {
   ROOT_KEYS_ID,
   type RootKeyScope,
@@ -10,6 +8,8 @@ import {
   type StoredScopes,
   scopesIn,
 } from '#shared/protocol/root-keys-record.ts';
+import { recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { createSharedLog } from '../apis/apis.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';

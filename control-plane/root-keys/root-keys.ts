@@ -1,10 +1,10 @@
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/rules/key-format.ts';
+import { rootKeyFrom } from '#shared/protocol/root-keys-record.ts';
 import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { rootKeyDescendants, rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
-import { rootKeyFrom } from '#shared/protocol/root-keys-record.ts';
 import { send } from '#shared/redis/script.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/rules/key-format.ts';
 import type { Person } from '../sign-in/person.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
 import { Gathering } from '../writer/gathering.ts';

@@ -1,4 +1,4 @@
-import { API_ID_PATTERN } from '#shared/protocol/api-id.ts';
+import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 
 /** Actions that can be permitted on one API, or on all. */
 export const API_ACTIONS = [

@@ -1,7 +1,7 @@
-import { API_ID } from '#shared/protocol/api-id.ts';
-import type { ApiError } from '#shared/rules/errors.ts';
-import type { StoredFields } from '#shared/protocol/key-record.ts';
 import type { Logger } from '#shared/process/log.ts';
+import type { StoredFields } from '#shared/protocol/key-record.ts';
+import type { ApiError } from '#shared/rules/errors.ts';
+import { API_ID } from '#shared/rules/slugs.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { Audit } from '../audit/audit.ts';
 import {

@@ -9,9 +9,9 @@ import {
   errorBody,
   errorBodyV2,
   RETRY_AFTER_SECONDS,
+  UNHANDLED,
 } from '#shared/rules/errors.ts';
 import { newRequestId } from '#shared/rules/request-id.ts';
-import { UNHANDLED } from '#shared/rules/unhandled-error.ts';
 import { LINGER_MS } from './connections.ts';
 import { faultTexts } from './faults.ts';
 import { PAGE_HEADERS, pageHtml } from './pages/page.ts';

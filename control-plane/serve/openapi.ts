@@ -1,16 +1,16 @@
 import { readFileSync } from 'node:fs';
 import swagger, { type FastifyDynamicSwaggerOptions } from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
+import { VERSION } from '#shared/process/version.ts';
 import type { ErrorCode } from '#shared/rules/errors.ts';
-import { forGenerators } from '#shared/rules/generator-schemas.ts';
 import {
   ANY_BODY,
   ANY_REQUEST,
   errorComponents,
   errorComponentsV2,
   errorResponses,
-} from '#shared/rules/openapi-errors.ts';
-import { VERSION } from '#shared/process/version.ts';
+  forGenerators,
+} from '#shared/rules/openapi.ts';
 import { isGet, type Operation as ServedOperation } from './operation.ts';
 import { LINKS, PAGE_STYLE } from './pages/page.ts';
 import type { App } from './server.ts';

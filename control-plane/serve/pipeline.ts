@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { unavailable } from '#shared/rules/errors.ts';
-import { traceIdOf } from '#shared/rules/trace-id.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { unavailable } from '#shared/rules/errors.ts';
+import { traceIdOf } from '#shared/rules/request-id.ts';
 import type { AuditKind } from '../audit/audit-event.ts';
 import type { Metrics } from '../metrics.ts';
 import type { BootstrapKeys } from '../root-keys/bootstrap-keys.ts';

@@ -1,11 +1,11 @@
 import type { FastifyRequest } from 'fastify';
-import { ApiError } from '#shared/rules/errors.ts';
 import type { Clock } from '#shared/process/clock.ts';
-import { sourceOf } from '#shared/rules/ip-ranges.ts';
 import { command, row } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { sourceOf } from '#shared/rules/ip-ranges.ts';
 import { Gathering } from '../writer/gathering.ts';
 
 export const countCalls = command(

@@ -10,7 +10,6 @@ import {
   type TUnion,
   Type,
 } from 'typebox';
-import { API_ID } from '#shared/protocol/api-id.ts';
 import {
   CREDITS_MAX,
   DEFAULT_LIMIT,
@@ -22,7 +21,6 @@ import {
   type Refill as Plan,
   refillText,
 } from '#shared/protocol/credits.ts';
-import { ApiError } from '#shared/rules/errors.ts';
 import {
   ALIASES,
   type Alias,
@@ -33,10 +31,11 @@ import {
   type KeyField,
   type PresentField,
 } from '#shared/protocol/key-record.ts';
-import { SLUG, SLUGS_MAX } from '#shared/rules/slugs.ts';
-import { MOMENT_PATTERN, UNIX_MS_MIN } from '#shared/rules/unix-ms.ts';
 import { perUsageField } from '#shared/protocol/usage.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import { RANGES_MAX, rangeFault } from '#shared/rules/ip-ranges.ts';
+import { API_ID, SLUG, SLUGS_MAX } from '#shared/rules/slugs.ts';
+import { MOMENT_PATTERN, UNIX_MS_MIN } from '#shared/rules/unix-ms.ts';
 import type { CreditsChange } from '../writer/change-log-port.ts';
 
 export const Sequence = Type.Integer({

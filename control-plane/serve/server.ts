@@ -6,14 +6,13 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import { BYTE_ORDER_MARK, MARKED } from '#shared/rules/byte-order-mark.ts';
 import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorSections } from '#shared/rules/errors.ts';
+import { BYTE_ORDER_MARK, MARKED, parseExactly } from '#shared/rules/json.ts';
 import { isWellFormed } from '#shared/rules/key-format.ts';
 import { newRequestId, requestIdFrom } from '#shared/rules/request-id.ts';
-import { parseExactly } from '#shared/rules/exact-json.ts';
-import { nearest } from './nearest.ts';
 import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE } from './errors.ts';
 import type { HttpLimits } from './limits.ts';
+import { nearest } from './nearest.ts';
 import { PAGE_HEADERS, PAGE_STYLE, pageHtml, STYLE_PATH } from './pages/page.ts';
 import { serializerAtFirstCall, validatorAtFirstCall } from './schema-compilers.ts';
 

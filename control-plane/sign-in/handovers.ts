@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { ApiError } from '#shared/rules/errors.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { handoverCounter, handoverRecord } from '#shared/redis/redis-keys.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 
 /** A secret that nobody has fetched is gone after this time. */
 const HANDOVER_MS = 3_600_000;

@@ -6,10 +6,10 @@ import type {
   TokenEndpointResponseHelpers,
 } from 'openid-client';
 import type { Dispatcher, RequestInit, fetch as undiciFetch } from 'undici';
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { type ConfigOf, httpUrl, type Setting, secret, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { lookupBy, type Resolve } from '#shared/process/name-resolver.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { type Admission, admitted } from '../serve/admission.ts';
 import { answerPage } from '../serve/errors.ts';
 import type { App } from '../serve/server.ts';

@@ -1,6 +1,6 @@
-import { hashSecret } from '#shared/rules/key-format.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { pendingSignIn } from '#shared/redis/redis-keys.ts';
+import { hashSecret } from '#shared/rules/key-format.ts';
 
 /** A sign-in ends if the provider has not sent the browser back in this time. */
 export const SIGN_IN_MS_MAX = 10 * 60_000;

@@ -1,9 +1,9 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
-import { ApiError } from '#shared/rules/errors.ts';
-import { hashSecret } from '#shared/rules/key-format.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { refreshLock, sessionRecord } from '#shared/redis/redis-keys.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { hashSecret } from '#shared/rules/key-format.ts';
 import { type Caller, isUnauthorized } from '../root-keys/root-keys.ts';
 import { Permissions } from '../root-keys/root-permissions.ts';
 import {

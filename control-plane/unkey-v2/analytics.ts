@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { API_ID } from '#shared/protocol/api-id.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import { API_ID } from '#shared/rules/slugs.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { absence, apiNotFound, lack, requireApi } from '../serve/authorization.ts';
 import { Fields, List } from '../serve/schemas.ts';

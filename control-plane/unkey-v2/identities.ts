@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
-import { identityIdOf } from '#shared/rules/key-format.ts';
 import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
+import { identityIdOf } from '#shared/rules/key-format.ts';
 import type { Identities, Identity } from '../identities/identities.ts';
 import {
   createIdentity,

@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
 import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/credits.ts';
+import { IDENTIFIER_MAX, type Override, WILDCARDS_MAX } from '#shared/protocol/namespace-record.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
-import { IDENTIFIER_MAX, type Override, WILDCARDS_MAX } from '#shared/protocol/namespace-record.ts';
 import { Fields, Id, List } from '../serve/schemas.ts';
 import { DELETED, onceComplete, onlyV2, PAGE, pageOf } from './face.ts';
 

@@ -1,5 +1,3 @@
-import { ApiError } from '#shared/rules/errors.ts';
-import { UNIX_MS_MIN, UNIX_MS_RULE } from '#shared/rules/unix-ms.ts';
 import {
   type Granularity,
   LENGTH_MS,
@@ -7,6 +5,8 @@ import {
   USAGE_COLUMNS,
   type UsageField,
 } from '#shared/protocol/usage.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { UNIX_MS_MIN, UNIX_MS_RULE } from '#shared/rules/unix-ms.ts';
 
 const TEXT = /^(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,3}))?Z?)?$/;
 const UNITS = { minute: 60_000, hour: LENGTH_MS.hour, day: LENGTH_MS.day, week: 7 * LENGTH_MS.day } as const;

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
-import { API_ID } from '#shared/protocol/api-id.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import { API_ID } from '#shared/rules/slugs.ts';
 import { operation } from '../serve/operation.ts';
 import {
   Count,

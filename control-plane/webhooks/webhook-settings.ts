@@ -1,5 +1,5 @@
-import { rangeFault } from '#shared/rules/ip-ranges.ts';
 import { integer, type Setting } from '#shared/process/load-config.ts';
+import { rangeFault } from '#shared/rules/ip-ranges.ts';
 
 const DAYS_MAX = 365;
 

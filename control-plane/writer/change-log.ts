@@ -1,10 +1,10 @@
 import { randomInt } from 'node:crypto';
-import { generateId, hashSecret } from '#shared/rules/key-format.ts';
 import { POOL, type StoredFields } from '#shared/protocol/key-record.ts';
 import { command, each, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { type Run, send } from '#shared/redis/script.ts';
+import { generateId, hashSecret } from '#shared/rules/key-format.ts';
 import { CREATIONS_KEPT, digestOf } from '../keys/new-key-record.ts';
 import type {
   BatchedChangeLog,

@@ -1,5 +1,5 @@
-import { ApiError } from '#shared/rules/errors.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { TooOld, Write, WriteRefusal } from './change-log-port.ts';
 
 /** Returns the error for a change that was refused. */

@@ -1,5 +1,5 @@
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { backoffMs, type Clock, pause, Waker } from '#shared/process/clock.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import type { BatchedChangeLog, LogEntry, Write } from './change-log-port.ts';
 import type { Fence, PendingEntry } from './fence.ts';
 import { writeError } from './write-error.ts';

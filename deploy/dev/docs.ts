@@ -13,10 +13,9 @@ import { operations } from '../../control-plane/operations.ts';
 import type { Operation } from '../../control-plane/serve/operation.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { EVENT_TYPES } from '../../control-plane/webhooks/event-types.ts';
-import { ERRORS } from '../../shared/rules/errors.ts';
-import { KEY_FIELDS } from '../../shared/protocol/key-record.ts';
 import type { Settings } from '../../shared/process/load-config.ts';
-import { RECORD_FACTS } from '../../shared/protocol/record-facts.ts';
+import { KEY_FIELDS, RECORD_FACTS } from '../../shared/protocol/key-record.ts';
+import { ERRORS } from '../../shared/rules/errors.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { creditCounts } from '../../verifier/core/pools.ts';
 import {

@@ -1,14 +1,14 @@
-import { API_ID } from '../../shared/protocol/api-id.ts';
-import { forGenerators } from '../../shared/rules/generator-schemas.ts';
+import { VERSION } from '../../shared/process/version.ts';
 import {
   ANY_BODY,
   ANY_REQUEST,
   errorComponents,
   errorComponentsV2,
   errorResponses,
-} from '../../shared/rules/openapi-errors.ts';
+  forGenerators,
+} from '../../shared/rules/openapi.ts';
+import { API_ID } from '../../shared/rules/slugs.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/rules/verdict-codes.ts';
-import { VERSION } from '../../shared/process/version.ts';
 import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2 } from '../../verifier/core/question.ts';
 import { DATA_SCHEMAS, VERDICT_FIELDS } from '../../verifier/core/verdict-body.ts';
 import { DIALECTS } from '../../verifier/http/authz.ts';

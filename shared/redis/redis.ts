@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net';
 import slotOf from 'cluster-key-slot';
 import { Redis } from 'ioredis';
-import { ApiError, unavailable } from '../rules/errors.ts';
 import { atMost, backoffMs, type Clock } from '../process/clock.ts';
 import { Deadlines } from '../process/deadlines.ts';
-import { readCopies } from '../process/read-buffer.ts';
 import type { Logger } from '../process/log.ts';
+import { readCopies } from '../process/read-buffer.ts';
+import { ApiError, unavailable } from '../rules/errors.ts';
 import { isReplyError, refuseUnusable, selectDatabase, Unfit } from './fitness.ts';
 import { ReachLog } from './redis-fault.ts';
 import { connectionOptions, type Node, type Options, type RedisConfig } from './redis-settings.ts';

@@ -24,3 +24,29 @@ export function uniqueTexts(): () => string {
   let next = 0;
   return () => `${newId}.${(next++).toString(36)}`;
 }
+
+/**
+ * Version, trace id, parent id and flags (W3C Trace Context §3.2.2). Later versions may add parts after
+ * another dash.
+ */
+const TRACEPARENT = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$/;
+
+/**
+ * Returns the trace id of a `traceparent` header, 32 hex digits.
+ * @returns undefined if there is no well-formed one; the recipient then continues without a trace (ibid.
+ * §3.2.3)
+ */
+export function traceIdOf(header: string | readonly string[] | undefined): string | undefined {
+  const line = typeof header === 'object' && header.length === 1 ? header[0] : header;
+  const match = typeof line === 'string' ? TRACEPARENT.exec(line.trim()) : null;
+  return match === null || (match[1] === '00' && match[3] !== undefined) ? undefined : match[2];
+}
+
+/**
+ * Returns the trace id from a message's headers.
+ * @param raw header names and values, alternating
+ */
+export function traceIdIn(raw: readonly string[]): string | undefined {
+  const lines = raw.filter((_, i) => i % 2 === 1 && raw[i - 1]?.toLowerCase() === 'traceparent');
+  return traceIdOf(lines);
+}

@@ -12,3 +12,8 @@ export const slugsText = (slugs: readonly string[]): string => [...new Set(slugs
 
 /** Parses the result of `slugsText`. */
 export const slugsOf = (text: string): string[] => (text === '' ? [] : text.split(' '));
+
+/** The pattern of an API's id, as a part of other patterns. */
+export const API_ID_PATTERN = '[A-Za-z0-9_-]{1,64}';
+/** Matches an API's id. */
+export const API_ID = new RegExp(`^${API_ID_PATTERN}$`);

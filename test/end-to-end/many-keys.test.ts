@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '../../shared/rules/key-format.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
+import { generateKey, hashSecret } from '../../shared/rules/key-format.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { Process } from '../harness/processes.ts';
 

@@ -3,8 +3,8 @@ import { connect, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '../../shared/rules/key-format.ts';
 import { secretPointer } from '../../shared/redis/redis-keys.ts';
+import { generateKey, hashSecret } from '../../shared/rules/key-format.ts';
 import { Fleet } from '../harness/fleet.ts';
 
 let fleet: Fleet;

@@ -1,5 +1,5 @@
-import { unavailable } from '../../shared/rules/errors.ts';
 import { systemClock } from '../../shared/process/clock.ts';
+import { unavailable } from '../../shared/rules/errors.ts';
 import { creditCounts, Pools } from '../../verifier/core/pools.ts';
 
 /** Pools of a follower whose keys have no credits. */

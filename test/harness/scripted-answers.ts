@@ -1,6 +1,6 @@
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { decodeState } from '#shared/protocol/key-record.ts';
 import { systemClock } from '#shared/process/clock.ts';
+import { decodeState } from '#shared/protocol/key-record.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import { instant, Lease } from '../../verifier/core/lease.ts';
 import { ownLimit } from '../../verifier/core/limits.ts';

@@ -1,7 +1,7 @@
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
 import { ROOT_KEYS_ID, rootKeyFrom } from '#shared/protocol/root-keys-record.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import type { Scope, SharedLog } from './shared-log.ts';
 
 /** The callers of a verifier that asks for root keys. It knows root keys from memory, as it knows keys. */

@@ -1,3 +1,4 @@
+import { backoffMs, type Clock, pause, Waker } from '#shared/process/clock.ts';
 import {
   type Change,
   type Effect,
@@ -6,10 +7,9 @@ import {
   parsePublished,
   readNamed,
 } from '#shared/protocol/change.ts';
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { decodeState } from '#shared/protocol/key-record.ts';
 import { memberName } from '#shared/protocol/protocol.ts';
-import { backoffMs, type Clock, pause, Waker } from '#shared/process/clock.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { Entry, type Epoch, type Memory } from './key-cache.ts';
 import { type Instant, instant, Lease } from './lease.ts';
 import { type CreditCounts, Pools } from './pools.ts';

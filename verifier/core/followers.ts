@@ -1,5 +1,5 @@
-import { unavailable } from '#shared/rules/errors.ts';
 import type { Clock } from '#shared/process/clock.ts';
+import { unavailable } from '#shared/rules/errors.ts';
 import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
 import type { Memory } from './key-cache.ts';
 import type { CreditCounts } from './pools.ts';

@@ -1,6 +1,6 @@
-import { ApiError } from '#shared/rules/errors.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import type { Deadlines } from '#shared/process/deadlines.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import { type Instant, instant } from './lease.ts';
 import type { Window } from './limits.ts';
 import type { PoolReply, PoolTurn } from './redis-port.ts';

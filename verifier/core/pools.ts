@@ -1,5 +1,5 @@
-import { unavailable } from '#shared/rules/errors.ts';
 import { backoffMs, type Clock, pause } from '#shared/process/clock.ts';
+import { unavailable } from '#shared/rules/errors.ts';
 import { instant } from './lease.ts';
 import type { Window } from './limits.ts';
 import { IDLE_MS, Pool } from './pool.ts';

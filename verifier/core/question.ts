@@ -1,5 +1,4 @@
 import { LRUCache } from 'lru-cache';
-import { API_ID } from '#shared/protocol/api-id.ts';
 import {
   CREDITS_MAX,
   DURATION_MAX_MS,
@@ -8,9 +7,8 @@ import {
   LIMIT_NAME,
   LIMITS_MAX,
 } from '#shared/protocol/credits.ts';
-import { SECRET_LENGTH_MAX } from '#shared/rules/key-format.ts';
-import { SLUG } from '#shared/rules/slugs.ts';
 import { wordsOf } from '#shared/rules/ip-ranges.ts';
+import { SECRET_LENGTH_MAX } from '#shared/rules/key-format.ts';
 import {
   DEPTH_MAX,
   LEAVES_MAX,
@@ -19,6 +17,7 @@ import {
   QUERY_LENGTH_MAX,
   type Query,
 } from '#shared/rules/permission-query.ts';
+import { API_ID, SLUG } from '#shared/rules/slugs.ts';
 import {
   converted,
   type Form,

@@ -1,7 +1,7 @@
-import { toApiError } from '#shared/rules/unhandled-error.ts';
 import type { Clock } from '#shared/process/clock.ts';
-import { SlotList } from '#shared/process/slot-list.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { SlotList } from '#shared/process/slot-list.ts';
+import { toApiError } from '#shared/rules/errors.ts';
 import type { Entry } from './key-cache.ts';
 import { Lease } from './lease.ts';
 import type { Question } from './question.ts';

@@ -1,10 +1,10 @@
 import { LRUCache } from 'lru-cache';
-import { hashSecret, IDENTITY, identityIdOf } from '#shared/rules/key-format.ts';
 import type { KeyState } from '#shared/protocol/key-record.ts';
-import { slugsOf } from '#shared/rules/slugs.ts';
 import { type Override, overridesIn } from '#shared/protocol/namespace-record.ts';
-import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ROOT_KEYS_ID, rootKeyMark, scopesIn } from '#shared/protocol/root-keys-record.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { hashSecret, IDENTITY, identityIdOf } from '#shared/rules/key-format.ts';
+import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Follower } from './follower.ts';
 import { Entry, type Epoch, type Memory, poolsOf } from './key-cache.ts';
 import type { Lease } from './lease.ts';

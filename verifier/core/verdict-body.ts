@@ -1,9 +1,9 @@
 import { DEFAULT_LIMIT } from '#shared/protocol/credits.ts';
-import { identityIdOf } from '#shared/rules/key-format.ts';
 import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/protocol/key-record.ts';
+import { identityIdOf } from '#shared/rules/key-format.ts';
 import { perVerdict } from '#shared/rules/verdict-codes.ts';
-import { flattenString } from './flatten-string.ts';
 import type { LimitOutcome, Spending } from './allowance.ts';
+import { flattenString } from './flatten-string.ts';
 import type { Details, Entry } from './key-cache.ts';
 import type { Identity } from './permissions.ts';
 import { isEnabled, type Verdict } from './verdict.ts';

@@ -1,8 +1,8 @@
+import type { Clock } from '#shared/process/clock.ts';
+import { Deadlines } from '#shared/process/deadlines.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { brokenRule, type KeyFacts, RULES } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
-import type { Clock } from '#shared/process/clock.ts';
-import { Deadlines } from '#shared/process/deadlines.ts';
 import { ask, giveBack, isMetered, needsOf, type Spending, spend } from './allowance.ts';
 import type { Entry, KeyCache } from './key-cache.ts';
 import type { EffectivePermissions } from './permissions.ts';

@@ -1,6 +1,6 @@
+import type { Clock } from '#shared/process/clock.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { canBeSecret, digestOf, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
-import type { Clock } from '#shared/process/clock.ts';
 import { isMetered } from './allowance.ts';
 import { Callers } from './callers.ts';
 import type { Follower } from './follower.ts';

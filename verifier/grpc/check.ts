@@ -1,6 +1,6 @@
-import { API_ID } from '#shared/protocol/api-id.ts';
 import { ApiError } from '#shared/rules/errors.ts';
-import { traceIdOf } from '#shared/rules/trace-id.ts';
+import { traceIdOf } from '#shared/rules/request-id.ts';
+import { API_ID } from '#shared/rules/slugs.ts';
 import { DEFAULT_REQUIREMENTS } from '../core/question.ts';
 import { memoize, NO_META, showsKey, VERDICT_FIELDS, type VerdictWithKey } from '../core/verdict-body.ts';
 import { type AuthzSettings, type ClientQuestion, clientQuestion, requiringEncoded } from '../http/authz.ts';

@@ -10,12 +10,11 @@ import type {
   sendUnaryData,
   status,
 } from '@grpc/grpc-js';
-import { RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
-import { requestIdFrom } from '#shared/rules/request-id.ts';
-import { toApiError, UNHANDLED } from '#shared/rules/unhandled-error.ts';
 import { listening } from '#shared/process/listening.ts';
 import { list, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { RETRY_AFTER_SECONDS, toApiError, UNHANDLED } from '#shared/rules/errors.ts';
+import { requestIdFrom } from '#shared/rules/request-id.ts';
 import { asset } from '../assets.ts';
 import { type RefusalLog, routeOf, type VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';

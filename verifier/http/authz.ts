@@ -1,5 +1,5 @@
-import { API_ID_PATTERN } from '#shared/protocol/api-id.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import {
   DEFAULT_REQUIREMENTS,
   type Question,

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { BYTE_ORDER_MARK, MARKED } from '#shared/rules/byte-order-mark.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import { BYTE_ORDER_MARK, MARKED } from '#shared/rules/json.ts';
 
 const JSON_CONTENT = /^application\/json[ \t]*(?:;|$)/i;
 

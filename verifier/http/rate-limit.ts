@@ -1,6 +1,6 @@
 import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/credits.ts';
-import { ApiError } from '#shared/rules/errors.ts';
 import { IDENTIFIER_MAX } from '#shared/protocol/namespace-record.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { Callers } from '../core/callers.ts';
 import { object, optional, type Read, required, textOf, unknownPart, wholeNumber } from '../core/form.ts';
 import type { RateLimitAnswer, RateLimiter } from '../core/rate-limits.ts';

@@ -1,6 +1,6 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http';
-import { type ApiError, errorBody, errorBodyV2, RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
 import { systemClock } from '#shared/process/clock.ts';
+import { type ApiError, errorBody, errorBodyV2, RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
 import { flattenString } from '../core/flatten-string.ts';
 
 /** The content type of RFC 9457. */

@@ -1,14 +1,12 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { ApiError, type ErrorCode, unavailable } from '#shared/rules/errors.ts';
-import { newRequestId, requestIdFrom } from '#shared/rules/request-id.ts';
-import { traceIdOf } from '#shared/rules/trace-id.ts';
-import { toApiError, UNHANDLED } from '#shared/rules/unhandled-error.ts';
-import { SlotList } from '#shared/process/slot-list.ts';
 import { listen } from '#shared/process/admin.ts';
 import { type ConfigOf, flag, integer } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { SlotList } from '#shared/process/slot-list.ts';
+import { ApiError, type ErrorCode, toApiError, UNHANDLED, unavailable } from '#shared/rules/errors.ts';
+import { newRequestId, requestIdFrom, traceIdOf } from '#shared/rules/request-id.ts';
 import { DelegatedRequest } from '../node-internals/delegated-request.ts';
 import { allowHalfOpen, responseOn, stopAccepting } from '../node-internals/http-server.ts';
 import { listenUnix } from '../node-internals/unix-socket.ts';

@@ -1,9 +1,9 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { UNHANDLED } from '#shared/rules/unhandled-error.ts';
-import { readBuffer, readIntoBuffer, restOf } from '#shared/process/read-buffer.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { readBuffer, readIntoBuffer, restOf } from '#shared/process/read-buffer.ts';
+import { UNHANDLED } from '#shared/rules/errors.ts';
 import type { Callers } from '../core/callers.ts';
 import type { RefusalLog, VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';

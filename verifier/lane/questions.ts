@@ -1,8 +1,8 @@
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
-import { API_ID } from '#shared/protocol/api-id.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { newRequestId } from '#shared/rules/request-id.ts';
+import { API_ID } from '#shared/rules/slugs.ts';
 import type { Callers } from '../core/callers.ts';
 import {
   DEFAULT_REQUIREMENTS,

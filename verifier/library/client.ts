@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import { buildConnector, Client, Pool } from 'undici';
-import { generateKey } from '#shared/rules/key-format.ts';
-import { VERDICTS } from '#shared/rules/verdict-codes.ts';
 import { atMost, type Clock, systemClock } from '#shared/process/clock.ts';
 import { type ConfigOf, httpUrl, integer, text } from '#shared/process/load-config.ts';
+import { generateKey } from '#shared/rules/key-format.ts';
+import { VERDICTS } from '#shared/rules/verdict-codes.ts';
 import { requirementFields } from '../core/question.ts';
 import { REQUIRED_TYPES } from '../core/verdict-body.ts';
 import { EventListeners, readWatchOptions, readyWithin, watchThrough } from './events.ts';

@@ -1,7 +1,7 @@
 import type { Registry } from 'prom-client';
-import { ApiError } from '#shared/rules/errors.ts';
 import { type Clock, holdProcess, systemClock } from '#shared/process/clock.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import type { FollowerEvents } from '../core/follower.ts';
 import { isEnabled, NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import { fieldValues, NO_META, showsKey, type VerdictValues } from '../core/verdict-body.ts';

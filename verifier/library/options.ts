@@ -1,5 +1,4 @@
 import { isIP } from 'node:net';
-import { API_ID } from '#shared/protocol/api-id.ts';
 import {
   ConfigError,
   type ConfigOf,
@@ -8,6 +7,7 @@ import {
   type Settings,
 } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { API_ID } from '#shared/rules/slugs.ts';
 import {
   KEY_LENGTH_MAX,
   type Question,

@@ -1,7 +1,8 @@
 // The entry `keyfence/testing` of the package.
+
+import { systemClock } from '#shared/process/clock.ts';
 import { brokenRule, type KeyFacts, RULES } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
-import { systemClock } from '#shared/process/clock.ts';
 import { readWatchOptions } from './events.ts';
 import {
   type KeyVerdict,

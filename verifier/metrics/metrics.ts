@@ -1,10 +1,10 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import { ApiError } from '#shared/rules/errors.ts';
-import { PROTOCOL } from '#shared/protocol/protocol.ts';
-import { codesWhere, perVerdict, type VerdictCounts } from '#shared/rules/verdict-codes.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
+import { PROTOCOL } from '#shared/protocol/protocol.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { codesWhere, perVerdict, type VerdictCounts } from '#shared/rules/verdict-codes.ts';
 import type { DropReason, Follower, FollowerEvents } from '../core/follower.ts';
 import type { Verdict, VerdictSource } from '../core/verdict.ts';
 import { LookupGivenUp, type Verifier } from '../core/verifier.ts';

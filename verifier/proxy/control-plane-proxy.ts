@@ -1,7 +1,7 @@
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, httpUrl } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { asReadByServers } from '../http/gateway-answer.ts';
 import type { Handler, Routes } from '../http/server.ts';
 import { endToEndHeaders, forwardedFor, writtenByTracer } from './headers.ts';

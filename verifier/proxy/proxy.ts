@@ -1,13 +1,10 @@
 import type { IncomingMessage } from 'node:http';
-import { API_ID } from '#shared/protocol/api-id.ts';
-import { ApiError, type ErrorCode } from '#shared/rules/errors.ts';
-import { newRequestId } from '#shared/rules/request-id.ts';
-import { traceIdIn } from '#shared/rules/trace-id.ts';
-import { toApiError } from '#shared/rules/unhandled-error.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, host, httpUrl, integer, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { trustedProxies } from '../http/trusted-proxies.ts';
+import { ApiError, type ErrorCode, toApiError } from '#shared/rules/errors.ts';
+import { newRequestId, traceIdIn } from '#shared/rules/request-id.ts';
+import { API_ID } from '#shared/rules/slugs.ts';
 import type { Entry } from '../core/key-cache.ts';
 import {
   DEFAULT_REQUIREMENTS,
@@ -38,6 +35,7 @@ import {
   type ListenerOptions,
   type RequestEvents,
 } from '../http/server.ts';
+import { trustedProxies } from '../http/trusted-proxies.ts';
 import type { Call } from '../lane/head.ts';
 import { FastLane, type LaneConnection, type LaneCounts } from '../lane/lane.ts';
 import { gatewayReplies, Output } from '../lane/reply.ts';

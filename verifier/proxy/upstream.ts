@@ -2,12 +2,12 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import { isIP, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Dispatcher, Pool } from 'undici';
-import { ApiError } from '#shared/rules/errors.ts';
-import { traceIdIn } from '#shared/rules/trace-id.ts';
 import type { Clock, Timer } from '#shared/process/clock.ts';
-import { readCopies } from '#shared/process/read-buffer.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { lookupBy, NameResolver } from '#shared/process/name-resolver.ts';
+import { readCopies } from '#shared/process/read-buffer.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { traceIdIn } from '#shared/rules/request-id.ts';
 import type { RequestEvents } from '../http/server.ts';
 import { endToEndHeaders, isOfConnection } from './headers.ts';
 import type { Downstream } from './raw-response.ts';

@@ -1,8 +1,7 @@
 import type { Redis } from 'ioredis';
-import type { Change } from '#shared/protocol/change.ts';
-import { unavailable } from '#shared/rules/errors.ts';
-import { PROTOCOL } from '#shared/protocol/protocol.ts';
 import type { Clock } from '#shared/process/clock.ts';
+import type { Change } from '#shared/protocol/change.ts';
+import { PROTOCOL } from '#shared/protocol/protocol.ts';
 import { command, each, oneOf } from '#shared/redis/command.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import {
@@ -17,6 +16,7 @@ import {
   windowKey,
 } from '#shared/redis/redis-keys.ts';
 import { type Run, WAIT_MS } from '#shared/redis/script.ts';
+import { unavailable } from '#shared/rules/errors.ts';
 import { asset } from '../assets.ts';
 import type {
   Directory,

@@ -1,9 +1,9 @@
-import { unavailable } from '#shared/rules/errors.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { command, row } from '#shared/redis/command.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import { parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
+import { unavailable } from '#shared/rules/errors.ts';
 import { asset } from '../assets.ts';
 import type { Pointer } from '../core/redis-port.ts';
 

@@ -1,9 +1,9 @@
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { REFUSALS_KEPT, REFUSALS_KEPT_S, type RefusalRecord } from '#shared/protocol/refusal-records.ts';
 import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
-import { REFUSALS_KEPT, REFUSALS_KEPT_S, type RefusalRecord } from '#shared/protocol/refusal-records.ts';
 import { send } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
 import type { Entry } from '../core/key-cache.ts';

@@ -1,5 +1,7 @@
 import { hostname } from 'node:os';
-import { generateId } from '#shared/rules/key-format.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { VERSION } from '#shared/process/version.ts';
 import { PROTOCOL } from '#shared/protocol/protocol.ts';
 import {
   APIS_LISTED_MAX,
@@ -9,13 +11,11 @@ import {
   STOPPED_REPORT_MS,
   type VerifierStatus,
 } from '#shared/protocol/verifier-status.ts';
-import { type Clock, pause } from '#shared/process/clock.ts';
-import type { Logger } from '#shared/process/log.ts';
 import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
-import { VERSION } from '#shared/process/version.ts';
+import { generateId } from '#shared/rules/key-format.ts';
 import { asset } from '../assets.ts';
 import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';

@@ -1,16 +1,16 @@
+import { type Clock, pause } from '#shared/process/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
 import { RETENTION, USAGE_COLUMNS } from '#shared/protocol/usage.ts';
+import { command } from '#shared/redis/command.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiUsageKey, tagUsageKey, usageKey, usageMarkKey } from '#shared/redis/redis-keys.ts';
+import { send } from '#shared/redis/script.ts';
 import {
   perVerdict,
   VERDICT_CODES,
   type VerdictCode,
   type VerdictCounts,
 } from '#shared/rules/verdict-codes.ts';
-import { type Clock, pause } from '#shared/process/clock.ts';
-import type { Logger } from '#shared/process/log.ts';
-import { command } from '#shared/redis/command.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiUsageKey, tagUsageKey, usageKey, usageMarkKey } from '#shared/redis/redis-keys.ts';
-import { send } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
 import type { Entry, UnreportedVerdicts } from '../core/key-cache.ts';
 import { TagCounts } from './tag-counts.ts';

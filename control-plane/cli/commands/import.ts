@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Command } from 'commander';
+import { parseExactly } from '#shared/rules/json.ts';
 import {
   canBeSecret,
   hashSecret,
@@ -8,7 +9,6 @@ import {
   SECRET_LENGTH_MAX,
   startOf,
 } from '#shared/rules/key-format.ts';
-import { parseExactly } from '#shared/rules/exact-json.ts';
 import { callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt } from '../from-operations.ts';

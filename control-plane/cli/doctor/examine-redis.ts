@@ -1,4 +1,3 @@
-import { ApiError } from '#shared/rules/errors.ts';
 import { systemClock } from '#shared/process/clock.ts';
 import { loadConfigOrExit } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';
@@ -7,6 +6,7 @@ import { RedisNodes } from '#shared/redis/redis.ts';
 import { troubleOf } from '#shared/redis/redis-fault.ts';
 import { apiList } from '#shared/redis/redis-keys.ts';
 import { type RedisConfig, redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import { settings as controlPlaneSettings } from '../../config.ts';
 import { examineFleet, examineServers, type Finding } from '../../fleet/examination.ts';
 import { necessaryCommands } from '../../writer/rights.ts';

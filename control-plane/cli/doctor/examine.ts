@@ -1,6 +1,6 @@
 import { scheduler } from 'node:timers/promises';
-import { generateKey } from '#shared/rules/key-format.ts';
 import { systemClock } from '#shared/process/clock.ts';
+import { generateKey } from '#shared/rules/key-format.ts';
 import type { Finding } from '../../fleet/examination.ts';
 import { Client } from '../client.ts';
 import { CliError } from '../exit.ts';

@@ -1,5 +1,5 @@
 import type { LimitInput, NamedLimit } from '#shared/protocol/credits.ts';
-import { parseExactly } from '#shared/rules/exact-json.ts';
+import { parseExactly } from '#shared/rules/json.ts';
 import { Failure } from '../api/client.ts';
 
 const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;

@@ -1,12 +1,12 @@
 import { type Static, Type } from 'typebox';
 import { DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX } from '#shared/protocol/credits.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';
 import { hashSecret, identityIdOf, isWellFormed } from '#shared/rules/key-format.ts';
+import { parseQuery, type Query } from '#shared/rules/permission-query.ts';
 import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rules/rules.ts';
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
-import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';
-import { parseQuery, type Query } from '#shared/rules/permission-query.ts';
-import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { absence, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';

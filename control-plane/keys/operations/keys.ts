@@ -1,12 +1,12 @@
 import { Type } from 'typebox';
+import { storedFields } from '#shared/protocol/key-record.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
-import { storedFields } from '#shared/protocol/key-record.ts';
-import { nearest } from '../../serve/nearest.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { auditView } from '../../audit/audit-event.ts';
 import { absence, apiNotFound, recordNotFound, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
+import { nearest } from '../../serve/nearest.ts';
 import { operation } from '../../serve/operation.ts';
 import {
   ApiId,

@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
-import { SLUGS_MAX, slugsOf } from '#shared/rules/slugs.ts';
 import { pause } from '#shared/process/clock.ts';
+import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { SLUGS_MAX, slugsOf } from '#shared/rules/slugs.ts';
 import { recordNotFound } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';

@@ -1,6 +1,6 @@
 import { type Static, type TProperties, Type } from 'typebox';
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import type { StoredFields } from '#shared/protocol/key-record.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { auditView, idAsSent } from '../../audit/audit-event.ts';
 import { apiNotFound } from '../../serve/authorization.ts';
 import { type AuditedKey, type Call, effectOf } from '../../serve/call.ts';

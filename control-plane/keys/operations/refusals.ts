@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/rules/errors.ts';
 import { REFUSALS_KEPT } from '#shared/protocol/refusal-records.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import { recordNotFound } from '../../serve/authorization.ts';
 import { operation } from '../../serve/operation.ts';
 import { Fields, Id, KeyId, List, Time } from '../../serve/schemas.ts';

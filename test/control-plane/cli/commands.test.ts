@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXITS } from '../../../control-plane/cli/exit.ts';
-import { generateKey } from '../../../shared/rules/key-format.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { envOf, type Run, start, useCommandLine } from './keyfence.ts';
 

@@ -2,8 +2,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { envOf, noTerminal, type Run, startOnTerminal, useCommandLine } from './keyfence.ts';
 

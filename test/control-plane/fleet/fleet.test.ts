@@ -1,8 +1,8 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
-import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
 import { verifierIds, verifierStatus } from '../../../shared/redis/redis-keys.ts';
+import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 let fleet: Fleet;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '#shared/rules/key-format.ts';
 import { apiKeys } from '#shared/redis/redis-keys.ts';
+import { generateKey, hashSecret } from '#shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { Process } from '../../harness/processes.ts';
 import { PATIENT } from '../../harness/waiting.ts';

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { formatPointer, secretPointer } from '../../../shared/redis/redis-keys.ts';
+import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 let fleet: Fleet;

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { apiKeys, idPointer, secretPointer } from '../../../shared/redis/redis-keys.ts';
+import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { type Answer, Fleet } from '../../harness/fleet.ts';
 
 /** Many keys of an API at once, at real verifiers. */

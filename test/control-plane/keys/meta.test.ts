@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseExactly } from '#shared/rules/exact-json.ts';
+import { parseExactly } from '#shared/rules/json.ts';
 import { checkMeta } from '../../../control-plane/serve/schemas.ts';
 
 test('a number that JSON cannot hold is refused, not stored as null or as another', () => {

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { REFUSALS_KEPT, REFUSALS_KEPT_S } from '../../../shared/protocol/refusal-records.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '../../../shared/redis/redis-keys.ts';
-import { REFUSALS_KEPT, REFUSALS_KEPT_S } from '../../../shared/protocol/refusal-records.ts';
 import { send } from '../../../shared/redis/script.ts';
 import type { Entry } from '../../../verifier/core/key-cache.ts';
 import type { Verdict } from '../../../verifier/core/verdict.ts';

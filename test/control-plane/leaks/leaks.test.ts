@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey } from '../../../shared/rules/key-format.ts';
 import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { metric } from '../../harness/metrics.ts';
 import { Receiver } from '../webhooks/receiver.ts';

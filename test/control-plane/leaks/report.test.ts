@@ -8,9 +8,8 @@ import {
   ReportKeys,
   readKeys,
 } from '../../../control-plane/leaks/leaks.ts';
-
-import { generateKey } from '../../../shared/rules/key-format.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { scratch } from '../../harness/scratch.ts';
 import { publish, Reporter } from './reporter.ts';
 

@@ -4,13 +4,13 @@ import { BATCH_LIMITS, RedisChangeLog } from '../../../control-plane/writer/chan
 import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { Fence } from '../../../control-plane/writer/fence.ts';
 import { ChangeWriter } from '../../../control-plane/writer/writer.ts';
-import { generateId, hashSecret } from '../../../shared/rules/key-format.ts';
-import { storedFields } from '../../../shared/protocol/key-record.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { storedFields } from '../../../shared/protocol/key-record.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { send } from '../../../shared/redis/script.ts';
+import { generateId, hashSecret } from '../../../shared/rules/key-format.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { PATIENT } from '../../harness/waiting.ts';

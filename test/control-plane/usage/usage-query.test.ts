@@ -7,9 +7,8 @@ import {
   SERIES_MAX,
   type Series,
 } from '../../../control-plane/usage/usage-query.ts';
-
-import { ApiError } from '../../../shared/rules/errors.ts';
 import { LENGTH_MS, perUsageField, RETENTION } from '../../../shared/protocol/usage.ts';
+import { ApiError } from '../../../shared/rules/errors.ts';
 
 const NOW = Date.UTC(2026, 10, 25, 10, 20, 30);
 const { hour: HOUR, day: DAY } = LENGTH_MS;

@@ -3,9 +3,9 @@ import type { BatchedChangeLog, Write } from '../../../control-plane/writer/chan
 import { Fence } from '../../../control-plane/writer/fence.ts';
 import type { BatchEvents } from '../../../control-plane/writer/writer.ts';
 import { ChangeWriter } from '../../../control-plane/writer/writer.ts';
-import { unavailable } from '../../../shared/rules/errors.ts';
 import type { Clock } from '../../../shared/process/clock.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { unavailable } from '../../../shared/rules/errors.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';
 import { RedisState, type Step } from '../../proof/simulation/redis.ts';
 

@@ -8,9 +8,9 @@ import type { KilledFollower, LogEntry } from '../../../control-plane/writer/cha
 import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { RedisSweepStore } from '../../../control-plane/writer/sweep-store.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
-import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, apiList, SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { RedisDirectory } from '../../../verifier/redis/api-session.ts';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { identityIdOf } from '../../../shared/rules/key-format.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
+import { identityIdOf } from '../../../shared/rules/key-format.ts';
 import type { Timeline } from './clock.ts';
 import { type ChangeNode, History, type KeyVersion, versionOf } from './history.ts';
 import type { RedisGroup, RedisNode } from './nodes.ts';

@@ -1,6 +1,6 @@
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
-import { identityIdOf } from '../../../shared/rules/key-format.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
+import { identityIdOf } from '../../../shared/rules/key-format.ts';
 import type { KnownKey } from './checker.ts';
 import { versionOf } from './history.ts';
 import type { SimulatedChangeLog } from './ports.ts';

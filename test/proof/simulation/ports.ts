@@ -9,8 +9,8 @@ import type {
   WriteRefusal,
 } from '../../../control-plane/writer/change-log-port.ts';
 import type { Head, LeaseStep, SweepStore } from '../../../control-plane/writer/sweep.ts';
-import { unavailable } from '../../../shared/rules/errors.ts';
 import { apiKeys, parsePointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
+import { unavailable } from '../../../shared/rules/errors.ts';
 import type {
   Directory,
   Pointer,

@@ -18,7 +18,6 @@ import type {
 import type { Head, LeaseStep } from '../../../control-plane/writer/sweep.ts';
 import { forgetRun, setLease, sweepRun } from '../../../control-plane/writer/sweep-store.ts';
 import type { Change } from '../../../shared/protocol/change.ts';
-import { ApiError } from '../../../shared/rules/errors.ts';
 import {
   apiKeys,
   formatPointer,
@@ -32,6 +31,7 @@ import {
   secretPointer,
 } from '../../../shared/redis/redis-keys.ts';
 import type { Run } from '../../../shared/redis/script.ts';
+import { ApiError } from '../../../shared/rules/errors.ts';
 import type {
   PoolReply,
   PoolTurn,

@@ -1,6 +1,6 @@
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
-import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
+import { hashSecret } from '../../../shared/rules/key-format.ts';
 import type { KnownKey } from './checker.ts';
 import type { Random } from './random.ts';
 import type { RedisState } from './redis.ts';

@@ -3,8 +3,7 @@ import { existsSync, openSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
-import { createLogger } from '../../../shared/process/log.ts';
-import { LogOutput } from '../../../shared/process/log-output.ts';
+import { createLogger, LogOutput } from '../../../shared/process/log.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { HOLDS_MS_MAX } from '../../harness/waiting.ts';
 

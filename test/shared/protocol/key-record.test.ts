@@ -7,9 +7,9 @@ import {
   KEY_LETTERS,
   type KeyPatch,
   keyFields,
+  RECORD_FACTS,
   storedFields,
 } from '../../../shared/protocol/key-record.ts';
-import { RECORD_FACTS } from '../../../shared/protocol/record-facts.ts';
 import { Script } from '../../../shared/redis/script.ts';
 
 const FILES = ['control-plane/writer/write-change.lua', 'verifier/redis/lua/sync.lua'];

@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { auditStream, idPointer } from '../../../shared/redis/redis-keys.ts';
+import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { envOf, start } from '../../control-plane/cli/keyfence.ts';
 import { Receiver } from '../../control-plane/webhooks/receiver.ts';
 import { Fleet } from '../../harness/fleet.ts';

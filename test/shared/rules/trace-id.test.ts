@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { traceIdIn, traceIdOf } from '#shared/rules/trace-id.ts';
+import { traceIdIn, traceIdOf } from '#shared/rules/request-id.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const PARENT = '00f067aa0ba902b7';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { TrustedProxies } from '../../../verifier/http/trusted-proxies.ts';
 import { ClientIps } from '../../../verifier/http/credentials.ts';
+import { TrustedProxies } from '../../../verifier/http/trusted-proxies.ts';
 import { verifierSubject } from '../../harness/side-by-side.ts';
 import { verifyKey } from '../../harness/wire.ts';
 

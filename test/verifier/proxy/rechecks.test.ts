@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { unavailable } from '#shared/rules/errors.ts';
 import { systemClock } from '#shared/process/clock.ts';
+import { unavailable } from '#shared/rules/errors.ts';
 import { instant } from '../../../verifier/core/lease.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { metricSum } from '../../harness/metrics.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
 import { APIS_LISTED_MAX, type VerifierStatus } from '../../../shared/protocol/verifier-status.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
+import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
 import type { Verifier } from '../../../verifier/core/verifier.ts';
 import { StatusReport } from '../../../verifier/redis/status-report.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { decodeState } from '../../../shared/protocol/key-record.ts';
-import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
+import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
 import { OTHER_TAGS, TagCounts } from '../../../verifier/redis/tag-counts.ts';

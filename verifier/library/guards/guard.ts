@@ -1,8 +1,8 @@
+import { systemClock } from '#shared/process/clock.ts';
 import { LIMITS_MAX } from '#shared/protocol/credits.ts';
 import { ApiError, RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
 import { requestIdFrom } from '#shared/rules/request-id.ts';
 import { VERDICTS } from '#shared/rules/verdict-codes.ts';
-import { systemClock } from '#shared/process/clock.ts';
 import { credentialOf } from '../../http/credentials.ts';
 import { type AuthzOutcome, authzAnswer, type HeaderLine, limitOutcome } from '../../http/gateway-answer.ts';
 import { PROBLEM_TYPE, problemBody } from '../../http/respond.ts';

@@ -6,11 +6,11 @@ import {
   REFRESH_MS,
   UNANSWERED_MS_MAX,
 } from '../../../../control-plane/sign-in/person-sessions.ts';
-import { hashSecret } from '../../../../shared/rules/key-format.ts';
 import { systemClock } from '../../../../shared/process/clock.ts';
 import { createLogger } from '../../../../shared/process/log.ts';
 import { RedisNodes } from '../../../../shared/redis/redis.ts';
 import { sessionRecord } from '../../../../shared/redis/redis-keys.ts';
+import { hashSecret } from '../../../../shared/rules/key-format.ts';
 import { redisConfig } from '../../../harness/config.ts';
 import { Fleet } from '../../../harness/fleet.ts';
 import { freePort } from '../../../harness/ports.ts';

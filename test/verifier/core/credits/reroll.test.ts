@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hashSecret } from '../../../../shared/rules/key-format.ts';
 import { apiKeys, poolKey, recordKey } from '../../../../shared/redis/redis-keys.ts';
+import { hashSecret } from '../../../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../../harness/fleet.ts';
 import { Process } from '../../../harness/processes.ts';
 

@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { identityIdOf } from '#shared/rules/key-format.ts';
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { identityIdOf } from '#shared/rules/key-format.ts';
 import { Fleet } from '../../../harness/fleet.ts';
 import { eventually } from '../../../harness/waiting.ts';
 
