@@ -146,7 +146,7 @@ export class Metrics {
       '1 if Redis answered the last check (every 5 s; in a Cluster, every primary did); 0 otherwise.',
     );
     gauge('keyfence_durable', () => (durability.durable ? 1 : 0)).help(
-      '1 if every primary of Redis keeps the writes that it acknowledged; checked every 5 s. For this a primary needs either replicas, or `appendfsync always` with `no-appendfsync-on-rewrite no`, and it must not have evicted anything. 0: a crash or a full memory of Redis can lose a disable. For the field `durable` of an answer, the control plane makes a new check.',
+      '1 if acknowledged writes survive a crash or power cut of any primary, and a failover; checked every 5 s. For this a primary needs `appendonly yes`, `appendfsync always` and `no-appendfsync-on-rewrite no`, at most REDIS_REPLICAS replicas, and must not evict. 0: a disabled key can come back; the log names the setting. For the field `durable` of an answer, the control plane checks again.',
     );
     gauge('keyfence_redis_evicted_keys', () => durability.evictedKeys).help(
       'Redis keys that Redis evicted since it started, because its memory was full. Above 0: Redis lost acknowledged API keys, or data on which disables depend; set `maxmemory-policy noeviction`. All control planes report the same Redis, so use the maximum.',

@@ -4,7 +4,7 @@ import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { FleetView } from './fleet.ts';
-import { crashFaults, evictionFaults, type RedisFacts, readFacts } from './server-facts.ts';
+import { crashFaults, evictionFaults, failoverFaults, type RedisFacts, readFacts } from './server-facts.ts';
 
 /** Result of one check of the doctor. */
 export interface Finding {
@@ -28,7 +28,7 @@ export async function examineServers(nodes: RedisNodes, config: Config): Promise
     { check: 'Redis', found: `version ${facts.version}, ${config.REDIS_MODE}${numberOf(primaryFacts)}` },
     persistenceOf(primaryFacts),
     memoryOf(primaryFacts),
-    await replicationOf(nodes, facts, config),
+    replicationOf(facts, config),
     ...(config.REDIS_MODE === 'cluster' && facts.refusal === undefined ? [coverageOf(primaryFacts)] : []),
   ];
 }
@@ -67,15 +67,14 @@ function memoryOf(primaries: readonly RedisFacts[]): Finding {
   return { check: 'memory', found: result, ...faultsOf(primaries, evictionFaults) };
 }
 
-async function replicationOf(nodes: RedisNodes, { settings }: RedisFacts, config: Config): Promise<Finding> {
+function replicationOf(facts: RedisFacts, config: Config): Finding {
+  const { settings, replicas: present } = facts;
   const replicas = config.REDIS_REPLICAS;
-  const info = await nodes.run(apiList, (redis) => redis.info('replication'));
-  const present = Number(/connected_slaves:(\d+)/.exec(info)?.[1] ?? 0);
   const check = 'replication';
   const result = `${present} replicas; writes wait for ${replicas} (REDIS_REPLICAS)`;
   const changes = [
     ...(present < replicas ? [`every write is refused until ${replicas} replicas are connected`] : []),
-    ...(present > replicas ? [`a failover can lose a disable: set REDIS_REPLICAS=${present}`] : []),
+    ...failoverFaults(facts, replicas),
   ];
   if (replicas > 0 && settings.size > 0) {
     const lagS = config.REDIS_MIN_REPLICAS_MAX_LAG_S;

@@ -21,6 +21,8 @@ export interface RedisFacts {
   readonly memoryPolicy: string;
   /** Number of keys evicted since the server started. */
   readonly evicted: number;
+  /** Number of replicas that follow the server and have all its data. */
+  readonly replicas: number;
 }
 
 const SETTINGS = [
@@ -37,7 +39,7 @@ export async function readFacts(nodes: RedisNodes, redis: Redis): Promise<RedisF
   // Keep this order: a setting takes effect gradually, and only a later INFO shows that it did.
   const [{ settings, refusal }, info] = await Promise.all([
     settingsOf(nodes, redis),
-    nodes.within(redis, redis.info('server', 'memory', 'stats', 'persistence')),
+    nodes.within(redis, redis.info('server', 'memory', 'stats', 'persistence', 'replication')),
   ]);
   return {
     runId: infoLine(info, 'run_id') ?? '',
@@ -52,6 +54,7 @@ export async function readFacts(nodes: RedisNodes, redis: Redis): Promise<RedisF
     memoryMax: Number(infoLine(info, 'maxmemory') ?? 0),
     memoryPolicy: infoLine(info, 'maxmemory_policy') ?? 'noeviction',
     evicted: Number(infoLine(info, 'evicted_keys') ?? 0),
+    replicas: info.match(/^slave\d+:.*\bstate=online\b/gm)?.length ?? 0,
   };
 }
 
@@ -70,10 +73,7 @@ async function settingsOf(
   }
 }
 
-/**
- * Reasons why this server could lose an acknowledged write that no replica has, each with the setting to
- * change.
- */
+/** Reasons why a crash or power cut of this server could lose an acknowledged write, each with the setting to change. */
 export function crashFaults(
   { settings, refusal, rewriting, rewritten }: RedisFacts,
   /** True if the append-only file was seen off, and has not been seen complete since. */
@@ -101,7 +101,19 @@ export function crashFaults(
   return faults;
 }
 
-/** Reasons why writes could be lost in spite of replicas: evicted keys. */
+/**
+ * The reason why a failover could lose an acknowledged write.
+ * @param required number of replicas that each write waits for
+ */
+export function failoverFaults({ replicas }: RedisFacts, required: number): string[] {
+  return replicas > required
+    ? [
+        `a failover can lose acknowledged writes, which wait for ${required} of ${replicas} replicas: set REDIS_REPLICAS=${replicas}`,
+      ]
+    : [];
+}
+
+/** Reasons why Redis could lose writes by itself: evicted keys. */
 export function evictionFaults({ memoryMax, memoryPolicy, evicted }: RedisFacts): string[] {
   const faults: string[] = [];
   if (memoryMax > 0 && memoryPolicy !== 'noeviction')

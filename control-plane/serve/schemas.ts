@@ -42,6 +42,10 @@ export const Sequence = Type.Integer({
   minimum: 0,
   description: "The sequence number of a change in its API's log.",
 });
+export const Durable = Type.Boolean({
+  description:
+    'true: the change survives a crash or power cut of its Redis server, and a failover: the server has it on disk, all its replicas have it, and nothing is evicted.',
+});
 export const Time = (description: string) =>
   Type.Integer({ description: `${description}, Unix milliseconds.` });
 
@@ -471,7 +475,7 @@ export const Propagation = Type.Object({
     }),
   ),
   sequence: Sequence,
-  durable: Type.Boolean({ description: 'true: the change survives a crash or a failover of Redis.' }),
+  durable: Durable,
   verifiers: Type.Integer({ minimum: 0, description: 'Verifiers registered for the API.' }),
   waitedMs: Type.Number({ minimum: 0 }),
   completeBy: Type.Optional(

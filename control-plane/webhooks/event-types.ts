@@ -1,6 +1,6 @@
 import { type TProperties, Type } from 'typebox';
 import type { ListedEvent } from '../audit/audit-event.ts';
-import { Id, Sequence, Time } from '../serve/schemas.ts';
+import { Durable, Id, Sequence, Time } from '../serve/schemas.ts';
 
 /** The types of events that webhooks send, each with a sentence that says when. */
 export const EVENT_TYPES = {
@@ -58,9 +58,7 @@ const Receipt = Type.Object(
         'complete: no verifier answers from the earlier state any more. lost: a failover of Redis lost the change, or it cannot be known; read the current state.',
     }),
     sequence: Sequence,
-    durable: Type.Optional(
-      Type.Boolean({ description: 'true: the change survives a crash or a failover of Redis.' }),
-    ),
+    durable: Type.Optional(Durable),
     verifiers: Type.Optional(Type.Integer({ minimum: 0, description: 'Verifiers registered for the API.' })),
   },
   { description: 'The receipt of a change that verifiers follow.' },

@@ -2,7 +2,13 @@ import type { Redis } from 'ioredis';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { crashFaults, evictionFaults, type RedisFacts, readFacts } from '../fleet/server-facts.ts';
+import {
+  crashFaults,
+  evictionFaults,
+  failoverFaults,
+  type RedisFacts,
+  readFacts,
+} from '../fleet/server-facts.ts';
 
 const PERIOD_MS = 5000;
 const RETRY_MS = 500;
@@ -14,7 +20,8 @@ interface Inspection {
 }
 
 /**
- * Checks whether acknowledged writes survive in Redis. Only `durable` in responses depends on it: after its
+ * Checks whether acknowledged writes survive a crash or power cut of their server, and a failover: the server
+ * has them on its disk, writes wait for all its replicas, and it evicts nothing. Only `durable` in responses depends on it: after its
  * write, each call inspects the server that made the write. An inspection of all servers every 5 s serves the
  * metrics and the log.
  */
@@ -121,7 +128,11 @@ export class DurabilityCheck {
     const wasOff = this.#wasOff(redis, facts);
     return {
       facts,
-      faults: [...(this.#replicas > 0 ? [] : crashFaults(facts, wasOff)), ...evictionFaults(facts)],
+      faults: [
+        ...crashFaults(facts, wasOff),
+        ...failoverFaults(facts, this.#replicas),
+        ...evictionFaults(facts),
+      ],
     };
   }
 
@@ -162,7 +173,7 @@ export class DurabilityCheck {
     if (wrong.length === 0)
       this.#log.info(
         this.#good(inspections.map(({ facts }) => facts)),
-        'Redis is durable: acknowledged writes survive a crash',
+        'Redis is durable: acknowledged writes survive a crash, a power cut and a failover',
       );
   }
 

@@ -14,8 +14,8 @@ export interface Propagation {
   readonly by?: 'acks' | 'fence';
   readonly sequence: number;
   /**
-   * True if the write is as durable as the configuration promises (fsync; all replicas), as an inspection of
-   * its server after the write found.
+   * True if the write is on the disk of its server and on all its replicas, as an inspection of the server after the
+   * write found.
    */
   readonly durable: boolean;
   /** Number of followers registered for the API, as of the last check. */

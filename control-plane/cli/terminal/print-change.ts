@@ -24,7 +24,7 @@ export function printChange(
   session.print(response, () => `${subject}: ${describe(propagation)}`);
   if (!propagation.durable) {
     session.note(
-      styleText('yellow', 'A crash of Redis can lose this change; see `keyfence doctor`.', {
+      styleText('yellow', 'A crash or failover of Redis can lose this change; see `keyfence doctor`.', {
         stream: process.stderr,
       }),
     );

@@ -79,7 +79,8 @@ export function Fence({ change }: { change: Change }) {
       )}
       {!propagation.durable && (
         <p class="quiet">
-          A crash of Redis can lose this change: see <code>appendfsync</code> and <code>REDIS_REPLICAS</code>.
+          A crash or failover of Redis can lose this change: see <code>appendfsync</code> and{' '}
+          <code>REDIS_REPLICAS</code>.
         </p>
       )}
       {failure && <Problem failure={failure} {...(failure.passes ? { retry: 'by itself' } : {})} />}

@@ -149,7 +149,7 @@ test('a replica that no write waits for is named, and one that writes wait for i
   );
   const replica = await RedisNode.start(join(directory, 'replica'), options);
   try {
-    await fleet.until(async () => /connected_slaves:1/.test(await redis.info('replication')));
+    await fleet.until(async () => /^slave0:.*state=online/m.test(await redis.info('replication')));
     expect((await examine()).of('replication')?.change).toContain('set REDIS_REPLICAS=1');
     const { change = '' } = (await examine({ REDIS_REPLICAS: '1' })).of('replication') ?? {};
     expect(change).not.toMatch(/REDIS_REPLICAS|until/);

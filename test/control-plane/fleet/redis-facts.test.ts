@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import {
   crashFaults,
   evictionFaults,
+  failoverFaults,
   type RedisFacts,
   readFacts,
 } from '../../../control-plane/fleet/server-facts.ts';
@@ -22,6 +23,7 @@ const good: RedisFacts = {
   memoryMax: 0,
   memoryPolicy: 'noeviction',
   evicted: 0,
+  replicas: 0,
 };
 
 test('a policy counts where there is a limit that it begins at, and a limit where it throws keys away', () => {
@@ -32,6 +34,14 @@ test('a policy counts where there is a limit that it begins at, and a limit wher
       expect.stringContaining('maxmemory-policy noeviction'),
     ]);
   expect(evictionFaults({ ...good, evicted: 1 })).toEqual([expect.stringContaining('has evicted 1 keys')]);
+});
+
+test('a replica that no write waits for is a fault, because a failover can make it the primary', () => {
+  expect(failoverFaults({ ...good, replicas: 2 }, 2)).toEqual([]);
+  expect(failoverFaults({ ...good, replicas: 1 }, 2)).toEqual([]);
+  expect(failoverFaults({ ...good, replicas: 2 }, 1)).toEqual([
+    expect.stringContaining('set REDIS_REPLICAS=2'),
+  ]);
 });
 
 test('each setting that lets a crash lose writes is a fault of its own, and so is not to know them', () => {

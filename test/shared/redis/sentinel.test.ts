@@ -79,6 +79,28 @@ describe('with Sentinel and two replicas', () => {
     });
   });
 
+  test("a complete change is durable only where a power cut loses no server's writes and all replicas have it", async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'ha' });
+    const propagation = async (at: number) =>
+      (await fleet.ok('keys.updateKey', { keyId, name: 'x' }, { at })).propagation;
+    const primary = await group.primary();
+    for (const [name, wrong, right] of [
+      ['appendfsync', 'everysec', 'always'],
+      ['appendonly', 'no', 'yes'],
+    ] as const) {
+      await primary.command('CONFIG', 'SET', name, wrong);
+      expect(await propagation(0)).toMatchObject({ state: 'complete', durable: false });
+      await primary.command('CONFIG', 'SET', name, right);
+      await fleet.until(async () => (await propagation(0)).durable);
+    }
+    // One of the two replicas may lack the write, and may become the primary.
+    await fleet.addControlPlane({ REDIS_MODE: 'sentinel', REDIS_URL: group.url, REDIS_REPLICAS: '1' });
+    expect(await propagation(1)).toMatchObject({ state: 'complete', durable: false });
+    expect(
+      fleet.logged.some((line) => line.includes('not durable: ') && line.includes('REDIS_REPLICAS=2')),
+    ).toBe(true);
+  });
+
   test('killing the primary loses no acknowledged write and revives no disabled key', async () => {
     const keys = await Promise.all(
       Array.from({ length: 10 }, () => fleet.ok('keys.createKey', { apiId: 'ha' })),
