@@ -84,15 +84,9 @@ const LONG_PAGES: Readonly<Record<string, string>> = {
   'CHANGELOG.md': 'the history of all releases in one place; readers search it',
   'SECURITY.md': 'one threat model, which auditors read as a whole',
   'bench/results.md': 'generated: all measured numbers',
-  'deploy/helm/keyfence/README.md':
-    'the page of the chart at its registry; half of it is a generated table of values',
-  'deploy/scaling.md': 'mostly generated tables of calculated fleets',
-  'shared/redis/redis-layout.md': 'the one table of all that is in Redis',
-  'verifier/metrics.md': 'generated: one row for each metric',
-  'verifier/settings.md': 'generated: one row for each setting',
 };
 
-test('a page has at most 1,200 words, unless it is listed with a reason', () => {
+test('a page has at most 1,500 words, unless it is listed with a reason', () => {
   const pages = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '*.md'], {
     cwd: ROOT,
     encoding: 'utf8',
@@ -101,13 +95,13 @@ test('a page has at most 1,200 words, unless it is listed with a reason', () => 
     .trim()
     .split('\n')
     .filter((page) => existsSync(join(ROOT, page)))
-    .filter((page) => wordsOf(readFileSync(join(ROOT, page), 'utf8')) > 1200);
+    .filter((page) => wordsOf(readFileSync(join(ROOT, page), 'utf8')) > 1500);
   expect(long.sort()).toEqual(Object.keys(LONG_PAGES).sort());
 });
 
-/** Returns the number of words of a page, without its code blocks and HTML. */
+/** Returns the number of words of a page, without its code blocks, HTML and generated tables. */
 function wordsOf(page: string): number {
-  const prose = page.replace(/```.*?```|<[^>]*>/gs, '').split(/\s+/);
+  const prose = page.replace(/<!-- generated:.*?<!-- end -->|```.*?```|<[^>]*>/gs, '').split(/\s+/);
   return prose.filter((word) => /\w/.test(word)).length;
 }
 

@@ -82,6 +82,6 @@ export async function recordNotFound(keys: Keys, apiId: string, keyId: string): 
   const advice = 'verifiers that have the key in memory may still accept it; restart them to have it refused';
   return new ApiError(
     'NOT_FOUND',
-    `${lossMessage}; ${reason}, and ${advice} (deploy/alerts-control-plane.md: KeyfenceKeysEvicted)`,
+    `${lossMessage}; ${reason}, and ${advice} (deploy/alerts.md: KeyfenceKeysEvicted)`,
   );
 }

@@ -11,6 +11,7 @@ export const CHOICES: Record<string, Record<string, unknown>> = {
     serviceMesh: true,
     'monitoring.scrape': true,
     'monitoring.alerts': true,
+    'monitoring.runbookUrl': 'https://wiki.example/keyfence/alerts.md',
     'monitoring.dashboard': true,
     'monitoring.labels': { release: 'prometheus' },
     'verifier.namespaces': ['billing', 'shop'],

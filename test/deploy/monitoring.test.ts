@@ -25,6 +25,17 @@ const queries = panels.flatMap(({ title, targets = [] }) =>
 
 const why = skippedWithout('prometheus', 'promtool');
 
+test('the dashboard says by colour what is wrong, and has the numbers of every part', () => {
+  const { panels } = JSON.parse(read('dashboard.json')) as {
+    panels: { type: string; fieldConfig?: { defaults: { thresholds?: { steps: unknown[] } } } }[];
+  };
+  const stats = panels.filter(({ type }) => type === 'stat');
+  expect(stats.filter(({ fieldConfig }) => !fieldConfig?.defaults.thresholds?.steps.length)).toEqual([]);
+  const text = queries.map(({ expr }) => expr).join();
+  for (const part of ['webhook', 'leak', 'credits', 'limits', 'undecided', 'durable'])
+    expect(text, part).toMatch(`_${part}`);
+});
+
 test('every alert has a test in which it fires', () => {
   const fired = new Set(
     [...read('alerts.test.yaml').matchAll(/alertname: (\w+)\n\s+exp_alerts:/g)].map(([, name]) => name),

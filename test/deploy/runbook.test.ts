@@ -19,16 +19,7 @@ const PATIENT = {
   LEASE_MS: '30000',
   LOOKUP_WAIT_MS: '10000',
 };
-const PAGES = [
-  'README',
-  'operations',
-  'incidents',
-  'alerts-verifiers',
-  'alerts-control-plane',
-  'alerts-processes',
-  'alerts-leaks',
-  'alerts-webhooks',
-];
+const PAGES = ['README', 'operations', 'incidents', 'monitoring', 'alerts'];
 const runbook = PAGES.map((page) => readFileSync(join(DEPLOY, `${page}.md`), 'utf8')).join('\n');
 /** The shell commands of a section, as they are written. */
 const commandsOf = (heading: string) =>
@@ -46,13 +37,27 @@ function runEverywhere(commands: string, env: NodeJS.ProcessEnv): string[] {
 }
 
 describe('the runbook', () => {
-  test('says of every alert what it means and what to do, and of no other', () => {
-    const alerts = [
-      ...readFileSync(join(DEPLOY, 'monitoring/alerts.yaml'), 'utf8').matchAll(/- alert: (\w+)/g),
-    ];
-    const sections = [...runbook.matchAll(/^#+ (Keyfence\w+)\n+(?=.{40,})/gm)];
-    const names = (matches: readonly RegExpMatchArray[]) => matches.map(([, name]) => name).sort();
-    expect(names(sections)).toEqual(names(alerts));
+  test('says of every alert, by its runbook_url and in the order of the alphabet, what to do, and of no other', () => {
+    const alerts = readFileSync(join(DEPLOY, 'monitoring/alerts.yaml'), 'utf8');
+    const rules = [...alerts.matchAll(/- alert: (\w+)(?:(?!- alert:)[\s\S])*?runbook_url: (\S+)/g)];
+    const page = readFileSync(join(DEPLOY, 'alerts.md'), 'utf8');
+    const sections = [...page.matchAll(/^## (Keyfence\w+)\n(?=.{40,})/gm)].map(([, name = '']) => name);
+    expect(sections.length).toBeGreaterThan(30);
+    expect(sections).toEqual(sections.toSorted());
+    expect(rules.map(([, name, url]) => [name, url]).sort()).toEqual(
+      sections.map((name) => [name, `deploy/alerts.md#${name.toLowerCase()}`]),
+    );
+    expect(alerts.match(/- alert: /g)).toHaveLength(sections.length);
+  });
+
+  test('has a command that makes the address of each runbook', () => {
+    const [command = ''] = commandsOf('Alerts').split(' >');
+    for (const rules of runEverywhere(command, { PAGES: 'https://wiki.example/keyfence' })) {
+      const urls = rules.match(/runbook_url: .*/g) ?? [];
+      expect(urls.length).toBeGreaterThan(30);
+      for (const url of urls)
+        expect(url).toMatch(/^runbook_url: https:\/\/wiki\.example\/keyfence\/alerts\.md#keyfence\w+$/);
+    }
   });
 
   test('names only settings, metrics and error codes that exist', () => {
