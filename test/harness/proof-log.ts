@@ -1,5 +1,5 @@
 /**
- * `npm run proofs`: adds up what the long proofs did, each in parts of some minutes. Every whole run of `npm run chaos` and
+ * `npm run proof-log`: adds up what the long proofs did, each in parts of some minutes. Every whole run of `npm run chaos` and
  * `npm run simulate` appends a line to test/proof/proofs.ndjson, which is committed.
  */
 import { execFileSync } from 'node:child_process';
@@ -71,7 +71,7 @@ export function proofTotals(file = FILE): Record<string, Omit<Proof, 'proof' | '
 
 if (import.meta.main) {
   scriptArguments(
-    'npm run proofs: adds up the runs of chaos and simulation that test/proof/proofs.ndjson has',
+    'npm run proof-log: adds up the runs of chaos and simulation that test/proof/proofs.ndjson has',
     {},
   );
   console.table(proofTotals());

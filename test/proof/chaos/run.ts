@@ -151,7 +151,7 @@ Runs one control plane and ${VERIFIERS} verifiers on real Redis servers, kills, 
 compares every answer with what was written of its key, its role and its owner's identity, what keys with credits were
 accepted for with what was granted, and how often keys with rate limits were accepted in each window with their limits.
 Prints a report; status 1 where an answer was stale, more was accepted, or the run broke off.
-Each run is noted in test/proof/proofs.ndjson; \`npm run proofs\` adds all of them up.
+Each run is noted in test/proof/proofs.ndjson; \`npm run proof-log\` adds all of them up.
 
   --minutes N         for each deployment, at least every fault once (default 1)
   --deployment NAME   ${DEPLOYMENTS.join(', ')}; may be repeated (default: each, one after the other)

@@ -8,7 +8,7 @@ import type { Result } from './simulate.ts';
 const USAGE = `npm run simulate -- [--seeds N] [--from N] [--seed N] [--mutant NAME]
 
 Runs the protocol in a simulated world of faults, one world a seed, and checks every answer. Status 1 where one is wrong. A whole run
-is noted in test/proof/proofs.ndjson; \`npm run proofs\` adds all of them up.
+is noted in test/proof/proofs.ndjson; \`npm run proof-log\` adds all of them up.
 
   --seeds N      how many worlds (default 1000)
   --from N       the first seed (default: after those of test/proof/proofs.ndjson)
