@@ -1,8 +1,10 @@
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { lacking } from '../../harness/programs.ts';
 import { share } from '../../harness/share.ts';
 import { missingTools, search } from './run.ts';
-import { searches } from './searches.ts';
+import { COUNTEREXAMPLES, searches } from './searches.ts';
 
 const quick = searches.filter((each) => each.quick);
 /** The model as it is, and every twelfth variation of it and every twelfth rule: `npm run model` takes each. */
@@ -13,6 +15,21 @@ const rules = share(
   12,
 );
 const missing = missingTools();
+
+it('--list says of every mutant what goes wrong, and of no other', () => {
+  const run = execFileSync(process.execPath, [join(import.meta.dirname, 'run.ts'), '--list'], {
+    encoding: 'utf8',
+  });
+  const listed = [...run.matchAll(/^([A-Z_]+(?:, [A-Z_]+)*): .{20,}$/gm)].flatMap(([, rules = '']) =>
+    rules.split(', '),
+  );
+  const leftOut = searches
+    .filter(({ expect }) => expect === 'error')
+    .map(({ name }) => name.split(',')[0] ?? '');
+  expect(listed).toHaveLength(new Set(listed).size);
+  expect(listed.sort()).toEqual([...new Set(leftOut)].sort());
+  expect(run.trim().split('\n')).toHaveLength(COUNTEREXAMPLES.length);
+});
 
 describe.skipIf(missing.length > 0)(`the protocols, searched completely by Spin${lacking(missing)}`, () => {
   it.each(whole)('no state reachable within the bounds of "$name" breaks $guards', (each) => {

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { scriptArguments } from '../../../deploy/dev/arguments.ts';
-import { type Search, searches } from './searches.ts';
+import { COUNTEREXAMPLES, type Search, searches } from './searches.ts';
 
 const MEMORY_MIB_MAX = 6000;
 const SEARCH_MS_MAX = 300_000;
@@ -12,12 +12,13 @@ const DEPTH_MAX = 1_000_000;
 const OUTPUT_BYTES_MAX = 64 * 1024 * 1024;
 const modelOf = ({ model }: Search): string => join(import.meta.dirname, `${model}.pml`);
 
-const USAGE = `npm run model -- [--quick] [--trail NAME]
+const USAGE = `npm run model -- [--quick] [--trail NAME] [--list]
 
 Searches every state of the protocol's model with Spin, with and without each precaution. Status 1 where one surprises.
 
   --quick       the short searches only
-  --trail NAME  prints the counterexample of one mutant step by step`;
+  --trail NAME  prints the counterexample of one mutant step by step
+  --list        prints the mutants, and what goes wrong in the counterexample of each`;
 
 export interface Outcome {
   found: 'ok' | 'error' | 'not completed';
@@ -47,8 +48,12 @@ function verdict({ expect }: Search, { found }: Outcome): string {
 
 function main(): number {
   const { values } = scriptArguments(USAGE, {
-    options: { quick: { type: 'boolean' }, trail: { type: 'string' } },
+    options: { quick: { type: 'boolean' }, trail: { type: 'string' }, list: { type: 'boolean' } },
   });
+  if (values.list) {
+    for (const [rules, what] of COUNTEREXAMPLES) console.log(`${rules}: ${what}`);
+    return 0;
+  }
   if (missingTools().length > 0) {
     console.error('The model needs Spin and a C compiler: apt-get install spin gcc');
     return 2;

@@ -140,6 +140,118 @@ export const searches: Search[] = [
   deepMutant('REAP_BY_NAME', I1, [...FAILOVER, '-DWRITES=3']),
 ];
 
+/** What goes wrong in the counterexample without a rule. */
+export const COUNTEREXAMPLES: readonly (readonly [rules: string, what: string])[] = [
+  [
+    'NO_LEASE, TIMER_FENCE, LEASE_FROM_REPLY, NO_DRIFT_MARGIN',
+    'A verifier was paused or cut off. It still answers after the fence has ended.',
+  ],
+  [
+    'NO_FILL_GUARD',
+    'A look-up reads a record, and the verifier applies a newer change meanwhile. The older record then replaces the newer one.',
+  ],
+  ['NO_NONCE', 'The reply to an earlier request extends a lease.'],
+  [
+    'ACK_WHEN_SENT, NO_REGISTRATION, LEAVE_BEFORE_STOP',
+    'The control plane believes that a follower has applied a change or has stopped. It has not.',
+  ],
+  [
+    'LAGGARD_REMOVED, REAP_AT_ONCE',
+    'The control plane removes a member that still holds a lease. Later fences do not wait for it.',
+  ],
+  ['KILL_WITHOUT_XX', 'A fence makes a name a member again that had already been removed.'],
+  [
+    'NOTHING_NOTED, NOTE_BELIEVED',
+    'A fence removes a follower that holds a lease. Redis did not record that it granted this lease, or a failover lost the record.',
+  ],
+  ['LF_LOWERED_AT_ONCE, L_RAISED_FIRST', 'A fence waits for less than the longest lease that is alive.'],
+  [
+    'NO_GAP_CHECK, NO_HASH_CHAIN, NO_PREV_HASH',
+    'A message was lost, or a failover took the history of a message. The verifier applies the message as if nothing were missing.',
+  ],
+  [
+    'COMPLETE_WITHOUT_WAIT, REGISTER_WITHOUT_WAIT, NO_X',
+    'A failover loses a write or a registration on which a complete change relies, or the fence ignores X, the time for which a deposed primary still grants leases.',
+  ],
+  [
+    'CREATIONS_NOT_COMPARED, CREATIONS_COUNTED',
+    'A failover lost the creation of a key, so nobody can disable the key. A verifier accepts it for ever.',
+  ],
+  [
+    'CREATIONS_BELIEVED',
+    'The same, with two requests in flight: the second one saw creations of another history.',
+  ],
+  [
+    'NO_GATE',
+    'An API gets a feature that a registered older verifier does not know. That verifier goes on answering.',
+  ],
+  [
+    'OLDER_MAY_JOIN',
+    'An older verifier registers for an API with a feature that it does not know, and answers.',
+  ],
+  [
+    'REAP_BY_NAME',
+    'A failover loses a kill, and a fence kills the follower again. The timer of the first kill then removes the follower too early.',
+  ],
+  ['NO_TURN', 'Redis executes an exchange late and counts it again.'],
+  ['LATE_REPLY', 'A verifier has given up an exchange. The reply still counts.'],
+  ['NO_LOWER', 'A verifier spends credits while it gives them back.'],
+  [
+    'REFUND_AT_REAP, FORGET_UNSETTLED',
+    'A verifier spends credits without reporting it. Redis grants the same credits again.',
+  ],
+  ['NO_POOL_OF_ITS_OWN, SLICE_SURVIVES_SET', 'Credits from before a set are added to those after it.'],
+  ['SET_WITHOUT_SETTLE', 'A refill was due before a set, and is made after it.'],
+  ['TAKE_WITHOUT_WAIT', 'A failover loses a grant. Redis grants the same credits again.'],
+  [
+    'CLAMP_AT_ONCE, GONE_GIVES_BACK',
+    'A decrement or a refill has ended. A verifier can still give back credits that it took before.',
+  ],
+  ['REFILL_IGNORES_HELD', 'A refill does not count the credits that verifiers hold.'],
+  [
+    'TURN_SURVIVES_CHANGE, REFUSAL_KEPT',
+    'After an increment a verifier still refuses by the earlier credits.',
+  ],
+  [
+    'FORGOTTEN_IS_UNSPENT, OLD_WINDOW_COUNTS',
+    'A verifier forgot what it spent of a rate limit, or reports what it spent in the window before. Redis grants that amount again.',
+  ],
+  ['SLICE_SURVIVES_WINDOW, UNTIL_FROM_REPLY', 'A verifier uses a grant of one window in the next one.'],
+  [
+    'ONE_LEASE, ROLE_NOT_FENCED',
+    "The key's log is in sync and the shared log is not. The key does what its role no longer allows.",
+  ],
+  [
+    'PROFILE_STALE',
+    'A verifier keeps the permissions that all roles of a key grant together. One of the roles has changed since.',
+  ],
+  ['WS_JOIN_LATE', 'A verifier reads a role before it is a member of the shared log. No fence waits for it.'],
+  [
+    'HELD_KEY',
+    'A verifier reads a key, which then leaves its memory. It judges this old key with a role that has changed since.',
+  ],
+  [
+    'ID_REUSED',
+    'A role is deleted, and another role gets its id. A key of the deleted role does what the other role allows.',
+  ],
+  [
+    'GIVEN_FIRST',
+    'A key gets a role before the role is created. A verifier goes on remembering that the role does not exist.',
+  ],
+  [
+    'NONE_KEPT, NOBODY_KEPT',
+    'A verifier remembers that there is no identity with some external id, or no identity at all. It still does so after the entry that creates such an identity.',
+  ],
+  [
+    'CREATION_NOT_FENCED',
+    'createIdentity returns complete while a verifier still assumes that there is no such identity.',
+  ],
+  [
+    'DELETION_KEPT, OLD_STATE',
+    'An identity was deleted, or dates from before the follower started anew. A verifier takes it for the next identity with the same external id.',
+  ],
+];
+
 /** The protocol with every rule: each assertion is on, and the search has to reach its end. */
 function base(name: string, defines: string[], { quick = false } = {}): Search {
   return {

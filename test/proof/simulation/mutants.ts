@@ -12,6 +12,8 @@ import {
 
 /** The code with one of its precautions left out. */
 export interface Mutant {
+  /** What the code does without the precaution, and the invariant that its seed violates; another seed may violate another. */
+  readonly breaks: string;
   /** The first that showed it when this was written; any change of the simulation may make it another. */
   readonly seed: number;
   /** From the root of the repository: a module, or a script that Redis runs. */
@@ -33,6 +35,7 @@ const PORTS = 'test/proof/simulation/ports.ts';
 /** Of what all keys are told by. */
 const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   'no fill guard': {
+    breaks: 'A record that a look-up read replaces a change that the follower applied meanwhile. (I9)',
     seed: 11,
     file: VERIFIER,
     edits: [
@@ -43,11 +46,13 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     ],
   },
   'no lease': {
+    breaks: 'A verifier answers after its lease. (I8)',
     seed: 3,
     file: 'verifier/core/lease.ts',
     edits: [['latestCheck.monotonicMs < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
   },
   'timer-driven lease': {
+    breaks: 'A timer ends the lease, so a paused verifier answers before the timer runs. (I8)',
     seed: 8,
     file: 'verifier/core/lease.ts',
     edits: [
@@ -65,6 +70,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     ],
   },
   'lease from reply time': {
+    breaks: 'A lease begins with the reply to SYNC, not with the sending of SYNC. (I8)',
     seed: 49,
     file: VERIFIER,
     edits: [
@@ -75,6 +81,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     ],
   },
   'ack when sent': {
+    breaks: 'Redis records entries as applied when it sends them. (I7)',
     seed: 2,
     file: SYNC,
     edits: [
@@ -86,6 +93,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     ],
   },
   'no registration': {
+    breaks: 'A follower syncs without being a member. (I1)',
     seed: 1,
     file: SYNC,
     edits: [
@@ -94,26 +102,33 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     ],
   },
   'no-op of another server': {
+    breaks:
+      'The control plane takes a later no-op as proof that the replicas have a change, though another server holds the no-op. (I1)',
     seed: 1064616,
     file: FENCE,
     edits: [['names: 0, later: noop }', 'names: 0 }']],
   },
   'no second wait': {
+    breaks: 'The control plane removes a killed member without a second wait. (I1)',
     seed: 434,
     file: FENCE,
     edits: [['await pause(this.#clock, afterMs, this.#stop.signal);', 'void afterMs;']],
   },
   'no record of a late lease': {
+    breaks: 'SYNC does not record that it granted a lease when the log had gone further. (I1)',
     seed: 434,
     file: SYNC,
     edits: [['if acknowledged < tonumber(s) then acknowledged = acknowledged + 0.5 end', '']],
   },
   'late leases believed after a failover': {
+    breaks: 'The control plane trusts that record on a server that did not write the change. (I1)',
     seed: 7488,
     file: 'control-plane/writer/fence-close.lua',
     edits: [["writer ~= '' and writer == serverId()", "writer ~= ''"]],
   },
   'kill without XX': {
+    breaks:
+      'A fence kills a name that is no longer a member. In the mutant one script is split into two, because within one script no member can leave between the check and the kill. (I7)',
     seed: 63,
     file: PORTS,
     edits: [
@@ -132,31 +147,37 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     ],
   },
   'no prevHash check': {
+    breaks: 'A follower applies a message that does not continue its hash chain. (I9)',
     seed: 354,
     file: 'verifier/core/follower.ts',
     edits: [[' && change.previousHash === this.#hash', '']],
   },
   'no hash chain': {
+    breaks: 'The hash of an entry ignores the entries before it. (I5)',
     seed: 1,
     file: CHANGE,
     edits: [["redis.sha1hex(h .. '|'", "redis.sha1hex('|'"]],
   },
   'creations not compared': {
+    breaks: 'SYNC does not compare creation marks. (I11)',
     seed: 407,
     file: SYNC,
     edits: [['if mark ~= last then', 'if false then']],
   },
   'creations only counted': {
+    breaks: 'SYNC compares the numbers of creation marks, not their hashes. (I11)',
     seed: 9018,
     file: SYNC,
     edits: [["if creation[2][2] ~= seen then return {'DIVERGED', nonce} end", '']],
   },
   'no digest of a long state': {
+    breaks: 'An entry that is too long for the log has no hash of its content. (I4)',
     seed: 102,
     file: CHANGE,
     edits: [["{'forget', named, redis.sha1hex(payload)}", "{'forget', named}"]],
   },
   'trimmed is intact': {
+    breaks: 'A change that Redis trimmed from the log counts as present. (I1)',
     seed: 102,
     file: FENCE,
     edits: [
@@ -164,11 +185,13 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     ],
   },
   'no gate': {
+    breaks: 'A write that needs a newer protocol succeeds beside registered older verifiers. (I20)',
     seed: 28,
     file: 'control-plane/writer/gate.lua',
     edits: [['if answer[2] > 0 then return answer end', '']],
   },
   'older verifiers register': {
+    breaks: 'A verifier registers for an API that needs a newer protocol. (I20)',
     seed: 17,
     file: SYNC,
     edits: [
@@ -184,11 +207,13 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     ],
   },
   'F without X': {
+    breaks: 'Fences do not wait for deposed primaries. (I1)',
     seed: 432,
     file: FENCE,
     edits: [['return leaseMs + deposedMs +', 'return leaseMs + 0 * deposedMs +']],
   },
   'REGISTER without WAIT': {
+    breaks: 'A registration counts before the replicas have it. (I1)',
     seed: 708,
     file: PORTS,
     edits: [
@@ -200,11 +225,13 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     ],
   },
   'complete without WAIT on the write': {
+    breaks: 'A change is complete before the replicas have it. (I6)',
     seed: 24,
     file: FENCE,
     edits: [['if (!change.replicated) return false;', '']],
   },
   'no nonce': {
+    breaks: 'A follower accepts a reply to another of its requests. (I10)',
     seed: 21,
     file: VERIFIER,
     edits: [
@@ -213,21 +240,25 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     ],
   },
   'no key in the reply of a look-up': {
+    breaks: 'A verifier accepts the reply to a look-up of another key. (I10)',
     seed: 245,
     file: PORTS,
     edits: [['if (name !== key) {', "if (name === '') {"]],
   },
   'first of a batch instead of the last': {
+    breaks: 'A bulk change is complete when its first change is. (I1)',
     seed: 111,
     file: WRITER,
     edits: [['this.#watch(last, written.length)', 'this.#watch(written[0] ?? last, written.length)']],
   },
   'a key of a batch left out': {
+    breaks: 'Where the changes of a bulk change are awaited one by one, only the last one is. (I1)',
     seed: 54,
     file: WRITER,
     edits: [['written.map(async', 'written.slice(-1).map(async']],
   },
   'batch over several connections': {
+    breaks: 'The control plane sends the changes of a bulk change over several connections. (I1)',
     seed: 194,
     file: PORTS,
     edits: [
@@ -239,11 +270,13 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     ],
   },
   'no margin for clocks': {
+    breaks: 'Fences do not wait longer for clocks of different speed. (I1)',
     seed: 38,
     file: FENCE,
     edits: [['Math.ceil(DRIFT * leaseMs)', '0 * DRIFT']],
   },
   'Lf lowered at once': {
+    breaks: 'After `LEASE_MS` was lowered, fences wait for the new lease while old ones are alive. (I1)',
     seed: 91,
     file: 'control-plane/writer/sweep.ts',
     edits: [
@@ -255,6 +288,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
 /** The same for credits. */
 const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   'refund after a crash': {
+    breaks: 'Redis grants again what a crashed verifier held. (I12)',
     seed: CREDIT_SEEDS + 1,
     file: EXCHANGE,
     edits: [
@@ -274,6 +308,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'spent credits forgotten': {
+    breaks: 'A verifier forgets a pool before it has reported what it spent. (I14)',
     seed: CREDIT_SEEDS + 14,
     file: 'verifier/core/pools.ts',
     edits: [
@@ -284,6 +319,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'a 503 costs credits': {
+    breaks: 'A request takes credits although it got 503. (I14)',
     seed: CREDIT_SEEDS + 11,
     file: 'verifier/core/pool.ts',
     edits: [
@@ -294,6 +330,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'slices are kept': {
+    breaks: 'A verifier gives nothing back to other verifiers. (I14)',
     seed: CREDIT_SEEDS + 7,
     file: 'verifier/core/pools.ts',
     edits: [['else pool.giveBack();', '']],
@@ -305,11 +342,13 @@ const SHARED_LOG = 'verifier/core/shared-log.ts';
 /** The same for keys that have roles. */
 const OF_ROLES: Readonly<Record<string, Mutant>> = {
   'one lease': {
+    breaks: "An answer checks the lease of the API's log, and not that of the shared log. (I16)",
     seed: ROLE_SEEDS,
     file: SHARED_LOG,
     edits: [['return join.lease.holds() ? join : undefined;', 'return join;']],
   },
   'a role without a fence': {
+    breaks: 'A change of a role is complete without waiting for followers. (I16)',
     seed: ROLE_SEEDS + 1,
     file: FENCE_CHECK,
     edits: [
@@ -320,11 +359,14 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
     ],
   },
   'stale effective permissions': {
+    breaks:
+      'A verifier keeps the permissions that all roles of a key grant together, after one of the roles changed. (I16)',
     seed: ROLE_SEEDS,
     file: SHARED_LOG,
     edits: [['for (const state of this.states) if (state.isVoid) return false;', '']],
   },
   'reused id of a role': {
+    breaks: 'A new role gets the id of a deleted one. (I16)',
     seed: ROLE_SEEDS + 23,
     file: 'test/proof/simulation/roles.ts',
     edits: [['const keyId = this.#newId();', 'const keyId = [...this.#gone].at(-1) ?? this.#newId();']],
@@ -334,11 +376,13 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
 /** The same for keys whose owners have identities. */
 const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   'identity ignored': {
+    breaks: 'A verifier accepts a key although its identity is disabled. (I16)',
     seed: IDENTITY_SEEDS,
     file: 'shared/rules/rules.ts',
     edits: [['key.identity?.enabled !== false', 'true']],
   },
   'absence of an identity kept': {
+    breaks: 'A verifier remembers that an identity does not exist, after its creation. (I16)',
     seed: IDENTITY_SEEDS,
     file: SHARED_LOG,
     edits: [
@@ -349,11 +393,14 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     ],
   },
   'absence of all identities kept': {
+    breaks: 'A verifier remembers that there are no identities, after the creation of the first one. (I16)',
     seed: IDENTITY_SEEDS,
     file: SHARED_LOG,
     edits: [['if (this.#noIdentity && id.startsWith(IDENTITY)) {', "if (this.#noIdentity && id === '') {"]],
   },
   'deleted identity kept': {
+    breaks:
+      'A verifier goes on using a deleted identity, even after the next identity with the same external id was created. (I16)',
     seed: IDENTITY_SEEDS + 3,
     file: SHARED_LOG,
     edits: [
@@ -361,6 +408,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     ],
   },
   'a creation without a fence': {
+    breaks: 'The creation of an identity is complete without waiting for followers. (I16)',
     seed: IDENTITY_SEEDS,
     file: FENCE_CHECK,
     edits: [
@@ -373,11 +421,13 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     ],
   },
   'state from before a restart': {
+    breaks: 'A verifier uses a role or identity that it read before its follower started anew. (I2)',
     seed: IDENTITY_SEEDS + 5,
     file: SHARED_LOG,
     edits: [['return state?.epoch.current ? state : undefined;', 'return state;']],
   },
   'verdict about an evicted key': {
+    breaks: 'A verifier answers from a key that left its memory during the look-up. (I9)',
     seed: IDENTITY_SEEDS + 84,
     file: 'verifier/core/verifier.ts',
     edits: [
@@ -388,6 +438,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     ],
   },
   'identity in all APIs': {
+    breaks: 'An identity that is limited to some APIs applies in all of them. (I16)',
     seed: IDENTITY_SEEDS,
     file: SHARED_LOG,
     edits: [['if (!this.#apiIds.has(apiId)) return undefined;', '']],
@@ -397,6 +448,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
 /** The same for keys that are rerolled. */
 const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   'credits copied to the successor': {
+    breaks: 'The successor gets a copy of the credits instead of a share in them. (I12)',
     seed: REROLL_SEEDS + 2,
     file: 'control-plane/keys/reroll-key.lua',
     edits: [
@@ -408,26 +460,31 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'a longer life': {
+    breaks: 'The old key lives longer than it would have without the rotation. (I18)',
     seed: REROLL_SEEDS + 2,
     file: 'control-plane/keys/reroll-key.lua',
     edits: [['expires and tonumber(expires) < tonumber(latest) and expires or latest', 'latest']],
   },
   'repeated change of credits': {
+    breaks: 'A change of credits that is sent twice is made twice. (I14)',
     seed: REROLL_SEEDS + 2,
     file: CHANGE,
     edits: [['if answer then return told(unpack(answer)) end', '']],
   },
   'credits deleted with one key': {
+    breaks: 'The first deletion of a key deletes the credits of all keys that share them. (I2)',
     seed: REROLL_SEEDS + 2,
     file: 'control-plane/keys/sharing.lua',
     edits: [['if #others == 0 then', 'if true then']],
   },
   'credits set for one key': {
+    breaks: 'A `set` reaches only one of the keys that share the credits. (I2)',
     seed: REROLL_SEEDS + 2,
     file: CHANGE,
     edits: [['if other ~= keyId then', 'if false then']],
   },
   'silent end of the old key': {
+    breaks: 'The log entry about the end of the old key says nothing. (I9)',
     seed: REROLL_SEEDS,
     file: CHANGE,
     edits: [
@@ -443,6 +500,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
 /** The same for credits that are refilled. */
 const OF_REFILLS: Readonly<Record<string, Mutant>> = {
   'refill after a set': {
+    breaks: 'A refill was due before a `set` and is made after it. (I19)',
     seed: REFILL_SEEDS + 12,
     file: 'control-plane/keys/change-credits.lua',
     edits: [
@@ -453,6 +511,7 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'due refill dropped': {
+    breaks: 'A new setting of the refill drops a refill that was due. (I19)',
     seed: REFILL_SEEDS + 6,
     file: 'control-plane/keys/change-credits.lua',
     edits: [
@@ -464,6 +523,7 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'a refill for each missed day': {
+    breaks: 'After several missed days there are several refills. (I19)',
     seed: REFILL_SEEDS,
     file: CREDITS,
     edits: [
@@ -475,6 +535,7 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'clock set back is believed': {
+    breaks: 'When the clock of Redis goes back, credits are refilled once more. (I19)',
     seed: REFILL_SEEDS,
     file: CREDITS,
     edits: [['if now < tonumber(t) then', 'if now < tonumber(t) and now > tonumber(t) - 2 * DAY then']],
@@ -484,11 +545,14 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
 /** The same for rate limits. */
 const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'a grant outlives its window': {
+    breaks: 'A verifier uses a grant of one window in the next. (I15)',
     seed: LIMIT_SEEDS + 3,
     file: 'verifier/core/pool.ts',
     edits: [['Math.min(leftMs, GRANTED_MS) / DRIFT', 'GRANTED_MS']],
   },
   'window from reply time': {
+    breaks:
+      'A verifier measures the end of the window from the reply, not from the sending of the request. (I15)',
     seed: LIMIT_SEEDS + 15,
     file: 'verifier/core/pool.ts',
     edits: [
@@ -499,21 +563,25 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'reports about another window count': {
+    breaks: 'Redis counts a report about an earlier window in the present one. (I15)',
     seed: LIMIT_SEEDS + 14,
     file: EXCHANGE,
     edits: [['elseif number ~= present then said, kept = 0, 0 end', 'end']],
   },
   'forgotten uses are unspent': {
+    breaks: 'A verifier forgot what it spent of a limit. Redis takes the amount for unspent. (I15)',
     seed: LIMIT_SEEDS + 362,
     file: EXCHANGE,
     edits: [['if not said then said, kept = granted, 0', 'if not said then said, kept = spent, 0']],
   },
   'windows do not slide': {
+    breaks: 'The uses in the window before do not count. (I15)',
     seed: LIMIT_SEEDS,
     file: 'verifier/redis/lua/windows.lua',
     edits: [['p * math.min(1, left / duration)', '0']],
   },
   "windows by a machine's clock": {
+    breaks: 'The clock of the calling machine decides the window, not the clock of Redis. (I15)',
     seed: LIMIT_SEEDS,
     file: PORTS,
     edits: [
@@ -530,6 +598,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'requests without a use': {
+    breaks: 'An accepted request takes nothing from its rate limit. (I15)',
     seed: LIMIT_SEEDS,
     file: 'verifier/core/allowance.ts',
     edits: [
@@ -544,11 +613,13 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
 /** The same for root keys that verifiers ask for. */
 const OF_ROOT_KEYS: Readonly<Record<string, Mutant>> = {
   'root keys after the lease': {
+    breaks: 'A verifier accepts or refuses root keys without a lease of the shared log. (I22)',
     seed: ROOT_KEY_SEEDS + 5,
     file: SHARED_LOG,
     edits: [['return state?.epoch.lease.holds() ? state.scopes : undefined;', 'return state?.scopes;']],
   },
   'root keys of an earlier publication': {
+    breaks: 'A verifier goes on using what it learned of root keys first. (I22)',
     seed: ROOT_KEY_SEEDS + 1,
     file: SHARED_LOG,
     edits: [
@@ -559,6 +630,7 @@ const OF_ROOT_KEYS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'a publication without a fence': {
+    breaks: 'A change of a root key is complete without waiting for followers. (I22)',
     seed: ROOT_KEY_SEEDS + 1,
     file: FENCE_CHECK,
     edits: [

@@ -2,10 +2,10 @@ import { fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { numberArgument, scriptArguments } from '../../../deploy/dev/arguments.ts';
 import { nextSeed, recordProof } from '../../harness/proof-log.ts';
-import { install } from './mutants.ts';
+import { install, MUTANTS } from './mutants.ts';
 import type { Result } from './simulate.ts';
 
-const USAGE = `npm run simulate -- [--seeds N] [--from N] [--seed N] [--mutant NAME]
+const USAGE = `npm run simulate -- [--seeds N] [--from N] [--seed N] [--mutant NAME] [--list]
 
 Runs the protocol in a simulated world of faults, one world a seed, and checks every answer. Status 1 where one is wrong. A whole run
 is noted in test/proof/proofs.ndjson; \`npm run proof-log\` adds all of them up.
@@ -13,7 +13,8 @@ is noted in test/proof/proofs.ndjson; \`npm run proof-log\` adds all of them up.
   --seeds N      how many worlds (default 1000)
   --from N       the first seed (default: after those of test/proof/proofs.ndjson)
   --seed N       replays one seed and prints all that happened
-  --mutant NAME  leaves one precaution out, and stops at the first seed that shows it`;
+  --mutant NAME  leaves one precaution out, and stops at the first seed that shows it
+  --list         prints the mutants: what each does, and the seed that shows it`;
 
 const { values } = scriptArguments(USAGE, {
   options: {
@@ -21,6 +22,7 @@ const { values } = scriptArguments(USAGE, {
     from: { type: 'string' },
     seed: { type: 'string' },
     mutant: { type: 'string' },
+    list: { type: 'boolean' },
   },
 });
 const from =
@@ -37,7 +39,10 @@ interface Tally {
 if (values.mutant !== undefined) install(values.mutant);
 const { simulate } = await import('./simulate.ts');
 
-if (seed !== undefined) replay(await simulate(seed, true));
+if (values.list)
+  for (const [name, mutant] of Object.entries(MUTANTS))
+    console.log(`${name} (seed ${mutant.seed}): ${mutant.breaks}`);
+else if (seed !== undefined) replay(await simulate(seed, true));
 else if (values.mutant !== undefined) report(await runAll(from, seeds, true));
 else if (process.send) process.send(await runAll(from, seeds, false));
 else {
