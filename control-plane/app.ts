@@ -11,6 +11,7 @@ import { makeParts } from './parts.ts';
 import { Connections } from './serve/connections.ts';
 import { LoadShedding } from './serve/load-shedding.ts';
 import { documentRoutes } from './serve/openapi.ts';
+import { type NeedsOf, pathOf } from './serve/operation.ts';
 import { serveDashboard } from './serve/pages/dashboard.ts';
 import { addPipeline, serveOperations } from './serve/pipeline.ts';
 import { RateLimits } from './serve/rate-limits.ts';
@@ -52,22 +53,21 @@ export async function startControlPlane(
 ): Promise<ControlPlane> {
   const metrics = new Metrics();
   const parts = makeParts({ config, clock, log, metrics, onUnfit });
-  const { nodes, fence, durability, bootstrapKeys, bootstrapWatch, sweep, webhookSender, services } = parts;
-  const { provider, pendingSignIns, handledReports } = parts;
-  const { audit, changeWriter, publishedRootKeys, sessions } = services;
+  const { nodes, durability, bootstrapKeys, bootstrapWatch, sweep, webhookSender } = parts;
+  const { provider, pendingSignIns, sessions, audit, changeWriter, publishedRootKeys } = parts;
   const app = createServer(config, log, (text) => isOurs(text, bootstrapKeys));
   const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
   connections.watch(app.server);
-  metrics.watch({ fence, durability, audit, bootstrapWatch, connections, webhookSender });
+  metrics.watch({ ...parts, connections });
   const shedding = new LoadShedding(config.EVENT_LOOP_DELAY_MS_MAX, clock);
   const limits = { calls: config.ROOT_KEY_CALLS_PER_MINUTE, failures: config.FAILURES_PER_MINUTE };
   const rates = new RateLimits(nodes, clock, limits, () => void metrics.rates.inc({ limit: 'unchecked' }));
   const admission = { connections, rates };
   let stopping = false;
+  const served = [...operations, ...operationsV2];
   const pipeline = {
-    ...{ admission, bootstrapKeys, log, metrics, services, shedding },
-    operations: [...operations, ...operationsV2],
-    otherPaths: config.LEAKS === 'off' ? [] : [LEAKS_PATH],
+    ...{ ...parts, admission, log, metrics, shedding },
+    paths: [...served.map(pathOf), ...(config.LEAKS === 'off' ? [] : [LEAKS_PATH])],
     turns: new Turns({
       atOnce: config.ROOT_KEY_CALLS_AT_ONCE,
       waitingMax: config.ROOT_KEY_CALLS_WAITING_MAX,
@@ -75,18 +75,18 @@ export async function startControlPlane(
     isStopping: () => stopping,
   };
   addPipeline(app, pipeline);
-  await documentRoutes(app);
+  await documentRoutes(app, operations);
   await serveDashboard(app);
   const hasTls = config.PUBLIC_URL?.protocol === 'https:';
   serveSessions(app, { sessions, provider, hasTls, ...admission });
   if (provider) serveOidc(app, { provider, pendingSignIns, sessions, ...admission });
   serveHandovers(app, { sessions, handovers: new Handovers(nodes), ...admission });
   await receiveLeakReports(app, {
-    ...{ config, clock, log, rates, bootstrapKeys, services, handledReports },
+    ...{ ...parts, config, log, rates },
     onReport: (result) => metrics.leakReports.inc({ result }),
     onSecrets: (kind, count) => metrics.leaks.inc({ kind }, count),
   });
-  serveOperations(app, pipeline);
+  serveOperations<NeedsOf<typeof served>>(app, served, parts, pipeline);
 
   const admin = createAdminServer({
     metrics: metrics.registry,

@@ -1,129 +1,23 @@
-import { createApi, deleteApi, getApi, getApiVerifications, listApis, updateApi } from './apis/operations.ts';
-import { listEvents } from './audit/operations.ts';
-import { listFindings, listVerifiers } from './fleet/operations.ts';
-import {
-  createIdentity,
-  deleteIdentity,
-  getIdentity,
-  getIdentityPropagation,
-  listIdentities,
-  listKeysOfIdentity,
-  updateIdentity,
-} from './identities/operations.ts';
-import { explainKey } from './keys/operations/explain-key.ts';
-import { importKeys } from './keys/operations/import-keys.ts';
-import {
-  createKey,
-  deleteKey,
-  getKey,
-  getPropagation,
-  getVerifications,
-  listKeys,
-  updateKey,
-  updateRemaining,
-  whoami,
-} from './keys/operations/keys.ts';
-import {
-  addPermissions,
-  addRoles,
-  removePermissions,
-  removeRoles,
-  setPermissions,
-  setRoles,
-} from './keys/operations/lists.ts';
-import { deleteAllKeys, deleteKeys, updateKeys } from './keys/operations/many-keys.ts';
-import { findVerdict, listRefusals } from './keys/operations/refusals.ts';
-import { rerollKey } from './keys/operations/reroll-key.ts';
-import {
-  createPermission,
-  createRole,
-  deletePermission,
-  deleteRole,
-  getPermission,
-  getRole,
-  getRolePropagation,
-  listPermissions,
-  listRoles,
-  setRolePermissions,
-} from './roles/operations.ts';
-import { createRootKey, deleteRootKey, listRootKeys, updateRootKey } from './root-keys/operations.ts';
-import { endSession, listSessions } from './sign-in/operations.ts';
-import {
-  createEndpoint,
-  deleteEndpoint,
-  getEndpoint,
-  listDeliveries,
-  listEndpoints,
-  redeliver,
-  rotateSecret,
-  testEndpoint,
-  updateEndpoint,
-} from './webhooks/operations.ts';
+import { apiOperations } from './apis/operations.ts';
+import { auditOperations } from './audit/operations.ts';
+import { fleetOperations } from './fleet/operations.ts';
+import { identityOperations } from './identities/operations.ts';
+import { keyOperations, keysOfApiOperations } from './keys/operations.ts';
+import { roleOperations } from './roles/operations.ts';
+import { rootKeyOperations } from './root-keys/operations.ts';
+import { sessionOperations } from './sign-in/operations.ts';
+import { webhookOperations } from './webhooks/operations.ts';
 
-/** The operations of the control plane, in the order of the reference. */
+/** The operations of the control plane, by subject in the order of the reference. */
 export const operations = [
-  createKey,
-  updateKey,
-  getKey,
-  whoami,
-  getVerifications,
-  explainKey,
-  listRefusals,
-  findVerdict,
-  deleteKey,
-  getPropagation,
-  updateRemaining,
-  rerollKey,
-  importKeys,
-  updateKeys,
-  deleteKeys,
-  addPermissions,
-  setPermissions,
-  removePermissions,
-  addRoles,
-  setRoles,
-  removeRoles,
-  createApi,
-  updateApi,
-  getApi,
-  listApis,
-  deleteApi,
-  listKeys,
-  getApiVerifications,
-  deleteAllKeys,
-  createRole,
-  getRole,
-  listRoles,
-  setRolePermissions,
-  deleteRole,
-  getRolePropagation,
-  createPermission,
-  getPermission,
-  listPermissions,
-  deletePermission,
-  createIdentity,
-  getIdentity,
-  listIdentities,
-  listKeysOfIdentity,
-  updateIdentity,
-  deleteIdentity,
-  getIdentityPropagation,
-  createRootKey,
-  updateRootKey,
-  deleteRootKey,
-  listRootKeys,
-  listSessions,
-  endSession,
-  listEvents,
-  createEndpoint,
-  updateEndpoint,
-  getEndpoint,
-  listEndpoints,
-  deleteEndpoint,
-  rotateSecret,
-  listDeliveries,
-  redeliver,
-  testEndpoint,
-  listFindings,
-  listVerifiers,
+  ...keyOperations,
+  ...apiOperations,
+  ...keysOfApiOperations,
+  ...roleOperations,
+  ...identityOperations,
+  ...rootKeyOperations,
+  ...sessionOperations,
+  ...auditOperations,
+  ...webhookOperations,
+  ...fleetOperations,
 ] as const;

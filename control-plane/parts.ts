@@ -28,7 +28,6 @@ import { PublishedRootKeys } from './root-keys/published-root-keys.ts';
 import { RootKeys } from './root-keys/root-keys.ts';
 import type { Operation } from './serve/operation.ts';
 import { CostlyReads, Turns } from './serve/turns.ts';
-import type { Services } from './services.ts';
 import { OidcProvider, oidcOptions } from './sign-in/oidc.ts';
 import { PendingSignIns } from './sign-in/pending-sign-ins.ts';
 import { PersonSessions } from './sign-in/person-sessions.ts';
@@ -66,52 +65,82 @@ const deposedMsOf = ({ REDIS_REPLICAS, REDIS_MIN_REPLICAS_MAX_LAG_S }: Config) =
   REDIS_REPLICAS > 0 ? (REDIS_MIN_REPLICAS_MAX_LAG_S + 2) * 1000 : 0;
 
 /**
- * Creates the working parts of a control plane. Background work, such as the sweep, begins only when it is
- * run.
+ * Creates the working parts of a control plane, each by the name by which operations and others ask for it. Background
+ * work, such as the sweep, begins only when it is run.
  */
 export function makeParts(base: Base) {
-  const { config, clock, log } = base;
-  const coherence = makeCoherence(base);
-  const { nodes, writer, changes, fence, durability } = coherence;
+  const { config, clock, log, metrics } = base;
+  const writing = makeWriter(base);
+  const { nodes, writer, changes, fence, changeWriter } = writing;
   const bootstrapKeys = new BootstrapKeys(config.ROOT_KEY);
   const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
-  const rules = new AddressRules(config.WEBHOOK_NETWORKS);
+  const rootKeys = new RootKeys(nodes, writer, bootstrapKeys);
+  const limits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
+  const keys = new Keys({ nodes, writer, log: changes, clock, limits });
+  const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
+  const view = new KeyView(nodes);
+  const costlyReads = new CostlyReads();
+  const shared = { nodes, writer, log: changes, clock, leaseMs: config.LEASE_MS, view, apis, changeWriter };
+  const fleet = new FleetView(nodes);
   const { resolve } = new NameResolver(clock);
-  const poster = new EventPoster({ rules, clock, resolve });
-  const webhooks = makeWebhookServices(base, coherence, { rules, poster });
-  const withoutSessions = makeServices(base, coherence, { bootstrapKeys, bootstrapWatch });
-  const { sessions, ...signIn } = makeSignIn(base, nodes, withoutSessions.rootKeys, resolve);
-  const services = { ...withoutSessions, sessions, ...webhooks };
-  const { apis, keys } = services;
-  const sweep = new Sweep({
-    store: new RedisSweepStore(nodes, writer, apis, keys, () => clock.wallMs()),
-    log: changes,
-    fence,
-    clock,
-    logger: log,
-    leaseMs: config.LEASE_MS,
-    deposedMs: deposedMsOf(config),
-  });
-  const webhookSender = makeWebhookSender(base, coherence, services, poster);
-  const handledReports = new HandledReports(nodes, writer);
   return {
-    ...{
+    ...writing,
+    apis,
+    audit: new Audit({
       nodes,
+      writer,
+      clock,
+      limits: {
+        eventsMax: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
+        waitingMax: config.AUDIT_WAITING_MAX,
+      },
+      onCount: (kind, result, events) => metrics.audit.inc({ kind, result }, events),
+      log,
+    }),
+    bootstrapKeys,
+    bootstrapWatch,
+    catalogue: new Catalogue(shared),
+    clock,
+    costlyReads,
+    credits: new Credits(writer, clock),
+    examine: async () => [...(await examineServers(nodes, config)), ...(await examineFleet(nodes))],
+    fleet,
+    handledReports: new HandledReports(nodes, writer),
+    /** Maximum duration of a call of many steps, milliseconds. */
+    holdMs: config.FENCE_WAIT_MS,
+    identities: new Identities(shared),
+    keyImport: new KeyImport({ writer, keys, clock, limits }),
+    keys,
+    limits: new LimitView(nodes),
+    listTurns: new Turns({ atOnce: 1, waitingMax: 1000 }),
+    orderedKeys: new OrderedKeys(nodes, view, costlyReads),
+    overrides: new RateLimitOverrides(shared),
+    publishedRootKeys: new PublishedRootKeys({
+      ...{ ...shared, bootstrapKeys, bootstrapWatch, rootKeys },
+      logger: log,
+    }),
+    refusals: new RefusalView(nodes),
+    roles: new Roles(shared),
+    rootKeys,
+    successors: new Successors(nodes, keys, clock),
+    sweep: new Sweep({
+      store: new RedisSweepStore(nodes, writer, apis, keys, () => clock.wallMs()),
+      log: changes,
       fence,
-      durability,
-      bootstrapKeys,
-      bootstrapWatch,
-      handledReports,
-      sweep,
-      webhookSender,
-      ...signIn,
-    },
-    services,
+      clock,
+      logger: log,
+      leaseMs: config.LEASE_MS,
+      deposedMs: deposedMsOf(config),
+    }),
+    usage: new UsageView(nodes),
+    view,
+    ...makeSignIn(base, nodes, rootKeys, resolve),
+    ...makeWebhooks(base, { nodes, writer, changeWriter, apis, fleet, resolve }),
   };
 }
 
 /** Creates the parts that write changes and wait until they are complete. */
-function makeCoherence({ config, clock, log, metrics, onUnfit }: Base) {
+function makeWriter({ config, clock, log, metrics, onUnfit }: Base) {
   const replicas = config.REDIS_REPLICAS;
   const nodes = new RedisNodes(config, clock, log, { commands: necessaryCommands(config), onUnfit });
   const writer = new DurableWriter(nodes, replicas, metrics.wrote);
@@ -148,100 +177,46 @@ function makeSignIn({ config, clock, log }: Base, nodes: RedisNodes, rootKeys: R
   return { provider, pendingSignIns: new PendingSignIns(nodes), sessions };
 }
 
-/** Creates the services that operations act on. */
-function makeServices(
+/** Creates the parts that keep endpoints and send webhooks to them. */
+function makeWebhooks(
   { config, clock, log, metrics }: Base,
-  { nodes, writer, changes, changeWriter }: ReturnType<typeof makeCoherence>,
-  bootstrap: { readonly bootstrapKeys: BootstrapKeys; readonly bootstrapWatch: BootstrapWatch },
-): Omit<Services, 'sessions' | keyof ReturnType<typeof makeWebhookServices>> {
-  const limits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
-  const keys = new Keys({ nodes, writer, log: changes, clock, limits });
-  const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
-  const view = new KeyView(nodes);
-  const costlyReads = new CostlyReads();
-  const rootKeys = new RootKeys(nodes, writer, bootstrap.bootstrapKeys);
-  const sharedLogOptions = { nodes, writer, log: changes, clock, leaseMs: config.LEASE_MS, view };
-  const audit = new Audit({
+  {
     nodes,
     writer,
-    clock,
-    limits: {
-      eventsMax: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
-      waitingMax: config.AUDIT_WAITING_MAX,
-    },
-    onCount: (kind, result, events) => metrics.audit.inc({ kind, result }, events),
-    log,
-  });
-  return {
-    apis,
-    audit,
-    catalogue: new Catalogue(sharedLogOptions),
-    clock,
-    costlyReads,
-    credits: new Credits(writer, clock),
-    examine: async () => [...(await examineServers(nodes, config)), ...(await examineFleet(nodes))],
-    fleet: new FleetView(nodes),
-    identities: new Identities({ ...sharedLogOptions, apis, changeWriter }),
-    keyImport: new KeyImport({ writer, keys, clock, limits }),
-    keys,
-    orderedKeys: new OrderedKeys(nodes, view, costlyReads),
-    overrides: new RateLimitOverrides({ ...sharedLogOptions, changeWriter }),
     changeWriter,
-    limits: new LimitView(nodes),
-    listTurns: new Turns({ atOnce: 1, waitingMax: 1000 }),
-    refusals: new RefusalView(nodes),
-    publishedRootKeys: new PublishedRootKeys({
-      ...sharedLogOptions,
-      ...bootstrap,
-      changeWriter,
-      rootKeys,
-      logger: log,
-    }),
-    roles: new Roles(sharedLogOptions),
-    rootKeys,
-    successors: new Successors(nodes, keys, clock),
-    usage: new UsageView(nodes),
-    view,
-    holdMs: config.FENCE_WAIT_MS,
-  };
-}
-
-/** Creates the services that operations on webhooks act on. */
-function makeWebhookServices(
-  { config, clock }: Base,
-  { nodes, writer }: Pick<ReturnType<typeof makeCoherence>, 'nodes' | 'writer'>,
-  { rules, poster }: { readonly rules: AddressRules; readonly poster: EventPoster },
+    apis,
+    fleet,
+    resolve,
+  }: Pick<ReturnType<typeof makeWriter>, 'nodes' | 'writer' | 'changeWriter'> & {
+    readonly apis: Apis;
+    readonly fleet: FleetView;
+    readonly resolve: Resolve;
+  },
 ) {
+  const rules = new AddressRules(config.WEBHOOK_NETWORKS);
+  const poster = new EventPoster({ rules, clock, resolve });
   const endpoints = new WebhookEndpoints(nodes, writer, clock);
+  const notices = new Notices(nodes);
+  const list: readonly Operation[] = operations;
+  const types = new Map(list.map(({ name, event }) => [name, event]));
   return {
     deliveries: new Deliveries(nodes, config.WEBHOOK_QUEUE_MAX),
     endpoints,
-    notices: new Notices(nodes),
+    notices,
     testEndpoint: (endpointId: string) => sendTestEvent({ endpoints, poster, clock }, endpointId),
     urlFault: (url: string) => urlFault(rules, url),
+    webhookSender: new WebhookSender({
+      ...{ nodes, endpoints, poster, changeWriter, clock, log, events: metrics.webhookEvents },
+      typeOf: (operation) => types.get(operation),
+      duties: [
+        new DueWatch({
+          ...{ apis, notices, clock, log, leads: config.WEBHOOK_EXPIRING_DAYS },
+          dueKeys: new DueKeys(nodes),
+        }),
+        new FleetWatch({ fleet: new WatchedFleet(nodes, fleet), notices, clock, log }),
+      ],
+      queueMax: config.WEBHOOK_QUEUE_MAX,
+      commandMsMax: config.REDIS_COMMAND_TIMEOUT_MS,
+    }),
   };
-}
-
-/** Creates the part that sends webhooks. */
-function makeWebhookSender(
-  { config, clock, log, metrics }: Base,
-  { nodes, changeWriter }: ReturnType<typeof makeCoherence>,
-  { endpoints, apis, fleet, notices }: Services,
-  poster: EventPoster,
-): WebhookSender {
-  const list: readonly Operation[] = operations;
-  const types = new Map(list.map(({ name, event }) => [name, event]));
-  return new WebhookSender({
-    ...{ nodes, endpoints, poster, changeWriter, clock, log, events: metrics.webhookEvents },
-    typeOf: (operation) => types.get(operation),
-    duties: [
-      new DueWatch({
-        ...{ apis, notices, clock, log, leads: config.WEBHOOK_EXPIRING_DAYS },
-        dueKeys: new DueKeys(nodes),
-      }),
-      new FleetWatch({ fleet: new WatchedFleet(nodes, fleet), notices, clock, log }),
-    ],
-    queueMax: config.WEBHOOK_QUEUE_MAX,
-    commandMsMax: config.REDIS_COMMAND_TIMEOUT_MS,
-  });
 }

@@ -20,12 +20,23 @@ const sources = new Map(
     .map((file) => [file, textOf(file)]),
 );
 
-/** What people manage at the control plane: each folder has the operations of one subject, its store and its scripts. */
-const SUBJECTS = [
-  ...['keys', 'apis', 'identities', 'roles', 'root-keys', 'sign-in', 'rate-limits', 'usage', 'audit'],
-  ...['webhooks', 'leaks', 'fleet'],
-];
-const SERVED = ['serve', 'writer', 'services.ts', ...SUBJECTS].map((room) => `control-plane/${room}`);
+/** What people manage at the control plane, each with the subjects whose stores it may use. */
+const SUBJECTS: Readonly<Record<string, readonly string[]>> = {
+  keys: ['apis', 'identities', 'roles', 'rate-limits', 'usage', 'audit', 'webhooks'],
+  apis: ['usage'],
+  identities: ['keys', 'apis', 'roles', 'root-keys', 'usage'],
+  roles: ['keys', 'apis', 'audit'],
+  'root-keys': ['keys', 'apis', 'roles', 'sign-in'],
+  'sign-in': ['root-keys'],
+  'rate-limits': ['keys', 'apis', 'roles'],
+  usage: [],
+  audit: ['sign-in'],
+  webhooks: ['apis', 'audit', 'fleet'],
+  leaks: ['keys', 'root-keys', 'audit'],
+  fleet: [],
+};
+const inControlPlane = (rooms: readonly string[]) => rooms.map((room) => `control-plane/${room}`);
+const SERVED = inControlPlane(['serve', 'writer', ...Object.keys(SUBJECTS)]);
 /** The operations of a subject, which only the subject, those who list them and the second interface import. */
 const OPERATIONS = /^control-plane\/([a-z-]+)\/operations(\/|\.ts$)/;
 /** An operation knows neither path nor HTTP. */
@@ -45,9 +56,16 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/metrics': ['core', 'redis', 'lane', 'proxy'].map((room) => `verifier/${room}`),
   'verifier/library': ['core', 'metrics', 'engine.ts'].map((part) => `verifier/${part}`),
   'verifier/library/guards': ['verifier/library', 'verifier/http', 'verifier/node-internals'],
-  'control-plane/writer': ['apis', 'fleet', 'keys'].map((room) => `control-plane/${room}`),
-  ...Object.fromEntries(SUBJECTS.map((subject) => [`control-plane/${subject}`, SERVED])),
-  'control-plane/serve': [...SERVED, 'control-plane/metrics.ts', 'control-plane/operations.ts'],
+  'control-plane/writer': inControlPlane(['apis', 'fleet', 'keys']),
+  ...Object.fromEntries(
+    Object.entries(SUBJECTS).map(([subject, others]) => [
+      `control-plane/${subject}`,
+      inControlPlane(['serve', 'writer', ...others]),
+    ]),
+  ),
+  'control-plane/serve': inControlPlane([
+    ...['writer', 'keys', 'apis', 'root-keys', 'sign-in', 'audit', 'webhooks', 'metrics.ts'],
+  ]),
   'control-plane/unkey-v2': SERVED,
   'control-plane/cli': [...SERVED, 'control-plane/config.ts'],
   'control-plane/dashboard': [...SERVED, 'control-plane/operations.ts', 'control-plane/unkey-v2'],

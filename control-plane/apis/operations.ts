@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import type { Clock } from '#shared/process/clock.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import { apiNotFound, lack } from '../serve/authorization.ts';
@@ -25,7 +26,10 @@ import {
   usageCounts,
   WaitMs,
 } from '../serve/schemas.ts';
-import type { Api } from './apis.ts';
+import type { CostlyReads } from '../serve/turns.ts';
+import type { UsageView } from '../usage/usage.ts';
+import type { ChangeWriter } from '../writer/writer.ts';
+import type { Api, Apis } from './apis.ts';
 
 /** An API's defaults for new keys, in requests. */
 const DEFAULTS = {
@@ -80,7 +84,7 @@ export const createApi = operation({
   event: 'api.created',
   errors: ['CONFLICT'],
   example: { name: 'Shop', apiId: 'shop' },
-  async handle(call, { apis }) {
+  async handle(call, { apis }: { apis: Apis }) {
     const { apiId, ...about } = call.request;
     // Whether an API of this id exists need not be hidden here, so say which permission is missing.
     if (!call.caller.permissions.allows(apiId ?? '*', 'create_api')) {
@@ -101,7 +105,7 @@ export const getApi = operation({
   response: ApiView,
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop' },
-  async handle({ request, caller }, { apis }) {
+  async handle({ request, caller }, { apis }: { apis: Apis }) {
     const api = await apis.get(request.apiId);
     if (!api) throw apiNotFound(request.apiId);
     return seenBy(caller, api);
@@ -111,7 +115,7 @@ export const getApi = operation({
 /** The id after which the page begins; the caller may read that API. */
 const PLACE = new RegExp(`^after:(${API_ID_PATTERN})$`);
 
-export const listApis = operation({
+const listApis = operation({
   name: 'apis.listApis',
   summary: 'List APIs',
   description: 'Lists the APIs that the root key may read. A page may be short and still have a cursor.',
@@ -121,7 +125,7 @@ export const listApis = operation({
   response: Type.Object({ apis: List(ApiView), cursor: Cursor }),
   errors: [],
   example: { limit: '25' },
-  async handle({ request, caller }, { apis }) {
+  async handle({ request, caller }, { apis }: { apis: Apis }) {
     const listing = ['listApis'] as const;
     const [after = ''] = request.cursor === undefined ? [] : openCursor(listing, request.cursor, PLACE);
     const limit = Number(request.limit);
@@ -136,7 +140,7 @@ export const listApis = operation({
   },
 });
 
-export const updateApi = operation({
+const updateApi = operation({
   name: 'apis.updateApi',
   summary: 'Change the name of an API and the defaults of its new keys',
   description: 'Absent fields stay unchanged; null clears a field. Existing keys do not change.',
@@ -151,7 +155,7 @@ export const updateApi = operation({
   event: 'api.updated',
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop', defaultPrefix: 'shop' },
-  async handle(call, { apis }) {
+  async handle(call, { apis }: { apis: Apis }) {
     const { apiId, ...patch } = call.request;
     const before = await apis.update(apiId, patch);
     if (before === undefined) throw apiNotFound(apiId);
@@ -172,7 +176,7 @@ export const deleteApi = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop' },
   neverShed: true,
-  async handle(call, { changeWriter }) {
+  async handle(call, { changeWriter }: { changeWriter: ChangeWriter }) {
     const { apiId, waitMs } = call.request;
     const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;
     const propagation = await changeWriter.apply(write, waitMs, ({ sequence }) => {
@@ -184,7 +188,7 @@ export const deleteApi = operation({
   },
 });
 
-export const getApiVerifications = operation({
+const getApiVerifications = operation({
   name: 'apis.getVerifications',
   id: 'getApiVerifications',
   summary: 'See how often keys of an API were verified',
@@ -224,7 +228,15 @@ export const getApiVerifications = operation({
   }),
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop' },
-  async handle({ request, caller }, { apis, usage, clock, costlyReads }) {
+  async handle(
+    { request, caller },
+    {
+      apis,
+      usage,
+      clock,
+      costlyReads,
+    }: { apis: Apis; usage: UsageView; clock: Clock; costlyReads: CostlyReads },
+  ) {
     const { apiId, granularity, start, end, tag, groupBy, limit } = request;
     const byTag = groupBy === 'tag';
     if ((byTag || tag !== undefined) && granularity === 'hour')
@@ -241,3 +253,12 @@ export const getApiVerifications = operation({
     return { verifications: await usage.series(apiId, undefined, span) };
   },
 });
+
+export const apiOperations = [
+  createApi,
+  updateApi,
+  getApi,
+  listApis,
+  deleteApi,
+  getApiVerifications,
+] as const;

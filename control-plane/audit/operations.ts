@@ -13,12 +13,13 @@ import {
   PageCursor,
   timeOf,
 } from '../serve/schemas.ts';
+import type { Audit } from './audit.ts';
 import { Event } from './audit-event.ts';
 
 /** The event after which the page begins. */
 const PLACE = /^([1-9][0-9]{0,14}-[0-9]{1,15})$/;
 
-export const listEvents = operation({
+const listEvents = operation({
   name: 'audit.listEvents',
   summary: 'List calls that changed something or were refused',
   description: 'The latest come first. With a filter, a page may be short and still have a cursor.',
@@ -47,7 +48,7 @@ export const listEvents = operation({
   response: Type.Object({ events: List(Event), cursor: Cursor }),
   errors: [],
   example: { operation: 'keys.createKey', limit: '25' },
-  async handle({ request }, { audit }) {
+  async handle({ request }, { audit }: { audit: Audit }) {
     const { limit, cursor, refused, since, until, ...filter } = request;
     const kind = refused === 'true' ? 'refused' : 'done';
     // Not of `since`: whoever asks for the last two hours goes on from another moment.
@@ -64,3 +65,5 @@ export const listEvents = operation({
     return { events, ...(next === undefined ? {} : { cursor: makeCursor(listing, next) }) };
   },
 });
+
+export const auditOperations = [listEvents] as const;

@@ -1,9 +1,10 @@
 import { Type } from 'typebox';
 import { operation } from '../serve/operation.ts';
 import { Cursor, Fields, Limit, List, makeCursor, openCursor, PageCursor } from '../serve/schemas.ts';
-import { Verifier } from './fleet.ts';
+import type { Finding } from './examination.ts';
+import { type FleetView, Verifier } from './fleet.ts';
 
-export const listFindings = operation({
+const listFindings = operation({
   name: 'fleet.listFindings',
   summary: 'Examine Redis and the verifiers',
   description:
@@ -21,7 +22,7 @@ export const listFindings = operation({
   }),
   errors: [],
   example: {},
-  async handle(_call, { examine }) {
+  async handle(_call, { examine }: { examine: () => Promise<readonly Finding[]> }) {
     const findings = await examine();
     return { findings: findings.map(({ found: result, ...finding }) => ({ ...finding, result })) };
   },
@@ -30,7 +31,7 @@ export const listFindings = operation({
 /** The verifier after which the page begins. */
 const PLACE = /^([A-Za-z0-9_-]{1,64})$/;
 
-export const listVerifiers = operation({
+const listVerifiers = operation({
   name: 'fleet.listVerifiers',
   summary: 'List the verifiers',
   description: 'Shows the latest report of each, in order of start.',
@@ -39,10 +40,12 @@ export const listVerifiers = operation({
   response: Type.Object({ verifiers: List(Verifier), cursor: Cursor }),
   errors: [],
   example: {},
-  async handle({ request: { limit, cursor } }, { fleet }) {
+  async handle({ request: { limit, cursor } }, { fleet }: { fleet: FleetView }) {
     const listing = ['listVerifiers'] as const;
     const [after = ''] = cursor === undefined ? [] : openCursor(listing, cursor, PLACE);
     const { verifiers, next } = await fleet.list(after, Number(limit));
     return { verifiers, ...(next === undefined ? {} : { cursor: makeCursor(listing, next) }) };
   },
 });
+
+export const fleetOperations = [listFindings, listVerifiers] as const;

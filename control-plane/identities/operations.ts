@@ -4,8 +4,8 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
-import { lastUsed, UsedKey, withNames } from '../keys/key-answer.ts';
-import type { KeyPage } from '../keys/key-view.ts';
+import { lastUsed, type NameStores, UsedKey, withNames } from '../keys/key-answer.ts';
+import type { KeyPage, KeyView } from '../keys/key-view.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { operation } from '../serve/operation.ts';
 import {
@@ -29,7 +29,9 @@ import {
   SequenceText,
   WaitMs,
 } from '../serve/schemas.ts';
-import type { Services } from '../services.ts';
+import type { UsageView } from '../usage/usage.ts';
+import type { ChangeWriter } from '../writer/writer.ts';
+import type { Identities } from './identities.ts';
 
 export const IDENTITY_ID = /^identity_[A-Za-z0-9_-]{1,71}$/;
 const IdentityId = Type.String({
@@ -101,7 +103,7 @@ export const createIdentity = operation({
   event: 'identity.created',
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { externalId: 'ada', meta: { plan: 'pro' } },
-  async handle(call, { identities }) {
+  async handle(call, { identities }: { identities: Identities }) {
     const { externalId, waitMs, enabled, meta = {}, ratelimits = [], apiIds } = call.request;
     checkMeta(meta);
     checkLimits(ratelimits);
@@ -121,7 +123,7 @@ export const getIdentity = operation({
   response: IdentityView,
   errors: ['NOT_FOUND'],
   example: { externalId: 'ada' },
-  async handle({ request }, { identities }) {
+  async handle({ request }, { identities }: { identities: Identities }) {
     const identity = await identities.get(idIn(request));
     if (!identity) throw identityNotFound();
     return identity;
@@ -149,7 +151,7 @@ export const listIdentities = operation({
   }),
   errors: [],
   example: { limit: '25' },
-  async handle({ request: { limit, cursor, search } }, { identities }) {
+  async handle({ request: { limit, cursor, search } }, { identities }: { identities: Identities }) {
     const listing = ['listIdentities', search] as const;
     const [from] = cursor === undefined ? [] : openCursor(listing, cursor, LIST_IDENTITIES_PLACE);
     const { next, ...page } = await identities.list(
@@ -174,7 +176,7 @@ interface Place {
   readonly within?: { readonly apiId: string; readonly from: number };
 }
 
-export const listKeysOfIdentity = operation({
+const listKeysOfIdentity = operation({
   name: 'identities.listKeys',
   id: 'listKeysOfIdentity',
   summary: 'List the keys of an identity in all APIs',
@@ -190,16 +192,16 @@ export const listKeysOfIdentity = operation({
   response: Type.Object({ keys: List(UsedKey), cursor: Cursor }),
   errors: [],
   example: { externalId: 'ada', limit: '25' },
-  async handle({ request, caller }, services) {
+  async handle({ request, caller }, needs: NameStores & { view: KeyView; usage: UsageView }) {
     const { externalId, limit, cursor } = request;
     const listing = ['identities.listKeys', externalId] as const;
     const place =
       cursor === undefined
         ? { after: '' }
         : placeIn(openCursor(listing, cursor, LIST_KEYS_OF_IDENTITY_PLACE));
-    const { keys, next } = await readPage(externalId, Number(limit), place, caller, services);
+    const { keys, next } = await readPage(externalId, Number(limit), place, caller, needs);
     return {
-      keys: await withNames(services, keys),
+      keys: await withNames(needs, keys),
       ...(next ? { cursor: makeCursor(listing, textOf(next)) } : {}),
     };
   },
@@ -210,7 +212,7 @@ async function readPage(
   limit: number,
   place: Place,
   caller: Caller,
-  { identities, view, usage }: Services,
+  { identities, view, usage }: { identities: Identities; view: KeyView; usage: UsageView },
 ) {
   const keys: (KeyPage['keys'][number] & { readonly lastUsedAt?: number })[] = [];
   /** Adds the API's keys to the page; returns the place where the listing goes on, if the page is full. */
@@ -279,7 +281,7 @@ export const updateIdentity = operation({
   errors: ['NOT_FOUND'],
   example: { externalId: 'ada', enabled: false },
   neverShed: true,
-  async handle(call, { identities, changeWriter }) {
+  async handle(call, { identities, changeWriter }: { identities: Identities; changeWriter: ChangeWriter }) {
     const { waitMs, identityId: _id, externalId: _externalId, ...patch } = call.request;
     checkMeta(patch.meta ?? {});
     checkLimits(patch.ratelimits);
@@ -310,7 +312,7 @@ export const deleteIdentity = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { identityId: identityIdExample },
   neverShed: true,
-  async handle(call, { identities, changeWriter }) {
+  async handle(call, { identities, changeWriter }: { identities: Identities; changeWriter: ChangeWriter }) {
     const { identityId: keyId, waitMs } = call.request;
     const condition = await identities.toDelete(keyId);
     if (condition === undefined) throw identityNotFound();
@@ -321,7 +323,7 @@ export const deleteIdentity = operation({
   },
 });
 
-export const getIdentityPropagation = operation({
+const getIdentityPropagation = operation({
   name: 'identities.getIdentityPropagation',
   summary: "See how far an identity's change has come",
   description: 'For changes that returned `pending`.',
@@ -330,9 +332,19 @@ export const getIdentityPropagation = operation({
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { identityId: identityIdExample, sequence: '1' },
-  async handle({ request: { identityId, sequence } }, { changeWriter }) {
+  async handle({ request: { identityId, sequence } }, { changeWriter }: { changeWriter: ChangeWriter }) {
     const propagation = await changeWriter.status(SHARED_LOG, identityId, Number(sequence));
     if (!propagation) throw identityNotFound();
     return { propagation };
   },
 });
+
+export const identityOperations = [
+  createIdentity,
+  getIdentity,
+  listIdentities,
+  listKeysOfIdentity,
+  updateIdentity,
+  deleteIdentity,
+  getIdentityPropagation,
+] as const;

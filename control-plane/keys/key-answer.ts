@@ -1,5 +1,7 @@
 import { Type } from 'typebox';
 import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/protocol/key-record.ts';
+import type { Identities } from '../identities/identities.ts';
+import type { Roles } from '../roles/roles.ts';
 import {
   CHANGED_FIELDS,
   CREDITS_VIEW,
@@ -14,7 +16,6 @@ import {
   slugsIn,
   Time,
 } from '../serve/schemas.ts';
-import type { Services } from '../services.ts';
 import type { Key } from './key-view.ts';
 
 /** An id of a key, for examples. */
@@ -22,7 +23,7 @@ export const keyIdExample = 'key_0mzc9k4q8r2wfXa1Bc2d';
 
 const { enabled, expires, ...fieldViews } = FIELDS_VIEW;
 /** A key as admins see it. */
-export const KeyView = Type.Object({
+export const KeyAnswer = Type.Object({
   id: Id('the key'),
   keyId: Type.String({ description: 'The same.' }),
   apiId: Id('its API'),
@@ -52,15 +53,21 @@ export const KeyView = Type.Object({
   expires,
 });
 export const UsedKey = Type.Object({
-  ...KeyView.properties,
+  ...KeyAnswer.properties,
   lastUsedAt: Type.Optional(
     Time('When a verifier last reported an accepted verification; reports are up to USAGE_PERIOD_MS late'),
   ),
 });
 
+/** The stores of what the records of keys only refer to. */
+export interface NameStores {
+  readonly roles: Roles;
+  readonly identities: Identities;
+}
+
 /** Adds to keys what their records do not contain: the names of their roles, and their identities. */
 export async function withNames<Shown extends Key>(
-  { roles, identities }: Pick<Services, 'roles' | 'identities'>,
+  { roles, identities }: NameStores,
   keys: readonly Shown[],
 ) {
   return identities.withIdentities(await roles.withRoleNames(keys));
@@ -91,7 +98,7 @@ type Changes = Omit<KeyPatch, 'permissions' | 'roles'> & {
  * Returns changes to a key as they are stored. Rejects with BAD_REQUEST that names the field and the rule.
  */
 export async function storedChanges(
-  roles: Services['roles'],
+  roles: Roles,
   { permissions, roles: roleNames, ...fields }: Changes,
 ): Promise<StoredFields> {
   const patch = {

@@ -22,7 +22,6 @@ import { namesOf } from '../serve/errors.ts';
 import type { RateLimits } from '../serve/rate-limits.ts';
 import type { App } from '../serve/server.ts';
 import { Turns } from '../serve/turns.ts';
-import type { Services } from '../services.ts';
 import type { Write } from '../writer/change-log-port.ts';
 import type { BatchEvents, ChangeWriter } from '../writer/writer.ts';
 import type { HandledReports } from './handled-reports.ts';
@@ -48,11 +47,11 @@ const AT_ONCE = 50;
  * Returns the keys and root keys that the secrets of a report belong to. Made-up secrets fail their checksum
  * without a look-up, as at a verifier; any other unknown secret costs one look-up.
  */
-async function lookUpLeaked(reported: readonly ReportedSecret[], services: LookUps): Promise<LeakedKey[]> {
+async function lookUpLeaked(reported: readonly ReportedSecret[], lookUps: LookUps): Promise<LeakedKey[]> {
   const unique = [...new Map(reported.map((at) => [at.secret, at])).values()];
   const leaked: LeakedKey[] = [];
   for (let i = 0; i < unique.length; i += AT_ONCE) {
-    const part = unique.slice(i, i + AT_ONCE).map((at) => lookUp(at, services));
+    const part = unique.slice(i, i + AT_ONCE).map((at) => lookUp(at, lookUps));
     leaked.push(...(await Promise.all(part)).filter((each) => each !== undefined));
   }
   // Root keys of the configuration have no form by which a URL could be searched for them.
@@ -60,8 +59,8 @@ async function lookUpLeaked(reported: readonly ReportedSecret[], services: LookU
   return leaked.map((each) => ({ ...each, at: { ...each.at, url: cutOut(each.at.url, bootstrap) } }));
 }
 
-async function lookUp(at: ReportedSecret, services: LookUps): Promise<LeakedKey | undefined> {
-  const { bootstrapKeys, keys, rootKeys, view } = services;
+async function lookUp(at: ReportedSecret, lookUps: LookUps): Promise<LeakedKey | undefined> {
+  const { bootstrapKeys, keys, rootKeys, view } = lookUps;
   const secretHash = hashSecret(at.secret);
   const bootstrapId = bootstrapKeys.idOf(secretHash);
   if (bootstrapId !== undefined) return { kind: 'bootstrap', at, rootKeyId: bootstrapId };
@@ -363,17 +362,16 @@ type ReportResult = 'handled' | 'repeated' | 'unsigned' | 'unknown_key';
 /** The kinds of reported secrets. */
 type SecretKind = 'key' | 'root_key' | 'unknown';
 
-interface LeakParts {
-  readonly config: LeakConfig;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly rates: RateLimits;
-  readonly bootstrapKeys: BootstrapKeys;
-  readonly handledReports: HandledReports;
-  readonly services: Services;
-  readonly onReport: (result: ReportResult) => void;
-  readonly onSecrets: (kind: SecretKind, count: number) => void;
-}
+type LeakParts = LookUps &
+  Omit<HandlerOptions, 'policy'> & {
+    readonly config: LeakConfig;
+    readonly clock: Clock;
+    readonly log: Logger;
+    readonly rates: RateLimits;
+    readonly handledReports: HandledReports;
+    readonly onReport: (result: ReportResult) => void;
+    readonly onSecrets: (kind: SecretKind, count: number) => void;
+  };
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -397,7 +395,7 @@ const PER_ADDRESS = { atOnce: 8, waitingMax: 0 };
 export async function receiveLeakReports(app: App, parts: LeakParts): Promise<void> {
   if (parts.config.LEAKS === 'off') return;
   const keys = new ReportKeys(parts.config.LEAKS_PUBLIC_KEYS_FILE, parts.clock, parts.log);
-  const handler = new LeakHandler({ ...parts.services, policy: parts.config.LEAKS, log: parts.log });
+  const handler = new LeakHandler({ ...parts, policy: parts.config.LEAKS });
   const turns = new Turns(PER_ADDRESS);
   app.decorateRequest('reportBytes', undefined);
   await app.register(async (scope) => {
@@ -416,26 +414,25 @@ export async function receiveLeakReports(app: App, parts: LeakParts): Promise<vo
     scope.post(
       LEAKS_PATH,
       { bodyLimit: BODY_BYTES_MAX, schema: { hide: true }, config: { admit } },
-      (request) => answerReport({ request, keys, handler, ...parts }),
+      (request) => answerReport(request, keys, handler, parts),
     );
   });
 }
 
 async function answerReport(
-  parts: LeakParts & {
-    readonly request: FastifyRequest;
-    readonly keys: ReportKeys;
-    readonly handler: LeakHandler;
-  },
+  request: FastifyRequest,
+  keys: ReportKeys,
+  handler: LeakHandler,
+  parts: LeakParts,
 ) {
-  const { request, keys, handler, handledReports, bootstrapKeys, services } = parts;
+  const { handledReports } = parts;
   const body = request.reportBytes ?? Buffer.alloc(0);
   await checkSignature(request, body, keys, parts.onReport).catch(async (error: unknown) => {
     await parts.rates.countFailure(request);
     throw error;
   });
   const reported = parseReport(body);
-  const leaked = await lookUpLeaked(reported, { ...services, bootstrapKeys });
+  const leaked = await lookUpLeaked(reported, parts);
   // The signature is no name for a report, because ECDSA has several valid ones.
   const bodyHash = hash('sha256', body, 'base64url');
   const isRepeated = leaked.length > 0 && !(await handledReports.claim(bodyHash));

@@ -18,8 +18,9 @@ import {
   slugsIn,
   WaitMs,
 } from '../serve/schemas.ts';
-import type { Services } from '../services.ts';
-import type { CataloguedPermission } from './permissions.ts';
+import type { ChangeWriter } from '../writer/writer.ts';
+import type { Catalogue, CataloguedPermission } from './permissions.ts';
+import type { Roles } from './roles.ts';
 
 const RoleView = Type.Object({
   id: Id('the role'),
@@ -50,7 +51,7 @@ export const createRole = operation({
   event: 'role.created',
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { name: 'editor', description: 'Writes articles', permissions: ['articles.write'] },
-  async handle(call, { roles }) {
+  async handle(call, { roles }: { roles: Roles }) {
     const { name, permissions: slugs = [], ...rest } = call.request;
     const permissions = slugsIn(slugs);
     const roleId = await roles.create({ name, ...rest, permissions });
@@ -68,7 +69,7 @@ export const getRole = operation({
   response: RoleView,
   errors: ['NOT_FOUND'],
   example: { roleId: roleIdExample },
-  async handle({ request: { roleId } }, { roles }) {
+  async handle({ request: { roleId } }, { roles }: { roles: Roles }) {
     const role = await roles.get(roleId);
     if (!role) throw roleNotFound(roleId);
     return role;
@@ -84,7 +85,7 @@ export const listRoles = operation({
   response: List(RoleView),
   errors: [],
   example: { limit: '25' },
-  handle: (_call, { roles }) => roles.list(),
+  handle: (_call, { roles }: { roles: Roles }) => roles.list(),
 });
 
 export const setRolePermissions = operation({
@@ -99,7 +100,7 @@ export const setRolePermissions = operation({
   errors: ['NOT_FOUND', 'VERIFIERS_TOO_OLD'],
   example: { roleId: roleIdExample, permissions: ['articles.read', 'articles.write'] },
   neverShed: true,
-  async handle(call, { changeWriter }) {
+  async handle(call, { changeWriter }: { changeWriter: ChangeWriter }) {
     const { roleId, permissions, waitMs } = call.request;
     const fields = storedFields({ permissions: slugsIn(permissions) });
     const write = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields } as const;
@@ -121,7 +122,7 @@ export const deleteRole = operation({
   errors: ['NOT_FOUND'],
   example: { roleId: roleIdExample },
   neverShed: true,
-  async handle(call, { changeWriter }) {
+  async handle(call, { changeWriter }: { changeWriter: ChangeWriter }) {
     const { roleId, waitMs } = call.request;
     const write = { apiId: SHARED_LOG, operation: 'delete', keyId: roleId, fields: {} } as const;
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange());
@@ -130,7 +131,7 @@ export const deleteRole = operation({
   },
 });
 
-export const getRolePropagation = operation({
+const getRolePropagation = operation({
   name: 'permissions.getRolePropagation',
   summary: "See how far a role's change has come",
   description: 'For changes that returned `pending`.',
@@ -139,7 +140,7 @@ export const getRolePropagation = operation({
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { roleId: roleIdExample, sequence: '1' },
-  async handle({ request: { roleId, sequence } }, { changeWriter }) {
+  async handle({ request: { roleId, sequence } }, { changeWriter }: { changeWriter: ChangeWriter }) {
     const propagation = await changeWriter.status(SHARED_LOG, roleId, Number(sequence));
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };
@@ -181,7 +182,7 @@ export const createPermission = operation({
   response: Type.Object({ permissionId: Id('the permission: its slug') }),
   errors: ['CONFLICT'],
   example: { name: 'files.write', description: 'Writes files' },
-  async handle(call, { catalogue }) {
+  async handle(call, { catalogue }: { catalogue: Catalogue }) {
     const { name, slug = name, ...rest } = call.request;
     if (!SLUG.test(slug))
       throw new ApiError('BAD_REQUEST', `name: must match ${SLUG.source} if there is no slug`);
@@ -200,7 +201,7 @@ export const getPermission = operation({
   response: PermissionView,
   errors: ['NOT_FOUND'],
   example: { permissionId: 'files.write' },
-  async handle({ request: { permissionId: slug } }, { catalogue }) {
+  async handle({ request: { permissionId: slug } }, { catalogue }: { catalogue: Catalogue }) {
     const permission = await catalogue.get(slug);
     if (!permission) throw permissionNotFound(slug);
     return permissionView(permission);
@@ -216,7 +217,8 @@ export const listPermissions = operation({
   response: List(PermissionView),
   errors: [],
   example: { limit: '25' },
-  handle: async (_call, { catalogue }) => (await catalogue.list()).map(permissionView),
+  handle: async (_call, { catalogue }: { catalogue: Catalogue }) =>
+    (await catalogue.list()).map(permissionView),
 });
 
 /** Maximum number of attempts to remove a permission from roles that change in between. */
@@ -233,14 +235,14 @@ export const deletePermission = operation({
   errors: ['NOT_FOUND'],
   example: { permissionId: 'files.write' },
   neverShed: true,
-  async handle(call, services) {
-    const { catalogue, changeWriter } = services;
+  async handle(call, needs: { catalogue: Catalogue; roles: Roles; changeWriter: ChangeWriter }) {
+    const { catalogue, changeWriter } = needs;
     const { permissionId: slug, waitMs } = call.request;
     const keyId = await catalogue.idOf(slug);
     if (!keyId) throw permissionNotFound(slug);
     call.note({ permissionId: slug });
     const leftMs = changeWriter.remainingTime(waitMs);
-    const roleIds = await takeFromRoles(slug, leftMs, services);
+    const roleIds = await takeFromRoles(slug, leftMs, needs);
     call.note({}, { after: { roles: roleIds } });
     const write = { apiId: SHARED_LOG, operation: 'delete', keyId, fields: {} } as const;
     const propagation = await changeWriter.apply(write, leftMs(), call.recordChange());
@@ -253,7 +255,7 @@ export const deletePermission = operation({
 async function takeFromRoles(
   slug: string,
   leftMs: () => number | undefined,
-  { roles, changeWriter }: Pick<Services, 'roles' | 'changeWriter'>,
+  { roles, changeWriter }: { roles: Roles; changeWriter: ChangeWriter },
 ): Promise<string[]> {
   const roleIds = new Set<string>();
   for (let tries = 0; tries < TRIES; tries++) {
@@ -268,3 +270,16 @@ async function takeFromRoles(
   }
   throw unavailable('roles change faster than the permission can be removed from them: send the call again');
 }
+
+export const roleOperations = [
+  createRole,
+  getRole,
+  listRoles,
+  setRolePermissions,
+  deleteRole,
+  getRolePropagation,
+  createPermission,
+  getPermission,
+  listPermissions,
+  deletePermission,
+] as const;

@@ -1,13 +1,16 @@
 import { Type } from 'typebox';
+import type { Clock } from '#shared/process/clock.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { operation } from '../serve/operation.ts';
 import { Count, Fields, Id, List, Name, Propagation, Secret, Time } from '../serve/schemas.ts';
 import { requireCovered } from './coverage.ts';
+import type { PublishedRootKeys } from './published-root-keys.ts';
+import type { RootKeys } from './root-keys.ts';
 import { PERMISSION_PATTERN } from './root-permissions.ts';
 
 const PERMISSIONS_LISTED_MAX = 20;
 
-export const createRootKey = operation({
+const createRootKey = operation({
   name: 'rootKeys.createRootKey',
   summary: 'Create a root key',
   description:
@@ -29,7 +32,14 @@ export const createRootKey = operation({
   event: 'root_key.created',
   errors: ['CONFLICT'],
   example: { name: 'support', permissions: ['api.shop.read_key', 'api.shop.read_api'] },
-  async handle(call, { rootKeys, publishedRootKeys, clock }) {
+  async handle(
+    call,
+    {
+      rootKeys,
+      publishedRootKeys,
+      clock,
+    }: { rootKeys: RootKeys; publishedRootKeys: PublishedRootKeys; clock: Clock },
+  ) {
     const { name, permissions } = call.request;
     requireCovered(call.caller, permissions);
     const created = await rootKeys.create(call.caller, name, permissions, clock.wallMs());
@@ -56,7 +66,7 @@ const shorten = (permissions: readonly string[]) =>
         `and ${permissions.length - PERMISSIONS_LISTED_MAX} more`,
       ];
 
-export const updateRootKey = operation({
+const updateRootKey = operation({
   name: 'rootKeys.updateRootKey',
   summary: 'Disable or enable a root key',
   description:
@@ -75,7 +85,10 @@ export const updateRootKey = operation({
   errors: ['NOT_FOUND'],
   example: { rootKeyId: 'root_0mzc9k4q8r2wfXa1Bc2d', enabled: false },
   neverShed: true,
-  async handle(call, { rootKeys, publishedRootKeys }) {
+  async handle(
+    call,
+    { rootKeys, publishedRootKeys }: { rootKeys: RootKeys; publishedRootKeys: PublishedRootKeys },
+  ) {
     const { rootKeyId, enabled } = call.request;
     const rootKey = await rootKeys.get(rootKeyId);
     if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
@@ -88,7 +101,7 @@ export const updateRootKey = operation({
   },
 });
 
-export const deleteRootKey = operation({
+const deleteRootKey = operation({
   name: 'rootKeys.deleteRootKey',
   summary: 'Delete a root key for good',
   description:
@@ -103,7 +116,10 @@ export const deleteRootKey = operation({
   errors: ['NOT_FOUND'],
   example: { rootKeyId: 'root_0mzc9k4q8r2wfXa1Bc2d' },
   neverShed: true,
-  async handle(call, { rootKeys, publishedRootKeys }) {
+  async handle(
+    call,
+    { rootKeys, publishedRootKeys }: { rootKeys: RootKeys; publishedRootKeys: PublishedRootKeys },
+  ) {
     const { rootKeyId } = call.request;
     const notFound = new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
     const rootKey = await rootKeys.get(rootKeyId);
@@ -119,7 +135,7 @@ export const deleteRootKey = operation({
   },
 });
 
-export const listRootKeys = operation({
+const listRootKeys = operation({
   name: 'rootKeys.listRootKeys',
   summary: 'List root keys',
   description: 'Shows everything except the secrets. Root keys of the configuration are not listed.',
@@ -138,5 +154,7 @@ export const listRootKeys = operation({
   }),
   errors: [],
   example: {},
-  handle: async (_call, { rootKeys }) => ({ rootKeys: await rootKeys.list() }),
+  handle: async (_call, { rootKeys }: { rootKeys: RootKeys }) => ({ rootKeys: await rootKeys.list() }),
 });
+
+export const rootKeyOperations = [createRootKey, updateRootKey, deleteRootKey, listRootKeys] as const;

@@ -104,12 +104,10 @@ interface Generation {
   /** Fastify's decorator that makes the document. */
   readonly decorator: 'swagger' | 'swaggerV2';
   readonly components: object;
-  /** The section about events that are sent. */
-  readonly webhooks?: Record<string, object>;
 }
 const V1: Generation = {
   ...{ below: '/v1/', title: 'Keyfence control plane', document: '/openapi.json', page: '/docs' },
-  ...{ decorator: 'swagger', webhooks: webhookSection() },
+  decorator: 'swagger',
   components: { ...errorComponents, schemas: { ...errorComponents.schemas, ...eventSchemas() } },
 };
 const V2: Generation = {
@@ -128,8 +126,9 @@ declare module 'fastify' {
  * Documents the routes that are added later: at `/openapi.json` and `/openapi-v2.json` for machines, at
  * `/docs` and `/docs/v2` for people.
  */
-export async function documentRoutes(app: App): Promise<void> {
-  for (const generation of [V1, V2]) await app.register(swagger, optionsOf(generation));
+export async function documentRoutes(app: App, operations: readonly ServedOperation[]): Promise<void> {
+  await app.register(swagger, optionsOf(V1, webhookSection(operations)));
+  await app.register(swagger, optionsOf(V2));
   for (const { document: path, decorator } of [V1, V2]) {
     let document: string | undefined;
     app.get(path, { schema: { hide: true } }, async (_request, reply) => {
@@ -166,13 +165,11 @@ async function showPage(app: App, { below, page, decorator }: Generation): Promi
   });
 }
 
-function optionsOf({
-  below,
-  title,
-  decorator,
-  components,
-  webhooks,
-}: Generation): FastifyDynamicSwaggerOptions {
+/** @param webhooks the section about events that are sent */
+function optionsOf(
+  { below, title, decorator, components }: Generation,
+  webhooks?: Record<string, object>,
+): FastifyDynamicSwaggerOptions {
   return {
     decorator,
     transform: ({ schema, url }) => ({

@@ -1,7 +1,6 @@
 import type { Static, TSchema } from 'typebox';
 import type { ErrorCode } from '#shared/rules/errors.ts';
 import type { ApiAction, RootAction } from '../root-keys/root-permissions.ts';
-import type { Services } from '../services.ts';
 import type { EventType } from '../webhooks/event-types.ts';
 import type { Call, IdNames } from './call.ts';
 
@@ -18,6 +17,7 @@ export interface Operation<
   Name extends string = string,
   Request extends TSchema = TSchema,
   Response extends TSchema = TSchema,
+  Needs = never,
 > {
   /**
    * `<group>.<method>`. A method that begins with get or list is a GET with a query; any other is a POST with
@@ -57,14 +57,33 @@ export interface Operation<
   /** The path, if it is not `/v1/<name>`. The operation is then a POST. */
   readonly path?: string;
   readonly idNames?: IdNames;
-  /** Executes the operation. Depends on neither path nor HTTP. Rejects with ApiError. */
-  handle(call: Call<Static<Request>>, services: Services): Promise<Static<Response>>;
+  /**
+   * Executes the operation. Depends on neither path nor HTTP. Rejects with ApiError.
+   * @param needs the parts of the control plane that it names by its type
+   */
+  handle(call: Call<Static<Request>>, needs: Needs): Promise<Static<Response>>;
 }
 
 /** Returns the operation unchanged, with the types of its schemas. */
-export const operation = <const Name extends string, Request extends TSchema, Response extends TSchema>(
-  definition: Operation<Name, Request, Response>,
+export const operation = <
+  const Name extends string,
+  Request extends TSchema,
+  Response extends TSchema,
+  Needs,
+>(
+  definition: Operation<Name, Request, Response, Needs>,
 ) => definition;
+
+/** The needs of operations together: all that each of them names. */
+export type NeedsOf<Operations extends readonly Operation[]> = (
+  Operations[number] extends infer Each
+    ? Each extends Operation<string, TSchema, TSchema, infer Needs>
+      ? (needs: Needs) => void
+      : never
+    : never
+) extends (needs: infer All) => void
+  ? All
+  : never;
 
 /** Returns the path of the operation. */
 export const pathOf = ({ name, path = `/v1/${name}` }: Pick<Operation, 'name' | 'path'>): string => path;

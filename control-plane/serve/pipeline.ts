@@ -1,12 +1,18 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { TSchema } from 'typebox';
+import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { traceIdOf } from '#shared/rules/request-id.ts';
+import type { Apis } from '../apis/apis.ts';
+import type { Audit } from '../audit/audit.ts';
 import type { AuditKind } from '../audit/audit-event.ts';
+import type { Keys } from '../keys/keys.ts';
 import type { Metrics } from '../metrics.ts';
 import type { BootstrapKeys } from '../root-keys/bootstrap-keys.ts';
-import type { Services } from '../services.ts';
+import type { RootKeys } from '../root-keys/root-keys.ts';
 import { callerOfSession, hasSession } from '../sign-in/session-routes.ts';
+import type { Sessions } from '../sign-in/sessions.ts';
 import { type Admission, admitted } from './admission.ts';
 import { authorize } from './authorization.ts';
 import { type Arrived, type Authenticated, type Call, callerIdOf, callOf, recordOf } from './call.ts';
@@ -58,10 +64,14 @@ const UNMEASURED = /^\/(docs|dashboard)(?!\/(session|handover))\b|^\/v1\/leaks\.
 
 /** The parts that steps use. */
 interface PipelineParts {
-  readonly operations: readonly Operation[];
-  /** Paths of no operation that an error for a misspelt path may name. */
-  readonly otherPaths: readonly string[];
-  readonly services: Services;
+  /** Paths that an error for a misspelt path may name. */
+  readonly paths: readonly string[];
+  readonly clock: Clock;
+  readonly keys: Keys;
+  readonly apis: Apis;
+  readonly audit: Audit;
+  readonly rootKeys: RootKeys;
+  readonly sessions: Sessions;
   readonly admission: Admission;
   readonly shedding: LoadShedding;
   readonly bootstrapKeys: BootstrapKeys;
@@ -78,7 +88,7 @@ interface PipelineParts {
 
 /**
  * The steps of every request, in their order: `admit` before the body is read, `check` before the schema is applied,
- * `operate` after it, and `conclude`. A step throws its refusal, or returns what the call has become by it.
+ * `begin` after it, and `conclude`. A step throws its refusal, or returns what the call has become by it.
  * Fastify only routes, parses, validates and serialises. Add the pipeline before all routes.
  */
 export function addPipeline(app: App, parts: PipelineParts): void {
@@ -95,9 +105,14 @@ export function addPipeline(app: App, parts: PipelineParts): void {
   app.setNotFoundHandler((request, reply) => refusePath(request, reply, parts));
 }
 
-/** Adds the routes of the operations. */
-export function serveOperations(app: App, parts: PipelineParts): void {
-  for (const operation of parts.operations) {
+/** Adds the routes of the operations, which get what they need. */
+export function serveOperations<Needs>(
+  app: App,
+  operations: readonly Operation<string, TSchema, TSchema, Needs>[],
+  needs: Needs,
+  parts: PipelineParts,
+): void {
+  for (const operation of operations) {
     const { bodyBytesMax } = operation;
     app.route({
       ...(bodyBytesMax === undefined ? {} : { bodyLimit: bodyBytesMax }),
@@ -105,7 +120,10 @@ export function serveOperations(app: App, parts: PipelineParts): void {
       method: isGet(operation) ? 'GET' : 'POST',
       url: pathOf(operation),
       schema: routeSchema(operation),
-      handler: (request) => operate(operation, request, parts),
+      handler: async (request) => {
+        const call = await begin(operation, request, parts);
+        return operation.handle(call, needs);
+      },
     });
   }
 }
@@ -126,19 +144,13 @@ async function check(request: FastifyRequest, parts: PipelineParts): Promise<voi
   if (!operation?.checksStrings) checkStrings(request.body);
   if (!operation) return;
   request.call = await spare(operation, authenticated(request), request, parts);
-  await refuseSecrets(requestOf(request), parts.bootstrapKeys, parts.services.keys);
+  await refuseSecrets(requestOf(request), parts.bootstrapKeys, parts.keys);
 }
 
-async function operate(
-  operation: Operation,
-  request: FastifyRequest,
-  parts: PipelineParts,
-): Promise<unknown> {
-  const { services } = parts;
+async function begin(operation: Operation, request: FastifyRequest, parts: PipelineParts): Promise<Call> {
   const call = await takeTurn(operation, authenticated(request), request, parts);
   request.call = call;
-  if (operation.authorizesItself) return operation.handle(call, services);
-  return operation.handle(await authorize(operation, call, services.keys), services);
+  return operation.authorizesItself ? call : authorize(operation, call, parts.keys);
 }
 
 /** Waits for the audit log before the call is answered, so that a caller with an answer finds the call listed. */
@@ -174,10 +186,10 @@ function authenticated({ call }: FastifyRequest): Authenticated {
 function arrive(
   { name, idNames = {} }: Operation,
   request: FastifyRequest,
-  { services }: PipelineParts,
+  { clock }: PipelineParts,
 ): Arrived {
   const address = request.ip ?? 'unknown';
-  const arrival = { time: services.clock.wallMs(), ...namesOf(request), operation: name, address };
+  const arrival = { time: clock.wallMs(), ...namesOf(request), operation: name, address };
   return { arrival, idNames, log: request.log };
 }
 
@@ -189,7 +201,7 @@ function shed(operation: Operation | undefined, { shedding, metrics }: PipelineP
 }
 
 function refusePath(request: FastifyRequest, reply: FastifyReply, parts: PipelineParts): never {
-  throw noSuchPath(request, reply, [...parts.operations.map(pathOf), ...parts.otherPaths]);
+  throw noSuchPath(request, reply, parts.paths);
 }
 
 /** Identifies the caller, and counts the call. */
@@ -197,7 +209,7 @@ async function authenticate(
   operation: Operation,
   call: Arrived,
   request: FastifyRequest,
-  { admission, services }: PipelineParts,
+  { admission, sessions, rootKeys }: PipelineParts,
 ): Promise<Authenticated> {
   // A call of a known root key is counted while the key is read, so that it waits for Redis once.
   let counting: Promise<Excess | undefined> | undefined;
@@ -209,8 +221,8 @@ async function authenticate(
     admission,
     request,
     hasSession(request)
-      ? callerOfSession(request, services.sessions)
-      : services.rootKeys.authenticate(request.headers.authorization, (callerId) => void count(callerId)),
+      ? callerOfSession(request, sessions)
+      : rootKeys.authenticate(request.headers.authorization, (callerId) => void count(callerId)),
   );
   const excess = await count(caller.id);
   if (excess && !mayStop(operation)) throw excess;
@@ -235,13 +247,13 @@ async function takeTurn(
   operation: Operation,
   call: Authenticated,
   fastifyRequest: FastifyRequest,
-  { turns, services }: PipelineParts,
+  { turns, ...parts }: PipelineParts,
 ): Promise<Call> {
   const request = requestOf(fastifyRequest);
   const { id } = call.caller;
   const turn = turns.take(isStop(operation, request) ? `${id} stops` : id);
   if (!turn) throw new Excess('waiting', `more than ${turns.waitingMax} calls of this root key are waiting`);
-  return callOf(call, request, await turn, services);
+  return callOf(call, request, await turn, parts);
 }
 
 /**
@@ -252,13 +264,13 @@ async function takeTurn(
 async function recordEnd(
   call: NonNullable<FastifyRequest['call']>,
   request: FastifyRequest,
-  { services }: PipelineParts,
+  parts: PipelineParts,
 ): Promise<void> {
   const { failure } = request;
   const outcome = failure instanceof MaskedNotFound ? failure.outcome : (failure?.code ?? 'OK');
   const kind = kindOf(request, hasTurn(call));
   if (kind === undefined) return;
-  const record = hasTurn(call) ? call : recordOf(call, requestOf(request), services);
+  const record = hasTurn(call) ? call : recordOf(call, requestOf(request), parts);
   await record.recordEnd(kind, outcome);
 }
 

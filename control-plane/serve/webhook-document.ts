@@ -1,4 +1,3 @@
-import { operations } from '../operations.ts';
 import { EVENT_TYPES, type EventType, eventSchema, eventTypes } from '../webhooks/event-types.ts';
 import type { Operation } from './operation.ts';
 
@@ -28,10 +27,9 @@ export const eventSchemas = (): Record<string, object> =>
   Object.fromEntries(eventTypes.map((type) => [nameOf(type), eventSchema(type)]));
 
 /** Returns the section `webhooks` of the OpenAPI document: an entry for each type of event. */
-export function webhookSection(): Record<string, object> {
-  const all: readonly Operation[] = operations;
+export function webhookSection(operations: readonly Operation[]): Record<string, object> {
   const entries = eventTypes.map((type) => {
-    const causes = all.filter(({ event }) => event === type).map(({ name }) => `\`${name}\``);
+    const causes = operations.filter(({ event }) => event === type).map(({ name }) => `\`${name}\``);
     const cause = causes.length === 0 ? '' : ` Sent after ${causes.join(', ')}.`;
     const post = {
       ...{ tags: ['events'], operationId: `event.${type}`, summary: type },

@@ -14,11 +14,12 @@ import {
   Time,
 } from '../serve/schemas.ts';
 import { PersonSchema } from './person.ts';
+import type { Sessions } from './sessions.ts';
 
 /** The session after which the page begins. */
 const PLACE = /^(session_\w{1,64})$/;
 
-export const listSessions = operation({
+const listSessions = operation({
   name: 'rootKeys.listSessions',
   summary: 'List sessions of the dashboard',
   description:
@@ -39,7 +40,7 @@ export const listSessions = operation({
   }),
   errors: [],
   example: {},
-  async handle({ request: { limit, cursor } }, { sessions }) {
+  async handle({ request: { limit, cursor } }, { sessions }: { sessions: Sessions }) {
     const listing = ['listSessions'] as const;
     const [after] = cursor === undefined ? [] : openCursor(listing, cursor, PLACE);
     const { next, ...page } = await sessions.list(Number(limit), after);
@@ -47,7 +48,7 @@ export const listSessions = operation({
   },
 });
 
-export const endSession = operation({
+const endSession = operation({
   name: 'rootKeys.endSession',
   summary: 'End a session of the dashboard',
   description: 'Its next call is refused. The root key stays, and the person can sign in again.',
@@ -59,7 +60,7 @@ export const endSession = operation({
   errors: ['NOT_FOUND'],
   example: { sessionId: 'session_0mzc9k4q8r2wfXa1Bc2d' },
   neverShed: true,
-  async handle(call, { sessions }) {
+  async handle(call, { sessions }: { sessions: Sessions }) {
     const { sessionId } = call.request;
     const beginner = await sessions.beginnerOf(sessionId);
     if (!beginner) throw new ApiError('NOT_FOUND', `session ${sessionId} not found`);
@@ -72,3 +73,5 @@ export const endSession = operation({
     return {};
   },
 });
+
+export const sessionOperations = [listSessions, endSession] as const;

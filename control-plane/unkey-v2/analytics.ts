@@ -1,11 +1,15 @@
 import { Type } from 'typebox';
+import type { Clock } from '#shared/process/clock.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
+import type { Apis } from '../apis/apis.ts';
+import type { KeyView } from '../keys/key-view.ts';
+import type { Keys } from '../keys/keys.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { absence, apiNotFound, lack, requireApi } from '../serve/authorization.ts';
 import { Fields, List } from '../serve/schemas.ts';
-import type { Services } from '../services.ts';
-import type { UsagePeriod } from '../usage/usage.ts';
+import type { CostlyReads } from '../serve/turns.ts';
+import type { UsagePeriod, UsageView } from '../usage/usage.ts';
 import {
   granularityOf,
   type IdColumn,
@@ -36,15 +40,26 @@ export const queryVerifications = onlyV2({
       "SELECT outcome, SUM(count) AS total FROM key_verifications_per_day_v1 WHERE key_space_id = 'shop' AND time >= now() - INTERVAL 7 DAY GROUP BY outcome ORDER BY total DESC",
   },
   errors: ['NOT_FOUND'],
-  async handle({ request, caller }, services) {
-    const nowMs = services.clock.wallMs();
+  async handle(
+    { request, caller },
+    { clock, costlyReads, ...stores }: QueryStores & { clock: Clock; costlyReads: CostlyReads },
+  ) {
+    const nowMs = clock.wallMs();
     const query = parseUsageQuery(request.query, nowMs);
     const granularity = granularityOf(query, nowMs);
-    return services.costlyReads.run(caller.id, async () => ({
-      data: rowsOf(query, granularity, await seriesOf(query, { granularity, nowMs }, caller, services)),
+    return costlyReads.run(caller.id, async () => ({
+      data: rowsOf(query, granularity, await seriesOf(query, { granularity, nowMs }, caller, stores)),
     }));
   },
 });
+
+/** The stores that a query reads. */
+interface QueryStores {
+  readonly apis: Apis;
+  readonly keys: Keys;
+  readonly usage: UsageView;
+  readonly view: KeyView;
+}
 
 const ACTION = 'read_analytics';
 const refusal = (message: string) => new ApiError('BAD_REQUEST', `query: ${message}`);
@@ -64,10 +79,10 @@ async function seriesOf(
   query: UsageQuery,
   period: UsagePeriod,
   caller: Caller,
-  services: Services,
+  stores: QueryStores,
 ): Promise<Series[]> {
   checkIds(query);
-  const sources = await sourcesOf(query, caller, services);
+  const sources = await sourcesOf(query, caller, stores);
   return Promise.all(
     sources.map(async ({ apiId, keyId, externalId }) => ({
       ids: {
@@ -75,7 +90,7 @@ async function seriesOf(
         ...(keyId === undefined ? {} : { key_id: keyId }),
         ...(externalId === undefined ? {} : { external_id: externalId }),
       },
-      buckets: await services.usage.series(apiId, keyId, period),
+      buckets: await stores.usage.series(apiId, keyId, period),
     })),
   );
 }
@@ -103,22 +118,22 @@ function checkIds(query: UsageQuery): void {
   }
 }
 
-async function sourcesOf(query: UsageQuery, caller: Caller, services: Services): Promise<Source[]> {
+async function sourcesOf(query: UsageQuery, caller: Caller, stores: QueryStores): Promise<Source[]> {
   const apiIds = idsIn(query, 'key_space_id', 'api_id');
-  for (const apiId of apiIds ?? []) await checkApi(apiId, caller, services);
+  for (const apiId of apiIds ?? []) await checkApi(apiId, caller, stores);
   const keyIds = idsIn(query, 'key_id');
   if (keyIds) {
-    const keys = await Promise.all([...keyIds].map((keyId) => keySource(keyId, caller, services)));
+    const keys = await Promise.all([...keyIds].map((keyId) => keySource(keyId, caller, stores)));
     return keys.filter(({ apiId }) => apiIds?.has(apiId) ?? true);
   }
-  const all = apiIds ? [...apiIds] : await readableApis(caller, services);
+  const all = apiIds ? [...apiIds] : await readableApis(caller, stores);
   const externalIds = idsIn(query, 'external_id');
   if (!externalIds) return all.map((apiId) => ({ apiId }));
   const sources: Source[] = [];
   for (const apiId of all)
     for (const externalId of externalIds) {
       // One more than can be read, so that too many are noticed.
-      const page = await services.view.ids(apiId, externalId, SERIES_MAX + 1 - sources.length);
+      const page = await stores.view.ids(apiId, externalId, SERIES_MAX + 1 - sources.length);
       sources.push(...(page?.keyIds ?? []).map((keyId) => ({ apiId, keyId, externalId })));
       if (sources.length > SERIES_MAX)
         throw refusal(
@@ -128,13 +143,13 @@ async function sourcesOf(query: UsageQuery, caller: Caller, services: Services):
   return sources;
 }
 
-async function checkApi(apiId: string, caller: Caller, { apis }: Services): Promise<void> {
+async function checkApi(apiId: string, caller: Caller, { apis }: QueryStores): Promise<void> {
   if (!API_ID.test(apiId)) throw refusal('key_space_id: is not the id of an API');
   requireApi(caller, apiId, ACTION);
   if (!(await apis.get(apiId))) throw apiNotFound(apiId);
 }
 
-async function keySource(keyId: string, caller: Caller, { keys }: Services): Promise<Source> {
+async function keySource(keyId: string, caller: Caller, { keys }: QueryStores): Promise<Source> {
   if (!/^[A-Za-z0-9_-]{1,80}$/.test(keyId)) throw refusal('key_id: is not the id of a key');
   const apiId = await keys.apiOf(keyId);
   if (apiId === undefined) throw absence(caller, `key ${keyId}`);
@@ -143,7 +158,7 @@ async function keySource(keyId: string, caller: Caller, { keys }: Services): Pro
 }
 
 /** The APIs that the caller may read. Rejects with BAD_REQUEST if they are too many. */
-async function readableApis(caller: Caller, { apis }: Services): Promise<string[]> {
+async function readableApis(caller: Caller, { apis }: QueryStores): Promise<string[]> {
   const readableIds = caller.permissions.apisWith(ACTION);
   if (readableIds?.length === 0) throw lack(caller, `api.*.${ACTION}`);
   const page = readableIds ? await apis.among(readableIds, '', SERIES_MAX) : await apis.list('', SERIES_MAX);

@@ -3,7 +3,6 @@ import { unavailable } from '#shared/rules/errors.ts';
 import type { Call } from '../serve/call.ts';
 import { type Operation, operation } from '../serve/operation.ts';
 import { makeCursor, openCursor, type Propagation, type PropagationResponse } from '../serve/schemas.ts';
-import type { Services } from '../services.ts';
 
 /** The response of an operation in the form of its face, besides `meta`. */
 interface FaceAnswer<Data> {
@@ -15,7 +14,7 @@ interface FaceAnswer<Data> {
  * The form of an operation in version 2 of the interface, `POST /v2/<name>`: its own request and data, and their
  * translation into the operation's and back.
  */
-interface Face<Request, Response, Body extends TSchema, Data extends TSchema> {
+interface Face<Request, Response, Body extends TSchema, Data extends TSchema, ToRequest, ToAnswer> {
   /** The name in version 2, if it differs from the operation's. */
   readonly name?: string;
   readonly description?: string;
@@ -29,11 +28,12 @@ interface Face<Request, Response, Body extends TSchema, Data extends TSchema> {
    * Returns the operation's request. Permissions were checked before, unless the operation authorizes itself.
    * Rejects with ApiError.
    */
-  toRequest(body: Static<Body>, services: Services): Request | Promise<Request>;
+  toRequest(body: Static<Body>, needs: ToRequest): Request | Promise<Request>;
   /** Translates the operation's response into this form. */
   toAnswer(
     response: Response,
-    context: { readonly body: Static<Body>; readonly call: Call; readonly services: Services },
+    context: { readonly body: Static<Body>; readonly call: Call },
+    needs: ToAnswer,
   ): FaceAnswer<Static<Data>> | Promise<FaceAnswer<Static<Data>>>;
 }
 
@@ -46,31 +46,34 @@ export function inV2<
   Response extends TSchema,
   Body extends TSchema,
   Data extends TSchema,
+  Needs,
+  ToRequest,
+  ToAnswer,
 >(
-  original: Operation<string, Request, Response>,
-  face: Face<Static<Request>, Static<Response>, Body, Data>,
-): Operation {
-  const { handle }: Operation = original;
-  const { toRequest, toAnswer }: Face<unknown, unknown, TSchema, TSchema> = face;
+  original: Operation<string, Request, Response, Needs>,
+  face: Face<Static<Request>, Static<Response>, Body, Data, ToRequest, ToAnswer>,
+): Operation<string, TSchema, TSchema, Needs & ToRequest & ToAnswer> {
+  const { handle }: Operation<string, TSchema, TSchema, Needs> = original;
+  const { toRequest, toAnswer }: Face<unknown, unknown, TSchema, TSchema, ToRequest, ToAnswer> = face;
   const { name = original.name, description = original.description, request, example, data, paged } = face;
   return {
     ...original,
     ...{ path: `/v2/${name}`, id: name.split('.')[1] ?? name, idNames: ID_NAMES },
     ...{ description, request, example },
     response: Type.Object({ meta: Meta, data, ...(paged ? { pagination: Pagination } : {}) }),
-    async handle(call, services) {
+    async handle(call, needs) {
       const body = call.request;
-      const request = await toRequest(body, services);
+      const request = await toRequest(body, needs);
       call.translate(request);
-      const response = await handle({ ...call, request }, services);
-      const answer = await toAnswer(response, { body, call, services });
+      const response = await handle({ ...call, request }, needs);
+      const answer = await toAnswer(response, { body, call }, needs);
       return { meta: { requestId: call.requestId }, ...answer };
     },
   };
 }
 
 /** Returns an operation that exists only in version 2 of the interface, and answers in its form. */
-export const onlyV2 = <const Name extends string, Body extends TSchema, Data extends TSchema>({
+export const onlyV2 = <const Name extends string, Body extends TSchema, Data extends TSchema, Needs>({
   data,
   paged,
   ...common
@@ -79,8 +82,8 @@ export const onlyV2 = <const Name extends string, Body extends TSchema, Data ext
   'name' | 'summary' | 'description' | 'permissions' | 'request' | 'errors' | 'example'
 > &
   Partial<Pick<Operation, 'authorizesItself' | 'reads'>> &
-  Pick<Face<unknown, unknown, Body, Data>, 'data' | 'paged'> & {
-    handle(call: Call<Static<Body>>, services: Services): Promise<FaceAnswer<Static<Data>>>;
+  Pick<Face<unknown, unknown, Body, Data, unknown, unknown>, 'data' | 'paged'> & {
+    handle(call: Call<Static<Body>>, needs: Needs): Promise<FaceAnswer<Static<Data>>>;
   }) =>
   inV2(operation({ ...common, response: Type.Unsafe<FaceAnswer<Static<Data>>>({}) }), {
     ...{ request: common.request, example: common.example, data, ...(paged ? { paged } : {}) },

@@ -11,7 +11,6 @@ import {
   updateIdentity,
 } from '../identities/operations.ts';
 import { ExternalId, FIELDS, Fields, Id, List } from '../serve/schemas.ts';
-import type { Services } from '../services.ts';
 import { DELETED, inV2, onceComplete, PAGE, pagination } from './face.ts';
 import { GivenRatelimits, identityLimits, limitsView, RatelimitsSchema } from './limits-and-credits.ts';
 
@@ -61,7 +60,10 @@ async function identityIdIn(name: string, identities: Identities): Promise<strin
 const THE_IDENTITY = {
   request: Fields({ identity: IdentityName }),
   example: { identity: 'ada' },
-  toRequest: async ({ identity }: { readonly identity: string }, { identities }: Services) => ({
+  toRequest: async (
+    { identity }: { readonly identity: string },
+    { identities }: { identities: Identities },
+  ) => ({
     identityId: await identityIdIn(identity, identities),
   }),
 };
@@ -100,7 +102,7 @@ export const identityFaces = [
     request: Fields({ identity: IdentityName, ...NEW_FIELDS }),
     data: IdentityData,
     example: { identity: 'ada', meta: { plan: 'pro' } },
-    toRequest: async ({ identity, ratelimits, ...fields }, { identities }) => ({
+    toRequest: async ({ identity, ratelimits, ...fields }, { identities }: { identities: Identities }) => ({
       ...fields,
       ...(ratelimits ? { ratelimits: identityLimits(ratelimits) } : {}),
       identityId: await identityIdIn(identity, identities),

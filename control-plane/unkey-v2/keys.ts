@@ -2,6 +2,8 @@ import { type Static, Type } from 'typebox';
 import { ApiError } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { keyIdExample, type UsedKey } from '../keys/key-answer.ts';
+import type { KeyView } from '../keys/key-view.ts';
+import type { Keys } from '../keys/keys.ts';
 import { importKeys } from '../keys/operations/import-keys.ts';
 import { createKey, deleteKey, getKey, updateKey, updateRemaining, whoami } from '../keys/operations/keys.ts';
 import {
@@ -14,6 +16,8 @@ import {
 } from '../keys/operations/lists.ts';
 import { EXPIRATION_MAX, rerollKey } from '../keys/operations/reroll-key.ts';
 import { PermissionView } from '../roles/operations.ts';
+import type { Catalogue } from '../roles/permissions.ts';
+import type { Roles } from '../roles/roles.ts';
 import type { Call } from '../serve/call.ts';
 import {
   ApiId,
@@ -28,7 +32,6 @@ import {
   Secret,
   Time,
 } from '../serve/schemas.ts';
-import type { Services } from '../services.ts';
 import { asData, CHANGED, DELETED, inV2, onceComplete, same } from './face.ts';
 import {
   ChangedCredits,
@@ -133,7 +136,7 @@ const ofPermissions = {
 /** The same with its answer, where the operation answers with all permissions, too. */
 const withPermissions = {
   ...ofPermissions,
-  toAnswer: async (permissions: readonly WithId[], { services: { catalogue } }: WithServices) => ({
+  toAnswer: async (permissions: readonly WithId[], _call: object, { catalogue }: RoleStores) => ({
     data: await permissionsData(idsOf(permissions), catalogue),
   }),
 };
@@ -147,18 +150,22 @@ const ofRoles = {
 /** The same with its answer, where the operation answers with all roles, too. */
 const withRoles = {
   ...ofRoles,
-  toAnswer: async (roles: readonly WithId[], { services }: WithServices) => ({
-    data: await presentRoles(idsOf(roles), services),
+  toAnswer: async (roles: readonly WithId[], _call: object, stores: RoleStores) => ({
+    data: await presentRoles(idsOf(roles), stores),
   }),
 };
 interface WithId {
   readonly id: string;
 }
 const idsOf = (items: readonly WithId[]) => items.map(({ id }) => id);
-type WithServices = { readonly services: Services };
+/** The stores of roles, and of what permissions are called. */
+interface RoleStores {
+  readonly roles: Roles;
+  readonly catalogue: Catalogue;
+}
 
 /** Returns the roles of these ids in this form, without deleted roles. */
-async function presentRoles(ids: readonly string[], { roles, catalogue }: Services) {
+async function presentRoles(ids: readonly string[], { roles, catalogue }: RoleStores) {
   const present = await Promise.all(ids.map((id) => roles.get(id)));
   return rolesData(
     present.filter((role) => role !== undefined),
@@ -170,10 +177,11 @@ async function presentRoles(ids: readonly string[], { roles, catalogue }: Servic
 async function listAfter(
   field: 'permissions' | 'roles',
   { propagation }: Static<typeof PropagationResponse>,
-  { body, call, services }: WithServices & { readonly body: { readonly keyId: string }; readonly call: Call },
+  { body, call }: { readonly body: { readonly keyId: string }; readonly call: Call },
+  keys: Keys,
 ): Promise<readonly string[]> {
   onceComplete(propagation);
-  return (await services.keys.listOf(call.apiId, body.keyId, field))?.values ?? [];
+  return (await keys.listOf(call.apiId, body.keyId, field))?.values ?? [];
 }
 
 export const keyFaces = [
@@ -252,10 +260,10 @@ export const keyFaces = [
         throw new ApiError('BAD_REQUEST', `value: must be a number where operation is ${operation}`);
       return { keyId, op: operation, value };
     },
-    async toAnswer({ remaining }, { body, call, services }) {
+    async toAnswer({ remaining }, { body, call }, { view }: { view: KeyView }) {
       if (remaining === null) return { data: { remaining } };
       // They are changed: without an answer the caller would change them twice.
-      const key = await services.view.get(call.apiId, body.keyId).catch(() => undefined);
+      const key = await view.get(call.apiId, body.keyId).catch(() => undefined);
       const { credits = { remaining } } = creditsView({ ...key, remaining });
       return { data: credits };
     },
@@ -325,17 +333,17 @@ export const keyFaces = [
   inV2(setPermissions, withPermissions),
   inV2(removePermissions, {
     ...ofPermissions,
-    async toAnswer(response, context) {
-      const slugs = await listAfter('permissions', response, context);
-      return { data: await permissionsData(slugs, context.services.catalogue) };
+    async toAnswer(response, context, { keys, catalogue }: { keys: Keys; catalogue: Catalogue }) {
+      const slugs = await listAfter('permissions', response, context, keys);
+      return { data: await permissionsData(slugs, catalogue) };
     },
   }),
   inV2(addRoles, withRoles),
   inV2(setRoles, withRoles),
   inV2(removeRoles, {
     ...ofRoles,
-    async toAnswer(response, context) {
-      return { data: await presentRoles(await listAfter('roles', response, context), context.services) };
+    async toAnswer(response, context, { keys, ...stores }: RoleStores & { keys: Keys }) {
+      return { data: await presentRoles(await listAfter('roles', response, context, keys), stores) };
     },
   }),
 ];

@@ -1,8 +1,10 @@
 import { Type } from 'typebox';
+import type { Clock } from '#shared/process/clock.ts';
 import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/credits.ts';
 import { IDENTIFIER_MAX, type Override, WILDCARDS_MAX } from '#shared/protocol/namespace-record.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
+import type { RateLimitOverrides } from '../rate-limits/rate-limit-overrides.ts';
 import { Fields, Id, List } from '../serve/schemas.ts';
 import { DELETED, onceComplete, onlyV2, PAGE, pageOf } from './face.ts';
 
@@ -53,7 +55,7 @@ export const overrideOperations = [
     data: Type.Object({ overrideId: Id('the override') }),
     example: { namespace: 'email.send', identifier: 'premium_*', limit: 1000, duration: 60_000 },
     errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
-    async handle(call, { clock, overrides }) {
+    async handle(call, { clock, overrides }: { clock: Clock; overrides: RateLimitOverrides }) {
       const { namespace, identifier, limit, duration } = call.request;
       if (identifier.split('*').length - 1 > WILDCARDS_MAX)
         throw new ApiError(
@@ -85,7 +87,7 @@ export const overrideOperations = [
     data: OverrideData,
     example: { namespace: 'email.send', identifier: 'premium_*' },
     errors: ['NOT_FOUND'],
-    async handle({ request: { namespace, identifier } }, { overrides }) {
+    async handle({ request: { namespace, identifier } }, { overrides }: { overrides: RateLimitOverrides }) {
       const all = await overrides.list(namespace);
       const override = all.find((each) => each.identifier === identifier);
       if (!override) throw overrideNotFound();
@@ -102,7 +104,7 @@ export const overrideOperations = [
     paged: true,
     example: { namespace: 'email.send', limit: 100 },
     errors: [],
-    async handle({ request: { namespace, ...page } }, { overrides }) {
+    async handle({ request: { namespace, ...page } }, { overrides }: { overrides: RateLimitOverrides }) {
       const listing = ['ratelimit.listOverrides', namespace] as const;
       const { items, pagination } = pageOf(await overrides.list(namespace), page, listing);
       return { data: items.map(overrideData), pagination };
@@ -118,7 +120,7 @@ export const overrideOperations = [
     data: DELETED.data,
     example: { namespace: 'email.send', identifier: 'premium_*' },
     errors: ['NOT_FOUND'],
-    async handle(call, { overrides }) {
+    async handle(call, { overrides }: { overrides: RateLimitOverrides }) {
       const { namespace, identifier } = call.request;
       call.note({}, { before: { namespace, identifier } });
       const propagation = await overrides.change(

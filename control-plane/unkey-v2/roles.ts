@@ -20,7 +20,6 @@ import type { Catalogue } from '../roles/permissions.ts';
 import type { Role, Roles } from '../roles/roles.ts';
 import { Fields, Id, List, ROLE_ID, ROLE_NAME, RoleName, Search } from '../serve/schemas.ts';
 import { folded } from '../serve/search.ts';
-import type { Services } from '../services.ts';
 import { asData, DELETED, inV2, onceComplete, PAGE, pageOf, same } from './face.ts';
 
 /** Permissions that a request names. */
@@ -103,7 +102,7 @@ function matching<Item extends object>(
 const THE_ROLE = {
   request: Fields({ role: RoleReference }),
   example: { role: 'editor' },
-  toRequest: async ({ role }: { readonly role: string }, { roles }: Pick<Services, 'roles'>) => ({
+  toRequest: async ({ role }: { readonly role: string }, { roles }: { roles: Roles }) => ({
     roleId: await roleIdIn(role, roles),
   }),
 };
@@ -133,7 +132,7 @@ export const roleFaces = [
   inV2(getRole, {
     ...THE_ROLE,
     data: RoleData,
-    async toAnswer(role, { services: { catalogue } }) {
+    async toAnswer(role, _call, { catalogue }: { catalogue: Catalogue }) {
       const [data = { ...role, permissions: [] }] = await rolesData([role], catalogue);
       return { data };
     },
@@ -143,7 +142,7 @@ export const roleFaces = [
     data: List(RoleData),
     paged: true,
     toRequest: () => ({}),
-    async toAnswer(roles, { body, services: { catalogue } }) {
+    async toAnswer(roles, { body }, { catalogue }: { catalogue: Catalogue }) {
       const matches = matching(roles, ['id', 'name', 'description'], body.search);
       const { items, pagination } = pageOf(matches, body, ['listRoles', body.search]);
       return { data: await rolesData(items, catalogue), pagination };
@@ -153,10 +152,10 @@ export const roleFaces = [
     request: Fields({ roleId: RoleReference, permissions: GivenPermissions }),
     data: PermissionsData,
     example: { roleId: 'editor', permissions: ['articles.read', 'articles.write'] },
-    toRequest: async ({ roleId, permissions }, { roles }) => ({
+    toRequest: async ({ roleId, permissions }, { roles }: { roles: Roles }) => ({
       ...{ roleId: await roleIdIn(roleId, roles), permissions },
     }),
-    async toAnswer({ propagation }, { body, services: { catalogue } }) {
+    async toAnswer({ propagation }, { body }, { catalogue }: { catalogue: Catalogue }) {
       onceComplete(propagation);
       return { data: await permissionsData([...new Set(body.permissions)].sort(), catalogue) };
     },

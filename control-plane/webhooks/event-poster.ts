@@ -237,11 +237,21 @@ function reasonOf(error: unknown): string {
   return code ?? (cause instanceof Error ? cause.message : 'no response');
 }
 
+/** The outcome of a test event. */
+export interface TestResult {
+  readonly delivered: boolean;
+  readonly eventId: string;
+  readonly durationMs: number;
+  readonly status?: number;
+  readonly response?: string;
+  readonly error?: string;
+}
+
 /** Sends a test event to an endpoint; undefined = there is no such endpoint. */
 export async function sendTestEvent(
   { endpoints, poster, clock }: { endpoints: WebhookEndpoints; poster: EventPoster; clock: Clock },
   endpointId: string,
-) {
+): Promise<TestResult | undefined> {
   const all = await endpoints.signing();
   const endpoint = all.find((each) => each.endpointId === endpointId);
   if (!endpoint) return undefined;

@@ -15,10 +15,10 @@ import {
   PageCursor,
   Time,
 } from '../serve/schemas.ts';
-import type { Services } from '../services.ts';
-import type { WebhookEndpoint } from './endpoints.ts';
+import type { WebhookEndpoint, WebhookEndpoints } from './endpoints.ts';
+import type { TestResult } from './event-poster.ts';
 import { EVENT_FILTERS } from './event-types.ts';
-import type { QueueState } from './outbox.ts';
+import type { Deliveries, QueueState } from './outbox.ts';
 
 const endpointIdExample = 'endpoint_0mzc9k4q8r2wfXa1Bc2d';
 
@@ -56,7 +56,7 @@ const view = {
   updatedAt: Type.Optional(Time('When it was last changed')),
   formerSecretEndsAt: Type.Optional(Time('When the former signing secret ends, if it still signs')),
 };
-export const EndpointView = Type.Object({
+const EndpointView = Type.Object({
   ...view,
   state: Type.Union([Type.Literal('active'), Type.Literal('failing'), Type.Literal('disabled')], {
     description:
@@ -70,10 +70,19 @@ export const EndpointView = Type.Object({
   dead: Count('Number of events given up after three days; redeliver sends one again.'),
 });
 
+/** The endpoints, and their queues. */
+interface EndpointStores {
+  readonly endpoints: WebhookEndpoints;
+  readonly deliveries: Deliveries;
+}
+
+/** Returns the rule that the URL of an endpoint breaks; undefined = it may be used. */
+type UrlFault = (url: string) => string | undefined;
+
 /** Returns an endpoint with the state of its queue. */
 async function withState(
   endpoint: WebhookEndpoint,
-  { deliveries }: Pick<Services, 'deliveries'>,
+  { deliveries }: { deliveries: Deliveries },
 ): Promise<Static<typeof EndpointView>> {
   const queue = await deliveries.state(endpoint.endpointId);
   return { ...endpoint, state: stateOf(endpoint, queue), ...queue };
@@ -85,7 +94,7 @@ function stateOf({ enabled }: WebhookEndpoint, { pausedUntil }: QueueState) {
 }
 
 /** Throws BAD_REQUEST that names the rule which a URL breaks. */
-function checkUrl(url: string, { urlFault }: Pick<Services, 'urlFault'>): void {
+function checkUrl(url: string, urlFault: UrlFault): void {
   const fault = urlFault(url);
   if (fault !== undefined) throw new ApiError('BAD_REQUEST', `url: ${fault}`);
 }
@@ -105,7 +114,7 @@ const SigningSecret = Type.String({
   description: 'The secret that signs events (Standard Webhooks); shown only once.',
 });
 
-export const createEndpoint = operation({
+const createEndpoint = operation({
   name: 'webhooks.createEndpoint',
   summary: 'Create a webhook endpoint',
   description:
@@ -132,17 +141,17 @@ export const createEndpoint = operation({
   ),
   errors: ['CONFLICT'],
   example: { url: 'https://hooks.example.com/keyfence', events: ['key.*'] },
-  async handle(call, services) {
+  async handle(call, { urlFault, ...stores }: EndpointStores & { urlFault: UrlFault }) {
     const { url, events = ['*'], ...fields } = call.request;
-    checkUrl(url, services);
-    const { endpoint, secret } = await services.endpoints.create({ url, events, ...fields });
+    checkUrl(url, urlFault);
+    const { endpoint, secret } = await stores.endpoints.create({ url, events, ...fields });
     const { endpointId } = endpoint;
     call.note({ endpointId }, { after: auditedEndpoint({ url, events, ...fields }) });
-    return { ...(await withState(endpoint, services)), secret };
+    return { ...(await withState(endpoint, stores)), secret };
   },
 });
 
-export const updateEndpoint = operation({
+const updateEndpoint = operation({
   name: 'webhooks.updateEndpoint',
   summary: 'Change a webhook endpoint, or disable it',
   description:
@@ -160,20 +169,20 @@ export const updateEndpoint = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { endpointId: endpointIdExample, enabled: false },
   neverShed: true,
-  async handle(call, services) {
+  async handle(call, { urlFault, ...stores }: EndpointStores & { urlFault: UrlFault }) {
     const { endpointId, ...patch } = call.request;
     if (Object.keys(patch).length === 0)
       throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');
-    if (patch.url !== undefined) checkUrl(patch.url, services);
-    const changed = await services.endpoints.update(endpointId, patch);
+    if (patch.url !== undefined) checkUrl(patch.url, urlFault);
+    const changed = await stores.endpoints.update(endpointId, patch);
     if (!changed) throw endpointNotFound(endpointId);
     const previous = Object.keys(patch).map((name) => [name, Object(changed.before)[name] ?? null]);
     call.note({}, { before: auditedEndpoint(Object.fromEntries(previous)), after: auditedEndpoint(patch) });
-    return withState(changed.after, services);
+    return withState(changed.after, stores);
   },
 });
 
-export const getEndpoint = operation({
+const getEndpoint = operation({
   name: 'webhooks.getEndpoint',
   summary: 'Show a webhook endpoint and its queue',
   description: 'Shows everything except the signing secret.',
@@ -182,14 +191,14 @@ export const getEndpoint = operation({
   response: EndpointView,
   errors: ['NOT_FOUND'],
   example: { endpointId: endpointIdExample },
-  async handle({ request: { endpointId } }, services) {
-    const endpoint = await services.endpoints.get(endpointId);
+  async handle({ request: { endpointId } }, stores: EndpointStores) {
+    const endpoint = await stores.endpoints.get(endpointId);
     if (!endpoint) throw endpointNotFound(endpointId);
-    return withState(endpoint, services);
+    return withState(endpoint, stores);
   },
 });
 
-export const listEndpoints = operation({
+const listEndpoints = operation({
   name: 'webhooks.listEndpoints',
   summary: 'List webhook endpoints',
   description: 'Shows all of them, at most 50, in order of creation.',
@@ -198,13 +207,13 @@ export const listEndpoints = operation({
   response: Type.Object({ endpoints: List(EndpointView) }),
   errors: [],
   example: {},
-  async handle(_call, services) {
-    const endpoints = await services.endpoints.list();
-    return { endpoints: await Promise.all(endpoints.map((endpoint) => withState(endpoint, services))) };
+  async handle(_call, stores: EndpointStores) {
+    const endpoints = await stores.endpoints.list();
+    return { endpoints: await Promise.all(endpoints.map((endpoint) => withState(endpoint, stores))) };
   },
 });
 
-export const deleteEndpoint = operation({
+const deleteEndpoint = operation({
   name: 'webhooks.deleteEndpoint',
   summary: 'Delete a webhook endpoint',
   description: 'The events that wait for it, and its deliveries, are deleted too.',
@@ -214,7 +223,7 @@ export const deleteEndpoint = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { endpointId: endpointIdExample },
   neverShed: true,
-  async handle(call, { endpoints }) {
+  async handle(call, { endpoints }: { endpoints: WebhookEndpoints }) {
     const { endpointId } = call.request;
     const endpoint = await endpoints.delete(endpointId);
     if (!endpoint) throw endpointNotFound(endpointId);
@@ -223,7 +232,7 @@ export const deleteEndpoint = operation({
   },
 });
 
-export const rotateSecret = operation({
+const rotateSecret = operation({
   name: 'webhooks.rotateSecret',
   summary: 'Replace the signing secret of a webhook endpoint',
   description:
@@ -236,7 +245,7 @@ export const rotateSecret = operation({
   }),
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { endpointId: endpointIdExample },
-  async handle(call, { endpoints }) {
+  async handle(call, { endpoints }: { endpoints: WebhookEndpoints }) {
     const { endpointId } = call.request;
     const rotated = await endpoints.rotate(endpointId);
     if (!rotated) throw endpointNotFound(endpointId);
@@ -266,7 +275,7 @@ const DeliveryView = Type.Object({
 /** The attempt after which the page begins. */
 const PLACE = /^([ad][1-9][0-9]{0,14}-[0-9]{1,15})$/;
 
-export const listDeliveries = operation({
+const listDeliveries = operation({
   name: 'webhooks.listDeliveries',
   summary: 'List attempts to deliver events to an endpoint',
   description:
@@ -284,7 +293,10 @@ export const listDeliveries = operation({
   response: Type.Object({ deliveries: List(DeliveryView), cursor: Cursor }),
   errors: ['NOT_FOUND'],
   example: { endpointId: endpointIdExample, limit: '25' },
-  async handle({ request: { endpointId, dead, limit, cursor } }, { deliveries: store, endpoints }) {
+  async handle(
+    { request: { endpointId, dead, limit, cursor } },
+    { deliveries: store, endpoints }: { deliveries: Deliveries; endpoints: WebhookEndpoints },
+  ) {
     if (!(await endpoints.get(endpointId))) throw endpointNotFound(endpointId);
     const kind = dead === 'true' ? 'dead' : 'attempts';
     const listing = ['listDeliveries', endpointId, kind] as const;
@@ -294,7 +306,7 @@ export const listDeliveries = operation({
   },
 });
 
-export const redeliver = operation({
+const redeliver = operation({
   name: 'webhooks.redeliver',
   summary: 'Deliver an event once more',
   description:
@@ -310,7 +322,7 @@ export const redeliver = operation({
   response: Type.Object({}),
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { endpointId: endpointIdExample, deliveryId: 'd1790000000000-0' },
-  async handle(call, { deliveries, endpoints }) {
+  async handle(call, { deliveries, endpoints }: { deliveries: Deliveries; endpoints: WebhookEndpoints }) {
     const { endpointId, deliveryId } = call.request;
     if (!(await endpoints.get(endpointId))) throw endpointNotFound(endpointId);
     const result = await deliveries.repeat(endpointId, deliveryId);
@@ -322,7 +334,7 @@ export const redeliver = operation({
   },
 });
 
-export const testEndpoint = operation({
+const testEndpoint = operation({
   name: 'webhooks.test',
   summary: 'Send a test event to a webhook endpoint',
   description:
@@ -339,7 +351,10 @@ export const testEndpoint = operation({
   }),
   errors: ['NOT_FOUND'],
   example: { endpointId: endpointIdExample },
-  async handle(call, { testEndpoint: test }) {
+  async handle(
+    call,
+    { testEndpoint: test }: { testEndpoint: (endpointId: string) => Promise<TestResult | undefined> },
+  ) {
     const { endpointId } = call.request;
     const result = await test(endpointId);
     if (!result) throw endpointNotFound(endpointId);
@@ -348,3 +363,15 @@ export const testEndpoint = operation({
     return result;
   },
 });
+
+export const webhookOperations = [
+  createEndpoint,
+  updateEndpoint,
+  getEndpoint,
+  listEndpoints,
+  deleteEndpoint,
+  rotateSecret,
+  listDeliveries,
+  redeliver,
+  testEndpoint,
+] as const;

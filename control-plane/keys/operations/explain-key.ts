@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import type { Clock } from '#shared/process/clock.ts';
 import { DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX } from '#shared/protocol/credits.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
@@ -7,12 +8,15 @@ import { hashSecret, identityIdOf, isWellFormed } from '#shared/rules/key-format
 import { parseQuery, type Query } from '#shared/rules/permission-query.ts';
 import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rules/rules.ts';
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
+import type { Identities } from '../../identities/identities.ts';
+import type { LimitView } from '../../rate-limits/limit-view.ts';
+import type { Roles } from '../../roles/roles.ts';
 import { absence, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
 import { ApiId, Fields, Id, KeyId, List } from '../../serve/schemas.ts';
-import type { Services } from '../../services.ts';
-import type { Key } from '../key-view.ts';
+import type { Key, KeyView } from '../key-view.ts';
+import type { Keys } from '../keys.ts';
 
 /** The verdict if a rule fails: those that find a key, those by its record, and those that count. */
 const CODES: Record<Explained['rule'], VerdictCode> = {
@@ -73,7 +77,7 @@ const request = Fields({
   ),
 });
 
-export const explainKey = operation({
+const explainKey = operation({
   name: 'keys.explain',
   id: 'explainKey',
   summary: 'See how a question about a key would be judged',
@@ -99,26 +103,36 @@ export const explainKey = operation({
   }),
   errors: ['NOT_FOUND'],
   example: { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', apiId: 'shop', permissions: 'files.read' },
-  async handle(call, services) {
+  async handle(
+    call,
+    needs: {
+      clock: Clock;
+      view: KeyView;
+      keys: Keys;
+      identities: Identities;
+      roles: Roles;
+      limits: LimitView;
+    },
+  ) {
     const { key: secret, keyId: id } = call.request;
     if ((secret === undefined) === (id === undefined))
       throw new ApiError('BAD_REQUEST', 'body: must have either keyId or key');
-    const question = questionIn(call.request, services.clock.wallMs());
+    const question = questionIn(call.request, needs.clock.wallMs());
     const ofSecret: Explained[] = secret === undefined ? [] : [secretRule(secret)];
-    const place = await placeOf(call, services);
-    const key = place && (await services.view.get(place.apiId, place.keyId));
+    const place = await placeOf(call, needs);
+    const key = place && (await needs.view.get(place.apiId, place.keyId));
     if (!place || !key) {
       if (secret === undefined) throw absence(call.caller, `key ${id}`);
       const detail = 'no key that this root key may explain has this secret';
       const rules = [...ofSecret, { rule: 'key', passed: false, detail } as const];
       return { valid: false, code: 'NOT_FOUND', rules };
     }
-    const identity = await identityOf(key, services);
+    const identity = await identityOf(key, needs);
     const rules: Explained[] = [
       ...ofSecret.map((rule) => (key.foreign ? { ...rule, passed: true, detail: FOREIGN } : rule)),
       { rule: 'key', passed: true, detail: `${key.keyId}${key.name ? `, ${key.name}` : ''}` },
-      ...(await recordRules(key, identity, question, services)),
-      ...(await limitRules(key, identity, question, services)),
+      ...(await recordRules(key, identity, question, needs)),
+      ...(await limitRules(key, identity, question, needs)),
       creditRule(key, question),
     ];
     const failed = rules.find(({ passed }) => !passed);
@@ -162,7 +176,10 @@ function queryIn(permissions: unknown): Query {
  * Resolves with the key of the call; undefined if there is none that the caller may explain, and the call names a
  * secret. Rejects like other calls if it names an id.
  */
-async function placeOf(call: Call<{ readonly key?: string; readonly keyId?: string }>, { keys }: Services) {
+async function placeOf(
+  call: Call<{ readonly key?: string; readonly keyId?: string }>,
+  { keys }: { keys: Keys },
+) {
   const { key: secret, keyId = '' } = call.request;
   if (secret !== undefined) {
     const place = await keys.lookUp(hashSecret(secret));
@@ -181,7 +198,7 @@ async function recordRules(
   key: Key,
   identity: KeyIdentity,
   question: KeyQuestion,
-  { roles: store }: Services,
+  { roles: store }: { roles: Roles },
 ): Promise<Explained[]> {
   const { apiId, enabled, expires, allowedIps = [], permissions = [] } = key;
   const roles = (await Promise.all((key.roles ?? []).map((id) => store.get(id))))
@@ -238,7 +255,7 @@ const slugsIn = (query: Query): string[] =>
   typeof query === 'string' ? [query] : query.parts.flatMap(slugsIn);
 
 /** The identity that applies to a key in its API; undefined = none does. */
-async function identityOf({ apiId, externalId }: Key, { identities }: Services) {
+async function identityOf({ apiId, externalId }: Key, { identities }: { identities: Identities }) {
   const identity = externalId === undefined ? undefined : await identities.get(identityIdOf(externalId));
   return identity?.apiIds && !identity.apiIds.includes(apiId) ? undefined : identity;
 }
@@ -252,7 +269,7 @@ async function limitRules(
   { apiId, keyId, ratelimit, ratelimits = [] }: Key,
   identity: KeyIdentity,
   { limits: named, nowMs }: KeyQuestion,
-  { limits }: Services,
+  { limits }: { limits: LimitView },
 ): Promise<Explained[]> {
   const own = [
     ...(ratelimit ? [{ ...ratelimit, name: DEFAULT_LIMIT, autoApply: true }] : []),
@@ -286,3 +303,5 @@ function creditRule({ remaining, remainingHeld = 0 }: Key, { cost }: KeyQuestion
   const held = remainingHeld > 0 ? `, of which verifiers hold ${remainingHeld}` : '';
   return { rule: 'credits', passed: cost <= remaining, detail: `${remaining} left${held}, takes ${cost}` };
 }
+
+export const explainOperations = [explainKey] as const;

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import type { Clock } from '#shared/process/clock.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import type { Roles } from '../../roles/roles.ts';
 import type { Call } from '../../serve/call.ts';
@@ -19,9 +20,9 @@ import {
   withoutAliases,
 } from '../../serve/schemas.ts';
 import { checkStrings } from '../../serve/strings.ts';
-import type { Notice } from '../../webhooks/notices.ts';
+import type { Notice, Notices } from '../../webhooks/notices.ts';
 import { tooOldError } from '../../writer/write-error.ts';
-import type { ImportOutcome, KeyToImport } from '../key-import.ts';
+import type { ImportOutcome, KeyImport, KeyToImport } from '../key-import.ts';
 
 /** A key that was made elsewhere; only its hash is sent. */
 const ImportedKey = Fields({
@@ -76,7 +77,15 @@ export const importKeys = operation({
   // 500 keys with 2 KiB each; callers with longer metas send fewer keys per call.
   bodyBytesMax: 1_048_576,
   checksStrings: true,
-  async handle(call, { keyImport, roles, notices, clock }) {
+  async handle(
+    call,
+    {
+      keyImport,
+      roles,
+      notices,
+      clock,
+    }: { keyImport: KeyImport; roles: Roles; notices: Notices; clock: Clock },
+  ) {
     const { apiId, keys } = call.request;
     const results: Result[] = [];
     const idsOf = roleIdCache(roles);
@@ -159,3 +168,5 @@ function tally(results: readonly Result[]) {
   const count = (kind: Result['result']) => results.filter(({ result }) => result === kind).length;
   return { created: count('created'), exists: count('exists'), refused: count('refused') };
 }
+
+export const importOperations = [importKeys] as const;

@@ -1,9 +1,11 @@
 import { Type } from 'typebox';
+import type { Clock } from '#shared/process/clock.ts';
 import { storedFields } from '#shared/protocol/key-record.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { auditView } from '../../audit/audit-event.ts';
+import type { Roles } from '../../roles/roles.ts';
 import { absence, apiNotFound, recordNotFound, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { nearest } from '../../serve/nearest.ts';
@@ -45,19 +47,23 @@ import {
   WaitMs,
   withoutAliases,
 } from '../../serve/schemas.ts';
-import type { Services } from '../../services.ts';
+import type { UsageView } from '../../usage/usage.ts';
 import type { CreditsChange, LogEntry } from '../../writer/change-log-port.ts';
+import type { ChangeWriter } from '../../writer/writer.ts';
+import type { Credits } from '../credit-changes.ts';
 import {
   CHANGES,
-  KeyView,
+  KeyAnswer,
   keyIdExample,
   lastUsed,
+  type NameStores,
   storedChanges,
   UsedKey,
   withNames,
 } from '../key-answer.ts';
-import type { KeyFilter } from '../key-view.ts';
-import type { Place, ValueOrder } from '../ordered-keys.ts';
+import type { KeyFilter, KeyView } from '../key-view.ts';
+import type { Keys } from '../keys.ts';
+import type { OrderedKeys, Place, ValueOrder } from '../ordered-keys.ts';
 
 const { name, ...optionalFields } = OPTIONAL_FIELDS;
 
@@ -83,7 +89,7 @@ export const createKey = operation({
   event: 'key.created',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' } },
-  async handle(call, { apis, keys, roles, clock }) {
+  async handle(call, { apis, keys, roles, clock }: { apis: Apis; keys: Keys; roles: Roles; clock: Clock }) {
     const { meta = {}, remaining, refill, roles: roleNames, ...fields } = withoutAliases(call.request);
     checkMeta(meta);
     checkLimits(fields.ratelimits);
@@ -134,10 +140,13 @@ export const getKey = operation({
   response: UsedKey,
   errors: ['NOT_FOUND'],
   example: { keyId: keyIdExample },
-  async handle({ apiId, request: { keyId } }, services) {
-    const { keys, view, usage } = services;
+  async handle(
+    { apiId, request: { keyId } },
+    needs: NameStores & { keys: Keys; view: KeyView; usage: UsageView },
+  ) {
+    const { keys, view, usage } = needs;
     const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
-    const [keyView] = key ? await withNames(services, [{ ...key, ...lastUsed(lastUsedAt) }]) : [];
+    const [keyView] = key ? await withNames(needs, [{ ...key, ...lastUsed(lastUsedAt) }]) : [];
     if (!keyView) throw await recordNotFound(keys, apiId, keyId);
     return keyView;
   },
@@ -189,8 +198,11 @@ export const listKeys = operation({
   }),
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop', limit: '25', sort: '-createdAt' },
-  async handle({ request, caller }, services) {
-    const { usage } = services;
+  async handle(
+    { request, caller },
+    needs: NameStores & { view: KeyView; orderedKeys: OrderedKeys; usage: UsageView },
+  ) {
+    const { usage } = needs;
     const { apiId, limit, cursor, sort, enabled, externalId, name, search } = withoutAliases(request);
     const order = sort === 'createdAt' ? 'asc' : sort === '-createdAt' ? 'desc' : sort;
     const filter: KeyFilter = {
@@ -201,7 +213,7 @@ export const listKeys = operation({
     };
     const listing = ['listKeys', apiId, order, filter] as const;
     const place = cursor === undefined ? undefined : placeIn(openCursor(listing, cursor, PLACE));
-    const page = await readPage(services, caller.id, apiId, filter, Number(limit), order, place);
+    const page = await readPage(needs, caller.id, apiId, filter, Number(limit), order, place);
     if (!page) throw apiNotFound(apiId);
     const usageTimes = await usage.lastUsedAtOf(
       apiId,
@@ -209,7 +221,7 @@ export const listKeys = operation({
     );
     return {
       keys: await withNames(
-        services,
+        needs,
         page.keys.map((key, i) => ({ ...key, ...lastUsed(usageTimes[i]) })),
       ),
       total: page.total,
@@ -219,7 +231,7 @@ export const listKeys = operation({
 });
 
 async function readPage(
-  { view, orderedKeys }: Pick<Services, 'view' | 'orderedKeys'>,
+  { view, orderedKeys }: { view: KeyView; orderedKeys: OrderedKeys },
   caller: string,
   apiId: string,
   filter: KeyFilter,
@@ -255,7 +267,10 @@ export const updateKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { keyId: keyIdExample, enabled: false },
   neverShed: true,
-  async handle(call, { keys, roles, changeWriter }) {
+  async handle(
+    call,
+    { keys, roles, changeWriter }: { keys: Keys; roles: Roles; changeWriter: ChangeWriter },
+  ) {
     const { apiId } = call;
     const { keyId, waitMs, remaining, refill, ...changes } = call.request;
     const fields = await storedChanges(roles, withoutAliases(changes));
@@ -300,7 +315,10 @@ export const updateRemaining = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, op: 'increment', value: 100 },
   neverShed: true,
-  async handle(call, { keys, credits, changeWriter }) {
+  async handle(
+    call,
+    { keys, credits, changeWriter }: { keys: Keys; credits: Credits; changeWriter: ChangeWriter },
+  ) {
     const { apiId } = call;
     const { keyId, op, value, operationId, waitMs } = call.request;
     // Store only a hash, in case a caller sends a secret by mistake.
@@ -340,7 +358,7 @@ export const deleteKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample },
   neverShed: true,
-  async handle(call, { keys, changeWriter }) {
+  async handle(call, { keys, changeWriter }: { keys: Keys; changeWriter: ChangeWriter }) {
     const { apiId } = call;
     const { keyId, waitMs } = call.request;
     const secretHash = await keys.secretHashOf(apiId, keyId);
@@ -356,7 +374,7 @@ export const deleteKey = operation({
   },
 });
 
-export const getPropagation = operation({
+const getPropagation = operation({
   name: 'keys.getPropagation',
   summary: 'See how far a change has come',
   description: 'For changes that returned `pending`.',
@@ -365,14 +383,17 @@ export const getPropagation = operation({
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, sequence: '1' },
-  async handle({ apiId, request: { keyId, sequence } }, { keys, changeWriter }) {
+  async handle(
+    { apiId, request: { keyId, sequence } },
+    { keys, changeWriter }: { keys: Keys; changeWriter: ChangeWriter },
+  ) {
     const propagation = await changeWriter.status(apiId, keyId, Number(sequence));
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     return { propagation };
   },
 });
 
-export const getVerifications = operation({
+const getVerifications = operation({
   name: 'keys.getVerifications',
   summary: 'See how often a key was verified',
   description:
@@ -386,7 +407,7 @@ export const getVerifications = operation({
   }),
   errors: ['NOT_FOUND'],
   example: { keyId: keyIdExample },
-  async handle({ apiId, request }, { keys, usage, clock }) {
+  async handle({ apiId, request }, { keys, usage, clock }: { keys: Keys; usage: UsageView; clock: Clock }) {
     const { keyId, granularity, start, end } = request;
     if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
     const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
@@ -410,12 +431,12 @@ export const whoami = operation({
   permissions: ['api.<apiId>.read_key'],
   authorizesItself: true,
   request: Whose,
-  response: KeyView,
+  response: KeyAnswer,
   errors: ['NOT_FOUND'],
   example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' },
   reads: true,
-  async handle(call, services) {
-    const { keys, view } = services;
+  async handle(call, needs: NameStores & { keys: Keys; view: KeyView }) {
+    const { keys, view } = needs;
     const place = await keys.lookUp(hashSecret(call.request.key));
     // The message must reveal nothing about the secret.
     if (place === undefined) throw absence(call.caller, 'key');
@@ -423,8 +444,19 @@ export const whoami = operation({
     const { apiId, keyId } = place;
     requireApi(call.caller, apiId, 'read_key', 'key');
     const key = await view.get(apiId, keyId);
-    const [keyView] = key ? await withNames(services, [key]) : [];
+    const [keyView] = key ? await withNames(needs, [key]) : [];
     if (!keyView) throw await recordNotFound(keys, apiId, keyId);
     return keyView;
   },
 });
+
+export const oneKeyOperations = [
+  createKey,
+  updateKey,
+  getKey,
+  whoami,
+  getVerifications,
+  deleteKey,
+  getPropagation,
+  updateRemaining,
+] as const;

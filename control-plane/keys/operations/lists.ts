@@ -1,8 +1,9 @@
 import { Type } from 'typebox';
-import { pause } from '#shared/process/clock.ts';
+import { type Clock, pause } from '#shared/process/clock.ts';
 import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUGS_MAX, slugsOf } from '#shared/rules/slugs.ts';
+import type { Roles } from '../../roles/roles.ts';
 import { recordNotFound } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
@@ -18,15 +19,25 @@ import {
   slugsIn,
   WaitMs,
 } from '../../serve/schemas.ts';
-import type { Services } from '../../services.ts';
+import type { Turns } from '../../serve/turns.ts';
 import type { LogEntry } from '../../writer/change-log-port.ts';
-import type { Propagation } from '../../writer/writer.ts';
+import type { ChangeWriter, Propagation } from '../../writer/writer.ts';
 import { keyIdExample } from '../key-answer.ts';
+import type { Keys } from '../keys.ts';
 
 /** Maximum number of attempts while other control planes change the same key first. */
 const TRIES = 20;
 /** Longest pause before another attempt. It is random: in step with another control plane, one would always come late. */
 const PAUSE_MS_MAX = 10;
+
+/** The needs of a change of a key's list. */
+interface ListNeeds {
+  readonly keys: Keys;
+  readonly changeWriter: ChangeWriter;
+  readonly clock: Clock;
+  /** The turns of calls that change the lists of one key. */
+  readonly listTurns: Turns;
+}
 
 /** A key's list after the change. */
 interface ChangedList {
@@ -40,14 +51,14 @@ interface ChangedList {
  */
 async function changeList(
   call: Call<{ readonly keyId: string; readonly waitMs?: number }>,
-  { listTurns, ...services }: Pick<Services, 'keys' | 'changeWriter' | 'clock' | 'listTurns'>,
+  { listTurns, ...needs }: ListNeeds,
   field: 'permissions' | 'roles',
   become: (present: readonly string[]) => readonly string[] | Promise<readonly string[]>,
 ): Promise<ChangedList> {
   const endTurn = await listTurns.take(call.request.keyId);
   if (!endTurn) throw unavailable('too many changes of the lists of this key are waiting; try again');
   try {
-    return await changeInTurn(call, services, field, become, endTurn);
+    return await changeInTurn(call, needs, field, become, endTurn);
   } finally {
     endTurn();
   }
@@ -55,7 +66,7 @@ async function changeList(
 
 async function changeInTurn(
   call: Call<{ readonly keyId: string; readonly waitMs?: number }>,
-  { keys, changeWriter, clock }: Pick<Services, 'keys' | 'changeWriter' | 'clock'>,
+  { keys, changeWriter, clock }: Omit<ListNeeds, 'listTurns'>,
   field: 'permissions' | 'roles',
   become: (present: readonly string[]) => readonly string[] | Promise<readonly string[]>,
   onWritten: () => void,
@@ -120,10 +131,10 @@ export const addPermissions = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: permissionsExample,
   neverShed: true,
-  async handle(call, services) {
+  async handle(call, needs: ListNeeds) {
     const additions = slugsIn(call.request.permissions);
     const change = (present: readonly string[]) => [...present, ...additions];
-    return permissionViews(withDefaults(await changeList(call, services, 'permissions', change)));
+    return permissionViews(withDefaults(await changeList(call, needs, 'permissions', change)));
   },
 });
 
@@ -138,9 +149,9 @@ export const setPermissions = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: permissionsExample,
   neverShed: true,
-  async handle(call, services) {
+  async handle(call, needs: ListNeeds) {
     const slugs = slugsIn(call.request.permissions);
-    return permissionViews(withDefaults(await changeList(call, services, 'permissions', () => slugs)));
+    return permissionViews(withDefaults(await changeList(call, needs, 'permissions', () => slugs)));
   },
 });
 
@@ -156,10 +167,10 @@ export const removePermissions = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: permissionsExample,
   neverShed: true,
-  async handle(call, services) {
+  async handle(call, needs: ListNeeds) {
     const removals = new Set(slugsIn(call.request.permissions));
     const change = (present: readonly string[]) => present.filter((slug) => !removals.has(slug));
-    const { propagation } = await changeList(call, services, 'permissions', change);
+    const { propagation } = await changeList(call, needs, 'permissions', change);
     return { propagation };
   },
 });
@@ -176,12 +187,12 @@ const KeyRoles = Type.Array(
 /** Changes a key's roles like `changeList`, given the ids of the roles that the call names. */
 async function changeRoles(
   call: Call<{ readonly keyId: string; readonly roles: readonly GivenRole[]; readonly waitMs?: number }>,
-  services: Services,
+  needs: ListNeeds & { roles: Roles },
   become: (present: readonly string[], ids: readonly string[]) => readonly string[],
 ) {
-  const { roles } = services;
+  const { roles } = needs;
   const namedIds = await roles.idsOf(call.request.roles);
-  return changeList(call, services, 'roles', (present) => {
+  return changeList(call, needs, 'roles', (present) => {
     const ids = [...new Set(become(present, namedIds))];
     // Deleted roles do not count towards the limit.
     return ids.length > SLUGS_MAX ? roles.existing(ids) : ids;
@@ -189,7 +200,7 @@ async function changeRoles(
 }
 
 /** Roles as responses list them, without deleted roles. */
-async function listedRoles({ roles }: Pick<Services, 'roles'>, ids: readonly string[]) {
+async function listedRoles({ roles }: { roles: Roles }, ids: readonly string[]) {
   const names = await roles.namesOf(ids);
   return ids.flatMap((id, i) => (names[i] === undefined ? [] : [{ id, name: names[i] }]));
 }
@@ -206,9 +217,9 @@ export const addRoles = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: rolesExample,
   neverShed: true,
-  async handle(call, services) {
-    const change = await changeRoles(call, services, (present, additions) => [...present, ...additions]);
-    return listedRoles(services, withDefaults(change));
+  async handle(call, needs: ListNeeds & { roles: Roles }) {
+    const change = await changeRoles(call, needs, (present, additions) => [...present, ...additions]);
+    return listedRoles(needs, withDefaults(change));
   },
 });
 
@@ -223,9 +234,9 @@ export const setRoles = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: rolesExample,
   neverShed: true,
-  async handle(call, services) {
-    const change = await changeRoles(call, services, (_present, ids) => ids);
-    return listedRoles(services, withDefaults(change));
+  async handle(call, needs: ListNeeds & { roles: Roles }) {
+    const change = await changeRoles(call, needs, (_present, ids) => ids);
+    return listedRoles(needs, withDefaults(change));
   },
 });
 
@@ -241,10 +252,19 @@ export const removeRoles = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: rolesExample,
   neverShed: true,
-  async handle(call, services) {
+  async handle(call, needs: ListNeeds & { roles: Roles }) {
     const rest = (present: readonly string[], removals: readonly string[]) =>
       present.filter((id) => !removals.includes(id));
-    const { propagation } = await changeRoles(call, services, rest);
+    const { propagation } = await changeRoles(call, needs, rest);
     return { propagation };
   },
 });
+
+export const listOperations = [
+  addPermissions,
+  setPermissions,
+  removePermissions,
+  addRoles,
+  setRoles,
+  removeRoles,
+] as const;

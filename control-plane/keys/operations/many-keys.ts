@@ -1,7 +1,10 @@
 import { type Static, type TProperties, Type } from 'typebox';
+import type { Clock } from '#shared/process/clock.ts';
 import type { StoredFields } from '#shared/protocol/key-record.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import type { Apis } from '../../apis/apis.ts';
 import { auditView, idAsSent } from '../../audit/audit-event.ts';
+import type { Roles } from '../../roles/roles.ts';
 import { apiNotFound } from '../../serve/authorization.ts';
 import { type AuditedKey, type Call, effectOf } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
@@ -21,11 +24,16 @@ import {
   WaitMs,
   withoutAliases,
 } from '../../serve/schemas.ts';
-import type { Services } from '../../services.ts';
 import type { Write } from '../../writer/change-log-port.ts';
-import type { BatchEvents, ChangeOutcome, Propagation as Progress } from '../../writer/writer.ts';
+import type {
+  BatchEvents,
+  ChangeOutcome,
+  ChangeWriter,
+  Propagation as Progress,
+} from '../../writer/writer.ts';
 import { CHANGES, keyIdExample, storedChanges } from '../key-answer.ts';
-import type { PointedKey } from '../keys.ts';
+import type { KeyView } from '../key-view.ts';
+import type { Keys, PointedKey } from '../keys.ts';
 
 /** Maximum number of keys that one call changes. */
 const MANY_KEYS_MAX = 1000;
@@ -75,7 +83,7 @@ const PLACE = /^owner:(\d{1,15})$/;
  */
 async function choose(
   call: Call<Static<ReturnType<typeof Fields<typeof CHOICE>>>>,
-  { view, apis }: Pick<Services, 'view' | 'apis'>,
+  { view, apis }: { view: KeyView; apis: Apis },
 ): Promise<KeyChoice> {
   const { apiId, keyIds, externalId, cursor } = withoutAliases(call.request);
   if ((keyIds === undefined) === (externalId === undefined)) {
@@ -159,7 +167,7 @@ function manyResults<Result extends string>(
  */
 async function changeMany(
   call: Call,
-  { changeWriter }: Pick<Services, 'changeWriter'>,
+  { changeWriter }: { changeWriter: ChangeWriter },
   { apiId, keyIds }: KeyChoice,
   fields: StoredFields | undefined,
   waitMs: number | undefined,
@@ -210,7 +218,7 @@ async function changeMany(
 /** Deletes keys like `changeMany`, and then the pointers that lead to them. */
 async function deleteMany(
   call: Call,
-  { keys, changeWriter }: Pick<Services, 'keys' | 'changeWriter'>,
+  { keys, changeWriter }: { keys: Keys; changeWriter: ChangeWriter },
   choice: KeyChoice,
   waitMs: number | undefined,
 ): Promise<ManyOutcomes> {
@@ -229,7 +237,7 @@ async function deleteMany(
 
 const { externalId: _externalId, ownerId: _alias, ...changes } = CHANGES;
 
-export const updateKeys = operation({
+const updateKeys = operation({
   name: 'keys.updateKeys',
   summary: 'Change, disable or enable many keys',
   description:
@@ -255,17 +263,17 @@ export const updateKeys = operation({
   example: { apiId: 'shop', externalId: 'ada', enabled: false },
   neverShed: true,
   bodyBytesMax: MANY_KEYS_BYTES_MAX,
-  async handle(call, services) {
+  async handle(call, needs: { roles: Roles; view: KeyView; apis: Apis; changeWriter: ChangeWriter }) {
     const { apiId, keyIds, externalId, ownerId, cursor, waitMs, ...changes } = call.request;
-    const fields = await storedChanges(services.roles, changes);
+    const fields = await storedChanges(needs.roles, changes);
     if (Object.keys(fields).length === 0)
       throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');
-    const choice = await choose(call, services);
-    return manyResults('updated', await changeMany(call, services, choice, fields, waitMs), choice);
+    const choice = await choose(call, needs);
+    return manyResults('updated', await changeMany(call, needs, choice, fields, waitMs), choice);
   },
 });
 
-export const deleteKeys = operation({
+const deleteKeys = operation({
   name: 'keys.deleteKeys',
   summary: 'Delete many keys for good',
   description: 'Selects keys and returns like updateKeys.',
@@ -280,9 +288,9 @@ export const deleteKeys = operation({
   example: { apiId: 'shop', keyIds: [keyIdExample] },
   neverShed: true,
   bodyBytesMax: MANY_KEYS_BYTES_MAX,
-  async handle(call, services) {
-    const choice = await choose(call, services);
-    return manyResults('deleted', await deleteMany(call, services, choice, call.request.waitMs), choice);
+  async handle(call, needs: { view: KeyView; apis: Apis; keys: Keys; changeWriter: ChangeWriter }) {
+    const choice = await choose(call, needs);
+    return manyResults('deleted', await deleteMany(call, needs, choice, call.request.waitMs), choice);
   },
 });
 
@@ -310,21 +318,19 @@ export const deleteAllKeys = operation({
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop' },
   neverShed: true,
-  async handle(call, services) {
+  async handle(
+    call,
+    needs: { view: KeyView; clock: Clock; holdMs: number; keys: Keys; changeWriter: ChangeWriter },
+  ) {
     const { apiId, waitMs } = call.request;
-    const { view, clock, holdMs } = services;
+    const { view, clock, holdMs } = needs;
     const startedAtMs = clock.monotonicMs();
     let deletedKeys = 0;
     const pages: Progress[] = [];
     for (let from: number | undefined; ; ) {
       const page = await view.ids(apiId, undefined, MANY_KEYS_MAX, from);
       if (!page) throw apiNotFound(apiId);
-      const { outcomes, propagation } = await deleteMany(
-        call,
-        services,
-        { apiId, keyIds: page.keyIds },
-        waitMs,
-      );
+      const { outcomes, propagation } = await deleteMany(call, needs, { apiId, keyIds: page.keyIds }, waitMs);
       deletedKeys += outcomes.filter((each) => 'sequence' in each).length;
       if (propagation) pages.push(propagation);
       call.note({}, { after: { deleted: deletedKeys } });
@@ -345,3 +351,5 @@ function together(changes: readonly Progress[]): { readonly propagation?: Progre
   const pending = changes.find(({ state }) => state === 'pending');
   return { propagation: pending ? { ...pending, sequence: last.sequence } : last };
 }
+
+export const manyKeysOperations = [updateKeys, deleteKeys] as const;

@@ -1,10 +1,13 @@
 import { Type } from 'typebox';
 import { REFUSALS_KEPT } from '#shared/protocol/refusal-records.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import type { Apis } from '../../apis/apis.ts';
 import { recordNotFound } from '../../serve/authorization.ts';
 import { operation } from '../../serve/operation.ts';
 import { Fields, Id, KeyId, List, Time } from '../../serve/schemas.ts';
 import { keyIdExample } from '../key-answer.ts';
+import type { Keys } from '../keys.ts';
+import type { RefusalView } from '../refusals.ts';
 
 const RefusalData = Type.Object({
   time: Time('When it was, by the clock of the verifier'),
@@ -29,7 +32,7 @@ const RefusalData = Type.Object({
 /** The sentence of descriptions about the refusals that are kept. */
 const KEPT = `Verifiers report up to their USAGE_PERIOD_MS late. Kept are the latest ${REFUSALS_KEPT.ofKey} of a key for seven days, of the ${REFUSALS_KEPT.keysOfApi.toLocaleString('en')} keys of an API that were refused last.`;
 
-export const listRefusals = operation({
+const listRefusals = operation({
   name: 'keys.listRefusals',
   summary: 'See why a key was refused lately',
   description: `The latest first. ${KEPT}`,
@@ -38,7 +41,7 @@ export const listRefusals = operation({
   response: Type.Object({ refusals: List(RefusalData) }),
   errors: ['NOT_FOUND'],
   example: { keyId: keyIdExample },
-  async handle({ apiId, request: { keyId } }, { keys, refusals }) {
+  async handle({ apiId, request: { keyId } }, { keys, refusals }: { keys: Keys; refusals: RefusalView }) {
     if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
     return { refusals: await refusals.list(apiId, keyId) };
   },
@@ -47,7 +50,7 @@ export const listRefusals = operation({
 /** Maximum number of APIs that one call examines. */
 const APIS_MAX = 1000;
 
-export const findVerdict = operation({
+const findVerdict = operation({
   name: 'verdicts.find',
   id: 'findVerdict',
   summary: 'Find the refusal of a request',
@@ -61,7 +64,10 @@ export const findVerdict = operation({
   response: Type.Object({ apiId: Id('the API'), keyId: Id('the key'), refusal: RefusalData }),
   errors: ['NOT_FOUND'],
   example: { requestId: '0mzc9k4q8r2wfXa1' },
-  async handle({ request: { requestId }, caller: { permissions } }, { apis, refusals }) {
+  async handle(
+    { request: { requestId }, caller: { permissions } },
+    { apis, refusals }: { apis: Apis; refusals: RefusalView },
+  ) {
     const apiIds = permissions.apisWith('read_key') ?? (await apis.ids('', APIS_MAX));
     const keyIds = await Promise.all(apiIds.map((apiId) => refusals.keyOf(apiId, requestId)));
     for (const [i, apiId] of apiIds.entries()) {
@@ -76,3 +82,5 @@ export const findVerdict = operation({
     );
   },
 });
+
+export const refusalOperations = [listRefusals, findVerdict] as const;

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import type { Clock } from '#shared/process/clock.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
 import { auditView } from '../../audit/audit-event.ts';
@@ -16,9 +17,11 @@ import {
   Time,
   WaitMs,
 } from '../../serve/schemas.ts';
-import type { Services } from '../../services.ts';
 import type { LogEntry } from '../../writer/change-log-port.ts';
+import type { ChangeWriter } from '../../writer/writer.ts';
 import { keyIdExample } from '../key-answer.ts';
+import type { Keys } from '../keys.ts';
+import type { Successors } from '../successors.ts';
 
 /** 100 years, in milliseconds. */
 export const EXPIRATION_MAX = 3_155_760_000_000;
@@ -68,7 +71,15 @@ export const rerollKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, expiration: 86_400_000 },
   neverShed: true,
-  async handle(call, { keys, successors, changeWriter, clock }) {
+  async handle(
+    call,
+    {
+      keys,
+      successors,
+      changeWriter,
+      clock,
+    }: { keys: Keys; successors: Successors; changeWriter: ChangeWriter; clock: Clock },
+  ) {
     const { apiId } = call;
     const { keyId, expiration, operationId: name, waitMs } = call.request;
     // Store only a hash, in case a caller sends a secret by mistake.
@@ -110,7 +121,7 @@ export const rerollKey = operation({
 });
 
 /** Deletes the pointers of a key that a repeated call replaced. */
-async function forgetDeleted({ apiId, log }: Call, keys: Services['keys'], { rerolled }: LogEntry) {
+async function forgetDeleted({ apiId, log }: Call, keys: Keys, { rerolled }: LogEntry) {
   const { deleted } = rerolled ?? {};
   if (!deleted) return;
   await keys.forgetDeleted(apiId, [deleted]).catch((error: unknown) => {
@@ -134,3 +145,5 @@ function recordReroll(call: Call, keyId: string, rerolledTo: string, entry: LogE
   call.recordWrite();
   void call.recordKeys([{ keyId: rerolledTo, outcome: 'OK', effect: { after: { rerolledFrom: keyId } } }]);
 }
+
+export const rerollOperations = [rerollKey] as const;

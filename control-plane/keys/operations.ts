@@ -1,0 +1,20 @@
+import { explainOperations } from './operations/explain-key.ts';
+import { importOperations } from './operations/import-keys.ts';
+import { listKeys, oneKeyOperations } from './operations/keys.ts';
+import { listOperations } from './operations/lists.ts';
+import { deleteAllKeys, manyKeysOperations } from './operations/many-keys.ts';
+import { refusalOperations } from './operations/refusals.ts';
+import { rerollOperations } from './operations/reroll-key.ts';
+
+export const keyOperations = [
+  ...oneKeyOperations,
+  ...explainOperations,
+  ...refusalOperations,
+  ...rerollOperations,
+  ...importOperations,
+  ...manyKeysOperations,
+  ...listOperations,
+] as const;
+
+/** The operations on all keys of an API, which the reference shows with those on APIs. */
+export const keysOfApiOperations = [listKeys, deleteAllKeys] as const;
