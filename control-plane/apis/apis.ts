@@ -5,6 +5,7 @@ import { apiKeys, apiList, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
+import { cameLate } from '../writer/write-error.ts';
 import type { ApiDefaults } from './api-defaults.ts';
 
 /** Creates an API; followers may have members of the shared log before there is one. */
@@ -17,8 +18,8 @@ export const createApi = command(
 export const updateApi = command(
   new URL('./update-api.lua', import.meta.url),
   ['head'],
-  ['...fields'],
-  oneOf('status', { OK: ['name', 'prefix', 'bytes'], NOT_FOUND: [] }),
+  ['condition', '...fields'],
+  oneOf('status', { OK: ['name', 'prefix', 'bytes'], NOT_FOUND: [], CONFLICT: ['changes#'] }),
 );
 
 /** An API as admins see it. Times are Unix milliseconds. */
@@ -26,6 +27,8 @@ export interface Api extends ApiDefaults {
   readonly id: string;
   readonly name?: string;
   readonly createdAt: number;
+  /** Number of changes of its name and defaults. */
+  readonly sequence: number;
   /** Number of the API's keys. */
   readonly keys: number;
   /**
@@ -87,12 +90,14 @@ export class Apis {
   }
 
   /**
-   * Applies a patch. @returns the previous values of the patched fields, `null` = none; undefined if there is
-   * no such API
+   * Applies a patch. Rejects with CONFLICT unless `ifSequence` is the number of its changes so far.
+   * @returns the previous values of the patched fields, `null` = none; undefined if there is no such API
    */
-  async update(apiId: string, patch: ApiPatch): Promise<object | undefined> {
-    const run = updateApi({ head: apiKeys(apiId).head, fields: encode(patch) });
+  async update(apiId: string, patch: ApiPatch, ifSequence?: number): Promise<object | undefined> {
+    const { head } = apiKeys(apiId);
+    const run = updateApi({ head, condition: ifSequence ?? '', fields: encode(patch) });
     const { reply: before, replicated } = await this.#writer.send(run);
+    if (before.status === 'CONFLICT') throw cameLate(ifSequence ?? 0, before.changes);
     if (before.status !== 'OK') return undefined;
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
     const defaults = NAMES.map((name) => {
@@ -111,11 +116,11 @@ export class Apis {
   /** Returns undefined if the API does not exist or is deleted. */
   async get(apiId: string): Promise<Api | undefined> {
     const { head, index } = apiKeys(apiId);
-    const [[createdAt, deleted, foreign, protocol, ...defaults], keys] = await this.#nodes.run(
+    const [[createdAt, deleted, foreign, protocol, changes, ...defaults], keys] = await this.#nodes.run(
       head,
       (redis) =>
         Promise.all([
-          redis.hmget(head, 'c', 'deleted', 'foreign', 'P', ...Object.values(FIELDS)),
+          redis.hmget(head, 'c', 'deleted', 'foreign', 'P', 'u', ...Object.values(FIELDS)),
           redis.zcard(index),
         ]),
     );
@@ -125,6 +130,7 @@ export class Apis {
       id: apiId,
       ...Object.fromEntries(about),
       createdAt: Number(createdAt),
+      sequence: Number(changes ?? 0),
       keys,
       ...(foreign ? { foreignKeys: true } : {}),
       ...(protocol ? { protocol: Number(protocol) } : {}),

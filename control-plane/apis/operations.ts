@@ -12,6 +12,8 @@ import {
   Cursor,
   Fields,
   Id,
+  IfSequence,
+  LastSequence,
   Limit,
   List,
   makeCursor,
@@ -48,6 +50,7 @@ const ApiView = Type.Object({
   name: Type.Optional(Type.String()),
   ...DEFAULTS_VIEW,
   createdAt: Time('When it was created'),
+  sequence: LastSequence,
   keys: Type.Optional(Count('Number of keys of the API; shown only to callers that may read keys.')),
   foreignKeys: Type.Optional(
     Type.Literal(true, {
@@ -150,14 +153,15 @@ const updateApi = operation({
     name: Type.Optional(Name),
     defaultPrefix: Type.Optional(Type.Union([DEFAULTS.defaultPrefix, Type.Null()])),
     defaultBytes: Type.Optional(Type.Union([DEFAULTS.defaultBytes, Type.Null()])),
+    ifSequence: IfSequence,
   }),
   response: Type.Object({ apiId: Id('the API') }),
   event: 'api.updated',
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop', defaultPrefix: 'shop' },
   async handle(call, { apis }: { apis: Apis }) {
-    const { apiId, ...patch } = call.request;
-    const before = await apis.update(apiId, patch);
+    const { apiId, ifSequence, ...patch } = call.request;
+    const before = await apis.update(apiId, patch, ifSequence);
     if (before === undefined) throw apiNotFound(apiId);
     call.note({}, { before, after: patch });
     return { apiId };

@@ -1,11 +1,14 @@
 #!lua
 -- Changes an API's name and the defaults of its new keys. Writes no log entry, because verifiers use neither.
 --
--- fields: field, value pairs: name, prefix, bytes; value '' clears
--- Returns {'OK', previous name, prefix, bytes ('' = none)} | {'NOT_FOUND'}
-local created, deleted, name, prefix, bytes =
-  unpack(redis.call('HMGET', head, 'c', 'deleted', 'name', 'prefix', 'bytes'))
+-- condition: the number of changes so far must equal it, '' = any  fields: field, value pairs: name, prefix, bytes; value '' clears
+-- Returns {'OK', previous name, prefix, bytes ('' = none)} | {'NOT_FOUND'} | {'CONFLICT', number of changes so far}
+local created, deleted, name, prefix, bytes, changes =
+  unpack(redis.call('HMGET', head, 'c', 'deleted', 'name', 'prefix', 'bytes', 'u'))
 if not created or deleted then return {'NOT_FOUND'} end
+changes = changes or '0'
+if condition ~= '' and condition ~= changes then return {'CONFLICT', changes} end
+if #fields > 0 then redis.call('HINCRBY', head, 'u', 1) end
 for i = 1, #fields, 2 do
   if fields[i + 1] == '' then
     redis.call('HDEL', head, fields[i])

@@ -26,6 +26,8 @@ export interface Identity {
   readonly ratelimits: readonly NamedLimit[];
   /** The APIs in which the identity applies; absent = all. */
   readonly apiIds?: readonly string[];
+  /** The sequence of its last change. */
+  readonly sequence: number;
 }
 
 /** A key as responses show it, with its identity. */
@@ -55,7 +57,7 @@ export class Identities {
    * nothing was created, or with SERVICE_UNAVAILABLE.
    */
   async create(
-    { externalId, ...fields }: Omit<Identity, 'id'>,
+    { externalId, ...fields }: Omit<Identity, 'id' | 'sequence'>,
     waitMs: number | undefined,
     onWritten: (entry: LogEntry) => void,
   ): Promise<{ readonly identityId: string; readonly propagation: Propagation }> {
@@ -182,7 +184,15 @@ export class Identities {
   }
 }
 
-const identityOf = ({ keyId, name = '', enabled, meta, ratelimits = [], apiIds }: Key): Identity => ({
-  ...{ id: keyId, externalId: name, enabled, meta, ratelimits },
+const identityOf = ({
+  keyId,
+  name = '',
+  enabled,
+  meta,
+  ratelimits = [],
+  apiIds,
+  sequence,
+}: Key): Identity => ({
+  ...{ id: keyId, externalId: name, enabled, meta, ratelimits, sequence },
   ...(apiIds ? { apiIds } : {}),
 });

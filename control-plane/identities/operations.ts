@@ -13,10 +13,13 @@ import {
   Cursor,
   checkLimits,
   checkMeta,
+  conditionOn,
   ExternalId,
   FIELDS,
   Fields,
   Id,
+  IfSequence,
+  LastSequence,
   Limit,
   List,
   makeCursor,
@@ -68,6 +71,7 @@ const IdentityView = Type.Object({
   apiIds: Type.Optional(
     List(Type.String(), { description: 'The APIs in which the identity applies; absent = all.' }),
   ),
+  sequence: LastSequence,
 });
 
 /** The identity that a call concerns. */
@@ -270,6 +274,7 @@ export const updateIdentity = operation({
     ),
     ...CHANGEABLE_FIELDS,
     apiIds: Type.Optional(Type.Union([ApiIds, Type.Null()])),
+    ifSequence: IfSequence,
     waitMs: WaitMs,
   }),
   response: Type.Object({
@@ -278,11 +283,11 @@ export const updateIdentity = operation({
     propagation: Propagation,
   }),
   event: 'identity.updated',
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', 'CONFLICT'],
   example: { externalId: 'ada', enabled: false },
   neverShed: true,
   async handle(call, { identities, changeWriter }: { identities: Identities; changeWriter: ChangeWriter }) {
-    const { waitMs, identityId: _id, externalId: _externalId, ...patch } = call.request;
+    const { waitMs, ifSequence, identityId: _id, externalId: _externalId, ...patch } = call.request;
     checkMeta(patch.meta ?? {});
     checkLimits(patch.ratelimits);
     const fields = storedFields(patch);
@@ -291,7 +296,8 @@ export const updateIdentity = operation({
     const identityId = idIn(call.request);
     call.note({ identityId });
     if (patch.apiIds && (await identities.get(identityId))) await identities.checkApis(patch.apiIds);
-    const write = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields } as const;
+    const about = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields } as const;
+    const write = { ...about, ...conditionOn(ifSequence) };
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
     const identity = await identities.get(identityId);
     if (!propagation || !identity) throw identityNotFound();

@@ -13,6 +13,7 @@ import {
   GivenRoles,
   GivenSlugs,
   Id,
+  LastSequence,
   slugsIn,
   Time,
 } from '../serve/schemas.ts';
@@ -50,6 +51,7 @@ export const KeyAnswer = Type.Object({
   enabled,
   createdAt: Time('When it was created'),
   updatedAt: Type.Optional(Time('When it was last changed')),
+  sequence: LastSequence,
   expires,
 });
 export const UsedKey = Type.Object({

@@ -1,5 +1,5 @@
 import { type Refill, refillOf } from '#shared/protocol/credits.ts';
-import { type AliasedFields, aliasedFields, KEY_LETTERS } from '#shared/protocol/key-record.ts';
+import { type AliasedFields, aliasedFields, KEY_LETTERS, sequenceOf } from '#shared/protocol/key-record.ts';
 import { command, list, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
@@ -46,6 +46,8 @@ export type Key = AliasedFields &
     readonly start: string;
     readonly createdAt: number;
     readonly updatedAt?: number;
+    /** The sequence of the last change; 0 = never changed. */
+    readonly sequence: number;
     /** The key that replaced this one. */
     readonly rerolledTo?: string;
     /** The key that this one replaced. */
@@ -73,7 +75,7 @@ export interface KeyPage {
 }
 
 /** Letters of the fields that the scripts return besides meta. */
-const LETTERS = ['s', 'c', 'u', 'T', 'F', 'f', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
+const LETTERS = ['s', 'c', 'u', 'v', 'T', 'F', 'f', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
 /** The maximum number of keys that one page examines under a filter without an index. */
 const EXAMINED_MAX = 1000;
 
@@ -184,6 +186,7 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     s = '',
     c,
     u,
+    v,
     T,
     F,
     f,
@@ -196,6 +199,7 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     start: s,
     createdAt: Number(c),
     ...(u ? { updatedAt: Number(u) } : {}),
+    sequence: sequenceOf(v),
     ...(T ? { rerolledTo: T } : {}),
     ...(F ? { rerolledFrom: F } : {}),
     ...(f ? { foreign: true } : {}),

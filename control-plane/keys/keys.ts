@@ -1,5 +1,5 @@
 import type { Clock } from '#shared/process/clock.ts';
-import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
+import { KEY_FIELDS, sequenceOf } from '#shared/protocol/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
@@ -139,7 +139,7 @@ export class Keys {
     const [secretHash, version] = await this.#options.nodes.run(record, (redis) =>
       redis.hmget(record, 'p', 'v'),
     );
-    return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
+    return secretHash ? sequenceOf(version) : undefined;
   }
 
   /**

@@ -6,9 +6,12 @@ import { SLUG } from '#shared/rules/slugs.ts';
 import { auditView } from '../audit/audit-event.ts';
 import { operation } from '../serve/operation.ts';
 import {
+  conditionOn,
   Fields,
   GivenSlugs,
   Id,
+  IfSequence,
+  LastSequence,
   List,
   Permissions,
   PropagationResponse,
@@ -27,6 +30,7 @@ const RoleView = Type.Object({
   name: Type.String({ description: 'Its name.' }),
   description: Type.Optional(Type.String({ description: 'What it is for.' })),
   permissions: List(Type.Object(Permissions.items.properties), { description: 'Permissions of the role.' }),
+  sequence: LastSequence,
 });
 /** The permissions of a role, in requests. */
 const RolePermissions = GivenSlugs({ description: 'All permissions of the role.' });
@@ -94,16 +98,17 @@ export const setRolePermissions = operation({
   description:
     'Makes one change, however many keys have the role. Returns when the change is complete, like updateKey: no verifier anywhere answers from the earlier state of the role.',
   permissions: ['root.*.update_role'],
-  request: Fields({ roleId: RoleId, permissions: RolePermissions, waitMs: WaitMs }),
+  request: Fields({ roleId: RoleId, permissions: RolePermissions, ifSequence: IfSequence, waitMs: WaitMs }),
   response: PropagationResponse,
   event: 'role.updated',
-  errors: ['NOT_FOUND', 'VERIFIERS_TOO_OLD'],
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { roleId: roleIdExample, permissions: ['articles.read', 'articles.write'] },
   neverShed: true,
   async handle(call, { changeWriter }: { changeWriter: ChangeWriter }) {
-    const { roleId, permissions, waitMs } = call.request;
+    const { roleId, permissions, ifSequence, waitMs } = call.request;
     const fields = storedFields({ permissions: slugsIn(permissions) });
-    const write = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields } as const;
+    const about = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields } as const;
+    const write = { ...about, ...conditionOn(ifSequence) };
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };

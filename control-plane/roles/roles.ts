@@ -16,6 +16,8 @@ export interface Role {
   readonly name: string;
   readonly description?: string;
   readonly permissions: readonly { readonly id: string; readonly name: string }[];
+  /** The sequence of its last change; 0 = never changed. */
+  readonly sequence: number;
 }
 
 interface RolesOptions extends RecordParts {
@@ -138,12 +140,13 @@ export class Roles {
   }
 }
 
-function roleOf({ keyId, name = '', meta, permissions = [] }: Key): Role {
+function roleOf({ keyId, name = '', meta, permissions = [], sequence }: Key): Role {
   const description = 'description' in meta ? { description: String(meta.description) } : {};
   return {
     id: keyId,
     name,
     ...description,
     permissions: permissions.map((slug) => ({ id: slug, name: slug })),
+    sequence,
   };
 }

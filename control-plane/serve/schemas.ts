@@ -418,6 +418,22 @@ export const WaitMs = Type.Optional(
     description: 'Maximum time to wait for the change to be complete, ms.',
   }),
 );
+/** The sequence of a thing's last change, in answers. */
+export const LastSequence = Type.Integer({
+  minimum: 0,
+  description: 'The sequence of its last change, for `ifSequence`; 0 = it never changed.',
+});
+export const IfSequence = Type.Optional(
+  Type.Integer({
+    minimum: 0,
+    maximum: Number.MAX_SAFE_INTEGER,
+    description:
+      'Make the change only if this is still the `sequence` of the last one, as you read it. If somebody was faster, the answer is 409 with the present sequence, and nothing is changed.',
+  }),
+);
+/** The condition of a write, from the `ifSequence` of its call. */
+export const conditionOn = (ifSequence: number | undefined) =>
+  ifSequence === undefined ? {} : { condition: String(ifSequence) };
 /** A change's sequence in a query, where all values are strings. */
 export const SequenceText = Type.String({
   pattern: '^[1-9][0-9]{0,14}$',

@@ -42,8 +42,8 @@ export interface Write {
   /** Only in an update that changes nothing else. */
   readonly successor?: Successor;
   /**
-   * The write is refused with CONFLICT unless the record's version (for `noop`: the log's sequence) equals
-   * this.
+   * The write is refused with CONFLICT unless the record's version, or the sequence with which it begins, equals this;
+   * for `noop`, the log's sequence.
    */
   readonly condition?: string;
   /**
@@ -69,7 +69,9 @@ export interface TooOld {
  * already REROLLED, or whose credits too many keys have SHARED cannot be rerolled.
  */
 export type WriteRefusal =
-  | { readonly status: 'NOT_FOUND' | 'EXISTS' | 'CONFLICT' | 'UNLIMITED' | 'REUSED' | 'ENDED' }
+  | { readonly status: 'NOT_FOUND' | 'EXISTS' | 'UNLIMITED' | 'REUSED' | 'ENDED' }
+  /** `version`: that of the record, if it is not what the write required. */
+  | { readonly status: 'CONFLICT'; readonly version?: string }
   | { readonly status: 'REROLLED'; readonly successor: string }
   | { readonly status: 'SHARED'; readonly keys: number }
   | TooOld;

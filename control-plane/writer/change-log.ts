@@ -22,7 +22,7 @@ const WRITTEN = [
   ...['sequence#', 'hash', 'leaseMs#', 'previousVersion', 'remaining', 'debt', 'server', '...fields'],
 ] as const;
 const writtenOf = oneOf('status', {
-  ...{ OK: WRITTEN, NOT_FOUND: [], EXISTS: [], CONFLICT: [], UNLIMITED: [], REUSED: [] },
+  ...{ OK: WRITTEN, NOT_FOUND: [], EXISTS: [], CONFLICT: ['version'], UNLIMITED: [], REUSED: [] },
   TOO_OLD: ['followers#', '...names'],
 });
 export const writeChange = command(

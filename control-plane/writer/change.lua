@@ -18,7 +18,9 @@ local function change(operation, keyId, record, long, condition, needs, fields)
     secretHash, version, number, owner, apart, pool, predecessor = unpack(found)
     if not secretHash then return {'NOT_FOUND'} end
     version = version or '0'
-    if condition ~= '' and condition ~= version then return {'CONFLICT'} end
+    if condition ~= '' and condition ~= version and condition ~= string.match(version, '^%d+') then
+      return {'CONFLICT', version}
+    end
     old = {unpack(found, 8)}
     if apart then old[5] = redis.call('GET', long) end
   elseif redis.call('HEXISTS', head, 'c') == 0 then

@@ -7,7 +7,7 @@
 --   followers may remember; its fields have `p`, which its changes carry
 -- record, long: of the key, its long meta; for noop and api-deleted both are the head, and keyId is ''
 -- now: Unix ms; maxlen: log length to keep; longest: payload, bytes; base: the beginning of the names of all data of the API
--- condition: the record's version (update, delete) or the head's sequence (noop) must equal it, '' = any
+-- condition: the record's version or the sequence in it (update, delete), or the head's sequence (noop), must equal it, '' = any
 -- needs: protocol that followers need for the change
 -- fields: field, value pairs to set; value '' clears. The value of `q` is a change of the credits, JSON: {id: unique,
 --   op: set | none | increment | decrement | refill, value, refill: '' = none, absent = unchanged, operation: name of the
@@ -15,7 +15,7 @@
 -- Returns {'OK', sequence, hash, Lf, previous version, credits left ('' = not changed), '1' = holders must first give some of
 --         them back, id of this server, then the name and the previous value of each field that was set; of a deleted key, of
 --         every field}
---         | {'NOT_FOUND'} | {'CONFLICT'} | {'EXISTS'}: for `create`
+--         | {'NOT_FOUND'} | {'CONFLICT', the record's version} | {'EXISTS'}: for `create`
 --         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'REUSED'}: another change had this name | {'UNLIMITED'}: the key has no credits that could be changed this way
 -- include rights.lua

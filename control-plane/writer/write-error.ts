@@ -1,10 +1,11 @@
+import { sequenceOf } from '#shared/protocol/key-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import type { TooOld, Write, WriteRefusal } from './change-log-port.ts';
 
 /** Returns the error for a change that was refused. */
 export function writeError(
-  { apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>,
+  { apiId, keyId, condition }: Pick<Write, 'apiId' | 'keyId' | 'condition'>,
   outcome: WriteRefusal,
 ): ApiError {
   if (outcome.status === 'TOO_OLD') return tooOldError(apiId, outcome);
@@ -27,9 +28,24 @@ export function writeError(
     );
   if (outcome.status === 'EXISTS')
     return new ApiError('CONFLICT', 'externalId: an identity with it exists already');
-  if (outcome.status === 'CONFLICT') return new ApiError('CONFLICT', 'another write came first');
+  if (outcome.status === 'CONFLICT') {
+    const { version = '' } = outcome;
+    return condition !== undefined && SEQUENCE.test(condition) && version
+      ? cameLate(condition, sequenceOf(version))
+      : new ApiError('CONFLICT', 'another write came first');
+  }
   return new ApiError('NOT_FOUND', keyId ? `key ${keyId} not found` : `api ${apiId} not found`);
 }
+
+/** A condition on the sequence alone, as callers set it with `ifSequence`. */
+const SEQUENCE = /^\d+$/;
+
+/** Returns the error for a change on a condition that no longer holds, with the present sequence. */
+export const cameLate = (ifSequence: string | number, sequence: number): ApiError =>
+  new ApiError(
+    'CONFLICT',
+    `ifSequence: somebody changed it after ${ifSequence}, the present sequence is ${sequence}; read it again, then send the change with that`,
+  );
 
 /** Returns the error for a write that needs a later protocol than some verifiers of the API speak. */
 export function tooOldError(apiId: string, { needs, followers, names }: TooOld): ApiError {

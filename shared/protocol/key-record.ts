@@ -273,6 +273,9 @@ function decodeValue(kind: Kind, text: string): boolean | number | string {
   return kind === 'time' ? Number(text) : text;
 }
 
+/** The sequence of a record's last change, with which its version begins; 0 = it never changed. */
+export const sequenceOf = (version: string | null | undefined): number => Number.parseInt(version || '0', 10);
+
 /** Other fields of the record in Redis, by their letters. Only Keyfence sets them. */
 export const RECORD_FACTS = {
   p: 'SHA-256 of the secret.',

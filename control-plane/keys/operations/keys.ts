@@ -19,10 +19,12 @@ import {
   checkLimits,
   checkMeta,
   checkRanges,
+  conditionOn,
   creditsChange,
   ExternalId,
   Fields,
   Id,
+  IfSequence,
   KeyId,
   Limit,
   List,
@@ -35,8 +37,8 @@ import {
   openCursor,
   PageCursor,
   Prefix,
-  Propagation,
   PropagationResponse,
+  Propagation as PropagationView,
   period,
   Search,
   Secret,
@@ -49,7 +51,8 @@ import {
 } from '../../serve/schemas.ts';
 import type { UsageView } from '../../usage/usage.ts';
 import type { CreditsChange, LogEntry } from '../../writer/change-log-port.ts';
-import type { ChangeWriter } from '../../writer/writer.ts';
+import { cameLate } from '../../writer/write-error.ts';
+import type { ChangeWriter, Propagation } from '../../writer/writer.ts';
 import type { Credits } from '../credit-changes.ts';
 import {
   CHANGES,
@@ -260,6 +263,7 @@ export const updateKey = operation({
     ),
     ...CHANGES,
     ...CHANGED_CREDITS,
+    ifSequence: IfSequence,
     waitMs: WaitMs,
   }),
   response: PropagationResponse,
@@ -272,17 +276,20 @@ export const updateKey = operation({
     { keys, roles, changeWriter }: { keys: Keys; roles: Roles; changeWriter: ChangeWriter },
   ) {
     const { apiId } = call;
-    const { keyId, waitMs, remaining, refill, ...changes } = call.request;
+    const { keyId, waitMs, ifSequence, remaining, refill, ...changes } = call.request;
     const fields = await storedChanges(roles, withoutAliases(changes));
     const credits = creditsChange({ remaining, refill });
-    const propagation =
-      Object.keys(fields).length === 0 && !credits
-        ? await changeWriter.status(apiId, keyId, await keys.lastSequence(apiId, keyId), true)
-        : await changeWriter.apply(
-            { apiId, operation: 'update', keyId, fields, ...(credits ? { credits } : {}) },
-            waitMs,
-            call.recordChange(fields, credits),
-          );
+    let propagation: Propagation | undefined;
+    if (Object.keys(fields).length === 0 && !credits) {
+      const sequence = await keys.lastSequence(apiId, keyId);
+      if (sequence !== undefined && ifSequence !== undefined && ifSequence !== sequence)
+        throw cameLate(ifSequence, sequence);
+      propagation = await changeWriter.status(apiId, keyId, sequence, true);
+    } else {
+      const about = { apiId, operation: 'update', keyId, fields, ...(credits ? { credits } : {}) } as const;
+      const write = { ...about, ...conditionOn(ifSequence) };
+      propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields, credits));
+    }
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     return { propagation };
   },
@@ -309,7 +316,7 @@ export const updateRemaining = operation({
       description:
         'Credits after the change; null = unlimited. Once the change is complete, the number is exact except for what verifiers spend meanwhile.',
     }),
-    propagation: Propagation,
+    propagation: PropagationView,
   }),
   event: 'key.updated',
   errors: ['NOT_FOUND', 'CONFLICT'],

@@ -48,7 +48,7 @@ test('defaults that are changed or cleared are those of the next key, at every c
     for (const at of [0, 1]) expect(shapeOf(await create(apiId, {}, at))).toEqual(shape);
   }
   const api = await fleet.ok('apis.getApi', { apiId });
-  expect(api).toEqual({ id: apiId, name: 'two', createdAt: api.createdAt, keys: 12 });
+  expect(api).toEqual({ id: apiId, name: 'two', createdAt: api.createdAt, sequence: 5, keys: 12 });
 });
 
 test('a key that is created while the defaults change has those of before or of after, and is whole', async () => {

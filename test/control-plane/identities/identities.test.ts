@@ -250,6 +250,7 @@ describe('an identity', () => {
       enabled: true,
       ratelimits: [],
       meta: { of: owners[1] },
+      sequence: expect.any(Number),
     };
     expect(await fleet.ok('identities.getIdentity', { identityId: ids[1] })).toEqual(shown);
     expect(await fleet.ok('identities.getIdentity', { externalId: owners[1] })).toEqual(shown);

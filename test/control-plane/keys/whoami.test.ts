@@ -22,6 +22,7 @@ test('a key says who it is, as getKey does, whether or not it is accepted', asyn
     ...shown,
     start: key.slice(0, 4),
     createdAt: expect.any(Number),
+    sequence: 0,
   });
   await fleet.ok('keys.updateKey', { keyId, enabled: false, expires: 100_000_000_000 });
   expect((await whoami(key)).body).toMatchObject({ ...shown, enabled: false, expires: 100_000_000_000 });

@@ -448,7 +448,14 @@ describe('keys', () => {
     expect(keyId).toMatch(/^key_[0-9A-Za-z]{16,}$/);
     expect(key).toMatch(/^acme_[0-9A-Za-z]{49}$/);
     const shown = await fleet.ok('keys.getKey', { keyId });
-    expect(shown).toEqual({ id: keyId, keyId, ...given, start: key.slice(0, 9), createdAt: shown.createdAt });
+    expect(shown).toEqual({
+      id: keyId,
+      keyId,
+      ...given,
+      start: key.slice(0, 9),
+      createdAt: shown.createdAt,
+      sequence: 0,
+    });
     expect(shown.createdAt).toBeGreaterThanOrEqual(before);
     expect(shown.createdAt).toBeLessThanOrEqual(Date.now());
   });
@@ -464,6 +471,7 @@ describe('keys', () => {
       'id',
       'keyId',
       'meta',
+      'sequence',
       'start',
     ]);
     expect(shown).toMatchObject({ enabled: true, meta: {} });
@@ -625,6 +633,7 @@ describe('APIs', () => {
       id: 'shop',
       name: 'Shop',
       createdAt: expect.any(Number),
+      sequence: 0,
       keys: 0,
     });
     expectError(await fleet.admin('apis.createApi', { name: 'Other', apiId: 'shop' }), 409, 'CONFLICT');

@@ -201,7 +201,7 @@ describe('APIs', () => {
   });
 
   test('are changed while they are there, and tell what was before', async () => {
-    const update = (...fields: string[]) => run(updateApi({ head: 'head', fields }));
+    const update = (...fields: string[]) => run(updateApi({ head: 'head', condition: '', fields }));
     expect(await update('prefix', 'p')).toEqual({ status: 'NOT_FOUND' });
     expect(await at.redis.keys('*')).toEqual([]);
     const fields = ['name', 'Shop', 'bytes', 24];
