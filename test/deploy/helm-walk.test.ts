@@ -35,7 +35,7 @@ describe('what people do after an installation', () => {
       },
     });
 
-  it('`helm test` makes a key, sees it verified, disables it, sees it refused, and leaves no key', async () => {
+  it('`helm test` takes a key through its life', async () => {
     for (const _ of ['once', 'and again']) {
       const { stdout } = await walk();
       const verdicts = [...stdout.matchAll(/verifyKey: (\w+)/g)].map(([, verdict]) => verdict);
@@ -44,7 +44,7 @@ describe('what people do after an installation', () => {
     expect((await fleet.ok('apis.listKeys', { apiId: 'helm-test' })).total).toBe(0);
   });
 
-  it('`helm test` fails where the control plane refuses it or the verifier is away, and leaves no key then', async () => {
+  it('`helm test` fails if refused, leaving no key', async () => {
     writeFileSync(join(temporary, 'wrong'), 'wrong-root-key-0123456789abcdef0123456789');
     await expect(walk({ ROOT_KEY_FILE: join(temporary, 'wrong') })).rejects.toThrow(/401/);
     await expect(walk({ VERIFIER_URL: 'http://127.0.0.1:1' })).rejects.toThrow(/fetch failed/);
@@ -52,7 +52,7 @@ describe('what people do after an installation', () => {
   });
 
   describe.skipIf(!helm)(`with helm${noHelm}`, () => {
-    it('the pod of `helm test` may reach what it asks, and has every file that it reads', () => {
+    it('the pod of `helm test` reaches what it needs', () => {
       for (const mode of ['single', 'sentinel']) {
         const hooks = renderChart({ values: { 'redis.mode': mode, 'redis.tls.enabled': true } }).filter(
           isHook,
@@ -64,7 +64,7 @@ describe('what people do after an installation', () => {
       }
     });
 
-    it('the walk in the notes goes as its comments say, with a verifier and without', async () => {
+    it('the notes walk as their comments say', async () => {
       for (const sample of [true, false]) {
         const values = { 'sample.enabled': sample };
         const notes = notesOf(values);
@@ -82,7 +82,7 @@ describe('what people do after an installation', () => {
       }
     });
 
-    it('every command of its README is one that helm takes', async () => {
+    it('its README has only commands that helm takes', async () => {
       const readme = readFileSync(join(CHART, 'README.md'), 'utf8');
       const blocks = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block ?? '');
       expect(blocks).toHaveLength(2);

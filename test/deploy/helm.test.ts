@@ -17,7 +17,7 @@ const temporary = mkdtempSync(join(tmpdir(), 'keyfence-helm-'));
 afterAll(() => rmSync(temporary, { recursive: true }));
 
 describe('the chart', () => {
-  it('is of the version of the project, and installs an image of that version', () => {
+  it('has the version of the project and its image', () => {
     const { version } = JSON.parse(read('package.json'));
     expect(parse(read('deploy/helm/keyfence/Chart.yaml'))).toMatchObject({ version, appVersion: version });
   });
@@ -34,12 +34,12 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
       );
     });
 
-    it('is accepted by Kubernetes 1.36, hangs together, and every pod runs under the Pod Security level restricted', () => {
+    it('is accepted by Kubernetes 1.36, restricted', () => {
       expect(all.length).toBeGreaterThan(0);
       expect(faultsOf(all)).toEqual([]);
     });
 
-    it('is in the namespace of the release, and has its labels', () => {
+    it('is in the namespace of the release, labelled', () => {
       for (const { kind, metadata } of all) {
         const clusterWide = kind.startsWith('MutatingAdmissionPolicy');
         const elsewhere = ['billing', 'shop'].includes(metadata.namespace ?? '');
@@ -124,7 +124,7 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
     expect(faultsOf(all)).toEqual([]);
   });
 
-  it('two releases in one namespace share no name, and neither selects the pods of the other', () => {
+  it('two releases in a namespace do not collide', () => {
     const [one, other] = ['keyfence', 'staging'].map((release) =>
       renderChart({ release, values: { 'redis.mode': 'sentinel' } }),
     );
@@ -137,7 +137,7 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
     expect(names(other)).toContain('Service staging-keyfence-control-plane');
   });
 
-  it('reaches a Redis with TLS by names that its certificate has, and lets no pod start without it', () => {
+  it('reaches a TLS Redis by the certified names', () => {
     const all = renderChart({ values: CHOICES['three Redis with TLS, watched'] ?? {} });
     const settings = (namespace: string) =>
       all.find(
@@ -161,11 +161,11 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
     }
   });
 
-  it('is what the manifests of deploy/kubernetes are made of: npm run docs', () => {
+  it('makes the manifests of deploy/kubernetes', () => {
     for (const [file, content] of Object.entries(plainManifests())) expect(read(file), file).toBe(content);
   });
 
-  it('has the dashboard from its file, and the labels by which a Prometheus finds its objects', () => {
+  it('has the dashboard and labels for Prometheus', () => {
     const all = renderChart({ values: CHOICES['three Redis with TLS, watched'] ?? {} });
     const of = (kind: string, name: string) =>
       all.find((each) => each.kind === kind && each.metadata.name === name);
@@ -175,7 +175,7 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
     expect(of('PrometheusRule', 'keyfence')?.metadata.labels).toMatchObject({ release: 'prometheus' });
   });
 
-  it('makes what deploy/kubernetes/README.md says how to make', () => {
+  it('makes what deploy/kubernetes/README.md says', () => {
     const readme = read('deploy/kubernetes/README.md');
     const [, command = ''] = readme.match(/```sh\n(helm template [\s\S]*?) >keyfence.yaml\n```/) ?? [];
     const script = `helm() { ${helm} "$@"; }\n${command}`;
@@ -187,7 +187,7 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
     expect(occurrences(all, 'skip-outbound-ports')).toBe(2);
   });
 
-  it('is whole as a package, without what is around it here', () => {
+  it('is whole as a package by itself', () => {
     runHelm('package', CHART, '--destination', temporary);
     const { version } = JSON.parse(read('package.json'));
     const values = CHOICES['three Redis with TLS, watched'] ?? {};
@@ -217,14 +217,14 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
     expect(() => renderChart({ values })).toThrow(message);
   });
 
-  it('refuses a cluster that is too old, and has no injection where there is none', () => {
+  it('refuses a cluster that is too old', () => {
     expect(() => renderChart({ kubeVersion: '1.28.0' })).toThrow(/kubeVersion/);
     expect(() =>
       renderChart({ kubeVersion: '1.35.0', values: { 'verifier.injection.enabled': true } }),
     ).toThrow(/1\.36/);
   });
 
-  it('gives a chart of one’s own the verifier, when taken as a dependency', () => {
+  it('lends the verifier to a dependent chart', () => {
     const chart = join(temporary, 'billing');
     mkdirSync(join(chart, 'templates'), { recursive: true });
     mkdirSync(join(chart, 'charts'));

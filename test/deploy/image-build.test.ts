@@ -39,7 +39,7 @@ describe.skipIf(reason)(`the image, built with buildah${reason}`, () => {
     files = buildah('mount', container).trim();
   }, BUILD_MS_MAX);
 
-  it('runs as a user without a name, knows how it is doing, and says what it is', () => {
+  it('runs as a nameless user and knows its health', () => {
     const { config } = JSON.parse(buildah('inspect', '--type', 'image', image)).Docker;
     expect(config).toMatchObject({
       User: '10001:10001',
@@ -49,7 +49,7 @@ describe.skipIf(reason)(`the image, built with buildah${reason}`, () => {
     });
   });
 
-  it('holds the program and its dependencies and nothing of the repository besides', () => {
+  it('holds the program and nothing else from here', () => {
     const list = (path: string) => readdirSync(join(files, path)).sort();
     expect(list('/app')).toEqual(
       [
@@ -99,7 +99,7 @@ describe.skipIf(reason)(`the image, built with buildah${reason}`, () => {
   }
 
   it(
-    'is the same image, byte for byte, when a release is built twice',
+    'is built twice with the same bytes',
     () => {
       const conf = join(folder, 'storage.conf');
       const roots = [`graphroot = "${join(folder, 'storage')}"`, `runroot = "${join(folder, 'run')}"`];

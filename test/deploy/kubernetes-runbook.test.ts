@@ -70,7 +70,7 @@ function stubbed(env: NodeJS.ProcessEnv, backup: string, files: OwnFiles): NodeJ
   };
 }
 
-test('a backup that is brought back lets no verifier in before what was refused since is refused again', async () => {
+test('no restored backup lets in what was refused', async () => {
   const files = new OwnFiles();
   stops.push(() => files.remove());
   const redis = await OwnRedis.start(files);
@@ -179,7 +179,7 @@ test.skipIf(linux)(
   },
 );
 
-test('one Redis becomes a Cluster: keys, APIs and disables are as they were', async () => {
+test('one Redis becomes a Cluster, losing nothing', async () => {
   const redis = await RedisNode.start(join(directory, 'one'));
   stops.push(() => redis.stop());
   const before = await Fleet.start({ redisUrl: redis.url });

@@ -55,7 +55,7 @@ describe.skipIf(skipped)(
 
     const fileOf = (name: string) => Buffer.from(secrets.get('keyfence-redis-tls')?.[name] ?? '', 'base64');
 
-    it('the commands make every key of every Secret that the text names', () => {
+    it('the commands make every key of every Secret', () => {
       expect([...secrets.keys()]).toEqual(['keyfence-root-key', 'keyfence-redis', 'keyfence-redis-tls']);
       for (const data of secrets.values())
         for (const key of Object.keys(data)) expect(readme).toContain(key.replace(/-password$/, ''));
@@ -65,7 +65,7 @@ describe.skipIf(skipped)(
     it.each([
       ['the same namespace', ''],
       ['another namespace', '.keyfence'],
-    ])('control plane and verifier reach the group by its names in %s', async (_, suffix) => {
+    ])('both processes reach the group in %s', async (_, suffix) => {
       const controlPlane = await start('control-plane/main.ts', 'control-plane', suffix, { ROOT_KEY });
       const verifier = await start('verifier/main.ts', 'verifier', suffix);
       await expect.poll(() => ready(verifier), PATIENT).toBe(200);
@@ -77,7 +77,7 @@ describe.skipIf(skipped)(
       await expect.poll(verdict, PATIENT).toBe('VALID');
     });
 
-    it('and where the certificate lacks the name, the log says so once, as a warning', async () => {
+    it('logs once that a certificate lacks the name', async () => {
       const verifier = await start('verifier/main.ts', 'verifier', '.other');
       const told = () => verifier.output.split('\n').filter((line) => line.includes('altnames'));
       await expect.poll(told, PATIENT).not.toEqual([]);

@@ -51,7 +51,7 @@ describe.skipIf(why)(`promtool's opinion${why}`, () => {
     expect(promtool('check', 'rules', '--lint=all', '--lint-fatal', alerts)).toContain('SUCCESS');
   });
 
-  test('every alert fires on what it is for, and none on normal life', () => {
+  test('every alert fires on what it is for only', () => {
     expect(promtool('test', 'rules', join(MONITORING, 'alerts.test.yaml'))).toContain('SUCCESS');
   });
 });
@@ -109,7 +109,7 @@ describe.skipIf(why)(`a real Prometheus that scrapes both processes${why}`, () =
     await fleet.stop();
   });
 
-  test('promtool finds nothing wrong with what either process exports', async () => {
+  test('promtool finds nothing wrong with the exports', async () => {
     for (const url of Object.values(admins())) {
       const { body } = await fleet.get(`${url}/metrics`);
       expect(execFileSync('promtool', ['check', 'metrics'], { input: String(body), encoding: 'utf8' })).toBe(
@@ -118,7 +118,7 @@ describe.skipIf(why)(`a real Prometheus that scrapes both processes${why}`, () =
     }
   });
 
-  test('it evaluates every alert, and on a healthy fleet none is firing', async () => {
+  test('no alert fires on a healthy fleet', async () => {
     interface Rule {
       name: string;
       health: string;
@@ -140,7 +140,7 @@ describe.skipIf(why)(`a real Prometheus that scrapes both processes${why}`, () =
     for (const { expr } of queries) await query(expr);
   });
 
-  test('alerts and dashboard name only series that the processes export, labels included', async () => {
+  test('alerts and dashboard name real series only', async () => {
     const rules: { query: string }[] = (await fleet.get(`${base}/api/v1/rules`)).body.data.groups.flatMap(
       ({ rules }: { rules: { query: string }[] }) => rules,
     );
@@ -158,7 +158,7 @@ describe.skipIf(why)(`a real Prometheus that scrapes both processes${why}`, () =
     }
   });
 
-  test('it has a value for every metric that the documentation lists', async () => {
+  test('has a value for every documented metric', async () => {
     for (const file of ['control-plane/metrics.md', 'verifier/metrics.md']) {
       const text = readFileSync(join(MONITORING, '../..', file), 'utf8');
       const names = [...text.matchAll(/^\| `(keyfence_\w+)` \| (\w+)/gm)];
@@ -170,7 +170,7 @@ describe.skipIf(why)(`a real Prometheus that scrapes both processes${why}`, () =
     }
   });
 
-  test('no number of keys, callers or verdicts makes more series', async () => {
+  test('no number of keys or callers adds series', async () => {
     const count = async () => (await query('count({__name__=~"keyfence_.*"})'))[0]?.value[1];
     const scrapes = async () => Number((await query('sum(scrape_samples_scraped)'))[0]?.value[0]);
     const untilScraped = async () => {

@@ -10,7 +10,7 @@ function logged(write: (log: ReturnType<typeof createLogger>) => void): string {
   return lines.join('\n');
 }
 
-test('a line of the log is shown to people with its fields and the reasons of its error, and without a stack', () => {
+test('shows a line with its fields, but no stack', () => {
   const cause = new Error('connect ECONNREFUSED');
   const err = new Error('renew lease', { cause });
   const line = logged((log) => log.warn({ err, keyId: 'key_1', apis: ['a', 'b'] }, 'waiting'));
@@ -43,7 +43,7 @@ test('what is no line of the log is shown as it is', () => {
     expect(plainLine(line, 'verifier')).toBe(line);
 });
 
-test('a log is shown line by line, however it arrives', async () => {
+test('shows a log line by line, however it arrives', async () => {
   const log = new PassThrough();
   const shown: string[] = [];
   printPlainly(log, 'verifier', (line) => shown.push(line));

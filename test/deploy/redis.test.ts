@@ -14,7 +14,7 @@ describe('Redis as deploy/redis/start.sh starts it', () => {
     files.remove();
   });
 
-  it('still holds what a script wrote after a restart', async () => {
+  it('keeps what a script wrote over a restart', async () => {
     const script = "redis.call('HSET', KEYS[1], 's', '1') redis.call('ZADD', KEYS[2], 1, 'key_1')";
     await redis.as('control-plane').eval(script, 2, 'kf:{a}:head', 'kf:{a}:idx');
     await redis.restart();
@@ -29,7 +29,7 @@ describe('Redis as deploy/redis/start.sh starts it', () => {
     await expect(redis.as('probe').get('kf:p:x')).rejects.toThrow(/NOPERM/);
   });
 
-  it('lets two passwords overlap while one is changed, without a restart and over one', async () => {
+  it('lets two passwords overlap during a change', async () => {
     const old = redis.as('verifier');
     expect(await old.get('kf:p:x')).toBeNull();
     await redis.as('operator').acl('SETUSER', 'verifier', '>new');
@@ -48,7 +48,7 @@ describe('Redis as deploy/redis/start.sh starts it', () => {
     expect(await redis.as('verifier', { password: 'new' }).get('kf:p:x')).toBeNull();
   });
 
-  it('refuses new keys before the container is full, so that the kernel does not end it', async () => {
+  it('refuses new keys before memory runs out', async () => {
     const limit = 256 * 1024 * 1024;
     const small = await OwnRedis.start(files, { env: { MEMORY_LIMIT_BYTES: String(limit) } });
     const [, maxmemory] = (await small.as('operator').config('GET', 'maxmemory')) as string[];
@@ -57,7 +57,7 @@ describe('Redis as deploy/redis/start.sh starts it', () => {
     await small.stop();
   });
 
-  it('syncs every write, evicts nothing, and keeps records in their compact encoding', async () => {
+  it('syncs every write and evicts nothing', async () => {
     const operator = redis.as('operator');
     const settings = await operator.config('GET', 'a*', 'maxmemory-policy', 'hash-max-listpack-value');
     expect(settings).toEqual(expect.arrayContaining(['appendonly', 'yes', 'appendfsync', 'always']));

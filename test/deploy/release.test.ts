@@ -21,12 +21,12 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-test('a release is the same bytes when somebody else builds it elsewhere', () => {
+test('a release has the same bytes elsewhere', () => {
   expect(two.sums).toBe(one.sums);
   expect(two.sums).toMatch(/^[0-9a-f]{64} {2}chart\/keyfence-\S+\.tgz$/m);
 });
 
-test('its checksums hold, and its manifest says what it was made of', () => {
+test('has true checksums and tells its making', () => {
   execFileSync('sha256sum', ['--check', '--strict', 'SHA256SUMS'], { cwd: one.folder, stdio: 'pipe' });
   const { version } = one.manifest;
   const revision = execFileSync('git', ['rev-parse', 'HEAD'], { cwd: join(folder, 'one'), encoding: 'utf8' });

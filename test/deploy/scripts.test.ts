@@ -21,13 +21,13 @@ const run = (file: string, argument: string) =>
   });
 
 describe.each([...new Set(files)])('%s', (file) => {
-  test('says with --help how it is used, and does nothing else', () => {
+  test('says with --help how it is used', () => {
     const { status, stdout, stderr } = run(file, '--help');
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
     expect(stdout).toMatch(/npm (run|start)|node /);
   });
 
-  test('answers an option that it does not know with its usage, never with a stack', () => {
+  test('answers an unknown option with its usage', () => {
     const { status, stderr } = run(file, '--bogus');
     expect(status).toBe(2);
     expect(stderr).toMatch(/--bogus/);

@@ -80,7 +80,7 @@ async function reaches(look: () => Promise<Row[]>, counts: Counts): Promise<void
 const TAGS = [[], ['a'], ['b', 'a'], ['a', 'a'], ['🦊', 'other'], ['__proto__']] as const;
 
 describe('what verifiers answered', () => {
-  test('is what keys, APIs and tags were counted, by verdict, over all verifiers, one of which stops on the way', async () => {
+  test('is counted by verdict over all verifiers', async () => {
     const given = new Given();
     const keys = await Promise.all(
       Object.entries({
@@ -111,7 +111,7 @@ describe('what verifiers answered', () => {
     expect(new Map(rows.map((row) => [row.tag, sumOf([row])]))).toEqual(given.byTag);
   });
 
-  test('is counted once though connections to Redis are cut again and again', async () => {
+  test('is counted once despite cut connections', async () => {
     const given = new Given();
     const made = await fleet.ok('keys.createKey', { apiId: 'cut', name: 'n' });
     const key = { apiId: 'cut', ...made };
@@ -129,7 +129,7 @@ describe('what verifiers answered', () => {
 });
 
 describe('tags', () => {
-  test('beyond the first 1,000 of a day are counted as others, over all verifiers, and none is lost', async () => {
+  test('beyond 1,000 a day are counted as others', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'many' });
     for (const at of [0, 1]) await fleet.verdict(key, { at });
     const tags = Array.from({ length: 1001 }, (_, i) => `tag ${i}`);
@@ -147,7 +147,7 @@ describe('tags', () => {
     expect(few.at(-1)).toMatchObject({ other: true, success: 999 });
   });
 
-  test('are as long as they may be, in the longest characters', async () => {
+  test('may be long and in the longest characters', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'long' });
     await fleet.verdict(key);
     const tags = Array.from({ length: 10 }, (_, i) => `${i}${'🦊'.repeat(127)}`);
@@ -172,14 +172,14 @@ describe('tags', () => {
     [['x'.repeat(129)], 'tags: must have 1 to 128 characters each'],
     [['🦊'.repeat(129)], 'tags: must have 1 to 128 characters each'],
     [['\ud800'], 'tags: must be Unicode text'],
-  ])('%j are refused, and the key is counted nowhere', async (tags, message) => {
+  ])('%j are refused, and nothing is counted', async (tags, message) => {
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'refused' });
     const { status, body } = await ask(0, { key, tags });
     expect([status, body.error.message]).toEqual([400, message]);
     expect(sumOf(await verifications('keys.getVerifications', { keyId }))).toEqual(none());
   });
 
-  test('of a key that is not known are counted nowhere, and an empty list is no tag', async () => {
+  test('of an unknown key are counted nowhere', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'unknown' });
     expect((await ask(0, { key: 'nobody', tags: ['x'], apiId: 'unknown' })).body.code).toBe('NOT_FOUND');
     await fleet.verdict(key);
@@ -205,6 +205,6 @@ describe('tags', () => {
   });
 });
 
-test('an API that is not there has no counts but 404', async () => {
+test('an API that does not exist has 404', async () => {
   expect((await fleet.admin('apis.getVerifications', { apiId: 'nowhere' })).status).toBe(404);
 });

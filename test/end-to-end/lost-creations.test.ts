@@ -91,7 +91,7 @@ describe('a verifier that knows a key whose creation Redis lost, which nobody ca
     expect(await verdict(kept.key)).toBe('VALID');
   });
 
-  test('when as many keys were created since as were lost, so that their number is the same', async () => {
+  test('when as many keys were created as were lost', async () => {
     await createKnown();
     await takeCopy();
     const lost = [await createKnown(), await createKnown()];
@@ -103,7 +103,7 @@ describe('a verifier that knows a key whose creation Redis lost, which nobody ca
     for (const { key } of created) expect(await verdict(key)).toBe('VALID');
   });
 
-  test('when more keys were created since than were lost', async () => {
+  test('when more keys were created than lost', async () => {
     await createKnown();
     await takeCopy();
     const lost = await createKnown();
@@ -114,7 +114,7 @@ describe('a verifier that knows a key whose creation Redis lost, which nobody ca
     await fleet.until(async () => (await verdict(lost.key)) === 'NOT_FOUND');
   });
 
-  test('when it was imported, and imported again under other terms', async () => {
+  test('when it was imported again differently', async () => {
     await createKnown();
     await takeCopy();
     const secret = generateKey(16);
@@ -133,7 +133,7 @@ describe('a verifier that knows a key whose creation Redis lost, which nobody ca
   });
 });
 
-test('a verifier forgets nothing when keys are created, changed and deleted', async () => {
+test('forgets nothing when keys are changed', async () => {
   const first = await create();
   expect(await verdict(first.key)).toBe('VALID');
   for (let i = 0; i < 3; i++) {
@@ -146,7 +146,7 @@ test('a verifier forgets nothing when keys are created, changed and deleted', as
   expect(dropped()).toBe(false);
 });
 
-test('who missed more creations than are remembered forgets everything and starts anew', async () => {
+test('forgets all after missing too many creations', async () => {
   const known = await createKnown();
   verifier.signal('SIGSTOP');
   await create();
@@ -156,7 +156,7 @@ test('who missed more creations than are remembered forgets everything and start
   expect(await verdict(known.key)).toBe('VALID');
 });
 
-test('while nothing is created, SYNC does not look at creations, and writes nothing', async () => {
+test('SYNC writes nothing while nothing is created', async () => {
   await verifier.stop('SIGKILL');
   // Its report about itself, every 10 s, would be a write.
   await fleet.addVerifier({ STATUS_PERIOD_MS: '600000' });

@@ -6,7 +6,7 @@ import { metric, metricBy } from '../harness/metrics.ts';
 let fleet: Fleet;
 afterEach(() => fleet.stop());
 
-test('every verification that is answered 503 is counted once, by its reason', async () => {
+test('counts every 503 once, by its reason', async () => {
   const limits = { LOOKUPS_IN_FLIGHT_MAX: '1', LOOKUPS_QUEUED_MAX: '1', REQUESTS_IN_FLIGHT_MAX: '5' };
   fleet = await Fleet.start({ verifiers: 0 });
   const keys: string[] = [];
@@ -33,7 +33,7 @@ test('every verification that is answered 503 is counted once, by its reason', a
   expect(after['redis']).toBe((before['redis'] ?? 0) + 1);
 });
 
-test('a write that failed is counted, and a change that waits for a verifier shows how long', async () => {
+test('counts failed writes and shows long waits', async () => {
   fleet = await Fleet.start({ env: { API_IDS: 'shop' } });
   const { adminAddress } = fleet.controlPlanes[0] ?? {};
   const gauge = (name: string) => metric(adminAddress, name);
@@ -61,7 +61,7 @@ test('a write that failed is counted, and a change that waits for a verifier sho
   redis.disconnect();
 });
 
-test('exchanges of credits, what a verifier holds, and recalls are counted', async () => {
+test('counts credits exchanged, held and recalled', async () => {
   fleet = await Fleet.start({ verifiers: 2, env: { API_IDS: 'shop', LOOKUP_WAIT_MS: '5000' } });
   const [first = ''] = fleet.verifiers.map(({ adminAddress }) => adminAddress);
   const gauge = (at: string, name: string) => metric(at, `keyfence_${name}`);
@@ -86,7 +86,7 @@ test('exchanges of credits, what a verifier holds, and recalls are counted', asy
   });
 });
 
-test('the control plane measures its requests in seconds', async () => {
+test('the control plane measures in seconds', async () => {
   fleet = await Fleet.start({ verifiers: 0 });
   const startedAt = performance.now();
   await fleet.ok('keys.createKey', { apiId: 'shop' });

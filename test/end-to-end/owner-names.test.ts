@@ -11,7 +11,7 @@ afterAll(() => fleet.stop());
 const OWNER = { externalId: 'öwner 🦊', ownerId: 'öwner 🦊' };
 const keyOf = (keyId: string) => fleet.ok('keys.getKey', { keyId });
 
-test('an owner is the same under each of its names: in requests one is enough, and answers have both', async () => {
+test('an owner is the same under each of its names', async () => {
   const given = [{ externalId: OWNER.externalId }, { ownerId: OWNER.ownerId }, OWNER];
   for (const owner of given) {
     const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'owned', ...owner });
@@ -29,7 +29,7 @@ test('an owner is the same under each of its names: in requests one is enough, a
   }
 });
 
-test('an owner is changed and cleared under each of its names', async () => {
+test('changes and clears an owner by each name', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'moved', ownerId: 'a' });
   const steps = [
     [{ ownerId: 'b' }, { externalId: 'b', ownerId: 'b' }],
@@ -48,7 +48,7 @@ test('an owner is changed and cleared under each of its names', async () => {
   }
 });
 
-test('two names of an owner that say different things are refused, and nothing changes', async () => {
+test('refuses two names that differ', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'torn', ownerId: 'a' });
   const sha256 = createHash('sha256').update('torn').digest('hex');
   for (const owner of [
@@ -69,7 +69,7 @@ test('two names of an owner that say different things are refused, and nothing c
   expect(await keyOf(keyId)).toMatchObject({ externalId: 'a', ownerId: 'a' });
 });
 
-test('a key without an owner and an environment has neither in any answer', async () => {
+test('no answer has a missing owner or environment', async () => {
   const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'plain', name: 'n' });
   const names = (answer: object) => Object.keys(answer).sort();
   const shown = ['apiId', 'createdAt', 'enabled', 'id', 'keyId', 'meta', 'name', 'start'];

@@ -63,7 +63,7 @@ const walkOf = (output: string) =>
   output.slice(output.indexOf('Try it:'), output.indexOf('Ctrl-C')).split('\n').slice(1).join('\n');
 const sh = (script: string) => execFileSync('sh', ['-ec', script], { encoding: 'utf8', env });
 
-test('npm start is ready with a walk that works as printed, keeps keys over a restart, and leaves nothing behind', async () => {
+test('npm start works as its printed walk says', async () => {
   const walk = walkOf(await npmStart());
   // A busy machine takes longer than the 50 ms of production; the walk promises verdicts.
   expect(settingsOf('verifier/main.ts')).toContain('LOOKUP_WAIT_MS=1000');
@@ -98,7 +98,7 @@ const codeOf = (key: string) =>
     ),
   ).code;
 
-test('a second npm start on the same folder, or the same ports, says so and leaves the first as it was', async () => {
+test('a second npm start leaves the first alone', async () => {
   const answers = sh(`${walkOf(await npmStart())}\necho "KEY $KEY"`);
   const key = /^KEY (\w+)$/m.exec(answers)?.[1] ?? '';
   const { pid, redisUrl, controlPlane } = running();
@@ -126,7 +126,7 @@ test('a second npm start on the same folder, or the same ports, says so and leav
   expect(codeOf(key)).toBe('VALID');
 });
 
-test('npm start refuses ports that are none, or one for two, by the names of their settings', async () => {
+test('names the settings of impossible ports', async () => {
   const { VERIFIER_PORT = '' } = env;
   const ended = await npmStartOrEnd({ CONTROL_PLANE_PORT: '3.5', VERIFIER_ADMIN_PORT: '0', PORT: '8080' });
   expect(ended.child.exitCode).toBe(78);
@@ -138,7 +138,7 @@ test('npm start refuses ports that are none, or one for two, by the names of the
   for (const { output } of [ended, shared]) expect(output, 'a stack').not.toMatch(/^\s+at /m);
 });
 
-test('npm start says which settings it does not use, and speaks to people, not to machines', async () => {
+test('names unused settings, in words for people', async () => {
   env = { ...env, PORT: '8080', LOG_LEVEL: 'info' };
   const output = await npmStart();
   expect(output).toContain(
@@ -149,7 +149,7 @@ test('npm start says which settings it does not use, and speaks to people, not t
   expect(output, 'a line for machines').not.toMatch(/^\{/m);
 });
 
-test('after kill -9 npm start begins again with the same keys, once what was left behind has ended', async () => {
+test('begins again with the same keys after kill -9', async () => {
   const answers = sh(`${walkOf(await npmStart())}\necho "KEY $KEY"`);
   const key = /^KEY (\w+)$/m.exec(answers)?.[1] ?? '';
   process.kill(running().pid, 'SIGKILL');

@@ -100,7 +100,7 @@ test('the queries of its documentation are answered', async () => {
   ).toEqual([{ n: 0 }]);
 });
 
-test('the counts are those of apis.getVerifications', async () => {
+test('has the counts of apis.getVerifications', async () => {
   for (const granularity of ['hour', 'day']) {
     const { verifications } = await fleet.ok('apis.getVerifications', { apiId: 'shop', granularity });
     const counts = await rows(
@@ -114,7 +114,7 @@ test('the counts are those of apis.getVerifications', async () => {
   }
 });
 
-test('what cannot be answered from counts is refused with what can', async () => {
+test('refuses what counts cannot answer', async () => {
   for (const [query, detail] of [
     ['DROP TABLE key_verifications_v1', 'SELECT columns and sums FROM'],
     [`SELECT external_id, SUM(count) AS n ${DAY} GROUP BY external_id`, 'name the identities'],
@@ -152,7 +152,7 @@ test('a root key of some APIs sees only those', async () => {
   });
 });
 
-test('an identity of more keys than one query reads is refused, and so is a root key of more APIs', async () => {
+test('refuses too many keys or APIs in one query', async () => {
   const create = (input: object) => fleet.ok('keys.createKey', input);
   for (let i = 0; i < 4; i++)
     await Promise.all(Array.from({ length: 25 }, () => create({ apiId: 'shop', externalId: 'many' })));
@@ -168,7 +168,7 @@ test('an identity of more keys than one query reads is refused, and so is a root
   expect(await rows(`${ofAll} AND key_space_id IN ('shop', 'books')`)).toEqual([{ n: 17 }]);
 });
 
-test('whatever the query is, the answer is rows or a refusal', async () => {
+test('whatever the query, answers rows or a refusal', async () => {
   const parts =
     "SELECT FROM WHERE AND GROUP BY ORDER LIMIT AS IN NOT COUNT(*) SUM(count) n outcome time key_id api_id external_id key_verifications_v1 key_verifications_per_day_v1 ( ) , = >= != - 1 now() 'shop' 'ada' '' ; -- \u0000 '".split(
       ' ',

@@ -60,7 +60,7 @@ describe('a key', () => {
     expect(stranger.detail).not.toContain('somebody-else');
   });
 
-  test('has credits that are set, added and taken away, with the refill that it has', async () => {
+  test('has credits to set, add and take, with refill', async () => {
     const refill = { interval: 'monthly', amount: 100, refillDay: 15 } as const;
     const { keyId } = await create({ credits: { remaining: 10, refill } });
     const change = async (operation: 'set' | 'increment' | 'decrement', value?: number | null) =>
@@ -81,7 +81,7 @@ describe('a key', () => {
 });
 
 describe('permissions of a key', () => {
-  test('are added, replaced and taken away, and shown with their names', async () => {
+  test('are added, replaced, removed and named', async () => {
     const { keyId } = await create();
     const slug = `files.${randomUUID()}`;
     const named = { name: 'Read files', slug, description: 'all of them' };
@@ -100,7 +100,7 @@ describe('permissions of a key', () => {
     expect((await admin.keys.getKey({ keyId })).data.permissions).toBeUndefined();
   });
 
-  test('are refused where there is no such key, and where they are none', async () => {
+  test('are refused if unknown or malformed', async () => {
     const permissions = ['a'];
     for (const call of [
       admin.keys.addPermissions({ keyId, permissions }),
@@ -155,7 +155,7 @@ describe('roles of a key', () => {
   });
 });
 
-test('keys move here by their hashes, in each encoding, and sent again they are the same', async () => {
+test('keys move by their hashes, and once only', async () => {
   const apiId = randomUUID();
   const secrets = ['hex', 'base64', 'base64url'].map((encoding) => {
     const secret = `there_${randomBytes(16).toString('hex')}`;

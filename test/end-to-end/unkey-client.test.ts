@@ -26,7 +26,7 @@ describe.each([
   });
   afterAll(() => fleet.stop());
 
-  test('a client creates a key, verifies it, disables it, sees it refused, and enables it again', async () => {
+  test('a client creates, disables and enables a key', async () => {
     const { keyId, key } = resultOf(
       await admin.keys.create({
         apiId: 'e2e',
@@ -62,7 +62,7 @@ describe.each([
     expect(await verify()).toEqual({ valid: false, code: 'NOT_FOUND', requestId: expect.any(String) });
   });
 
-  test('a client lists by pages, and each key comes once', async () => {
+  test('a client lists each key once by pages', async () => {
     const created = new Set<string>();
     for (let i = 0; i < 23; i++) created.add(resultOf(await admin.keys.create({ apiId: 'pages' })).keyId);
     const seen: string[] = [];
@@ -98,7 +98,7 @@ describe.each([
     await fleet.until(async () => (await successes()) === 3);
   });
 
-  test('a client gives a key an environment and an owner by the old name, and finds the key by each name', async () => {
+  test('a client names an owner by the old name too', async () => {
     const { keyId, key } = resultOf(
       await admin.keys.create({ apiId: 'owned', ownerId: 'ada', environment: 'test' }),
     );
@@ -117,13 +117,13 @@ describe.each([
     await fleet.until(async () => (await tagged()).length === 2);
   });
 
-  test('a client makes keys with the defaults of their API', async () => {
+  test('a client makes keys with the API defaults', async () => {
     const { apiId } = resultOf(await admin.apis.create({ name: 'defaults' }));
     await fleet.ok('apis.updateApi', { apiId, defaultPrefix: 'acme', defaultBytes: 32 });
     expect(resultOf(await admin.keys.create({ apiId })).key).toMatch(/^acme_\w{49}$/);
   });
 
-  test('a client gives a key credits, spends them, and gives it more', async () => {
+  test('a client gives, spends and adds credits', async () => {
     const { keyId, key } = resultOf(
       await admin.keys.create({ apiId: 'e2e', remaining: 10, refill: { interval: 'daily', amount: 10 } }),
     );
@@ -140,7 +140,7 @@ describe.each([
     });
   });
 
-  test('a client gets all that it asks for of a key that was rerolled, which it has no method for', async () => {
+  test('a client gets all of a rerolled key', async () => {
     const { keyId, key } = resultOf(await admin.keys.create({ apiId: 'e2e', name: 'Eve', remaining: 3 }));
     const made = await fleet.ok('keys.rerollKey', { keyId, expiration: 60_000 });
     const verify = async (asked: string) => resultOf(await gateway.keys.verify({ apiId: 'e2e', key: asked }));
@@ -158,7 +158,7 @@ describe.each([
     expect(resultOf(await admin.keys.get({ keyId })).expires).toBe(made.endsAt);
   });
 
-  test('a client gives a key a rate limit, uses it up, and takes it away', async () => {
+  test('a client gives, uses and removes a rate limit', async () => {
     const ratelimit = { limit: 2, duration: 86_400_000, async: false };
     const { keyId, key } = resultOf(await admin.keys.create({ apiId: 'e2e', ratelimit }));
     const verify = async () => resultOf(await gateway.keys.verify({ apiId: 'e2e', key }));
@@ -172,7 +172,7 @@ describe.each([
     expect(await verify()).toMatchObject({ valid: true });
   });
 
-  test('a client gives a key permissions, asks for them, and takes them away', async () => {
+  test('a client gives, asks and removes permissions', async () => {
     const { keyId, key } = resultOf(
       await admin.keys.create({ apiId: 'e2e', permissions: ['dns.read', 'dns.write'] }),
     );
@@ -224,7 +224,7 @@ describe.each([
     resultOf(await admin.permissions.deleteRole({ roleId }));
   });
 
-  test('a client makes an identity, whose keys are answered with it', async () => {
+  test('a client makes an identity for its keys', async () => {
     const externalId = `customer ${randomUUID()}`;
     const { key } = resultOf(await admin.keys.create({ apiId: 'e2e', externalId }));
     const { identityId } = resultOf(await admin.identities.create({ externalId, meta: { plan: 'pro' } }));
@@ -265,7 +265,7 @@ describe.each([
       expect((await stranger.keys.create({ apiId: 'e2e' })).error).toMatchObject({ code: 'UNAUTHORIZED' });
     });
 
-    test('for what is said of a rate limit in the deprecated words', async () => {
+    test('for a rate limit in deprecated words', async () => {
       const limit = { limit: 2, duration: 1000 };
       for (const [ratelimit, message] of [
         [{ ...limit, type: 'fast' }, 'ratelimit.type: unknown field'],
@@ -283,7 +283,7 @@ describe.each([
       expect(half.error?.message).toBe('ratelimits.0: limit and duration must be set together');
     });
 
-    test('for a field that we do not have, and for a role that there is not', async () => {
+    test('for an unknown field or role', async () => {
       const recovered = await admin.keys.create({ apiId: 'e2e', recoverable: true });
       expect(recovered.error).toMatchObject({ code: 'BAD_REQUEST', message: 'recoverable: unknown field' });
       const { error } = await admin.keys.create({ apiId: 'e2e', roles: ['admin'] });

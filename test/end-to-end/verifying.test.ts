@@ -62,7 +62,7 @@ class Monitor {
 }
 
 describe('a verdict', () => {
-  test('of a created key is VALID at every verifier from the moment createKey answered', async () => {
+  test('is VALID everywhere once createKey answers', async () => {
     for (let i = 0; i < 20; i++) {
       const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'now', meta: { i } });
       for (const at of everywhere) {
@@ -81,7 +81,7 @@ describe('a verdict', () => {
     }
   });
 
-  test('a disabled key is DISABLED at every verifier from the moment updateKey answered, and VALID when it is back', async () => {
+  test('is DISABLED everywhere once updateKey answers', async () => {
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'now' });
     for (const at of everywhere) expect(await fleet.verdict(key, { at })).toBe('VALID');
     for (let i = 0; i < 20; i++) {
@@ -100,7 +100,7 @@ describe('a verdict', () => {
     }
   });
 
-  test('follows every other change of the key: name, owner, meta short and long, expiry, deletion', async () => {
+  test('follows every other change of the key', async () => {
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'now' });
     for (const at of everywhere) await fleet.verdict(key, { at });
     const long = { text: 'ä"\\\n'.repeat(1000) };
@@ -131,7 +131,7 @@ describe('a verdict', () => {
       });
   });
 
-  test('turns to EXPIRED in memory when the time has come', async () => {
+  test('turns to EXPIRED in memory in time', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'now', expires: Date.now() + 700 });
     expect(await fleet.verdict(key)).toBe('VALID');
     await fleet.until(async () => (await fleet.verdict(key)) === 'EXPIRED');
@@ -148,7 +148,7 @@ describe('a verdict', () => {
     }
   });
 
-  test('for a key of an API that the verifier does not serve is FORBIDDEN, from its pointer alone', async () => {
+  test('is FORBIDDEN for an API not served here', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'elsewhere' });
     await fleet.ok('apis.createApi', { name: 'served', apiId: 'served' });
     await fleet.addVerifier({ API_IDS: 'served' });
@@ -180,7 +180,7 @@ describe('Redis is spared', () => {
     expect(await monitor.lookups(...keys)).toBe(0);
   });
 
-  test('an unknown key is looked up once, however often it is asked for within a second', async () => {
+  test('an unknown key is looked up once a second', async () => {
     const key = generateKey(16);
     expect(await fleet.verdict(key)).toBe('NOT_FOUND');
     const answers = await Promise.all(Array.from({ length: 100 }, () => fleet.verify(key)));
@@ -188,7 +188,7 @@ describe('Redis is spared', () => {
     expect(await monitor.lookups(key)).toBeLessThanOrEqual(2);
   });
 
-  test('a key that many ask for at once costs one look-up', async () => {
+  test('many who ask for a key cost one look-up', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'crowd' });
     const answers = await Promise.all(Array.from({ length: 200 }, () => fleet.verifyOnce(key, { at: 1 })));
     expect(answers.filter(({ status }) => status === 200).every(({ body }) => body.code === 'VALID')).toBe(
@@ -209,7 +209,7 @@ describe('Redis is spared', () => {
     expect(await monitor.lookups(key)).toBe(1);
   });
 
-  test('look-ups over the limit get 503 with Retry-After, and known keys are still answered', async () => {
+  test('look-ups over the limit get 503', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'shed' });
     await fleet.addVerifier({ LOOKUPS_IN_FLIGHT_MAX: '1', LOOKUPS_QUEUED_MAX: '0' });
     const at = fleet.verifiers.length - 1;
@@ -226,7 +226,7 @@ describe('Redis is spared', () => {
     expect((await fleet.verify(key, { at })).body.code).toBe('VALID');
   });
 
-  test('keys of another format are looked up only where FOREIGN_KEYS is on', async () => {
+  test('foreign keys need FOREIGN_KEYS for a look-up', async () => {
     expect(await fleet.verdict('sk_live_imported')).toBe('NOT_FOUND');
     expect(await monitor.lookups('sk_live_imported')).toBe(0);
     await fleet.addVerifier({ FOREIGN_KEYS: 'true' });
@@ -235,7 +235,7 @@ describe('Redis is spared', () => {
   });
 });
 
-test('while Redis is away known keys are answered for one lease, unknown ones are 503, and then all is well again', async () => {
+test('without Redis answers known keys for a lease', async () => {
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'away' });
   expect(await fleet.verdict(key)).toBe('VALID');
   await fleet.redis.stop();

@@ -42,7 +42,7 @@ const CLAIMS: readonly (readonly string[])[] = [
 describeGateways((name) => {
   const ask = (asked: Ask) => world.decided(name, asked);
 
-  test('a key is accepted from its addresses, and from nowhere else, whatever a client says of its own', async () => {
+  test('a key is accepted from its addresses only', async () => {
     expect((await ask({ ...showing(key), localAddress: INSIDE })).status).toBe(200);
     expect((await ask({ ...showing(key), localAddress: OUTSIDE })).status).toBe(403);
     world.upstream.take();
@@ -59,7 +59,7 @@ describeGateways((name) => {
   });
 });
 
-test('where the header is not named, no address is known, and keys with a list are refused', async () => {
+test('no named header means no address', async () => {
   const verifier = await world.fleet.addVerifier({ API_IDS: API_ID });
   const status = async (path: string, more: Readonly<Record<string, string>>) => {
     const headers = { authorization: `Bearer ${key}`, ...more };

@@ -19,7 +19,7 @@ afterAll(() => world.stop());
 
 describeGateways((name) => {
   // Over HTTP/2 all requests share one.
-  test.skipIf(name === 'envoy-grpc')('connections to the verifier are kept for many requests', async () => {
+  test.skipIf(name === 'envoy-grpc')('connections to the verifier are reused', async () => {
     const relay = await Relay.start(new URL(world.verifier.address));
     const directory = mkdtempSync(join(tmpdir(), 'kf-'));
     const gateway = await Gateway.start(name, directory, { ...world.around, VERIFIER: relay.host });

@@ -54,7 +54,7 @@ describeGateways((name) => {
     return { status: got.status, challenge: got.headers['www-authenticate'], body: got.body };
   }
 
-  test('a valid key passes, wherever it is: the API learns whose it is and never the key', async () => {
+  test('the API learns whose a key is, not the key', async () => {
     for (const headers of [
       showing(valid.key).headers,
       ['authorization', `bearer ${valid.key}`],
@@ -74,7 +74,7 @@ describeGateways((name) => {
     }
   });
 
-  test('disabled, expired, unknown and malformed keys are 401, those of another API 403 even where disabled or expired, and the API sees nothing', async () => {
+  test('refused keys are 401 or 403 before the API', async () => {
     const expected = {
       disabled: [401, INVALID, 'DISABLED'],
       expired: [401, INVALID, 'EXPIRED'],
@@ -91,7 +91,7 @@ describeGateways((name) => {
     }
   });
 
-  test('a key whose credits are spent is 429 and says when to come again, and pays nothing for it', async () => {
+  test('spent credits are 429 and cost nothing', async () => {
     for (const refill of [undefined, { interval: 'daily', amount: 1 }]) {
       const { key } = await world.fleet.ok('keys.createKey', {
         apiId: API_ID,
@@ -115,7 +115,7 @@ describeGateways((name) => {
     }
   });
 
-  test('a key that was used too often is 429, and says when to come again and what its limit is', async () => {
+  test('a key used too often is 429 with its limit', async () => {
     const ratelimit = { limit: 1, duration: 86_400_000 };
     const { key } = await world.fleet.ok('keys.createKey', { apiId: API_ID, ratelimit });
     expect([200, 429]).toContain((await world.decided(name, showing(key))).status);
@@ -134,7 +134,7 @@ describeGateways((name) => {
     if (passesBodies) expect(JSON.parse(body)).toMatchObject({ status: 429, code: 'RATE_LIMITED' });
   });
 
-  test('a route that needs a permission lets pass the keys that have it, and no header goes around it', async () => {
+  test('no header gets around a needed permission', async () => {
     const reader = await world.fleet.ok('keys.createKey', {
       apiId: API_ID,
       permissions: ['reports.read', 'a'],
@@ -164,7 +164,7 @@ describeGateways((name) => {
     await passed({ path: '/', headers });
   });
 
-  test('a route that needs a permission needs it in every spelling that an API may take for it, and no other route does', async () => {
+  test('a permission covers every spelling of a route', async () => {
     const reader = await world.validKey({ permissions: ['reports.read'] });
     const statusOf = async (path: string, key: string) => {
       const { status } = await world.decided(name, { path, ...showing(key) });
@@ -190,7 +190,7 @@ describeGateways((name) => {
       expect(await refused({ headers })).toMatchObject({ status: 401, challenge: 'Bearer realm="api"' });
   });
 
-  test('two keys are refused, even where one is valid', async () => {
+  test('refuses two keys, even if one is valid', async () => {
     const good = showing(valid.key).headers;
     for (const headers of [
       // nginx before 1.23 sees the first of two: see its README.
@@ -238,7 +238,7 @@ describeGateways((name) => {
     expect(await refused({ headers: spoofed })).toMatchObject({ status: 401 });
   });
 
-  test('no path makes the question one about another API', async () => {
+  test('no path makes it a question of another API', async () => {
     const { headers } = showing(keys.other);
     for (const path of [
       '/../../../../authz/api/other/ext-authz/x',
@@ -255,11 +255,11 @@ describeGateways((name) => {
     expect(await refused({ path: `/?api_key=${valid.key}` })).toMatchObject({ status: 401 });
   });
 
-  test('a preflight is refused as any request without a key', async () => {
+  test('a preflight without a key is refused', async () => {
     expect(await refused({ method: 'OPTIONS', headers: PREFLIGHT })).toMatchObject({ status: 401 });
   });
 
-  test('bodies reach the API as they are, up to 1 MiB, and only with a valid key', async () => {
+  test('passes bodies up to 1 MiB for valid keys only', async () => {
     const json = ['Content-Type', 'application/json'];
     for (const body of ['{"order":1}', 'x'.repeat(MIB)]) {
       const headers = [...json, ...showing(valid.key).headers];

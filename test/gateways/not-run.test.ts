@@ -166,18 +166,15 @@ const matchers: Record<
   },
 };
 
-test.each(Object.entries(matchers))(
-  '%s asks for the permission in every spelling that an API may take for its route, and for no other',
-  (file, matcher) => {
-    const [document] = parseAllDocuments(textOf(file));
-    const values: unknown = document?.toJS();
-    const asksFor = matcher((...path) =>
-      path.reduce((value: unknown, name) => Object(value)[name] as unknown, values),
-    );
-    for (const target of REPORTS) expect([target, asksFor(target)]).toEqual([target, true]);
-    for (const target of OTHERS) expect([target, asksFor(target)]).toEqual([target, false]);
-  },
-);
+test.each(Object.entries(matchers))('%s asks for the permission in every spelling', (file, matcher) => {
+  const [document] = parseAllDocuments(textOf(file));
+  const values: unknown = document?.toJS();
+  const asksFor = matcher((...path) =>
+    path.reduce((value: unknown, name) => Object(value)[name] as unknown, values),
+  );
+  for (const target of REPORTS) expect([target, asksFor(target)]).toEqual([target, true]);
+  for (const target of OTHERS) expect([target, asksFor(target)]).toEqual([target, false]);
+});
 
 describe.each(Object.entries(files))('%s', (file, shape) => {
   const text = textOf(file);
@@ -187,13 +184,13 @@ describe.each(Object.entries(files))('%s', (file, shape) => {
     expect(text.split('\n', 1)[0]).toMatch(/^# Not run by our tests/);
   });
 
-  test('is YAML without duplicates, of fields that its reader knows', () => {
+  test('is YAML of known fields, without duplicates', () => {
     for (const { errors, warnings } of documents) expect([...errors, ...warnings]).toEqual([]);
     expect(documents.flatMap((document) => faults(document.toJS(), shape))).toEqual([]);
   });
 });
 
-test('the check itself finds a field too many, one too few, and a wrong value', () => {
+test('the check finds wrong, missing, extra fields', () => {
   const shape: Shape = { 'name!': /^a$/, list: [{ 'n!': 'number' }], map: { '*': 'boolean' } };
   expect(faults({ name: 'a', list: [{ n: 1 }], map: { x: true } }, shape)).toEqual([]);
   expect(faults({ list: [{ n: '1', m: 1 }], map: { x: 1 }, more: 1 }, shape)).toEqual([

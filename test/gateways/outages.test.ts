@@ -32,7 +32,7 @@ const none = lacking(gatewayNames.length > 0 ? [] : ['nginx']);
 describe.skipIf(none)(
   `without a verdict the client gets 503 with Retry-After and the API is not asked${none}`,
   () => {
-    test('while Redis does not answer and the key is not in memory; keys in memory pass', async () => {
+    test('while Redis is away and the key is unknown', async () => {
       world.fleet.redis.process.kill('SIGSTOP');
       try {
         expect(await asked(generateKey(16))).toEqual(closed);
@@ -42,7 +42,7 @@ describe.skipIf(none)(
       }
     });
 
-    test('while the verifier hangs, at first and when its health checks have failed, until it goes on', async () => {
+    test('while the verifier hangs, until it goes on', async () => {
       world.verifier.signal('SIGSTOP');
       try {
         for (let i = 0; i < 8; i++) expect(await asked()).toEqual(closed);

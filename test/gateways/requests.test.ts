@@ -208,7 +208,7 @@ const ENVOYS = ['envoy', 'envoy-grpc'] as const;
 const noEnvoy = lacking(gatewayNames.includes('envoy') ? [] : ['envoy']);
 
 describe.skipIf(noEnvoy)(`a client of gRPC behind Envoy${noEnvoy}`, () => {
-  test.each(ENVOYS)('%s: its limits are RESOURCE_EXHAUSTED, no key is UNAUTHENTICATED', async (name) => {
+  test.each(ENVOYS)('%s: limits and missing keys have gRPC codes', async (name) => {
     const call = async (shownKey: string) => {
       const session = connectHttp2('http://api.example', {
         createConnection: () => world.connect(name).socket,
@@ -241,7 +241,7 @@ describe.skipIf(noEnvoy)(`a client of gRPC behind Envoy${noEnvoy}`, () => {
 });
 
 describeGateways((name) => {
-  test('a request that has begun goes on after its key was disabled, as the README says', async () => {
+  test('a begun request outlives a disable of its key', async () => {
     const made = await world.validKey();
     let finish = () => undefined as unknown;
     const before = world.upstream.handle;
@@ -262,7 +262,7 @@ describeGateways((name) => {
   });
 });
 
-test('every configuration says so, and passes on what the verifier reads, where it has a list', () => {
+test('every configuration says so and passes it on', () => {
   const files = globSync('deploy/{compose/nginx.conf,gateways/*/*}', { cwd: ROOT }).filter(
     (file) => !/\.(md|lua)$/.test(file),
   );

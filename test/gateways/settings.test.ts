@@ -27,7 +27,7 @@ describeGateways((name) => {
     return { status, seen: world.upstream.take() };
   };
 
-  test('a preflight passes without a key, and names nobody', async () => {
+  test('a preflight passes nameless, without a key', async () => {
     const spoofed = ['X-Key-Id', 'key_boss', 'X-Key-Name', 'boss'];
     const { status, seen } = await ask({ method: 'OPTIONS', headers: [...PREFLIGHT, ...spoofed] });
     expect(status).toBe(200);
@@ -35,7 +35,7 @@ describeGateways((name) => {
     expect(JSON.stringify(seen)).not.toContain('boss');
   });
 
-  test('a client cannot claim to send a preflight, or a key in the query, that it does not send', async () => {
+  test('refuses false claims of a preflight or key', async () => {
     for (const headers of [[...PREFLIGHT, ...CLAIMS('OPTIONS', '/')], CLAIMS('GET', `/?api_key=${key}`)])
       expect(await ask({ headers })).toEqual({ status: 401, seen: [] });
   });

@@ -8,7 +8,7 @@ afterEach(() => {
   for (const each of undo.splice(0)) each();
 });
 
-test('what a test file may leave behind for the next in its worker is named', () => {
+test('names what a test file leaves behind', () => {
   const found = find();
   expect(changedSince(found)).toEqual([]);
   vi.stubEnv('KEYFENCE_LEFT', 'behind');

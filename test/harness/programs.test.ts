@@ -8,7 +8,7 @@ import { lacking, missingLine } from './programs.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
-test('the line names each program once, every test that was skipped for one, and what installs them', () => {
+test('names each missing program once, with a fix', () => {
   expect(missingLine(['a test', 'another (skipped: needs Linux)'])).toBe('');
   expect(missingLine([`a${lacking(['haproxy'])} test`])).toBe(
     '1 test was skipped, because this machine has no haproxy. To install: sudo apt-get install haproxy',
@@ -24,7 +24,7 @@ test('the line names each program once, every test that was skipped for one, and
   );
 });
 
-test('a run on a machine without the programs ends with that line', async () => {
+test('ends with that line without the programs', async () => {
   const bin = mkdtempSync(join(tmpdir(), 'keyfence-bin-'));
   try {
     symlinkSync(process.execPath, join(bin, 'node'));
@@ -48,7 +48,7 @@ const EVERYWHERE = new Set([
   ...['sh', 'tar', 'find', 'grep', 'kill', 'ls', 'ps', 'which', 'sha256sum'],
 ]);
 
-test('no test starts another program where it may be missing, unless it is skipped by name', () => {
+test('tests that need programs are skipped by name', () => {
   const faults = globSync('test/**/*.ts', { cwd: ROOT }).flatMap((file) => {
     // Those need a machine that has been prepared, and say so.
     if (file.startsWith('test/deploy/kubernetes/')) return [];

@@ -11,7 +11,7 @@ test('every test file is in one project', () => {
   expect(new Set(files).size).toBe(files.length);
 });
 
-test('a file that starts a server, by way of others too, is not among the unit tests', () => {
+test('no unit test starts a server', () => {
   const { unit, redis, system, proof } = testsByProject();
   expect(unit).toContain('test/shared/rules/key-format.test.ts');
   expect(redis).toContain('test/control-plane/keys/listing.test.ts');

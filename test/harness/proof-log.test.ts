@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { nextSeed, proofTotals, recordProof } from './proof-log.ts';
 import { scratch } from './scratch.ts';
 
-test('parts of a proof add up, and the next one begins with new seeds', () => {
+test('parts of a proof add up, with new seeds', () => {
   const folder = scratch('proofs');
   const file = join(folder, 'proofs.ndjson');
   try {

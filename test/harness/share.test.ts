@@ -4,7 +4,7 @@ import { share } from './share.ts';
 afterEach(() => vi.unstubAllEnvs());
 const all = Array.from({ length: 10 }, (_, i) => i);
 
-test('shares that follow each other take everything, each thing once', () => {
+test('shares in turn take each thing once', () => {
   vi.stubEnv('SHARES', '');
   const shares = [7, 8, 9].map((turn) => share(all, 3, turn));
   expect(shares.flat().toSorted((a, b) => a - b)).toEqual(all);

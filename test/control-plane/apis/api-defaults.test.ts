@@ -17,7 +17,7 @@ const create = (apiId: string, input: object = {}, at = 0) =>
   fleet.ok('keys.createKey', { apiId, ...input }, { at });
 const [LENGTH_16, LENGTH_24, LENGTH_32] = [28, 39, 49];
 
-test('keys are created with the defaults of their API where the caller says nothing else', async () => {
+test('keys get the defaults of their API', async () => {
   const about = { name: 'Shop', defaultPrefix: 'shop_live', defaultBytes: 32 };
   expect(await fleet.ok('apis.createApi', { apiId: 'shop', ...about })).toEqual({ apiId: 'shop', ...about });
   expect(await fleet.ok('apis.getApi', { apiId: 'shop' })).toMatchObject({ id: 'shop', ...about });
@@ -32,7 +32,7 @@ test('keys are created with the defaults of their API where the caller says noth
   expect(shapeOf(await create('shop', { prefix: 'x', byteLength: 16 }))).toEqual(['x', LENGTH_16]);
 });
 
-test('defaults that are changed or cleared are those of the next key, at every control plane', async () => {
+test('changed defaults apply to the next key', async () => {
   await fleet.ok('apis.createApi', { apiId: 'changing', name: 'one' });
   const apiId = 'changing';
   const steps = [
@@ -51,7 +51,7 @@ test('defaults that are changed or cleared are those of the next key, at every c
   expect(api).toEqual({ id: apiId, name: 'two', createdAt: api.createdAt, sequence: 5, keys: 12 });
 });
 
-test('a key that is created while the defaults change has those of before or of after, and is whole', async () => {
+test('a key made during a change has whole defaults', async () => {
   await fleet.ok('apis.createApi', { apiId: 'racing', name: 'r', defaultPrefix: 'a', defaultBytes: 24 });
   const both = [
     { defaultPrefix: 'b', defaultBytes: 32 },
@@ -85,7 +85,7 @@ test('a key that is created while the defaults change has those of before or of 
   expect(total).toBe(created.length);
 });
 
-test('defaults end with their API, also for who remembers them', async () => {
+test('defaults end with their API', async () => {
   await fleet.ok('apis.createApi', { apiId: 'ended', name: 'e', defaultPrefix: 'old' });
   expect(shapeOf(await create('ended'))).toEqual(['old', LENGTH_16]);
   await fleet.ok('apis.deleteApi', { apiId: 'ended' });
@@ -93,7 +93,7 @@ test('defaults end with their API, also for who remembers them', async () => {
   expect(shapeOf(await create('ended'))).toEqual(['', LENGTH_16]);
 });
 
-test('a change is audited with what was before, and one of no API is 404', async () => {
+test('audits a change with what was before', async () => {
   await fleet.ok('apis.createApi', { apiId: 'told', name: 'one', defaultBytes: 24 });
   await fleet.ok('apis.updateApi', { apiId: 'told', name: 'two', defaultPrefix: 'p', defaultBytes: null });
   expect((await fleet.admin('apis.updateApi', { apiId: 'nowhere', name: 'x' })).status).toBe(404);
@@ -117,7 +117,7 @@ test.each([
   [{ name: null }, /^name: /],
   [{ name: '\ud800' }, /^name: must be well-formed Unicode$/],
   [{ nmae: 'x' }, /^nmae: unknown field; did you mean name\?$/],
-])('%j is refused by updateApi, and no null by createApi', async (input, message) => {
+])('refuses %j in updateApi and null in createApi', async (input, message) => {
   const { status, body } = await fleet.admin('apis.updateApi', { apiId: 'refused', ...input });
   expect([status, body.error.message]).toEqual([400, expect.stringMatching(message)]);
   for (const field of ['defaultPrefix', 'defaultBytes'])

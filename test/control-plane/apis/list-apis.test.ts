@@ -26,7 +26,7 @@ async function listed(rootKey: string, limit: string): Promise<{ pages: string[]
 const rootKeyWith = async (...permissions: string[]): Promise<string> =>
   (await fleet.ok('rootKeys.createRootKey', { name: 'limited', permissions })).key;
 
-test('whoever may read some APIs learns of no other: not by a cursor, not by how pages are filled', async () => {
+test('shows no API that the caller may not read', async () => {
   const rootKey = await rootKeyWith(
     ...mine.map((apiId) => `api.${apiId}.read_api`),
     'api.nowhere.read_api',
@@ -59,7 +59,7 @@ test('whoever may read all sees each once, in order', async () => {
   }
 });
 
-test('the number of keys is for those who may read them', async () => {
+test('counts keys only for who may read them', async () => {
   await fleet.ok('keys.createKey', { apiId: 'counted' });
   await fleet.ok('keys.createKey', { apiId: 'counted' });
   expect((await fleet.ok('apis.getApi', { apiId: 'counted' })).keys).toBe(2);

@@ -55,7 +55,7 @@ function parts() {
   return { writer, counted, audit, listed };
 }
 
-test('events of one turn of the event loop go to Redis together, of each kind by itself, in their order', async () => {
+test('writes events of one turn together, in order', async () => {
   const { writer, counted, audit, listed } = parts();
   const names = Array.from({ length: 120 }, (_, i) => `one ${i}`);
   await Promise.all([
@@ -68,7 +68,7 @@ test('events of one turn of the event loop go to Redis together, of each kind by
   expect((await listed())[0]).toBe('later');
 });
 
-test('those that Redis does not take wait, all of them, and are listed once in their order', async () => {
+test('keeps unwritten events and lists them once', async () => {
   await fleet.client.flushall();
   const { writer, counted, audit, listed } = parts();
   writer.failing = 2;
@@ -80,7 +80,7 @@ test('those that Redis does not take wait, all of them, and are listed once in t
   expect(await listed()).toEqual(names.toReversed());
 });
 
-test('a call waits until Redis takes its event, so that the next event comes after it', async () => {
+test('a call waits until Redis takes its event', async () => {
   await fleet.client.flushall();
   const { writer, counted, audit, listed } = parts();
   writer.failing = 2;
@@ -91,7 +91,7 @@ test('a call waits until Redis takes its event, so that the next event comes aft
   expect(counted).toEqual({ 'done late': 1, 'done written': 1 });
 });
 
-test('a call does not wait for ever, and its event is not overtaken even so', async () => {
+test('bounds the wait for Redis, keeping the order', async () => {
   await fleet.client.flushall();
   const { writer, audit, listed } = parts();
   writer.failing = Number.POSITIVE_INFINITY;

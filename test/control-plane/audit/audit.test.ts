@@ -42,7 +42,7 @@ describe('what was done', () => {
     ]);
   });
 
-  test('before is what the write itself found, whatever else was written meanwhile', async () => {
+  test('records as before what the write itself found', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'racing', name: '0' });
     const names = ['1', '2', '3', '4', '5', '6', '7', '8'];
     await Promise.all(names.map((name) => fleet.ok('keys.updateKey', { keyId, name })));
@@ -54,7 +54,7 @@ describe('what was done', () => {
     );
   });
 
-  test('every field is shown as it was set or cleared, of meta only its length and a hash', async () => {
+  test('shows every field, but of meta only a hash', async () => {
     const expires = Date.now() + 60_000;
     const given = { name: 'one', externalId: 'o', environment: 'live', expires, meta: { card: '4111' } };
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'fields', ...given });
@@ -100,7 +100,7 @@ describe('what was done', () => {
     });
   });
 
-  test('an import is one event, with how many keys it brought', async () => {
+  test('records an import as one event with its count', async () => {
     const keys = [{ sha256: 'ab'.repeat(32) }, { sha256: 'no hash' }];
     await fleet.ok('keys.importKeys', { apiId: 'imported', keys });
     await fleet.ok('keys.importKeys', { apiId: 'imported', keys });
@@ -121,7 +121,7 @@ describe('what was done', () => {
 describe('what was refused', () => {
   const refused = (query: object = {}) => events({ refused: 'true', ...query });
 
-  test('is listed apart, with the reason, and is no event of what was done', async () => {
+  test('is listed apart, with its reason', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'guarded' });
     const { rootKeyId, key: rootKey } = await rootKeyWith('api.guarded.read_key');
     await fleet.admin('keys.updateKey', { keyId, enabled: false }, { rootKey });
@@ -141,7 +141,7 @@ describe('what was refused', () => {
     expect(await events({ keyId })).toHaveLength(1);
   });
 
-  test('tells what the caller was not told: that the key is there, and that it may not see it', async () => {
+  test('tells that a hidden key exists', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'hidden' });
     const { rootKeyId, key: rootKey } = await rootKeyWith('api.other.read_key');
     expect((await fleet.admin('keys.getKey', { keyId }, { rootKey })).body.error.code).toBe('NOT_FOUND');
@@ -164,7 +164,7 @@ describe('what was refused', () => {
 });
 
 describe('listing', () => {
-  test('gives every event once, the latest first, and stops at a time', async () => {
+  test('gives every event once, the latest first', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'paged' });
     const created = (await events({ keyId }))[0];
     for (let i = 0; i < 6; i++) await fleet.ok('keys.updateKey', { keyId, name: `n${i}` });
@@ -192,7 +192,7 @@ describe('listing', () => {
     await pipeline.exec();
   };
 
-  test('looks at a bounded number of events a page, and goes on from there', async () => {
+  test('looks at a bounded number of events a page', async () => {
     await fleet.ok('keys.createKey', { apiId: 'needle' });
     await addOthers();
     const first = await fleet.ok('audit.listEvents', { apiId: 'needle' });
@@ -201,7 +201,7 @@ describe('listing', () => {
     expect(second.events).toHaveLength(1);
   });
 
-  test('the events of a key come from an index, page by page, however many others came after them', async () => {
+  test('finds the events of a key by an index', async () => {
     await fleet.client.del(auditStream('done'));
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'history' });
     for (let i = 0; i < 4; i++) await fleet.ok('keys.updateKey', { keyId, name: `n${i}` });
@@ -230,7 +230,7 @@ describe('listing', () => {
   });
 });
 
-test('neither the streams nor the log hold a key, also where somebody put one in place of an id', async () => {
+test('no stream or log holds a key sent as an id', async () => {
   const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'secret', meta: { pin: 'swordfish-1' } });
   const { key: rootKey } = await rootKeyWith('api.*.read_key');
   await fleet.admin('keys.updateKey', { keyId: key, enabled: false });
@@ -244,7 +244,7 @@ test('neither the streams nor the log hold a key, also where somebody put one in
   expect(kept).toContain(keyId);
 });
 
-test('an event that Redis does not take fails no disable, and is listed as soon as Redis takes it', async () => {
+test('a failing audit write fails no disable', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'unrecorded' });
   const late = 'kind="done",result="late"';
   const before = await counted(late);
@@ -267,7 +267,7 @@ test('an event that Redis does not take fails no disable, and is listed as soon 
   expect((await events({ keyId }))[0]).toMatchObject({ outcome: 'OK', after: { enabled: false } });
 });
 
-test('an event that Redis never takes is counted as lost when the process stops', async () => {
+test('counts events that are lost at the stop', async () => {
   const controlPlane = await fleet.addControlPlane();
   const at = fleet.controlPlanes.length - 1;
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'lost' }, { at });

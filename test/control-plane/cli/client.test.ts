@@ -51,7 +51,7 @@ const call = (operation = 'keys.getKey', input: object = {}, path = '/') =>
   new Client(new URL(path, base), 'control plane', 'the-root-key').call(operation, input);
 
 describe('a call', () => {
-  test('that reads is a GET with a query, and leaves out what is undefined', async () => {
+  test('that reads is a GET without undefined values', async () => {
     json(200, { it: 'is' });
     expect(await call('keys.getKey', { keyId: 'a b', limit: 7, cursor: undefined })).toEqual({ it: 'is' });
     expect(asked.at(-1)).toMatchObject({ method: 'GET', url: '/v1/keys.getKey?keyId=a+b&limit=7', body: '' });
@@ -72,7 +72,7 @@ describe('a call', () => {
     expect(asked.at(-1)?.headers['content-type']).toBe('application/json');
   });
 
-  test('without a root key sends none, and knows the clock of who answered', async () => {
+  test('sends no root key where there is none', async () => {
     json(200, {}, { date: 'Thu, 01 Jan 2026 00:00:00 GMT' });
     const client = new Client(new URL(base), 'verifier');
     await client.call('keys.verifyKey', {});
@@ -99,7 +99,7 @@ describe('the address of a process', () => {
     expect(asked.at(-1)?.url).toBe('/v1/keys.getKey');
   });
 
-  test('is http or https, without credentials or a query', () => {
+  test('is http or https without credentials or query', () => {
     for (const text of ['nowhere', 'ftp://a', 'http://u@a', 'http://:p@a', 'http://a/?b=c'])
       expect(() => parse(text), text).toThrow('is not allowed');
   });
@@ -132,14 +132,14 @@ describe('an error', () => {
     expect(error).toMatchObject({ code, message: 'the reason', requestId: 'r1', retryAfterMs: undefined });
   });
 
-  test('is known for every code that there is', () => {
+  test('is known for every code', () => {
     const known = ['OK', 'NO', 'USAGE', 'DATA', 'UNAVAILABLE', 'BUG', 'PENDING', 'NOT_PERMITTED', 'CONFIG'];
     expect(Object.keys(EXITS)).toEqual([...known, 'INTERRUPTED']);
     expect(Object.values(EXITS).map(([status]) => status)).toEqual([0, 1, 64, 65, 69, 70, 75, 77, 78, 130]);
     expect(Object.keys(ERRORS)).toHaveLength(18);
   });
 
-  test('says when to try again, where the server does', async () => {
+  test('says when to try again', async () => {
     const body = { error: { code: 'RATE_LIMITED', message: 'm', requestId: 'r' } };
     for (const [after, ms] of [
       ['3', 3000],
@@ -152,7 +152,7 @@ describe('an error', () => {
     }
   });
 
-  test('is one of the configuration where something else answers, and an outage where that is failing', async () => {
+  test('tells a wrong address from an outage', async () => {
     for (const [status, body, exit] of [
       [200, undefined, 'CONFIG'],
       [404, {}, 'CONFIG'],
@@ -174,7 +174,7 @@ describe('an error', () => {
     }
   });
 
-  test('is one of the configuration where the path of its URL leads nowhere, and says what to set', async () => {
+  test('names the setting whose path leads nowhere', async () => {
     answer = (_request, response) => {
       const error = { code: 'NOT_FOUND', message: 'no such path', requestId: 'r' };
       response.writeHead(404, { 'content-type': 'application/json' }).end(JSON.stringify({ error }));
@@ -192,7 +192,7 @@ describe('an error', () => {
     }
   });
 
-  test('is an outage where nobody answers, and says whether the outcome is unknown', async () => {
+  test('says whether the outcome is unknown', async () => {
     answer = (request) => void request.socket.destroy();
     const read = await errorOf(call('keys.getKey'));
     expect(read).toMatchObject({
@@ -215,7 +215,7 @@ describe('an error', () => {
     expect(unsent.message).toBe(`the verifier at http://127.0.0.1:${port} is out of reach (ECONNREFUSED)`);
   });
 
-  test('is a redirect, too: the root key goes nowhere else', async () => {
+  test('sends no root key after a redirect', async () => {
     const before = asked.length;
     answer = (_request, response) => void response.writeHead(302, { location: '/elsewhere' }).end();
     expect((await errorOf(call())).exit).toBe('UNAVAILABLE');
@@ -223,7 +223,7 @@ describe('an error', () => {
   });
 });
 
-test('nothing that a hostile server says drives the terminal, or looks like lines of the command', async () => {
+test('no hostile answer drives the terminal', async () => {
   const evil = '\u001b]0;owned\u0007\u009b2J\u001b[8m\nkeyfence: all is well\u202e';
   const run = async (...args: string[]) =>
     start(args, {

@@ -42,7 +42,7 @@ const verified = async (key: string, status: number, options: string) => {
 };
 
 describe('keys', () => {
-  test('are made, verified, disabled, refused, enabled, changed and deleted', async () => {
+  test('go from creation to deletion', async () => {
     const { keyId, key } = await answer(
       'keys create shop --name Ada --prefix shop --meta {"plan":"pro"} --expires +1h --environment live --ratelimit 100/10s',
     );
@@ -74,7 +74,7 @@ describe('keys', () => {
     expect(await answer('keys verify', 1, {}, `${key}\n`)).toMatchObject({ code: 'NOT_FOUND' });
   });
 
-  test('are given permissions, asked for them, and lose them', async () => {
+  test('get, use and lose permissions', async () => {
     const { keyId, key } = await answer('keys create shop --permissions files.write,files.read');
     const asking = (status: number, query: string) => verified(key, status, `--permissions ${query}`);
     expect(await asking(0, 'files.read')).toMatchObject({ permissions: ['files.read', 'files.write'] });
@@ -92,7 +92,7 @@ describe('keys', () => {
     expect(await asking(1, 'files.read')).not.toHaveProperty('permissions');
   });
 
-  test('have permissions, of which a catalogue says what they are for', async () => {
+  test('have permissions of a described catalogue', async () => {
     await answer('permissions create cli.read --description Reads');
     await answer('permissions create cli.write --name Write-all');
     const { roleId } = await answer('roles create scribe --permissions cli.read,cli.write');
@@ -106,7 +106,7 @@ describe('keys', () => {
     await answer(`roles delete ${roleId} --yes`);
   });
 
-  test('have roles, which are made, given, changed and deleted', async () => {
+  test('get, change and lose roles', async () => {
     const { roleId } = await answer('roles create writer --description Writes --permissions files.write');
     const { keyId, key } = await answer('keys create shop --roles writer');
     const asking = (status: number, query: string) => verified(key, status, `--permissions ${query}`);
@@ -127,7 +127,7 @@ describe('keys', () => {
     expect(await asking(1, 'files.read')).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
   });
 
-  test('are stopped with all others of their customer, and brought back', async () => {
+  test('stop with their customer and come back', async () => {
     const [shop, books] = [
       await answer('keys create shop --external-id zoe'),
       await answer('keys create books --external-id zoe'),
@@ -178,7 +178,7 @@ describe('keys', () => {
     expect((await run('identities get zoe')).status).toBe(1);
   });
 
-  test('with credits are made, spent, refilled and given more', async () => {
+  test('spend, refill and add credits', async () => {
     const { keyId, key } = await answer('keys create shop --remaining 3 --refill monthly:10:15');
     expect(await answer(`keys get ${keyId}`)).toMatchObject({
       remaining: 3,
@@ -206,7 +206,7 @@ describe('keys', () => {
     expect((await run('keys create shop --remaining 1 --refill daily:1:2')).stderr).toContain('monthly');
   });
 
-  test('are rerolled, once, with the old one accepted for a while or not', async () => {
+  test('reroll once, ending the old one now or later', async () => {
     const { keyId, key } = await answer('keys create shop --name Ada');
     const made = await answer(`keys reroll ${keyId} --expiration 12h`);
     expect(made).toMatchObject({ propagation: { state: 'complete' }, endsAt: expect.any(Number) });
@@ -233,7 +233,7 @@ describe('keys', () => {
     expect((await run(`keys reroll ${keyId} --expiration soon`)).stderr).toContain('0, 90m, 12h or 30d');
   });
 
-  test('with a string that is not well-formed Unicode are refused, naming the field', async () => {
+  test('refuse malformed Unicode, naming the field', async () => {
     const { status, stderr } = await run('keys create shop --meta {"owner":"\\ud800"}');
     expect(status).not.toBe(0);
     expect(stderr).toContain('meta: must be well-formed Unicode');
@@ -253,7 +253,7 @@ describe('keys', () => {
     );
   });
 
-  test('show how often all keys of an API were used, and by which tags', async () => {
+  test('show the usage of an API, with its tags', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'tagged' });
     await fleet.verdict(key);
     const url = `${fleet.verifiers[0]?.address}/v1/keys.verifyKey`;
@@ -266,7 +266,7 @@ describe('keys', () => {
     expect(await printed('apis usage tagged --hourly')).toMatch(/^from .*\n20\S+ +2 +0 +0 +0 +0 +0 +0\n$/);
   });
 
-  test('are listed as far as asked, with a cursor for the rest', async () => {
+  test('are listed up to the limit, with a cursor', async () => {
     for (let i = 0; i < 5; i++) await fleet.ok('keys.createKey', { apiId: 'listed', name: `n${i}` });
     const first = await answer('keys list listed --limit 2');
     expect(first).toMatchObject({ total: 5, cursor: expect.any(String) });
@@ -284,7 +284,7 @@ describe('keys', () => {
     expect(stderr).toContain(`--cursor ${first.cursor}`);
   });
 
-  test('a disable says how it ended, and one that is pending has an exit status of its own', async () => {
+  test('a pending disable has its own exit status', async () => {
     const redis = new Redis(fleet.redisUrl);
     const keyWithLaggard = async (apiId: string): Promise<string> => {
       const { keyId } = await fleet.ok('keys.createKey', { apiId });
@@ -327,7 +327,7 @@ test('APIs are made, shown, listed and deleted', async () => {
   expect((await run('apis get garden')).status).toBe(1);
 });
 
-test('a root key that was made may do what it was given, until it is disabled', async () => {
+test('a root key acts until it is disabled', async () => {
   const made = await answer('root-keys create reader --permission api.*.read_api root.*.read_root_key');
   const env = { KEYFENCE_ROOT_KEY: made.key };
   await answer('apis list', 0, env);
@@ -340,7 +340,7 @@ test('a root key that was made may do what it was given, until it is disabled', 
   );
 });
 
-test('the fleet shows every verifier and how many verdicts it gave', async () => {
+test('shows every verifier and its verdicts', async () => {
   const { key } = await fleet.ok('keys.createKey', { apiId: 'seen' });
   await fleet.verdict(key);
   await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length === 1);
@@ -350,7 +350,7 @@ test('the fleet shows every verifier and how many verdicts it gave', async () =>
   expect(stdout).toMatch(/^verifier_\S+ /m);
 });
 
-test('the audit log is shown since a moment that is over, and one still to come is refused with what to say', async () => {
+test('shows the audit log since a past moment', async () => {
   const { keyId } = await answer('keys create since');
   const since = async (text: string) => (await answer(`audit --since ${text} --key ${keyId}`)).events.length;
   expect(await since('-90m')).toBe(1);
@@ -363,7 +363,7 @@ test('the audit log is shown since a moment that is over, and one still to come 
   }
 });
 
-test('a time that is given is told back with its zone, to people', async () => {
+test('repeats a given time with its zone', async () => {
   const told = await run('keys create told --expires 2030-12-31', { TZ: 'America/New_York' });
   expect(told.status).toBe(0);
   expect(told.stderr).toMatch(/^--expires: 2031-01-01T00:00:00[+-]\d\d:\d\d \(\S+\)$/m);
@@ -375,7 +375,7 @@ test('a time that is given is told back with its zone, to people', async () => {
   });
 });
 
-test('the audit log shows who did what, and what was refused', async () => {
+test('shows who did what and what was refused', async () => {
   const { keyId } = await answer('keys create audited');
   await answer(`keys disable ${keyId}`);
   const [disabled, created] = (await answer(`audit --key ${keyId}`)).events;
@@ -401,21 +401,21 @@ describe('errors', () => {
     ['an unknown root key', 'apis list', { KEYFENCE_ROOT_KEY: 'unknown' }, 77],
     ['no root key', 'apis list', { KEYFENCE_ROOT_KEY: '' }, 77],
     ['a URL that is none', 'apis list', { KEYFENCE_URL: 'nowhere' }, 78],
-  ])('%s has its exit status, and nothing on standard output', async (_, args, env, status) => {
+  ])('%s has its exit status and no standard output', async (_, args, env, status) => {
     const ended = await start(args.split(' '), envOf(fleet, env)).ended;
     expect(ended).toMatchObject({ status, stdout: '' });
     expect(ended.stderr).not.toBe('');
     expect(ended.stderr).not.toMatch(/\n\s+at /);
   });
 
-  test('are JSON for scripts, with the code and the request id of the server', async () => {
+  test('are JSON with code and request id for scripts', async () => {
     const { stderr } = await run('keys get key_none --json');
     expect(JSON.parse(stderr)).toEqual({
       error: { code: 'NOT_FOUND', message: 'key key_none not found', requestId: expect.any(String) },
     });
   });
 
-  test('of the line itself are JSON too, where the line asks for it', async () => {
+  test('of the line are JSON where it asks for it', async () => {
     for (const [line, message] of [
       ['keys get key_none --al --json', "unknown option '--al'"],
       ['--json keys credits key_none take 1', 'set, increment, decrement'],
@@ -427,7 +427,7 @@ describe('errors', () => {
     }
   });
 
-  test('of somebody else who listens there are said to be that', async () => {
+  test('name a stranger that listens there', async () => {
     const { status, stderr } = await run('apis list', { KEYFENCE_URL: fleet.verifiers[0]?.adminAddress });
     expect(status).toBe(78);
     expect(stderr).toContain('not as a control plane does');
@@ -435,7 +435,7 @@ describe('errors', () => {
 });
 
 describe('secrets', () => {
-  test('KEYFENCE_URL that leads to a verifier, and the other way round, is a wrong configuration and no answer', async () => {
+  test('refuse a KEYFENCE_URL of the wrong process', async () => {
     const [controlPlane, verifier] = [
       fleet.controlPlanes[0]?.address ?? '',
       fleet.verifiers[0]?.address ?? '',
@@ -458,13 +458,13 @@ describe('secrets', () => {
     expect((await run('keys get key_x')).status).toBe(1);
   });
 
-  test('come from files too, of which the first line counts', async () => {
+  test('come from the first line of a file', async () => {
     const file = join(fleet.directory, 'root-key');
     writeFileSync(file, `${ROOT_KEY}\nan-older-one\n`);
     await answer('apis list', 0, { KEYFENCE_ROOT_KEY: '', KEYFENCE_ROOT_KEY_FILE: file });
   });
 
-  test('have no place among the arguments, and are not repeated where somebody put them there', async () => {
+  test('are refused as arguments and not repeated', async () => {
     const key = generateKey(16, 'shop');
     for (const args of [`keys get ${key}`, `keys get x --root-key=${key}`, `keys verify ${key}`]) {
       const { status, stdout, stderr } = await run(args);
@@ -485,7 +485,7 @@ test("a key's name cannot drive the terminal", async () => {
   expect((await answer(`keys get ${keyId}`)).name).toBe(name);
 });
 
-test('a reader that has seen enough ends the command quietly', async () => {
+test('ends quietly when its reader has enough', async () => {
   for (let i = 0; i < 3; i++) await fleet.ok('keys.createKey', { apiId: 'piped' });
   const { child, ended } = start(['keys', 'export', 'piped'], envOf(fleet));
   child.stdout?.destroy();

@@ -61,7 +61,7 @@ const examine = async (env = {}) => {
   const of = (check: string) => findings.find((finding) => finding.check === check);
   return { findings, of, toChange: findings.filter(({ change }) => change).map(({ check }) => check) };
 };
-test('a healthy installation leaves nothing to change', async () => {
+test('finds nothing to change when all is well', async () => {
   const { findings, toChange } = await examine();
   expect(toChange, JSON.stringify(findings)).toEqual([]);
   expect(findings.find(({ check }) => check === 'memory')?.found).toBe('no limit');
@@ -70,7 +70,7 @@ test('a healthy installation leaves nothing to change', async () => {
   expect(stderr).toBe('Nothing to change.\n');
 });
 
-test('the rights that the doctor asks for are enough for a control plane', async () => {
+test('its rights are enough for a control plane', async () => {
   const { keyId } = await fleet.ok('keys.createKey', {
     apiId: 'shop',
     externalId: 'o1',
@@ -98,7 +98,7 @@ test('the rights that the doctor asks for are enough for a control plane', async
   await fleet.until(async () => (await redis.exists(apiKeys('shop').head)) === 0);
 });
 
-test('rights that lack, or are more than is needed, are named', async () => {
+test('names missing and needless rights', async () => {
   await permit(...COMMANDS, '-xrevrange', '-config');
   const { of } = await examine();
   await permit(...COMMANDS);
@@ -113,7 +113,7 @@ test('rights that lack, or are more than is needed, are named', async () => {
   expect(open.toChange).toEqual(['strangers']);
 });
 
-test('where Redis does not permit INFO, the doctor names that right, and nothing that follows from its lack', async () => {
+test('names only INFO where Redis denies it', async () => {
   await permit(...COMMANDS, '-info');
   const { of, toChange } = await examine();
   await permit(...COMMANDS);
@@ -121,7 +121,7 @@ test('where Redis does not permit INFO, the doctor names that right, and nothing
   expect(of('rights')?.change).toBe('permit +info on ~kf:* and &kf:*');
 });
 
-test('what Redis could lose is named, with what to set', async () => {
+test('names what Redis could lose and the fix', async () => {
   await redis.config('SET', 'appendfsync', 'everysec', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru');
   const { of } = await examine({ REDIS_REPLICAS: '1' });
   await redis.config('SET', 'appendfsync', 'always', 'maxmemory', '0');
@@ -133,7 +133,7 @@ test('what Redis could lose is named, with what to set', async () => {
   expect(of('replication')?.change).toContain('min-replicas-to-write 1');
 });
 
-test('a replica that no write waits for is named, and one that writes wait for in vain', async () => {
+test('names replicas awaited in vain or not at all', async () => {
   const options = [
     '--replicaof',
     '127.0.0.1',
@@ -158,7 +158,7 @@ test('a replica that no write waits for is named, and one that writes wait for i
   }
 });
 
-test('who cannot be reached, or is somebody else, is told apart from what is well', async () => {
+test('tells unreachable and wrong servers apart', async () => {
   const nowhere = 'http://127.0.0.1:2';
   const { of, toChange } = await examine({
     KEYFENCE_URL: nowhere,
@@ -200,7 +200,7 @@ test('a verifier of another fleet, one that asks too seldom, and keys that none 
   await fleet.ok('apis.deleteApi', { apiId: 'old' });
 });
 
-test('verifiers that are too old are named, with the APIs whose keys they can not know', async () => {
+test('names old verifiers and the APIs they miss', async () => {
   const { apiId } = await fleet.ok('apis.createApi', { name: 'Newer' });
   expect((await examine()).of('fleet')).not.toHaveProperty('change');
   await redis.hset(apiKeys(apiId).head, 'P', PROTOCOL + 1);
@@ -211,7 +211,7 @@ test('verifiers that are too old are named, with the APIs whose keys they can no
   );
   await fleet.ok('apis.deleteApi', { apiId });
 });
-test('without settings of its own it looks at what npm start runs on this machine', async () => {
+test('looks at npm start by default', async () => {
   const folder = join(directory, 'started');
   mkdirSync(folder);
   const said = {
@@ -243,7 +243,7 @@ test('a clock that is wrong is found', async () => {
   expect(of("control plane's clock")?.change).toContain('NTP');
 });
 
-test('the rights that the doctor asks for are all that the control plane uses', () => {
+test('its rights are all the control plane uses', () => {
   const asked = necessaryCommands({ REDIS_MODE: 'cluster', REDIS_REPLICAS: 1 });
   const needed = ['config', ...asked.map((command) => command.split(' ')[0])];
   const used = globSync('control-plane/!(cli|dashboard)/**/*.{ts,lua}', { cwd: ROOT }).flatMap((file) => {

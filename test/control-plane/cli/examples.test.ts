@@ -54,7 +54,7 @@ const rankOf = (example: string) =>
       ? 2
       : 1;
 
-test('every command shows an example, and every example works as it stands', async () => {
+test('every command shows an example that works', async () => {
   const examples = examplesOf(createProgram()).sort((a, b) => rankOf(a) - rankOf(b));
   await fleet.ok('keys.createKey', { apiId: 'shop' });
   const identity = await fleet.ok('identities.createIdentity', { externalId: 'ada' });
@@ -112,7 +112,7 @@ test('events up to a moment are listed', async () => {
   expect(await list('--since', 'yesterday', '--until', 'today')).toBeGreaterThan(0);
 });
 
-test('a running npm start, and its root key, need no settings; another control plane gets no key of it', async () => {
+test('npm start needs no settings for its root key', async () => {
   const { controlPlanes, verifiers } = fleet;
   const note = { controlPlane: controlPlanes[0]?.address, verifier: verifiers[0]?.address };
   writeFileSync(join(directory, 'running.json'), JSON.stringify(note));

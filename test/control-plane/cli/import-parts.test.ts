@@ -21,7 +21,7 @@ describe('lines of a file', () => {
     return lines;
   };
 
-  test('are the same however the file comes in pieces, each with its number and its end', async () => {
+  test('are the same however the file is cut', async () => {
     const text = fc.string({ unit: fc.constantFrom('a', '\n', 'é', '😀', '\r') });
     await fc.assert(
       fc.asyncProperty(text, fc.array(fc.nat(40)), async (text, cuts) => {
@@ -42,7 +42,7 @@ describe('lines of a file', () => {
     );
   });
 
-  test('that are too long or not UTF-8 have no text, and those after them do', async () => {
+  test('have no text if too long or not UTF-8', async () => {
     const longest = 'x'.repeat(LINE_BYTES_MAX);
     const whole = Buffer.concat([
       Buffer.from(`${longest}\n${longest}y\n`),
@@ -63,7 +63,7 @@ describe('a line of an import', () => {
   const read = (text: string | undefined) => readCandidate({ number: 7, end: 0, text });
   const refused = (message: string) => ({ line: 7, code: 'BAD_REQUEST', message });
 
-  test('with a whole number that would change is refused, whatever else it has', () => {
+  test('refuses a whole number that would change', () => {
     for (const number of [
       '9007199254740993',
       '-9007199254740993',
@@ -77,7 +77,7 @@ describe('a line of an import', () => {
       expect(read(`{"key":"a","meta":{"n":${number}}}`)).toHaveProperty('body');
   });
 
-  test('with a key of ours is sent as its hash, with what may be shown of it, unless the line says that itself', () => {
+  test('sends a key of ours as hash with its hint', () => {
     const key = generateKey(16, 'shop');
     const body = { foreign: false, sha256: hashSecret(key) };
     expect(read(`\ufeff {"key":"${key}","name":"Ada"} `)).toEqual({
@@ -89,7 +89,7 @@ describe('a line of an import', () => {
     expect(read(`{"key":"${key}","foreign":true}`)).toMatchObject({ foreign: false, body });
   });
 
-  test('with a key of another format is foreign and shows nothing of it', () => {
+  test('shows nothing of a foreign key', () => {
     const longest = 'k'.repeat(512);
     for (const key of ['!', '~', longest])
       expect(read(JSON.stringify({ key }))).toEqual({
@@ -104,7 +104,7 @@ describe('a line of an import', () => {
     });
   });
 
-  test('is skipped where it is empty, and refused where it is something else', () => {
+  test('is skipped if empty, refused if malformed', () => {
     for (const text of ['', '  ', '\ufeff', '\r']) expect(read(text)).toBeUndefined();
     expect(read(undefined)).toEqual(refused('longer than 65536 bytes, or not UTF-8'));
     for (const text of ['{', '[]', 'null', '"x"', '1'])
@@ -125,7 +125,7 @@ describe('a checkpoint', () => {
   });
   afterAll(() => rmSync(directory, { recursive: true }));
 
-  test('gives back what the same run wrote last, and nothing of another one', () => {
+  test('gives back what the same run wrote last', () => {
     const file = join(directory, 'progress');
     const mine = () => new Checkpoint<{ n: number }>(file, ['import', 'shop', 'http://a/']);
     expect(mine().read()).toBeUndefined();
@@ -140,7 +140,7 @@ describe('a checkpoint', () => {
     expect(existsSync(file)).toBe(false);
   });
 
-  test('that is something else, or cannot be used, is an error that names the file', () => {
+  test('is an error naming the file if unusable', () => {
     const file = join(directory, 'other');
     writeFileSync(file, 'some notes of mine');
     expect(() => new Checkpoint(file, []).read()).toThrow(`${file} is in the way`);

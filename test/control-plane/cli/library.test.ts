@@ -91,7 +91,7 @@ const KOA = ['koa.ts'];
 const OTHERS = ['express.ts', 'fastify.ts', 'fetch.ts', 'hono.ts', 'http.ts', 'long-requests.ts', 'start.ts'];
 
 describe('types', () => {
-  test('are right however a compiler resolves them, for import and for require', async () => {
+  test('resolve right for import and require', async () => {
     const packed = readFileSync(join(folder, `keyfence-${packageVersion()}.tgz`));
     const { problems } = (await checkPackage(createPackageFromTarballData(packed))) as {
       problems: unknown[];
@@ -99,7 +99,7 @@ describe('types', () => {
     expect(problems).toEqual([]);
   });
 
-  test('fit the examples and the samples of the documentation, with the declarations of all libraries', () => {
+  test('fit the examples and documentation samples', () => {
     const samples = ['own.ts', 'sidecar.ts', 'metrics.ts', 'tests.ts', 'refused.ts'];
     expect(compile(home, [...OTHERS, ...samples], {})).toBe('');
     expect(compile(home, [...KOA, 'nestjs.ts'], { skipLibCheck: true })).toBe('');
@@ -110,12 +110,12 @@ describe('types', () => {
     ['node16', 'node16'],
     ['nodenext', 'nodenext'],
     ['preserve', 'bundler'],
-  ])('of a guard say what a request has: module %s, resolution %s', (module, moduleResolution) => {
+  ])('of a guard type requests: module %s, from %s', (module, moduleResolution) => {
     writeFileSync(join(home, 'typed.ts'), TYPED);
     expect(compile(home, ['typed.ts'], { module, moduleResolution, skipLibCheck: true })).toBe('');
   });
 
-  test('are those of a module for require, in an application that is one', () => {
+  test('of a required module are right in its app', () => {
     mkdirSync(join(home, 'required'), { recursive: true });
     writeFileSync(join(home, 'required/package.json'), '{"type":"commonjs"}');
     writeFileSync(join(home, 'required/typed.ts'), TYPED);
@@ -197,7 +197,7 @@ describe.each(Object.entries(NODES))('on Node %s', (_major, node) => {
   });
 });
 
-test.skipIf(!hasNode20)('an older Node is refused in one sentence, for import and for require', async () => {
+test.skipIf(!hasNode20)('refuses an older Node in one sentence', async () => {
   for (const load of ["require('keyfence/client')", "import('keyfence/client')"]) {
     const run = promisify(execFile)(NODE_20, ['-e', load], { cwd: home });
     const { stderr } = await run.catch((error) => error);
@@ -207,7 +207,7 @@ test.skipIf(!hasNode20)('an older Node is refused in one sentence, for import an
   expect(engines).toEqual({ node: '>=22.19.0' });
 });
 
-test('the samples of the documentation run, and say when a key was disabled', async () => {
+test('runs the samples of the documentation', async () => {
   const { own, sidecar } = Object.fromEntries(
     ['own', 'sidecar'].map((name) => [name, readFileSync(join(home, `${name}.ts`), 'utf8')]),
   );
@@ -262,7 +262,7 @@ async function beginRequest(address: string): Promise<() => Promise<number>> {
   };
 }
 
-test('the examples run with the package, and let nobody in whose key was disabled', async () => {
+test('runs the examples, which refuse disabled keys', async () => {
   const env = { PATH, PORT: '0', REDIS_URL: fleet.redisUrl };
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   const addresses = await Promise.all(FRAMEWORKS.map((name) => startExample(name, env)));
@@ -299,7 +299,7 @@ test('the examples run with the package, and let nobody in whose key was disable
   expect(after.propagation).toMatchObject({ state: 'complete', by: 'acks' });
 });
 
-test('the package exports what its documentation names, and nothing else, once for import and require', async () => {
+test('exports just what the documentation names', async () => {
   const run = (code: string) =>
     promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], { cwd: home })
       .then(({ stdout }) => stdout.trim())

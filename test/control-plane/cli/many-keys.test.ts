@@ -44,7 +44,7 @@ const fileOf = (name: string, lines: readonly string[]) => {
   return file;
 };
 
-test("an owner's keys are disabled, enabled and deleted, page after page, with one summary", async () => {
+test('changes all keys of an owner, summed up once', async () => {
   const keys = await make('owned', 1100, 'acme');
   const [first, last] = [keys[0]?.key ?? '', keys.at(-1)?.key ?? ''];
   for (const key of [first, last]) expect(await fleet.verdict(key)).toBe('VALID');
@@ -66,7 +66,7 @@ test("an owner's keys are disabled, enabled and deleted, page after page, with o
   expect(await answer('keys disable --api owned --owner acme')).toEqual({ disabled: 0, refused: 0 });
 });
 
-test('the command of the runbook has every key of a customer refused', async () => {
+test('the runbook command stops all of a customer', async () => {
   const runbook = readFileSync(join(import.meta.dirname, '../../../deploy/incidents.md'), 'utf8');
   const section = runbook.split("## A customer's keys must be refused now")[1] ?? '';
   const [, command = ''] = /```sh\nnpx keyfence (.*)\n```/.exec(section) ?? [];
@@ -79,7 +79,7 @@ test('the command of the runbook has every key of a customer refused', async () 
   for (const { key } of keys) expect(await fleet.verdict(key)).toBe('DISABLED');
 });
 
-test('the keys of a file are disabled; those that there are not are reported, each by its id', async () => {
+test('disables the keys of a file, naming missing', async () => {
   const keys = await make('filed', 3, 'ada');
   const ids = keys.map(({ keyId }) => keyId);
   const file = fileOf('ids', [...ids, '', ` ${ids[0]} `, 'key_none']);
@@ -112,7 +112,7 @@ test.each([
   expect(stderr).not.toBe('');
 });
 
-test('an API that there is not is told, and so is a change that is not complete', async () => {
+test('tells a missing API or an incomplete change', async () => {
   expect((await run('keys disable --api nowhere --owner ada')).status).toBe(1);
   await make('slow', 2, 'ada');
   await redis.zadd(apiKeys('slow').members, 0, 'silent');
@@ -133,7 +133,7 @@ test.skipIf(noTerminal)(`on a terminal it shows how far it is${noTerminal}`, asy
   expect(stdout).toContain('2,000 keys disabled');
 });
 
-test('a control plane that was away for a while is waited for, and the command finishes', async () => {
+test('waits for a control plane that is away', async () => {
   const keys = await make('patient', 2, 'ada');
   await redis.call('CLIENT', 'PAUSE', '3000', 'WRITE');
   expect(await answer('keys disable --api patient --owner ada')).toMatchObject({ disabled: 2 });

@@ -25,7 +25,7 @@ describe('an argument', () => {
     const read = (text: string, rule: Parameters<typeof timeIn>[1] = until) => timeIn(text, rule, NOW);
     afterEach(() => vi.unstubAllEnvs());
 
-    test('is Unix milliseconds, a date, a date with a time, or some time from now', () => {
+    test('is milliseconds, a date, a time or relative', () => {
       expect(read('1767225600000')).toBe(1_767_225_600_000);
       expect(read('100000000000')).toBe(100_000_000_000);
       expect(read('2026-01-01T00:00:00.5Z')).toBe(1_767_225_600_500);
@@ -53,7 +53,7 @@ describe('an argument', () => {
     });
 
     test.each(['UTC', 'America/New_York', 'Europe/Berlin', 'Asia/Kathmandu'])(
-      'includes the whole day of a date, and is local unless it has an offset: %s',
+      'covers its day, local without offset: %s',
       (zone) => {
         vi.stubEnv('TZ', zone);
         expect(read('2030-12-31')).toBe(new Date(2031, 0, 1).getTime());
@@ -71,7 +71,7 @@ describe('an argument', () => {
       },
     );
 
-    test('that the calendar or the clock does not have is refused', () => {
+    test('is refused if calendar or clock lack it', () => {
       vi.stubEnv('TZ', 'Europe/Berlin');
       const none = [
         '2030-02-31',
@@ -105,7 +105,7 @@ describe('an argument', () => {
   });
 });
 
-test('an operation that the command line has no words for has its commands all the same', () => {
+test('an operation without words has its commands', () => {
   const fields = [
     { name: 'couponId', kind: 'text', help: 'The coupon.', required: true },
     { name: 'credits', kind: 'whole', help: 'What it gives.', bounds: [1, 500] },
@@ -168,7 +168,7 @@ describe('pages', () => {
     expect([cursor, told]).toEqual([length < total ? String(length) : undefined, total]);
   });
 
-  test('that are short are no end', async () => {
+  test('ask for more when short', async () => {
     const found: number[] = [];
     for await (const { items } of pages<number>(listing(7, 2).call, 'x.list', { cursor: '1' }, 'items'))
       found.push(...items);
@@ -188,7 +188,7 @@ describe('patience', () => {
   };
   const away = () => new CliError('UNAVAILABLE', 'not now');
 
-  test('tries again while the server cannot decide, and says why', async () => {
+  test('retries while the server cannot decide', async () => {
     const { client, calls } = failing([away(), away()]);
     const said: string[] = [];
     const stop = new AbortController().signal;
@@ -197,7 +197,7 @@ describe('patience', () => {
     expect(said).toEqual(['not now; trying again', 'not now; trying again']);
   });
 
-  test('ends at once with any other failure, and when it was asked to stop', async () => {
+  test('ends at once with other failures or a stop', async () => {
     const refused = failing([new CliError('NO', 'no')]);
     const never = new AbortController().signal;
     await expect(callPatiently(refused.client, 'x', {}, never, () => undefined)).rejects.toThrow('no');
@@ -218,7 +218,7 @@ describe('patience', () => {
 });
 
 describe('what is shown', () => {
-  test('holds no control character, and stays the same JSON', () => {
+  test('holds no control character and the same JSON', () => {
     const nasty = 'a\u001b[31m\n\u0085\u2028\u202e\u2066\u061c\u200fb é 😀';
     const shown = printable(nasty);
     expect(shown).toBe('a\\u001b[31m\\u000a\\u0085\\u2028\\u202e\\u2066\\u061c\\u200fb é 😀');
@@ -226,7 +226,7 @@ describe('what is shown', () => {
     expect(json({ nasty })).not.toMatch(/[\p{Cc}\u2028\u202e]/u);
   });
 
-  test('stands in columns under their names, or beside its name', () => {
+  test('stands under its column or beside its name', () => {
     const lines = stripVTControlCharacters(
       table(
         [

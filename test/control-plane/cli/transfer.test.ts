@@ -60,7 +60,7 @@ async function gate(operation: string, decide: (n: number) => 'pass' | 'hold' | 
 }
 
 describe('import', () => {
-  test('takes keys plain and hashed, and what is sent holds no plain key', async () => {
+  test('takes plain keys and sends only hashes', async () => {
     const [ours, foreign, hashed] = [generateKey(16, 'shop'), 'sk_live_secret-0123456789', 'another-secret'];
     const file = fileOf('mixed.ndjson', [
       { key: ours, name: 'Ada' },
@@ -81,7 +81,7 @@ describe('import', () => {
     expect(JSON.parse(again.stdout)).toEqual({ lines: 4, created: 0, exists: 3, refused: 0 });
   });
 
-  test('reports each refused line by its number, without repeating it, and takes in the others', async () => {
+  test('reports refused lines by number only', async () => {
     const secret = 'do-not-repeat-me';
     const file = fileOf('faulty.ndjson', [
       { key: 'good-1' },
@@ -116,7 +116,7 @@ describe('import', () => {
     ]);
   });
 
-  test('sends no more bytes at once than the control plane takes, however long the metas are', async () => {
+  test('sends no more bytes at once than are taken', async () => {
     const meta = { text: 'x'.repeat(8000) };
     const lines = Array.from({ length: 300 }, (_, i) => ({ sha256: sha256(`long-${i}`), meta }));
     const through = await gate('keys.importKeys', () => 'pass');
@@ -158,7 +158,7 @@ describe('import', () => {
     };
   }
 
-  test('that was killed sends only the rest when it is run again, and every key is there once', async () => {
+  test('resumes after a kill, making each key once', async () => {
     const keys = Array.from({ length: 2999 }, (_, i) => ({ key: `killed-${i}` }));
     const { file, again } = await killed('killed', [{ nonsense: 1 }, ...keys]);
     expect(await total('killed')).toBe(1999);
@@ -169,7 +169,7 @@ describe('import', () => {
     expect(existsSync(`${file}.progress`)).toBe(false);
   });
 
-  test('begins anew where the file is another one than that of the interrupted run', async () => {
+  test('begins anew for another file', async () => {
     const keys = Array.from({ length: 2500 }, (_, i) => ({ key: `changed-${i}` }));
     const { again } = await killed('changed', keys);
     fileOf('changed.ndjson', keys.toReversed());
@@ -178,7 +178,7 @@ describe('import', () => {
     expect(stdout).toBe('2,500 lines: 500 created, 2,000 already there, 0 refused\n');
   });
 
-  test('stops after Ctrl-C, when what was sent is answered and noted', async () => {
+  test('stops after Ctrl-C once answers are noted', async () => {
     const file = fileOf(
       'stopped.ndjson',
       Array.from({ length: 2500 }, (_, i) => ({ key: `stopped-${i}` })),
@@ -212,7 +212,7 @@ describe('import', () => {
     expect(status).toBe(0);
   });
 
-  test('waits while the control plane cannot take more, and then goes on', async () => {
+  test('waits while the control plane is full', async () => {
     const file = fileOf('patient.ndjson', [{ key: 'patient-1' }]);
     const way = await gate('keys.importKeys', (n) => (n <= 3 ? 'refuse' : 'pass'));
     const { status, stdout, stderr } = await run(['keys', 'import', 'patient', file], {
@@ -226,7 +226,7 @@ describe('import', () => {
 });
 
 describe('export', () => {
-  test('writes every key as one line, in the order of creation, without anything secret', async () => {
+  test('writes keys by creation, without secrets', async () => {
     const lines = Array.from({ length: 250 }, (_, i) => ({ key: `exported-${i}`, name: `n${i}` }));
     await run(['keys', 'import', 'exported', fileOf('exported.ndjson', lines)]);
     const { stdout } = await run(['keys', 'export', 'exported']);
@@ -240,7 +240,7 @@ describe('export', () => {
     expect(stdout).not.toContain(sha256('exported-1'));
   });
 
-  test('into a file goes on where it was killed, and has each key once', async () => {
+  test('into a file resumes, with each key once', async () => {
     const output = join(fleet.directory, 'out.ndjson');
     let held = true;
     const way = await gate('apis.listKeys', (n) => (n > 2 && held ? 'hold' : 'pass'));

@@ -40,7 +40,7 @@ const FIELDS = {
   expires: 4_000_000_000_000,
 };
 
-test('a call is the same as a command, with curl and as a script', async () => {
+test('a call is the same as a command or a script', async () => {
   const { keyId: asked } = await fleet.ok('keys.createKey', { apiId: 'code', ...FIELDS });
   const {
     keyId: _,
@@ -58,7 +58,7 @@ test('a call is the same as a command, with curl and as a script', async () => {
   }
 });
 
-test('every command that is shown does what the call does', async () => {
+test('every shown command does what its call does', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'lines', name: 'x', remaining: 5 });
   // The same program without the second that npx takes to find it.
   const does = (operation: string, input: Call['input']) =>

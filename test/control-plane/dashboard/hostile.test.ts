@@ -41,7 +41,7 @@ onStage('what others wrote', (stage) => {
     await dashboard.close();
   });
 
-  test('could not become markup or code even where the dashboard had a bug', async () => {
+  test('is no markup even past a dashboard bug', async () => {
     const dashboard = await stage.signedIn();
     const { page } = dashboard;
     const attempt = (code: string) => page.evaluate(code).catch((error: Error) => error.message);

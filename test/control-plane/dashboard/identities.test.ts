@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { onStage } from './stage.ts';
 
 onStage('the identities', (stage) => {
-  test('a customer is made, stopped in all APIs, brought back, changed and deleted', async () => {
+  test('makes, stops, restores and deletes a customer', async () => {
     const externalId = 'Ada & sons/1';
     const make = (apiId: string) =>
       stage.fleet.ok('keys.createKey', { apiId, externalId, name: `of ${apiId}` });

@@ -4,7 +4,7 @@ import { Dashboard } from './chromium.ts';
 import { onStage } from './stage.ts';
 
 onStage('the page of a key', (stage) => {
-  test('what a key is, is changed, cleared and deleted on its page; how it is used is drawn', async () => {
+  test('shows, changes and deletes a key on its page', async () => {
     const { key, keyId } = await stage.fleet.ok('keys.createKey', {
       apiId: 'detail',
       name: 'Bob',
@@ -71,7 +71,7 @@ onStage('the page of a key', (stage) => {
     await dashboard.close(key);
   });
 
-  test('a key is rotated: the new secret is shown once, with when the old one ends', async () => {
+  test('rotates a key, showing the new secret once', async () => {
     const { keyId, key } = await stage.fleet.ok('keys.createKey', {
       apiId: 'detail',
       name: 'Di',
@@ -101,7 +101,7 @@ onStage('the page of a key', (stage) => {
     await dashboard.close();
   });
 
-  test('the credits of a key are drawn, set, refilled and made unlimited', async () => {
+  test('draws, sets and refills the credits of a key', async () => {
     const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'detail', name: 'Cy', remaining: 40 });
     const dashboard = await stage.signedIn(`#/keys/${keyId}`);
     const { page } = dashboard;
@@ -136,7 +136,7 @@ onStage('the page of a key', (stage) => {
     await dashboard.close();
   });
 
-  test('a key is made with rate limits, which are changed and taken away on its page', async () => {
+  test('sets and removes the rate limits of a key', async () => {
     await stage.fleet.ok('apis.createApi', { apiId: 'limited', name: 'limited' });
     const dashboard = await stage.signedIn('#/apis/limited');
     const { page } = dashboard;
@@ -187,7 +187,7 @@ onStage('the page of a key', (stage) => {
     await dashboard.close(key);
   });
 
-  test('a delete that is not complete when the API answers says until when a verifier may go on', async () => {
+  test('an incomplete delete says when it is over', async () => {
     const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'hasty' });
     const { address } = await stage.fleet.addControlPlane({ FENCE_WAIT_MS: '0' });
     const dashboard = await Dashboard.open(stage.browser, address);
@@ -206,7 +206,7 @@ onStage('the page of a key', (stage) => {
     await dashboard.close();
   });
 
-  test('a change that is under way when the page is loaded is followed until it is complete', async () => {
+  test('follows a pending change after a reload', async () => {
     const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'detail', name: 'Dee' });
     const { propagation } = await stage.fleet.ok('keys.updateKey', { keyId, enabled: false });
     const dashboard = await stage.signedIn();
@@ -227,7 +227,7 @@ onStage('the page of a key', (stage) => {
     await dashboard.close();
   });
 
-  test('while a verifier is cut off, a disable shows who has applied it, who has not, and until when', async () => {
+  test('shows who has applied a disable and who not', async () => {
     const proxy = new FaultProxy(() => stage.redis.port);
     const port = await proxy.listen();
     const env = { STATUS_PERIOD_MS: '100', REDIS_URL: `redis://127.0.0.1:${port}` };

@@ -4,7 +4,7 @@ import { usageKey } from '../../../shared/redis/redis-keys.ts';
 import { onStage } from './stage.ts';
 
 onStage('the keys of an API', (stage) => {
-  test('a key is created, verified, disabled, refused, enabled and verified again', async () => {
+  test('creates, verifies, disables and enables a key', async () => {
     const dashboard = await stage.signedIn('#/apis');
     const { page } = dashboard;
     await page.getByRole('button', { name: 'New API' }).click();
@@ -84,7 +84,7 @@ onStage('the keys of an API', (stage) => {
     await dashboard.close(key);
   });
 
-  test('several keys are selected, disabled by one change, and watched in one panel', async () => {
+  test('disables selected keys by one change', async () => {
     const made: { key: string; keyId: string }[] = [];
     for (const name of ['One', 'Two', 'Three']) {
       made.push(await stage.fleet.ok('keys.createKey', { apiId: 'several', name }));
@@ -157,7 +157,7 @@ onStage('the keys of an API', (stage) => {
     await dashboard.close(key);
   });
 
-  test('thousands of keys are searched to the last, which can be stopped; the way back and a reload lead to the same', async () => {
+  test('searches thousands of keys, keeping the place', async () => {
     const KEYS = 2500;
     for (let from = 0; from < KEYS; from += 500) {
       const keys = Array.from({ length: 500 }, (_, i) => {
@@ -206,7 +206,7 @@ onStage('the keys of an API', (stage) => {
     await dashboard.close();
   });
 
-  test('thousands of keys are put in order by name, last use and expiry, on every page', async () => {
+  test('sorts thousands of keys on every page', async () => {
     const keys = Array.from({ length: 1200 }, (_, i) => ({
       sha256: (0xabc000 + i).toString(16).padStart(64, '0'),
       name: `${i % 2 ? 'Key' : 'key'} ${(i * 7) % 1200}`,

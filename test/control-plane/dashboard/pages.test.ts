@@ -30,7 +30,7 @@ describe.skipIf(!executable)(`pages outside the dashboard${lacking(executable ? 
     ['/v1/apis.listKey', undefined],
     ['/docs', 'Reference v1'],
     ['/docs/v2', 'Reference v2'],
-  ])('%s has the header and the colours of all, keeps to WCAG 2.2 AA and fits', async (path, current) => {
+  ])('%s has the common look and keeps WCAG 2.2 AA', async (path, current) => {
     for (const colorScheme of COLOR_SCHEMES) {
       const viewport = { width: 390, height: 844 };
       const context = await browser.newContext({ viewport, isMobile: true, colorScheme });
@@ -55,7 +55,7 @@ describe.skipIf(!executable)(`pages outside the dashboard${lacking(executable ? 
     }
   });
 
-  test('have the background of the dashboard, light and dark', async () => {
+  test('have the dashboard background, light and dark', async () => {
     for (const colorScheme of COLOR_SCHEMES) {
       const page = await browser.newPage({ colorScheme });
       await page.goto(`${base}/dashboard/`);
@@ -66,7 +66,7 @@ describe.skipIf(!executable)(`pages outside the dashboard${lacking(executable ? 
     expect(backs.get('light')?.[0]).not.toBe(backs.get('dark')?.[0]);
   });
 
-  test('are not what a program gets that asks for an unknown path', async () => {
+  test('give a program no page for an unknown path', async () => {
     for (const accept of ['*/*', 'application/json', undefined]) {
       const answer = await fleet.get(`${base}/nowhere`, accept === undefined ? {} : { accept });
       expect([answer.status, answer.body.error.code]).toEqual([404, 'NOT_FOUND']);

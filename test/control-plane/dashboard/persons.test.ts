@@ -30,7 +30,7 @@ describe.skipIf(skipped)(`in Chromium, a person${skipped}`, () => {
     return page;
   }
 
-  test('signs in at the provider, is named, and signs out in both places', async () => {
+  test('signs in at the provider and out of both', async () => {
     const page = await signIn('ada-1');
     await page.getByRole('heading', { name: 'Overview' }).waitFor();
     expect(page.url()).toBe(`${stage.base}/dashboard/#/`);
@@ -73,7 +73,7 @@ describe.skipIf(skipped)(`in Chromium, a person${skipped}`, () => {
     expect(page.url()).toBe(`${stage.base}/dashboard/`);
   });
 
-  test('who has no permission is told so, and finds the way back', async () => {
+  test('without permissions is told, with a way back', async () => {
     const page = await signIn('bob-3');
     await page.getByRole('heading', { name: 'Not signed in' }).waitFor();
     await page.getByText('OIDC_PERMISSIONS gives this person no permission').waitFor();

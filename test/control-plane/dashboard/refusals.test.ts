@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { onStage } from './stage.ts';
 
 onStage('why a request was refused', (stage) => {
-  test('is shown where the id of the request is looked for, and from where the key may be used can be set', async () => {
+  test('a refusal is found by the id of its request', async () => {
     const { fleet } = stage;
     const { key, keyId } = await fleet.ok('keys.createKey', {
       ...{ apiId: 'refused', name: 'Traveller', allowedIps: ['192.0.2.0/24'] },

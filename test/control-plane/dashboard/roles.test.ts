@@ -3,7 +3,7 @@ import { FaultProxy } from '../../proof/chaos/proxy.ts';
 import { onStage } from './stage.ts';
 
 onStage('the roles', (stage) => {
-  test('a role is made, ticked, saved, taken back, given to a key and deleted', async () => {
+  test('makes, saves, gives and deletes a role', async () => {
     await stage.fleet.ok('permissions.createPermission', {
       name: 'files.audit',
       description: 'Sees who read',
@@ -58,7 +58,7 @@ onStage('the roles', (stage) => {
     await dashboard.close(key);
   });
 
-  test('a change that waits for a verifier shows how far it is, and ends by fence', async () => {
+  test('shows how far a change is that ends by fence', async () => {
     const { roleId } = await stage.fleet.ok('permissions.createRole', { name: 'slow', permissions: ['a'] });
     const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'shop', roles: ['slow'] });
     const proxy = new FaultProxy(() => stage.redis.port);

@@ -42,7 +42,7 @@ async function traffic(page: Page, keys: readonly { key: string }[], fleet: Flee
 const CHART_BARS = 36;
 
 onStage('the pictures of the README', (stage) => {
-  test('what the README shows is what it looks like: npm run screenshots', async () => {
+  test('the README shows it as it looks', async () => {
     const folder = process.env['SCREENSHOTS'] ? SCREENSHOTS : stage.directory;
     const shootOf = async (page: Page, name: string) => {
       const path = join(folder, `${name}.png`);

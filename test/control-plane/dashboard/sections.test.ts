@@ -3,7 +3,7 @@ import { CODES, KINDS } from '../../../control-plane/dashboard/api/verdicts.ts';
 import { onStage } from './stage.ts';
 
 onStage('the sections', (stage) => {
-  test('an API that is not there says so, leads back, and offers nothing', async () => {
+  test('says that an API is missing, and leads back', async () => {
     const dashboard = await stage.signedIn('#/apis/never-made');
     const { page } = dashboard;
     await page.getByRole('heading', { name: 'No such API' }).waitFor();
@@ -13,7 +13,7 @@ onStage('the sections', (stage) => {
     await dashboard.close();
   });
 
-  test('the APIs are listed with their keys and their traffic, which the page of each draws', async () => {
+  test('lists the APIs with their keys and traffic', async () => {
     const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'busy' });
     const off = await stage.fleet.ok('keys.createKey', { apiId: 'busy', enabled: false });
     expect(await stage.fleet.verdict(key)).toBe('VALID');
@@ -51,7 +51,7 @@ onStage('the sections', (stage) => {
     await dashboard.close(key);
   });
 
-  test('the overview shows what is answered and refused, what needs attention, and who changed what', async () => {
+  test('the overview shows traffic, trouble, changes', async () => {
     const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'watched', name: 'Olga' });
     await stage.fleet.ok('keys.updateKey', { keyId, enabled: false });
     expect(await stage.fleet.verdict(key)).toBe('DISABLED');
@@ -73,7 +73,7 @@ onStage('the sections', (stage) => {
     await dashboard.close(key);
   });
 
-  test('a root key is made with the chosen permissions, signs in, is ended when it is disabled, and deleted', async () => {
+  test('makes a root key whose session ends with it', async () => {
     const dashboard = await stage.signedIn('#/root-keys');
     const { page } = dashboard;
     await page.getByRole('button', { name: 'New root key' }).click();

@@ -11,7 +11,7 @@ const ASSETS = join(import.meta.dirname, '..', '..', '..', 'control-plane', 'das
 const contentOf = (folder: string) =>
   Object.fromEntries(readdirSync(folder).map((file) => [file, readFileSync(join(folder, file), 'utf8')]));
 
-test('the assets are what the sources say: npm run dashboard', async () => {
+test('the assets are those of the sources', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'keyfence-dashboard-'));
   try {
     await build({ ...config, configFile: false, build: { ...config.build, outDir: folder } });
@@ -23,7 +23,7 @@ test('the assets are what the sources say: npm run dashboard', async () => {
   }
 });
 
-test('the assets are small, name no other server, and hold no markup that runs', () => {
+test('the assets are small and call no other server', () => {
   const assets = contentOf(ASSETS);
   const bytes = Object.values(assets).reduce((sum, text) => sum + gzipSync(text).length, 0);
   expect(gzipSync(assets['app.js'] ?? '').length).toBeLessThan(75_000);
@@ -47,7 +47,7 @@ describe('the control plane', () => {
   });
   afterAll(() => fleet.stop());
 
-  test('serves the dashboard, and lets it load from and talk to this server only', async () => {
+  test('serves the dashboard, which calls only here', async () => {
     for (const from of ['/', '/dashboard']) {
       const { status, headers } = await fleet.get(base + from);
       expect([status, headers['location']]).toEqual([302, 'dashboard/']);
@@ -69,7 +69,7 @@ describe('the control plane', () => {
     }
   });
 
-  test('answers every other path as if there were no dashboard', async () => {
+  test('answers other paths as if it had no dashboard', async () => {
     for (const path of [
       '/dashboard/none.js',
       '/dashboard/../package.json',

@@ -4,7 +4,7 @@ import { Dashboard } from './chromium.ts';
 import { onStage } from './stage.ts';
 
 onStage('signing in', (stage) => {
-  test('fails in words for a root key that is wrong, is a key of an API, or is not sendable', async () => {
+  test('tells why a root key does not work', async () => {
     const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'plain' });
     const dashboard = await Dashboard.open(stage.browser, stage.base);
     const { page } = dashboard;
@@ -17,7 +17,7 @@ onStage('signing in', (stage) => {
     await dashboard.close(key, 'nobody-knows-this-root-key-00000000');
   });
 
-  test('lasts over reloads and in other tabs, ends in all of them, and leaves no root key in the browser', async () => {
+  test('lasts over reloads and keeps no root key', async () => {
     const dashboard = await stage.signedIn();
     const { page } = dashboard;
     const keepsNothing = async () => {
@@ -55,7 +55,7 @@ onStage('signing in', (stage) => {
     await dashboard.close();
   });
 
-  test('without a connection says so; a connection that is lost later is told, and comes back by itself', async () => {
+  test('tells a lost connection, and comes back', async () => {
     const dashboard = await Dashboard.open(stage.browser, stage.base);
     const { page } = dashboard;
     await page.context().setOffline(true);

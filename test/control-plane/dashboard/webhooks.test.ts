@@ -3,7 +3,7 @@ import { Receiver } from '../webhooks/receiver.ts';
 import { onStage } from './stage.ts';
 
 onStage('webhooks', (stage) => {
-  test('an endpoint is created, tested, looked into, rotated and deleted', async () => {
+  test('creates, tests, rotates and deletes endpoints', async () => {
     const receiver = await Receiver.start();
     const dashboard = await stage.signedIn('#/webhooks');
     const { page } = dashboard;
@@ -55,7 +55,7 @@ onStage('webhooks', (stage) => {
     await receiver.stop();
   });
 
-  test('an endpoint that fails says so, and since when what waits', async () => {
+  test('says since when an endpoint fails', async () => {
     const { endpointId } = await stage.fleet.ok('webhooks.createEndpoint', {
       url: 'http://127.0.0.1:1/hook',
     });

@@ -26,7 +26,7 @@ interface Listed {
 }
 const listed = async (): Promise<Listed[]> => (await fleet.ok('fleet.listVerifiers')).verifiers;
 
-test('every verifier reports itself and how it stands with each API', async () => {
+test('every verifier reports how each API stands', async () => {
   const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'seen' });
   for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
   await fleet.ok('keys.updateKey', { keyId, enabled: false });
@@ -62,7 +62,7 @@ test('every verifier reports itself and how it stands with each API', async () =
   expect(second?.id).not.toBe(first?.id);
 });
 
-test('a verifier that does not count every kind of verdict is listed all the same', async () => {
+test('lists a verifier that lacks some verdicts', async () => {
   const [known] = await listed();
   const id = `verifier_${'0'.repeat(20)}`;
   await redis.set(verifierStatus(id), JSON.stringify({ ...known, id, codes: { VALID: 3 } }));
@@ -71,7 +71,7 @@ test('a verifier that does not count every kind of verdict is listed all the sam
   await redis.zrem(verifierIds, id);
 });
 
-test('a laggard that a change waits for is named as its verifier reports itself', async () => {
+test('names a laggard as its verifier reports it', async () => {
   const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'behind' });
   const cutOff = await fleet.addVerifier(env);
   expect(await fleet.verdict(key, { at: 2 })).toBe('VALID');
@@ -89,7 +89,7 @@ test('a laggard that a change waits for is named as its verifier reports itself'
   expect(standing.propagation.laggards).toEqual([memberOf(verifier)]);
 });
 
-test('a verifier that stops leaves no registration behind that a change would wait for', async () => {
+test('a stopped verifier holds up no change', async () => {
   // Broke once: waking up to stop, the follower registered anew after it had left.
   const { key } = await fleet.ok('keys.createKey', { apiId: 'left' });
   const leaving = await fleet.addVerifier(env);
@@ -100,7 +100,7 @@ test('a verifier that stops leaves no registration behind that a change would wa
   expect(await redis.zcard('kf:{left}:members')).toBe(0);
 });
 
-test('a verifier that stops is no longer listed, and one that crashed is not after three periods', async () => {
+test('lists no stopped or long crashed verifier', async () => {
   const before = (await listed()).map(({ id }) => id);
   const leaving = await fleet.addVerifier(env);
   await fleet.until(async () => (await listed()).length === before.length + 1);
@@ -120,7 +120,7 @@ test('a verifier that stops is no longer listed, and one that crashed is not aft
   await fleet.until(async () => (await redis.zscore(verifierIds, crashed)) === null);
 });
 
-test('what is not of the form of a report is not passed on', async () => {
+test('passes on no malformed report', async () => {
   const before = await listed();
   for (const [i, report] of [
     '{',
@@ -157,7 +157,7 @@ test('looking needs the permission to', async () => {
   expect(refused.body.error.message).toContain('root.*.read_fleet');
 });
 
-test('a verifier says how far it is with roles and identities once it met a key that needs them', async () => {
+test('says how far roles and identities are', async () => {
   await fleet.ok('permissions.createRole', { name: 'seen', permissions: ['read'] });
   const { key } = await fleet.ok('keys.createKey', { apiId: 'seen', roles: ['seen'] });
   expect(await fleet.verdict(key)).toBe('VALID');

@@ -26,7 +26,7 @@ const good: RedisFacts = {
   replicas: 0,
 };
 
-test('a policy counts where there is a limit that it begins at, and a limit where it throws keys away', () => {
+test('policy and limit count only together', () => {
   expect(evictionFaults({ ...good, memoryPolicy: 'allkeys-lru' })).toEqual([]);
   expect(evictionFaults({ ...good, memoryMax: 1 })).toEqual([]);
   for (const memoryPolicy of ['allkeys-lru', 'allkeys-random', 'volatile-ttl'])
@@ -44,7 +44,7 @@ test('a replica that no write waits for is a fault, because a failover can make 
   ]);
 });
 
-test('each setting that lets a crash lose writes is a fault of its own, and so is not to know them', () => {
+test('each setting that risks writes is a fault', () => {
   expect(crashFaults(good)).toEqual([]);
   const changed = (name: string, value: string) =>
     crashFaults({ ...good, settings: new Map([...good.settings, [name, value]]) });
@@ -58,7 +58,7 @@ test('each setting that lets a crash lose writes is a fault of its own, and so i
   ]);
 });
 
-test('an append-only file that is not complete yet is none, and one that is written anew is one', () => {
+test('relies on an append-only file once complete', () => {
   const incomplete = [expect.stringContaining('until Redis has written the first append-only file')];
   expect(crashFaults({ ...good, rewriting: true })).toEqual([]);
   expect(crashFaults({ ...good, rewritten: false })).toEqual([]);
@@ -72,7 +72,7 @@ test.each([
   ['aof_rewrite_in_progress:1\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok', true],
   ['aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\naof_last_bgrewrite_status:ok', true],
   ['aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:err', true],
-])('an append-only file is being written anew until that has succeeded: %j', async (info, rewriting) => {
+])('is rewriting the file until it succeeds: %j', async (info, rewriting) => {
   const nodes = { within: <T>(_server: Redis, reply: Promise<T>) => reply };
   const redis = { info: async () => `# Persistence\r\n${info}\r\n`, config: async () => [] };
   const facts = await readFacts(nodes as unknown as RedisNodes, redis as unknown as Redis);

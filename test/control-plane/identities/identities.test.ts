@@ -69,7 +69,7 @@ describe('one call', () => {
 });
 
 describe('keys are the customer’s', () => {
-  test('that were there before the identity, once its call answers', async () => {
+  test('includes keys made before the identity', async () => {
     const externalId = newOwner();
     const keys = await Promise.all(['shop', 'books', 'games'].map((apiId) => newKey({ apiId, externalId })));
     for (const { key } of keys) expect(await codes(key)).toEqual(['VALID', 'VALID']);
@@ -86,7 +86,7 @@ describe('keys are the customer’s', () => {
     });
   });
 
-  test('that are given to it, taken from it, imported, and rerolled', async () => {
+  test('includes given, imported and rerolled keys', async () => {
     const [externalId, another] = [newOwner(), newOwner()];
     await newIdentity(externalId, { enabled: false });
     await newIdentity(another);
@@ -116,7 +116,7 @@ describe('keys are the customer’s', () => {
     expect(await codes(rerolled.key)).toEqual(['DISABLED', 'DISABLED']);
   });
 
-  test('also where they are made, given and disabled all at once', async () => {
+  test('holds for keys made and given all at once', async () => {
     for (let round = 0; round < 10; round++) {
       const externalId = newOwner();
       const moved = await newKey();
@@ -131,7 +131,7 @@ describe('keys are the customer’s', () => {
     }
   });
 
-  test('also where a key is the first of its API, and the identity is made while it is', async () => {
+  test('holds for the first key of a new API', async () => {
     const rounds = Array.from({ length: 300 }, async (_, i) => {
       const externalId = newOwner();
       const calls = [
@@ -145,7 +145,7 @@ describe('keys are the customer’s', () => {
     for (const each of await Promise.all(rounds)) expect(each).toEqual(['DISABLED', 'DISABLED']);
   });
 
-  test('from the moment on at which both calls have answered, whichever is first', async () => {
+  test('holds once both calls answer, in any order', async () => {
     for (let round = 0; round < 40; round++) {
       const externalId = newOwner();
       const made = [newKey({ externalId }), newKey({ externalId, apiId: 'books' })];
@@ -160,7 +160,7 @@ describe('keys are the customer’s', () => {
     }
   });
 
-  test('also where identities of the same owner are made and deleted meanwhile', async () => {
+  test('holds while others come and go for the owner', async () => {
     const externalId = newOwner();
     const { keyId, key } = await newKey({ externalId });
     const first = await newIdentity(externalId);
@@ -213,7 +213,7 @@ describe('an identity that holds in some APIs', () => {
     expect(await fleet.ok('identities.getIdentity', { externalId })).not.toHaveProperty('apiIds');
   });
 
-  test('may hold in so many that its state is too long for the log', async () => {
+  test('may hold in more APIs than the log can state', async () => {
     const externalId = newOwner();
     const apiIds = ['shop', ...Array.from({ length: 99 }, (_, i) => `${'x'.repeat(60)}${i}`)];
     await Promise.all(apiIds.slice(1).map((apiId) => fleet.ok('apis.createApi', { name: apiId, apiId })));
@@ -226,7 +226,7 @@ describe('an identity that holds in some APIs', () => {
 });
 
 describe('an identity', () => {
-  test('is changed by who may do that, and shown to who may read it', async () => {
+  test('is changed and shown only by permission', async () => {
     const externalId = newOwner();
     const identityId = await newIdentity(externalId, { meta: { plan: 'pro' } });
     const rootKeyWith = async (...permissions: string[]) =>
@@ -239,7 +239,7 @@ describe('an identity', () => {
     expect(seeing).toMatchObject({ id: identityId, externalId, meta: { plan: 'pro' } });
   });
 
-  test('is shown by its id and by its owner, and listed in order of creation, apart from roles', async () => {
+  test('is shown by id or owner and listed in order', async () => {
     await fleet.ok('permissions.createRole', { name: 'beside' });
     const owners = [newOwner(), newOwner(), newOwner()];
     const ids: string[] = [];
@@ -268,7 +268,7 @@ describe('an identity', () => {
     expect(roles.map(({ name }: { name: string }) => name)).toEqual(['beside']);
   });
 
-  test('of an owner who has one is refused, and one of another name than roles may have is none', async () => {
+  test('is refused if the owner has one already', async () => {
     const externalId = newOwner();
     await newIdentity(externalId);
     const again = await fleet.admin('identities.createIdentity', { externalId });
@@ -284,7 +284,7 @@ describe('an identity', () => {
     await newIdentity('same');
   });
 
-  test('that is disabled is not deleted; one that is deleted leaves its keys as they are', async () => {
+  test('survives a disable, and its keys a delete', async () => {
     const externalId = newOwner();
     const identityId = await newIdentity(externalId, { enabled: false });
     const { key, keyId } = await newKey({ externalId });
@@ -310,7 +310,7 @@ describe('an identity', () => {
     expect(await codes(key)).toEqual(['DISABLED', 'DISABLED']);
   });
 
-  test('tells how far its change has come, and the audit log who stopped whom', async () => {
+  test('tells its progress and who stopped whom', async () => {
     const externalId = newOwner();
     const identityId = await newIdentity(externalId);
     const { propagation } = await setEnabled(externalId, false);

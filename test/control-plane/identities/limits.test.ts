@@ -36,7 +36,7 @@ const many = (keys: readonly string[], times: number, fields: object = NAMED) =>
 const validOf = (codes: readonly string[]) => codes.filter((code) => code === 'VALID').length;
 
 describe('a limit of an identity', () => {
-  test.each([true, false])('is shared by all keys, APIs and verifiers (async: %s)', async (async) => {
+  test.each([true, false])('is shared by all keys and APIs (async: %s)', async (async) => {
     const { keys } = await customer(tokens(30, { async }));
     const codes = await many(keys, 90);
     expect(new Set(codes)).toEqual(new Set(['VALID', 'RATE_LIMITED']));
@@ -50,7 +50,7 @@ describe('a limit of an identity', () => {
     });
   });
 
-  test('comes after one of the key itself, and is no other customer’s', async () => {
+  test('comes after the limit of the key itself', async () => {
     const { externalId, keys, create } = await customer(tokens(1));
     const own = (await create('shop')).key;
     const special = await fleet.ok('keys.createKey', { apiId: 'shop', externalId, ...tokens(2) });
@@ -60,7 +60,7 @@ describe('a limit of an identity', () => {
     expect(validOf(await many(other.keys, 9))).toBe(4);
   });
 
-  test('with autoApply is obeyed by all keys unnamed, once by those that name it, and after one of the key itself', async () => {
+  test('with autoApply is obeyed unnamed, and once', async () => {
     const { externalId, keys, create, set } = await customer(tokens(30, { autoApply: true }));
     expect(validOf(await many(keys, 20, {}))).toBe(20);
     const taken = await fleet.verify(keys[0] ?? '', { ratelimits: [{ name: 'tokens', cost: 4 }] });
@@ -74,7 +74,7 @@ describe('a limit of an identity', () => {
     expect(validOf(await many([...keys, (await create('shop')).key], 12, {}))).toBe(12);
   });
 
-  test('is obeyed as it is once its change is complete', async () => {
+  test('holds as it is once its change is complete', async () => {
     const { keys, set } = await customer(tokens(1));
     expect(validOf(await many(keys, 6))).toBe(1);
     expect((await set(tokens(5))).propagation.state).toBe('complete');
@@ -95,7 +95,7 @@ describe('a limit of an identity', () => {
     expect(validOf(await many(keys, 60))).toBe(0);
   });
 
-  test('takes nothing where a request is refused for something else', async () => {
+  test('takes nothing from refused requests', async () => {
     const { keys, set } = await customer(tokens(2), { ratelimit: { limit: 1, duration: DAY_MS } });
     const [first = '', second = ''] = keys;
     expect(await fleet.verdict(first, NAMED)).toBe('VALID');
@@ -107,7 +107,7 @@ describe('a limit of an identity', () => {
     expect(await fleet.verdict(second, NAMED)).toBe('RATE_LIMITED');
   });
 
-  test('is shown with it, and refused where it cannot be one', async () => {
+  test('is shown, and refused if malformed', async () => {
     const { externalId, set } = await customer({});
     expect((await fleet.ok('identities.getIdentity', { externalId })).ratelimits).toEqual([]);
     const changed = await set(tokens(7));

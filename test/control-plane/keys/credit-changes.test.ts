@@ -55,7 +55,7 @@ beforeEach(async () => {
 });
 afterEach(() => nodes.close());
 
-test('a decrement waits until verifiers gave back what they had, and says what they left', async () => {
+test('a decrement waits for credits at verifiers', async () => {
   expect(await credits.isSettled('a', 'k')).toBe(false);
   meanwhile = { pause: 3, act: () => exchange(2, 4, 0) };
   expect(await credits.settle('a', 'k')).toBe(6);
@@ -69,7 +69,7 @@ test('what is settled is not waited for', async () => {
   expect(pauses).toEqual([]);
 });
 
-test('a verifier that says nothing is waited for a second, and what it has stays owed', async () => {
+test('waits a second for a silent verifier', async () => {
   expect(await credits.settle('a', 'k')).toBe(0);
   expect(passed()).toBe(1000);
   expect(await credits.isSettled('a', 'k')).toBe(false);

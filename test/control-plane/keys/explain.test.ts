@@ -23,7 +23,7 @@ const detailOf = (rules: readonly Rule[], name: string) => rules.find(({ rule })
 const created = (fields: object): Promise<{ key: string; keyId: string }> =>
   fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
 
-test('every rule is told in its order, with its numbers, and nothing is consumed', async () => {
+test('tells every rule in order, consuming nothing', async () => {
   await fleet.ok('permissions.createRole', { name: 'editor', permissions: ['files.write'] });
   await fleet.ok('identities.createIdentity', {
     externalId: 'ada',
@@ -80,7 +80,7 @@ test('every rule is told in its order, with its numbers, and nothing is consumed
   ]);
 });
 
-test('a secret is explained whether or not there is such a key, to whoever may explain it', async () => {
+test('explains a secret whether or not its key is', async () => {
   const { key, keyId } = await created({});
   const failed = async (secret: string, rootKey?: string) => {
     const { code, rules } = await explain({ key: secret }, rootKey);
@@ -107,7 +107,7 @@ test('a secret is explained whether or not there is such a key, to whoever may e
   expect(fleet.logged.join('')).not.toContain(key);
 });
 
-test('the command line explains a key, by its id or its secret', async () => {
+test('the command line explains an id or a secret', async () => {
   const { key, keyId } = await created({ enabled: false });
   const byId = await commandLine.run(['keys', 'explain', keyId], envOf(fleet));
   expect(byId.status).toBe(1);
@@ -119,7 +119,7 @@ test('the command line explains a key, by its id or its secret', async () => {
   expect(JSON.parse(bySecret.stdout)).toMatchObject({ code: 'DISABLED', keyId });
 });
 
-test('it says what a verifier says, whatever the key and the question', async () => {
+test('agrees with the verifier in all cases', async () => {
   await fleet.ok('permissions.createRole', { name: 'reader', permissions: ['a'] });
   for (const [externalId, enabled] of [
     ['on', true],

@@ -24,7 +24,7 @@ const importKeys = async (apiId: string, keys: readonly unknown[]) =>
 const namesIn = async (apiId: string) =>
   (await fleet.ok('apis.listKeys', { apiId })).keys.map(({ name }: { name: string }) => name);
 
-test('imported keys are accepted with all that was said of them, and are managed like any other', async () => {
+test('accepts imported keys with all their fields', async () => {
   const owner = { externalId: 'o1', ownerId: 'o1' };
   const meta = { plan: 'pro' };
   const given = { name: 'Ada', ...owner, environment: 'live', meta, expires: Date.now() + 60_000 };
@@ -50,7 +50,7 @@ test('imported keys are accepted with all that was said of them, and are managed
   expect(await fleet.verdict(ours)).toBe('DISABLED');
 });
 
-test('keys of another format are found only where FOREIGN_KEYS is on, and their API says that it has some', async () => {
+test('finds foreign keys only with FOREIGN_KEYS', async () => {
   const ours = generateKey(16);
   await importKeys('native', [{ sha256: hashSecret(ours), foreign: false }]);
   expect(await fleet.ok('apis.getApi', { apiId: 'native' })).not.toHaveProperty('foreignKeys');
@@ -61,7 +61,7 @@ test('keys of another format are found only where FOREIGN_KEYS is on, and their 
   expect(await fleet.verdict(ours, { at: 1 })).toBe('VALID');
 });
 
-test('a key that is wrong is refused in its place, naming field and rule, and the others are taken in', async () => {
+test('refuses a wrong key alone, naming its field', async () => {
   const wrong: [unknown, RegExp][] = [
     [{}, /^sha256: required$/],
     [{ sha256: 'abc' }, /^sha256: must match pattern/],
@@ -90,7 +90,7 @@ test('a key that is wrong is refused in its place, naming field and rule, and th
   expect(await namesIn('mixed')).toEqual(['good']);
 });
 
-test('the same secret again is there already, also twice in one call, and keeps what it was', async () => {
+test('keeps a secret that was imported before', async () => {
   const key = { sha256: hex('twice'), name: 'first' };
   const [first, second] = await importKeys('again', [key, { ...key, name: 'second' }]);
   expect([first.result, second.result]).toEqual(['created', 'exists']);
@@ -104,7 +104,7 @@ test('the same secret again is there already, also twice in one call, and keeps 
   });
 });
 
-test('concurrent imports of the same secrets make each key once', async () => {
+test('concurrent imports make each key once', async () => {
   const keys = Array.from({ length: 200 }, (_, i) => ({ sha256: hex(`race-${i}`), name: String(i) }));
   const rounds = await Promise.all([1, 2, 3].map(() => importKeys('race', keys)));
   for (const i of keys.keys()) {
@@ -114,7 +114,7 @@ test('concurrent imports of the same secrets make each key once', async () => {
   expect((await fleet.ok('apis.listKeys', { apiId: 'race' })).total).toBe(200);
 });
 
-test('a call that was cut off between pointer and record is finished by the next', async () => {
+test('finishes a call cut off before the record', async () => {
   const sha256 = hashSecret('half-way');
   await redis.set(secretPointer(sha256), formatPointer('half', 'key_half'));
   expect(await importKeys('half', [{ sha256 }])).toEqual([{ result: 'created', keyId: 'key_half' }]);
@@ -122,7 +122,7 @@ test('a call that was cut off between pointer and record is finished by the next
   expect(await fleet.verdict('half-way')).toBe('VALID');
 });
 
-test('a secret that is imported again while its key is being deleted is accepted afterwards', async () => {
+test('accepts a secret again while its key goes', async () => {
   const sha256 = hex('back-again');
   for (let round = 0; round < 20; round++) {
     const [{ keyId }] = await importKeys('back', [{ sha256 }]);
@@ -137,7 +137,7 @@ test('a secret that is imported again while its key is being deleted is accepted
   }
 });
 
-test('is refused as a whole without the permission, for an API that is not made, or with more than 500', async () => {
+test('refuses 501 keys, no permission or no API', async () => {
   const { key: rootKey } = await fleet.ok('rootKeys.createRootKey', {
     name: 'reader',
     permissions: ['api.shop.read_key'],

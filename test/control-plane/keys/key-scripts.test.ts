@@ -49,7 +49,7 @@ describe('keys', () => {
   };
   const idsOf = ([, , ...keys]: unknown[]) => keys.map((key) => (key as string[])[0]);
 
-  test('are created with the defaults that their API has at that moment, and with no others', async () => {
+  test('get the defaults their API has at the moment', async () => {
     expect(await create('key_1', { defaults: 'old 32' })).toEqual({ status: 'OTHER_DEFAULTS', present: ' ' });
     expect(await at.redis.keys('*')).toEqual([]);
     expect(await create('key_1', { defaults: ' ' })).toEqual({ status: 'OK' });
@@ -65,7 +65,7 @@ describe('keys', () => {
     expect(await create('key_3', { defaults: '*' })).toEqual({ status: 'OK' });
   });
 
-  test('are created with their API or without, once, and not in one that is swept', async () => {
+  test('are created once, with or without their API', async () => {
     expect(await create('key_1', { auto: '0' })).toEqual({ status: 'NO_API' });
     expect(await at.redis.keys('*')).toEqual([]);
     expect(await create('key_1')).toEqual({ status: 'OK' });
@@ -82,7 +82,7 @@ describe('keys', () => {
     expect(await at.redis.exists('k:key_3')).toBe(0);
   });
 
-  test('leave a mark each: a number, and a hash over what they are and all that were before', async () => {
+  test('leave a number and a hash each', async () => {
     const marks = async (...contents: string[]) => {
       await at.redis.flushall();
       for (const [i, content] of contents.entries()) await create(`key_${i}`, { content });
@@ -101,7 +101,7 @@ describe('keys', () => {
     expect((await marks('a', 'c'))[1]).not.toBe(two);
   });
 
-  test('have a short meta in their record and a long one beside it, and are read whole', async () => {
+  test('keep a long meta beside the record', async () => {
     const [short, long] = [`"${'s'.repeat(62)}"`, `"${'l'.repeat(63)}"`];
     await create('short', { meta: short, owner: 'ann' });
     await create('long', { meta: long });
@@ -122,7 +122,7 @@ describe('keys', () => {
     expect(gone).toEqual([]);
   });
 
-  test('whose meta becomes short, or none, are read with what it is now', async () => {
+  test('are read with the meta they have now', async () => {
     await create('key_1', { meta: `"${'l'.repeat(63)}"` });
     const become = async (meta: string) => {
       await run(
@@ -147,7 +147,7 @@ describe('keys', () => {
     expect(await become('')).toEqual(['', '', 0]);
   });
 
-  test('are listed page by page, in either order, from either index, under every filter', async () => {
+  test('are listed in any order, under every filter', async () => {
     expect(await list('index', 'asc', '', 2, 10, '', '')).toEqual([]);
     for (let i = 1; i <= 7; i++) {
       await create(`key_${i}`, i % 2 ? { owner: 'ann' } : {});
@@ -176,7 +176,7 @@ describe('keys', () => {
     expect(await list('index', 'asc', '', 2, 10, '', '')).toEqual([]);
   });
 
-  test('are listed by their ids, page after page, of an API that is there', async () => {
+  test('are listed by their ids, page after page', async () => {
     const ids = async (source: string, from: string, limit: number) => {
       const page = await run(listIds({ head: 'head', source, from, limit }));
       return page ? [page.next, ...page.keyIds] : [];

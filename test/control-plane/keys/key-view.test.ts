@@ -36,7 +36,7 @@ async function whileChanging(
   return found;
 }
 
-test('a key is shown as it was at one moment, whatever changes it meanwhile', async () => {
+test('shows a key as it was at one moment', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'whole', name: 'SHORT', meta: SHORT });
   const change = (round: number) =>
     fleet.ok('keys.updateKey', {
@@ -56,7 +56,7 @@ test('a key is shown as it was at one moment, whatever changes it meanwhile', as
   expect(new Set(listed.map(told))).toEqual(right);
 });
 
-test('the keys of an owner are never shown with another one', async () => {
+test('never shows the keys of an owner with another', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'owned', externalId: 'a' });
   const change = (round: number) =>
     fleet.ok('keys.updateKey', { keyId, waitMs: 0, externalId: round % 2 === 0 ? 'b' : 'a' });
@@ -65,7 +65,7 @@ test('the keys of an owner are never shown with another one', async () => {
   expect(new Set(found.map(({ externalId }) => externalId))).toEqual(new Set(['a']));
 });
 
-test('a name is found by what it begins with, in whatever script it is written', async () => {
+test('finds a name by its start, in any script', async () => {
   const names = ['Ада', 'Адам', 'Aда', '🦊 fox', '🦋', '%_*'];
   for (const name of names) await fleet.ok('keys.createKey', { apiId: 'named', name });
   const named = async (name: string) =>

@@ -47,17 +47,17 @@ describe('keys', () => {
   const listed = (query: object) => walk('apis.listKeys', { apiId: 'big', ...query }, keysOf);
   const idsOf = (pages: { keyId: string }[][]) => pages.flat().map(({ keyId }) => keyId);
 
-  test.each(['7', '9', '100'])('of a long API are all found by their names, %s a page', async (limit) => {
+  test.each(['7', '9', '100'])('of a long API are all found by name: %s each', async (limit) => {
     const wanted = FOUND.map((i) => ids[i]);
     expect(idsOf(await listed({ name: 'found', limit }))).toEqual(wanted);
     expect(idsOf(await listed({ name: 'found', limit, sort: '-createdAt' }))).toEqual(wanted.toReversed());
   });
 
-  test('that no name leads to are looked for a thousand a page', async () => {
+  test('nameless, are searched a thousand a page', async () => {
     expect(await listed({ name: 'nobody', limit: '100' })).toEqual([[], []]);
   });
 
-  test('fill every page but the last, which has no cursor even where it is full', async () => {
+  test('fill every page, and end without a cursor', async () => {
     const pages = await listed({ limit: '100' });
     expect(pages.map(({ length }) => length)).toEqual([...new Array(12).fill(100), 5]);
     expect(idsOf(pages)).toEqual(ids);
@@ -119,7 +119,7 @@ describe('events', () => {
     }
   });
 
-  test('fill every page but the last, which has no cursor even where it is full', async () => {
+  test('fill every page, and end without a cursor', async () => {
     const pages = await listed({ limit: '100' });
     expect(pages.map(({ length }) => length)).toEqual([100, 100, 100, 100, 1]);
     expect(requestsOf(pages)).toEqual(wanted(() => true));
@@ -133,7 +133,7 @@ describe('events', () => {
   });
 });
 
-test('a search finds letters in any case and however they are composed, in every listing that has one', async () => {
+test('a search ignores case and composition', async () => {
   const names = ['Éclair', 'Việt', 'МОСКВА Йод', 'straße', 'Ωmega', 'plain'];
   for (const form of ['NFC', 'NFD'])
     for (const [i, name] of names.entries()) {

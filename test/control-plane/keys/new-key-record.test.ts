@@ -18,7 +18,7 @@ const DIGEST = 8;
 const digestOf = (record: NewRecord, createApi = true, leaseMs = 500) =>
   String(recordRun(record, createApi, leaseMs).args[DIGEST]);
 
-test('two creations have the same digest only where the keys are the same', () => {
+test('has one digest only for equal keys', () => {
   const { name: _name, ...nameless } = RECORD;
   const { externalId: _owner, ...ownerless } = RECORD;
   const { expires: _expires, ...lasting } = RECORD;

@@ -130,7 +130,7 @@ describe.each(SORTS)('2,500 keys in the order %s', (sort) => {
   });
 });
 
-test('a key deleted between two pages is left out, and no other key is, even if the cursor names it', async () => {
+test('skips only the key deleted between pages', async () => {
   const keys = Array.from({ length: 30 }, (_, i) => ({
     sha256: (COUNT + i).toString(16).padStart(64, '0'),
     name: `n${i}`,
@@ -151,7 +151,7 @@ test('the cursor has room for the longest name', async () => {
   expect(pages.map((page) => page.map(({ name: listed }) => listed))).toEqual([[name], [name], [name]]);
 });
 
-test('a cursor of another order is refused, and so is one of another listing', async () => {
+test('refuses a cursor of another order or listing', async () => {
   const { cursor } = await fleet.ok('apis.listKeys', { apiId: 'big', sort: 'name', limit: '1' });
   const errorOf = async (query: object) => {
     const { status, body } = await fleet.admin('apis.listKeys', { apiId: 'big', ...query });
@@ -167,7 +167,7 @@ test('a cursor of another order is refused, and so is one of another listing', a
   );
 });
 
-test('over 200,000 keys are put in order only for an identity', async () => {
+test('orders over 200,000 keys only for an identity', async () => {
   await fleet.ok('keys.createKey', { apiId: 'huge', externalId: 'one', name: 'only' });
   const fill = "for i = 1001, 201000 do redis.call('ZADD', KEYS[1], i, 'key_' .. i) end";
   await fleet.client.eval(fill, 1, apiKeys('huge').index);
@@ -181,11 +181,11 @@ test('over 200,000 keys are put in order only for an identity', async () => {
   expect(page.keys.map(({ name }: Listed) => name)).toEqual(['only']);
 });
 
-test('there is no order of an API that does not exist', async () => {
+test('has no order of an API that does not exist', async () => {
   expect((await fleet.admin('apis.listKeys', { apiId: 'nowhere', sort: 'name' })).status).toBe(404);
 });
 
-test('a listing of many keys takes a turn of its caller, and one of few keys none', async () => {
+test('only a listing of many keys takes a turn', async () => {
   const log = createLogger('control-plane', 'silent');
   const config = redisConfig({ REDIS_URL: fleet.redisUrl, ...PATIENT });
   const nodes = new RedisNodes(config, systemClock, log);
@@ -202,7 +202,7 @@ test('a listing of many keys takes a turn of its caller, and one of few keys non
   await nodes.close();
 });
 
-test('a caller who asks for many listings keeps nobody from one', async () => {
+test('a caller of many listings holds up nobody', async () => {
   const { key: rootKey } = await fleet.ok('rootKeys.createRootKey', {
     ...{ name: 'flood', permissions: ['api.*.read_key', 'api.*.read_api'] },
   });

@@ -43,7 +43,7 @@ async function refusals(keyId: string, count: number) {
   return refusalsOf(keyId);
 }
 describe.each([0, 1])('a refusal by verifier %i is listed', (at) => {
-  test('with its code, its request, its verifier and the address of the client', async () => {
+  test('with code, request, verifier and address', async () => {
     const { key, keyId } = await keyFor({ enabled: false, allowedIps: ['192.0.2.1'] });
     const before = Date.now();
     const first = await fleet.verify(key, { at, clientIp: '192.0.2.1' });
@@ -80,7 +80,7 @@ describe.each([0, 1])('a refusal by verifier %i is listed', (at) => {
     expect(JSON.stringify(listed)).not.toContain(key);
   });
 
-  test('with the route that a gateway or proxy mode tells, and never with its query', async () => {
+  test('with its route, and never with its query', async () => {
     const { key, keyId } = await keyFor({ allowedIps: ['192.0.2.1'] });
     const verifier = fleet.verifiers[at];
     const authorization = `Bearer ${key}`;
@@ -117,7 +117,7 @@ describe.each([0, 1])('a refusal by verifier %i is listed', (at) => {
   });
 });
 
-test('the latest 50 of a key are kept, from however many', async () => {
+test('keeps the latest 50 of a key', async () => {
   const { key, keyId } = await keyFor({ enabled: false });
   await fleet.verify(key);
   const ids: string[] = [];
@@ -136,7 +136,7 @@ test('the latest 50 of a key are kept, from however many', async () => {
   expect(await fleet.client.ttl(name)).toBeGreaterThan(REFUSALS_KEPT_S - 100);
 });
 
-test('a request is traced to its key, by whoever may read that key, and by nobody else', async () => {
+test('traces a request for who may read its key', async () => {
   const { key, keyId } = await keyFor({ enabled: false });
   const { requestId } = (await fleet.verify(key)).body;
   await refusals(keyId, 1);
@@ -158,7 +158,7 @@ test('a request is traced to its key, by whoever may read that key, and by nobod
   expect((await run('keys refusals')).status).toBe(64);
 });
 
-test('unknown keys, valid keys and questions that were wrong leave nothing', async () => {
+test('records no valid, unknown or malformed key', async () => {
   const { key, keyId } = await keyFor({});
   const marker = await keyFor({ enabled: false });
   await fleet.verify(key);
@@ -169,7 +169,7 @@ test('unknown keys, valid keys and questions that were wrong leave nothing', asy
   expect(await refusalsOf(keyId)).toEqual([]);
 });
 
-test('a verifier within an application reports them too, at its end at the latest', async () => {
+test('a library verifier reports refusals too', async () => {
   const { key, keyId } = await keyFor({ enabled: false });
   const verifier = createVerifier({
     redis: fleet.redisUrl,
@@ -185,7 +185,7 @@ test('a verifier within an application reports them too, at its end at the lates
   expect(refusal.requestId).toBeUndefined();
 });
 
-test('while Redis is away they are dropped and counted, and verdicts go on', async () => {
+test('drops and counts them while Redis is away', async () => {
   const { key, keyId } = await keyFor({ enabled: false });
   await fleet.verify(key);
   await refusals(keyId, 1);
@@ -207,7 +207,7 @@ test('while Redis is away they are dropped and counted, and verdicts go on', asy
   );
 });
 
-test('a verifier that is killed loses what it has not reported, and no more', async () => {
+test('a killed verifier loses only the unreported', async () => {
   const { key, keyId } = await keyFor({ enabled: false });
   const verifier = new Process('verifier/main.ts', {
     ...{ REDIS_URL: fleet.redisUrl, API_IDS: 'shop', USAGE_PERIOD_MS: '50' },
@@ -267,14 +267,14 @@ describe('a report', () => {
       .sort();
   const idsOf = (noted: readonly Noted[]) => noted.map(({ requestId }) => requestId).sort();
 
-  test('has the latest 50 refusals of a key, the oldest first, so that the next report replaces those', async () => {
+  test('has the latest 50 of a key, the oldest first', async () => {
     expect(await report(of('often', 100, 223))).toBe(0);
     expect(await requestsOf('often')).toEqual(idsOf(of('often', 173, 223)));
     await report(of('often', 223, 233));
     expect(await requestsOf('often')).toEqual(idsOf(of('often', 183, 233)));
   });
 
-  test('has 5,000 refusals at most, and Redis keeps those of 2,000 keys', async () => {
+  test('has at most 5,000 refusals, of 2,000 keys', async () => {
     // What finds no room is dropped, if its key has none of which it could take the place.
     expect(await report([...keys(0, 5100), ...of('key_4999', 1, 3)])).toBe(100);
     expect(await requestsOf('key_4999')).toEqual(['key_4999_2']);
@@ -301,7 +301,7 @@ describe('report-refusals.lua', () => {
     );
   const requests = async () => Object.entries(await fleet.client.hgetall(refusedRequestsKey('lua'))).sort();
 
-  test('keeps so many refusals of so many keys, and forgets the requests of the others', async () => {
+  test('bounds refusals and keys, forgetting the rest', async () => {
     await report('a', ['a1', 'a2', 'a3']);
     expect(await requests()).toEqual([
       ['a2', 'a'],

@@ -15,7 +15,7 @@ const whoami = (key: unknown, rootKey?: string) =>
 const rootKeyWith = async (...permissions: string[]): Promise<string> =>
   (await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions })).key;
 
-test('a key says who it is, as getKey does, whether or not it is accepted', async () => {
+test('tells what getKey does, accepted or not', async () => {
   const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'shop', ...ABOUT });
   const shown = { id: keyId, keyId, apiId: 'shop', ...ABOUT, ownerId: 'ada', enabled: true };
   expect((await whoami(key)).body).toEqual({
@@ -30,7 +30,7 @@ test('a key says who it is, as getKey does, whether or not it is accepted', asyn
   expect((await whoami(key)).status).toBe(404);
 });
 
-test('a key of another format says so, too, whatever is in it', async () => {
+test('tells a key of another format too', async () => {
   const foreign = ['sk_live_0123456789', 'ключ 🦊', 'x'.repeat(512), '🦊'.repeat(256)];
   const keys = foreign.map((key, i) => ({
     sha256: createHash('sha256').update(key).digest('hex'),
@@ -48,7 +48,7 @@ test.each([[''], ['x'.repeat(513)], ['\ud800'], [7], [null], [undefined]])(
   },
 );
 
-test('who may not read keys of its API gets 403, or 404 as for a key that is not there', async () => {
+test('hides a key from who may not read its API', async () => {
   const { key } = await fleet.ok('keys.createKey', { apiId: 'mine' });
   const [reader, other, stranger] = [
     await rootKeyWith('api.mine.read_key'),
@@ -64,7 +64,7 @@ test('who may not read keys of its API gets 403, or 404 as for a key that is not
   expect(told(await whoami(generateKey(16)))).toEqual([404, 'NOT_FOUND', 'key not found']);
 });
 
-test('a key is in no log and no event, and asking is recorded only where it was refused', async () => {
+test('writes down no key, and only refused calls', async () => {
   const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'quiet' });
   const absent = generateKey(16, 'absent');
   const since = String(Date.now());
@@ -88,7 +88,7 @@ test('a key is in no log and no event, and asking is recorded only where it was 
   }
 });
 
-test('asking counts as reading: who asks too often can still disable a key', async () => {
+test('counts as reading, leaving disables free', async () => {
   const limited = await Fleet.start({ verifiers: 0, env: { ROOT_KEY_CALLS_PER_MINUTE: '20' } });
   try {
     const { keyId, key } = await limited.ok('keys.createKey', { apiId: 'busy' });

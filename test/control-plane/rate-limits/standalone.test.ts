@@ -57,7 +57,7 @@ const refusal = (call: Promise<unknown>) =>
   );
 
 describe('a limit', () => {
-  test('lets as much through as it says, over all verifiers, and says what is left and until when', async () => {
+  test('lets through just as much as it says', async () => {
     const namespace = newNamespace();
     const answers = [];
     for (let at = 0; at < 5; at++) answers.push(await patiently(at, { namespace }));
@@ -76,7 +76,7 @@ describe('a limit', () => {
     for (const other of others) expect((await patiently(0, other)).success).toBe(true);
   });
 
-  test('takes the cost of a call or nothing; a cost of 0 only looks', async () => {
+  test('takes the whole cost or nothing, and 0 looks', async () => {
     const namespace = newNamespace();
     const take = (cost: number) => patiently(cost, { namespace, limit: 10, cost });
     expect(await take(7)).toMatchObject({ success: true, remaining: 3 });
@@ -86,7 +86,7 @@ describe('a limit', () => {
     expect(await take(11)).toMatchObject({ success: false });
   });
 
-  test('of several in one call, each is judged on its own', async () => {
+  test('judges each of several in one call', async () => {
     const namespace = newNamespace();
     const check = (identifier: string, cost = 1) => ({
       namespace,
@@ -113,7 +113,7 @@ describe('a limit', () => {
     ]);
   });
 
-  test('a wrong question is refused, and names the field, the rule and never the value', async () => {
+  test('names the field and rule of a wrong question', async () => {
     const wrong = async (request: object) => (await refusal(limit(0, request))).detail;
     expect(await wrong({ limit: 0 })).toBe('limit: must be a whole number from 1 to 1000000000');
     expect(await wrong({ duration: 999 })).toMatch(/^duration: must be a whole number from 1000 to/);
@@ -138,7 +138,7 @@ describe('a limit', () => {
     for (const body of ['{}', '"x"', '[1]', '[{', '']) expect((await post(body)).status).toBe(400);
   });
 
-  test('many identifiers fill neither a verifier nor Redis: each is forgotten soon after its window', async () => {
+  test('forgets each identifier soon after its window', async () => {
     const namespace = newNamespace();
     const names = () => fleet.client.keys(windowKey(SHARED_LOG, '*'));
     const before = (await names()).length;
@@ -203,7 +203,7 @@ describe('an override', () => {
     expect(events[0].after).toEqual({ namespace, identifier: 'ada', limit: 7, duration: DAY });
   });
 
-  test('replaces the limit: an exact one before patterns, the longest pattern first; 0 lets nothing through', async () => {
+  test('replaces the limit, exact before patterns', async () => {
     const namespace = newNamespace();
     await set({ namespace, identifier: '*', limit: 1 });
     await set({ namespace, identifier: 'premium_*', limit: 20 });
@@ -218,7 +218,7 @@ describe('an override', () => {
     });
   });
 
-  test('has at most three wildcards, and a thousand such patterns are tried in a moment', async () => {
+  test('has at most three wildcards, tried quickly', async () => {
     const tooMany = set({ namespace: newNamespace(), identifier: 'a*b*c*d*', limit: 1 });
     expect((await refusal(tooMany)).detail).toMatch(/^identifier: .*at most 3 \*/);
     const overrides = Array.from({ length: OVERRIDES_MAX }, (_, i) => ({
@@ -236,7 +236,7 @@ describe('an override', () => {
     expect(ask(500)).toBeLessThan(firstMs / 3);
   });
 
-  test('once its call has returned, no verifier goes by the earlier limit', async () => {
+  test('holds at every verifier once its call returns', async () => {
     const namespace = newNamespace();
     const identifiers = Array.from({ length: 10 }, (_, i) => `user ${i}`);
     for (const [round, identifier] of identifiers.entries()) {
@@ -260,7 +260,7 @@ describe('an override', () => {
     }
   });
 
-  test('changes of one namespace at the same time are all made', async () => {
+  test('keeps all changes made at the same time', async () => {
     const namespace = newNamespace();
     const identifiers = Array.from({ length: 8 }, (_, i) => `at once ${i}`);
     await Promise.all(identifiers.map((identifier) => set({ namespace, identifier, limit: 1 })));

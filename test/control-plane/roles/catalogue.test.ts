@@ -15,7 +15,7 @@ const create = (fields: object) => fleet.ok('permissions.createPermission', fiel
 const list = (): Promise<{ id: string }[]> => fleet.ok('permissions.listPermissions');
 const remove = (permissionId: string) => fleet.ok('permissions.deletePermission', { permissionId });
 
-test('a permission is named and described, by its slug, and listed in order apart from roles', async () => {
+test('permissions have slugs and a listing in order', async () => {
   const first = { name: 'Write files', slug: 'files.write', description: 'all of them' };
   expect(await create(first)).toEqual({ permissionId: 'files.write' });
   expect(await create({ name: 'files.read' })).toEqual({ permissionId: 'files.read' });
@@ -37,7 +37,7 @@ test('a permission is named and described, by its slug, and listed in order apar
   expect((await fleet.ok('identities.listIdentities')).total).toBe(1);
 });
 
-test('there is one of a slug, also where two calls come at once', async () => {
+test('makes one of a slug also in two calls at once', async () => {
   const calls = Array.from({ length: 5 }, () =>
     fleet.admin('permissions.createPermission', { name: 'once' }),
   );
@@ -55,7 +55,7 @@ test('there is one of a slug, also where two calls come at once', async () => {
   redis.disconnect();
 });
 
-test('one that is deleted is in no role any more when the call answers, and keys keep what they have', async () => {
+test('a deleted permission is in no role any more', async () => {
   await create({ name: 'gone' });
   const role = await fleet.ok('permissions.createRole', { name: 'both', permissions: ['gone', 'stays'] });
   await fleet.ok('permissions.createRole', { name: 'other', permissions: ['stays'] });
@@ -89,7 +89,7 @@ test('one that is deleted is in no role any more when the call answers, and keys
   expect(await create({ name: 'gone' })).toEqual({ permissionId: 'gone' });
 });
 
-test('the catalogue is apart from what followers need, and bounded', async () => {
+test('is apart from what followers need and bounded', async () => {
   const index = indexOf(SHARED_LOG, 'permission_');
   expect(index).not.toBe(apiKeys(SHARED_LOG).index);
   await create({ name: 'last' });
@@ -103,7 +103,7 @@ test('the catalogue is apart from what followers need, and bounded', async () =>
   expect([refused.status, refused.body.error.message]).toEqual([409, 'there are 1000 permissions already']);
 });
 
-test('there is room for no more than are listed, also where many calls come at once', async () => {
+test('holds no more than can be listed', async () => {
   const redis = new Redis(fleet.redisUrl);
   const [index, there] = [indexOf(SHARED_LOG, 'permission_'), (await list()).length];
   const others = Array.from({ length: 997 - there }, (_, i) => `x${i}`);
@@ -118,7 +118,7 @@ test('there is room for no more than are listed, also where many calls come at o
   redis.disconnect();
 });
 
-test('who deletes one and gives it no time is told so, and is done by another call', async () => {
+test('tells an incomplete delete, done by a retry', async () => {
   await create({ name: 'slow' });
   await fleet.ok('permissions.createRole', { name: 'slowly', permissions: ['slow'] });
   const redis = new Redis(fleet.redisUrl);

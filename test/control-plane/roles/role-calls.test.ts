@@ -24,7 +24,7 @@ const told = async (key: string) =>
   Promise.all([0, 1].map(async (at) => (await fleet.verifyOnce(key, { at })).body.permissions));
 
 describe('a role', () => {
-  test('lets its keys do what it may, by its name or its id, and answers and getKey name it', async () => {
+  test('permits its keys what it may, by name or id', async () => {
     const [a, b] = [await newRole('a'), await newRole('b')];
     const { key, keyId } = await newKey({ permissions: ['own'] });
     expect(await fleet.ok('keys.addRoles', { keyId, roles: [a.name, { id: b.roleId }] })).toEqual(
@@ -57,7 +57,7 @@ describe('a role', () => {
     expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ roles: [name, last?.name].sort() });
   });
 
-  test('is changed for all its keys once the call answers, and deleted so', async () => {
+  test('changes and ends for all keys by one call', async () => {
     const { name, roleId } = await newRole('a');
     const keys = await Promise.all([newKey(), newKey({ apiId: 'books' })]);
     for (const { keyId } of keys) await fleet.ok('keys.addRoles', { keyId, roles: [name] });
@@ -95,7 +95,7 @@ describe('a role', () => {
     expect((await fleet.admin('permissions.getRolePropagation', none)).status).not.toBe(200);
   });
 
-  test('is shown with what it is for and what it grants, and listed in order of creation', async () => {
+  test('shows what it grants, listed by creation', async () => {
     const role = { name: 'shown', description: 'For all to see', permissions: [{ name: 'b' }, 'a'] };
     const { roleId } = await fleet.ok('permissions.createRole', role);
     const shown = {
@@ -109,7 +109,7 @@ describe('a role', () => {
     expect((await fleet.ok('permissions.listRoles')).at(-1)).toEqual(shown);
   });
 
-  test('has a name of its own, also where two are made at once', async () => {
+  test('has a unique name, also if made twice at once', async () => {
     const answers = await Promise.all(
       Array.from({ length: 5 }, () => fleet.admin('permissions.createRole', { name: 'only' })),
     );
@@ -127,7 +127,7 @@ describe('a role', () => {
     for (const body of await verdicts(key)) expect(body).toMatchObject({ permissions: ['a'], roles: [name] });
   });
 
-  test('is in the audit log with what it granted and grants', async () => {
+  test('is audited with what it granted and grants', async () => {
     const { roleId } = await newRole('a');
     await fleet.ok('permissions.setRolePermissions', { roleId, permissions: ['b'] });
     const { events } = await fleet.ok('audit.listEvents');
@@ -139,7 +139,7 @@ describe('a role', () => {
 });
 
 describe('roles of keys', () => {
-  test('are given when they are made, changed with the rest, and cleared', async () => {
+  test('are given, changed and cleared', async () => {
     const [a, b] = [await newRole('a'), await newRole('b')];
     const { key, keyId } = await newKey({ roles: [b.name, a.name] });
     for (const body of await verdicts(key))
@@ -153,7 +153,7 @@ describe('roles of keys', () => {
     expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('roles');
   });
 
-  test('are shown by their names wherever keys are, without those that were deleted', async () => {
+  test('are shown by name wherever keys are', async () => {
     const [kept, gone] = [await newRole('a'), await newRole('b')];
     const { key, keyId } = await newKey({ apiId: 'shown', roles: [gone.name, kept.name] });
     const plain = await newKey({ apiId: 'shown' });
@@ -166,7 +166,7 @@ describe('roles of keys', () => {
     expect(await fleet.ok('keys.whoami', { key })).toMatchObject({ keyId, roles: [kept.name] });
   });
 
-  test('come with keys that were made elsewhere; a key with an unknown one is refused in its place', async () => {
+  test('come with imports unless a role is unknown', async () => {
     const { name } = await newRole('a');
     const secrets = ['one', 'two', 'three'].map(() => generateKey(16, 'shop'));
     const { results } = await fleet.ok('keys.importKeys', {
@@ -187,7 +187,7 @@ describe('roles of keys', () => {
     for (const body of await verdicts(secrets[1] ?? '')) expect(body.code).toBe('NOT_FOUND');
   });
 
-  test('that there are not are 404, and nothing is written', async () => {
+  test('are 404 if unknown, and change nothing', async () => {
     const { keyId, key } = await newKey();
     for (const [operation, fields] of [
       ['keys.createKey', { apiId: 'nowhere' }],
@@ -202,7 +202,7 @@ describe('roles of keys', () => {
   });
 });
 
-test('a role that there is not is given to no key, and said to be missing', async () => {
+test('no key gets a role that does not exist', async () => {
   const { keyId } = await newKey();
   for (const role of ['none', { id: 'role_none' }]) {
     const { status, body } = await fleet.admin('keys.addRoles', { keyId, roles: [role] });
@@ -222,7 +222,7 @@ test('changes of one key at once are all made', async () => {
   expect((await fleet.ok('keys.getKey', { keyId })).roles).toHaveLength(5);
 });
 
-test('lists of a key that many calls change at once, at two control planes, get all that was added', async () => {
+test('keeps all that many calls add at once', async () => {
   await fleet.addControlPlane();
   const { keyId } = await newKey();
   const roles = await Promise.all(Array.from({ length: 20 }, () => newRole()));

@@ -34,7 +34,7 @@ const statusesOf = (rootKey: string): Promise<number[]> =>
     }),
   );
 
-test('control planes that are killed while they disable root keys break no promise, and verifiers learn all in the end', async () => {
+test('killed control planes break no promise', async () => {
   const made = await Promise.all(
     Array.from({ length: 4 }, (_, i) =>
       fleet.ok('rootKeys.createRootKey', { name: `n${i}`, permissions: ['api.shop.verify_key'] }),

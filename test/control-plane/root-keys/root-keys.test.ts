@@ -34,7 +34,7 @@ describe('the Authorization header', () => {
     expect(await statusWith(header)).toBe(401);
   });
 
-  test('takes a token of 512 characters, and tells one that is longer or not ASCII from an unknown one', async () => {
+  test('takes 512 characters and tells longer tokens', async () => {
     const messageFor = async (token: string) => {
       const headers = { authorization: `Bearer ${token}` };
       const { body } = await fleet.get(`${fleet.controlPlanes[0]?.address}/v1/apis.listApis`, headers);
@@ -77,7 +77,7 @@ test('disabling a root key stops all that it created, which cannot enable it, an
   expect(status).toBe(409);
 });
 
-test('deleting a root key deletes all that descend from it, and no others, and makes room', async () => {
+test('a deletion deletes all descendants, no others', async () => {
   const permissions = ['root.*.create_root_key', 'root.*.delete_root_key', 'api.*.read_api'];
   const make = (rootKey: string) =>
     fleet.admin('rootKeys.createRootKey', { name: 'n', permissions }, { rootKey });
@@ -118,7 +118,7 @@ test('deleting a root key deletes all that descend from it, and no others, and m
     expect(await fleet.client.hexists(rootKeyDescendants, rootKeyId)).toBe(0);
 });
 
-test('there are at most 1000 root keys, so that listing them is one answer', async () => {
+test('there are at most 1000 root keys', async () => {
   const present = await fleet.client.hlen(rootKeyIndex);
   const names = Array.from({ length: 999 - present }, (_, i) => [`root_filler${i}`, 'no hash of any key']);
   await fleet.client.hset(rootKeyIndex, Object.fromEntries(names));
@@ -133,7 +133,7 @@ test('there are at most 1000 root keys, so that listing them is one answer', asy
   await fleet.client.hdel(rootKeyIndex, ...names.map(([name = '']) => name));
 });
 
-test('root keys are listed in the order in which they were created, with what they may', async () => {
+test('lists root keys by creation, with permissions', async () => {
   const made: string[] = [];
   for (const permissions of [['*'], ['api.*.read_key', 'root.*.read_fleet']])
     made.push((await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions })).rootKeyId);

@@ -27,7 +27,7 @@ function rightsOf(permission: string): string[] {
 const lists = fc.array(fc.constantFrom(...ALL), { maxLength: 4 });
 
 describe('permissions', () => {
-  test('cover a list exactly where they allow all that each of it allows', () => {
+  test('cover a list where they allow all of it', () => {
     fc.assert(
       fc.property(lists, lists, (granted, wanted) => {
         const mine = new Set(granted.flatMap(rightsOf));
@@ -38,7 +38,7 @@ describe('permissions', () => {
     );
   });
 
-  test('cover no list with `*` in it, wherever it stands, unless they are `*`', () => {
+  test('cover no list with `*` unless they are `*`', () => {
     const held = ALL.slice(1);
     for (const place of held.keys()) {
       const wanted = held.toSpliced(place, 0, '*');
@@ -47,7 +47,7 @@ describe('permissions', () => {
     }
   });
 
-  test('allow an action on an API where they name it, that API or all', () => {
+  test('allow an action on a named API or on all', () => {
     fc.assert(
       fc.property(
         lists,
@@ -64,7 +64,7 @@ describe('permissions', () => {
     );
   });
 
-  test('touch an API by any one action on it, and by nothing else', () => {
+  test('touch an API by any action on it', () => {
     for (const permission of ALL) {
       const touched = APIS.filter((api) => new Permissions([permission]).touches(api));
       const [, api] = permission.split('.');
@@ -74,7 +74,7 @@ describe('permissions', () => {
     expect(new Permissions([]).touches('mine')).toBe(false);
   });
 
-  test('of what belongs to no API are each for themselves', () => {
+  test('without an API stand each for itself', () => {
     for (const action of ROOT_ACTIONS) {
       const allowing = ALL.filter((permission) => new Permissions([permission]).allowsRoot(action));
       expect(allowing).toEqual(['*', `root.*.${action}`]);
@@ -82,7 +82,7 @@ describe('permissions', () => {
   });
 });
 
-test('a permission is `*`, or names a service, an API or all, and an action that there is', () => {
+test('names a known service and action, or `*`', () => {
   const pattern = new RegExp(PERMISSION_PATTERN);
   const action: ApiAction = 'read_key';
   const good = [...ALL, `api.${'a'.repeat(64)}.${action}`, `api.A_z-9.${action}`];

@@ -14,18 +14,15 @@ test.each([
     'body',
     `POST /v1/keys.createKey HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ROOT_KEY}\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{"apiId`,
   ],
-])(
-  'a request whose %s does not arrive whole in REQUEST_TIMEOUT_MS is 408, and its connection ends',
-  async (_, text) => {
-    const wire = new Wire(fleet.controlPlanes[0]?.address ?? '');
-    wire.send(text);
-    expect(await wire.rest()).toMatch(/^HTTP\/1\.1 408 .*"code":"REQUEST_TIMEOUT"/s);
-    wire.close();
-    expect((await fleet.admin('apis.listApis')).status).toBe(200);
-  },
-);
+])('a request whose %s stalls is 408 and ends', async (_, text) => {
+  const wire = new Wire(fleet.controlPlanes[0]?.address ?? '');
+  wire.send(text);
+  expect(await wire.rest()).toMatch(/^HTTP\/1\.1 408 .*"code":"REQUEST_TIMEOUT"/s);
+  wire.close();
+  expect((await fleet.admin('apis.listApis')).status).toBe(200);
+});
 
-test('a head over 16 KiB is refused, and one a little smaller is not', async () => {
+test('refuses a head over 16 KiB, and none below', async () => {
   for (const [bytes, status] of [
     [15_000, 200],
     [17_000, 431],
@@ -38,7 +35,7 @@ test('a head over 16 KiB is refused, and one a little smaller is not', async () 
   }
 });
 
-test('clients that ask for a tunnel and hang up at once, or never, hold nothing and end nothing', async () => {
+test('clients that ask for a tunnel hold nothing', async () => {
   const { address = '' } = fleet.controlPlanes[0] ?? {};
   const tunnel = 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n';
   for (let i = 0; i < 50; i++) {

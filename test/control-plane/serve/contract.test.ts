@@ -32,13 +32,13 @@ const expectError = (answer: Answer, status: number, code: string, message?: str
 };
 
 describe('every request', () => {
-  test('of an unknown path or version is 404, also without a root key', async () => {
+  test('of an unknown path is 404, without a root key', async () => {
     for (const path of ['/v1/keys.frobnicate', '/v3/keys.getKey', '/v1/keys.getKey/', '/v1']) {
       expectError(await fleet.get(base + path), 404, 'NOT_FOUND');
     }
   });
 
-  test('to a known path with another method is 405 with Allow', async () => {
+  test('with another method is 405 with Allow', async () => {
     const answer = await fleet.send(`${base}/v1/keys.createKey`, { method: 'GET', headers: bearer });
     expectError(answer, 405, 'METHOD_NOT_ALLOWED');
     expect(answer.headers['allow']).toBe('POST');
@@ -118,7 +118,7 @@ describe('every request', () => {
     expectError(answer, status, code);
   });
 
-  test('may say the charset, and a GET may carry a content type', async () => {
+  test('may say the charset, GET a content type', async () => {
     const headers = { ...bearer, 'content-type': 'application/json; charset=utf-8' };
     const created = await fleet.send(`${base}/v1/keys.createKey`, {
       method: 'POST',
@@ -129,7 +129,7 @@ describe('every request', () => {
     expect((await fleet.get(`${base}/v1/keys.getKey?keyId=${created.body.keyId}`, headers)).status).toBe(200);
   });
 
-  test('finds the meaning of every code where `docs` points', async () => {
+  test('finds the meaning of each code in `docs`', async () => {
     const page = await fleet.get(`${base}/docs/errors`);
     expect(page.status).toBe(200);
     expect(page.body).toContain('id="CONFLICT"');
@@ -437,7 +437,7 @@ describe('bad input names the field and the rule', () => {
 });
 
 describe('keys', () => {
-  test('are created with all they were given, and shown without their secret', async () => {
+  test('are created in full and shown without secret', async () => {
     const before = Date.now();
     const expires = before + 3_600_000;
     const meta = { plan: 'pro', nested: { ü: ['☃', 1, null] } };
@@ -460,7 +460,7 @@ describe('keys', () => {
     expect(shown.createdAt).toBeLessThanOrEqual(Date.now());
   });
 
-  test('have a default for everything but the API, and absent fields are left out', async () => {
+  test('have a default for everything but the API', async () => {
     const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'contract' });
     expect(key).toMatch(/^[0-9A-Za-z]{28}$/);
     const shown = await fleet.ok('keys.getKey', { keyId });
@@ -477,7 +477,7 @@ describe('keys', () => {
     expect(shown).toMatchObject({ enabled: true, meta: {} });
   });
 
-  test('are updated: a value sets, null clears, absent keeps', async () => {
+  test('set a value, clear by null, keep the absent', async () => {
     const { keyId } = await fleet.ok('keys.createKey', {
       apiId: 'contract',
       name: 'one',
@@ -504,7 +504,7 @@ describe('keys', () => {
     expect(again).not.toHaveProperty('externalId');
   });
 
-  test('take an update that changes nothing, and say how their latest change went', async () => {
+  test('take an empty update and tell the last change', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'contract' });
     expect((await fleet.ok('keys.updateKey', { keyId })).propagation).toMatchObject({
       state: 'complete',
@@ -545,7 +545,7 @@ describe('keys', () => {
     );
   });
 
-  test('have no propagation for a sequence that is not theirs', async () => {
+  test('tell no propagation of a foreign sequence', async () => {
     const [one, two] = [
       await fleet.ok('keys.createKey', { apiId: 'pair' }),
       await fleet.ok('keys.createKey', { apiId: 'pair' }),
@@ -592,14 +592,14 @@ describe('listing', () => {
     return seen;
   };
 
-  test('gives every key once, in order of creation, and the last page has no cursor', async () => {
+  test('gives every key once, in order of creation', async () => {
     expect(await walk({ limit: '7' })).toEqual(ids);
     expect(await walk({ limit: '25' })).toEqual(ids);
     expect(await walk({})).toEqual(ids);
     expect(await walk({ limit: '4', sort: '-createdAt' })).toEqual(ids.toReversed());
   });
 
-  test('filters by enabled, externalId and the beginning of the name, on their own and together', async () => {
+  test('filters by enabled, externalId and name', async () => {
     const of = (keep: (i: number) => boolean) => ids.filter((_, i) => keep(i));
     expect(await walk({ enabled: 'false', limit: '2' })).toEqual(of((i) => i % 5 === 0));
     expect(await walk({ externalId: 'o1', limit: '2' })).toEqual(of((i) => i % 3 === 1));
@@ -610,7 +610,7 @@ describe('listing', () => {
     expect(await walk({ name: 'nothing' })).toEqual([]);
   });
 
-  test('refuses a cursor of another sort, and an unknown API', async () => {
+  test('refuses foreign cursors and unknown APIs', async () => {
     const { cursor } = await fleet.ok('apis.listKeys', { apiId: 'list', limit: '5' });
     const answer = await fleet.admin('apis.listKeys', { apiId: 'list', cursor, sort: '-createdAt' });
     expectError(answer, 400, 'BAD_REQUEST', /^cursor: must be one that listKeys returned/);
@@ -624,7 +624,7 @@ describe('listing', () => {
 });
 
 describe('APIs', () => {
-  test('come into being with createApi or with their first key', async () => {
+  test('begin with createApi or their first key', async () => {
     expect(await fleet.ok('apis.createApi', { name: 'Shop', apiId: 'shop' })).toEqual({
       apiId: 'shop',
       name: 'Shop',
@@ -660,7 +660,7 @@ describe('APIs', () => {
     expect(new Set(seen).size).toBe(seen.length);
   });
 
-  test('that are deleted take their keys along, and their id is in use until they are swept', async () => {
+  test('take their keys along when deleted', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'doomed' });
     expect((await fleet.ok('apis.deleteApi', { apiId: 'doomed' })).propagation.state).toBe('complete');
     expectError(await fleet.admin('apis.getApi', { apiId: 'doomed' }), 404, 'NOT_FOUND');
@@ -674,7 +674,7 @@ describe('APIs', () => {
     expect((await fleet.ok('apis.listKeys', { apiId: 'doomed' })).keys).toEqual([]);
   });
 
-  test('are not made by their first key where API_AUTO_CREATE is false', async () => {
+  test('need createApi if API_AUTO_CREATE is false', async () => {
     const strict = await fleet.addControlPlane({ API_AUTO_CREATE: 'false' });
     const answer = await fleet.post(`${strict.address}/v1/keys.createKey`, { apiId: 'unheard-of' }, bearer);
     expectError(answer, 404, 'NOT_FOUND', 'api unheard-of not found');
@@ -686,7 +686,7 @@ describe('root keys', () => {
   const rootKeyWith = async (...permissions: string[]) =>
     (await fleet.ok('rootKeys.createRootKey', { name: 'limited', permissions })).key as string;
 
-  test('may do what they are permitted, and get 403 where they touch the API, 404 where they do not', async () => {
+  test('get 403 in their APIs and 404 in others', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'mine' });
     const other = await fleet.ok('keys.createKey', { apiId: 'theirs' });
     const rootKey = await rootKeyWith('api.mine.read_key');
@@ -763,7 +763,7 @@ describe('root keys', () => {
     expectError(await fleet.admin('rootKeys.listRootKeys', {}, { rootKey }), 403, 'INSUFFICIENT_PERMISSIONS');
   });
 
-  test('of the configuration overlap during a rotation', async () => {
+  test('of the configuration overlap in a rotation', async () => {
     const old = 'the-old-root-key-which-is-long-enough-000';
     const fresh = 'the-new-root-key-which-is-long-enough-000';
     const { writeFileSync } = await import('node:fs');
@@ -779,7 +779,7 @@ describe('root keys', () => {
   });
 });
 
-test('while Redis is away every operation is 503 with Retry-After, and afterwards all is as it was', async () => {
+test('without Redis every operation is 503', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'outage' });
   await fleet.redis.stop();
   for (const [operation, input] of [

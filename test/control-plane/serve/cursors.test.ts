@@ -53,7 +53,7 @@ test.each(OPERATIONS.map(([operation, query, ...others]) => ({ operation, query,
   },
 );
 
-test('a listing of /v2/ takes no cursor of another search', async () => {
+test('/v2/ refuses the cursor of another search', async () => {
   const list = async (body: object) =>
     fleet.post(`${fleet.controlPlanes[0]?.address}/v2/permissions.listRoles`, body, {
       authorization: `Bearer ${ROOT_KEY}`,

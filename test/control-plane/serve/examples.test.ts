@@ -149,7 +149,7 @@ describe.each(['/openapi.json', '/openapi-v2.json'])('the examples of %s', (name
     expect(answers.size).toBe(operations.length);
   });
 
-  test('show the answer to each request in the form that it has, and in that of its schema', () => {
+  test('show each answer as it is and as its schema', () => {
     if (isWriting) {
       const shown = JSON.parse(readFileSync(FILE, 'utf8')) as Record<string, unknown>;
       for (const [path, { body }] of answers) shown[path] = exampleOf(body, receiver.url);
@@ -189,7 +189,7 @@ function exampleOf(body: unknown, hook = ''): unknown {
   });
 }
 
-test('the examples in the document of verifiers are taken, and answered in the form that it shows', async () => {
+test('verifiers answer as their document shows', async () => {
   const fleet = await Fleet.start();
   onTestFinished(() => fleet.stop());
   const fields = { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' }, permissions: ['files.read'] };

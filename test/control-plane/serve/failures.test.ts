@@ -18,7 +18,7 @@ const auditOf = async (requestId: unknown, query: object = {}) =>
   );
 
 describe('a mistake of ours', () => {
-  test('in a change is 500, in the log with its cause, and in the audit log, because something may have been done', async () => {
+  test('in a change is 500, logged and audited', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'damaged' });
     const { head } = apiKeys('damaged');
     await fleet.client.rename(head, 'aside');
@@ -41,7 +41,7 @@ describe('a mistake of ours', () => {
     await fleet.client.rename('aside', head);
   });
 
-  test('before anybody is known is 500 and in the log, and in no audit log, because nothing was done', async () => {
+  test('before anybody is known is 500, not audited', async () => {
     const [{ keyId }, { key }] = [
       await fleet.ok('keys.createKey', { apiId: 'unreadable' }),
       await fleet.ok('rootKeys.createRootKey', { name: 'damaged', permissions: ['api.*.update_key'] }),
@@ -60,7 +60,7 @@ describe('a mistake of ours', () => {
     expect([...(await auditOf(requestId)), ...(await auditOf(requestId, { refused: 'true' }))]).toEqual([]);
   });
 
-  test('in reading is 500 and in the log, and in no audit log', async () => {
+  test('in reading is 500, logged, not audited', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'unreadable' });
     await fleet.client.hset(recordKey('unreadable', keyId), 'm', '{');
     const { status, headers } = await fleet.admin('keys.getKey', { keyId });
@@ -71,7 +71,7 @@ describe('a mistake of ours', () => {
   });
 });
 
-test('the trace that a caller is in stands in the log and in the audit log', async () => {
+test('logs and audits the trace of the caller', async () => {
   const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
   const headers = { authorization: `Bearer ${ROOT_KEY}`, traceparent: `00-${trace}-00f067aa0ba902b7-01` };
   const url = `${fleet.controlPlanes[0]?.address}/v1/keys.updateKey`;
@@ -83,7 +83,7 @@ test('the trace that a caller is in stands in the log and in the audit log', asy
   expect(said).toHaveLength(1);
 });
 
-test('every answered call is one line of the log: what, by whom, how it ended and how long it took', async () => {
+test('logs every answered call in one line', async () => {
   const { headers } = await fleet.admin('keys.getKey', { keyId: 'key_none' });
   const [line, ...more] = linesOf(headers['x-request-id']).filter(({ msg }) => msg === 'request');
   expect(more).toEqual([]);
@@ -105,7 +105,7 @@ describe('a meta', () => {
   });
 
   test.each(['keys.createKey', 'keys.updateKey', 'keys.importKeys'])(
-    'of 8192 bytes is taken by %s, and none that is longer',
+    'of 8192 bytes is taken by %s, longer ones not',
     async (operation) => {
       const { keyId } = await fleet.ok('keys.createKey', { apiId: 'metas' });
       const send = async (meta: object, sha256: string) => {

@@ -139,7 +139,7 @@ describe.each(['v1', 'v2'] as const)('in %s', (version) => {
     expect(error.errors).toEqual([{ location: `body.${field}`, message: problem, fix }]);
   });
 
-  test('all faults of a body are told at once, at most ten', async () => {
+  test('tells all faults of a body, at most ten', async () => {
     const body = { apiId: 'a b', nmae: 'x', byteLength: '16', enabled: 1 };
     const { message, errors } = await errorOf(version, { operation: 'keys.createKey', body });
     const fields = message.split('\n').map((line) => line.split(':')[0]);
@@ -150,14 +150,14 @@ describe.each(['v1', 'v2'] as const)('in %s', (version) => {
     expect(many.message.split('\n')).toHaveLength(10);
   });
 
-  test('of a large body only the first fault is told, because finding all would cost too much', async () => {
+  test('tells only the first fault of a large body', async () => {
     const body = { apiId: 'a', permissions: new Array(2000).fill(1), nmae: 'x' };
     const { message } = await errorOf(version, { operation: 'keys.createKey', body });
     expect(message.split('\n')).toHaveLength(1);
   });
 });
 
-test('POST in place of GET, and a misspelt value in a query, are refused with a fix', async () => {
+test('refuses POST for GET and typos, with a fix', async () => {
   const posted = await errorOf('v1', { operation: 'keys.getKey', body: {} });
   expect(posted).toMatchObject({
     status: 405,
@@ -170,7 +170,7 @@ test('POST in place of GET, and a misspelt value in a query, are refused with a 
   });
 });
 
-test('a misspelt permission of a root key is refused with the nearest right one', async () => {
+test('names the right one for a misspelt permission', async () => {
   const body = { name: 'a', permissions: ['api.orders.create_keys', 'root.*.read_audits', 'all'] };
   const { status, message } = await errorOf('v1', { operation: 'rootKeys.createRootKey', body });
   expect(status).toBe(400);
@@ -182,7 +182,7 @@ test('a misspelt permission of a root key is refused with the nearest right one'
   ]);
 });
 
-test('an unknown API names only APIs that the root key may read', async () => {
+test('names only APIs that the root key may read', async () => {
   const permissions = ['api.order.create_key', 'api.other.read_api'];
   const { key: rootKey } = await fleet.ok('rootKeys.createRootKey', { name: 'limited', permissions });
   const headers = { authorization: `Bearer ${rootKey}` };

@@ -40,7 +40,7 @@ describe('the document', () => {
     await document.check();
   });
 
-  test('is one from which generators make clients that compile, as are the other two', async () => {
+  test('makes clients that compile', async () => {
     const v2 = (await fleet.get(`${base}/openapi-v2.json`)).body;
     const verifier = JSON.parse(readFileSync('verifier/openapi.json', 'utf8'));
     const faults: string[] = [];
@@ -69,7 +69,7 @@ describe('the document', () => {
       });
   });
 
-  test('says of every operation what it does, what it needs and how it can end', () => {
+  test('says how every operation works and can end', () => {
     expect(operations.length).toBeGreaterThan(15);
     expect(new Set(operations.map(({ operationId }) => operationId)).size).toBe(operations.length);
     for (const { path, summary, description, responses } of operations) {
@@ -81,7 +81,7 @@ describe('the document', () => {
     }
   });
 
-  test('requires nothing that has a default, and shows of every body one that is taken as it is', async () => {
+  test('requires nothing with a default', async () => {
     const bodies = operations.flatMap(({ operationId, requestBody, parameters = [] }) => {
       for (const { name, required, schema } of parameters)
         expect(required === true && schema['default'] !== undefined, `${operationId} ${name}`).toBe(false);
@@ -119,7 +119,7 @@ describe('the document', () => {
   });
 });
 
-test('every documented operation succeeds, and answers what the document says and no more', async () => {
+test('every operation succeeds as documented', async () => {
   const expires = Date.now() + 1_000_000;
   const key = { apiId: 'shop', name: 'Ada', externalId: 'ada', expires, meta: { plan: 'pro' } };
   const { keyId, key: secret } = await fleet.ok('keys.createKey', key);
@@ -224,7 +224,7 @@ test('every documented operation succeeds, and answers what the document says an
   }
 });
 
-test('every documented operation refuses a stranger, and a root key without permissions, as documented', async () => {
+test('every operation refuses as documented', async () => {
   const { key } = await fleet.ok('rootKeys.createRootKey', {
     name: 'n',
     permissions: ['api.none.create_key'],
@@ -240,7 +240,7 @@ test('every documented operation refuses a stranger, and a root key without perm
   }
 });
 
-test('whatever is sent to whatever operation, the answer is a documented one, and never our fault', async () => {
+test('answers any input as documented', async () => {
   const created = await Promise.all([1, 2, 3].map(() => fleet.ok('keys.createKey', { apiId: 'fuzzed' })));
   const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions: ['*'] });
   const known = {
@@ -262,7 +262,7 @@ test('whatever is sent to whatever operation, the answer is a documented one, an
 });
 
 describe('the reference at /docs', () => {
-  test('is a page whose scripts and styles are files of this server', async () => {
+  test('is a page of files of this server', async () => {
     const page = await fleet.get(`${base}/docs`);
     expect(page.status).toBe(200);
     const files = [...page.body.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, file]) => String(file));
@@ -274,7 +274,7 @@ describe('the reference at /docs', () => {
     }
   });
 
-  test('may load nothing from elsewhere, and run nothing inline', async () => {
+  test('loads nothing from elsewhere, runs no inline', async () => {
     for (const path of ['/docs', '/docs/static/swagger-initializer.js']) {
       const policy = String((await fleet.get(base + path)).headers['content-security-policy']);
       expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self';");
@@ -282,7 +282,7 @@ describe('the reference at /docs', () => {
     }
   });
 
-  test('shows the same document, and verifyKey of the verifier', async () => {
+  test('shows the document, and verifyKey', async () => {
     for (const [page, document, below] of [
       ['/docs', '/openapi.json', '/v1/'],
       ['/docs/v2', '/openapi-v2.json', '/v2/'],

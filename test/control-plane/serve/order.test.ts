@@ -211,13 +211,13 @@ describe.each<Call>([
         ]);
   });
 
-  test('is counted once its root key is known, and before anything else is looked at', () =>
+  test('is counted right after its root key is known', () =>
     whileOverLimit(async () => {
       await expectAnswers(BEFORE_COUNT);
       await expectAnswers([...beforeTurn, ...AFTER_TURN], full, TOO_MANY);
     }));
 
-  test('waits for its turn once it is valid, and before permissions are looked at', async () => {
+  test('waits its turn before permissions are checked', async () => {
     await whileNoTurn(full, async () => {
       await expectAnswers([...BEFORE_COUNT, ...beforeTurn]);
       await expectAnswers([noApi], full, NO_TURN);
@@ -244,7 +244,7 @@ describe('a call that may stop something', () => {
   const stop: Call = ['POST', '/v1/keys.updateKey', { keyId: 'key_none', enabled: false }];
   const rename: Call = ['POST', '/v1/keys.updateKey', { keyId: 'key_none', name: 'any' }];
 
-  test('over its limit is refused by its body, once that is parsed and stores as it was sent', () =>
+  test('over its limit is refused by its parsed body', () =>
     whileOverLimit(async () => {
       for (const fault of BODY_AS_SENT) expect(await send(stop, [fault])).toContain(TOO_MANY);
       for (const fault of [misplacedKey, unknownField]) {
@@ -265,7 +265,7 @@ describe('a call that may stop something', () => {
     }));
 });
 
-test('an outage of Redis is the answer of the first step that asks it', async () => {
+test('an outage is the answer of the first step', async () => {
   const call: Call = ['POST', '/v1/keys.createKey', { apiId: 'shop' }];
   const perhapsKey: Fault = { answer: OUTAGE, ...field('externalId', () => 'perhaps an imported key') };
   const expectAnswer = async (by: Holder, answer: string, ...faults: readonly Fault[]) =>

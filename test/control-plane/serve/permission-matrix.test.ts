@@ -313,7 +313,7 @@ const call = ({ path }: Operation, input: object, rootKey = ROOT_KEY): Promise<A
     : fleet.post(`${fleet.controlPlanes[0]?.address}${path}`, input, { authorization: `Bearer ${rootKey}` });
 
 describe('every operation', () => {
-  test('has an input here, and needs permissions that there are; each permission is needed somewhere', () => {
+  test('has an input, and permissions that exist', () => {
     expect(operations.map(({ operationId }) => operationId).sort()).toEqual(Object.keys(TARGETS).sort());
     const needed = operations.map(needsOf);
     // Two are asked for by verifiers.
@@ -324,33 +324,30 @@ describe('every operation', () => {
   });
 
   // Named here because the document is only there when the process runs; the test above holds the list to it.
-  test.each(Object.keys(TARGETS))(
-    '%s is done by who has the permission, and by nobody else',
-    async (operationId) => {
-      const operation = operations.find((one) => one.operationId === operationId);
-      const target = TARGETS[operationId];
-      if (!operation || !target) throw new Error(`no ${operationId}`);
-      const name = operation.path;
-      const needs = needsOf(operation);
-      let input: object | undefined;
-      let done = 0;
-      for (const list of listsFor(needs)) {
-        const rootKey = await rootKeyWith(list);
-        input ??= await target.input(MINE);
-        const wanted = expected(operation, needs, list);
-        const code = codeOf(await call(operation, input, rootKey));
-        expect(code, `${name} with ${list.join(' ')}`).toBe(wanted);
-        if (code === 'OK') done++;
-        if (code === 'OK' && target.spent) input = undefined;
-      }
-      expect(done).toBeGreaterThan(3);
-      // What was refused was not done: it still can be.
-      expect(codeOf(await call(operation, input ?? (await target.input(MINE))))).toBe('OK');
-    },
-  );
+  test.each(Object.keys(TARGETS))('%s is done by who has the permission only', async (operationId) => {
+    const operation = operations.find((one) => one.operationId === operationId);
+    const target = TARGETS[operationId];
+    if (!operation || !target) throw new Error(`no ${operationId}`);
+    const name = operation.path;
+    const needs = needsOf(operation);
+    let input: object | undefined;
+    let done = 0;
+    for (const list of listsFor(needs)) {
+      const rootKey = await rootKeyWith(list);
+      input ??= await target.input(MINE);
+      const wanted = expected(operation, needs, list);
+      const code = codeOf(await call(operation, input, rootKey));
+      expect(code, `${name} with ${list.join(' ')}`).toBe(wanted);
+      if (code === 'OK') done++;
+      if (code === 'OK' && target.spent) input = undefined;
+    }
+    expect(done).toBeGreaterThan(3);
+    // What was refused was not done: it still can be.
+    expect(codeOf(await call(operation, input ?? (await target.input(MINE))))).toBe('OK');
+  });
 });
 
-test('an API without a name of its own choice is created by who may create any', async () => {
+test('needs every API to create an unnamed one', async () => {
   const create = async (...permissions: string[]) =>
     codeOf(await fleet.admin('apis.createApi', { name: 'x' }, { rootKey: await rootKeyWith(permissions) }));
   for (const permission of ['*', 'api.*.create_api']) expect(await create(permission)).toBe('OK');
@@ -399,7 +396,7 @@ describe('an API that a root key has nothing to do with', () => {
   });
 });
 
-test('of the keys of an identity, those that a root key may read are listed', async () => {
+test('lists only those keys of an identity it reads', async () => {
   const externalId = 'matrix-customer';
   for (const apiId of [MINE, THEIRS]) {
     await fresh(apiId);
@@ -428,7 +425,7 @@ describe('a root key that may create or change others', () => {
   const covered = [held, of(MINE, ['read_key']), ['api.*.read_key', ...of(THEIRS, ['read_key'])]];
   const beyond = SINGLES.filter((one) => !held.includes(one) && !one.endsWith('.read_key'));
 
-  test('hands out what it has, and no list with anything more, wherever in the list that is', async () => {
+  test('hands out what it has and nothing more', async () => {
     const rootKey = await rootKeyWith(held);
     const wish = async (permissions: readonly string[]) =>
       codeOf(await fleet.admin('rootKeys.createRootKey', { name: 'x', permissions }, { rootKey }));
@@ -443,7 +440,7 @@ describe('a root key that may create or change others', () => {
   test.each([
     ['disables', 'rootKeys.updateRootKey', { enabled: false }],
     ['deletes', 'rootKeys.deleteRootKey', {}],
-  ])('%s those that may no more than itself, and no others', async (_verb, operation, fields) => {
+  ])('%s only those that may no more than itself', async (_verb, operation, fields) => {
     const rootKey = await rootKeyWith(held);
     const disable = async (permissions: readonly string[]) => {
       const rootKeyId = await newRootKey(...permissions);

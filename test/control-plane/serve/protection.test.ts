@@ -28,7 +28,7 @@ function shedding(delayMsMax: number) {
   return { load, isDue };
 }
 
-test('calls are refused when the event loop has lagged for longer than one sample', async () => {
+test('refuses calls when the event loop lags long', async () => {
   const { load, isDue } = shedding(1);
   const giveUpAtMs = performance.now() + 15_000;
   while (!(await isDue(600))) expect(performance.now()).toBeLessThan(giveUpAtMs);
@@ -41,7 +41,7 @@ test('calls are refused when the event loop has lagged for longer than one sampl
   load.stop();
 });
 
-test('calls are never refused where no delay is too much', async () => {
+test('refuses nothing where no delay is too much', async () => {
   const { load, isDue } = shedding(0);
   const untilMs = performance.now() + 1200; // two samples, which it takes by the real clock
   while (performance.now() < untilMs) expect(await isDue(600)).toBe(false);

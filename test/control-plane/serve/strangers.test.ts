@@ -80,7 +80,7 @@ describe.each([
   });
 });
 
-test('connections that come again as soon as they are closed keep no admin out', async () => {
+test('connections that come again keep out no admin', async () => {
   const again = async (i: number): Promise<void> => {
     while (strangers.length < 6000) {
       const socket = await stranger(addressEach(i), 1);
@@ -137,7 +137,7 @@ describe('where there are six connections at most, two of an address', () => {
     wires = [];
   });
 
-  test('the third of an address takes the place of its first, whoever else there is', async () => {
+  test('the third of an address replaces its first', async () => {
     const other = from('127.0.0.3');
     const [first, second] = [from('127.0.0.4'), from('127.0.0.4')];
     expect((await call(second, 'nobody')).status).toBe(401);
@@ -148,7 +148,7 @@ describe('where there are six connections at most, two of an address', () => {
     expect(await isOpen(other)).toBe(true);
   });
 
-  test('those of a trusted proxy are not counted for its address, and go for no stranger', async () => {
+  test('a trusted proxy has no limit of its address', async () => {
     const proxy = Array.from({ length: 4 }, () => from('127.0.0.1'));
     for (const wire of proxy) expect((await call(wire, 'nobody')).status).toBe(401);
     const others = ['127.0.0.3', '127.0.0.4', '127.0.0.5'].map((address) => from(address));
@@ -156,7 +156,7 @@ describe('where there are six connections at most, two of an address', () => {
     expect([await held('admitted', at), await held('strangers', at)]).toEqual([4, 2]);
   });
 
-  test('the admin that is idle for longest makes room for whoever comes, and none whose call runs', async () => {
+  test('the longest idle admin makes room', async () => {
     const busy = from('127.0.0.4');
     const more = 'Content-Type: application/json\r\nContent-Length: 15\r\n';
     busy.send(`${head('POST', 'keys.createKey', ROOT_KEY, more)}{"apiId":`);
@@ -173,7 +173,7 @@ describe('where there are six connections at most, two of an address', () => {
     expect((await busy.response()).status).toBe(200);
   });
 
-  test('a connection whose last call had no valid root key is a stranger again', async () => {
+  test('a bad last call makes a connection a stranger', async () => {
     const wire = from('127.0.0.5');
     expect((await call(wire)).status).toBe(200);
     expect([await held('strangers', at), await held('admitted', at)]).toEqual([0, 1]);

@@ -22,7 +22,7 @@ async function begun(turns: Turns, callers: readonly string[]) {
   return { order, giveBack: async (name: string) => [back.get(name)?.(), await settle()] };
 }
 
-test('a caller with too many calls waits for itself, in order, and nobody else waits for it', async () => {
+test('a busy caller waits only for itself', async () => {
   const { order, giveBack } = await begun(new Turns({ atOnce: 2, waitingMax: 9 }), [
     'a1',
     'a2',
@@ -41,7 +41,7 @@ test('a caller with too many calls waits for itself, in order, and nobody else w
   expect(order.at(-1)).toBe('a4');
 });
 
-test('a caller who has given everything back begins anew', async () => {
+test('a caller who gave all back begins anew', async () => {
   const turns = new Turns({ atOnce: 1, waitingMax: 1 });
   for (let i = 0; i < 3; i++) {
     const { order, giveBack } = await begun(turns, ['a1', 'a2']);
@@ -52,7 +52,7 @@ test('a caller who has given everything back begins anew', async () => {
   }
 });
 
-test('a caller of whom as many wait as may is refused at once, and those that wait are not forgotten', async () => {
+test('refuses callers beyond the queue at once', async () => {
   const turns = new Turns({ atOnce: 1, waitingMax: 1 });
   const { order, giveBack } = await begun(turns, ['a1', 'a2', 'a3', 'b1']);
   expect(order).toEqual(['a1', 'b1']);
@@ -62,7 +62,7 @@ test('a caller of whom as many wait as may is refused at once, and those that wa
   expect(turns.take('a'), 'there is a place again').toBeInstanceOf(Promise);
 });
 
-test('of the calls of one root key so many are worked on at once, each until its answer, and those of others beside them', async () => {
+test('works on so many calls of a root key at once', async () => {
   const env = {
     ROOT_KEY_CALLS_AT_ONCE: '6',
     ROOT_KEY_CALLS_WAITING_MAX: '4',
@@ -107,7 +107,7 @@ test('of the calls of one root key so many are worked on at once, each until its
   }
 });
 
-test('a control plane works on so many calls of one root key, lets so many wait, and refuses more, but none that stops a key', async () => {
+test('refuses too many calls of one root key', async () => {
   const env = {
     ROOT_KEY_CALLS_AT_ONCE: '2',
     ROOT_KEY_CALLS_WAITING_MAX: '1',
@@ -141,7 +141,7 @@ test('a control plane works on so many calls of one root key, lets so many wait,
   }
 });
 
-test('a change that waits for its fence has given its turn back, so that its root key can go on', async () => {
+test('a change gives its turn back for its fence', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   const redis = new Redis(fleet.redisUrl);
   try {
@@ -165,7 +165,7 @@ test('a change that waits for its fence has given its turn back, so that its roo
   }
 });
 
-test('a costly read waits for others of its caller, and at most one of each other caller; two run', async () => {
+test('two costly reads run, one of a caller', async () => {
   const reads = new CostlyReads();
   const begun: string[] = [];
   const ends = new Map<string, () => void>();

@@ -65,7 +65,7 @@ describe('a path out of a folder, or of no file in it', () => {
 });
 
 describe('a method that a path does not take', () => {
-  test('is 405 with those it takes, and on a path that does not exist 404, at both processes', async () => {
+  test('is 405, but 404 on a path that does not exist', async () => {
     const verifier = fleet.verifiers[0]?.address ?? '';
     for (const [address, path, allowed] of [
       [base, '/v1/apis.listApis', 'GET'],
@@ -81,7 +81,7 @@ describe('a method that a path does not take', () => {
     }
   });
 
-  test('plays no part, nor does what else is sent, where there is no such path', async () => {
+  test('does not matter on an unknown path', async () => {
     for (const headers of [
       ['Content-Type: text/plain'],
       ['Content-Type: ;'],
@@ -111,7 +111,7 @@ describe('a meta', () => {
     expect((await fleet.verify(body.key)).body.meta).toEqual(JSON.parse(nested(32)));
   });
 
-  test('that is deeper is refused, however deep it is', async () => {
+  test('is refused if deeper', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'deep' });
     for (const meta of [nested(33), lists(33), nested(1000), lists(5000), nested(8000), lists(30_000)]) {
       for (const [operation, rest] of [
@@ -127,7 +127,7 @@ describe('a meta', () => {
     }
   });
 
-  test('is the only place where depth is bounded: elsewhere what is deep does not fit anyway', async () => {
+  test('alone bounds depth: other fields are flat', async () => {
     for (const value of [lists(30_000), nested(8000)]) {
       const { status, body } = await send('keys.createKey', `{"apiId":"deep","name":${value}}`);
       expect([status, body.error.message]).toEqual([400, 'name: must be string']);

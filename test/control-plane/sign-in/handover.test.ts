@@ -52,7 +52,7 @@ test('of many who open a link at the same time, one gets the secret', async () =
     ]);
 });
 
-test('only a session makes links, from this site, and only short ones', async () => {
+test('only a session makes links, and short ones', async () => {
   const headers = await signIn();
   const refused = async (from: Record<string, string>, body: object) => (await post(PATH, from, body)).status;
   const right = { ciphertext: CIPHERTEXT };

@@ -49,7 +49,7 @@ async function signIn(rootKey = ROOT_KEY) {
 
 const listApis = (headers: Record<string, string>) => send('GET', '/v1/apis.listApis', headers);
 
-test('a root key is exchanged for a session that calls, changes and is audited like the root key', async () => {
+test('a session acts and is audited as its root key', async () => {
   const { headers, cookies, body } = await signIn();
   expect(cookies).toEqual([
     expect.stringMatching(/^keyfence_session=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict; Max-Age=43200$/),
@@ -67,7 +67,7 @@ test('a root key is exchanged for a session that calls, changes and is audited l
   expect(events[0]).toMatchObject({ operation: 'keys.createKey', by: { rootKeyId: body.rootKeyId } });
 });
 
-test('the cookie is for TLS only where the page came over TLS', async () => {
+test('the cookie is for TLS where the page is', async () => {
   const origin = base.replace('http:', 'https:');
   const { cookies } = await send('POST', SESSION, { origin }, { rootKey: ROOT_KEY });
   const [, cookie = ''] =
@@ -79,7 +79,7 @@ test('the cookie is for TLS only where the page came over TLS', async () => {
   expect((await send('GET', SESSION, { cookie: `${planted}; ${cookie}` })).body).toEqual(own.body);
 });
 
-test('behind an https PUBLIC_URL only the cookie counts that no neighbour can set', async () => {
+test('https counts only the cookie of this host', async () => {
   const { address } = await fleet.addControlPlane({ PUBLIC_URL: 'https://keyfence.example.com' });
   const { cookie } = (await signIn()).headers;
   const token = cookie.replace(/^keyfence_session=/, '');
@@ -90,7 +90,7 @@ test('behind an https PUBLIC_URL only the cookie counts that no neighbour can se
   expect(String(begun.headers['set-cookie'])).toMatch(/^__Host-keyfence_session=/);
 });
 
-test('other sites, and pages without the token against CSRF, can do nothing with the cookie', async () => {
+test('no other site can use the cookie', async () => {
   const { headers } = await signIn();
   const { cookie } = headers;
   const other = await signIn();
@@ -116,7 +116,7 @@ test('other sites, and pages without the token against CSRF, can do nothing with
   expect((await listApis({ ...headers, origin: base })).status).toBe(200);
 });
 
-test('a session ends when it is ended, unused for 30 minutes, 12 hours old, or when its root key is disabled', async () => {
+test('a session ends by time, idleness or its key', async () => {
   const ended = await signIn();
   const { cookies } = await send('DELETE', SESSION, ended.headers);
   expect(cookies).toEqual([
@@ -157,7 +157,7 @@ test('a session ends when it is ended, unused for 30 minutes, 12 hours old, or w
   expect((await listApis(colleague.headers)).status).toBe(401);
 });
 
-test('made-up cookies, root keys that are none, and wrong bodies are refused; a root key still counts first', async () => {
+test('refuses made-up cookies and wrong bodies', async () => {
   const { headers } = await signIn();
   for (const cookie of [
     'keyfence_session=x',
@@ -184,7 +184,7 @@ test('made-up cookies, root keys that are none, and wrong bodies are refused; a 
   expect(fleet.logged.join()).not.toContain(headers.cookie.split('=')[1]);
 });
 
-test('sessions are listed with their root keys and addresses, and each can be ended by itself', async () => {
+test('lists sessions, each of which can be ended', async () => {
   const before = (await fleet.ok('rootKeys.listSessions')).sessions.length;
   const [one, two] = [await signIn(), await signIn()];
   const { sessions } = await fleet.ok('rootKeys.listSessions');
@@ -207,7 +207,7 @@ test('sessions are listed with their root keys and addresses, and each can be en
   expect((await fleet.ok('rootKeys.listSessions')).sessions).toHaveLength(before);
 });
 
-test('a root key ends no session of one that may do more', async () => {
+test('a root key ends no session of a stronger one', async () => {
   await signIn();
   const { key: rootKey } = await fleet.ok('rootKeys.createRootKey', {
     ...{ name: 'limited', permissions: ['root.*.update_root_key', 'root.*.read_root_key'] },
@@ -217,7 +217,7 @@ test('a root key ends no session of one that may do more', async () => {
   expect((await fleet.admin('rootKeys.endSession', { sessionId }, { rootKey })).status).toBe(403);
 });
 
-test('a root key has at most so many sessions: one more ends the oldest; they are listed page by page', async () => {
+test('one session too many ends the oldest', async () => {
   const { key: rootKey, rootKeyId } = await fleet.ok('rootKeys.createRootKey', {
     ...{ name: 'many', permissions: ['api.*.read_api'] },
   });
@@ -245,7 +245,7 @@ test('a root key has at most so many sessions: one more ends the oldest; they ar
   expect((await listApis(second.headers)).status, 'it was the oldest, and was ended').toBe(401);
 });
 
-test('signing in and looking who is signed in count as calls of the root key', async () => {
+test('signing in counts as a call of the root key', async () => {
   const limited = await Fleet.start({
     ...{ verifiers: 0, redisUrl: fleet.redisUrl, env: { ROOT_KEY_CALLS_PER_MINUTE: '20' } },
   });

@@ -101,7 +101,7 @@ async function rest(keyId: string): Promise<unknown> {
   return { ...same, isChanged: [updatedAt !== undefined, sequence > 0] };
 }
 
-test('the same acts by v1 and by v2 end alike, and leave the same', async () => {
+test('the same acts end alike in v1 and v2', async () => {
   const seen = new Set<string>();
   await fc.assert(
     fc.asyncProperty(fc.array(act, { minLength: 1, maxLength: 8 }), async (acts) => {

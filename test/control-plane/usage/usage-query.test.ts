@@ -46,7 +46,7 @@ const refusal = (sql: string): string => {
 const PER_DAY = 'FROM key_verifications_per_day_v1';
 
 describe('a query is answered', () => {
-  test('by one sum, 0 where nothing meets the conditions', () => {
+  test('by one sum, 0 without a match', () => {
     expect(run(`SELECT SUM(count) AS total ${PER_DAY}`)).toEqual([{ total: 128 }]);
     expect(run(`select sum(count) as total ${PER_DAY} where outcome = 'VALID'`)).toEqual([{ total: 118 }]);
     expect(run(`SELECT SUM(count) as n ${PER_DAY} WHERE outcome NOT IN ('VALID', 'EXPIRED')`)).toEqual([
@@ -112,7 +112,7 @@ describe('a query is answered', () => {
     expect(run(`SELECT SUM(count) AS total ${PER_DAY} WHERE time ${condition}`)).toEqual([{ total }]);
   });
 
-  test('from every hour or day that has a part in the time, where it asks for single verifications', () => {
+  test('from every hour or day that the time touches', () => {
     const count = (condition: string, buckets: Series['buckets']) =>
       run(`SELECT COUNT(*) AS n FROM key_verifications_v1 WHERE time ${condition}`, [{ ids: {}, buckets }]);
     const hours = [1, 2, 3].map((i) => bucket(TODAY + i * HOUR, { success: 10 ** i }));
@@ -124,7 +124,7 @@ describe('a query is answered', () => {
   });
 });
 
-test('hours are read where they are kept, and days before', () => {
+test('reads hours where they are kept, else days', () => {
   const granularity = (rest: string) =>
     granularityOf(parseUsageQuery(`SELECT COUNT(*) AS n FROM key_verifications_v1 ${rest}`, NOW), NOW);
   expect(granularity('WHERE time >= now() - INTERVAL 47 HOUR')).toBe('hour');
@@ -146,7 +146,7 @@ test.each([
     'or key_verifications_per_day_v1',
   ],
   ["WHERE time = '2020-01-01'", 'key_verifications_per_day_v1', 'use a later time'],
-])('counts that are no longer kept are not passed over: %s of %s', (condition, table, message) => {
+])('passes over no expired count: %s of %s', (condition, table, message) => {
   const sum = table === 'key_verifications_v1' ? 'COUNT(*)' : 'SUM(count)';
   const sql = `SELECT ${sum} AS n FROM ${table} ${condition}`;
   if (message === '') expect(run(sql, [])).toEqual([{ n: 0 }]);
@@ -199,7 +199,7 @@ test.each([
   [`SELECT SUM(count) ${PER_DAY} LIMIT 0`, 'LIMIT: must be 1..10000'],
   [`SELECT SUM(count) ${PER_DAY} LIMIT 10001`, 'LIMIT: must be 1..10000'],
   [`SELECT SUM(count) ${PER_DAY}; SELECT 1`, 'the end is required'],
-])('what is not understood is refused with what is: %s', (sql, message) => {
+])('refuses what it does not understand, with: %s', (sql, message) => {
   expect(refusal(sql)).toContain(message);
   expect(refusal(sql)).not.toContain('VALID');
 });
@@ -209,7 +209,7 @@ const words =
     ' ',
   );
 
-test('whatever is written, the answer is rows or BAD_REQUEST', () => {
+test('whatever it is, answers rows or BAD_REQUEST', () => {
   const clause = fc.array(fc.constantFrom(...words), { maxLength: 40 }).map((parts) => parts.join(' '));
   const near = fc
     .tuple(clause, clause)
@@ -237,7 +237,7 @@ const understood = fc.record({
   isDescending: fc.boolean(),
   limit: fc.integer({ min: 1, max: 4 }),
 });
-test('a query has the rows that a plain reading of it gives', () => {
+test('has the rows of a plain reading', () => {
   const cells = DAYS.flatMap(({ ids, buckets }) =>
     buckets.flatMap(({ time, ...counts }) =>
       Object.entries({
@@ -273,7 +273,7 @@ test('a query has the rows that a plain reading of it gives', () => {
   );
 });
 
-test('a result of too many rows is refused, unless it has a LIMIT', () => {
+test('needs a LIMIT for a result of too many rows', () => {
   const many = Array.from({ length: 101 }, (_, i) => ({
     ids: { key_id: `key_${i}` },
     buckets: Array.from({ length: 100 }, (_, j) => bucket(TODAY - j * DAY, { success: 1 })),
@@ -283,7 +283,7 @@ test('a result of too many rows is refused, unless it has a LIMIT', () => {
   expect(run(`${sql} LIMIT 10000`, many)).toHaveLength(10_000);
 });
 
-test('a query that reads and groups as much as one may is answered, and a larger one refused', () => {
+test('answers up to its bounds and refuses more', () => {
   const most = Array.from({ length: SERIES_MAX }, (_, i) => ({
     ids: { key_space_id: 'shop', api_id: 'shop', key_id: `key_${i}`, external_id: 'e' },
     buckets: Array.from({ length: RETENTION.hour }, (_, j) => ({

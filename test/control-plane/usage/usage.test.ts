@@ -45,7 +45,7 @@ const verify = async (key: string, times: number, options: { apiId?: string; at?
 };
 
 describe('usage of a key', () => {
-  test('is counted once for each verification, by verdict, over all verifiers', async () => {
+  test('counts each verification once, by its verdict', async () => {
     const { keyId, key } = await create();
     await Promise.all([verify(key, 30, { at: 0 }), verify(key, 12, { at: 1 })]);
     await verify(key, 5, { apiId: 'another' });
@@ -60,13 +60,13 @@ describe('usage of a key', () => {
     await counted(keyId, 'success', 42);
   });
 
-  test('counts verifications that came before the key was in memory, and those that waited together', async () => {
+  test('counts verifications that waited for the key', async () => {
     const { keyId, key } = await create();
     const answers = await Promise.all(Array.from({ length: 20 }, () => fleet.verify(key)));
     await counted(keyId, 'success', answers.filter(({ status }) => status === 200).length);
   });
 
-  test('says when it was last accepted, and a refusal is no use', async () => {
+  test('tells the last accept, and no refusal', async () => {
     const { keyId, key } = await create({ enabled: false });
     const before = Date.now();
     await verify(key, 1);
@@ -82,7 +82,7 @@ describe('usage of a key', () => {
     expect(lastUsedAt).toBeLessThanOrEqual(Date.now());
   });
 
-  test('is nothing before the first verification, and 404 for a key that is not there', async () => {
+  test('is nothing at first, and 404 without a key', async () => {
     const { keyId } = await create();
     expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('lastUsedAt');
     expect(total(await series(keyId), 'success')).toBe(0);
@@ -104,7 +104,7 @@ describe('usage of a key', () => {
 });
 
 describe('a series', () => {
-  test('has every hour of two days, or every day of a month, in order', async () => {
+  test('has every hour of two days or day of a month', async () => {
     const { keyId, key } = await create();
     await verify(key, 4);
     await counted(keyId, 'success', 4);
@@ -123,7 +123,7 @@ describe('a series', () => {
     }
   });
 
-  test('is of the time asked for, as far as it is kept', async () => {
+  test('is of the time asked for, as far as kept', async () => {
     const { keyId } = await create();
     const now = Date.now();
     const times = async (start: number, end: number) =>
@@ -138,7 +138,7 @@ describe('a series', () => {
     expect((await times(0, now + 100 * DAY_MS)).length).toBeLessThanOrEqual(49);
   });
 
-  test('is not led astray by what is no number, which a verifier may have written', async () => {
+  test('ignores what is no number', async () => {
     const { keyId } = await create();
     const day = Math.floor(Date.now() / DAY_MS);
     await fleet.client.hset(usageKey('used', keyId), {
@@ -152,7 +152,7 @@ describe('a series', () => {
   });
 });
 
-test('hours and days that are no longer kept are thrown away, and all of it a month after the last use', async () => {
+test('drops old hours and days, and in time all', async () => {
   const { keyId, key } = await create();
   const [hour, day] = [Math.floor(Date.now() / HOUR_MS), Math.floor(Date.now() / DAY_MS)];
   const usage = usageKey('used', keyId);
@@ -173,7 +173,7 @@ test('hours and days that are no longer kept are thrown away, and all of it a mo
   expect(ttl).toBeLessThanOrEqual(32 * DAY_MS);
 });
 
-test('many who ask at once for the sums of many tags get them, and Redis reads them in parts', async () => {
+test('reads the sums of many tags in parts', async () => {
   await fleet.ok('keys.createKey', { apiId: 'tagged' });
   const today = Math.floor(Date.now() / DAY_MS);
   const fill = `for day = ARGV[1] - 30, ARGV[1] do for i = 1, 1000 do
@@ -211,7 +211,7 @@ describe('a verifier', () => {
     expect(total(await series(keyId), 'success')).toBe(6);
   });
 
-  test('drops counts of more keys than it may keep, says how many, and gives the verdicts all the same', async () => {
+  test('drops counts of too many keys, never verdicts', async () => {
     const env = { ...PATIENT, USAGE_PERIOD_MS: '3600000', USAGE_KEYS_MAX: '2' };
     const verifier = await fleet.addVerifier(env);
     const at = fleet.verifiers.length - 1;
@@ -230,7 +230,7 @@ describe('a verifier', () => {
     expect(await fleet.client.exists(usageKey('used', keyId))).toBe(0);
   });
 
-  test('counts while Redis is away, and reports it when Redis is back', async () => {
+  test('counts while Redis is away and reports later', async () => {
     const { keyId, key } = await create();
     await verify(key, 2);
     await counted(keyId, 'success', 2);

@@ -33,7 +33,7 @@ const adminAddress = () => fleet.controlPlanes[0]?.adminAddress;
 const attemptsAt = async (endpointId: string, dead = 'false') =>
   (await fleet.ok('webhooks.listDeliveries', { endpointId, dead })).deliveries;
 
-test('an event that fails is tried again with its id; later events of its key wait, and no others', async () => {
+test('retries an event, and holds up only its key', async () => {
   const { receiver, endpointId } = await newReceiver();
   const [a, b] = [await newKey(), await newKey()];
   await fleet.until(() => receiver.received.length === 2);
@@ -94,7 +94,7 @@ test('a queue that is full loses its oldest events, and says how many', async ()
   expect(keyIds.filter((keyId) => ids.has(keyId)).length).toBe(ids.size);
 });
 
-test('an endpoint that answers "gone" is disabled, gets nothing meanwhile, and what waited once it is enabled', async () => {
+test('disables an endpoint that answers "gone"', async () => {
   const { receiver, endpointId } = await newReceiver();
   receiver.answers = [{ status: 410 }, { status: 204 }];
   const first = await newKey();
@@ -129,7 +129,7 @@ test('a test event says what came back', async () => {
   expect(failed).toMatchObject({ delivered: false, error: expect.stringContaining('ECONNREFUSED') });
 });
 
-test('after a rotation events are signed with both secrets', async () => {
+test('signs with both secrets after a rotation', async () => {
   const { receiver, endpointId } = await newReceiver();
   const { secret, formerSecretEndsAt } = await fleet.ok('webhooks.rotateSecret', { endpointId });
   expect(formerSecretEndsAt - Date.now()).toBeGreaterThan(86_000_000);
@@ -141,7 +141,7 @@ test('after a rotation events are signed with both secrets', async () => {
   new Webhook(secret).verify(event?.text ?? '', event?.headers as Record<string, string>);
 });
 
-test('a delivery can be repeated, with the id that the event had', async () => {
+test('repeats a delivery under the id of its event', async () => {
   const { receiver, endpointId } = await newReceiver();
   await newKey();
   await fleet.until(async () => (await attemptsAt(endpointId)).length === 1);
@@ -168,7 +168,7 @@ test('deliveries are listed page by page', async () => {
   expect(listed).toEqual(all);
 });
 
-test('what waits outlives a control plane and a restart of Redis', async () => {
+test('what waits outlives restarts', async () => {
   const { receiver, endpointId } = await newReceiver();
   await receiver.stop();
   const keyId = await newKey();
@@ -182,7 +182,7 @@ test('what waits outlives a control plane and a restart of Redis', async () => {
   await fleet.until(() => receiver.typesOf(keyId).length === 1);
 });
 
-test('wrong endpoints are refused with the rule and the field', async () => {
+test('refuses wrong endpoints by rule and field', async () => {
   const refusal = async (input: object) => {
     const { status, body } = await fleet.admin('webhooks.createEndpoint', input);
     return [status, body.error?.message];

@@ -57,7 +57,7 @@ function sending(statusOf: (id: string) => number) {
   };
 }
 
-test('an event that never succeeds does not keep others from a failing endpoint', async () => {
+test('a hopeless event holds up no others', async () => {
   const { clock, sender, add, sent } = sending((id) => (id === 'bad' ? 500 : 204));
   void sender.run();
   add('bad');
@@ -73,7 +73,7 @@ test('an event that never succeeds does not keep others from a failing endpoint'
   sender.stop();
 });
 
-test('an endpoint that fails is tried ever more rarely, one event at a time, and gets all once it is well', async () => {
+test('tries a failing endpoint ever more rarely', async () => {
   let status = 503;
   const { clock, sender, add, sent } = sending(() => status);
   void sender.run();
@@ -91,7 +91,7 @@ test('an endpoint that fails is tried ever more rarely, one event at a time, and
   sender.stop();
 });
 
-test('an event that fails for three days is given up, with all its attempts', async () => {
+test('gives up an event after three days', async () => {
   const { clock, sender, add, settled } = sending(() => 500);
   void sender.run();
   add('bad');
@@ -101,7 +101,7 @@ test('an event that fails for three days is given up, with all its attempts', as
   sender.stop();
 });
 
-test('thousands of events that fail do not keep later ones waiting, those of their keys apart', async () => {
+test('failing events hold up only their own keys', async () => {
   const { clock, sender, add, sent } = sending((id) => (id.startsWith('bad') ? 400 : 204));
   void sender.run();
   for (let i = 0; i < 3000; i++) {
@@ -115,7 +115,7 @@ test('thousands of events that fail do not keep later ones waiting, those of the
   sender.stop();
 });
 
-test('an endpoint that is gone gets nothing more, and neither does any from who is the sender no longer', async () => {
+test('an endpoint that is gone gets nothing more', async () => {
   const one = sending(() => 410);
   void one.sender.run();
   one.add('first');

@@ -13,7 +13,7 @@ const event = (fields: Partial<ListedEvent>): ListedEvent => ({
 });
 const eventsIn = (fields: Partial<ListedEvent>) => eventsOf(event(fields), (operation) => types[operation]);
 
-test('a change waits for its completion, and names who made it but not from where', () => {
+test('a change waits until done, naming its maker', () => {
   const [sent, ...others] = eventsIn({ after: { name: 'Ada' }, sequence: 7 });
   expect(others).toEqual([]);
   expect(sent).toEqual({
@@ -26,19 +26,19 @@ test('a change waits for its completion, and names who made it but not from wher
   expect(JSON.stringify(sent)).not.toContain('192.0.2.1');
 });
 
-test('a repeated disable is one again, since the first may have had no event', () => {
+test('a repeated disable is one again', () => {
   const again = { before: { enabled: false }, after: { enabled: false } };
   expect(eventsIn(again).map(({ type }) => type)).toEqual(['key.disabled']);
   expect(eventsIn({ after: { enabled: true } }).map(({ type }) => type)).toEqual(['key.enabled']);
 });
 
-test('a call that an outage ended says that nobody knows', () => {
+test('a call cut by an outage says nobody knows', () => {
   const [sent] = eventsIn({ outcome: 'SERVICE_UNAVAILABLE' });
   expect(sent?.data).toMatchObject({ outcome: 'UNKNOWN' });
   expect(sent?.change).toBeUndefined();
 });
 
-test('a leaked key has two events if it was disabled for that', () => {
+test('a key disabled for a leak has two events', () => {
   const leak = { operation: 'leaks.report', after: { leak: { url: 'https://example.com' } } };
   expect(eventsIn(leak).map(({ type }) => type)).toEqual(['key.leaked']);
   const disabled = { ...leak, after: { ...leak.after, enabled: false }, sequence: 3 };
@@ -49,24 +49,24 @@ test('a leaked key has two events if it was disabled for that', () => {
   ]);
 });
 
-test('calls without a subject, and of operations that send nothing, have no event', () => {
+test('calls without a subject have no event', () => {
   expect(eventsIn({ on: { apiId: 'shop' } })).toEqual([]);
   expect(eventsIn({ operation: 'keys.never' })).toEqual([]);
 });
 
-test('the caller of a change of a root key is not taken for the root key', () => {
+test('tells the caller from the changed root key', () => {
   const [sent] = eventsIn({
     ...{ operation: 'rootKeys.updateRootKey', on: { rootKeyId: 'root_2' }, after: { enabled: true } },
   });
   expect(sent).toMatchObject({ type: 'root_key.enabled', data: { rootKeyId: 'root_2', by: 'root_1' } });
 });
 
-test('changed fields that are very large are left out', () => {
+test('leaves out very large changed fields', () => {
   const [sent] = eventsIn({ after: { permissions: 'x'.repeat(40_000) } });
   expect(sent?.data).not.toHaveProperty('after');
 });
 
-test('filters let a type, a group or everything pass', () => {
+test('filters let a type, a group or all pass', () => {
   expect(letsPass(['key.*'], 'key.disabled')).toBe(true);
   expect(letsPass(['key.*'], 'root_key.disabled')).toBe(false);
   expect(letsPass(['key.disabled'], 'key.enabled')).toBe(false);

@@ -35,7 +35,7 @@ async function newKey(fields: object = {}): Promise<{ keyId: string; key: string
   return created;
 }
 
-test('events of a key come in the order of its changes, and a disable has its receipt', async () => {
+test('orders the events of a key, with its receipt', async () => {
   const { keyId, key } = await newKey({ name: 'Ada' });
   expect(await fleet.verdict(key)).toBe('VALID');
   await fleet.ok('keys.updateKey', { keyId, name: 'Grace' });
@@ -54,7 +54,7 @@ test('events of a key come in the order of its changes, and a disable has its re
   expect(Date.parse(lastOf('key.disabled')?.timestamp ?? '')).toBeGreaterThan(0);
 });
 
-test('a key that is rotated, and the key that replaces it, have an event each', async () => {
+test('a rotated key and its successor have one each', async () => {
   const { keyId } = await newKey();
   const rotated = await fleet.ok('keys.rerollKey', { keyId, expiration: 60_000 });
   secrets.push(rotated.key);
@@ -63,7 +63,7 @@ test('a key that is rotated, and the key that replaces it, have an event each', 
   expect(lastOf('key.rotated')?.data.after.rerolledTo).toBe(rotated.keyId);
 });
 
-test('each of many keys that are imported, changed or deleted by one call has its event', async () => {
+test('many keys changed at once have an event each', async () => {
   const sha256 = (i: number) => String(i).repeat(64);
   const keys = [1, 2, 3].map((i) => ({ sha256: sha256(i) }));
   const { results } = await fleet.ok('keys.importKeys', { apiId: 'shop', keys });
@@ -105,7 +105,7 @@ test('identities, roles, root keys and APIs have theirs', async () => {
   await receives('webshop', ['api.created', 'api.updated', 'api.deleted']);
 });
 
-test('an endpoint gets only the types and the APIs that it wants', async () => {
+test('an endpoint gets only its types and APIs', async () => {
   const chosen = await Receiver.start();
   const events = ['key.disabled', 'identity.*'];
   const input = { url: chosen.url, events, apiIds: ['billing'] };
@@ -124,7 +124,7 @@ test('an endpoint gets only the types and the APIs that it wants', async () => {
   await chosen.stop();
 });
 
-test('credits that are spent have one event, and none before', async () => {
+test('spent credits have one event, not before', async () => {
   const { keyId, key } = await newKey({ remaining: 3 });
   for (let i = 0; i < 3; i++) expect(await fleet.verdict(key)).toBe('VALID');
   expect(await fleet.verdict(key)).toBe('USAGE_EXCEEDED');
@@ -136,7 +136,7 @@ test('credits that are spent have one event, and none before', async () => {
   expect(receiver.typesOf(keyId).slice(2)).toEqual(['key.updated', 'key.credits_exhausted']);
 });
 
-test('a key that expires has its events: one before, and one when it has expired', async () => {
+test('a key has an event before and at its expiry', async () => {
   const expires = Date.now() + 6000;
   const { keyId } = await newKey({ expires, name: 'short', externalId: 'ada' });
   await receives(keyId, ['key.created', 'key.expiring', 'key.expired']);
@@ -147,7 +147,7 @@ test('a key that expires has its events: one before, and one when it has expired
   expect(Date.parse(lastOf('key.expired')?.timestamp ?? '')).toBe(expires);
 });
 
-test('a damaged event or endpoint in Redis stops neither the others nor the process', async () => {
+test('a damaged event or endpoint stops no other', async () => {
   const damaged = [
     '{"time":9000000000000000,"requestId":"r","operation":"keys.updateKey","outcome":"OK","by":{"address":"a"},"on":{"keyId":"key_x"}}',
     'not JSON',
@@ -172,7 +172,7 @@ test('every event is signed, and none has a secret', () => {
   expect(bodies).not.toContain('whsec_');
 });
 
-test('every event is as the schema of its type says, and the document has that schema', async () => {
+test('every event fits the documented schema', async () => {
   const address = fleet.controlPlanes[0]?.address;
   const { webhooks, components } = (await fleet.get(`${address}/openapi.json`)).body;
   expect(Object.keys(webhooks)).toEqual(Object.keys(EVENT_TYPES));
@@ -186,7 +186,7 @@ test('every event is as the schema of its type says, and the document has that s
   }
 });
 
-test('every operation that changes something names its event, or is listed here with those that have none', () => {
+test('every change names its event or its exemption', () => {
   const all: readonly Operation[] = [...operations, ...operationsV2];
   const silent = all.filter((operation) => isChange(operation) && !operation.event).map(({ name }) => name);
   expect([...new Set(silent)]).toEqual([

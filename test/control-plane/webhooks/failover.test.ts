@@ -26,7 +26,7 @@ afterAll(async () => {
   rmSync(directory, { recursive: true });
 });
 
-test('a failover of Redis loses no event of a durable change', async () => {
+test('a failover loses no event of a durable change', async () => {
   await fleet.ok('webhooks.createEndpoint', { url: receiver.url });
   const keyIds: string[] = [];
   for (let i = 0; i < 10; i++) keyIds.push((await fleet.ok('keys.createKey', { apiId: 'shop' })).keyId);

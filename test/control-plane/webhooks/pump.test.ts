@@ -64,7 +64,7 @@ const change = (n: number, keyId: string, sequence?: number): SourceEntry => ({
   }),
 });
 
-test('an event waits for its change and for those before it of its key, and for no other key', async () => {
+test('an event waits only for those of its key', async () => {
   const entries = [change(1, 'a', 1), change(2, 'b', 2), change(3, 'a', 3), change(4, 'a'), change(5, 'c')];
   const { complete, sent, stop, pump } = pumping(entries);
   await turns();
@@ -81,7 +81,7 @@ test('an event waits for its change and for those before it of its key, and for 
   await stop();
 });
 
-test('an event of a key waits for an entry about many keys, of which another has to wait', async () => {
+test('an event waits for an entry about many keys', async () => {
   const many = { type: 'key.created', time: 3, data: { apiId: 'shop' }, keyIds: ['a', 'b'] };
   const entries: SourceEntry[] = [
     change(1, 'b', 1),
@@ -97,7 +97,7 @@ test('an event of a key waits for an entry about many keys, of which another has
   await stop();
 });
 
-test('without an enabled endpoint an entry is settled at once, and not even parsed', async () => {
+test('settles entries at once without live endpoint', async () => {
   const entries = [change(1, 'a', 1), { ...change(2, 'b'), text: 'no JSON' }];
   const { queued, stop, pump, parsed } = pumping(entries, { enabled: false });
   await turns();
@@ -109,7 +109,7 @@ test('without an enabled endpoint an entry is settled at once, and not even pars
   await stop();
 });
 
-test('without any endpoint entries are passed over unread, until there is one', async () => {
+test('passes over entries until an endpoint exists', async () => {
   const clock = new SteppedClock();
   const end = new AbortController();
   const calls: string[] = [];

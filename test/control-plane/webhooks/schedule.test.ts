@@ -9,7 +9,7 @@ import { dueEvent } from '../../../control-plane/webhooks/expiries.ts';
 
 const [SECOND, MINUTE, HOUR, DAY] = [1000, 60_000, 3_600_000, 86_400_000];
 
-test('an event is tried again after 5 s, ever more rarely, and given up after three days', () => {
+test('retries after 5 s, then ever more rarely', () => {
   const waits: number[] = [];
   for (let ageMs = 0, attempts = 1; ; attempts++) {
     const waitMs = retryDelayMs(attempts, ageMs, 0.5);
@@ -29,7 +29,7 @@ test('an event is tried again after 5 s, ever more rarely, and given up after th
   expect(retryDelayMs(1, 0, 0.999)).toBeCloseTo(6 * SECOND, -2);
 });
 
-test('an endpoint is left alone after five failures in a row, for at most five minutes', () => {
+test('rests an endpoint after five failures', () => {
   expect(endpointPauseMs(FAILURES_TO_PAUSE - 1, 0.5)).toBe(0);
   expect(endpointPauseMs(FAILURES_TO_PAUSE, 0.5)).toBe(5 * SECOND);
   expect(endpointPauseMs(FAILURES_TO_PAUSE + 1, 0.5)).toBe(10 * SECOND);
@@ -51,7 +51,7 @@ describe('the events about an expiry', () => {
     }
   }
 
-  test('come 30, 7 and 1 day before, and when it is there, once each', () => {
+  test('come 30, 7, 1 day before and at it, once each', () => {
     expect(eventsFrom(NOW + 90 * DAY)).toEqual([
       [30, 30],
       [7, 7],
@@ -60,7 +60,7 @@ describe('the events about an expiry', () => {
     ]);
   });
 
-  test('are those that are left of a key that is imported or changed late; of those missed only the nearest', () => {
+  test('are those left after a late change', () => {
     expect(eventsFrom(NOW + 20 * DAY)).toEqual([
       [30, 20],
       [7, 7],
@@ -78,7 +78,7 @@ describe('the events about an expiry', () => {
     ]);
   });
 
-  test('are as configured; with none, only the expiry itself', () => {
+  test('are as configured, and at least the expiry', () => {
     expect(eventsFrom(NOW + 90 * DAY, NOW, [14])).toEqual([
       [14, 14],
       [0, 0],
@@ -86,7 +86,7 @@ describe('the events about an expiry', () => {
     expect(eventsFrom(NOW + 90 * DAY, NOW, [])).toEqual([[0, 0]]);
   });
 
-  test('of an expiry that was long over when it was set are none, but one that nobody could tell in time is told', () => {
+  test('of an old expiry are told only if missed', () => {
     expect(eventsFrom(NOW - 4 * DAY)).toEqual([]);
     expect(eventsFrom(NOW - DAY)).toEqual([[0, -1]]);
     // It was due while no control plane ran.

@@ -133,7 +133,7 @@ describe('keys that expire', () => {
     expect(callsOf('hmget')).toBe(2);
   });
 
-  test('are told although an API before theirs cannot be read', async () => {
+  test('are told although another API is unreadable', async () => {
     await newApi('broken', { key_b: 20 });
     await (await redis()).set(apiKeys('broken').head, 'not a hash');
     await newApi('shop', { key_a: 20 });
@@ -141,7 +141,7 @@ describe('keys that expire', () => {
     expect((await noticesNow()).map(({ data }) => data.keyId)).toEqual(['key_a']);
   });
 
-  test('are not told while nobody wants to know, and nothing of them adds up', async () => {
+  test('cost nothing while nobody wants to know', async () => {
     await (await redis()).del(webhookEndpoints);
     await newApi('shop', { key_a: 20 });
     const end = new AbortController();
@@ -185,7 +185,7 @@ describe('verifiers that are lost', () => {
     await new Promise((resolve) => setImmediate(resolve));
   };
 
-  test('are told once, with their host, and not those that stopped by themselves', async () => {
+  test('are told once with their host, if not stopped', async () => {
     await report(CRASHED);
     await report(STOPPED);
     await watched(async () => {
@@ -213,7 +213,7 @@ describe('verifiers that are lost', () => {
   });
 });
 
-test('a verifier that stops leaves a word, and one that is killed does not', async () => {
+test('only a verifier that stops leaves a word', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   const verifier = new Process('verifier/main.ts', { REDIS_URL: fleet.redisUrl });
   const ids = () => fleet.client.zrange(verifierIds, 0, '-1');
@@ -230,7 +230,7 @@ test('a verifier that stops leaves a word, and one that is killed does not', asy
   await fleet.stop();
 });
 
-test('events that the audit log lost before the sender read them are counted', async () => {
+test('counts events that the audit log lost unread', async () => {
   const outbox = new Outbox(nodes, 'me', 100, 2000);
   await outbox.hold();
   await outbox.prepare();

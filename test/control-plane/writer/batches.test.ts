@@ -97,7 +97,7 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
 }
 
 describe('a batch', () => {
-  test('is complete with its last change, of which every follower tells all others', async () => {
+  test('is complete with its last change', async () => {
     const { timeline, state, begin, fence } = world();
     follow(state, 'follower', 0);
     const ended = begin('a', 5);
@@ -116,7 +116,7 @@ describe('a batch', () => {
     fence.stop();
   });
 
-  test('waits for a follower before the log no longer reaches back to it, and goes on when it has caught up', async () => {
+  test('waits before the log outruns a follower', async () => {
     const { timeline, state, begin, fence } = world();
     follow(state, 'slow', 0);
     follow(state, 'killed', -7);
@@ -130,7 +130,7 @@ describe('a batch', () => {
     fence.stop();
   });
 
-  test('that a follower holds up for too long is 503, and its caller may send it again', async () => {
+  test('held up by a follower for long is 503', async () => {
     const { timeline, state, begin, fence, changeWriter, writes } = world();
     follow(state, 'slow', 0);
     const ended = begin('a', 10);
@@ -147,7 +147,7 @@ describe('a batch', () => {
     fence.stop();
   });
 
-  test('stands in line with others of its API, part by part, and in nobody else’s', async () => {
+  test('waits its turn in its API, part by part', async () => {
     const { timeline, at, begin, fence } = world();
     follow(at.server, 'slow', 0);
     begin('a', 4);
@@ -160,7 +160,7 @@ describe('a batch', () => {
     fence.stop();
   });
 
-  test('begins a part no sooner than a period after the one before, whichever call that was of', async () => {
+  test('begins a part a period after the one before', async () => {
     const { timeline, at, begin, fence } = world();
     begin('a', 4);
     begin('a', 2, { e: '1' });
@@ -173,7 +173,7 @@ describe('a batch', () => {
     fence.stop();
   });
 
-  test('of which a part failed is 503: it is told what is written, what may be, and the rest is not begun', async () => {
+  test('failed in part is 503 and tells what is in', async () => {
     const { timeline, at, begin, fence, changeWriter, writes } = world({ changesMax: 6, refusalsMax: 6 });
     at.failsAtPart = 2;
     const told: string[] = [];
@@ -193,7 +193,7 @@ describe('a batch', () => {
     fence.stop();
   });
 
-  test('that failed halfway says why, and hides no mistake of ours behind an outage', async () => {
+  test('tells why it failed halfway', async () => {
     const { at, fence, changeWriter, writes } = world();
     at.failsAtPart = 1;
     await expect(changeWriter.applyAll(writes('a', 2), 0)).rejects.toMatchObject({
@@ -206,7 +206,7 @@ describe('a batch', () => {
     fence.stop();
   });
 
-  test('counts among the incomplete changes of its API: it is refused whole, or let through alone', async () => {
+  test('is refused whole or let through alone', async () => {
     const { timeline, state, begin, fence, changeWriter, writes } = world({ changesMax: 2, refusalsMax: 3 });
     follow(state, 'silent', 0);
     begin('a', 4);
@@ -251,7 +251,7 @@ describe('a failover that takes the end of a batch', () => {
     fence.stop();
   });
 
-  test('tells a caller who waits no longer what was written again', async () => {
+  test('tells a late caller what was written again', async () => {
     const { timeline, at, state, begin, fence } = world();
     follow(state, 'follower', 0);
     const successor = state.clone();
@@ -270,7 +270,7 @@ describe('a failover that takes the end of a batch', () => {
     fence.stop();
   });
 
-  test('is fought for a while, and not after the process was asked to stop', async () => {
+  test('is fought for a while, until a stop', async () => {
     const taken = async () => {
       const { timeline, at, state, begin, fence, changeWriter } = world();
       follow(state, 'follower', 0);

@@ -22,7 +22,7 @@ afterAll(async () => {
   await fleet.stop();
 });
 
-test('changes of a batch go over one connection, and a change by somebody else comes in between', async () => {
+test('a batch of changes lets other changes in', async () => {
   const created = await Promise.all(
     Array.from({ length: 100 }, () => fleet.ok('keys.createKey', { apiId: 'shop' })),
   );
@@ -45,7 +45,7 @@ test('changes of a batch go over one connection, and a change by somebody else c
   expect(sequenceOf(beside) - before).toBeLessThanOrEqual(26);
 });
 
-test('what an import writes in one go keeps no single write waiting', async () => {
+test('an import keeps no single write waiting', async () => {
   const writer = new DurableWriter(nodes, 0);
   await writer.sendAll([setPointer({ pointer: 'kf:i:first', value: 'shop' })]);
   const runs = Array.from({ length: 2000 }, (_, i) =>

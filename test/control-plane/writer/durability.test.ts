@@ -33,24 +33,21 @@ test.each([
   ['appendonly', 'no', 'yes'],
   ['appendfsync', 'everysec', 'always'],
   ['no-appendfsync-on-rewrite', 'yes', 'no'],
-])(
-  '%s %s: the next answer does not claim to be durable, and one after it was set back does',
-  async (name, wrong, right) => {
-    expect(await durable()).toBe(true);
-    await fleet.client.config('SET', name, wrong);
-    expect(await durable()).toBe(false);
-    const propagation = await fleet.ok('keys.getPropagation', { keyId, sequence: '1' });
-    expect(propagation.propagation.durable).toBe(false);
-    await fleet.until(async () => (await gauge('keyfence_durable')) === 0);
-    expect(fleet.logged.some((line) => line.includes('not durable: ') && line.includes(name))).toBe(true);
-    await fleet.client.config('SET', name, right);
-    if (name === 'appendonly') await fleet.until(durable);
-    expect(await durable()).toBe(true);
-    await fleet.until(async () => (await gauge('keyfence_durable')) === 1);
-  },
-);
+])('%s %s: is no durable write until set back', async (name, wrong, right) => {
+  expect(await durable()).toBe(true);
+  await fleet.client.config('SET', name, wrong);
+  expect(await durable()).toBe(false);
+  const propagation = await fleet.ok('keys.getPropagation', { keyId, sequence: '1' });
+  expect(propagation.propagation.durable).toBe(false);
+  await fleet.until(async () => (await gauge('keyfence_durable')) === 0);
+  expect(fleet.logged.some((line) => line.includes('not durable: ') && line.includes(name))).toBe(true);
+  await fleet.client.config('SET', name, right);
+  if (name === 'appendonly') await fleet.until(durable);
+  expect(await durable()).toBe(true);
+  await fleet.until(async () => (await gauge('keyfence_durable')) === 1);
+});
 
-test('an append-only file that was turned on is relied on when it is complete, and while it is written anew', async () => {
+test('relies on an append-only file once complete', async () => {
   const slow = async (microseconds: number) =>
     fleet.client.config('SET', 'rdb-key-save-delay', String(microseconds));
   const isRewriting = async () =>
@@ -81,14 +78,14 @@ test('an append-only file that was turned on is relied on when it is complete, a
   }
 });
 
-test('a policy that would throw keys away is no durable write, from the next answer on', async () => {
+test('a policy that throws keys away is not durable', async () => {
   await fleet.client.config('SET', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru');
   expect(await durable()).toBe(false);
   await fleet.client.config('SET', 'maxmemory-policy', 'noeviction');
   expect(await durable()).toBe(true);
 });
 
-test('keys that were thrown away are counted, and end the claim at once and until somebody looked after it', async () => {
+test('counts thrown away keys, ending the claim', async () => {
   const filling = fleet.client.pipeline();
   for (let i = 0; i < 2000; i++) filling.set(`kf:{filler}:${i}`, 'x'.repeat(1000));
   await filling.exec();
@@ -109,7 +106,7 @@ test('keys that were thrown away are counted, and end the claim at once and unti
   expect(await durable()).toBe(true);
 });
 
-test('many changes at once share looks, and each look begins after the writes that it speaks for', async () => {
+test('many changes share a look, begun after them', async () => {
   const before = Number(
     /cmdstat_config\|get:calls=(\d+)/.exec(await fleet.client.info('commandstats'))?.[1] ?? 0,
   );
@@ -120,7 +117,7 @@ test('many changes at once share looks, and each look begins after the writes th
   expect(after - before).toBeLessThan(60);
 });
 
-test('a user who may not ask gets no claim, and the log has the words of Redis', async () => {
+test('claims nothing for a user who may not ask', async () => {
   await fleet.client.call('ACL', 'SETUSER', 'blind', 'on', '>pw', '~*', '&*', '+@all', '-config');
   const at = fleet.controlPlanes.length;
   const { address } = await fleet.addControlPlane({ REDIS_USERNAME: 'blind', REDIS_PASSWORD: 'pw' });
@@ -130,7 +127,7 @@ test('a user who may not ask gets no claim, and the log has the words of Redis',
   expect(fleet.logged.some((line) => /CONFIG GET: NOPERM/.test(line))).toBe(true);
 });
 
-test('Redis that does not answer is not in reach, and nothing is durable, until it does', async () => {
+test('claims nothing while Redis does not answer', async () => {
   await fleet.until(async () => (await gauge('keyfence_durable')) === 1);
   expect(await gauge('keyfence_redis_reachable')).toBe(1);
   await fleet.redis.stop();

@@ -55,19 +55,19 @@ async function afterFailover(where: { writes: 'deposed' | 'successor'; looks: 'd
   return outcome;
 }
 
-test('a change is not proven by a later write at another server, where one process reaches two primaries', async () => {
+test('a write at another server proves no change', async () => {
   expect(await afterFailover({ writes: 'successor', looks: 'deposed' })).toBeUndefined();
 });
 
-test('a change is complete when a later write at the same server is on all replicas', async () => {
+test('completes with a later write on all replicas', async () => {
   expect(await afterFailover({ writes: 'deposed', looks: 'deposed' })).toBe('acks');
 });
 
-test('a change that a failover took is lost as soon as the successor is asked', async () => {
+test('a change taken by a failover is lost at once', async () => {
   expect(await afterFailover({ writes: 'successor', looks: 'successor' })).toBe('lost');
 });
 
-test('a change whose look takes long is looked at once meanwhile, and settled once', async () => {
+test('settles a slow change once', async () => {
   const timeline = new Timeline();
   const looks = { begun: 0, under: 0, most: 0 };
   const check: ChangeLog['check'] = async ({ keyId }) => {

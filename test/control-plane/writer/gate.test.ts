@@ -76,7 +76,7 @@ const everything = async () => {
 };
 
 describe('a write that needs a later protocol', () => {
-  test('is refused, naming them, while an older verifier is registered, and nothing is written', async () => {
+  test('is refused, naming verifiers that are older', async () => {
     const { keys, changeWriter } = parts();
     const { keyId } = await keys.create(NEW_KEY);
     await redis.zadd(members, 0, 'old one', -7, 'killed', 0, '2.new', 0, '99.newer', 0, '1.old');
@@ -92,7 +92,7 @@ describe('a write that needs a later protocol', () => {
     expect((await changeWriter.apply(update(keyId), 0))?.sequence).toBe(1);
   });
 
-  test('raises what the API needs where all are new enough, with the change itself', async () => {
+  test('raises what the API needs, by the change', async () => {
     const { keys, log } = parts();
     const { keyId } = await keys.create(NEW_KEY);
     expect(await log.write(update(keyId, 1))).toMatchObject({ status: 'OK', sequence: 1 });
@@ -109,7 +109,7 @@ describe('a write that needs a later protocol', () => {
     });
   });
 
-  test('is refused key by key where many are written at once', async () => {
+  test('is refused key by key among many', async () => {
     const { keys, changeWriter } = parts();
     const ids = [await keys.create(NEW_KEY), await keys.create(NEW_KEY)].map(({ keyId }) => keyId);
     const [one = '', two = ''] = ids;
@@ -125,7 +125,7 @@ describe('a write that needs a later protocol', () => {
     expect(await redis.hget(head, 'P')).toBeNull();
   });
 
-  test('is refused where there is no such key, or another came first, and raises nothing', async () => {
+  test('raises nothing where it is refused', async () => {
     const { keys, log } = parts();
     const { keyId } = await keys.create(NEW_KEY);
     expect(await log.write(update('nobody', 2))).toEqual({ status: 'NOT_FOUND' });
@@ -137,7 +137,7 @@ describe('a write that needs a later protocol', () => {
 });
 
 describe('the creation of a key that needs a later protocol', () => {
-  test('is refused as a change is, and leaves nothing behind, not even the API', async () => {
+  test('is refused without leaving even the API', async () => {
     const { keys } = parts();
     await redis.zadd(members, 0, 'old one');
     await expect(keys.create({ ...NEW_KEY, needs: 2 })).rejects.toMatchObject({
@@ -151,7 +151,7 @@ describe('the creation of a key that needs a later protocol', () => {
     expect(await redis.hget(head, 'P')).toBeNull();
   });
 
-  test('raises what the API needs, before its first change too', async () => {
+  test('raises what the API needs before its change', async () => {
     const { apis, keys, log } = parts();
     await keys.create(NEW_KEY);
     expect(await apis.get('shop')).not.toHaveProperty('protocol');
@@ -163,7 +163,7 @@ describe('the creation of a key that needs a later protocol', () => {
     expect(await apis.get('shop')).toMatchObject({ protocol: 3 });
   });
 
-  test('is refused one by one in an import, with others taken in beside it; sent again, it is taken in too', async () => {
+  test('is refused one by one in an import', async () => {
     const { keyImport } = parts();
     const key = (secretHash: string, needs?: number) => ({
       ...{ secretHash, start: '', foreign: false, enabled: true },
@@ -189,7 +189,7 @@ describe('the creation of a key that needs a later protocol', () => {
 });
 
 describe('in an API that needs a later protocol', () => {
-  test('a verifier that is too old can not register, and learns why', async () => {
+  test('an old verifier cannot register, knowing why', async () => {
     const { keys, session } = parts();
     await keys.create({ ...NEW_KEY, needs: PROTOCOL + 1 });
     const one = await session('shop');
@@ -204,7 +204,7 @@ describe('in an API that needs a later protocol', () => {
     expect(await redis.zrange(members, '0', '-1')).toEqual(['100.m', `${PROTOCOL + 1}.m`]);
   });
 
-  test('one that is registered all the same, by whatever hand, gets no lease and no record', async () => {
+  test('an old verifier gets no lease and no record', async () => {
     const { keys, log, session } = parts();
     const { keyId } = await keys.create({ ...NEW_KEY, needs: 2 });
     await log.write(update(keyId));
@@ -219,7 +219,7 @@ describe('in an API that needs a later protocol', () => {
     expect(await sync('2.m')).toMatchObject({ status: 'OK', leaseMs: 500, sequence: 1 });
   });
 
-  test('fences, the sweep and its no-ops go by the sequence alone', async () => {
+  test('fences and sweeps go by the sequence alone', async () => {
     const { keys, log, sweep } = parts();
     const { keyId } = await keys.create({ ...NEW_KEY, needs: 2 });
     const written = await log.write(update(keyId));
@@ -241,7 +241,7 @@ describe('in an API that needs a later protocol', () => {
     expect(await log.write({ ...noop, condition: '1' })).toMatchObject({ sequence: 2 });
   });
 
-  test('everything is as before once it was deleted and another has its id', async () => {
+  test('nothing of it is left for another of its id', async () => {
     const { apis, keys, log, sweep } = parts();
     await keys.create({ ...NEW_KEY, needs: 2 });
     const whole = { apiId: 'shop', operation: 'api-deleted', keyId: '', fields: {} } as const;

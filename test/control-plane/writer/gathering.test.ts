@@ -3,7 +3,7 @@ import { Gathering } from '../../../control-plane/writer/gathering.ts';
 
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
-test('the items of one turn with one name are handled together, in order; the next turn begins anew', async () => {
+test('handles items of one turn and name together', async () => {
   const handled: string[] = [];
   const gathering = new Gathering<number, string>(async (name, items) => {
     handled.push(`${name} ${items}`);
@@ -21,7 +21,7 @@ test('the items of one turn with one name are handled together, in order; the ne
   expect(handled).toEqual(['a 1,3', 'b 2', 'a 4']);
 });
 
-test('a failure is that of all items of the turn, and of no other', async () => {
+test('fails all items of one turn, and no other', async () => {
   let fails = true;
   const gathering = new Gathering<undefined, string>(async () => {
     if (fails) throw new Error('no reply');

@@ -62,7 +62,7 @@ async function completeByFence(): Promise<readonly KilledFollower[]> {
   return closing.killed;
 }
 
-test('what waited for a kill that a failover lost does not remove the follower that was killed anew', async () => {
+test('a lost kill does not remove one killed anew', async () => {
   const first = await completeByFence();
   expect(first).toMatchObject([{ name: 'silent' }]);
   const redis = await nodes.connection(head);
@@ -73,13 +73,13 @@ test('what waited for a kill that a failover lost does not remove the follower t
   expect(await log.reap('api', second)).toBe(1);
 });
 
-test('a follower that is killed already keeps its kill, so that what waits for it still removes it', async () => {
+test('a killed follower keeps its kill', async () => {
   const first = await completeByFence();
   expect(await completeByFence()).toEqual([]);
   expect(await log.reap('api', first)).toBe(1);
 });
 
-test('the sweep looks at the space beside all APIs too, once in each round', async () => {
+test('the sweep looks beside all APIs once a round', async () => {
   const redis = await nodes.connection(head);
   await redis.zadd(apiList, 0, 'a', 0, 'b', 0, 'c');
   const store = upkeep();
@@ -109,7 +109,7 @@ describe('a follower that did not acknowledge a change', () => {
     return sync;
   }
 
-  test('is removed with the fence when it was granted no lease since, and registers anew', async () => {
+  test('is removed by the fence without a lease since', async () => {
     const sync = await register(silent);
     const written = await write();
     expect(await log.close('api', written)).toMatchObject({ followers: 1, removed: [silent], killed: [] });
@@ -126,7 +126,7 @@ describe('a follower that did not acknowledge a change', () => {
     expect(await log.close('api', written)).toMatchObject({ removed: [], killed: [{ name: silent }] });
   });
 
-  test('is removed once it acknowledged all that there was at its last lease', async () => {
+  test('is removed if it had acknowledged everything', async () => {
     const sync = await register(silent);
     const { sequence: position, hash } = await write();
     await sync();
@@ -141,7 +141,7 @@ describe('a follower that did not acknowledge a change', () => {
     expect(await log.close('api', written)).toMatchObject({ removed: [], killed: [{ name: silent }] });
   });
 
-  test('is killed when the server started again since, which may have lost what was granted', async () => {
+  test('is killed if the server started again since', async () => {
     await register(silent);
     const written = await write();
     await server.stop();
@@ -155,7 +155,7 @@ describe('a follower that did not acknowledge a change', () => {
 describe('a follower whose score somebody set to what no acknowledgement gives', () => {
   const scores = ['-inf', '-1.5', '-1e300', '+inf', '1e300', '3.5'];
 
-  test.each(scores)('%s: no change is complete by its acknowledgement', async (score) => {
+  test.each(scores)('%s: its acknowledgement completes no change', async (score) => {
     const redis = await nodes.connection(head);
     await redis.zadd(members, score, 'silent');
     const written = await log.write({ apiId: 'api', operation: 'noop', keyId: '', fields: {} });
@@ -172,7 +172,7 @@ describe('a follower whose score somebody set to what no acknowledgement gives',
     expect(standing).toMatchObject({ state: 'INTACT', laggards: 1, names: ['silent'] });
   });
 
-  test.each(scores)('%s: its SYNC is refused, so that it registers anew', async (score) => {
+  test.each(scores)('%s: its SYNC is refused', async (score) => {
     const redis = await nodes.connection(head);
     await redis.zadd(members, score, 'silent');
     const session = await new RedisDirectory(nodes, 0, systemClock).open('api');
@@ -180,7 +180,7 @@ describe('a follower whose score somebody set to what no acknowledgement gives',
     expect(await session.sync(request)).toMatchObject({ status: 'NOREG' });
   });
 
-  test.each(scores)('%s: it is killed by a fence where it is not killed yet, and reaped', async (score) => {
+  test.each(scores)('%s: a fence kills it and it is reaped', async (score) => {
     const redis = await nodes.connection(head);
     await redis.zadd(members, score, 'silent');
     await completeByFence();

@@ -14,7 +14,7 @@ afterAll(() => fleet.stop());
 const held = async () => (await fleet.client.keys('*')).filter((key) => !/!audit|^kf:r:/.test(key)).sort();
 const LONG = { text: 'x'.repeat(3000) };
 
-test('a deleted key leaves nothing behind but its place in the change log', async () => {
+test('a deleted key leaves only its log entry', async () => {
   const { keyId: other } = await fleet.ok('keys.createKey', { apiId: 'shop', externalId: 'o' });
   await fleet.ok('keys.updateKey', { keyId: other, enabled: false });
   const before = await held();
@@ -26,7 +26,7 @@ test('a deleted key leaves nothing behind but its place in the change log', asyn
   expect(key).toMatch(/^\w+$/);
 });
 
-test('a key whose record Redis lost is not found, and whoever disables it is told what that means', async () => {
+test('a lost record is told to whoever disables it', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'lossy' });
   await fleet.client.del(recordKey('lossy', keyId));
   const asked = [
@@ -53,7 +53,7 @@ test('a key whose record Redis lost is not found, and whoever disables it is tol
   await plain(keyId);
 });
 
-test('an owner of no more keys leaves nothing behind, whether they were deleted or given to another', async () => {
+test('an owner without keys leaves nothing behind', async () => {
   const [one, two] = [
     await fleet.ok('keys.createKey', { apiId: 'owned', externalId: 'a' }),
     await fleet.ok('keys.createKey', { apiId: 'owned', externalId: 'a' }),
@@ -66,7 +66,7 @@ test('an owner of no more keys leaves nothing behind, whether they were deleted 
   expect(await fleet.client.exists(identityIndexKey('owned', 'a'), identityIndexKey('owned', 'b'))).toBe(0);
 });
 
-test('a key that is refused while its API is being deleted leaves nothing behind', async () => {
+test('a key refused in a deletion leaves nothing', async () => {
   await fleet.ok('apis.createApi', { apiId: 'going', name: 'n' });
   await fleet.ok('apis.deleteApi', { apiId: 'going' });
   const pointers = async () => (await held()).filter((key) => /^kf:[pi]:/.test(key));
@@ -77,7 +77,7 @@ test('a key that is refused while its API is being deleted leaves nothing behind
   expect(await pointers()).toEqual(before);
 });
 
-test('a deleted API, however it came to be, is swept and leaves nothing behind', async () => {
+test('a deleted API is swept and leaves nothing', async () => {
   const before = await held();
   const keys = [{ sha256: 'ab'.repeat(32), externalId: 'o', meta: LONG }, { sha256: 'cd'.repeat(32) }];
   await fleet.ok('keys.importKeys', { apiId: 'imported', keys });

@@ -24,7 +24,7 @@ test.concurrent.each([
   ['apis.createApi', async () => ({ name: 'n', apiId: 'unconfirmed' })],
   ['keys.createKey', async () => ({ apiId: 'shop' })],
   ['keys.importKeys', async () => ({ apiId: 'shop', keys: [{ sha256: 'ab'.repeat(32) }] })],
-])('%s that no replica confirmed is 503 and never told as done', async (operation, input) => {
+])('%s that no replica confirmed is 503', async (operation, input) => {
   const answer = await fleet.admin(operation, await input(), AT);
   expect([answer.status, answer.body.error?.code]).toEqual([503, 'SERVICE_UNAVAILABLE']);
   expect(answer.body.error.message).toMatch(/replicas/);
@@ -43,7 +43,7 @@ test.concurrent.each(['keys.updateKey', 'keys.deleteKey'])(
   },
 );
 
-test('an audit event that no replica confirmed is tried again and again, and listed once', async () => {
+test('retries an unconfirmed event, listing it once', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   await fleet.ok('keys.updateKey', { keyId, enabled: false }, AT);
   const short = () =>

@@ -33,7 +33,7 @@ describe('pointers', () => {
     expect(await at.redis.get('p')).toBe('one');
   });
 
-  test("are deleted by whose they are, and no other key's", async () => {
+  test('are deleted by whose they are, and no others', async () => {
     await at.redis.set('p', 'one');
     expect(await run(deletePointer({ pointer: 'p', value: 'two' }))).toBe(0);
     expect(await at.redis.get('p')).toBe('one');
@@ -55,7 +55,7 @@ describe('changes', () => {
   /** Of every field but whether it is enabled. */
   const NONE = KEY_LETTERS.slice(1).map(() => '');
 
-  test('are in the log by the names that whoever reads it in redis-cli or by a client of another version goes by', async () => {
+  test('are logged under their documented names', async () => {
     await at.redis.hset('record', 'p', 'secret-hash', 'e', '1', 'i', '1');
     await at.redis.hset('head', 'c', '1');
     const write = (operation: string, ...fields: string[]) =>
@@ -100,7 +100,7 @@ describe('changes of many keys at once', () => {
   const recordOf = (id: string) => [id.replace('key_', 'record '), id.replace('key_', 'long ')] as const;
   const ok = (sequence: number) => ({ status: 'OK', sequence });
 
-  test('do what one after the other does, and answer for each', async () => {
+  test('do what one after the other does', async () => {
     await fill();
     const replies: unknown[] = [];
     for (const keyId of ids) {
@@ -127,7 +127,7 @@ describe('changes of many keys at once', () => {
     expect(await write('0', version)).toMatchObject([ok(2), ok(3)]);
   });
 
-  test('are made once where somebody had Redis forget the script', async () => {
+  test('are made once if Redis forgot the script', async () => {
     await fill();
     const runs = ids.filter((id) => id !== 'key_none').map((id) => together([id, '']));
     const [{ script, read }] = runs as [(typeof runs)[number]];
@@ -141,7 +141,7 @@ describe('changes of many keys at once', () => {
 });
 
 describe('root keys', () => {
-  test('are created once, by secret and by id, and read whole', async () => {
+  test('are created once and read whole', async () => {
     const create = (record: string, id: string, ancestors = '') =>
       run(
         createRootKey({
@@ -163,7 +163,7 @@ describe('root keys', () => {
     expect(await create('more', 'root_4', 'root_1')).toBe('root_1');
   });
 
-  test('are enabled and disabled where they are the one that is meant', async () => {
+  test('are enabled and disabled only if meant', async () => {
     const disable = (record: string, rootKeyId: string) =>
       run(updateRootKey({ record, rootKeyId, enabled: '0' }));
     await at.redis.hset('record', { id: 'root_1', enabled: '1' });
@@ -175,7 +175,7 @@ describe('root keys', () => {
     expect(await at.redis.exists('none')).toBe(0);
   });
 
-  test('of configurations are told to one another while they are said, at most ten others', async () => {
+  test('of configurations are told to one another', async () => {
     const say = (own: string, now: number, since: number) =>
       run(announceBootstrap({ announcements: 'said', own, now, since }));
     expect(await say('a', 1000, 500)).toEqual([]);
@@ -191,7 +191,7 @@ describe('root keys', () => {
 });
 
 describe('APIs', () => {
-  test('are created once, with their lease, and not while they are swept', async () => {
+  test('are created once, and not while swept', async () => {
     const create = (now: number, lease: number, ...fields: string[]) =>
       run(createApi({ head: 'head', members: [], now, lease, fields }));
     expect(await create(7, 500, 'name', 'Shop')).toBe(true);
@@ -200,7 +200,7 @@ describe('APIs', () => {
     expect(await at.redis.hget('head', 'name')).toBe('Shop');
   });
 
-  test('are changed while they are there, and tell what was before', async () => {
+  test('change while they exist, telling what was', async () => {
     const update = (...fields: string[]) => run(updateApi({ head: 'head', condition: '', fields }));
     expect(await update('prefix', 'p')).toEqual({ status: 'NOT_FOUND' });
     expect(await at.redis.keys('*')).toEqual([]);
@@ -218,7 +218,7 @@ describe('APIs', () => {
     expect(await at.redis.hget('head', 'name')).toBe('Shop');
   });
 
-  test('that are deleted lose so many keys at a time, with all that belongs to them', async () => {
+  test('lose their keys in parts when deleted', async () => {
     await at.redis.hset('head', 'c', '1');
     for (const [i, owner] of ['ann', undefined, 'ann'].entries()) {
       await at.redis.hset(`k:${i}`, { p: 'hash', ...(owner ? { o: owner } : {}) });
@@ -248,7 +248,7 @@ describe('APIs', () => {
     expect(await at.redis.keys('*')).toEqual(['head']);
   });
 
-  test('are forgotten when they are deleted and nothing is left of them', async () => {
+  test('are forgotten once nothing is left of them', async () => {
     const keys = {
       ...{ head: 'head', log: 'log', members: 'members', index: 'index', creations: 'creations' },
       ...{ held: 'held', usage: 'usage', tags: 'tags', due: 'due', exhausted: 'exhausted' },
@@ -268,7 +268,7 @@ describe('APIs', () => {
     expect(await at.redis.keys('*')).toEqual([]);
   });
 
-  test('change their lease so that fences wait for the longest that may be alive', async () => {
+  test('change leases that fences wait out in full', async () => {
     const set = (step: string, lease: number, token = 't') =>
       run(setLease({ head: 'head', step, lease, token }));
     const leases = () => at.redis.hmget('head', 'L', 'Lf', 't');
@@ -290,7 +290,7 @@ describe('APIs', () => {
 });
 
 describe('followers', () => {
-  test('that were killed are removed by the number of their kill', async () => {
+  test('are removed by the number of their kill', async () => {
     const { members } = apiKeys('a');
     await at.redis.zadd(members, -5, 'killed', -6, 'killed anew', 3, 'alive');
     const names = ['killed', 'killed anew', 'alive', 'gone'];
@@ -313,7 +313,7 @@ describe('followers', () => {
     ).toBe(1);
   });
 
-  test('keep their report until it expires, and the list forgets those whose reports have', async () => {
+  test('keep their report until it expires', async () => {
     await at.redis.zadd('ids', 0, 'crashed');
     expect(
       await run(
@@ -329,7 +329,7 @@ describe('followers', () => {
   });
 });
 
-test('calls are counted within the window that the first of them opened', async () => {
+test('counts calls in the window of the first', async () => {
   const count = (calls = 1) => run(countCalls({ counter: 'counter', window: 60_000, count: calls }));
   expect(await count()).toEqual({ current: 1, ttl: 60_000 });
   const { current, ttl: left } = await count(3);
@@ -342,7 +342,7 @@ test('calls are counted within the window that the first of them opened', async 
   expect(await at.redis.pttl('counter')).toBeGreaterThan(0);
 });
 
-test('events are added to their stream and the index of their key, both of which keep the latest', async () => {
+test('keeps the latest events, with an index by key', async () => {
   const add = (...events: string[]) =>
     run(recordEvents({ stream: 'stream', again: 'again', most: 100, index: 'of:', events }));
   const written: string[] = [];
@@ -367,7 +367,7 @@ test('events are added to their stream and the index of their key, both of which
   expect(ofAda.length).toBeGreaterThan(20);
 });
 
-test('commands that a user may not run, or that nobody knows, are told', async () => {
+test('tells commands that are denied or unknown', async () => {
   await at.redis.acl(
     'SETUSER',
     'half',
@@ -390,7 +390,7 @@ test('commands that a user may not run, or that nobody knows, are told', async (
   }
 });
 
-test('usage is added up by hour and day, what is old is dropped, and the last use is known', async () => {
+test('adds usage by hour and day, dropping the old', async () => {
   const [seconds = 0] = (await at.redis.time()).map(Number);
   const [hour, day] = [Math.floor(seconds / 3600), Math.floor(seconds / 86_400)];
   const old = { [`h${hour - 2}V`]: 1, [`h${hour - 1}V`]: 1, [`d${day - 3}E`]: 1, [`d${day - 2}E`]: 1 };
@@ -423,7 +423,7 @@ test('usage is added up by hour and day, what is old is dropped, and the last us
   expect(await at.redis.ttl('one')).toBeLessThanOrEqual(4 * 86_400);
 });
 
-test('a report of usage that comes again is added once, of the whole API, of a key and by tag', async () => {
+test('adds a repeated report of usage once', async () => {
   const add = (mark: string, number: number) =>
     run(
       addUsage({
@@ -441,7 +441,7 @@ test('a report of usage that comes again is added once, of the whole API, of a k
   expect(await at.redis.ttl('me')).toBeGreaterThan(0);
 });
 
-test('the first tags of a day are told apart, further ones are counted as others', async () => {
+test('counts tags beyond the first as others', async () => {
   const add = (number: number, ...tags: string[]) =>
     run(
       addUsage({

@@ -73,19 +73,16 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
 describe('a killed follower', () => {
   const KILLED = [{ name: 'f', kill: -5 }];
 
-  test.each([0, 4000])(
-    'is removed when it was seen so for one fence, and no earlier (deposed for %i ms)',
-    async (deposedMs) => {
-      const { timeline, steps } = sweepOf({ killed: KILLED }, 10_000, deposedMs);
-      await timeline.run(60_000);
-      const [{ atMs = 0, step = '' } = {}, ...more] = steps;
-      expect([step, more]).toEqual(['reap f -5', []]);
-      expect(atMs).toBeGreaterThanOrEqual(fenceMs(10_000, deposedMs));
-      expect(atMs).toBeLessThanOrEqual(fenceMs(10_000, deposedMs) + TICK_MS);
-    },
-  );
+  test.each([0, 4000])('is removed once a fence saw it (after %i ms)', async (deposedMs) => {
+    const { timeline, steps } = sweepOf({ killed: KILLED }, 10_000, deposedMs);
+    await timeline.run(60_000);
+    const [{ atMs = 0, step = '' } = {}, ...more] = steps;
+    expect([step, more]).toEqual(['reap f -5', []]);
+    expect(atMs).toBeGreaterThanOrEqual(fenceMs(10_000, deposedMs));
+    expect(atMs).toBeLessThanOrEqual(fenceMs(10_000, deposedMs) + TICK_MS);
+  });
 
-  test('that was killed anew is waited for anew, and one that was is gone is not', async () => {
+  test('is waited for anew when killed anew', async () => {
     const { timeline, set, steps, told } = sweepOf({ killed: [...KILLED, { name: 'g', kill: -6 }] });
     await timeline.run(6000);
     set({ killed: [{ name: 'f', kill: -7 }] });
@@ -102,7 +99,7 @@ describe('a killed follower', () => {
 });
 
 describe('a deleted API', () => {
-  test('loses its keys batch by batch, and itself two fences after the last of them', async () => {
+  test('loses its keys in batches before itself', async () => {
     const { timeline, state, set, steps, told } = sweepOf({});
     state.batches = 3;
     await timeline.run(5000);
@@ -115,7 +112,7 @@ describe('a deleted API', () => {
     expect(end - last).toBeLessThanOrEqual(2 * fenceMs(10_000, 0) + 2 * TICK_MS);
   });
 
-  test('that was created anew and deleted again is waited for again', async () => {
+  test('is waited for again when deleted again', async () => {
     const { timeline, set, steps, told } = sweepOf({ deleted: true });
     await timeline.run(60_000);
     expect(told()).toEqual(['forget']);
@@ -129,20 +126,20 @@ describe('a deleted API', () => {
 });
 
 describe('a lease of the configuration', () => {
-  test('that is longer is waited for by fences before it is granted', async () => {
+  test('fences wait for a longer one before its grant', async () => {
     const { timeline, told } = sweepOf({ grantedMs: 5000, fencedMs: 5000 });
     await timeline.run(120_000);
     expect(told()).toEqual([`fence-first 10000 ${STARTED_MS}.t1`, `grant 10000 ${STARTED_MS}.t1`]);
   });
 
-  test('that fences could not be made to wait for is not granted', async () => {
+  test('is not granted if fences cannot wait for it', async () => {
     const { timeline, state, told } = sweepOf({ grantedMs: 5000, fencedMs: 5000 });
     state.grants = false;
     await timeline.run(2500);
     expect(told()).toEqual(['t1', 't2', 't3'].map((token) => `fence-first 10000 ${STARTED_MS}.${token}`));
   });
 
-  test('that is shorter is granted at once, and fences follow when the longer one cannot be alive', async () => {
+  test('is granted at once if shorter', async () => {
     const { timeline, steps, told } = sweepOf({ grantedMs: 30_000, fencedMs: 30_000 });
     await timeline.run(120_000);
     expect(told()).toEqual([`grant 10000 ${STARTED_MS}.t1`, `fence-last 10000 ${STARTED_MS}.t1`]);
@@ -151,7 +148,7 @@ describe('a lease of the configuration', () => {
     expect(followed - granted).toBeLessThanOrEqual(fenceMs(30_000, 0) + 2 * TICK_MS);
   });
 
-  test('is left to who started later, and taken from who started earlier', async () => {
+  test('is left to whoever started later', async () => {
     const later = sweepOf({ grantedMs: 5000, fencedMs: 5000, token: `${STARTED_MS + 1}.other` });
     await later.timeline.run(120_000);
     expect(later.told()).toEqual([]);

@@ -93,14 +93,14 @@ test.each([199, 200, 201, 400, 650])('all of %i APIs are swept, again and again'
   sweep.stop();
 });
 
-test('an API without followers is left alone, however long its log is idle', async () => {
+test('leaves an API without followers alone', async () => {
   const { clock, written, sweep } = sweepOver({ alone: 0, followed: 1 });
   await clock.pass(600_000);
   expect(written.filter(({ apiId }) => apiId === 'alone')).toEqual([]);
   sweep.stop();
 });
 
-test('an API with followers gets a no-op only when its log was idle for half a minute, its last no-op counted', async () => {
+test('writes a no-op only after half an idle minute', async () => {
   const { clock, written, sweep } = sweepOver({ followed: 2 });
   await clock.pass(29_000);
   expect(written).toEqual([]);

@@ -66,7 +66,7 @@ describe('a key', () => {
     ['the pointer of its secret', /^kf:p:/],
     ['the pointer of its id', /^kf:i:/],
     ['its record', /:head$/],
-  ])('of which %s was not confirmed is not created, and leaves nothing behind', async (_, short) => {
+  ])('is not created if %s was not confirmed', async (_, short) => {
     const { keys, writer, apis } = parts();
     await apis.create({ name: 'Shop', apiId: 'shop' });
     writer.short = short;
@@ -77,14 +77,14 @@ describe('a key', () => {
     expect((await pointers()).length).toBe(2);
   });
 
-  test('of an API that there is not is not created where none is made, and leaves nothing behind', async () => {
+  test('is not created in an API that does not exist', async () => {
     const { keys } = parts(false);
     await expect(keys.create(NEW_KEY)).rejects.toEqual(expect.objectContaining({ code: 'NOT_FOUND' }));
     expect(await fleet.client.keys('*')).toEqual([]);
     await expect(parts(true).keys.create(NEW_KEY)).resolves.toBeDefined();
   });
 
-  test('that was deleted has its pointers back where an import brought it back meanwhile', async () => {
+  test('has its pointers back if an import revived it', async () => {
     const { keys, keyImport } = parts();
     const [imported] = await keyImport.run('shop', [IMPORTED]);
     const keyId = imported && 'keyId' in imported ? imported.keyId : '';
@@ -102,7 +102,7 @@ describe('an import', () => {
     ['the pointers of secrets', /^kf:p:/],
     ['the pointers of ids', /^kf:i:/],
     ['the records', /:head$/],
-  ])('of which %s were not confirmed is an outage, and finished when it is sent again', async (_, short) => {
+  ])('is an outage if %s were not confirmed', async (_, short) => {
     const { keyImport, writer } = parts();
     writer.short = short;
     await expect(keyImport.run('shop', [IMPORTED])).rejects.toEqual(outage);
@@ -114,7 +114,7 @@ describe('an import', () => {
     expect([(await pointers()).length, (await records()).length]).toEqual([2, 1]);
   });
 
-  test('into an API that there is not is refused where none is made, and takes back what it set only', async () => {
+  test('without an API takes back only what it set', async () => {
     const { keyImport } = parts(false);
     await fleet.client.set(`kf:p:${'b'.repeat(43)}`, 'other key_1');
     const both = [IMPORTED, { ...IMPORTED, secretHash: 'b'.repeat(43) }];
@@ -127,7 +127,7 @@ describe('an import', () => {
   });
 });
 
-test('an API, a root key and what is done to it are outages where they are not confirmed', async () => {
+test('unconfirmed writes are outages', async () => {
   const { writer, apis } = parts();
   const rootKeys = new RootKeys(nodes, writer, new BootstrapKeys([]));
   const by = { id: 'root_of_the_test', permissions: new Permissions(['*']), ancestors: [] };

@@ -26,7 +26,7 @@ function history() {
 }
 
 describe('the checker of answers', () => {
-  test('takes what was written, also of a change that is complete only while the request runs', () => {
+  test('takes what was written, also by open changes', () => {
     const { write, floors, stale } = history();
     const begun = floors();
     write('key', 'complete');
@@ -34,13 +34,13 @@ describe('the checker of answers', () => {
     expect(stale(1, 0, floors())).toEqual([]);
   });
 
-  test('finds an answer from before a change that was complete', () => {
+  test('finds an answer older than a complete change', () => {
     const { write, floors, stale } = history();
     write('role', 'complete');
     expect(stale(0, 0, floors())).toEqual([expect.stringContaining('STALE')]);
   });
 
-  test('finds an answer of two states that never held at one moment', () => {
+  test('finds two states that never held together', () => {
     const { write, floors, stale } = history();
     const begun = floors();
     write('key', 'complete');
@@ -48,7 +48,7 @@ describe('the checker of answers', () => {
     expect(stale(0, 1, begun)).toEqual([expect.stringContaining('never held at one moment')]);
   });
 
-  test('takes an answer that shows no role for one by the latest deletion, and finds that it is from before a new one', () => {
+  test('takes a missing role only after its deletion', () => {
     const { all, write, stale } = history();
     expect(all.absent('role')).toBe(-1);
     const gone = all.begin('role', { enabled: false, isAbsent: true });
@@ -61,7 +61,7 @@ describe('the checker of answers', () => {
     ]);
   });
 
-  test('excuses a write that nobody knows the outcome of, whenever it shows', () => {
+  test('excuses writes of unknown outcome', () => {
     const { write, floors, stale } = history();
     write('key', 'unknown');
     write('key', 'complete');
@@ -69,7 +69,7 @@ describe('the checker of answers', () => {
     expect(stale(1, 1, floors())).toEqual([]);
   });
 
-  test('finds a verdict that does not fit the states that it shows, and a version that nobody wrote', () => {
+  test('finds unfit verdicts and unwritten versions', () => {
     const { floors, stale } = history();
     expect(stale(0, 0, floors(), 'DISABLED')).toEqual([expect.stringContaining('VALID fits')]);
     expect(history().stale(1, 0, floors()).join()).toContain('nobody wrote');

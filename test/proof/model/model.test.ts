@@ -32,15 +32,15 @@ it('--list says of every mutant what goes wrong, and of no other', () => {
 });
 
 describe.skipIf(missing.length > 0)(`the protocols, searched completely by Spin${lacking(missing)}`, () => {
-  it.each(whole)('no state reachable within the bounds of "$name" breaks $guards', (each) => {
+  it.each(whole)('no state of "$name" breaks $guards', (each) => {
     expect(search(each)).toMatchObject({ found: 'ok', violated: '' });
   });
 
-  it.each(rules)('without the rule that $name removes, Spin finds a broken promise ($guards)', (mutant) => {
+  it.each(rules)('$name breaks a promise ($guards)', (mutant) => {
     expect(search(mutant).found).toBe('error');
   });
 
-  it('a search cut short by its depth limit is not taken for a proof', () => {
+  it('a search cut short is no proof', () => {
     if (base === undefined) throw new Error('no quick search');
     expect(search(base, { depthMax: 20 }).found).toBe('not completed');
   });

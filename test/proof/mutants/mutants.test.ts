@@ -24,7 +24,7 @@ describe('what is planted', () => {
   const plantedIn = (file: string, text: string) =>
     mutantsOf(file, text).map((mutant) => shown(text, mutant).after);
 
-  test('in TypeScript are turned comparisons, conditions, calls, constants and patterns, and what is left out', () => {
+  test('in TypeScript is code turned or left out', () => {
     const mutated = (text: string) => plantedIn('a.ts', text);
     expect(mutated('f(a < 3);')).toEqual([';', 'f(a <= 3);', 'f(a > 3);', 'f(a < 4);']);
     expect(mutated('const b = !x && y.every(z);')).toEqual(
@@ -47,7 +47,7 @@ describe('what is planted', () => {
     expect(mutated('call(a, b);')).toEqual([';', 'call(a);']);
   });
 
-  test('in TypeScript is nothing in types, imports, prose and debugging', () => {
+  test('in TypeScript is nothing in types or prose', () => {
     const text = [
       "import a from 'b';",
       "type C = 'd' | 1;",
@@ -59,7 +59,7 @@ describe('what is planted', () => {
     expect(plantedIn('a.ts', text)).toEqual([]);
   });
 
-  test('in Lua are turned comparisons, conditions, numbers and texts, and calls that are left out', () => {
+  test('in Lua is code turned or left out', () => {
     const mutated = (text: string) => plantedIn('a.lua', text);
     expect(mutated("if a == 'b' then return -1 end -- c == 1")).toEqual([
       'if true then return -1 end -- c == 1',
@@ -71,7 +71,7 @@ describe('what is planted', () => {
     expect(mutated("  redis.call('DEL', KEYS[1])")).toEqual(['', "redis.call('DEL', KEYS[2])"]);
   });
 
-  test('is one place, and the text is otherwise as it was', () => {
+  test('is one place and no other text', () => {
     for (const file of ['control-plane/root-keys/root-permissions.ts', 'control-plane/writer/change.lua']) {
       const text = readFileSync(join(ROOT, file), 'utf8');
       const mutants = mutantsOf(file, text);
@@ -131,7 +131,7 @@ describe('a run', () => {
     tried.filter(({ fate }) => fate.kind === 'survived').map(({ after }) => after);
   const HOLE = { before: 'return n >= 0 && n < 3;', after: 'return n >= 0 && n <= 3;' };
 
-  test('finds a hole in the tests, and none where there is none', async () => {
+  test('finds a hole in the tests, if there is one', async () => {
     const { tried: weak } = await run(['weak.test.ts']);
     expect(survivors(weak)).toContain(HOLE.after);
     expect(weak.some(({ fate }) => fate.kind === 'caught')).toBe(true);
@@ -140,7 +140,7 @@ describe('a run', () => {
     expect(strong).toHaveLength(weak.length);
   });
 
-  test('leaves out what is accepted, and the project as it was', async () => {
+  test('leaves out what is accepted', async () => {
     const files = () =>
       readdirSync(project).map((name) =>
         name.endsWith('.ts') ? readFileSync(join(project, name), 'utf8') : name,
@@ -156,7 +156,7 @@ describe('a run', () => {
     expect(files()).toEqual(before);
   });
 
-  test('chooses the same by the same seed, and others by another', async () => {
+  test('chooses by its seed', async () => {
     const chosen = async (seed: number) => {
       const { tried } = await run([], { seed, count: 4 });
       expect(tried).toHaveLength(4);
@@ -170,7 +170,7 @@ describe('a run', () => {
     expect(other).not.toEqual(one);
   });
 
-  test('tries a test again that somebody killed, and says that nothing is decided where that goes on', async () => {
+  test('retries a killed test, or is undecided', async () => {
     const once = join(project, 'killed-once');
     const killed = (condition: string) =>
       `import { existsSync, writeFileSync } from 'node:fs';\nimport { expect, test } from 'vitest';\nimport { allowed } from './allowed.ts';\ntest('it', () => {\n  if (!allowed(0) && ${condition}) process.kill(process.pid, 'SIGKILL');\n  expect([-1, 0, 2, 3].map(allowed)).toEqual([false, true, true, false]);\n});\n`;
@@ -193,7 +193,7 @@ describe('a run', () => {
     expect(readdirSync(project)).toContain('killed-once');
   });
 
-  test('goes on after the process of its tests was killed between two of them', async () => {
+  test('goes on after its tests were killed', async () => {
     const started = await TestProcess.start(project);
     const [pid = 0] = childrenOf(process.pid);
     process.kill(pid, 'SIGKILL');
@@ -204,7 +204,7 @@ describe('a run', () => {
     await started.stop();
   });
 
-  test('leaves out a test that fails without any mutant, and says so', async () => {
+  test('leaves out tests that fail unmutated', async () => {
     const { tried, faults } = await run(['broken.test.ts', 'strong.test.ts'], { count: 3 });
     expect(faults).toEqual(['broken.test.ts fails: it, without any mutant']);
     expect(tried.map(({ fate }) => 'by' in fate && fate.by)).toEqual(new Array(3).fill('strong.test.ts: it'));
@@ -220,7 +220,7 @@ function childrenOf(pid: number): number[] {
     .map(([child]) => Number(child));
 }
 
-test('the command takes files, folders and lines, and ends with what it was called wrongly with', async () => {
+test('takes files, folders and lines, or refuses', async () => {
   const run = (...args: string[]) =>
     spawnSync(process.execPath, ['test/proof/mutants/run.ts', ...args], { cwd: ROOT, encoding: 'utf8' });
   // Lines that there are not hold no mutant.
@@ -234,7 +234,7 @@ test('the command takes files, folders and lines, and ends with what it was call
   }
 });
 
-test('every file of the rules has tests that are to notice', () => {
+test('every file of the rules has watching tests', () => {
   const files = filesOf(ROOT);
   const sources = files.filter((file) =>
     /^(control-plane|verifier|shared)\/(?!dashboard\/).*(?<!\.d)\.(ts|lua)$/.test(file),
@@ -242,7 +242,7 @@ test('every file of the rules has tests that are to notice', () => {
   expect(sources.filter((file) => testsOf(ROOT, file, files).length === 0)).toEqual([]);
 });
 
-test('what is accepted is still there, each with a reason', () => {
+test('accepted mutants still exist, with a reason', () => {
   for (const { file, before, after, reason } of ACCEPTED) {
     const text = readFileSync(join(ROOT, file), 'utf8');
     const there = mutantsOf(file, text).map((mutant) => shown(text, mutant));

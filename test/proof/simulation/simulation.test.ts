@@ -54,7 +54,7 @@ test('a seed replays exactly', async () => {
   expect((await simulate(1)).traceHash).not.toBe((await simulate(2)).traceHash);
 });
 
-test('a seed leaves nothing behind in memory, however its world ended', async () => {
+test('a seed leaves nothing behind in memory', async () => {
   for (let seed = 1; seed <= 30; seed++) await simulate(seed);
   await simulate(0); // the latest world may still be at hand
   expect(queryObjects(World, { format: 'count' })).toBeLessThanOrEqual(2);

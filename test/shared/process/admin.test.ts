@@ -3,7 +3,7 @@ import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
 import { createAdminServer, listenAdmin } from '../../../shared/process/admin.ts';
 
-test('connections that say nothing keep probes out for seconds at most', async () => {
+test('silent connections delay probes by seconds', async () => {
   const server = createAdminServer({ metrics: new Registry(), notReady: () => undefined });
   const { hostname, port } = new URL(await listenAdmin(server, '127.0.0.1', 0));
   let closed = 0;

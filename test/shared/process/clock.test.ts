@@ -19,7 +19,7 @@ function steps(): Clock & { pass(): void; readonly waiting: number } {
   };
 }
 
-test('a waker ends the pause that goes on, or else the next, until it is reset, and leaves no timer', async () => {
+test('a waker ends one pause, and leaves no timer', async () => {
   const clock = steps();
   const waker = new Waker();
   let ended = 0;

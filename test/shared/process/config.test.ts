@@ -52,7 +52,7 @@ describe.each([
   });
 });
 
-test('the defaults are valid, and an empty variable counts as unset', () => {
+test('the defaults are valid, and empty is unset', () => {
   expect(verifierConfig({ PORT: '' })).toMatchObject({
     HOST: '127.0.0.1',
     PORT: 3001,
@@ -68,14 +68,14 @@ test('the defaults are valid, and an empty variable counts as unset', () => {
   });
 });
 
-test('a root key is required, and one that is too short is refused without being shown', () => {
+test('requires a root key, and hides a short one', () => {
   expect(faultsOf(() => controlPlaneConfig({}))).toEqual([expect.stringMatching(/^ROOT_KEY: required/)]);
   const [fault] = faultsOf(() => controlPlaneConfig({ ROOT_KEY: `${ROOT_KEY}\nshort` }));
   expect(fault).toMatch(/^ROOT_KEY: every root key needs at least 32 characters/);
   expect(fault).not.toContain('short');
 });
 
-test('a secret comes from the environment or from a file, not from both', () => {
+test('a secret has one source: variable or file', () => {
   const file = join(directory, 'root-key');
   writeFileSync(file, `${ROOT_KEY}\n`);
   expect(controlPlaneConfig({ ROOT_KEY_FILE: file }).ROOT_KEY).toEqual([ROOT_KEY]);
@@ -87,7 +87,7 @@ test('a secret comes from the environment or from a file, not from both', () => 
   ]);
 });
 
-test('a secret in a file may end its line as Windows does; what else is in it stays', () => {
+test('a secret file may end its line as in Windows', () => {
   const file = join(directory, 'redis-password');
   for (const [text, secret] of [
     ['hunter2\r\n', 'hunter2'],
@@ -102,7 +102,7 @@ test('a secret in a file may end its line as Windows does; what else is in it st
   }
 });
 
-test('an address of another server has no user, password, query or fragment, and is not repeated where it has', () => {
+test('a server address has no password or query', () => {
   expect(verifierConfig({ UPSTREAM_URL: 'https://api:8443/base' }).UPSTREAM_URL?.href).toBe(
     'https://api:8443/base',
   );
@@ -120,7 +120,7 @@ test('an address of another server has no user, password, query or fragment, and
   }
 });
 
-test('a verifier that would ask itself, as the control plane or as the API, is refused before it starts', () => {
+test('refuses a verifier that would ask itself', () => {
   const faults = (env: NodeJS.ProcessEnv) =>
     configFaults(verifierConfig(env)).map((fault) => fault.split(':')[0]);
   for (const [HOST, url] of [
@@ -150,7 +150,7 @@ test('a verifier that would ask itself, as the control plane or as the API, is r
   }
 });
 
-test('every setting has a rule and a text, and numbers have their limits held', () => {
+test('every setting has a rule, a text and limits', () => {
   for (const [name, setting] of Object.entries({ ...controlPlane, ...verifier })) {
     expect(setting.rule, name).not.toBe('');
     expect(setting.help.length, name).toBeGreaterThan(10);

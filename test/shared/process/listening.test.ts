@@ -38,18 +38,15 @@ test.each([
   ['verifier/main.ts', 'ADMIN_PORT', {}],
   ['verifier/main.ts', 'PROXY_PORT', { UPSTREAM_URL: 'http://127.0.0.1:9' }],
   ['verifier/main.ts', 'EXT_AUTHZ_GRPC_PORT', {}],
-])(
-  '%s: %s that is in use is named with what to do, without a stack, and the process ends',
-  async (file, setting, more) => {
-    const { status, output } = await ends(file, { ...more, [setting]: port });
-    expect(output).toBe(
-      `cannot listen:\n  ${setting}: 127.0.0.1:${port} is in use by another process: stop that process, or set ${setting} to another value\n`,
-    );
-    expect(status).toBe(1);
-  },
-);
+])('%s: a %s in use is named with a fix', async (file, setting, more) => {
+  const { status, output } = await ends(file, { ...more, [setting]: port });
+  expect(output).toBe(
+    `cannot listen:\n  ${setting}: 127.0.0.1:${port} is in use by another process: stop that process, or set ${setting} to another value\n`,
+  );
+  expect(status).toBe(1);
+});
 
-test('an address that this machine does not have is a wrong configuration', async () => {
+test('refuses an address this machine lacks', async () => {
   const { status, output } = await ends('verifier/main.ts', { HOST: '192.0.2.1' });
   expect(output).toMatch(
     /^cannot listen:\n {2}PORT: 192\.0\.2\.1:0 cannot be used \(EADDRNOTAVAIL\): this machine has no such address\n$/,

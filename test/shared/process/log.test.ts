@@ -15,7 +15,7 @@ function logged(level: string, write: (log: ReturnType<typeof createLogger>) => 
 
 const SECRETS = ['key', 'secret', 'rootKey', 'password', 'authorization'];
 
-test.each(SECRETS)('a field named %s is cut out, also of what it is part of', (name) => {
+test.each(SECRETS)('cuts out a field named %s, within others too', (name) => {
   const fields = { [name]: 'swordfish', kept: 'herring' };
   const lines = logged('info', (log) => {
     log.info(fields, 'told');
@@ -35,7 +35,7 @@ test.each(['others wait', 7, undefined, null])('%s in place of an error is told 
   expect(JSON.parse(line).err).toEqual(err === undefined ? undefined : { message: String(err) });
 });
 
-test('an error that Redis answers to AUTH is told without the password that was sent', async () => {
+test('tells no password of a failed AUTH', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   const redis = new Redis(fleet.redisUrl, { lazyConnect: true, retryStrategy: () => null });
   try {
@@ -54,7 +54,7 @@ test('an error that Redis answers to AUTH is told without the password that was 
   }
 });
 
-test('a line says which process, at which time and how serious, and lesser ones than the level are left out', () => {
+test('a line tells process, time and level', () => {
   const lines = logged('warn', (log) => {
     log.info('not told');
     log.warn('told');
@@ -68,7 +68,7 @@ test('a line says which process, at which time and how serious, and lesser ones 
   });
 });
 
-test('a process logs to its standard output where nothing else is said', () => {
+test('a process logs to standard output by default', () => {
   const file = new URL('../../../shared/process/log.ts', import.meta.url).href;
   const program = `const { createLogger } = await import('${file}'); createLogger('verifier', 'info').info('told');`;
   const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
@@ -78,7 +78,7 @@ test('a process logs to its standard output where nothing else is said', () => {
   expect(JSON.parse(stdout)).toMatchObject({ process: 'verifier', msg: 'told' });
 });
 
-test.skipIf(!existsSync('/dev/full'))('a full disk ends no process, and holds none up', () => {
+test.skipIf(!existsSync('/dev/full'))('a full disk ends or delays no process', () => {
   const file = new URL('../../../shared/process/log.ts', import.meta.url).href;
   const program = `const { createLogger } = await import('${file}'); const log = createLogger('verifier', 'info');
     log.info('first'); await new Promise(setImmediate); log.fatal('second'); log.info('third');
@@ -130,7 +130,7 @@ class SmallDisk {
   }
 }
 
-test('what a full disk did not take comes once there is room, in order and once', () => {
+test('writes in order what a full disk delayed', () => {
   const disk = new SmallDisk(8);
   disk.output.write('first\n');
   disk.output.write('second\n');
@@ -151,7 +151,7 @@ test('lines of a short time are written together', () => {
   expect([disk.text, disk.writes]).toEqual(['first\nsecond\nthird\n', 1]);
 });
 
-test('what waits for a disk that stays full is bounded', () => {
+test('bounds what waits for a full disk', () => {
   const disk = new SmallDisk(0);
   const line = `${'x'.repeat(1023)}\n`;
   for (let i = 0; i < 5000; i++) {
@@ -165,7 +165,7 @@ test('what waits for a disk that stays full is bounded', () => {
   expect(disk.text.length).toBeLessThan(1_100_000);
 });
 
-test('a reader that takes nothing more for a while is written to again, without another line', async () => {
+test('writes again to a reader that paused', async () => {
   const disk = new SmallDisk(0);
   disk.fault = 'EAGAIN';
   disk.output.write('first\n');

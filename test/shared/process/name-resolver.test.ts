@@ -49,7 +49,7 @@ afterAll(() => server.close());
 const newNames = () =>
   new NameResolver(systemClock, { servers: [`127.0.0.1:${server.address().port}`], hostsFile, configFile });
 
-test('a name in /etc/hosts has the addresses there, and no name server is asked', async () => {
+test('takes a name from /etc/hosts without asking', async () => {
   const names = newNames();
   expect(await names.resolve('localhost')).toEqual([
     { address: '127.0.0.1', family: 4 },
@@ -59,7 +59,7 @@ test('a name in /etc/hosts has the addresses there, and no name server is asked'
   expect(asked).toEqual([]);
 });
 
-test('other names are asked for, first as they are, then in the domains of /etc/resolv.conf', async () => {
+test('asks other names as they are, then by domain', async () => {
   const names = newNames();
   expect(await names.resolve('a.example')).toEqual([{ address: '192.0.2.1', family: 4 }]);
   expect(await names.resolve('db')).toEqual([{ address: '192.0.2.2', family: 4 }]);
@@ -70,7 +70,7 @@ test('other names are asked for, first as they are, then in the domains of /etc/
   await expect(unknown).rejects.toMatchObject({ code: 'ENOTFOUND', message: 'no host has the name db.' });
 });
 
-test('a silent name server ends in an error, is asked once for all that wait, and delays no other name', async () => {
+test('a silent name server delays no other name', async () => {
   const names = newNames();
   const waiting = Array.from({ length: 20 }, () => names.resolve('silent.example'));
   const failures = Promise.allSettled(waiting);
@@ -80,7 +80,7 @@ test('a silent name server ends in an error, is asked once for all that wait, an
   expect(asked.filter((each) => each === 'A silent.example')).toHaveLength(2);
 });
 
-test('beyond 100 names at once the next is refused at once', async () => {
+test('refuses names beyond 100 at once', async () => {
   const names = newNames();
   const waiting = Array.from({ length: 100 }, (_, i) => names.resolve(`silent.${i}.example`));
   await expect(names.resolve('a.example')).rejects.toThrow('100 other names are being resolved');

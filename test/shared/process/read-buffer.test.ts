@@ -16,7 +16,7 @@ async function pair(): Promise<{ client: Socket; accepted: Socket }> {
 }
 
 /** Fails where a release of Node.js has other names: then the fast lane works, but slower. */
-test('an accepted socket reads into the buffer, can be paused, and tells its end', async () => {
+test('an accepted socket reads, pauses and ends', async () => {
   const { client, accepted } = await pair();
   const texts: string[] = [];
   let heard = Promise.withResolvers<void>();
@@ -55,7 +55,7 @@ test('a socket that breaks says so', async () => {
   expect(await broken).toMatchObject([{ code: 'ECONNRESET' }]);
 });
 
-test('a socket that reads copies gives its reader all that came, also to one that is slow', async () => {
+test('a copying socket gives a slow reader all', async () => {
   const { client, accepted } = await pair();
   readBuffer.fill(0);
   readCopies(client);

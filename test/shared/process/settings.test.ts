@@ -124,7 +124,7 @@ describe('a setting refuses', () => {
   });
 });
 
-test('a setting says its rule, with limits, unit and values', () => {
+test('a setting says its rule with limits and unit', () => {
   expect(Object.values(settings).map(({ rule }) => rule)).toEqual([
     'integer -5..10 ms',
     'integer 0..65535',

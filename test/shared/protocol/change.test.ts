@@ -5,7 +5,7 @@ import { KEY_FIELDS, KEY_LETTERS } from '../../../shared/protocol/key-record.ts'
 
 const hash = fc.stringMatching(/^[0-9a-f]{40}$/);
 
-test('a published change is read back as it was, whatever its payload holds', () => {
+test('reads a change back whatever it holds', () => {
   const change = fc.record({
     sequence: fc.integer({ min: 1, max: 999_999_999_999_999 }),
     previousHash: fc.oneof(fc.constant(''), hash),
@@ -20,14 +20,14 @@ test('a published change is read back as it was, whatever its payload holds', ()
   );
 });
 
-test('a message of any other form is refused without an exception', () => {
+test('refuses a malformed message without throwing', () => {
   for (const message of ['', '|||', '1|x|y|z|', `-1||${'0'.repeat(40)}||`, `1||${'0'.repeat(39)}||`]) {
     expect(parsePublished(message)).toBeUndefined();
   }
   fc.assert(fc.property(fc.string(), (text) => void parsePublished(text)));
 });
 
-test('a damaged payload is an error and never an effect', () => {
+test('a damaged payload is an error without effect', () => {
   const change = { sequence: 1, hash: '', keyId: 'k' };
   expect(effectOf({ ...change, payload: '' })).toEqual({ kind: 'nothing' });
   for (const payload of ['{', '{}', '["set"]', '["set",""]', '["forget"]', '["other","p"]', '[1]', 'null']) {
@@ -35,7 +35,7 @@ test('a damaged payload is an error and never an effect', () => {
   }
 });
 
-test('a state of a protocol that this code speaks is taken as one, and one of a later protocol is refused', () => {
+test('refuses a state of a later protocol', () => {
   const effect = (kind: string) =>
     effectOf({
       sequence: 1,
@@ -47,7 +47,7 @@ test('a state of a protocol that this code speaks is taken as one, and one of a 
   for (const kind of ['set:', 'set2', 'set ', 'reset', 'forget:2']) expect(() => effect(kind)).toThrow();
 });
 
-test('a state with fewer fields than there are is no state: an older control plane does not tell them', () => {
+test('a state with too few fields is none', () => {
   const fields = KEY_LETTERS.slice(1).map(() => '');
   const effect = (state: readonly string[]) =>
     effectOf({
@@ -61,7 +61,7 @@ test('a state with fewer fields than there are is no state: an older control pla
   expect(effect(['1', ...fields, 'of a later one'])).toMatchObject({ kind: 'set' });
 });
 
-test('a change of a key carries its whole new state, in the order of the table', () => {
+test('a change carries the whole key in order', () => {
   const text = fc.string({ unit: 'grapheme' });
   const kinds = {
     flag: fc.boolean(),

@@ -15,17 +15,17 @@ import { Script } from '../../../shared/redis/script.ts';
 const FILES = ['control-plane/writer/write-change.lua', 'verifier/redis/lua/sync.lua'];
 
 describe('the scripts', () => {
-  test.each(FILES)('%s gets every field, in the order of the table', (file) => {
+  test.each(FILES)('%s gets every field in order', (file) => {
     const { lua } = new Script(new URL(`../../../${file}`, import.meta.url));
     expect(lua).toContain(`local FIELDS = {${KEY_LETTERS.map((letter) => `'${letter}'`).join(', ')}}`);
   });
 
-  test('find the long meta where they look for it, behind the fields that were there before it', () => {
+  test('find the long meta where they look for it', () => {
     expect(KEY_LETTERS.indexOf('m')).toBe(4);
   });
 });
 
-test('every field of the record has a letter of its own', () => {
+test('every field has a letter of its own', () => {
   const letters = [...KEY_LETTERS, ...Object.keys(RECORD_FACTS)];
   expect(new Set(letters).size).toBe(letters.length);
 });
@@ -42,7 +42,7 @@ const patches: fc.Arbitrary<KeyPatch> = fc.record(
   { requiredKeys: [] },
 );
 
-test('a field that is set is read back as it was, and one that is cleared is not there', () => {
+test('reads set fields back and no cleared ones', () => {
   fc.assert(
     fc.property(patches, (patch) => {
       const there = Object.entries(patch).filter(([, value]) => value !== null);
@@ -53,7 +53,7 @@ test('a field that is set is read back as it was, and one that is cleared is not
   );
 });
 
-test('only what is given is changed and audited; what is cleared is audited as null, and of meta a summary', () => {
+test('changes and audits only what is given', () => {
   const summaryOf = (text: string) => ({ of: text });
   const audited = (patch: KeyPatch) => auditedFields(storedFields(patch), summaryOf);
   expect(storedFields({})).toEqual({});
@@ -73,7 +73,7 @@ test('only what is given is changed and audited; what is cleared is audited as n
   });
 });
 
-test('a verifier reads a state that was written before a field was there, or after another was added', () => {
+test('reads a state with more or fewer fields', () => {
   const empty = {
     flag: true,
     time: 0,

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { memberName, PROTOCOL } from '../../../shared/protocol/protocol.ts';
 
-test('a verifier registers under a name that tells what it speaks', () => {
+test('the name of a verifier tells its protocol', () => {
   expect(memberName('abc.1')).toBe(`${PROTOCOL}.abc.1`);
 });

@@ -9,7 +9,7 @@ const declared = command(
   row('sequence#', 'hash', '...names'),
 );
 
-test('a command orders what it is given by its names, and tells the script these names', () => {
+test('a command names its arguments to the script', () => {
   const { keys, args, script } = declared({ lease: 5, step: 'grant', members: ['m', 'n'], head: 'h' });
   expect([keys, args]).toEqual([
     ['h', 'm', 'n'],
@@ -25,7 +25,7 @@ test('a command orders what it is given by its names, and tells the script these
   declared({ lease: 5, step: 'grant', members: [], head: 'h', token: '' });
 });
 
-test('what may be absent comes last, and need not be given', () => {
+test('optional arguments come last', () => {
   const optional = command(file, ['head', 'long?'], ['step', 'own?'], row('places[]'));
   const { keys, args, script } = optional({ head: 'h', step: 'grant', long: 'l' });
   expect([keys, args]).toEqual([['h', 'l'], ['grant']]);
@@ -33,14 +33,14 @@ test('what may be absent comes last, and need not be given', () => {
   expect(optional({ head: 'h', step: 'grant' }).read([['a', null]])).toEqual({ places: ['a', ''] });
 });
 
-test('a reply has names, and numbers where they say so', () => {
+test('a reply has names, and numbers if declared', () => {
   const { read } = declared({ lease: 5, step: 'grant', members: [], head: 'h' });
   const { sequence, hash, names } = read(['7', null, 'a', 'b']);
   const typed: [number, string, readonly string[]] = [sequence, hash, names];
   expect(typed).toEqual([7, '', ['a', 'b']]);
 });
 
-test('a reply with a status has the parts of this status, and a status that nobody declared is an error', () => {
+test('a reply has the parts of a declared status', () => {
   const read = oneOf('state', { OK: ['count#'], LOST: [] });
   expect([read(['OK', '3']), read('LOST')]).toEqual([{ state: 'OK', count: 3 }, { state: 'LOST' }]);
   expect(() => read(['OTHER'])).toThrow('a script answered OTHER');

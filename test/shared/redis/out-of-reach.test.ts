@@ -58,7 +58,7 @@ const said = ({ output }: Process) =>
     .filter(({ level }) => level >= 40)
     .map(({ msg }) => msg);
 
-test('Redis 6 is named as too old by both processes at once: they are not ready, calls are 503, the doctor says so', async () => {
+test('both name Redis 6 as too old at once', async () => {
   const redis = await OldRedis.start();
   stops.push(() => redis.stop());
   const { controlPlane, verifier } = await startBoth(redis.url);
@@ -78,7 +78,7 @@ test('Redis 6 is named as too old by both processes at once: they are not ready,
   expect(doctor.status).toBe(1);
 });
 
-test('Redis absent at start is said at once, with the setting, and when it is there', async () => {
+test('Redis absent at the start is named at once', async () => {
   const port = await freePort();
   const { controlPlane, verifier } = await startBoth(`redis://127.0.0.1:${port}`);
   const absent = new RegExp(`^Redis is out of reach: .*ECONNREFUSED 127.0.0.1:${port}; .*REDIS_URL`);
@@ -94,7 +94,7 @@ test('Redis absent at start is said at once, with the setting, and when it is th
   }
 });
 
-test('a wrong password, a missing one, and TLS to a plain port are told with the setting to change, and no secret', async () => {
+test('a wrong password or TLS names the setting', async () => {
   const redis = await RedisNode.start(directory);
   stops.push(() => redis.stop());
   await redis.command('ACL', 'SETUSER', 'keyfence', 'on', '>right', '~*', '&*', '+@all');
@@ -122,6 +122,6 @@ test('a wrong password, a missing one, and TLS to a plain port are told with the
   expect(await troubleWith({})).toMatch(/NOAUTH.*REDIS_PASSWORD_FILE/);
 });
 
-test('what is wrong is told for errors that no advice is known for', () => {
+test('tells errors that no advice is known for', () => {
   expect(troubleOf(new Error('something else'))).toBe('something else');
 });

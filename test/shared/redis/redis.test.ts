@@ -36,7 +36,7 @@ test.runIf(process.env['SERVER_NAME'])('the server is the one that the run is ab
   expect(info).toContain(`server_name:${process.env['SERVER_NAME']}`);
 });
 
-test('an answer that came in time is not lost because this process was held up', async () => {
+test('loses no answer that came in time', async () => {
   const redis = await nodes.connection('');
   for (let i = 0; i < 5; i++) {
     const answer = nodes.within(redis, redis.ping());
@@ -46,7 +46,7 @@ test('an answer that came in time is not lost because this process was held up',
   }
 });
 
-test('a command that Redis does not answer in time fails, and all that is on its connection with it', async () => {
+test('a timeout fails all of its connection', async () => {
   // Time is stepped: on a machine that stands still for a while both would be too late at once.
   const timeline = new Timeline();
   const after = (delayMs: number, run: () => void) => timeline.after(delayMs, run);
@@ -68,7 +68,7 @@ test('a command that Redis does not answer in time fails, and all that is on its
   expect(await nodes.within(next, next.ping())).toBe('PONG');
 });
 
-test('a connection on which many commands were refused is cut once, and leaves no listeners behind', async () => {
+test('cuts a connection of many refusals once', async () => {
   const warnings: Error[] = [];
   const warned = (warning: Error) => void warnings.push(warning);
   process.on('warning', warned);
@@ -85,7 +85,7 @@ test('a connection on which many commands were refused is cut once, and leaves n
   }
 });
 
-test('nothing is waited for once connections are closed, which would hold a process that is done', async () => {
+test('waits for nothing once connections are closed', async () => {
   const redis = await nodes.connection('');
   const waits = vi.spyOn(globalThis, 'setTimeout');
   const ended = new Promise((resolve) => redis.once('end', resolve));

@@ -57,7 +57,7 @@ describe.each([
   });
 });
 
-test.each(PROCESSES)('%s does not use database 0 in place of one that Redis refuses', async (file) => {
+test.each(PROCESSES)('%s needs database 0, not another in its place', async (file) => {
   await setUser('-select');
   const before = await redis.dbsize();
   const absent = await ending(file, { REDIS_URL: `redis://127.0.0.1:${node.port}/99` });
@@ -68,7 +68,7 @@ test.each(PROCESSES)('%s does not use database 0 in place of one that Redis refu
   expect(await redis.dbsize()).toBe(before);
 });
 
-test('a right that is taken away later is an outage for the calls that need it, and no bug', async () => {
+test('a right taken away later is an outage', async () => {
   await setUser();
   const env = { REDIS_USERNAME: 'managed', REDIS_PASSWORD: SECRET };
   const fleet = await Fleet.start({ redisUrl: node.url, verifiers: 0, env });
@@ -116,7 +116,7 @@ test.each([
   ['host:6379', /must be redis:/],
   ['redis://a/1,redis://a/2', /the same scheme, user, password and database in all addresses/],
   ['redis://a,rediss://a', /the same scheme/],
-])('REDIS_URL %s is refused with a sentence that repeats none of it', (REDIS_URL, fault) => {
+])('REDIS_URL %s is refused without repeating it', (REDIS_URL, fault) => {
   let faults: readonly string[] = [];
   try {
     loadConfig(redisSettings, { REDIS_URL });
@@ -128,7 +128,7 @@ test.each([
   expect(faults[0]).not.toMatch(/hunter2|hun%ter2|ter2/);
 });
 
-test('REDIS_URL may encode what has a meaning of its own, and a Cluster has one database', () => {
+test('REDIS_URL may encode its special characters', () => {
   const optionsOf = (REDIS_URL: string) => connectionOptions(redisConfig({ REDIS_URL }));
   expect(optionsOf('rediss://us%40er:p%25%40%2F%3A%2C@[::1]:7/3')).toMatchObject({
     ...{ username: 'us@er', password: 'p%@/:,', host: '::1', port: 7, tls: {} },

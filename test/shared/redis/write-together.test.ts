@@ -2,7 +2,7 @@ import { Writable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { writeTogether } from '../../../shared/redis/write-together.ts';
 
-test('what is written in one turn of the event loop goes out in one go, and in its order', async () => {
+test('writes of one turn go out together, in order', async () => {
   const gone: string[] = [];
   const stream = new Writable({
     decodeStrings: false,

@@ -45,7 +45,7 @@ test('an address is one exactly where Node says so', () => {
   );
 });
 
-test('the ranges that have an address are those that Node finds', () => {
+test('finds the ranges of an address as Node does', () => {
   fc.assert(
     fc.property(address, fc.nat(128), address, (base, length, asked) => {
       const words = wordsOf(base) ?? expect.unreachable();
@@ -81,7 +81,7 @@ function dotted(text: string): string {
   return [24, 16, 8, 0].map((shift) => (word >>> shift) & 255).join('.');
 }
 
-test('a list is the same for every spelling and order, and says what is wrong with a range', () => {
+test('is the same in every spelling and order', () => {
   expect(rangesText(['2001:DB8:0:0::/32', '::ffff:192.0.2.0/120', '10.0.0.0/8', '192.0.2.0/24', '::1'])).toBe(
     '10.0.0.0/8 192.0.2.0/24 2001:db8::/32 ::1',
   );

@@ -15,7 +15,7 @@ const prefix = fc.option(fc.stringMatching(/^[A-Za-z0-9_]{1,16}$/), { nil: undef
 const byteLength = fc.integer({ min: 16, max: 255 });
 
 describe('a generated key', () => {
-  test('is well-formed, at most 512 characters, and as long for every key of the same kind', () => {
+  test('is well-formed and as long as its kind', () => {
     fc.assert(
       fc.property(prefix, byteLength, (p, bytes) => {
         const key = generateKey(bytes, p);
@@ -28,7 +28,7 @@ describe('a generated key', () => {
     );
   });
 
-  test('with any one character changed, or two neighbours swapped, is refused by arithmetic', () => {
+  test('is refused with a wrong or swapped character', () => {
     fc.assert(
       fc.property(prefix, fc.nat(), fc.constantFrom(...'0aZ_9 é'), (p, at, other) => {
         const key = generateKey(16, p);
@@ -43,7 +43,7 @@ describe('a generated key', () => {
     );
   });
 
-  test('with a prefix that none has is refused, though its checksum is right', () => {
+  test('is refused with an unknown prefix', () => {
     for (const wrong of ['', '!', 'é', 'my app', 'my-app', 'x'.repeat(17)])
       expect(isWellFormed(generateKey(16, wrong)), wrong).toBe(false);
   });
@@ -54,12 +54,12 @@ describe('a generated key', () => {
   });
 });
 
-test('no text at all makes the check of the format throw', () => {
+test('no text makes the format check throw', () => {
   fc.assert(fc.property(fc.string({ unit: 'binary', maxLength: 600 }), (text) => void isWellFormed(text)));
   expect(isWellFormed('')).toBe(false);
 });
 
-test('a secret is kept as its SHA-256 and nothing else', () => {
+test('keeps of a secret only its SHA-256', () => {
   expect(hashSecret('abc')).toBe(
     Buffer.from('ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad', 'hex').toString(
       'base64url',
@@ -67,7 +67,7 @@ test('a secret is kept as its SHA-256 and nothing else', () => {
   );
 });
 
-test('ids sort by the time of their creation, and two of one moment differ', () => {
+test('ids sort by creation, and all differ', () => {
   fc.assert(
     fc.property(fc.nat(2 ** 42), fc.nat(2 ** 42), (a, b) => {
       const [one, two] = [generateId('key', Math.min(a, b)), generateId('key', Math.max(a, b))];
@@ -78,7 +78,7 @@ test('ids sort by the time of their creation, and two of one moment differ', () 
   );
 });
 
-test('the two forms of a digest turn into each other', () => {
+test('both forms of a digest convert', () => {
   fc.assert(
     fc.property(fc.string(), (secret) => {
       expect(digestFrom(hashSecret(secret))).toBe(digestOf(secret));
@@ -87,7 +87,7 @@ test('the two forms of a digest turn into each other', () => {
   );
 });
 
-test("what is drawn is nobody else's, also where random bytes that were drawn at once run out", () => {
+test('draws nothing twice, at the end of bytes too', () => {
   const drawn = Array.from({ length: 1000 }, (_, i) => [
     generateKey(i % 10 === 0 ? 255 : 16),
     generateId('key', 1),

@@ -21,7 +21,7 @@ test.each([
   expect(traceIdOf(header)).toBe(wanted);
 });
 
-test('two lines of it are none, in whatever spelling', () => {
+test('two lines of it are none', () => {
   const line = `00-${TRACE}-${PARENT}-01`;
   expect(traceIdIn(['Host', 'a', 'TraceParent', line])).toBe(TRACE);
   expect(traceIdIn(['Traceparent', line, 'traceparent', line])).toBeUndefined();

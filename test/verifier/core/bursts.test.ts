@@ -29,7 +29,7 @@ async function amidBurst() {
   return { ...world, dropped, filled, reply };
 }
 
-test('a follower that a burst overtakes while it asks goes on, and believes only the next reply', async () => {
+test('believes only the reply after a burst', async () => {
   const { following, asked, settled, dropped, filled, reply } = await amidBurst();
   asked[0]?.answer({ ...reply, entries: entries(1) });
   await settled();
@@ -43,7 +43,7 @@ test('a follower that a burst overtakes while it asks goes on, and believes only
   void following.stop();
 });
 
-test('a reply of another history is noticed by what is still kept, however long the burst', async () => {
+test('notices another history after any burst', async () => {
   const { following, asked, settled, dropped, filled, reply } = await amidBurst();
   const others = entries(BURST - 499).map((change) => ({ ...change, hash: 'f'.repeat(40) }));
   filled.catch(() => undefined);
@@ -53,7 +53,7 @@ test('a reply of another history is noticed by what is still kept, however long 
   void following.stop();
 });
 
-test('a change that comes alone is acknowledged at once, those that follow it together 3 ms later', async () => {
+test('acknowledges a lone change at once', async () => {
   const timeline = new Timeline();
   const { following, asked, publish } = await followerWith(undefined, {
     monotonicMs: () => timeline.nowMs,

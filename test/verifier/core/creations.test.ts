@@ -7,7 +7,7 @@ const record = (keyId: string, number: number) => [
   ...['1', '', '', '', ''],
 ];
 
-test('a key that was created after others which another reply told of is remembered only where one history has them all', async () => {
+test('remembers a key only if one history has all', async () => {
   const { following, asked, settled } = await followerWith();
   const fills = ['k2', 'k3'].map((keyId) => following.fill({ keyId }));
   await settled();
@@ -23,7 +23,7 @@ test('a key that was created after others which another reply told of is remembe
   void following.stop();
 });
 
-test('a key that was seen created before is remembered at once, whatever else is created meanwhile', async () => {
+test('remembers a key seen created at once', async () => {
   const { following, asked, settled } = await followerWith();
   const fills = ['k2', 'k1'].map((keyId) => following.fill({ keyId }));
   await settled();
@@ -39,7 +39,7 @@ test('a key that was seen created before is remembered at once, whatever else is
   void following.stop();
 });
 
-test('a lease is extended only by a reply to a request that said all that was seen', async () => {
+test('only a reply to all seen extends a lease', async () => {
   const { following, asked, settled } = await followerWith();
   const fills = ['k2', 'k1'].map((keyId) => following.fill({ keyId }));
   await settled();

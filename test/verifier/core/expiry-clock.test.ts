@@ -47,7 +47,7 @@ describe('the date by which keys expire', () => {
     expect(aheadMs()).toBe(3 * DAY_MS);
   });
 
-  test('does not go back with it, so that an expired key stays expired', () => {
+  test('does not go back: expired stays expired', () => {
     const { setDate, pass, aheadMs } = machine();
     pass(5 * HOUR_MS);
     setDate(-DAY_MS);
@@ -56,7 +56,7 @@ describe('the date by which keys expire', () => {
     expect(aheadMs()).toBe(0);
   });
 
-  test('comes back at once from a moment in the future that is corrected within the hour', () => {
+  test('comes back at once from an hour in the future', () => {
     const { setDate, pass, aheadMs } = machine();
     setDate(365 * DAY_MS);
     pass(50 * MINUTE_MS);
@@ -65,7 +65,7 @@ describe('the date by which keys expire', () => {
     expect(aheadMs()).toBe(0);
   });
 
-  test('comes back from a future that lasted longer an hour after it was corrected', () => {
+  test('comes back from a longer future an hour later', () => {
     const { setDate, pass, aheadMs } = machine();
     setDate(DAY_MS);
     pass(DAY_MS);
@@ -85,7 +85,7 @@ describe('the date by which keys expire', () => {
     expect(aheadMs()).toBe(-10 * DAY_MS);
   });
 
-  test('does not go back by setting the date back again and again in small or large steps', () => {
+  test('does not go back by repeated steps', () => {
     const { setDate, pass, aheadMs } = machine();
     for (let i = 0; i < 200; i++) {
       setDate(i % 2 === 0 ? -30 * MINUTE_MS : -2000);
@@ -94,7 +94,7 @@ describe('the date by which keys expire', () => {
     }
   });
 
-  test('is never before the date there is, nor goes back by itself, whatever is set when', () => {
+  test('is never before the date, nor goes back alone', () => {
     const step = fc.record({ byMs: fc.integer({ min: -DAY_MS, max: DAY_MS }), restMs: fc.nat(3 * HOUR_MS) });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 12 }), (steps) => {

@@ -19,7 +19,7 @@ const put = (cache: KeyCache, key: string, of = epoch) =>
   cache.put(hashSecret(key), new Entry(of, key, decodeState(['1'])));
 const has = (cache: KeyCache, key: string) => cache.get(digestOf(key))?.keyId === key;
 
-test('a key that is asked for stays, however many come that are not', () => {
+test('keeps a key that is asked for among many', () => {
   const cache = new KeyCache(3);
   put(cache, 'asked');
   for (let i = 0; i < 500; i++) {
@@ -60,7 +60,7 @@ test('a key that comes again takes the place of itself', () => {
   expect([has(cache, 'a'), has(cache, 'b'), cache.evictions]).toEqual([true, true, 0]);
 });
 
-test('never more than its keys, and one only leaves for another that came', () => {
+test('holds no more than its keys', () => {
   const steps = fc.array(fc.tuple(fc.constantFrom('put', 'ask', 'forget'), fc.integer({ max: 9, min: 0 })), {
     maxLength: 200,
   });

@@ -7,7 +7,7 @@ import { Timeline } from '../../proof/simulation/clock.ts';
 const steps = fc.array(fc.record({ n: fc.nat(11), ends: fc.boolean() }), { maxLength: 60 });
 const WAIT_MS = 20;
 
-test('all who ask for a digest share its look-up, however it ends and whatever is beside it; none waits for longer than told', async () => {
+test('a digest has one look-up for all who ask', async () => {
   // Four of each begin alike, and so share a chain.
   const digestOf = (n: number) => `${'abc'[n % 3]}x${n}`;
   await fc.assert(
@@ -73,7 +73,7 @@ test('all who ask for a digest share its look-up, however it ends and whatever i
   );
 });
 
-test('a question whose asker was told that it took too long is judged no more', async () => {
+test('judges no question that took too long', async () => {
   const timeline = new Timeline();
   const clock = {
     monotonicMs: () => timeline.nowMs,

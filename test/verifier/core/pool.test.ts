@@ -32,7 +32,7 @@ test.each([
   ['both clocks', 501, 501],
   ['the monotonic clock, whose date was set back', 501, -9000],
   ['the date, where the machine was suspended and the monotonic clock stood', 0, 501],
-])('a grant is worthless once its window has ended: by %s', (_, monotonicMs, wallMs) => {
+])('a grant ends with its window: by %s', (_, monotonicMs, wallMs) => {
   const { pool, now } = granted();
   now.monotonicMs += 400;
   now.wallMs += 400;
@@ -42,7 +42,7 @@ test.each([
   expect([pool.available, pool.look(1, now)]).toEqual([0, undefined]);
 });
 
-test('what remains is told for a second to those that take nothing, and as long as it lasts to the others', () => {
+test('what remains is told to lookers for a second', () => {
   const { pool, now } = granted();
   now.monotonicMs += 450;
   now.wallMs += 450;
@@ -54,7 +54,7 @@ test('what remains is told for a second to those that take nothing, and as long 
   expect([credits.look(0, then), credits.look(1, then)]).toEqual([undefined, 'enough']);
 });
 
-test('who waits has what fits, in their order, and the others are refused by what is lacking', () => {
+test('serves those who wait in their order', () => {
   const { pool, now } = granted(false);
   const served: number[] = [];
   const wait = (cost: number) => {
@@ -91,7 +91,7 @@ test('who waits has what fits, in their order, and the others are refused by wha
   expect(pool.look(11, now)).toBeUndefined();
 });
 
-test('who only looks asks again where the window is over before the reply comes, and then once', () => {
+test('asks again once if the window ended meanwhile', () => {
   const { pool, now } = granted();
   let asked = 0;
   const waiter = {
@@ -133,7 +133,7 @@ test.each([
   expect(pool.look(3, now)).toBeUndefined();
 });
 
-test('who is asked to give back says what was spent, also where nothing is left to give, and also where a turn is under way', () => {
+test('says what was spent when asked to give back', () => {
   const { pool, now, requests } = granted(false);
   pool.take(10, now.monotonicMs);
   const before = requests();
@@ -155,7 +155,7 @@ test('who is asked to give back says what was spent, also where nothing is left 
   expect(pool.begin(3)).toMatchObject({ spent: 10, kept: 0 });
 });
 
-test('reset is the end of the present window by the clock of Redis, whatever the date here', () => {
+test('reset is the end of the window in Redis time', () => {
   const { pool, now } = granted();
   now.wallMs += 3_600_000;
   expect(pool.resetMs(now.monotonicMs)).toBe(8000);
@@ -164,7 +164,7 @@ test('reset is the end of the present window by the clock of Redis, whatever the
   expect(pool.resetMs(now.monotonicMs + 2600)).toBe(11_000);
 });
 
-test('what remains in a new window is without what was spent in the one before', () => {
+test('a new window leaves out the spent of the old', () => {
   const { pool, now } = granted();
   pool.take(3, now.monotonicMs);
   now.monotonicMs += 600;
@@ -186,7 +186,7 @@ test('what remains in a new window is without what was spent in the one before',
   expect(pool.remaining).toBe(8);
 });
 
-test('what is spent while the reply is on its way is taken off what it says to remain', () => {
+test('takes off what was spent during the reply', () => {
   const { pool, now } = granted();
   pool.begin(2);
   pool.take(3, now.monotonicMs);

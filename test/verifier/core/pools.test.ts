@@ -51,7 +51,7 @@ test.each(['OK', 'NONE', 'HELD'] as const)('whoever is told %s has missed nothin
   expect([taken.length, behind]).toEqual([1, 0]);
 });
 
-test('a name that is given up asks for nothing more, and gives back once what it had', async () => {
+test('a dropped name gives back once what it had', async () => {
   pools.get('p').ask(waiter, 5);
   await turns();
   expect(pools.held).toBe(5);
@@ -65,7 +65,7 @@ test('a name that is given up asks for nothing more, and gives back once what it
   expect(taken).toHaveLength(2);
 });
 
-test('of names that requests bring once each only so many are remembered, and all that hold something', async () => {
+test('remembers only so many names used once', async () => {
   isStill = true;
   const limit = { limit: 10, durationMs: 3_600_000, isExact: false };
   pools.get('kept', limit).ask(waiter, 5);

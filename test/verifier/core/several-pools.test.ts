@@ -63,7 +63,7 @@ function poolsOf() {
   return { pools, calls: () => calls, pass, request };
 }
 
-test('what a request has of one pool it keeps until it has the rest, though others recall both', async () => {
+test('keeps what it has until it has the rest', async () => {
   const { pools, calls, pass, request } = poolsOf();
   for (const id of ['a', 'b']) pools.get(id);
   for (const id of ['a', 'b']) pools.recall(id);
@@ -75,7 +75,7 @@ test('what a request has of one pool it keeps until it has the rest, though othe
   expect([pools.get('a').isSettled, pools.get('b').isSettled]).toEqual([true, true]);
 });
 
-test('what was kept for a request that is over is given back like the rest', async () => {
+test('gives back what was kept for a dead request', async () => {
   const { pools, pass, request } = poolsOf();
   const [a, b] = [pools.get('a'), pools.get('b')];
   const waiter = request([a, b].map((pool) => ({ pool, cost: 5, limit: undefined })));

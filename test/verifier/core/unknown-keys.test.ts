@@ -20,7 +20,7 @@ const steps = fc.array(
   { maxLength: 60 },
 );
 
-test('what was set last at a place is told of its own digest and no other, until its time is over', () => {
+test('tells a digest only what was set for it', () => {
   fc.assert(
     fc.property(steps, fc.integer({ min: 1, max: 40 }), (all, max) => {
       let nowMs = 5;
@@ -80,7 +80,7 @@ test('its time is counted from when Redis was asked', () => {
   expect(unknown.get(a)).toBeUndefined();
 });
 
-test('as many as it has room for are nearly all remembered at once', () => {
+test('remembers as many as it has room for', () => {
   const unknown = new NegativeCache(
     10_000,
     TTL_MS,
@@ -91,7 +91,7 @@ test('as many as it has room for are nearly all remembered at once', () => {
   expect(many.filter((digest) => unknown.get(digest) === NOT_FOUND).length).toBeGreaterThan(900);
 });
 
-test('each of the first three bytes of a digest counts for its place, and places are apart', () => {
+test('places go by three bytes of the digest', () => {
   const unknown = new NegativeCache(
     65_537,
     TTL_MS,

@@ -42,7 +42,7 @@ const codeFor = async (rootKey: string, key: string, at = 0) =>
   (await ask(rootKey, PATHS.v1, { key }, at)).body.code;
 
 describe('a question', () => {
-  test('without a root key that is good is refused, in the form of its generation', async () => {
+  test('without a good root key is refused', async () => {
     await ask(ROOT_KEY, PATHS.v1, { key: keys.mine });
     const { key: mayRead } = await rootKeyWith('api.mine.read_key');
     const wrong: [string | undefined, number, RegExp][] = [
@@ -71,7 +71,7 @@ describe('a question', () => {
     }
   });
 
-  test('with a root key that may ask about all APIs, or with one of the configuration, gets its answer', async () => {
+  test('with a root key for all APIs is answered', async () => {
     const { key: all } = await rootKeyWith('api.*.verify_key', 'root.*.check_rate_limit');
     const { key: everything } = await rootKeyWith('*');
     for (const rootKey of [ROOT_KEY, all, everything]) {
@@ -106,7 +106,7 @@ describe('a question', () => {
     expect((await ask(mine, PATHS.limit, LIMIT)).status).toBe(403);
   });
 
-  test('at a verifier of other APIs does not even say that the key is of another API', async () => {
+  test('at a verifier of other APIs is told nothing', async () => {
     const { address } = await fleet.addVerifier({ ...REQUIRED, API_IDS: 'mine' });
     const codes = async (rootKey: string) => {
       const answers = [];
@@ -121,7 +121,7 @@ describe('a question', () => {
     expect(await codes(mine)).toEqual(['NOT_FOUND', 'NOT_FOUND', 'NOT_FOUND']);
   });
 
-  test('of a client of today, whose one address is a verifier, needs nothing else', async () => {
+  test('of a client with one address is answered', async () => {
     const { key: rootKey } = await rootKeyWith('api.mine.verify_key', 'root.*.check_rate_limit');
     const unkey = new Unkey({ rootKey, serverURL: addressOf(1), retryConfig: { strategy: 'none' } });
     await ask(rootKey, PATHS.v2, { key: keys.mine }, 1);
@@ -129,7 +129,7 @@ describe('a question', () => {
     expect((await unkey.ratelimit.limit(LIMIT)).data.success).toBe(true);
   });
 
-  test('of the command line or of our client sends a root key to a verifier that asks for one', async () => {
+  test('of our own clients sends a root key if asked', async () => {
     const { key: rootKey } = await rootKeyWith('api.mine.verify_key');
     await ask(rootKey, PATHS.v1, { key: keys.mine });
     const verify = (KEYFENCE_ROOT_KEY: string) =>
@@ -205,7 +205,7 @@ describe('a root key that is disabled', () => {
     }
   });
 
-  test('while the body of a question arrives is refused too', async () => {
+  test('is refused too while its body arrives', async () => {
     const { key, rootKeyId } = await rootKeyWith('api.mine.verify_key');
     await ask(key, PATHS.v1, { key: keys.mine });
     const question = begin(key, keys.mine);
@@ -214,7 +214,7 @@ describe('a root key that is disabled', () => {
     expect(await question.status).toBe(401);
   });
 
-  test('is refused as well if its control plane died before it told verifiers', async () => {
+  test('is refused even if its control plane died', async () => {
     const { key, rootKeyId } = await rootKeyWith('api.mine.verify_key');
     expect(await codeFor(key, keys.mine)).toBe('VALID');
     const secretHash = (await fleet.client.hget(rootKeyIndex, rootKeyId)) ?? '';
@@ -239,7 +239,7 @@ describe('a root key that is disabled', () => {
 });
 
 describe('what verifiers know of root keys', () => {
-  test('is written anew by a control plane that finds nothing; until then nobody is refused or let through', async () => {
+  test('is rebuilt if lost, and judges nobody before', async () => {
     await ask(ROOT_KEY, PATHS.v1, { key: keys.mine });
     await fleet.client.del(recordKey(SHARED_LOG, ROOT_KEYS_ID));
     const { address } = await fleet.addVerifier(REQUIRED);
@@ -252,7 +252,7 @@ describe('what verifiers know of root keys', () => {
     expect((await once(`${ROOT_KEY}x`)).status).toBe(401);
   });
 
-  test('has the root keys of every configuration, and loses those that no control plane has any more', async () => {
+  test('has the root keys of all configurations', async () => {
     const other = 'another-root-key-0123456789abcdef0123456789';
     const controlPlane = await fleet.addControlPlane({ ROOT_KEY: other });
     const statusOf = async (rootKey: string) => (await ask(rootKey, PATHS.v1, { key: keys.mine })).status;
@@ -268,7 +268,7 @@ describe('what verifiers know of root keys', () => {
     expect([await statusOf(other), await statusOf(ROOT_KEY)]).toEqual([401, 200]);
   });
 
-  test('is right in the end, however many control planes change root keys at once', async () => {
+  test('ends right after simultaneous changes', async () => {
     const other = await fleet.addControlPlane();
     const at = [0, fleet.controlPlanes.indexOf(other)];
     const made = await Promise.all(Array.from({ length: 6 }, () => rootKeyWith('api.mine.verify_key')));
@@ -289,13 +289,13 @@ describe('what verifiers know of root keys', () => {
     }
   });
 
-  test('is the same for many root keys that are made at once', async () => {
+  test('holds for many root keys made at once', async () => {
     const made = await Promise.all(Array.from({ length: 30 }, () => rootKeyWith('api.mine.verify_key')));
     for (const { key } of made) expect((await ask(key, PATHS.v1, { key: keys.mine }, 1)).status).toBe(200);
     expect(await fleet.client.hget(recordKey(SHARED_LOG, ROOT_KEYS_ID), 'm')).toBeNull();
   });
 
-  test('serves for as long as a lease while Redis is away, and then nobody gets an answer', async () => {
+  test('serves a lease without Redis, then nobody', async () => {
     const { key } = await rootKeyWith('api.mine.verify_key');
     expect(await codeFor(key, keys.mine)).toBe('VALID');
     await fleet.redis.stop();

@@ -3,7 +3,7 @@ import { Waiters } from '../../../verifier/core/pool.ts';
 
 const waiter = () => ({ over: false, again: () => undefined, fail: () => undefined });
 
-test('who waits no more is neither counted nor has needs', () => {
+test('who waits no more has no count and no needs', () => {
   const waiters = new Waiters();
   const [gone, late] = [waiter(), waiter()];
   waiters.add(gone, 3);

@@ -132,7 +132,7 @@ const told = (options: readonly Option[] = []) =>
   Object.fromEntries(options.map(({ header }) => [header.key, header.value]));
 
 describe('Check', () => {
-  test("allows with every identity header in place of the client's own, and takes the key out", async () => {
+  test('sets every identity header, without the key', async () => {
     const spoofed = { 'x-key-id': 'admin', 'x-key-role': 'admin', x_key_id: 'admin', cookie: 'a=b' };
     const reply = await check(http({ 'x-api-key': 'rich', authorization: 'Bearer rich', ...spoofed }));
     expect(reply.status?.code ?? 0).toBe(0);
@@ -153,7 +153,7 @@ describe('Check', () => {
     expect(query_parameters_to_remove).toEqual([]);
   });
 
-  test("tells Envoy's other filters the code and whose key it was, with the fields of meta that are named", async () => {
+  test('tells the other filters the code and the key', async () => {
     const metadataOf = async (key: string) => (await check(bearer(key))).dynamic_metadata?.fields;
     expect(await metadataOf('rich')).toEqual({
       code: { stringValue: 'VALID' },
@@ -190,7 +190,7 @@ describe('Check', () => {
     expect(told(reply.ok_response?.headers)).toMatchObject({ 'X-Key-Id': 'key_good', 'X-Key-Name': '' });
   });
 
-  test('keeps an Authorization that is no key, and reads keys of the query where that is on', async () => {
+  test('leaves an Authorization that is no key', async () => {
     await listener.close(0);
     await start({ sources: ['query'], withMeta: true });
     const reply = await check(http({ authorization: 'Basic dTpw' }, '/orders?api_key=rich&x=1'));
@@ -201,7 +201,7 @@ describe('Check', () => {
     expect(told(reply.ok_response?.headers)).toHaveProperty('X-Key-Meta', '{"plan":"\\u65e5\\u672c"}');
   });
 
-  test('reads headers in the raw form, where two of a name are two', async () => {
+  test('reads raw headers, where doubles are two', async () => {
     const raw = (...values: string[]) => ({
       method: 'GET',
       header_map: { headers: values.map((value) => ({ key: 'x-api-key', raw_value: Buffer.from(value) })) },
@@ -256,7 +256,7 @@ describe('Check', () => {
     },
   );
 
-  test('tells a key that was used too often of the limit and when to come again', async () => {
+  test('tells the limit and when to come again', async () => {
     const { denied_response } = await check(bearer('limited'));
     expect(told(denied_response?.headers)).toMatchObject({
       RateLimit: '"default";r=0;t=2',
@@ -267,7 +267,7 @@ describe('Check', () => {
     );
   });
 
-  test('holds a key to the API that Envoy is configured for', async () => {
+  test('holds a key to the API of Envoy', async () => {
     expect((await check(bearer('good'), { api_id: 'payments' })).status?.code ?? 0).toBe(0);
     for (const name of ['good', 'disabled', 'expired', 'remote-disabled']) {
       const { status, denied_response } = await check(bearer(name), { api_id: 'billing' });
@@ -279,7 +279,7 @@ describe('Check', () => {
     expect(JSON.parse(wrong.denied_response?.body ?? '').code).toBe('BAD_REQUEST');
   });
 
-  test('holds a key to the permissions that Envoy is configured for', async () => {
+  test('holds a key to the permissions of Envoy', async () => {
     const codeOf = async (permissions: string, key = 'permitted') => {
       const { status, denied_response } = await check(bearer(key), { api_id: 'payments', permissions });
       if (!denied_response) return status?.code ?? 0;
@@ -293,7 +293,7 @@ describe('Check', () => {
       expect(((await codeOf(wrong)) as unknown[])[2]).toBe('BAD_REQUEST');
   });
 
-  test('lets a preflight through where that is on, without an identity', async () => {
+  test('passes a nameless preflight if enabled', async () => {
     const preflight = http({ origin: 'https://a', 'access-control-request-method': 'PUT' }, '/', 'OPTIONS');
     expect((await check(preflight)).denied_response?.status.code).toBe(401);
     await listener.close(0);
@@ -301,7 +301,7 @@ describe('Check', () => {
     expect(told((await check(preflight)).ok_response?.headers)).toHaveProperty('X-Key-Id', '');
   });
 
-  test('without any attribute is a request without a key, and a bug of ours is not an allow', async () => {
+  test('allows nothing without attributes or by a bug', async () => {
     const empty = await unary<Reply>(connected(), envoy, SERVICE, 'Check', {});
     expect(empty.denied_response?.status.code).toBe(401);
     for (const key of ['bug', 'remote-bug']) {
@@ -331,7 +331,7 @@ describe('grpc.health.v1', () => {
     });
   });
 
-  test('tells those who watch of every change, and that it stops', async () => {
+  test('tells watchers of changes and of the stop', async () => {
     const definition = (health[HEALTH] as Record<string, MethodDefinition<object, object>>)['Watch'];
     if (definition === undefined) throw new Error('no method Watch');
     const watch = (service: string) => {
@@ -355,7 +355,7 @@ describe('grpc.health.v1', () => {
   });
 });
 
-test('with an authority of clients it answers only those that this authority signed', async () => {
+test('answers only clients that its CA signed', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-grpc-'));
   const [own, client, stranger] = ['own', 'client', 'stranger'].map((name) =>
     makeCertificate(directory, name),
@@ -384,7 +384,7 @@ test('with an authority of clients it answers only those that this authority sig
   }
 });
 
-test('with a certificate it is asked over TLS, and shows the new one when that is replaced', async () => {
+test('answers over TLS with the newest certificate', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-grpc-'));
   const [first, second] = [makeCertificate(directory, 'first'), makeCertificate(directory, 'second')];
   const files = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile, TLS_CLIENT_CA_FILE: '' };
@@ -412,7 +412,7 @@ test('with a certificate it is asked over TLS, and shows the new one when that i
   }
 });
 
-test('a verifier serves it where the port is set, and a disabled key is denied as soon as updateKey returns', async () => {
+test('denies a disabled key once updateKey returns', async () => {
   expect(verifierConfig({}).EXT_AUTHZ_GRPC_PORT).toBeUndefined();
   const fleet = await Fleet.start({ verifiers: 0 });
   try {
@@ -454,7 +454,7 @@ describe('connections', () => {
     return { socket, closed };
   };
 
-  test('over CONNECTIONS_MAX are closed at once, and those that are open are served', async () => {
+  test('over CONNECTIONS_MAX are closed, no others', async () => {
     await listener.close(0);
     await start({}, undefined, { CONNECTIONS_MAX: 2 });
     const client = connected();
@@ -471,7 +471,7 @@ describe('connections', () => {
     expect((await check(bearer('good'), {}, client)).status?.code ?? 0).toBe(0);
   });
 
-  test('that say nothing in the time for a request head are closed', async () => {
+  test('that say nothing are closed in time', async () => {
     await listener.close(0);
     await start({}, undefined, { HEADERS_TIMEOUT_MS: 100 });
     const client = connected();
@@ -485,7 +485,7 @@ describe('connections', () => {
     ['a byte', 'P'],
     ['the preface', PREFACE],
     ['the preface and a part of the head of a frame', `${PREFACE}\0\0\0\x04`],
-  ])('that say %s and nothing more in the time for a request head are closed', async (_, said) => {
+  ])('that say only %s are closed in time', async (_, said) => {
     await listener.close(0);
     await start({}, undefined, { HEADERS_TIMEOUT_MS: 100 });
     const client = connected();
@@ -496,7 +496,7 @@ describe('connections', () => {
     expect((await check(bearer('good'), {}, client)).status?.code ?? 0).toBe(0);
   });
 
-  test('that are begun and have no request are closed after KEEP_ALIVE_TIMEOUT_MS', async () => {
+  test('without a request close after their idle time', async () => {
     await listener.close(0);
     await start({}, undefined, { KEEP_ALIVE_TIMEOUT_MS: 100 });
     const one = await opened();
@@ -505,7 +505,7 @@ describe('connections', () => {
     expect((await check(bearer('good'))).status?.code ?? 0).toBe(0);
   });
 
-  test('whose call has no message are told so, and closed, others not', async () => {
+  test('without a message are told so and closed', async () => {
     await listener.close(0);
     await start({}, undefined, { REQUEST_TIMEOUT_MS: 100, KEEP_ALIVE_TIMEOUT_MS: 100 });
     const session = connectHttp2(`http://${listener.address}`).on('error', () => undefined);
@@ -531,7 +531,7 @@ describe('connections', () => {
     expect((await slow).status?.code ?? 0).toBe(0);
   });
 
-  test('whose handshake stops, or behind whose handshake nothing comes, are closed in the time for a request head', async () => {
+  test('of a stalled handshake are closed in time', async () => {
     await listener.close(0);
     const directory = mkdtempSync(join(tmpdir(), 'keyfence-grpc-'));
     const { certFile, keyFile } = makeCertificate(directory, 'own');
@@ -558,7 +558,7 @@ describe('connections', () => {
     }
   });
 
-  test('are cut when the listener closes, whatever they were about', async () => {
+  test('are cut when the listener closes', async () => {
     const silent = await opened();
     await listener.close(0);
     expect(await silent.closed).toBe('closed');
@@ -566,7 +566,7 @@ describe('connections', () => {
   });
 });
 
-test('what Envoy says in its raw list of headers counts before its map, in which doubles are one', async () => {
+test('raw headers of Envoy count before its map', async () => {
   const request = {
     ...http({ 'x-api-key': 'good' }),
     header_map: { headers: [{ key: 'x-api-key', raw_value: Buffer.from('nobody') }] },

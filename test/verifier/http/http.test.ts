@@ -95,7 +95,7 @@ describe.each([
       }
     });
 
-    test('a key of another API than the one asked for is FORBIDDEN, and nothing of it is told, not even that it is disabled or expired', async () => {
+    test('tells nothing of a key of another API', async () => {
       expect(JSON.parse((await post({ key: 'good', apiId: 'payments' })).body).code).toBe('VALID');
       for (const name of ['good', 'rich', 'disabled', 'expired', 'remote-disabled', 'remote-expired']) {
         const { headers, body } = await post({ key: name, apiId: 'billing' });
@@ -107,7 +107,7 @@ describe.each([
       }
     });
 
-    test('names, owners and meta beyond ASCII arrive whole', async () => {
+    test('names and meta beyond ASCII arrive whole', async () => {
       const response = await post({ key: 'rich' });
       expect(JSON.parse(response.body)).toMatchObject({
         name: 'Zoë "Z"',
@@ -123,7 +123,7 @@ describe.each([
       }
     });
 
-    test('the key is what the client meant: escapes, other scripts, any order, the longest allowed', async () => {
+    test('takes the key as the client meant it', async () => {
       const longest = 'k'.repeat(512);
       for (const [body, key] of [
         ['{"key":"\\u0067ood"}', 'good'],
@@ -207,7 +207,7 @@ describe.each([
       },
     );
 
-    test('a body without a content type is 415, no body at all is 400', async () => {
+    test('no content type is 415, no body is 400', async () => {
       const request = verifyKey({ key: 'good' });
       expect(errorOf(await ask(request.replace('Content-Type: application/json\r\n', ''))).status).toBe(415);
       const nothing = 'POST /v1/keys.verifyKey HTTP/1.1\r\nHost: a\r\n\r\n';
@@ -218,7 +218,7 @@ describe.each([
       `POST /v1/keys.verifyKey HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n${more}\r\n\r\n`;
     const tooLarge = { status: 413, code: 'PAYLOAD_TOO_LARGE', message: 'body: at most 65536 bytes' };
 
-    test('a body at the limit is read; one byte more is 413', async () => {
+    test('a body at the limit is read, beyond it 413', async () => {
       const padded = (bytes: number) => `{"key":"good"${' '.repeat(bytes - 14)}}`;
       expect((await post(padded(65_536))).status).toBe(200);
       expect(errorOf(await post(padded(65_537)))).toEqual(tooLarge);
@@ -228,7 +228,7 @@ describe.each([
       expect(errorOf(await ask(head('Content-Length: 99999999')))).toEqual(tooLarge);
     });
 
-    test('a body sent in chunks is read up to the same limit, and the refusal is not lost', async () => {
+    test('a chunked body has the same limit', async () => {
       const chunked = head('Transfer-Encoding: chunked');
       expect((await ask(`${chunked}6\r\n{"key"\r\n8\r\n:"good"}\r\n0\r\n\r\n`)).status).toBe(200);
       expect(errorOf(await ask(`${chunked}0\r\n\r\n`)).message).toBe('body: required, a JSON object');
@@ -239,7 +239,7 @@ describe.each([
       expect(response.headers['connection']).toBe('close');
     });
 
-    test('after a refusal the connection goes on with the next request, where the rest of the body is short', async () => {
+    test('the connection outlives a refused short body', async () => {
       const one = wire();
       one.send(
         verifyKey({ key: 'good' }).replace('application/json', 'text/plain') + verifyKey({ key: 'good' }),
@@ -294,7 +294,7 @@ describe.each([
       expect(await one.rest()).toBe('');
     });
 
-    test('the page that the docs links point to explains every code', async () => {
+    test('the linked page explains every code', async () => {
       const response = await ask('GET /docs/errors HTTP/1.1\r\nHost: a\r\n\r\n');
       expect(response.headers).toMatchObject({ 'content-type': 'text/html; charset=utf-8' });
       expect(response.headers['x-request-id']).toMatch(/^[\w.-]+$/);
@@ -303,7 +303,7 @@ describe.each([
       expect(errorOf(await ask('POST /docs/errors HTTP/1.1\r\nHost: a\r\n\r\n')).status).toBe(405);
     });
 
-    test('further routes get what no path of ours takes, by any method, and fail in the same shape', async () => {
+    test('other routes fail in the same shape', async () => {
       await restart(
         {},
         {
@@ -347,7 +347,7 @@ describe.each([
       expect(JSON.parse(response.body).requestId).toBe(response.headers['x-request-id']);
     });
 
-    test('one that is sent twice is replaced; made ones differ', async () => {
+    test('a repeated one is replaced, each made anew', async () => {
       const twice = await post({ key: 'good' }, ['X-Request-Id: a', 'X-Request-Id: b']);
       const none = await post({ key: 'good' });
       expect(
@@ -380,7 +380,7 @@ describe.each([
       expect(bugs).toEqual([]);
     });
 
-    test('nonsense after a request that waits for its look-up is answered after it, then the connection closes', async () => {
+    test('answers nonsense after waiting requests', async () => {
       const one = wire().send(`${verifyKey({ key: 'slow-good' })}nonsense\r\n\r\n`);
       await eventually(() => answers.asked.length === 1);
       answers.release();
@@ -402,7 +402,7 @@ describe.each([
       expect(await one.rest()).toBe('');
     });
 
-    test('a refusal in its place reaches a client that has ended its side', async () => {
+    test('a refusal reaches a half-closed client', async () => {
       const one = wire().send(`${verifyKey({ key: 'slow-good' })}nonsense\r\n\r\n`);
       one.socket.end();
       await eventually(() => answers.asked.length === 1);
@@ -411,7 +411,7 @@ describe.each([
       expect(errorOf(await one.response()).status).toBe(400);
     });
 
-    test('nothing follows an answer that says close, though the client has sent more', async () => {
+    test('nothing follows an answer that says close', async () => {
       for (const behind of [verifyKey({ key: 'good' }), 'nonsense\r\n\r\n']) {
         const one = wire().send(verifyKey({ key: 'good' }, ['Connection: close']) + behind);
         expect((await one.response()).status).toBe(200);
@@ -419,7 +419,7 @@ describe.each([
       }
     });
 
-    test('a client that does not close after a refusal is cut off', async () => {
+    test('cuts a refused client that does not close', async () => {
       const one = wire().send('nonsense\r\n\r\n');
       await one.response();
       await eventually(() => one.socket.destroyed || one.ended);
@@ -438,7 +438,7 @@ describe.each([
       expect((await one.response()).status).toBe(200);
     });
 
-    test('what is refused anyway is refused without the body', async () => {
+    test('a refused body is not asked for', async () => {
       expect(errorOf(await ask(head(70_000))).status).toBe(413);
       expect(errorOf(await ask(head(14, 'text/plain'))).status).toBe(415);
       expect(errorOf(await ask(head(14).replace('POST', 'PUT'))).status).toBe(405);
@@ -446,7 +446,7 @@ describe.each([
   });
 
   describe('outages and bugs', () => {
-    test('an outage is 503 with Retry-After, never a verdict', async () => {
+    test('an outage is 503 and no verdict', async () => {
       const response = await post({ key: 'down' });
       expect(errorOf(response)).toEqual({
         status: 503,
@@ -457,24 +457,21 @@ describe.each([
       expect(bugs).toEqual([]);
     });
 
-    test.each(['bug', 'remote-bug'])(
-      '%s: a fault of ours is 500, its details only in the log',
-      async (key) => {
-        const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
-        const response = await post({ key }, [`traceparent: 00-${trace}-00f067aa0ba902b7-01`]);
-        expect(errorOf(response)).toMatchObject({ status: 500, code: 'INTERNAL_SERVER_ERROR' });
-        expect(response.raw).not.toContain('fault of ours');
-        expect(bugs).toMatchObject([
-          {
-            requestId: response.headers['x-request-id'],
-            traceId: trace,
-            err: { message: 'a fault of ours' },
-          },
-        ]);
-      },
-    );
+    test.each(['bug', 'remote-bug'])('%s: our fault is 500, detailed in the log', async (key) => {
+      const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+      const response = await post({ key }, [`traceparent: 00-${trace}-00f067aa0ba902b7-01`]);
+      expect(errorOf(response)).toMatchObject({ status: 500, code: 'INTERNAL_SERVER_ERROR' });
+      expect(response.raw).not.toContain('fault of ours');
+      expect(bugs).toMatchObject([
+        {
+          requestId: response.headers['x-request-id'],
+          traceId: trace,
+          err: { message: 'a fault of ours' },
+        },
+      ]);
+    });
 
-    test('requests over the limit in flight are refused with 503 and those before them answered', async () => {
+    test('refuses requests over the limit with 503', async () => {
       await restart({ REQUESTS_IN_FLIGHT_MAX: 2 });
       const two = [wire(), wire()].map((one) => one.send(verifyKey({ key: 'slow-good' })));
       await eventually(() => server.requestsInFlight === 2);
@@ -487,7 +484,7 @@ describe.each([
   });
 
   describe('connections', () => {
-    test('Connection: close and HTTP/1.0 end the connection, others keep it', async () => {
+    test('only Connection: close and HTTP/1.0 end it', async () => {
       const closed = wire().send(verifyKey({ key: 'good' }, ['Connection: close']));
       expect((await closed.response()).headers['connection']).toBe('close');
       expect(await closed.rest()).toBe('');
@@ -512,7 +509,7 @@ describe.each([
         expect((await one.response()).headers['x-request-id']).toBe(`${i}`);
     });
 
-    test('a client that ends its side after asking is answered', async () => {
+    test('answers a client that ends its side', async () => {
       const one = wire().send(verifyKey({ key: 'slow-good' }));
       one.socket.end();
       await eventually(() => answers.asked.length === 1);
@@ -521,7 +518,7 @@ describe.each([
       expect(await one.rest()).toBe('');
     });
 
-    test('a client that goes away while its look-up runs disturbs nobody', async () => {
+    test('a client that leaves disturbs nobody', async () => {
       const one = wire().send(verifyKey({ key: 'slow-good' }));
       await eventually(() => server.requestsInFlight === 1);
       one.socket.resetAndDestroy();
@@ -531,7 +528,7 @@ describe.each([
       expect(bugs).toEqual([]);
     });
 
-    test('a request that arrives too slowly gets 408, in head and in body', async () => {
+    test('a slow request gets 408, head and body', async () => {
       await restart({ HEADERS_TIMEOUT_MS: 100, REQUEST_TIMEOUT_MS: 200 });
       for (const part of ['POST /v1/ke', verifyKey({ key: 'good' }).slice(0, -3)]) {
         const one = wire().send(part);
@@ -547,7 +544,7 @@ describe.each([
       expect(await one.rest()).toBe('');
     });
 
-    test('connections over the limit are closed immediately, the others work on', async () => {
+    test('closes only connections over the limit', async () => {
       await restart({ CONNECTIONS_MAX: 1 });
       const first = wire().send(verifyKey({ key: 'good' }));
       await first.response();
@@ -558,7 +555,7 @@ describe.each([
   });
 
   describe('closing', () => {
-    test('what waits is answered with Connection: close, idle connections end, new ones are refused', async () => {
+    test('answers what waits and refuses new ones', async () => {
       const idle = wire().send(verifyKey({ key: 'good' }));
       await idle.response();
       const busy = wire().send(verifyKey({ key: 'slow-good' }));
@@ -577,7 +574,7 @@ describe.each([
       await closed;
     });
 
-    test('what had reached the machine before is still answered', async () => {
+    test('answers what had reached the machine before', async () => {
       const one = wire().send(verifyKey({ key: 'good' }));
       await one.response();
       one.send(verifyKey({ key: 'good' }));
@@ -595,7 +592,7 @@ describe.each([
     });
   });
 
-  test('each verdict is counted once, with what decided it; what is refused is not', async () => {
+  test('counts each verdict once, and no refusal', async () => {
     await server.close(0);
     const metrics = new Metrics();
     answers = new ScriptedAnswers();
@@ -630,7 +627,7 @@ describe.each([
     await new Promise((resolve) => other.close(resolve));
   });
 
-  test('the defaults of the settings are allowed by their own rules', () => {
+  test('the default settings obey their own rules', () => {
     expect(loadConfig(httpSettings, {})).toMatchObject({ CONNECTIONS_MAX: 10_000 });
   });
 });

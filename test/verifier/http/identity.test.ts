@@ -12,7 +12,7 @@ const headersOf = (state: { name?: string; externalId?: string; meta?: string },
     identityHeaders(new Entry(epoch, 'key_1', { ...decodeState(['1']), ...state }), withMeta),
   );
 
-test('every identity header is there, empty where the key has no such value', () => {
+test('every identity header is there, or empty', () => {
   const plain = { 'X-Key-Id': 'key_1', 'X-Key-Api-Id': 'shop', 'X-Key-Name': '', 'X-Key-External-Id': '' };
   expect(headersOf({}, false)).toEqual(plain);
   expect(headersOf({})).toEqual({ ...plain, 'X-Key-Meta': '{}' });
@@ -43,11 +43,11 @@ test('any name and external id is visible ASCII in its header and can be decoded
   expect(headersOf({ name: 'Ada/1:ok,"x"' })['X-Key-Name']).toBe('Ada/1:ok,"x"');
 });
 
-test('half of a surrogate pair in a name does no harm', () => {
+test('half a surrogate pair in a name is harmless', () => {
   expect(decodeURIComponent(headersOf({ name: 'a\ud800' })['X-Key-Name'] ?? '')).toBe('a\ufffd');
 });
 
-test('meta is ASCII JSON of at most 2 KiB, else empty', () => {
+test('meta is ASCII JSON of 2 KiB at most or empty', () => {
   const meta = { plan: '日本', mood: '😀', del: '\x7f' };
   const header = headersOf({ meta: JSON.stringify(meta) })['X-Key-Meta'] ?? '';
   expect(header).toMatch(/^[\x20-\x7e]+$/);
@@ -57,13 +57,13 @@ test('meta is ASCII JSON of at most 2 KiB, else empty', () => {
   expect(headersOf({ meta: longest.replace('x', 'xx') })['X-Key-Meta']).toBe('');
 });
 
-test("a client's X-Key-* header is known as such in any case, and others are not", () => {
+test('knows a client X-Key-* header in any case', () => {
   for (const name of ['X-Key-Id', 'x-key-name', 'X-KEY-ANYTHING', 'x_key_id', 'X-Key_Id'])
     expect(isIdentityHeader(name)).toBe(true);
   for (const name of ['x-api-key', 'x-keys-id', 'my-x-key-id']) expect(isIdentityHeader(name)).toBe(false);
 });
 
-test('meta is measured as it is sent: what becomes \\u counts six times', () => {
+test('meta is measured as sent, escapes included', () => {
   const fits = JSON.stringify({ a: '日'.repeat(340) });
   expect(headersOf({ meta: fits })['X-Key-Meta']).toHaveLength(2048);
   expect(headersOf({ meta: JSON.stringify({ a: '日'.repeat(341) }) })['X-Key-Meta']).toBe('');

@@ -34,7 +34,7 @@ describe.each([
   const TIMED_OUT = { status: 408, headers: { connection: 'close' } };
 
   describe('time', () => {
-    test('a connection that says nothing is told so, and closed', async () => {
+    test('a silent connection is told so and closed', async () => {
       await start({ HEADERS_TIMEOUT_MS: 100 });
       const silent = wire();
       expect(await silent.response()).toMatchObject(TIMED_OUT);
@@ -47,7 +47,7 @@ describe.each([
       ['head of a second request', GOOD, `${head}A: `],
       ['body', '', `${head}Content-Length: 1024\r\n\r\n`],
       ['body of a second request', GOOD, `${head}Content-Length: 1024\r\n\r\n`],
-    ])('a %s that comes byte by byte is not waited for beyond its time', async (_what, before, begun) => {
+    ])('a slow %s is cut off in time', async (_what, before, begun) => {
       await start({ HEADERS_TIMEOUT_MS: 100, REQUEST_TIMEOUT_MS: 100 });
       const slow = wire().send(before + begun);
       const drip = setInterval(() => void slow.send(' '), 10);
@@ -57,7 +57,7 @@ describe.each([
       clearInterval(drip);
     });
 
-    test('a request whose body did not come in time is told so by its own id', async () => {
+    test('a late body is refused under its own id', async () => {
       await start({ HEADERS_TIMEOUT_MS: 100, REQUEST_TIMEOUT_MS: 200 });
       const slow = wire().send(verifyKey({ key: 'good' }, ['X-Request-Id: mine']).slice(0, -3));
       await eventually(() => server.requestsInFlight === 1);
@@ -65,7 +65,7 @@ describe.each([
       await eventually(() => server.requestsInFlight === 0);
     });
 
-    test('an answer that took longer than a connection may be idle leaves it as long as any other', async () => {
+    test('a slow answer leaves its connection as it was', async () => {
       await start({ KEEP_ALIVE_TIMEOUT_MS: 200 });
       const one = wire().send(verifyKey({ key: 'slow-good' }));
       await eventually(() => server.requestsInFlight === 1);
@@ -77,7 +77,7 @@ describe.each([
       expect(performance.now() - releasedMs).toBeGreaterThan(190);
     });
 
-    test('a request whose look-up never ends does not hold its connection for ever', async () => {
+    test('an endless look-up ends its connection', async () => {
       await start({ STALL_TIMEOUT_MS: 100 });
       expect(
         await wire()
@@ -119,7 +119,7 @@ describe.each([
       return one;
     }
 
-    test('is answered as far as buffers go, and the rest in order once it reads', async () => {
+    test('is answered in order once it reads', async () => {
       const one = await stuck();
       expect(answers.asked.length).toBeLessThan(REQUESTS);
       expect(accepted[0]?.writableLength).toBeLessThan(PENDING_BYTES_MAX);
@@ -136,7 +136,7 @@ describe.each([
     });
 
     test.each(['has asked for more', 'has asked for no more'])(
-      '%s, and reads on while the server closes, is let go',
+      '%s, is let go while the server closes',
       async (asks) => {
         const one = asks === 'has asked for more' ? await stuck() : await full();
         const closed = server.close(60_000);
@@ -154,24 +154,21 @@ describe.each([
     test.each([
       ['in its body', BODY_BEGUN],
       ['in its head', 30],
-    ])(
-      'one that stops %s is answered with Connection: close when the rest comes while closing',
-      async (_where, at) => {
-        await start({});
-        const [one, silent] = [wire().send(GOOD.slice(0, at)), wire().send(GOOD.slice(0, at))];
-        await eventually(() => accepted.length === 2 && accepted.every(({ bytesRead }) => bytesRead === at));
-        const closed = server.close(300);
-        await turns();
-        one.send(GOOD.slice(at));
-        expect(await one.response()).toMatchObject({ status: 200, headers: { connection: 'close' } });
-        expect(await one.rest()).toBe('');
-        // What never becomes whole is cut when the time for that is over.
-        expect(await silent.rest()).toBe('');
-        await closed;
-      },
-    );
+    ])('that stops %s is answered while closing', async (_where, at) => {
+      await start({});
+      const [one, silent] = [wire().send(GOOD.slice(0, at)), wire().send(GOOD.slice(0, at))];
+      await eventually(() => accepted.length === 2 && accepted.every(({ bytesRead }) => bytesRead === at));
+      const closed = server.close(300);
+      await turns();
+      one.send(GOOD.slice(at));
+      expect(await one.response()).toMatchObject({ status: 200, headers: { connection: 'close' } });
+      expect(await one.rest()).toBe('');
+      // What never becomes whole is cut when the time for that is over.
+      expect(await silent.rest()).toBe('');
+      await closed;
+    });
 
-    test('one that breaks off is 400, and nobody else notices', async () => {
+    test('that breaks off is 400, and nobody notices', async () => {
       await start({});
       const [one, other] = [wire().send(GOOD.slice(0, BODY_BEGUN)), wire()];
       await eventually(() => server.requestsInFlight === 1);
@@ -184,7 +181,7 @@ describe.each([
       expect((await other.send(GOOD).response()).status).toBe(200);
     });
 
-    test('those whose body is on its way count among the requests in flight', async () => {
+    test('count among the requests in flight', async () => {
       await start({ REQUESTS_IN_FLIGHT_MAX: 2 });
       const begun = [wire(), wire()].map((one) => one.send(GOOD.slice(0, HEAD_END)));
       await eventually(() => server.requestsInFlight === 2);
@@ -193,7 +190,7 @@ describe.each([
       expect(server.requestsInFlight).toBe(0);
     });
 
-    test('are answered, however many there are and however little is kept of them for the lane', async () => {
+    test('are answered, however many there are', async () => {
       await start({ FAST_LANE_WAIT_BYTES_MAX: 1000, CONNECTIONS_MAX: 100 });
       const ask = async (count: number, at: number) => {
         const begun = Array.from({ length: count }, () => wire().send(GOOD.slice(0, at)));
@@ -218,7 +215,7 @@ describe.each([
   describe('size', () => {
     const padded = (bytes: number) => GOOD.replace('\r\n', `\r\nA: ${'a'.repeat(bytes)}\r\n`);
 
-    test('the refusal of a head over the limit arrives whole, however much of it is still to come', async () => {
+    test('the refusal of a long head arrives whole', async () => {
       await start({});
       const one = wire().send(padded(17_000).slice(0, -100));
       expect((await one.response()).status).toBe(431);
@@ -227,7 +224,7 @@ describe.each([
       await eventually(() => (accepted.at(-1)?.bytesRead ?? 0) > 200_000);
     });
 
-    test('a head over the limit is 431 however it comes, also behind a request that was fine', async () => {
+    test('a head over the limit is 431 in any form', async () => {
       await start({ HEADER_BYTES_MAX: 4096 });
       expect((await wire().send(padded(3500)).response()).status).toBe(200);
       for (const [before, pieces] of [
@@ -246,7 +243,7 @@ describe.each([
       }
     });
 
-    test('a body over the limit is 413 however it comes, also behind a request that was fine', async () => {
+    test('a body over the limit is 413 in any form', async () => {
       await start({ BODY_BYTES_MAX: 1024 });
       const body = (bytes: number) => verifyKey(`{"key":"good"${' '.repeat(bytes - 14)}}`);
       for (const before of ['', GOOD]) {

@@ -57,7 +57,7 @@ const verdicts = () =>
     }),
   );
 
-test('processes share a port: each answers some of the connections, and a disable waits for all', async () => {
+test('a disable waits for all who share a port', async () => {
   await eventually(async () => {
     expect(await ask()).toBe('VALID');
     return (await verdicts()).every((count) => count > 0);
@@ -76,7 +76,7 @@ test('processes share a port: each answers some of the connections, and a disabl
   }
 });
 
-test('one after the other is restarted, and no request on a connection in use is lost', async () => {
+test('restarts lose no request on a connection', async () => {
   const agents = Array.from({ length: 8 }, () => new Agent({ connections: 1 }));
   const answers = new Map<string, number>();
   // A connection that opens while a process stops to listen may be reset; these are open by then.

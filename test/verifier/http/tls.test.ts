@@ -97,7 +97,7 @@ function replace(from: MadeCertificate, file: 'certFile' | 'keyFile'): void {
   renameSync(`${first[file]}.new`, first[file]);
 }
 
-test('verifyKey is answered over TLS to a client that knows the authority, and to no other', async () => {
+test('answers over TLS a client that knows its CA', async () => {
   expect(address).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/);
   const client = new Client(address, { connect: { ca: first.cert } });
   const headers = { 'content-type': 'application/json' };
@@ -109,7 +109,7 @@ test('verifyKey is answered over TLS to a client that knows the authority, and t
 });
 
 describe('a certificate', () => {
-  test('that replaces the present one is shown to new connections, and those that are open go on', async () => {
+  test('is replaced for new connections only', async () => {
     const open = await handshake(first);
     expect(await shown(first)).toBe('first');
     replace(second, 'keyFile');
@@ -120,7 +120,7 @@ describe('a certificate', () => {
     open.destroy();
   });
 
-  test('without its key leaves the present one in use until the key has come', async () => {
+  test('stays in use until the new key has come', async () => {
     replace(second, 'certFile');
     await eventually(() => logged.some((line) => line.startsWith('warn')));
     expect(await shown(first)).toBe('first');
@@ -136,31 +136,28 @@ describe('a certificate', () => {
     ['TLS_CLIENT_CA_FILE', 0.5],
     ['TLS_CLIENT_CA_FILE', 1.5],
     ['TLS_CERT_FILE', 1.5],
-  ] as const)(
-    'in a half-written %s (%d certificates) leaves the present one in use',
-    async (name, written) => {
-      const file = join(directory, 'chain.crt');
-      const whole = first.cert + second.cert;
-      writeFileSync(file, whole);
-      const warned: string[] = [];
-      const log = {
-        info: () => undefined,
-        warn: (_: unknown, message?: string) => void warned.push(`${message}`),
-      };
-      const files = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile, TLS_CLIENT_CA_FILE: '' };
-      const followed = followCertificate({ ...files, [name]: file }, systemClock, log);
-      const used: (string | undefined)[] = [];
-      followed?.follow(({ cert, ca }) => used.push(name === 'TLS_CERT_FILE' ? cert : ca));
-      writeFileSync(file, whole.slice(0, (whole.length / 2) * written));
-      await eventually(() => warned.length > 0);
-      writeFileSync(file, first.cert);
-      await eventually(() => used.length > 1);
-      expect(used).toEqual([whole, first.cert]);
-      followed?.close();
-    },
-  );
+  ] as const)('stays in use if a %s is cut (%d certificates)', async (name, written) => {
+    const file = join(directory, 'chain.crt');
+    const whole = first.cert + second.cert;
+    writeFileSync(file, whole);
+    const warned: string[] = [];
+    const log = {
+      info: () => undefined,
+      warn: (_: unknown, message?: string) => void warned.push(`${message}`),
+    };
+    const files = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile, TLS_CLIENT_CA_FILE: '' };
+    const followed = followCertificate({ ...files, [name]: file }, systemClock, log);
+    const used: (string | undefined)[] = [];
+    followed?.follow(({ cert, ca }) => used.push(name === 'TLS_CERT_FILE' ? cert : ca));
+    writeFileSync(file, whole.slice(0, (whole.length / 2) * written));
+    await eventually(() => warned.length > 0);
+    writeFileSync(file, first.cert);
+    await eventually(() => used.length > 1);
+    expect(used).toEqual([whole, first.cert]);
+    followed?.close();
+  });
 
-  test('behind a symbolic link is replaced when the link is', async () => {
+  test('is replaced with its symbolic link', async () => {
     const link = join(directory, 'current');
     symlinkSync('first', link);
     const log = {
@@ -185,14 +182,14 @@ describe('a certificate', () => {
 });
 
 describe('a connection', () => {
-  test('that does not speak TLS is closed, and others are served', async () => {
+  test('is closed if it speaks no TLS', async () => {
     const plain = new Wire(address.replace('https', 'http')).send(verifyKey({ key: 'good' }));
     await plain.rest();
     expect(answers.asked).toEqual([]);
     expect(await ask(await handshake(first))).toContain('"valid":true');
   });
 
-  test('that does not finish its handshake in the time for a request head is cut', async () => {
+  test('is cut if its handshake stalls', async () => {
     const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
     const brief = { ...limits, HEADERS_TIMEOUT_MS: 300 };
     const other = createVerifierServer({ verifier: answers, limits: brief, log, certificate });
@@ -204,7 +201,7 @@ describe('a connection', () => {
     await other.close(0);
   });
 
-  test('is answered after a thousand handshakes, five hundred at once', async () => {
+  test('is answered after a thousand handshakes', async () => {
     const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
     const wide = {
       ...limits,
@@ -225,7 +222,7 @@ describe('a connection', () => {
     await other.close(0);
   });
 
-  test('in the middle of its handshake is cut when the listener closes', async () => {
+  test('is cut in a handshake at the close', async () => {
     const silent = connectTcp(Number(new URL(address).port), '127.0.0.1').on('error', () => undefined);
     await new Promise((resolve) => silent.once('connect', resolve));
     const ended = new Promise((resolve) => silent.resume().once('close', resolve));
@@ -235,7 +232,7 @@ describe('a connection', () => {
   });
 });
 
-test('files that are no certificate and key are found at the start', () => {
+test('finds wrong certificate files at the start', () => {
   const faults = (cert: string, key: string) =>
     configFaults(verifierConfig({ TLS_CERT_FILE: cert, TLS_KEY_FILE: key }));
   const garbage = join(directory, 'garbage');
@@ -254,7 +251,7 @@ test('files that are no certificate and key are found at the start', () => {
   expect(alone).toEqual(['TLS_CLIENT_CA_FILE: only with TLS_CERT_FILE']);
 });
 
-test('with TLS_CLIENT_CA_FILE only callers with a certificate of that authority are answered', async () => {
+test('TLS_CLIENT_CA_FILE lets its own callers in', async () => {
   const third = makeCertificate(directory, 'third');
   const fleet = await Fleet.start({ verifiers: 0 });
   try {
@@ -294,7 +291,7 @@ test('with TLS_CLIENT_CA_FILE only callers with a certificate of that authority 
 });
 
 test.each(['TLSv1.2', 'TLSv1.3'] as const)(
-  'a client that needs a certificate shows it at each connection, also with a session of %s',
+  'shows its certificate with a session of %s',
   async (maxVersion) => {
     const log = { info: () => undefined, warn: () => undefined, error: () => undefined };
     /** Connects a second time with the session of the first, and tells whether that was enough. */
@@ -333,7 +330,7 @@ test.each<[object, RegExp]>([
   expect(() => createClient({ url: 'http://127.0.0.1', ...options })).toThrow(message);
 });
 
-test('one process listens with TLS at its port and without at its Unix socket, and gives both up', async () => {
+test('listens with TLS at a port, plain at a socket', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   try {
     const path = join(directory, 'verifier.sock');
@@ -364,7 +361,7 @@ test('one process listens with TLS at its port and without at its Unix socket, a
   }
 });
 
-test('the path of a Unix socket is checked at the start', () => {
+test('checks the path of a Unix socket at the start', () => {
   for (const path of ['relative.sock', `/${'x'.repeat(107)}`]) {
     expect(() => verifierConfig({ LISTEN_UNIX: path })).toThrow(/LISTEN_UNIX/);
   }

@@ -97,7 +97,7 @@ describe.each([
     expect(accepted[0]?.listenerCount('drain')).toBe(FAST_LANE ? 0 : 1);
   });
 
-  test('that follows on others of its kind goes with its connection, for which that costs less', async () => {
+  test('keeps the connection of others of its kind', async () => {
     await start();
     const one = wire();
     for (let i = 0; i < 20; i++) expect((await one.send(OPENAPI).response()).status).toBe(200);
@@ -123,7 +123,7 @@ describe.each([
     expect(server.lane.delegated).toBeGreaterThan(FAST_LANE ? bytes.length - head : -1);
   });
 
-  test('whose body does not come is 408, and its connection is closed', async () => {
+  test('without its body is 408 and closed', async () => {
     await start({ HEADERS_TIMEOUT_MS: 100, REQUEST_TIMEOUT_MS: 200 });
     const one = wire().send(GOOD + upload().slice(0, -3));
     expect((await one.response()).status).toBe(200);
@@ -141,7 +141,7 @@ describe.each([
     await eventually(() => server.requestsInFlight === 0);
   });
 
-  test('is given up when its client leaves, and answered where that only ended its side', async () => {
+  test('ends when its client leaves for good', async () => {
     await start();
     const gone = wire().send(SLOW);
     await eventually(() => server.requestsInFlight === 1);
@@ -155,7 +155,7 @@ describe.each([
     expect(await ended.rest()).toMatch(/^HTTP\/1\.1 200 OK\r\n(?:.*\r\n)*.*slow/);
   });
 
-  test('and what is behind it are answered although their client has ended its side', async () => {
+  test('is answered to a half-closed client', async () => {
     await start();
     for (const behind of [GOOD, OPENAPI, upload(), upload().slice(0, -3)]) {
       const one = wire().send(SLOW + behind);
@@ -170,13 +170,13 @@ describe.each([
     }
   });
 
-  test('that is not answered does not hold its connection for ever', async () => {
+  test('unanswered holds its connection for a time', async () => {
     await start({ STALL_TIMEOUT_MS: 100 });
     expect(await wire().send(SLOW).rest()).toBe('');
     await eventually(() => server.requestsInFlight === 0);
   });
 
-  test('counts among the requests in flight and the connections as any other', async () => {
+  test('counts in flight as any other', async () => {
     await start({ REQUESTS_IN_FLIGHT_MAX: 2, CONNECTIONS_MAX: 3 });
     const waiting = [wire().send(SLOW), wire().send(SLOW)];
     await eventually(() => server.requestsInFlight === 2);
@@ -191,7 +191,7 @@ describe.each([
     expect((await third.send(OPENAPI).response()).status).toBe(200);
   });
 
-  test('is written at the pace of its reader, and then its connection goes on', async () => {
+  test('is written at the pace of its reader', async () => {
     await start();
     const one = wire();
     one.socket.pause();
@@ -205,7 +205,7 @@ describe.each([
     expect(server.lane).toMatchObject(FAST_LANE ? { delegated: 1, answered: 1 } : {});
   });
 
-  test('is answered with Connection: close while closing', async () => {
+  test('gets Connection: close while closing', async () => {
     await start();
     const one = wire().send(SLOW);
     await eventually(() => server.requestsInFlight === 1);

@@ -29,14 +29,14 @@ async function same(writes: readonly Buffer[], manner: 'patient' | 'hurried' = '
 const COMMON = verifyKey({ key: 'good' }, ['X-Request-Id: before']);
 const NEXT = verifyKey({ key: 'disabled', apiId: 'payments' }, ['X-Request-Id: after']);
 
-test.each(Object.entries(SHAPES))('%s is read as Node reads it, wherever it stands', async (name, shape) => {
+test.each(Object.entries(SHAPES))('%s is read as by Node, wherever it stands', async (name, shape) => {
   for (const text of [shape, COMMON + shape, asV2(shape)]) await same([Buffer.from(text, 'latin1')]);
   if (OFFERS.includes(name)) return;
   for (const text of [shape + NEXT, COMMON + shape + NEXT, shape + shape])
     await same([Buffer.from(text, 'latin1')]);
 });
 
-test.each(OFFERS)('what comes together with %s is answered, and in order', async (offer) => {
+test.each(OFFERS)('answers what comes together with %s, in order', async (offer) => {
   const { answered, asked } = await lane.hear([Buffer.from(SHAPES[offer] + NEXT)], 'patient');
   expect(answered.match(/"code":"\w+"/g)).toEqual(['"code":"VALID"', '"code":"DISABLED"']);
   expect(asked).toEqual(['disabled of payments', 'good of undefined', 'rich of undefined']);
@@ -64,7 +64,7 @@ test.each([
 });
 
 test.each(Object.entries(CLIENT_SHAPES))(
-  'what %s sends is answered by the lane, in however many writes it comes',
+  'the lane answers %s in any number of writes',
   async (_client, [head, body]) => {
     const before = { ...lane.server.lane };
     const whole = Buffer.from(head + body);
@@ -98,7 +98,7 @@ test.each([
   '"remaining":{"cost":1e99}}',
   '"__proto__":{"permissions":"d"}}',
   '"ratelimits":[]}',
-])('what stands behind a key, %s, is read as the reference reads it, each time', async (end) => {
+])('after a key, %s is read as by the reference', async (end) => {
   const ask = (start: string) => Buffer.from(verifyKey(`${start},${end}`));
   for (const api of ['', ',"apiId":"payments"'])
     for (const key of ['permitted', 'good', 'permitted', 'disabled', 'stripped'])
@@ -117,7 +117,7 @@ test.each([
   '"authorization":{"permissions":"a"}}',
   '"remaining":{"cost":1}}',
   '"tags":["a"]}',
-])('the second generation reads what stands behind a key, %s, as its reference does', async (end) => {
+])('v2 reads, after a key, %s as its reference', async (end) => {
   const ask = (start: string) => Buffer.from(asV2(verifyKey(`${start},${end}`)));
   for (const key of ['permitted', 'good', 'rich', 'disabled', 'none', 'down', 'slow-good', 'permitted'])
     await same([
@@ -127,7 +127,7 @@ test.each([
     ]);
 });
 
-test('a request that breaks off is told from one that goes on, wherever that is', async () => {
+test('tells a broken request from a slow one', async () => {
   const [head, body] = CLIENT_SHAPES['LWP, at first, verifyKey'] ?? [];
   for (const text of [
     COMMON,

@@ -248,7 +248,7 @@ describe.each(['true', 'false'])('a verifier with FAST_LANE=%s lives on, and ser
   afterAll(() => verifier.stop());
 
   test(
-    'whatever the API behind it says, and its clients',
+    'whatever the API and its clients say',
     async () => {
       await bear(verifier, listening['proxyAddress'] ?? '', ofProxy);
       says = ['HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'];
@@ -269,7 +269,7 @@ describe.each(['true', 'false'])('a verifier with FAST_LANE=%s lives on, and ser
   );
 
   test(
-    'whatever is said at the ports of Envoy and of probes',
+    'whatever Envoy and probes say',
     async () => {
       await bear(verifier, listening['grpcAddress'] ?? '', ofEnvoy);
       await bear(verifier, listening['adminAddress'] ?? '', ofControlPlane);
@@ -279,7 +279,7 @@ describe.each(['true', 'false'])('a verifier with FAST_LANE=%s lives on, and ser
     RUN_MS_MAX,
   );
 
-  test('when an answer goes on after its client broke the rules within the request', async () => {
+  test('when an answer outlives a client at fault', async () => {
     says = ['HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n'];
     const sockets = new Set<Socket>();
     api.on('connection', (socket) => sockets.add(socket));

@@ -45,7 +45,7 @@ afterAll(async () => {
 const refusal = (code: string, message = /./) =>
   expect.objectContaining({ constructor: VerifierError, code, message: expect.stringMatching(message) });
 
-test('over HTTP and over a Unix socket the verdicts are those of the sidecar, and a disable is one of them', async () => {
+test('HTTP and socket have the same verdicts', async () => {
   const { key, keyId } = await fleet.ok('keys.createKey', {
     apiId: 'shop',
     name: 'Ada',
@@ -70,7 +70,7 @@ test('over HTTP and over a Unix socket the verdicts are those of the sidecar, an
   for (const client of clients) expect((await client.verify(key)).code).toBe('DISABLED');
 });
 
-test('a verdict on a key of another API than was asked for is none', async () => {
+test('a verdict of another API is none', async () => {
   const verdict = { valid: true, code: 'VALID', keyId: 'key_1', apiId: 'other', enabled: true, meta: {} };
   const client = open({ url: await sidecar((_request, response) => response.end(JSON.stringify(verdict))) });
   await expect(client.verify(KEY, { apiId: 'shop' })).rejects.toEqual(
@@ -80,7 +80,7 @@ test('a verdict on a key of another API than was asked for is none', async () =>
   expect(await client.verify(KEY)).toMatchObject({ code: 'VALID', apiId: 'other' });
 });
 
-test('a sidecar that is not there, and one that comes back: rejected, then answered; both are told', async () => {
+test('rejects while a sidecar is away, then answers', async () => {
   let there = true;
   const url = await sidecar((request, response) => {
     if (!there) return request.socket.destroy();
@@ -102,7 +102,7 @@ test('a sidecar that is not there, and one that comes back: rejected, then answe
   await expect(nowhere.verify(KEY)).rejects.toEqual(refusal('SERVICE_UNAVAILABLE', /ENOENT/));
 });
 
-test('a kept connection that the sidecar just closed costs no verdict', async () => {
+test('an idle close by the sidecar costs no verdict', async () => {
   let asked = 0;
   const url = await sidecar((request, response) => {
     if (++asked === 2) return request.socket.destroy();
@@ -139,7 +139,7 @@ describe('what is no verdict is an outage', () => {
   });
 });
 
-test('the wait for an answer, and how many wait, are bounded; closing ends all of it', async () => {
+test('bounds the wait and how many wait', async () => {
   const url = await sidecar(() => undefined);
   const slow = open({ url, timeoutMs: 20 });
   await expect(slow.verify(KEY)).rejects.toEqual(refusal('SERVICE_UNAVAILABLE', /within 20 ms/));
@@ -179,7 +179,7 @@ test.each<[unknown, RegExp]>([
   expect(() => createClient(options as ClientOptions)).toThrow(message);
 });
 
-test('a recheck costs nothing, is not counted, and is read alike by both servers of a sidecar', async () => {
+test('a recheck costs nothing and is not counted', async () => {
   const ratelimit = { limit: 2, duration: 3_600_000 };
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop', remaining: 3, ratelimit });
   await fleet.until(async () => (await fleet.verify(key)).body.code === 'VALID');

@@ -51,7 +51,7 @@ afterAll(async () => {
 /** Fails unless it rejects with a VerifierError of this code. */
 const refusal = (code: string) => expect.objectContaining({ constructor: VerifierError, code });
 
-test('every verdict is what verifyKey answers, by way of Redis and from memory', async () => {
+test('every verdict is what verifyKey answers', async () => {
   const verifier = open({ apiIds: [] });
   const inAMoment = Date.now() + 60_000;
   const made = [
@@ -84,7 +84,7 @@ test('every verdict is what verifyKey answers, by way of Redis and from memory',
   expect([...codes].sort()).toEqual(['DISABLED', 'EXPIRED', 'FORBIDDEN', 'NOT_FOUND', 'VALID']);
 });
 
-test("a verdict is its caller's own, but for meta, which nobody can change for the others", async () => {
+test('a verdict is its own, with frozen meta', async () => {
   const verifier = open();
   const meta = { plan: { seats: [3] } };
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop', name: 'Ada', meta });
@@ -97,7 +97,7 @@ test("a verdict is its caller's own, but for meta, which nobody can change for t
   expect(await verifier.verify(key)).toMatchObject({ name: 'Bea', meta: { plan: 'none' } });
 });
 
-test('a question may ask for an API by an object that is changed afterwards', async () => {
+test('a later change does not alter a question', async () => {
   const verifier = open();
   const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   const options = { apiId: 'other' };
@@ -109,7 +109,7 @@ test('a question may ask for an API by an object that is changed afterwards', as
     expect((await verifier.verify(key, asked)).code).toBe(asked === fixed ? 'FORBIDDEN' : 'VALID');
 });
 
-test('verdicts are counted by the tags of the question, from memory and by way of Redis', async () => {
+test('counts verdicts by the tags of the question', async () => {
   const verifier = open({ apiIds: ['tagged'], usagePeriodMs: 100 });
   const { key } = await fleet.ok('keys.createKey', { apiId: 'tagged' });
   const client = createClient({ url: fleet.verifiers[0]?.address ?? '' });
@@ -147,7 +147,7 @@ test('verdicts are counted by the tags of the question, from memory and by way o
   });
 });
 
-test('a question may ask for permissions, here and by way of a sidecar', async () => {
+test('a question asks for permissions', async () => {
   const verifier = open();
   const client = createClient({ url: fleet.verifiers[0]?.address ?? '', timeoutMs: 10_000 });
   opened.push(client);
@@ -162,7 +162,7 @@ test('a question may ask for permissions, here and by way of a sidecar', async (
   expect(await verifier.verify(key, { permissions: 'a' })).toMatchObject({ code: 'USAGE_EXCEEDED' });
 });
 
-test('a question may name rate limits, and what it takes of each, here and by way of a sidecar', async () => {
+test('a question names rate limits and their costs', async () => {
   const verifier = open();
   const client = createClient({ url: fleet.verifiers[0]?.address ?? '', timeoutMs: 10_000 });
   opened.push(client);
@@ -197,7 +197,7 @@ test('a question may name rate limits, and what it takes of each, here and by wa
   }
 });
 
-test('a disable is complete only when each verifier of this process has it, and says so at once', async () => {
+test('a disable waits for each verifier here', async () => {
   const [one, two] = [open(), open()];
   await Promise.all([one.ready(), two.ready()]);
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
@@ -213,7 +213,7 @@ test('a disable is complete only when each verifier of this process has it, and 
   await expect(one.verify(key)).rejects.toEqual(refusal('CLOSED'));
 });
 
-test('closing leaves the fence and the list of verifiers, and may be said twice', async () => {
+test('closing leaves the fence, also if said twice', async () => {
   const verifier = open({ apiIds: ['left'] });
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'left' });
   await verifier.ready();
@@ -230,7 +230,7 @@ test('closing leaves the fence and the list of verifiers, and may be said twice'
   expect(await listed()).toBe(0);
 });
 
-test('what is asked while it closes is rejected, never answered', async () => {
+test('rejects what is asked while it closes', async () => {
   const verifier = open();
   await verifier.ready();
   const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
@@ -245,7 +245,7 @@ test('what is asked while it closes is rejected, never answered', async () => {
   await expect(verifier.ready()).rejects.toEqual(refusal('CLOSED'));
 });
 
-test('a Redis that is not there: not ready in time, no verdict, nothing thrown at the start', async () => {
+test('a missing Redis gives no verdict, no throw', async () => {
   const verifier = open({ redis: { url: 'unix:///tmp/keyfence-no-such-socket', password: 'hidden-word' } });
   await expect(verifier.ready({ timeoutMs: 50 })).rejects.toEqual(refusal('SERVICE_UNAVAILABLE'));
   await expect(verifier.ready({ timeoutMs: 0 })).rejects.toThrow(/not ready within 0 ms/);
@@ -257,7 +257,7 @@ test('a Redis that is not there: not ready in time, no verdict, nothing thrown a
   await waiting;
 });
 
-test('what it waits for is told: the APIs that it does not follow yet, and Redis where that is the trouble', async () => {
+test('tells what it waits for', async () => {
   const silent = createServer().listen(0, '127.0.0.1');
   await once(silent, 'listening');
   const { port } = silent.address() as AddressInfo;
@@ -270,13 +270,13 @@ test('what it waits for is told: the APIs that it does not follow yet, and Redis
     .toMatch(/: not yet in sync: shop; .*ENOENT/);
 });
 
-test('without APIs of its own it is ready once Redis answers, and not before', async () => {
+test('is ready without APIs once Redis answers', async () => {
   const nowhere = open({ apiIds: [], redis: 'unix:///tmp/keyfence-no-such-socket' });
   await expect(nowhere.ready({ timeoutMs: 50 })).rejects.toThrow(/Redis has not answered yet/);
   await open({ apiIds: [] }).ready();
 });
 
-test('what can be no key is unknown; what is no question is a TypeError, which names the mistake', async () => {
+test('a non-key is unknown, a non-question throws', async () => {
   const verifier = open();
   for (const key of ['', 'x'.repeat(513), '\ud800', 'ä'])
     expect(await verifier.verify(key)).toEqual({ valid: false, code: 'NOT_FOUND' });
@@ -322,7 +322,7 @@ type CamelCase<S> = S extends `${infer First}_${infer Rest}`
     : never;
 type WithoutPrefix<S> = S extends `REDIS_${infer Name}` ? Name : never;
 
-test('the types name every verdict and every field of a key', () => {
+test('the types name every verdict and field', () => {
   expectTypeOf<Exclude<VerdictCode, KeyVerdict['code']>>().toEqualTypeOf<never>();
   expectTypeOf<
     Exclude<Exclude<KeyField, IdentityField | 'allowedIps'> | Alias, keyof ValidKey>
@@ -332,7 +332,7 @@ test('the types name every verdict and every field of a key', () => {
 });
 
 describe('options', () => {
-  test('the types name every setting, and nothing besides', () => {
+  test('the types name every setting and no more', () => {
     type Engine = Exclude<keyof VerifierOptions, 'redis' | 'apiIds' | 'log'>;
     expectTypeOf<Engine>().toEqualTypeOf<CamelCase<keyof typeof engineSettings>>();
     type Connection = CamelCase<WithoutPrefix<keyof typeof redisSettings>>;
@@ -382,7 +382,7 @@ describe('options', () => {
     expect(faultsOf(options)).toMatch(message);
   });
 
-  test('faults are told together, and never with a secret', () => {
+  test('tells all faults at once, without a secret', () => {
     const message = faultsOf({
       redis: { url: 'nonsense://user:hidden-word@a', password: 5, mode: 'many' },
     });
@@ -391,7 +391,7 @@ describe('options', () => {
   });
 });
 
-test('events tell when an API is in sync and when it no longer is', async () => {
+test('events tell when an API is in sync, or not', async () => {
   const verifier = open({ apiIds: ['told'] });
   const heard: string[] = [];
   const live = Promise.withResolvers<object>();
@@ -414,7 +414,7 @@ test('events tell when an API is in sync and when it no longer is', async () => 
   expect(() => verifier.on('live', undefined as never)).toThrow(/listener: must be a function/);
 });
 
-test('without Redis a known key is answered for one lease at most, then nobody is; afterwards all is as before', async () => {
+test('without Redis a known key lasts one lease', async () => {
   const verifier = open();
   const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   expect((await verifier.verify(key)).code).toBe('VALID');
@@ -430,7 +430,7 @@ test('without Redis a known key is answered for one lease at most, then nobody i
   await fleet.until(async () => (await fleet.admin('keys.createKey', { apiId: 'shop' })).status === 200);
 });
 
-test('the log has what happened, never a key or a password', async () => {
+test('logs what happens, never a key or a password', async () => {
   const verifier = open({ redis: { url: fleet.redisUrl, username: 'nobody', password: 'hidden-word' } });
   const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   await expect(verifier.ready({ timeoutMs: 300 })).rejects.toThrow(/WRONGPASS|password/i);

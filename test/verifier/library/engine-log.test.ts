@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { engineLog } from '../../../verifier/library/options.ts';
 
-test('an error is told to the logger of the application without the command of Redis that it comes of', () => {
+test('logs an error without its Redis command', () => {
   const told: unknown[] = [];
   const say = (fields: object) => void told.push(fields);
   const refused = Object.assign(new Error('WRONGPASS'), { command: { name: 'auth', args: ['hidden-word'] } });

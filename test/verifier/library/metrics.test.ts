@@ -34,7 +34,7 @@ const namesIn = (text: string) => [...text.matchAll(/^# TYPE (\S+)/gm)].map(([, 
 const linesOf = (text: string, name: string) =>
   text.split('\n').filter((line) => line.startsWith(`${name}{`) && !line.endsWith(' 0'));
 
-test('the metrics are those of a verifier process, but for its HTTP server and for Node', async () => {
+test('the metrics are those of a verifier process', async () => {
   const verifier = await open();
   const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   expect((await verifier.verify(key)).code).toBe('VALID');
@@ -55,7 +55,7 @@ test('the metrics are those of a verifier process, but for its HTTP server and f
   expect(namesIn(text).sort()).toEqual(ofProcess.filter((name) => !ofServer.test(name ?? '')).sort());
 });
 
-test('several verifiers in one process, and one that is opened anew, are told apart in the registry of the application', async () => {
+test('tells several verifiers apart in a registry', async () => {
   const register = new Registry();
   collectDefaultMetrics({ register });
   new Counter({ name: 'orders_total', help: 'Orders.', registers: [register] }).inc();
@@ -88,7 +88,7 @@ test('several verifiers in one process, and one that is opened anew, are told ap
   expect(await second.metrics()).not.toContain('verifier=');
 });
 
-test('a registry of OpenMetrics and the workers of a cluster have them in their own form', async () => {
+test('OpenMetrics and clusters have their own form', async () => {
   const verifier = await open();
   const register = new Registry<OpenMetricsContentType>();
   register.setContentType(Registry.OPENMETRICS_CONTENT_TYPE);
@@ -108,7 +108,7 @@ test('a registry of OpenMetrics and the workers of a cluster have them in their 
   expect(all).toMatch(/keyfence_protocol\{verifier="1"\} [1-9]\n/);
 });
 
-test('what is no registry is refused, and a name that the application has taken', async () => {
+test('refuses a bad registry and a taken name', async () => {
   const verifier = await open();
   for (const wrong of [undefined, {}, 'register'])
     expect(() => verifier.registerMetrics(wrong as never)).toThrow(

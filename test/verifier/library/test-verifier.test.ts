@@ -24,7 +24,7 @@ test.each<[TestKeyState, string, object]>([
   expect(verifier.decide('another')).toEqual({ valid: false, code: 'NOT_FOUND' });
 });
 
-test('API, permissions, expiry and credits count as in a real verifier', () => {
+test('counts permissions and credits as a real one', () => {
   const verifier = createTestVerifier({
     a: { apiId: 'shop', permissions: ['read'], remaining: 3 },
     old: { expires: Date.now() - 1 },
@@ -42,7 +42,7 @@ test('API, permissions, expiry and credits count as in a real verifier', () => {
   expect(() => verifier.set('a', 'broken' as TestKeyState)).toThrow('state: must be one of valid, disabled');
 });
 
-test('without a verdict it is as if Redis were gone, and after close as if it were closed', async () => {
+test('acts as if Redis were gone, or it were closed', async () => {
   const verifier = createTestVerifier({ key: 'unavailable' });
   expect(verifier.decide('key')).toBeUndefined();
   await expect(verifier.verify('key')).rejects.toThrow(VerifierError);
@@ -53,7 +53,7 @@ test('without a verdict it is as if Redis were gone, and after close as if it we
   await expect(verifier.ready()).rejects.toMatchObject({ code: 'CLOSED' });
 });
 
-test('a watch ends as soon as the test sets its key to anything but valid', async () => {
+test('a watch ends once its key is not valid', async () => {
   const verifier = createTestVerifier({ a: 'valid', b: { remaining: 0 }, c: 'valid', d: 'disabled' });
   const until = new AbortController();
   const watches = ['a', 'b', 'c', 'd'].map((key) => verifier.watch(key, { signal: until.signal }));

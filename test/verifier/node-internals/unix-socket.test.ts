@@ -51,7 +51,7 @@ async function answers(): Promise<void> {
   wire.close();
 }
 
-test('is served, is refused while another serves it, is replaced once that one is dead, and leaves nothing', async () => {
+test('is served once, and replaces only a dead one', async () => {
   const other = await holder();
   expect(await listens(other)).toBe('up');
   const ours = create();
@@ -90,7 +90,7 @@ test('who closes takes away its own file only', async () => {
   expect(await new Wire(path).rest()).toBe(String(other.pid));
 });
 
-test('of many that find a dead one, one alone takes its place', async () => {
+test('one alone takes the place of a dead one', async () => {
   let last = await holder();
   expect(await listens(last)).toBe('up');
   const racing = await Promise.all(Array.from({ length: 5 }, holder));
@@ -105,7 +105,7 @@ test('of many that find a dead one, one alone takes its place', async () => {
   }
 });
 
-test('two sockets in one folder can be taken at the same time', async () => {
+test('two sockets in one folder are free at once', async () => {
   const [first, second] = [create(), create()];
   await Promise.all([first.listenUnix(path), second.listenUnix(join(folder, 'other.sock'))]);
   expect(readdirSync(folder).sort()).toEqual(['other.sock', 'verifier.sock']);

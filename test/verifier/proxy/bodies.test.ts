@@ -8,7 +8,7 @@ import { address, ask, BEARER, call, post, proxy, restart, upstream, useProxy, w
 useProxy();
 
 describe('bodies', () => {
-  test('flow on piece by piece in both directions, with trailers at the end', async () => {
+  test('flow piece by piece in both directions', async () => {
     upstream.handle = (incoming, response) => {
       response.writeHead(200, { trailer: 'x-sum' });
       incoming.on('data', (chunk: Buffer) => response.write(`<${chunk}>`));
@@ -35,7 +35,7 @@ describe('bodies', () => {
     expect(sha(await body.bytes())).toBe(sha(bytes));
   });
 
-  test('wait for a reader that is slow instead of piling up here', async () => {
+  test('wait for a slow reader without piling up', async () => {
     const chunk = Buffer.alloc(65_536, 'x');
     let sent = 0;
     upstream.handle = (_, response) => {
@@ -55,7 +55,7 @@ describe('bodies', () => {
     await eventually(() => upstream.seen[0]?.aborted === true);
   });
 
-  test('may take longer than REQUEST_TIMEOUT_MS, as long as something comes', async () => {
+  test('may take long while something comes', async () => {
     await restart({ limits: { REQUEST_TIMEOUT_MS: 200, HEADERS_TIMEOUT_MS: 200, STALL_TIMEOUT_MS: 1000 } });
     const one = wire().send(post([BEARER, 'Content-Length: 10']));
     const begunAtMs = performance.now();
@@ -70,7 +70,7 @@ describe('bodies', () => {
     await eventually(() => upstream.seen[1]?.aborted === true);
   });
 
-  test('that the client no longer waits for are no longer made', async () => {
+  test('end when the client no longer waits', async () => {
     upstream.handle = (_, response) => void response.write('first');
     const streaming = wire().send(call([BEARER]));
     await eventually(() => streaming.received.includes('first'));
@@ -82,7 +82,7 @@ describe('bodies', () => {
     await eventually(() => proxy.requestsInFlight === 0);
   });
 
-  test('that the client breaks off are broken off at the API', async () => {
+  test('break off at the API with the client', async () => {
     const one = wire().send(post([BEARER, 'Content-Length: 10'], 'x'));
     await eventually(() => upstream.seen[0]?.body === 'x');
     one.socket.resetAndDestroy();
@@ -100,7 +100,7 @@ describe('bodies', () => {
     expect(upstream.seen).toMatchObject([{ body: 'body' }]);
   });
 
-  test('are asked for when their turn comes, and never within an answer', async () => {
+  test('are asked for in their turn only', async () => {
     const large = 'x'.repeat(5000);
     let endFirst: (() => void) | undefined;
     upstream.handle = (request, response) => {
@@ -121,7 +121,7 @@ describe('bodies', () => {
     expect(upstream.seen.map(({ body }) => body)).toEqual(['body', '', '', 'body']);
   });
 
-  test('whose turn does not come are forgotten with their client', async () => {
+  test('are forgotten with their client', async () => {
     await restart({ env: { UPSTREAM_CONNECTIONS_MAX: '2' } });
     const { handle } = upstream;
     upstream.handle = () => undefined;
@@ -139,7 +139,7 @@ describe('bodies', () => {
   });
 });
 
-test('an answer that two readers could frame differently is never passed on as if it were whole', async () => {
+test('passes on no answer of ambiguous framing', async () => {
   const answersOf = [
     'Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n',
     'Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc',

@@ -21,7 +21,7 @@ import {
 useProxy();
 
 describe('calls on one connection', () => {
-  test('are answered in order, however many are sent at once', async () => {
+  test('are answered in order, however many', async () => {
     upstream.handle = ({ url }, response) => void response.end(url);
     const calls = Array.from({ length: 900 }, (_, i) => ({
       key: i % 50 === 0 ? 'slow-good' : i % 7 === 0 ? 'good' : 'disabled',
@@ -45,7 +45,7 @@ describe('calls on one connection', () => {
     );
   });
 
-  test('may have short bodies, and any of them may be uncommon', async () => {
+  test('may have short bodies, and be uncommon', async () => {
     const one = wire();
     for (const [first, lines, body] of [
       ['POST /a HTTP/1.1', ['Content-Length: 3'], 'abc'],
@@ -69,7 +69,7 @@ describe('calls on one connection', () => {
     );
   });
 
-  test('that are refused, or whose bodies are long, leave it in the lane', async () => {
+  test('stay in the lane if refused or long', async () => {
     const body = 'b'.repeat(100_000);
     const one = wire();
     for (let i = 0; i < 3; i++) {
@@ -84,7 +84,7 @@ describe('calls on one connection', () => {
     if (FAST_LANE) expect(proxy.lane).toEqual({ answered: 9, delegated: 9, handedOver: 0 });
   });
 
-  test('that are given up are given up at the API, however long their bodies', async () => {
+  test('given up are given up at the API', async () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     upstream.handle = (_request, response) => void response.once('close', resolve);
     const one = wire().send(
@@ -97,7 +97,7 @@ describe('calls on one connection', () => {
     if (FAST_LANE) expect(proxy.lane.handedOver).toBe(0);
   });
 
-  test('and what is no request behind one that waits, whose refusal comes whole, and once', async () => {
+  test('are answered before what is no request', async () => {
     const one = wire().send(call(['X-Api-Key: slow-good']));
     await eventually(() => answers.asked.includes('slow-good'));
     const warned: string[] = [];
@@ -116,7 +116,7 @@ describe('calls on one connection', () => {
     expect(await one.rest()).toBe('');
   });
 
-  test('that are under way when the listener closes are answered, and the connection is closed', async () => {
+  test('under way are answered at the close', async () => {
     let release = (): void => undefined;
     upstream.handle = (_, response) => {
       release = () => void response.end('late');
@@ -145,7 +145,7 @@ describe('calls on one connection', () => {
     await eventually(() => proxy.requestsInFlight === 0);
   });
 
-  test('are forgotten when their client is gone, wherever it leaves', async () => {
+  test('are forgotten with their client', async () => {
     const keys = ['disabled', 'good', 'slow-good', 'disabled', 'good'];
     const calls = keys.map((key) => call([`X-Api-Key: ${key}`])).join('');
     const releasing = setInterval(() => answers.release(), 1);
@@ -160,7 +160,7 @@ describe('calls on one connection', () => {
 
   // Node has read and judged them already.
   if (FAST_LANE)
-    test('are not begun behind one during which their client has gone', async () => {
+    test('do not begin once their client has gone', async () => {
       const sockets: Socket[] = [];
       const accepted = (message: unknown) => void sockets.push((message as { socket: Socket }).socket);
       subscribe('net.server.socket', accepted);

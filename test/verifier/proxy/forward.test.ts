@@ -66,7 +66,7 @@ describe('a call', () => {
     await upstream.close();
   });
 
-  test('arrives with its target, its root key and its request id, and without what was meant for this hop', async () => {
+  test('arrives without what was for this hop only', async () => {
     const lines = [
       'Authorization: Bearer root',
       'X-Request-Id: mine-2',
@@ -100,7 +100,7 @@ describe('a call', () => {
     ]);
   });
 
-  test('that comes back to the verifier which sent it is refused, and says which setting is wrong', async () => {
+  test('is refused if it comes back to its verifier', async () => {
     expect(
       (
         await wire()
@@ -130,7 +130,7 @@ describe('a call', () => {
     ).toBe(200);
   });
 
-  test("has its client's address behind what the client says, however the client spells that", async () => {
+  test('has its client address last, despite claims', async () => {
     const said = ['X-Forwarded-For: 10.0.0.9', 'x-forwarded-for: 10.0.0.8', 'X_Forwarded_For: 10.0.0.7'];
     expect((await wire().send(call(said)).response()).status).toBe(200);
     const { headers, rawHeaders } = upstream.seen[0] ?? {};
@@ -138,7 +138,7 @@ describe('a call', () => {
     expect(rawHeaders?.join()).not.toContain('10.0.0.7');
   });
 
-  test('gets the answer without what was meant for the other hop', async () => {
+  test('gets the answer without what was for that hop', async () => {
     upstream.handle = (_, response) => {
       response.writeHead(200, [
         'Connection',
@@ -190,7 +190,7 @@ describe('a call', () => {
     expect(upstream).toMatchObject({ connections: 1, seen: { length: 5 } });
   });
 
-  test('that is refused before its body is read leaves the connection usable', async () => {
+  test('refused early leaves the connection usable', async () => {
     upstream.handle = (_, response) => {
       response.writeHead(413, { 'content-length': 8 }).end('too long');
     };
@@ -202,7 +202,7 @@ describe('a call', () => {
     expect((await one.send(call()).response()).body).toBe('next');
   });
 
-  test('with Expect is told to continue when the control plane is reached, and not when it is not', async () => {
+  test('continues only with the control plane there', async () => {
     const one = wire().send(call(['Expect: 100-continue', 'Content-Length: 4']));
     expect((await one.response()).status).toBe(100);
     expect(await one.send('body').response()).toMatchObject({ status: 200, body: 'ok' });
@@ -212,7 +212,7 @@ describe('a call', () => {
     expect((await other.response()).status).toBe(503);
   });
 
-  test('that cannot be delivered says that nothing was done', async () => {
+  test('undelivered says that nothing was done', async () => {
     await restart('http://127.0.0.1:1');
     const refused = await ask(call(['X-Request-Id: mine-3']));
     expect(refused).toMatchObject({ status: 503, code: 'SERVICE_UNAVAILABLE', requestId: 'mine-3' });
@@ -220,14 +220,14 @@ describe('a call', () => {
     expect(refused.message).toBe('the control plane is out of reach; nothing was done');
   });
 
-  test('that is not answered in time says that the outcome is not known', async () => {
+  test('unanswered says that the outcome is unknown', async () => {
     upstream.handle = () => undefined;
     await restart(upstream.address, { timeoutMs: 100 });
     expect((await ask(call())).message).toMatch(/in time; it may or may not have executed the call$/);
     await eventually(() => upstream.seen[0]?.aborted === true);
   });
 
-  test('whose connection ends before the answer says that the outcome is not known', async () => {
+  test('cut before its answer has an unknown outcome', async () => {
     upstream.handle = (request) => request.socket.destroy();
     expect((await ask(call())).message).toMatch(/ended early; it may or may not have executed the call$/);
   });
@@ -243,7 +243,7 @@ describe('a call', () => {
     expect((await first.response()).body).toBe('late');
   });
 
-  test('whose answer breaks off is cut, never ended as if it were whole', async () => {
+  test('with a broken answer is cut, never ended', async () => {
     upstream.handle = (request, response) => {
       response.write('first');
       setImmediate(() => request.socket.destroy());
@@ -253,7 +253,7 @@ describe('a call', () => {
     expect(text).not.toContain('\r\n0\r\n');
   });
 
-  test('that the client gives up is given up at the control plane', async () => {
+  test('is given up when its client gives up', async () => {
     upstream.handle = () => undefined;
     const one = wire().send(call());
     await eventually(() => upstream.seen.length === 1);
@@ -261,7 +261,7 @@ describe('a call', () => {
     await eventually(() => upstream.seen[0]?.aborted === true);
   });
 
-  test('whose framing two readers could see differently is refused', async () => {
+  test('of ambiguous framing is refused', async () => {
     const chunked = 'Transfer-Encoding: chunked';
     expect((await ask(call(['Transfer-Encoding: gzip, chunked'], '0\r\n\r\n'))).status).toBe(400);
     expect((await ask(call([chunked, 'Content-Length: 5'], '0\r\n\r\n'))).status).toBe(400);

@@ -21,7 +21,7 @@ describe('one address for the whole interface', () => {
   });
   afterAll(() => fleet.stop());
 
-  test('every operation answers at the verifier as at the control plane', async () => {
+  test('every operation answers as the control plane', async () => {
     const base = `${fleet.verifiers[0]?.address}/v1`;
     const root = { authorization: `Bearer ${ROOT_KEY}` };
     const created = await fleet.post(`${base}/keys.createKey`, { apiId: 'shop', name: 'Zoë' }, root);
@@ -36,7 +36,7 @@ describe('one address for the whole interface', () => {
     expect((await fleet.get(`${base}/apis.listKeys?apiId=shop`, root)).body).toMatchObject({ total: 1 });
   });
 
-  test("the control plane's refusals are passed on as they are", async () => {
+  test('passes on refusals as they are', async () => {
     const base = `${fleet.verifiers[0]?.address}/v1`;
     const refused = await fleet.post(`${base}/keys.createKey`, {}, { 'x-request-id': 'mine-1' });
     expect(refused).toMatchObject({
@@ -51,7 +51,7 @@ describe('one address for the whole interface', () => {
     expect((await fleet.get(`${base}/keys.noSuch`)).status).toBe(404);
   });
 
-  test('a verifier that knows no control plane says whose the operation is', async () => {
+  test('without a control plane says whose a call is', async () => {
     const { address } = await fleet.addVerifier();
     const message =
       'no such path: this is a verifier, which answers keys.verifyKey, ratelimit.limit and ratelimit.multiLimit; ask the control plane';
@@ -63,7 +63,7 @@ describe('one address for the whole interface', () => {
       expect((await fleet.get(`${address}${path}`)).body.error.message, path).toBe('no such path');
   });
 
-  test('verifyKey goes on being answered when the control plane is gone, and the rest is 503', async () => {
+  test('verifyKey goes on without the control plane', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
     expect(await fleet.verdict(key)).toBe('VALID');
     await fleet.controlPlanes.pop()?.stop();
@@ -76,7 +76,7 @@ describe('one address for the whole interface', () => {
   });
 });
 
-test('a control plane that accepts and says nothing is 503, and its connections are bounded', async () => {
+test('a silent control plane is 503 and bounded', async () => {
   const sockets = new Set<object>();
   const silent: Server = createServer((socket) => {
     sockets.add(socket);
@@ -115,7 +115,7 @@ test('a control plane that accepts and says nothing is 503, and its connections 
   silent.close();
 });
 
-test('a verifier that passes nothing on does not load the client for it', () => {
+test('loads no client where nothing is passed on', () => {
   const program = `
     import { createRequire } from 'node:module';
     await import('./verifier/app.ts');
@@ -128,7 +128,7 @@ test('a verifier that passes nothing on does not load the client for it', () => 
   expect(JSON.parse(output.toString())).toEqual([0, true]);
 });
 
-test('the address is checked at the start, and a password in it is not repeated', () => {
+test('checks the address and hides its password', () => {
   for (const url of ['ftp://x', 'nonsense', 'http://user:hunter2@x', 'http://x/?a=1']) {
     const load = () => verifierConfig({ CONTROL_PLANE_URL: url });
     expect(load).toThrow(/CONTROL_PLANE_URL: is not a valid URL/);

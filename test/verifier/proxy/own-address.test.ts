@@ -17,7 +17,7 @@ test.each([
   ['http://localhost:8080', '10.0.0.1', false],
   ['http://api.internal:8080', '0.0.0.0', false],
   ['http://127.0.0.1:8081', '127.0.0.1', false],
-])('a proxy that would ask itself is noticed: %s at %s: %s', (url, host, isOurs) => {
+])('notices a proxy to itself: %s at %s: %s', (url, host, isOurs) => {
   expect(leadsTo(new URL(url), host, 8080)).toBe(isOurs);
 });
 
@@ -25,6 +25,6 @@ test.each([
   ['http://127.0.0.1', 80, true],
   ['https://127.0.0.1', 443, true],
   ['https://127.0.0.1', 80, false],
-])('the port of %s is the usual one of its scheme: %s, %s', (url, port, isOurs) => {
+])('%s has the usual port of its scheme: %s, %s', (url, port, isOurs) => {
   expect(leadsTo(new URL(url), '127.0.0.1', port)).toBe(isOurs);
 });

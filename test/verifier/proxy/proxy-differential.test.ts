@@ -146,7 +146,7 @@ const KEYED = Object.entries(SHAPES).map(
 );
 /** Behind a request that is not answered Node takes it for a plain one, while the lane answers that one before. */
 const UPGRADE = 'a gateway that upgrades';
-test.each(KEYED)('%s is read as Node reads it, wherever it stands', async (name, shape) => {
+test.each(KEYED)('%s is read as by Node, wherever it stands', async (name, shape) => {
   if (name === UPGRADE || OFFERS.includes(name)) return same([shape, COMMON, shape, NEXT], 'patient');
   await same([COMMON + shape + NEXT], 'patient');
   for (const text of share([shape, COMMON + shape, shape + NEXT, shape + shape], 4))
@@ -213,7 +213,7 @@ test.each([
   ['bodies', SIZES.map((size) => post('chunks', '\xff'.repeat(size)))],
   ['bodies refused', SIZES.map((size) => post('a', '\0'.repeat(size)).replace('good', 'nobody'))],
   ['chunks', [TRAILED, `${CHUNKS}0\r\n\r\n`, `${CHUNKS.replace('PUT', 'GET')}0\r\n\r\n`]],
-])('%s of all sorts are passed on or refused alike', async (_what, texts) => {
+])('%s are passed on or refused alike', async (_what, texts) => {
   for (const text of texts) await same([COMMON + text + NEXT]);
   await same(texts);
   await same([texts.join('')]);
@@ -233,7 +233,7 @@ test('it makes no difference where the network cuts', async () => {
   }
 });
 
-test('what clients commonly send is answered by the lane itself', async () => {
+test('the lane answers what clients often send', async () => {
   const before = { ...lane.server.lane };
   await same([COMMON, NEXT, call('HEAD /length'), call('DELETE /no-content')], 'patient');
   // One more is the probe.

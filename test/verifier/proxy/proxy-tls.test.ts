@@ -57,7 +57,7 @@ async function ask(address: string, headers: Record<string, string>, ca?: string
   return statusCode;
 }
 
-test("an API over TLS must show the certificate of UPSTREAM_URL's host, whatever Host the client says", async () => {
+test('a TLS API needs a certificate of its own host', async () => {
   const apis: Server[] = [];
   const behind = async (names: string) => {
     const { keyFile, cert } = makeCertificate(directory, `api-${apis.length}`, names);
@@ -76,7 +76,7 @@ test("an API over TLS must show the certificate of UPSTREAM_URL's host, whatever
   for (const api of apis) api.close();
 });
 
-test('an API over TLS may be at an address, of IPv6 too', async () => {
+test('a TLS API may be at an address', async () => {
   const answers: Server[] = [];
   for (const [host, names] of [
     ['[::1]', 'IP:::1'],
@@ -98,7 +98,7 @@ test('an API over TLS may be at an address, of IPv6 too', async () => {
   for (const api of answers) api.close();
 });
 
-test('an API learns that the client came over TLS from us alone', async () => {
+test('the API learns of TLS from us alone', async () => {
   const upstream = await Upstream.start();
   const { certFile, keyFile, cert } = makeCertificate(directory, 'own');
   const certificate = followCertificate(

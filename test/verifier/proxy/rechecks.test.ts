@@ -19,7 +19,7 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
     return one;
   };
 
-  test('is cut, here and at the API, when its key is no longer good, and not before', async () => {
+  test('is cut once its key is no longer good', async () => {
     await restart({ env: { PROXY_RECHECK_MS: '100' } });
     const one = await stream(BEARER);
     const before = answers.asked.length;
@@ -31,28 +31,25 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
     expect(proxy.requestsInFlight).toBe(0);
   });
 
-  test.each(['permitted', 'remote-permitted'])(
-    'is cut when its key %s lacks what PROXY_PERMISSIONS asks for, and not before',
-    async (key) => {
-      await restart({ env: { PROXY_RECHECK_MS: '100', PROXY_PERMISSIONS: 'a AND b.c' } });
-      const one = await stream(`X-Api-Key: ${key}`);
-      const before = answers.asked.length;
-      await eventually(() => answers.asked.length > before + 2);
-      expect(one.ended).toBe(false);
-      answers.stripped.add('permitted');
-      const until = answers.asked.length + 20;
-      await eventually(() => one.ended || answers.asked.length > until);
-      expect(one.ended).toBe(true);
-      await eventually(() => upstream.seen[0]?.aborted === true);
-    },
-  );
+  test.each(['permitted', 'remote-permitted'])('is cut once its key %s lacks a permission', async (key) => {
+    await restart({ env: { PROXY_RECHECK_MS: '100', PROXY_PERMISSIONS: 'a AND b.c' } });
+    const one = await stream(`X-Api-Key: ${key}`);
+    const before = answers.asked.length;
+    await eventually(() => answers.asked.length > before + 2);
+    expect(one.ended).toBe(false);
+    answers.stripped.add('permitted');
+    const until = answers.asked.length + 20;
+    await eventually(() => one.ended || answers.asked.length > until);
+    expect(one.ended).toBe(true);
+    await eventually(() => upstream.seen[0]?.aborted === true);
+  });
 
   const looks = () => answers.asked.filter((key) => key === 'remote-good').length;
   const cutOff = async () => {
     throw unavailable('no answer from Redis');
   };
 
-  test('goes on where there is no verdict while the lease of the last one lasts, and is not asked about once it is over', async () => {
+  test('goes on without verdict until its lease ends', async () => {
     await restart({ env: { PROXY_RECHECK_MS: '100' } });
     const one = await stream('X-Api-Key: remote-good');
     answers.lookUp = cutOff;
@@ -72,7 +69,7 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
   test.each([
     ['lease', 'remote-good', lease],
     ['lease of the shared log', 'remote-rich', sharedLease],
-  ])('is cut where there is no verdict and the %s of the last one has passed', async (_, key, ending) => {
+  ])('is cut without a verdict after the %s', async (_, key, ending) => {
     await restart({ env: { PROXY_RECHECK_MS: '100' } });
     ending.cut();
     ending.extend(instant(systemClock), 1000);
@@ -113,7 +110,7 @@ async function streamOf(key: string, proxyAddress: string): Promise<Wire> {
   }
 }
 
-test('what goes on is one verdict, one use of its key and one credit, however often it is judged', async () => {
+test('a long call costs one use and one credit', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   try {
     const { proxyAddress = '', adminAddress } = await fleet.addVerifier({
@@ -165,7 +162,7 @@ test('what goes on is one verdict, one use of its key and one credit, however of
   }
 });
 
-test('what goes on takes nothing more of a rate limit, and is not cut when the limit is used up', async () => {
+test('a long call takes no more of a limit', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   try {
     const { proxyAddress = '' } = await fleet.addVerifier({
@@ -209,7 +206,7 @@ test('what goes on takes nothing more of a rate limit, and is not cut when the l
   }
 });
 
-test('a disabled key is refused as soon as updateKey returns', async () => {
+test('refuses a disabled key once updateKey returns', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   try {
     const { proxyAddress = '', adminAddress } = await fleet.addVerifier({

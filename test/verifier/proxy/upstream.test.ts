@@ -17,7 +17,7 @@ describe('an API', () => {
     expect(await codeOf()).toEqual([502, 'BAD_GATEWAY']);
   });
 
-  test('that breaks off before its answer is 502, and within it the answer is cut', async () => {
+  test('that breaks off is 502, or cuts the answer', async () => {
     upstream.handle = ({ socket }) => socket.destroy();
     expect(await codeOf()).toEqual([502, 'BAD_GATEWAY']);
     upstream.handle = ({ socket }, response) => {
@@ -31,7 +31,7 @@ describe('an API', () => {
     expect(text).not.toContain('\r\n0\r\n');
   });
 
-  test('that closes a connection before its answer is asked once more where that is safe, and only then', async () => {
+  test('that closes early is asked again where safe', async () => {
     const once: typeof upstream.handle = ({ socket }) => {
       upstream.handle = (_, response) => void response.end('again');
       socket.destroy();
@@ -56,7 +56,7 @@ describe('an API', () => {
     await eventually(() => upstream.seen[0]?.aborted === true);
   });
 
-  test('gets no more at once than it may, and the others are 503', async () => {
+  test('gets what it may, and the rest is 503', async () => {
     await restart({ env: { UPSTREAM_CONNECTIONS_MAX: '2' } });
     const held: (() => void)[] = [];
     upstream.handle = (_, response) => void held.push(() => response.end('late'));
@@ -69,7 +69,7 @@ describe('an API', () => {
   });
 });
 
-test('a key has no more connections than it leaves free, so that others have some', async () => {
+test('a key leaves some connections to others', async () => {
   await restart({ env: { UPSTREAM_CONNECTIONS_MAX: '8' }, authz: { allowPreflight: true } });
   const held: (() => void)[] = [];
   upstream.handle = (_, response) => void held.push(() => response.end('late'));
@@ -94,7 +94,7 @@ test('a key has no more connections than it leaves free, so that others have som
   for (const release of held) release();
 });
 
-test('a silent API holds no more connections than it may', async () => {
+test('a silent API holds no more than its share', async () => {
   const sockets = new Set<Socket>();
   const silent = createServer((socket) => {
     sockets.add(socket);

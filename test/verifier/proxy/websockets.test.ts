@@ -55,7 +55,7 @@ describe('a WebSocket', () => {
     return [one, socket];
   }
 
-  test('is joined to the API, which is told who it is; bytes go both ways', async () => {
+  test('is joined to the API, which knows its key', async () => {
     agree();
     const one = wire().send(handshake([BEARER, 'X-Key-Id: admin'], 'early'));
     await eventually(() => one.received.endsWith('hello'));
@@ -71,7 +71,7 @@ describe('a WebSocket', () => {
     expect(proxy.requestsInFlight).toBe(1);
   });
 
-  test('that its key does not allow is refused before the API hears of it', async () => {
+  test('refused by its key never reaches the API', async () => {
     agree();
     const refused = await wire()
       .send(handshake(['X-Api-Key: disabled']))
@@ -84,7 +84,7 @@ describe('a WebSocket', () => {
     expect(upstream).toMatchObject({ seen: [], connections: 0 });
   });
 
-  test('that the API refuses is answered as the API does, and what comes after is never taken for a request', async () => {
+  test('refused by the API is answered as it says', async () => {
     behind = [];
     upstream.server.on('upgrade', (_, socket: Socket) => {
       socket.end('HTTP/1.1 426 Upgrade Required\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno');
@@ -103,7 +103,7 @@ describe('a WebSocket', () => {
     expect((await wire().send(handshake()).response()).status).toBe(502);
   });
 
-  test('ends at the API when the client leaves, and at the client when the API does, after its last words', async () => {
+  test('ends at both sides, after the last words', async () => {
     const [one, socket] = await opened();
     const gone = new Promise((resolve) => socket.once('close', resolve));
     one.socket.resetAndDestroy();
@@ -132,7 +132,7 @@ describe('a WebSocket', () => {
     await eventually(() => socket.destroyed);
   });
 
-  test('counts towards what the API gets at once, and is cut when the listener closes', async () => {
+  test('counts for the API and is cut at the close', async () => {
     await restart({ env: { UPSTREAM_CONNECTIONS_MAX: '1' } });
     const [one] = await opened();
     expect((await ask([BEARER])).status).toBe(503);
@@ -140,7 +140,7 @@ describe('a WebSocket', () => {
     await one.rest();
   });
 
-  test('asked for behind a request that waits is answered after it: the lane waits, Node takes it for a plain request', async () => {
+  test('waits for the request before it', async () => {
     agree();
     const one = wire()
       .send(call(['X-Api-Key: slow-good']))
@@ -153,7 +153,7 @@ describe('a WebSocket', () => {
     else expect((await one.response()).body).toBe('ok');
   });
 
-  test('asked for with a body, or another protocol, is a plain request', async () => {
+  test('with a body is a plain request', async () => {
     agree();
     const body = await wire()
       .send(handshake([BEARER, 'Content-Length: 4'], 'body'))

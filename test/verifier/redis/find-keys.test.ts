@@ -60,7 +60,7 @@ const commands = async () => {
 };
 const codeOf = (work: Promise<unknown>) => work.catch(({ code, message }) => code ?? message);
 
-test('the first is asked for at once, those soon after it with one command, each with its own answer', async () => {
+test('asks for those soon after by one command', async () => {
   expect(await keys.lookUp('a')).toEqual({ apiId: 'api', keyId: 'key-a' });
   const held = Promise.all(['none', 'b', 'other', 'a'].map((name) => keys.lookUp(name)));
   expect(await commands()).toBe(1);
@@ -93,7 +93,7 @@ test('no more than 16 are held', async () => {
   expect(await commands()).toBe(4);
 });
 
-test('a damaged pointer fails for whom it is, and nobody else', async () => {
+test('a damaged pointer fails nobody else', async () => {
   await keys.lookUp('a');
   const held = ['a', 'damaged', 'b'].map((name) => codeOf(keys.lookUp(name)));
   release();
@@ -104,7 +104,7 @@ test('a damaged pointer fails for whom it is, and nobody else', async () => {
   ]);
 });
 
-test('a reply that was meant for others, and a Redis that is gone, fail all who are held', async () => {
+test('a foreign reply or a lost Redis fails all', async () => {
   await keys.lookUp('a');
   const redis = await nodes.connection('');
   vi.spyOn(redis, 'evalsha').mockResolvedValueOnce([secretPointer('a'), ['api key-a']]);

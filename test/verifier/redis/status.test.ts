@@ -16,7 +16,7 @@ const healthy = (n: number) => ({
   live: true,
 });
 
-test('of more APIs than a report has room for it has those in trouble, the worst first', async () => {
+test('a full report has the worst APIs first', async () => {
   const timeline = new Timeline();
   const clock = {
     monotonicMs: () => timeline.nowMs,

@@ -22,7 +22,7 @@ const register = () => run(registerRun('a', 'me', 'nonce'));
 const sync = (mark: string) =>
   run(syncRun('a', { member: 'me', position: 0, hash: '', creations: mark, nonce: 'nonce' }));
 
-test('a follower that registered before the first key goes on when there is one', async () => {
+test('goes on when an API gets its first key', async () => {
   const registered = await register();
   const answer = {
     ...{ nonce: 'nonce', sequence: 0, hash: '', leaseMs: 500 },
@@ -41,14 +41,14 @@ test('a follower that registered before the first key goes on when there is one'
   expect((await register()).creations).toBe(second.creations);
 });
 
-test('a follower that saw other creations, or more of them than there are, has diverged', async () => {
+test('diverges after other creations or too many', async () => {
   await create('key_1');
   await register();
   expect(await sync('1-0123456789abcdef')).toMatchObject({ nonce: 'nonce', status: 'DIVERGED' });
   expect(await sync('2-0123456789abcdef')).toMatchObject({ nonce: 'nonce', status: 'DIVERGED' });
 });
 
-test('a follower that saw what nobody can look up any more starts anew', async () => {
+test('starts anew if its creations are forgotten', async () => {
   await create('key_1');
   await register();
   const { creations: seen } = await sync('0-');
@@ -57,7 +57,7 @@ test('a follower that saw what nobody can look up any more starts anew', async (
   expect(await sync(seen)).toMatchObject({ nonce: 'nonce', status: 'TRIMMED' });
 });
 
-test('a follower that is not registered, was killed, or is of another history is refused', async () => {
+test('refuses unknown, killed or foreign followers', async () => {
   expect(await sync('0-')).toMatchObject({ nonce: 'nonce', status: 'NOREG' });
   await at.redis.zadd(members, -5, 'me');
   expect(await sync('0-')).toMatchObject({ nonce: 'nonce', status: 'NOREG' });

@@ -14,7 +14,7 @@ const CALL_MS = 2;
 const KEYS = 1000;
 const LIMITS = { reporter: 'me', tagsMax: 1000, tagsHeldMax: 1000 };
 
-test('a report of many keys leaves Redis and the verifier free nine tenths of the time, but not one at the end', async () => {
+test('a report leaves nine tenths of the time free', async () => {
   const timeline = new Timeline();
   const clock = {
     monotonicMs: () => timeline.nowMs,
@@ -69,7 +69,7 @@ test('a report of many keys leaves Redis and the verifier free nine tenths of th
   expect(calls.length - callsBefore).toBe(KEYS / 25);
 });
 
-test('verdicts whose report got no answer are reported again as they were, and then those that waited for it', async () => {
+test('repeats an unanswered report, then goes on', async () => {
   const timeline = new Timeline();
   const clock = {
     monotonicMs: () => timeline.nowMs,
@@ -144,7 +144,7 @@ test('verdicts whose report got no answer are reported again as they were, and t
   expect([usage.keys, usage.dropped]).toEqual([0, 3]);
 });
 
-test('a report that nobody answers for an hour is dropped, and is counted as that', async () => {
+test('drops and counts a report after an hour', async () => {
   const timeline = new Timeline();
   const clock = {
     monotonicMs: () => timeline.nowMs,
@@ -184,7 +184,7 @@ describe('counts by tag', () => {
     expect([counts.size, [...counts.take(10)]]).toEqual([0, []]);
   });
 
-  test('of more tags than there is room for are those of others, of each API', () => {
+  test('of too many tags are those of others', () => {
     const counts = new TagCounts(2);
     counts.count('a', ['1', '2', '3'], 'VALID');
     counts.count('b', ['1'], 'VALID');

@@ -118,7 +118,7 @@ describe('a hostile provider', () => {
   test.each<[string, () => unknown]>([
     ['is not the configured issuer', () => ({ ...hostile.metadata, issuer: 'https://other.example' })],
     ['says nothing of use', () => ({})],
-  ])('that %s is told as an outage, and asked again at the next sign-in', async (_what, metadata) => {
+  ])('that %s is an outage until the next sign-in', async (_what, metadata) => {
     const port = await freePort();
     await fleet.addControlPlane(settingsFor(hostile.issuer, port));
     const jar = new CookieJar();
@@ -135,7 +135,7 @@ describe('a hostile provider', () => {
     expect((await jar.open(`http://127.0.0.1:${port}${BEGIN}`)).status).toBe(302);
   });
 
-  test('cannot put markup into the page, whatever it calls its error', async () => {
+  test('puts no markup into the page by its error', async () => {
     const jar = new CookieJar();
     const begun = await jar.open(base + BEGIN);
     const state = new URL(begun.headers.get('location') ?? '').searchParams.get('state');
@@ -146,7 +146,7 @@ describe('a hostile provider', () => {
     expect(page.text).not.toMatch(/<script|<b>/);
   });
 
-  test('over TLS, does not send back a browser whose cookie a neighbour in the domain may have set', async () => {
+  test('over TLS, trusts no cookie of a neighbour', async () => {
     const port = await freePort();
     await fleet.addControlPlane({
       ...settingsFor(hostile.issuer, port),
@@ -168,7 +168,7 @@ describe('a hostile provider', () => {
     }
   });
 
-  test('cannot verify the address of one document by the other', async () => {
+  test('verifies no address by the other document', async () => {
     hostile.idClaims = { email: 'ada@example.com', groups: undefined };
     hostile.userinfo = {
       sub: 'eve-1',
@@ -225,7 +225,7 @@ describe('with an honest provider, a callback', () => {
     expectRefusal(await another.open(url), another, 401, /this sign-in is over/);
   });
 
-  test('of one tab leaves the sign-in of another alone', async () => {
+  test('of one tab leaves the sign-in of another', async () => {
     const jar = new CookieJar();
     const first = await stage.authorize(jar, 'ada-1');
     // The provider knows the person now, and asks nothing.
@@ -238,7 +238,7 @@ describe('with an honest provider, a callback', () => {
     expect(await stage.session(jar)).toMatchObject({ person: { subject: 'ada-1' } });
   });
 
-  test('with a code that was used already is refused by the provider', async () => {
+  test('with a used code is refused by the provider', async () => {
     const jar = new CookieJar();
     const used = new URL((await stage.authorize(jar, 'ada-1')).url);
     expect((await jar.open(used.href)).status).toBe(302);
@@ -266,7 +266,7 @@ describe('with an honest provider, a callback', () => {
     expectRefusal(await victim.open(url), victim, 401, /this sign-in is over/);
   });
 
-  test('with another state, or without one, is refused', async () => {
+  test('without the right state is refused', async () => {
     for (const state of ['another', undefined]) {
       const jar = new CookieJar();
       const url = new URL((await stage.authorize(jar, 'ada-1')).url);
@@ -318,7 +318,7 @@ describe('with an honest provider, a callback', () => {
     expect(page.headers.get('location')).toBe(`${stage.base}/dashboard/#/`);
   });
 
-  test('is for a sign-in that this server, and not another site, began', async () => {
+  test('needs a sign-in that this server began', async () => {
     for (const site of ['cross-site', 'same-site']) {
       const jar = new CookieJar();
       const page = await jar.open(stage.base + BEGIN, { headers: { 'sec-fetch-site': site } });
@@ -329,7 +329,7 @@ describe('with an honest provider, a callback', () => {
     expect(page.status).toBe(302);
   });
 
-  test('that fails counts for its address, and so does each beginning', async () => {
+  test('that fails counts for its address', async () => {
     const port = await freePort();
     const env = { ...settingsFor(stage.provider.issuer, port), FAILURES_PER_MINUTE: '3' };
     await stage.fleet.addControlPlane(env);

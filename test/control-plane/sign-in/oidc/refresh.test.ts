@@ -79,7 +79,7 @@ test('a person who lost the last group, or left, is signed out', async () => {
   }
 });
 
-test('calls at the same time, at several control planes, ask the provider once', async () => {
+test('simultaneous calls ask the provider once', async () => {
   const { jar } = await stage.signIn('ada-1');
   const other = await stage.fleet.addControlPlane({ ...stage.env, PORT: '0' });
   const { csrfToken } = await stage.session(jar);
@@ -112,7 +112,7 @@ test.each<[string, () => HostileProvider['instead'][string] | undefined]>([
   ['fails', () => (response) => hostile.json(response, { error: 'server_error' }, 500)],
   ['is overloaded', () => (response) => hostile.json(response, { error: 'slow_down' }, 429)],
   ['answers rubbish', () => (response) => response.writeHead(200, { 'content-type': 'text/html' }).end('Hi')],
-])('a provider that %s signs nobody out for an hour, and then everybody', async (_what, answer) => {
+])('after 1 h a provider that %s ends sessions', async (_what, answer) => {
   const jar = await signIn();
   const respond = answer();
   if (respond) hostile.instead = { '/token': respond };
@@ -143,7 +143,7 @@ test.each<[string, () => void]>([
     () => Object.assign(hostile, { signsWith: hostile.otherKeys.privateKey }),
   ],
   ['says nothing of the person', () => Object.assign(hostile, { fields: { id_token: undefined } })],
-])('a session ends at the next refresh if the provider %s', async (_what, corrupt) => {
+])('ends at the next refresh if the provider %s', async (_what, corrupt) => {
   const jar = await signIn();
   expect(await permissions(jar)).toContain('api.*.update_key');
   corrupt();
@@ -152,7 +152,7 @@ test.each<[string, () => void]>([
   expect(await eve.fleet.client.keys('kf:s:*')).toEqual([]);
 });
 
-test('a session that an admin ends while the provider is asked stays ended', async () => {
+test('a session ended during a refresh stays ended', async () => {
   const jar = await signIn();
   const { sessionId } = (await eve.fleet.ok('rootKeys.listSessions')).sessions.at(-1);
   await age(eve.fleet, REFRESH_MS);
@@ -174,7 +174,7 @@ test('a session that an admin ends while the provider is asked stays ended', asy
   expect(await eve.fleet.client.keys('kf:s:*')).toEqual([]);
 });
 
-test('a call that read the session before another call refreshed it does not use the old refresh token', async () => {
+test('never sends the old token after a refresh', async () => {
   const config = redisConfig({ REDIS_URL: eve.fleet.redisUrl, ...PATIENT });
   const nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
   try {

@@ -14,7 +14,7 @@ afterAll(() => stage.stop());
 const commandLine = useCommandLine();
 const keyfence = async (...args: string[]) => (await commandLine.run(args, envOf(stage.fleet))).stdout;
 
-test('a person signs in at the provider, with code and PKCE, and calls in a session that scripts cannot read', async () => {
+test('a person signs in by code and PKCE', async () => {
   const jar = new CookieJar();
   expect(await stage.session(jar)).toEqual({ provider: new URL(stage.provider.issuer).host });
   const begun = await jar.open(`${stage.base}/dashboard/session/oidc/begin`);
@@ -44,7 +44,7 @@ test('a person signs in at the provider, with code and PKCE, and calls in a sess
   expect((await stage.call(jar, 'keys.createKey', { apiId: 'shop' })).status).toBe(200);
 });
 
-test('permissions are the union of all lines that match, and nothing more', async () => {
+test('has the union of all matching lines', async () => {
   const { jar } = await stage.signIn('sue-2');
   const { permissions } = await stage.session(jar);
   expect(permissions).toEqual(PRESETS['support']?.permissions);
@@ -59,7 +59,7 @@ test('permissions are the union of all lines that match, and nothing more', asyn
   expect((await stage.signIn('fay-4')).page.status).toBe(403);
 });
 
-test('a person whom no line matches is told so, and gets no session', async () => {
+test('a person without a matching line is told so', async () => {
   for (const login of ['bob-3', 'nobody-is-this']) {
     stage.provider.accounts.set('nobody-is-this', {});
     const { jar, page } = await stage.signIn(login);
@@ -69,7 +69,7 @@ test('a person whom no line matches is told so, and gets no session', async () =
   }
 });
 
-test('the audit log and the list of sessions name the person', async () => {
+test('the audit log and sessions name the person', async () => {
   const { jar } = await stage.signIn('ada-1');
   const { person } = await stage.session(jar);
   const { body } = await stage.call(jar, 'keys.createKey', { apiId: 'shop' });
@@ -91,7 +91,7 @@ test('the audit log and the list of sessions name the person', async () => {
   expect(printed).toMatch(/^session_\w+ +ada@example\.com +127\.0\.0\.1 /m);
 });
 
-test('who may do all that a person may ends the session of the person, and nobody else does', async () => {
+test('only an equal or a superior ends the session', async () => {
   const { jar } = await stage.signIn('ada-1');
   const support = await stage.signIn('sue-2');
   const { sessions } = await stage.fleet.ok('rootKeys.listSessions');
@@ -113,7 +113,7 @@ test('who may do all that a person may ends the session of the person, and nobod
   expect(event.after.personId).toMatch(/^person_/);
 });
 
-test('a root key that a person created outlives the person, like one of a bootstrap root key', async () => {
+test('a root key outlives the person who made it', async () => {
   const { jar } = await stage.signIn('ada-1');
   const created = await stage.call(jar, 'rootKeys.createRootKey', {
     name: 'ci',
@@ -127,7 +127,7 @@ test('a root key that a person created outlives the person, like one of a bootst
   expect((await stage.fleet.admin('apis.listApis', {}, { rootKey: child })).status).toBe(200);
 });
 
-test('signing out ends the session, and leads to the sign-out of the provider', async () => {
+test('signing out leads to that of the provider', async () => {
   const { jar } = await stage.signIn('ada-1');
   const { csrfToken } = await stage.session(jar);
   const kept = new CookieJar();
@@ -150,7 +150,7 @@ test('signing out ends the session, and leads to the sign-out of the provider', 
   expect((await jar.follow(`${stage.base}/dashboard/session/oidc/begin`)).text).toContain('name="login"');
 });
 
-test('changed groups at the provider apply at the next sign-in', async () => {
+test('changed groups apply at the next sign-in', async () => {
   const before = await stage.signIn('ada-1');
   stage.provider.accounts.set('ada-1', { name: 'Ada', groups: ['key support'] });
   const { jar } = await stage.signIn('ada-1');
@@ -191,7 +191,7 @@ test('a change of OIDC_PERMISSIONS applies to open sessions at once, and so does
   }
 });
 
-test('claims that the ID token lacks are read from the userinfo of the provider', async () => {
+test('reads missing claims from userinfo', async () => {
   const thin = await OidcStage.start({ thin: true });
   try {
     const { jar } = await thin.signIn('ada-1');
@@ -202,7 +202,7 @@ test('claims that the ID token lacks are read from the userinfo of the provider'
   }
 });
 
-test('a provider that is down is told as an outage, and root keys still sign in', async () => {
+test('without its provider, root keys still sign in', async () => {
   const jar = new CookieJar();
   const { address } = await stage.fleet.addControlPlane({
     ...{ ...stage.env, PORT: '0', OIDC_ISSUER: 'http://localhost:9' },
@@ -215,7 +215,7 @@ test('a provider that is down is told as an outage, and root keys still sign in'
   expect(status).toBe(200);
 });
 
-test('over TLS, the cookies are for TLS and for this host alone', async () => {
+test('over TLS, cookies are for this host alone', async () => {
   const { address } = await stage.fleet.addControlPlane({
     ...{ ...stage.env, PORT: '0', PUBLIC_URL: 'https://keyfence.example/path/' },
   });

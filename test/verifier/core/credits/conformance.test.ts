@@ -39,14 +39,14 @@ async function flood(key: string, requests: number, atOnce: number) {
   return counts;
 }
 
-test('1,000 credits and three verifiers: of 5,000 concurrent requests exactly 1,000 are accepted', async () => {
+test('accepts exactly 1,000 of 5,000 requests', async () => {
   const { key, keyId } = await create({ remaining: 1000 });
   expect(await flood(key, 5000, 60)).toEqual({ VALID: 1000, USAGE_EXCEEDED: 4000 });
   expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ remaining: 0 });
 });
 
 describe('one verifier', () => {
-  test('counts down, says what remains, and refuses what costs more than that without taking anything', async () => {
+  test('counts down and refuses what costs more', async () => {
     const { key } = await create({ remaining: 5 });
     expect(await verify(0, key)).toMatchObject({ code: 'VALID', remaining: 4 });
     expect(await verify(0, key, { cost: 3 })).toMatchObject({ code: 'VALID', remaining: 1 });
@@ -61,7 +61,7 @@ describe('one verifier', () => {
     expect(await verify(0, key, { cost: 0 })).toMatchObject({ code: 'VALID', remaining: 0 });
   });
 
-  test('that is only asked what remains says what another one spent, a second later at most', async () => {
+  test('sees in a second what another one spent', async () => {
     const { key } = await create({ remaining: 10 });
     expect(await verify(0, key, { cost: 0 })).toMatchObject({ code: 'VALID', remaining: 10 });
     expect(await verify(1, key, { cost: 4 })).toMatchObject({ code: 'VALID', remaining: 6 });
@@ -71,7 +71,7 @@ describe('one verifier', () => {
     expect(Date.now() - spentAtMs).toBeLessThan(3000);
   });
 
-  test('takes nothing for a request that it refuses for another reason', async () => {
+  test('takes nothing for a request refused otherwise', async () => {
     const { key, keyId } = await create({ remaining: 2 });
     await fleet.ok('keys.updateKey', { keyId, enabled: false });
     expect(await verify(0, key)).toMatchObject({ code: 'DISABLED' });
@@ -79,7 +79,7 @@ describe('one verifier', () => {
     expect(await verify(0, key)).toMatchObject({ code: 'VALID', remaining: 1 });
   });
 
-  test('tells a caller that asks for another API nothing of credits', async () => {
+  test('tells callers of other APIs nothing', async () => {
     const { key } = await create({ remaining: 0 });
     const { body } = await fleet.verify(key, { apiId: 'other' });
     expect(body).toEqual({ valid: false, code: 'FORBIDDEN', requestId: expect.any(String) });
@@ -90,7 +90,7 @@ describe('updateRemaining', () => {
   const update = (keyId: string, op: string, value: number | null) =>
     fleet.ok('keys.updateRemaining', { keyId, op, value });
 
-  test('set, increment and decrement hold for every verifier once it answers', async () => {
+  test('holds for every verifier once it answers', async () => {
     const { key, keyId } = await create({ remaining: 3 });
     for (let at = 0; at < 3; at++) expect((await verify(at, key)).code).toBe('VALID');
     for (let at = 0; at < 3; at++) expect((await verify(at, key)).code).toBe('USAGE_EXCEEDED');
@@ -115,7 +115,7 @@ describe('updateRemaining', () => {
     });
   });
 
-  test('a change that is sent again with its name is made once', async () => {
+  test('makes a named change once', async () => {
     const { keyId } = await create({ remaining: 10 });
     const change = (operationId: string, op: string, value: number | null) =>
       fleet.admin('keys.updateRemaining', { keyId, op, value, operationId });
@@ -139,7 +139,7 @@ describe('updateRemaining', () => {
     expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('remaining');
   });
 
-  test('no pool is left behind by what takes its place', async () => {
+  test('leaves no replaced pool behind', async () => {
     const { keyId } = await create({ apiId: 'replaced', remaining: 3 });
     const pools = () => fleet.client.keys(poolKey('replaced', '*'));
     const [first] = await pools();
@@ -170,7 +170,7 @@ describe('updateRemaining', () => {
     expect(leftMs).toBeLessThanOrEqual(3_600_000);
   });
 
-  test('a decrement takes back what verifiers have at hand', async () => {
+  test('a decrement recalls what verifiers hold', async () => {
     const { key, keyId } = await create({ remaining: 100_000 });
     const { VALID = 0 } = await flood(key, 600, 20);
     expect(VALID).toBe(600);
@@ -232,7 +232,7 @@ describe('a refill that is due', () => {
     expect(await verify(1, key)).toMatchObject({ code: 'VALID', remaining: remaining - 1 });
   });
 
-  test('counts once, however often and by whomever the pool is looked at', async () => {
+  test('counts once, whoever looks at the pool', async () => {
     const { key, keyId, pool } = await used({});
     expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ remaining: 100 });
     expect(await flood(key, 150, 10)).toEqual({ VALID: 100, USAGE_EXCEEDED: 50 });
@@ -244,7 +244,7 @@ describe('a refill that is due', () => {
   });
 });
 
-test('what verifiers hold is theirs until they give it back, and all of it comes back', async () => {
+test('all that verifiers hold comes back', async () => {
   const { key, keyId } = await create({ remaining: 100_000 });
   await flood(key, 600, 20);
   await fleet.until(async () => {
@@ -253,7 +253,7 @@ test('what verifiers hold is theirs until they give it back, and all of it comes
   });
 });
 
-test('credits that are given without end are still counted exactly', async () => {
+test('counts credits exactly when given without end', async () => {
   const { key, keyId } = await create({ apiId: 'endless', remaining: 1 });
   const [pool = ''] = await fleet.client.keys(poolKey('endless', '*'));
   await fleet.client.hset(pool, 'b', '10000000000000000');
@@ -263,7 +263,7 @@ test('credits that are given without end are still counted exactly', async () =>
   expect((await change('decrement', 2)).remaining).toBe(remaining - 3);
 });
 
-test('usage counts what was refused for want of credits', async () => {
+test('usage counts refusals for want of credits', async () => {
   const { key, keyId } = await create({ remaining: 1 });
   for (let i = 0; i < 3; i++) await verify(0, key);
   await fleet.until(async () => {

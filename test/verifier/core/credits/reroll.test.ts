@@ -31,7 +31,7 @@ async function conflict(keyId: string, expiration = HOUR_MS): Promise<string> {
   return body.error.message;
 }
 
-test('the new key has all that the old one has, and both are accepted until the old one ends', async () => {
+test('the new key has all of the old one', async () => {
   const meta = { plan: 'pro', note: 'x'.repeat(200) };
   const fields = { name: 'Ada', externalId: 'ada', meta, environment: 'live', expires: Date.now() + DAY_MS };
   const old = await create({ ...fields, prefix: 'sk_live', byteLength: 32 });
@@ -55,7 +55,7 @@ test('the new key has all that the old one has, and both are accepted until the 
 });
 
 describe('the old key', () => {
-  test('is refused by every verifier when the call returns, where it is given no time', async () => {
+  test('is refused everywhere if given no time', async () => {
     const old = await create();
     expect(await codes(old.key)).toEqual(['VALID', 'VALID', 'VALID']);
     const { key, endsAt } = await reroll(old.keyId, 0);
@@ -79,7 +79,7 @@ describe('the old key', () => {
     expect([await fleet.verdict(old.key), await fleet.verdict(key)]).toEqual(['DISABLED', 'DISABLED']);
   });
 
-  test('is rerolled once, and again only when its successor is deleted', async () => {
+  test('is rerolled once while it has a successor', async () => {
     const old = await create();
     const { keyId } = await reroll(old.keyId, HOUR_MS);
     expect(await conflict(old.keyId)).toContain(`rerolled into ${keyId} already`);
@@ -116,7 +116,7 @@ describe('credits', () => {
   /** The verdict of one verifier, which takes nothing where it cannot decide, and is asked again. */
   const spend = async (at: number, key: string) => (await fleet.verify(key, { at: at % 3 })).body;
 
-  test('are those of both keys: of 3,000 concurrent requests with either, 1,000 are accepted', async () => {
+  test('serve both keys: 1,000 of 3,000 requests', async () => {
     const old = await create({ remaining: 1000 });
     const keys = [old.key];
     const counts: Record<string, number> = {};
@@ -134,7 +134,7 @@ describe('credits', () => {
     expect(await look(old.keyId)).toMatchObject({ remaining: 0 });
   });
 
-  test('come back at the next midnight from the first day on', async () => {
+  test('come back at the next midnight', async () => {
     const { keyId } = await create({ remaining: 5, refill: { interval: 'daily', amount: 5 } });
     const pool = (await fleet.client.hget(recordKey(API, keyId), 'q')) ?? '';
     const dueMs = 1000 * Number(await fleet.client.hget(poolKey(API, pool), 't'));
@@ -143,7 +143,7 @@ describe('credits', () => {
     expect(dueMs).toBeLessThanOrEqual(Date.now() + DAY_MS);
   });
 
-  test('are set for both by a change of either, and end for both', async () => {
+  test('are set and end for both by either', async () => {
     const old = await create({ remaining: 5, refill: { interval: 'daily', amount: 9 } });
     const { key, keyId } = await reroll(old.keyId, HOUR_MS);
     for (const at of [0, 1, 2]) expect((await spend(at, key)).code).toBe('VALID');
@@ -186,7 +186,7 @@ describe('credits', () => {
     }
   });
 
-  test('are shared by as many keys as one change can reach', async () => {
+  test('are shared by as many keys as fit a change', async () => {
     let { keyId } = await create({ remaining: 1 });
     const first = keyId;
     for (let n = 1; n < 100; n++) ({ keyId } = await reroll(keyId, HOUR_MS, { waitMs: 0 }));
@@ -195,7 +195,7 @@ describe('credits', () => {
     await reroll(keyId, HOUR_MS);
   });
 
-  test('are shared along a chain of any length: keys that were rerolled and have ended go by themselves', async () => {
+  test('are shared along a chain of rerolled keys', async () => {
     const first = await create({ remaining: 7 });
     let { keyId, key } = first;
     for (let n = 1; n <= 101; n++) ({ keyId, key } = await reroll(keyId, 0, { waitMs: 0 }));
@@ -210,7 +210,7 @@ describe('credits', () => {
 });
 
 describe('a call that is sent again', () => {
-  test('replaces the key that nobody has, so that there is no third one', async () => {
+  test('replaces the unknown key, making no third', async () => {
     const old = await create({ name: 'Eve', remaining: 10, expires: Date.now() + DAY_MS });
     const lost = await reroll(old.keyId, 0, { operationId: OPERATION });
     expect(await codes(lost.key)).toEqual(['VALID', 'VALID', 'VALID']);
@@ -231,7 +231,7 @@ describe('a call that is sent again', () => {
     expect(status).toBe(409);
   });
 
-  test('kills no successor that is in use: after an hour, or once it was rerolled itself', async () => {
+  test('kills no successor that is in use', async () => {
     const named = (keyId: string, expiration: number) =>
       fleet.admin('keys.rerollKey', { keyId, expiration, operationId: OPERATION });
     const [aged, rerolled] = [await create(), await create()];
@@ -258,7 +258,7 @@ describe('a call that is sent again', () => {
     expect([await fleet.verdict(old.key), await fleet.verdict(made.key)]).toEqual(['VALID', 'VALID']);
   });
 
-  test('after the control plane was killed, leaves the old key dead and one new one', async () => {
+  test('leaves one new key after a kill', async () => {
     const verifier = new Process('verifier/main.ts', { REDIS_URL: fleet.redisUrl });
     const killed = new Process('control-plane/main.ts', {
       ...{ REDIS_URL: fleet.redisUrl, ROOT_KEY, LEASE_MS: '10000' },

@@ -28,20 +28,20 @@ describe('an exchange', () => {
     await at.redis.hset(pool, { b: 100, h: 0 });
   });
 
-  test('grants what is needed, and of the rest a quarter at most, shared by all followers', async () => {
+  test('grants what is needed and at most a quarter', async () => {
     expect(await exchange('2.a', 1, { need: 4, wanted: 1000 })).toMatchObject({
       ...{ status: 'OK', granted: 16, reserve: 4, total: 96 },
     });
     expect(await at.redis.hget(pool, 'b')).toBe('84');
   });
 
-  test('takes back what is not kept, and what an earlier reply granted that nobody got', async () => {
+  test('takes back what was not kept or not received', async () => {
     await exchange('2.a', 1, { need: 4, wanted: 1000 });
     expect(await exchange('2.a', 2, { spent: 1 })).toMatchObject({ status: 'OK', granted: 1, total: 99 });
     expect(await at.redis.hget(pool, 'b')).toBe('99');
   });
 
-  test('counts what is out, from what is said to be spent', async () => {
+  test('counts what is out by what is spent', async () => {
     await exchange('2.a', 1, { need: 4, wanted: 1000 });
     for (const [turn, spent] of [
       [2, 5],
@@ -52,7 +52,7 @@ describe('an exchange', () => {
     }
   });
 
-  test('changes nothing when it comes late, says less than was said, or is about a pool that is gone', async () => {
+  test('changes nothing if late or about an old pool', async () => {
     await exchange('2.a', 5, { need: 4 });
     await exchange('2.a', 6, { spent: 3 });
     const before = await at.redis.hgetall(pool);
@@ -72,7 +72,7 @@ describe('an exchange', () => {
     expect(await at.redis.hget(pool, 'b')).toBe('98');
   });
 
-  test('has others asked for what they hold, once, and says when they do not answer or have too little', async () => {
+  test('asks others for what they hold, once', async () => {
     await at.redis.hset(pool, { b: 0, h: 5, '@2.b': '5 0 1 0' });
     const heard: string[] = [];
     const listener = at.redis.duplicate();
@@ -87,7 +87,7 @@ describe('an exchange', () => {
     expect(heard).toEqual(['p']);
   });
 
-  test('refills once when it is due, not above the amount, and voids what others never gave back', async () => {
+  test('refills once, and never above the amount', async () => {
     const today = Math.floor(Date.now() / 1000 / DAY_S) * DAY_S;
     await at.redis.zadd(held, today, 'gone');
     await at.redis.hset(pool, {
@@ -110,7 +110,7 @@ describe('an exchange', () => {
   });
 });
 
-test('a month is refilled at 00:00 UTC of its day, or of its last one', async () => {
+test('refills a month on its day or its last one', async () => {
   const credits = readFileSync(new URL('../../../../shared/protocol/credits.lua', import.meta.url), 'utf8');
   const lua = `${credits.replace("redis.call('TIME')", "{ARGV[1], '0'}")}
     local _, due = creditsOf('m', 'h').refillOf(ARGV[2])

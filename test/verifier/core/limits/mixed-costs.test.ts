@@ -116,7 +116,7 @@ async function withheld(): Promise<number> {
 }
 
 describe.each(KINDS)('$name', (kind) => {
-  test(`is used up to the last, whatever ${RUNS} runs asked before`, async () => {
+  test(`is used up to the last after ${RUNS} runs`, async () => {
     const runs = await Promise.all(Array.from({ length: RUNS }, () => Run.begin(kind)));
     for (let i = 0; i < RUNS; i += 10) await Promise.all(runs.slice(i, i + 10).map((run) => run.burst()));
     await Promise.all(runs.map((run) => run.use()));

@@ -31,7 +31,7 @@ async function exchange(member: string, turn: number, said: object = {}, brought
   return { ...rest, window: window?.number, leftMs: window?.leftMs };
 }
 
-test('a limit grants what is needed, and of the rest a quarter at most, shared by all followers', async () => {
+test('grants what is needed and at most a quarter', async () => {
   expect(await exchange('2.a', 1, { need: 4, wanted: 1000 })).toMatchObject({
     ...{ status: 'OK', granted: 16, reserve: 4, total: 96, window: present() },
   });
@@ -41,7 +41,7 @@ test('a limit grants what is needed, and of the rest a quarter at most, shared b
   expect(await at.redis.hget(name, 'c')).toBe('6');
 });
 
-test('what comes late, or says less than was said, changes nothing', async () => {
+test('ignores what is late or says less', async () => {
   await exchange('2.a', 5, { need: 4 });
   await exchange('2.a', 6, { spent: 3 });
   const before = await at.redis.hgetall(name);
@@ -51,19 +51,19 @@ test('what comes late, or says less than was said, changes nothing', async () =>
   expect(await at.redis.hgetall(name)).toEqual(before);
 });
 
-test('who forgot what it spent has spent all that was granted to it', async () => {
+test('who forgot has spent all that was granted', async () => {
   await exchange('2.a', 1, { need: 4 });
   expect(await exchange('2.a', 2, { need: 1 })).toMatchObject({ spent: 4, granted: 5, total: 95 });
 });
 
-test('what is said of the window before counts for nothing in this one', async () => {
+test('counts nothing said of the window before', async () => {
   await at.redis.hset(name, { n: present(), c: 10, p: 0, h: 6, '@2.a': '10 4 1 0' });
   expect(await exchange('2.a', 2, { spent: 40, kept: 40, number: present() - 1 })).toMatchObject({
     ...{ granted: 0, spent: 0, total: 100 },
   });
 });
 
-test('the next window begins with what slides in from the one before', async () => {
+test('the next window has what slides from the last', async () => {
   await at.redis.hset(name, { n: present() - 1, c: LIMIT, p: 7, h: 3, '@2.b': '9 9 9 0' });
   const { status, refillMs, leftMs } = await exchange('2.a', 1, { need: LIMIT });
   const passed = DAY_MS - Number(leftMs);
@@ -78,7 +78,7 @@ test('the next window begins with what slides in from the one before', async () 
   expect((await exchange('2.a', 1, { need: LIMIT })).status).toBe('OK');
 });
 
-test('a clock that goes back by less than a window opens none again', async () => {
+test('a clock set back opens no window again', async () => {
   await at.redis.hset(name, { n: present() + 1, c: LIMIT, p: 0, h: 0 });
   expect(await exchange('2.a', 1, { need: 1 })).toMatchObject({
     status: 'NONE',
@@ -86,7 +86,7 @@ test('a clock that goes back by less than a window opens none again', async () =
   });
 });
 
-test('others are asked for what they hold; where that is too little it is refused until it fits', async () => {
+test('asks others and refuses until it fits', async () => {
   await at.redis.hset(name, { n: present(), c: LIMIT, p: 0, h: 5, '@2.b': '5 0 1 0' });
   expect((await exchange('2.a', 1, { need: 5 })).status).toBe('WAIT');
   const { status, total, refillMs, leftMs } = await exchange('2.a', 2, { need: 6 });
@@ -104,7 +104,7 @@ test('others are asked for what they hold; where that is too little it is refuse
   expect((await exchange('2.a', 7, { need: 101 })).refillMs).toBeGreaterThan(DAY_MS);
 });
 
-test('what is spoken for may come back: others are asked once, and until then a refusal is one for a moment', async () => {
+test('asks others once for what may come back', async () => {
   await at.redis.hset(name, { n: present(), c: LIMIT, p: 0, h: 0, '@2.b': '5 0 1 5' });
   expect((await exchange('2.a', 1, { need: 6 })).status).toBe('NONE');
   expect(await exchange('2.a', 2, { need: 5 })).toMatchObject({ status: 'SPOKEN', total: 0 });
@@ -116,7 +116,7 @@ test('what is spoken for may come back: others are asked once, and until then a 
   expect(await exchange('2.a', 4, { need: 3 })).toMatchObject({ status: 'OK', reserve: 3 });
 });
 
-test('of those that wait each gets what fits, in their order, and nothing of what others need besides', async () => {
+test('gives those who wait what fits, in order', async () => {
   const turn = async (needs: string, at: number) => {
     const { status, granted, reserve, leastNeed } = await exchange('2.a', at, { needs, wanted: 1000 });
     return [status, granted, reserve, leastNeed].join(' ');
@@ -129,14 +129,14 @@ test('of those that wait each gets what fits, in their order, and nothing of wha
   expect(await turn('60x1', 3)).toBe('OK 65 60 0');
 });
 
-test('fields of those that are gone go when the most of them are, and what they had is gone', async () => {
+test('drops what those had who are gone', async () => {
   const gone = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`@2.gone${i}`, '3 1 1 0']));
   await at.redis.hset(name, { n: present(), c: 95, p: 0, h: 62, '@2.b': '5 3 1 0', ...gone });
   expect((await exchange('2.a', 1, { need: 2 })).total).toBe(5);
   expect((await at.redis.hkeys(name)).filter((field) => field.startsWith('@'))).toEqual(['@2.b', '@2.a']);
 });
 
-test('requests bring at most 100 limits for one key at a time', async () => {
+test('brings 100 limits of a key at a time', async () => {
   const bring = async (turn: number, id: string) => (await exchange('2.a', turn, { need: 1 }, id)).status;
   const ids = Array.from({ length: 100 }, (_, i) => `k.1.mine.${i}`);
   for (const [i, id] of ids.entries()) expect(await bring(i + 1, id)).toBe('OK');

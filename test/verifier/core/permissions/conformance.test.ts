@@ -35,7 +35,7 @@ const VALID = ['VALID', 'VALID'];
 const REFUSED = ['INSUFFICIENT_PERMISSIONS', 'INSUFFICIENT_PERMISSIONS'];
 
 describe('a key', () => {
-  test('is accepted for what it may do, and every answer says what that is', async () => {
+  test('is accepted for what it may do, and says it', async () => {
     const { key, keyId } = await create({
       name: 'Ada',
       permissions: ['files.write', 'files.read', 'files.read'],
@@ -56,14 +56,14 @@ describe('a key', () => {
     );
   });
 
-  test('without any is refused for whatever is asked, and shows none', async () => {
+  test('without any is refused, and shows none', async () => {
     const { key, keyId } = await create({});
     expect(await codes(key, 'files.read')).toEqual(REFUSED);
     expect(await verify(0, key)).not.toHaveProperty('permissions');
     expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('permissions');
   });
 
-  test('is judged for its API, its state and its end before its permissions', async () => {
+  test('is judged for API, state and expiry first', async () => {
     const { key, keyId } = await create({ permissions: ['a'], expires: Date.now() + 3_600_000 });
     expect(await verify(0, key, 'b', { apiId: 'other' })).toEqual({
       ...{ valid: false, code: 'FORBIDDEN', requestId: expect.any(String) },
@@ -73,7 +73,7 @@ describe('a key', () => {
     expect(await verify(0, 'shop_none', 'b')).toMatchObject({ code: 'NOT_FOUND' });
   });
 
-  test('is judged for its permissions before credits and limits, of which nothing is taken then', async () => {
+  test('is judged for them before credits and limits', async () => {
     const limited = { ratelimit: { limit: 1, duration: 86_400_000 }, remaining: 1 };
     const { key } = await create({ permissions: ['a'], ...limited });
     for (const at of [0, 1, 0, 1]) {
@@ -100,7 +100,7 @@ describe('a key', () => {
     expect(await codes(key, { and: permissions.slice(0, 50) })).toEqual(VALID);
   });
 
-  test('gives its permissions to the key that takes its place', async () => {
+  test('gives its permissions to its successor', async () => {
     const { keyId } = await create({ permissions: ['a'] });
     const { key } = await fleet.ok('keys.rerollKey', { keyId, expiration: 0 });
     expect([await codes(key, 'a'), await codes(key, 'b')]).toEqual([VALID, REFUSED]);
@@ -114,7 +114,7 @@ test.each([
   [{ permissions: null }, /^authorization\.permissions: must be a permission, or an object/],
   [{ permissions: 'a AND' }, 'authorization.permissions: expected a permission or a parenthesis'],
   [{ permissions: { and: [] } }, /^authorization\.permissions: must be a permission, or an object/],
-])('an authorization that is none is 400, whatever the key: %j', async (authorization, message) => {
+])('a malformed authorization is 400: %j', async (authorization, message) => {
   const { status, body } = await ask(0, 'nobody', { authorization });
   expect({ status, code: body.error?.code }).toEqual({ status: 400, code: 'BAD_REQUEST' });
   if (typeof message === 'string') expect(body.error.message).toBe(message);
@@ -122,7 +122,7 @@ test.each([
 });
 
 describe('when the call returns, no verifier goes by what was before', () => {
-  test('in updateKey, as texts, as objects, and cleared', async () => {
+  test('in updateKey, in each form', async () => {
     const { key, keyId } = await create({ permissions: ['a'] });
     expect(await codes(key, 'a')).toEqual(VALID);
     for (const [permissions, expected] of [
@@ -142,7 +142,7 @@ describe('when the call returns, no verifier goes by what was before', () => {
     expect(await codes(key, 'a')).toEqual(VALID);
   });
 
-  test('in addPermissions, setPermissions and removePermissions', async () => {
+  test('in add, set and removePermissions', async () => {
     const { key, keyId } = await create({});
     expect(await codes(key, 'a')).toEqual(REFUSED);
     const named = (...slugs: string[]) => slugs.map((slug) => ({ id: slug, name: slug }));
@@ -168,7 +168,7 @@ describe('when the call returns, no verifier goes by what was before', () => {
     expect(await codes(key, 'd')).toEqual(REFUSED);
   });
 
-  test('of calls that come at once each has what it asked for', async () => {
+  test('of simultaneous calls each gets what it asked', async () => {
     const { key, keyId } = await create({ permissions: ['first'] });
     const slugs = Array.from({ length: 8 }, (_, i) => `p${i}`);
     await Promise.all([
@@ -180,7 +180,7 @@ describe('when the call returns, no verifier goes by what was before', () => {
   });
 });
 
-test('more than a key has room for is refused, and nothing is changed', async () => {
+test('refuses more than a key has room for', async () => {
   const permissions = Array.from({ length: 99 }, (_, i) => `p${i}`);
   const { keyId } = await create({ permissions });
   const answer = await fleet.admin('keys.addPermissions', { keyId, permissions: ['x', 'y'] });
@@ -189,7 +189,7 @@ test('more than a key has room for is refused, and nothing is changed', async ()
   expect((await fleet.ok('keys.getKey', { keyId })).permissions).toHaveLength(99);
 });
 
-test('a change that is not complete in time is 503, and says that it is written', async () => {
+test('an incomplete change is 503 and written', async () => {
   const impatient = await Fleet.start({ verifiers: 0, env: { FENCE_WAIT_MS: '100' } });
   try {
     const { keyId } = await impatient.ok('keys.createKey', { apiId: 'shop', permissions: ['a'] });
@@ -217,7 +217,7 @@ test('imported keys have theirs', async () => {
   expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ permissions: ['a', 'b'] });
 });
 
-test('usage counts what was refused for want of a permission, and the audit log has what was given', async () => {
+test('usage counts refusals, the audit log grants', async () => {
   const { key, keyId } = await create({ permissions: ['a'] });
   await verify(0, key, 'b');
   await fleet.until(async () => {

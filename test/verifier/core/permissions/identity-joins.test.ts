@@ -16,13 +16,13 @@ const { head, log, members } = apiKeys(SHARED_LOG);
 const newKey = (externalId?: string, apiId = 'shop') =>
   fleet.ok('keys.createKey', { apiId, ...(externalId ? { externalId } : {}) });
 
-test('a fleet whose keys have no owners follows no roles and identities', async () => {
+test('a fleet without owners follows no identities', async () => {
   const { key } = await newKey();
   expect(await fleet.verdict(key)).toBe('VALID');
   expect(await fleet.client.zcard(members)).toBe(0);
 });
 
-test('while there are no identities, owners are not asked for; with the first each is, and with none again none', async () => {
+test('asks for owners only while identities exist', async () => {
   // A socket of its own: ioredis mixes up its replies where commands come before that of MONITOR.
   const monitor = connect(fleet.client.options.path ?? '');
   let commands = '';
@@ -49,7 +49,7 @@ test('while there are no identities, owners are not asked for; with the first ea
   monitor.destroy();
 });
 
-test('keys of owners are accepted before anybody made the shared log, and its first fence waits for the lease of then', async () => {
+test('accepts keys of owners before the shared log', async () => {
   await fleet.client.del(head, log);
   await fleet.addVerifier();
   const { key } = await newKey('ada');

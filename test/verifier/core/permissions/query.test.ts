@@ -51,7 +51,7 @@ const query = fc.letrec<{ any: Both }>((tie) => ({
   ),
 })).any;
 
-test('a query in either form holds for just the permissions that it asks for', () => {
+test('a query allows just what it asks for', () => {
   fc.assert(
     fc.property(query, fc.subarray(SLUGS), ({ text, json, holds }, granted) => {
       const expected = holds(new Set(granted));
@@ -63,7 +63,7 @@ test('a query in either form holds for just the permissions that it asks for', (
 });
 
 describe('a text', () => {
-  test('is one permission, and no name stands for another', () => {
+  test('is one permission, none stands for another', () => {
     expect(answer('files.read', 'files.read')).toBe(true);
     for (const other of ['files.Read', 'files', 'files.*', '*', 'files.read.all'])
       expect(answer('files.read', other)).toBe(false);
@@ -76,7 +76,7 @@ describe('a text', () => {
     expect([answer('AND', 'AND'), answer('or', 'or'), answer('AND', 'and')]).toEqual([true, true, false]);
   });
 
-  test('has AND before OR, and parentheses before both', () => {
+  test('has AND before OR, parentheses before both', () => {
     expect(answer('a OR b AND c', 'a')).toBe(true);
     expect(answer('(a OR b) AND c', 'a')).toBe(false);
     expect(answer('a AND b OR c', 'c')).toBe(true);
@@ -165,7 +165,7 @@ describe('the limits', () => {
     expect(answer(nested(100_000), 'a')).toBe(`must have at most ${DEPTH_MAX} levels`);
   });
 
-  test('of permissions hold in both forms, each time counted', () => {
+  test('of permissions count repeats, in both forms', () => {
     const list = (length: number) => Array.from({ length }, () => 'a');
     const forms = [(length: number) => list(length).join(' OR '), (length: number) => ({ or: list(length) })];
     for (const form of forms) {
@@ -175,7 +175,7 @@ describe('the limits', () => {
   });
 });
 
-test('keys with the same permissions share what is made of them, and a key without any has nothing', () => {
+test('keys with equal permissions share their set', () => {
   const rights = ownPermissionsOf('a b.c');
   expect(rights).toMatchObject({ slugs: ['a', 'b.c'] });
   expect(ownPermissionsOf('a b.c')).toBe(rights);

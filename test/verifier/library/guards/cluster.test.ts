@@ -48,7 +48,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-test('the workers of a cluster are members of the fence each: what is disabled passes at none of them', async () => {
+test('no worker of a cluster passes a disabled key', async () => {
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   const file = join(folder, 'application.mjs');
   writeFileSync(file, APPLICATION);

@@ -30,7 +30,7 @@ const lines = fc.array(
   { maxLength: 4 },
 );
 
-test('the quick look at the headers finds the key that all of them tell, or leaves it to them', () => {
+test('the quick look finds the key, or leaves it', () => {
   fc.assert(
     fc.property(lines, (pairs) => {
       const rawHeaders = pairs.flat();
@@ -44,7 +44,7 @@ test('the quick look at the headers finds the key that all of them tell, or leav
   );
 });
 
-test('the quick look finds a key that is shown as most clients do', () => {
+test('the quick look finds keys as most send them', () => {
   for (const name of NAMES.slice(0, 3)) {
     expect(loneBearer(['Host', 'x', name, 'Bearer k1', 'Accept', '*/*'])).toBe('k1');
     expect(loneBearer([name, 'Bearer k1', name, 'Bearer k1'])).toBeUndefined();
@@ -54,7 +54,7 @@ test('the quick look finds a key that is shown as most clients do', () => {
     expect(loneBearer(['Authorization', line])).toBeUndefined();
 });
 
-test('a line of Authorization means what the pattern says, however it is read', () => {
+test('reads an Authorization line by its pattern', () => {
   const text = fc.string({
     unit: fc.integer({ min: 0x20, max: 0xff }).map((code) => String.fromCharCode(code)),
   });
@@ -67,7 +67,7 @@ test('a line of Authorization means what the pattern says, however it is read', 
   );
 });
 
-test('a name says whose key it is exactly where the pattern says so', () => {
+test('a name says whose key it is by its pattern', () => {
   const name = fc.oneof(
     fc.string({ maxLength: 8 }),
     fc.stringMatching(/^[xX][-_.a]?[kK][eE][yY][-_.a]?[a-z]{0,3}$/),

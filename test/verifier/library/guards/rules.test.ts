@@ -44,7 +44,7 @@ const get = async (url: string, headers: Record<string, string> = {}) => {
 const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
 
 describe.each(names)('%s', (name) => {
-  test('an optional guard lets pass who has no key, but nobody with a wrong one', async () => {
+  test('an optional guard refuses only wrong keys', async () => {
     const app = await open(name, { optional: true });
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
     const without = await get(`${app.address}/orders`, { 'x-key-id': 'forged' });
@@ -58,7 +58,7 @@ describe.each(names)('%s', (name) => {
       expect((await get(`${app.address}/orders`, headers)).status).toBe(401);
   });
 
-  test('a header of the application may hold the key, and no other place then does', async () => {
+  test('takes the key from a header of the app alone', async () => {
     const app = await open(name, { sources: [{ header: 'X-Shop-Token' }] });
     const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
     const statusOf = async (headers: Record<string, string>) =>
@@ -71,7 +71,7 @@ describe.each(names)('%s', (name) => {
     expect((await get(`${both.address}/orders`, { ...bearer(key), 'x-shop-token': 'a' })).status).toBe(401);
   });
 
-  test('a request that passes tells what its key has left; one whose key has no limits tells nothing', async () => {
+  test('a passed request tells what its key has left', async () => {
     const app = await open(name, {});
     const ratelimit = { limit: 5, duration: 3_600_000 };
     const limited = await fleet.ok('keys.createKey', { apiId: 'shop', ratelimit, remaining: 9 });
@@ -82,7 +82,7 @@ describe.each(names)('%s', (name) => {
     expect((await get(`${app.address}/orders`, bearer(plain.key))).headers.has('ratelimit')).toBe(false);
   });
 
-  test('a refusal is told to the application, which may replace its status, headers and body', async () => {
+  test('the app may replace the whole refusal', async () => {
     const told: RefusalNotice[] = [];
     const app = await open(name, {
       onRefused: (refusal) => {
@@ -117,13 +117,13 @@ describe.each(names)('%s', (name) => {
     ['returns no object', () => 'no'],
     ['has a wrong body', () => ({ body: 1 })],
     ['has a wrong header', () => ({ headers: { 'X-Own': 'a\nb' } })],
-  ])('where onRefused %s, no handler runs and the answer is an error', async (_what, onRefused) => {
+  ])('no handler runs where onRefused %s', async (_what, onRefused) => {
     const app = await open(name, { onRefused: onRefused as () => undefined });
     expect((await get(`${app.address}/orders`)).status).toBe(500);
     expect(app.handled()).toBe(0);
   });
 
-  test('several guards take from a named limit once, and count the request once', async () => {
+  test('several guards take from a limit once', async () => {
     const ratelimits = [{ name: 'tokens', limit: 100, duration: 3_600_000 }];
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop', ratelimits });
     const app = await open(name, {
@@ -142,7 +142,7 @@ describe.each(names)('%s', (name) => {
     await fleet.until(async () => (await succeeded('apis.getVerifications', { apiId: 'shop', tag })) === 2);
   });
 
-  test('the lists of a request are checked like those of all requests', async () => {
+  test('checks the lists of a request like all others', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
     for (const wrong of [{ tags: () => 'a' }, { tags: () => [''] }, { ratelimits: () => [{ cost: 1 }] }]) {
       const app = await open(name, wrong as object);
@@ -171,7 +171,7 @@ describe.each(names)('%s', (name) => {
 });
 
 describe.each(['fastify', 'express', 'hono', 'koa'] as const)('%s', (name) => {
-  test("refusals are errors of the framework's own handler if the application wants that", async () => {
+  test('makes refusals errors of the framework', async () => {
     const app = await open(name, { throwRefusals: true });
     const answer = await get(`${app.address}/orders`);
     if (name === 'express' || name === 'hono') {
@@ -186,7 +186,7 @@ describe.each(['fastify', 'express', 'hono', 'koa'] as const)('%s', (name) => {
   });
 });
 
-test('the key of a request can be read as a guard reads it', () => {
+test('reads the key of a request as a guard does', () => {
   const from = (rawHeaders: string[], url = '/', sources?: GuardOptions['sources']) =>
     credentialFrom({ rawHeaders, url }, sources);
   expect(from(['Authorization', 'Bearer k'])).toEqual({ key: 'k' });
@@ -197,7 +197,7 @@ test('the key of a request can be read as a guard reads it', () => {
   expect(from(['x-mine', 'k'], '/', [{ header: 'X-Mine' }])).toEqual({ key: 'k' });
 });
 
-test('wrong rules of a handler of NestJS stop the start, where they are declared', () => {
+test('wrong rules of NestJS stop the start', () => {
   expect(() => KeyRules({ roles: ['a'] } as object)).toThrow('roles: unknown option');
   expect(() => KeyRules('open' as never)).toThrow('options: must be an object');
   expect(KeyRules(false)).toBeTypeOf('function');
