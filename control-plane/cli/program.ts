@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { VERSION } from '#shared/process/version.ts';
+import { VERSION } from '#shared/version.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { exportCommand } from './commands/export.ts';
 import { fleetCommand } from './commands/fleet.ts';

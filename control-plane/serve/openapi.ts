@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import swagger, { type FastifyDynamicSwaggerOptions } from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import { VERSION } from '#shared/process/version.ts';
 import type { ErrorCode } from '#shared/rules/errors.ts';
 import {
   ANY_BODY,
@@ -11,6 +10,7 @@ import {
   errorResponses,
   forGenerators,
 } from '#shared/rules/openapi.ts';
+import { VERSION } from '#shared/version.ts';
 import { isGet, type Operation as ServedOperation } from './operation.ts';
 import { LINKS, PAGE_STYLE } from './pages/page.ts';
 import type { App } from './server.ts';

@@ -3,8 +3,8 @@ import { LRUCache } from 'lru-cache';
 import type { Dispatcher, request } from 'undici';
 import type { Clock } from '#shared/process/clock.ts';
 import { lookupBy, type Resolve } from '#shared/process/name-resolver.ts';
-import { VERSION } from '#shared/process/version.ts';
 import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';
+import { VERSION } from '#shared/version.ts';
 import { SECRET_PREFIX, type SigningEndpoint, secretsOf, type WebhookEndpoints } from './endpoints.ts';
 
 /**

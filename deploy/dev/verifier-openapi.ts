@@ -1,4 +1,3 @@
-import { VERSION } from '../../shared/process/version.ts';
 import {
   ANY_BODY,
   ANY_REQUEST,
@@ -9,6 +8,7 @@ import {
 } from '../../shared/rules/openapi.ts';
 import { API_ID } from '../../shared/rules/slugs.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/rules/verdict-codes.ts';
+import { VERSION } from '../../shared/version.ts';
 import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2 } from '../../verifier/core/question.ts';
 import { DATA_SCHEMAS, VERDICT_FIELDS } from '../../verifier/core/verdict-body.ts';
 import { DIALECTS } from '../../verifier/http/authz.ts';

@@ -1,7 +1,6 @@
 import { hostname } from 'node:os';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { VERSION } from '#shared/process/version.ts';
 import { PROTOCOL } from '#shared/protocol/protocol.ts';
 import {
   APIS_LISTED_MAX,
@@ -16,6 +15,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 import { generateId } from '#shared/rules/key-format.ts';
+import { VERSION } from '#shared/version.ts';
 import { asset } from '../assets.ts';
 import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
