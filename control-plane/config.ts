@@ -23,7 +23,7 @@ export const settings = {
     'true: the first key of an unknown apiId creates the API; false: createKey answers 404',
   ),
   LEASE_MS: integer(500, 600_000, 'ms', 10_000).help(
-    'Time for which a verifier may answer from memory after it last heard from Redis. This limits how stale an answer may be, how long verifiers answer without Redis, and how long a disable waits for a verifier that cannot be reached. Redis passes it on to the verifiers',
+    'Time for which a verifier may answer from memory, counted from when it sent its last successful SYNC to Redis. This limits how stale an answer may be, how long verifiers answer without Redis, and how long a disable waits for a verifier that cannot be reached. Redis passes it on to the verifiers',
   ),
   FENCE_WAIT_MS: integer(0, 60_000, 'ms', 30_000).help(
     'Longest time for which a call that changes something waits until the change is complete. Then the call answers `pending`, and the control plane completes the change later',

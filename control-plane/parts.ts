@@ -61,7 +61,10 @@ interface Base {
 /**
  * Time for which a deposed primary may go on: until its own lag check notices; 2 s cover that check's period.
  */
-const deposedMsOf = ({ REDIS_REPLICAS, REDIS_MIN_REPLICAS_MAX_LAG_S }: Config) =>
+export const deposedMsOf = ({
+  REDIS_REPLICAS,
+  REDIS_MIN_REPLICAS_MAX_LAG_S,
+}: Pick<Config, 'REDIS_REPLICAS' | 'REDIS_MIN_REPLICAS_MAX_LAG_S'>) =>
   REDIS_REPLICAS > 0 ? (REDIS_MIN_REPLICAS_MAX_LAG_S + 2) * 1000 : 0;
 
 /**

@@ -14,6 +14,7 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { documents } from '../deploy/dev/docs.ts';
 import { bareEnv, SHELLS } from './harness/bare-machine.ts';
@@ -43,6 +44,44 @@ test('every metric that a running process serves is in its table', async () => {
       for (const name of names) expect(text).toContain(`\`${name}\``);
     }
   } finally {
+    await fleet.stop();
+  }
+});
+
+test('every key that Keyfence stores in Redis is in its table', async () => {
+  const page = readFileSync(join(ROOT, 'shared/redis/redis-layout.md'), 'utf8');
+  const names = [...page.matchAll(/`(kf:[^`]+)`/g)].map(
+    ([, name = '']) =>
+      new RegExp(
+        `^${name
+          .replace(/[{}!*]/g, '\\$&')
+          .replace(/<\w+>$/, '.+')
+          .replace(/<\w+>/g, '[^:{}]+')}$`,
+      ),
+  );
+  const fleet = await Fleet.start();
+  const redis = new Redis(fleet.redisUrl);
+  try {
+    const { keyId, key } = await fleet.ok('keys.createKey', {
+      ...{ apiId: 'shop', externalId: 'ada', expires: 4e12, meta: { text: 'x'.repeat(100) } },
+      ...{ remaining: 5, ratelimit: { limit: 9, duration: 60_000 } },
+    });
+    await fleet.ok('keys.updateRemaining', {
+      keyId,
+      op: 'increment',
+      value: 1,
+      operationId: 'one-that-is-long-enough',
+    });
+    await fleet.ok('permissions.createRole', { name: 'admin', permissions: ['a'] });
+    await fleet.ok('identities.createIdentity', { externalId: 'ada' });
+    await fleet.verdict(key, { ratelimits: [{ name: 'own', limit: 5, duration: 60_000 }] });
+    const keys = await redis.keys('*');
+    expect(keys.length).toBeGreaterThan(30);
+    expect(
+      keys.filter((name) => !names.some((pattern) => pattern.test(name.replace('{!ws}', '{ws}')))),
+    ).toEqual([]);
+  } finally {
+    redis.disconnect();
     await fleet.stop();
   }
 });

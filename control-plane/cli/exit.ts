@@ -14,7 +14,7 @@ export const EXITS = {
   ],
   UNAVAILABLE: [
     69,
-    'The control plane or the verifier is unreachable, or could not decide (503, 429). Try again. The message says whether the outcome is unknown.',
+    'The control plane or the verifier is unreachable, or could not decide (503, 429). Try again. Unless the message says otherwise, the outcome of a change is unknown.',
   ],
   BUG: [
     70,

@@ -1,6 +1,6 @@
 // `npm run docs`: generates the tables of settings, commands, error codes and metrics in their pages, the
 // verifier's OpenAPI document, the table of the Helm chart's values, and, where helm is, the manifests of deploy/kubernetes.
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { scalingTables } from '../../bench/costs/scaling.ts';
@@ -10,11 +10,15 @@ import { settings as cli } from '../../control-plane/cli/settings.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
 import { operations } from '../../control-plane/operations.ts';
+import { deposedMsOf } from '../../control-plane/parts.ts';
 import type { Operation } from '../../control-plane/serve/operation.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { EVENT_TYPES } from '../../control-plane/webhooks/event-types.ts';
+import { fenceMs } from '../../control-plane/writer/fence.ts';
 import type { Settings } from '../../shared/process/load-config.ts';
 import { KEY_FIELDS, RECORD_FACTS } from '../../shared/protocol/key-record.ts';
+import { PROTOCOL } from '../../shared/protocol/protocol.ts';
+import { apiKeys, webhookKeys } from '../../shared/redis/redis-keys.ts';
 import { ERRORS } from '../../shared/rules/errors.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { creditCounts } from '../../verifier/core/pools.ts';
@@ -24,7 +28,6 @@ import {
   watchState,
   watchUpstreams,
 } from '../../verifier/metrics/metrics.ts';
-import { proxySettings } from '../../verifier/proxy/proxy.ts';
 import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
 import { chartValues } from './chart-values.ts';
@@ -64,16 +67,20 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'control-plane/webhook-events.md': { events: eventsTable() },
     'control-plane/v1-and-v2.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
-    'verifier/settings.md': { settings: settingsTable(settingsOutside(proxySettings)) },
-    'verifier/proxy-settings.md': { settings: settingsTable(proxySettings) },
+    'verifier/settings.md': { settings: settingsTable(verifier) },
     'verifier/metrics.md': { metrics: await metricsTable(verifierMetrics) },
     'shared/protocol/key-record.md': { 'fields of a key': keyFieldsTable() },
+    'shared/protocol/protocol-versions.md': { protocol: `Today the protocol is **${PROTOCOL}**.` },
+    'shared/redis/redis-layout.md': { keys: redisKeysTable() },
     'shared/rules/errors.md': { errors: errorsTable() },
     'README.md': { numbers: numbersTable() },
     'deploy/README.md': { sizing },
+    'deploy/availability.md': { fence: fenceTable() },
     'deploy/scaling.md': scaling,
     'deploy/helm/keyfence/README.md': { values: valuesTable('deploy/helm/keyfence') },
-    'verifier/library/frameworks.md': examples(),
+    'verifier/library/middleware.md': {
+      express: `\`\`\`ts\n${readFileSync(join(ROOT, 'deploy/examples/express.ts'), 'utf8')}\`\`\``,
+    },
   };
   const json = (value: object) => `${JSON.stringify(value, null, 2)}\n`;
   const whole = {
@@ -114,27 +121,11 @@ function newControlPlaneMetrics(): ControlPlaneMetrics {
   return metrics;
 }
 
-/** Returns the files of the examples, as code for their page. */
-function examples(): Record<string, string> {
-  const folder = join(ROOT, 'deploy/examples');
-  const files = readdirSync(folder).filter((file) => file.endsWith('.ts'));
-  return Object.fromEntries(
-    files.map((file) => {
-      const text = readFileSync(join(folder, file), 'utf8');
-      return [file.replace(/\.ts$/, ''), `\`\`\`ts\n${text.trim()}\n\`\`\``];
-    }),
-  );
-}
-
 function replaceTable(text: string, name: string, table: string): string {
   const pattern = new RegExp(`(<!-- generated: ${name} -->\n)[\\s\\S]*?(<!-- end -->)`);
   if (!pattern.test(text)) throw new Error(`there is no place for the table of ${name}`);
   return text.replace(pattern, (_, start: string, end: string) => `${start}${table}\n${end}`);
 }
-
-/** Returns the verifier's settings that are not in `settings`, which have a page of their own. */
-const settingsOutside = (settings: Settings): Settings =>
-  Object.fromEntries(Object.entries(verifier).filter(([name]) => !(name in settings)));
 
 function settingsTable(settings: Settings): string {
   const rows = Object.entries(settings).map(([name, { default: byDefault, rule, help, secret }]) => {
@@ -182,6 +173,45 @@ function keyFieldsTable(): string {
   return ['| in Redis | field | stored as | meaning |', '|---|---|---|---|', ...settable, ...others].join(
     '\n',
   );
+}
+
+/** Returns the names of all keys in Redis, each with its comment in redis-keys.ts. */
+function redisKeysTable(): string {
+  const source = readFileSync(join(ROOT, 'shared/redis/redis-keys.ts'), 'utf8');
+  const ofMembers: Record<string, string> = {
+    ...apiKeys('<apiId>'),
+    ...webhookKeys('<endpointId>'),
+    base: '',
+  };
+  const rows = source.split(/^ *\/\*\*/m).flatMap((part) => {
+    const [comment = '', rest = ''] = part.split('*/\n');
+    const [declaration = ''] = rest.split('\n\n');
+    const [, member = ''] = /^ *readonly (\w+)/.exec(declaration) ?? [];
+    const names = member ? [ofMembers[member]] : (declaration.match(/(?<=[`'])kf:[^`']+/g) ?? []);
+    const content = comment
+      .replace(/\n *\* @param.*/s, '')
+      .replace(/\s+(\* )?/g, ' ')
+      .trim();
+    const row = names.map((name) => `\`${name?.replace(/\$\{(\w+)\}/g, '<$1>')}\``).join(' ');
+    return names.some(Boolean) && !content.startsWith('Returns') ? [`| ${row} | ${cell(content)} |`] : [];
+  });
+  return ['| key | type, and what it has |', '|---|---|', ...rows].join('\n');
+}
+
+/** Returns how long a change waits for a verifier that does not answer, for some settings. */
+function fenceTable(): string {
+  const seconds = (ms: number) => `${ms / 1000} s`;
+  const lag = Number(controlPlane.REDIS_MIN_REPLICAS_MAX_LAG_S.default);
+  const deposedMs = deposedMsOf({ REDIS_REPLICAS: 1, REDIS_MIN_REPLICAS_MAX_LAG_S: lag });
+  const rows = [2000, 5000, Number(controlPlane.LEASE_MS.default), 30_000, 60_000].map(
+    (leaseMs) =>
+      `| ${leaseMs} | ${seconds(leaseMs)} | ${seconds(fenceMs(leaseMs, 0))} | ${seconds(fenceMs(leaseMs, deposedMs))} |`,
+  );
+  return [
+    '| `LEASE_MS` | verifiers answer without Redis for | a disable waits at most, one Redis | with replicas |',
+    '|---|---|---|---|',
+    ...rows,
+  ].join('\n');
 }
 
 /** Returns the types of events that webhooks send, with the operations after which they are sent. */

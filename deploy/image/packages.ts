@@ -6,10 +6,10 @@
  * `FOLDER/keyfence-server` contains both processes and the command `keyfence`.
  */
 import { execFileSync } from 'node:child_process';
-import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { builtinModules } from 'node:module';
 import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { build } from 'rolldown';
 import { scriptArguments, wrongArguments } from '../dev/arguments.ts';
 import { leanLibrary } from './lean.ts';
@@ -114,6 +114,15 @@ writePackage(library, 'verifier/library', {
   peerDependencies: PEERS,
   peerDependenciesMeta: Object.fromEntries(Object.keys(PEERS).map((name) => [name, { optional: true }])),
 });
+appendFileSync(join(library, 'middleware.md'), examples());
+
+/** Returns the files of the examples, as the end of a page. */
+function examples(): string {
+  const files = globSync('deploy/examples/*.ts').sort();
+  return files
+    .map((file) => `\n### ${basename(file)}\n\n\`\`\`ts\n${readFileSync(file, 'utf8')}\`\`\`\n`)
+    .join('');
+}
 
 /**
  * Writes the module of an entry for `import`. It exports what the module for `require` exports: a process

@@ -5,7 +5,7 @@ import { IDENTITY } from '../rules/key-format.ts';
 /**
  * Names of all keys in Redis. All keys of one API have the hash tag `{apiId}`, so that a Redis Cluster stores
  * them in one slot and one script can change them atomically. An API's id contains no `!`, so it never equals
- * one of the project's own tags.
+ * one of the project's own tags. redis-layout.md lists them, with the comments of this file: `npm run docs`.
  */
 
 /**
@@ -18,27 +18,24 @@ export const SHARED_LOG = '!ws';
 export interface ApiKeys {
   /** The beginning of the names of all data of the API. */
   readonly base: string;
-  /**
-   * Hash: `s` last sequence, `h` its chain hash, `g` mark of the last creation, `L` length of leases, `c`
-   * creation time, …
-   */
+  /** Hash: the state of the API, its head. */
   readonly head: string;
-  /** Stream: the change log, with ids `<sequence>-0`. */
+  /** Stream: the change log, with ids `<sequence>-0`; at least the last 10,000 entries. */
   readonly log: string;
-  /** Sorted set: follower → last acknowledged sequence; negative = killed, by the kill of that number. */
-  readonly members: string;
-  /** Sorted set: keyId by creation number. */
-  readonly index: string;
   /**
-   * Stream: the creation marks, with ids `<creation number>-0`, for comparison with the marks that followers
-   * have seen.
+   * Sorted set: follower → the sequence that it has acknowledged, plus 0.5 if its last lease was granted while the log
+   * was ahead of that; negative = killed, by the kill of that number.
    */
+  readonly members: string;
+  /** Sorted set: the ids of all keys, or in the shared log of all roles, by creation number. */
+  readonly index: string;
+  /** Stream: the creation marks, with ids `<creation number>-0`; at least the last 100,000. */
   readonly creations: string;
-  /** Pub/sub channel of the changes. */
+  /** Channel: the entries of the log, published as they are written. */
   readonly channel: string;
-  /** Sorted set: holder of a field in a pool of credits → its latest exchange, Unix seconds. */
+  /** Sorted set: follower with credits → its latest exchange, Unix seconds. */
   readonly held: string;
-  /** Pub/sub channel of recalls, with the pools whose credits holders should give back. */
+  /** Channel: recalls, each with the name of a pool whose credits verifiers must return. */
   readonly recalls: string;
 }
 
@@ -59,8 +56,8 @@ export function apiKeys(apiId: string): ApiKeys {
 }
 
 /**
- * Sorted set: the index of a record, by creation number. Identities, namespaces of rate limits, permissions and
- * the record about root keys have indexes of their own.
+ * Sorted sets, in the shared log: the ids of identities, of namespaces of rate limits with overrides, of the record about
+ * root keys, and of permissions in the catalogue, by creation number.
  */
 export function indexOf(apiId: string, keyId: string): string {
   if (keyId.startsWith(IDENTITY)) return `kf:{${apiId}}:ids`;
@@ -69,60 +66,60 @@ export function indexOf(apiId: string, keyId: string): string {
   return keyId.startsWith('permission_') ? `kf:{${apiId}}:permissions` : apiKeys(apiId).index;
 }
 
-/**
- * Sorted set: the keys of an API that expire → when the next event about it is due, Unix milliseconds; 0 = not
- * computed yet.
- */
+/** Sorted set: a key that expires → when the next event for webhooks about that is due, Unix milliseconds; 0 = not computed yet. */
 export const expiryIndex = (apiId: string): string => `kf:{${apiId}}:due`;
 
-/** Hash with an expiry: a pool whose credits ran out → when, Unix milliseconds. No keyId contains a `!`. */
+/** Hash with an expiry: a pool whose credits ran out → when, Unix milliseconds, until the sender of webhooks has read it. */
 export const exhaustedPools = (apiId: string): string => `kf:{${apiId}}:u:!x`;
 
-/** Hash: the record of one key. */
+/** Hash: the record of one key, role, identity or the like; key-record.md has its fields. */
 export const recordKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:k:${keyId}`;
 
-/** String: a `meta` that is too long for the record's compact encoding. */
+/** String: a `meta` of more than 64 bytes. */
 export const metaKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:m:${keyId}`;
 
-/** Sorted set: the keys of one identity, by creation number. */
+/** Sorted set: the ids of the keys with this `externalId`, by creation number. */
 export const identityIndexKey = (apiId: string, externalId: string): string =>
   `kf:{${apiId}}:o:${externalId}`;
 
-/** Hash: the credits of one key, or of several keys that share them; exchange.lua describes its fields. */
+/** Hash: a pool, the credits of one key or of several keys that share them; exchange.lua describes its fields. */
 export const poolKey = (apiId: string, poolId: string): string => `kf:{${apiId}}:q:${poolId}`;
 
 /** Hash with an expiry: the current window of one rate limit; windows.lua describes its fields. */
 export const windowKey = (apiId: string, windowId: string): string => `kf:{${apiId}}:w:${windowId}`;
 
 /**
- * Sorted set with an expiry: the limits that questions defined for a key → the time when they are forgotten,
- * Unix milliseconds. `windowId` is any of these limits.
+ * Sorted set with an expiry: the limits that questions defined for a key → the time when they are forgotten, Unix
+ * milliseconds.
+ * @param windowId any of these limits
  */
-export const broughtIndex = (apiId: string, windowId: string): string =>
-  windowKey(apiId, `!${windowId.slice(0, windowId.indexOf('.'))}`);
+export function broughtIndex(apiId: string, windowId: string): string {
+  const keyId = windowId.slice(0, windowId.indexOf('.'));
+  return `kf:{${apiId}}:w:!${keyId}`;
+}
 
-/** String `apiId keyId`: an immutable pointer from a secret's hash to its record. */
+/** String `<apiId> <keyId>`: the pointer from a secret's hash to its key. It never changes. */
 export const secretPointer = (secretHash: string): string => `kf:p:${secretHash}`;
 
-/** String `apiId`: an immutable pointer from a key's id to its API. */
+/** String `<apiId>`: the pointer from a key's id to its API. It never changes. */
 export const idPointer = (keyId: string): string => `kf:i:${keyId}`;
 
 /** Sorted set, scores 0: the ids of all APIs. */
 export const apiList = 'kf:{!apis}:ids';
 
-/** Hash: the record of one root key, found by its secret's hash. */
+/** Hash: the record of the root key whose secret has this hash. */
 export const rootKeyRecord = (secretHash: string): string => `kf:{!root}:k:${secretHash}`;
 
-/** String with an expiry: a session of the dashboard, found by its token's hash. */
+/** String with an expiry: a session of the dashboard, by the SHA-256 of its token. */
 export const sessionRecord = (tokenHash: string): string => `kf:s:${tokenHash}`;
 
-/** String with an expiry: an encrypted secret that a link shows once. */
+/** String with an expiry: the encrypted secret of a one-time link. */
 export const handoverRecord = (id: string): string => `kf:h:${id}`;
 
-/** String with an expiry: how many such links a root key has made. */
+/** String with an expiry: how many such links a root key or person has made. */
 export const handoverCounter = (rootKeyId: string): string => `kf:h:n:${rootKeyId}`;
 
-/** String with an expiry: a call refreshes the claims of the person who has the session with this hash. */
+/** String with an expiry: the lock of a call that refreshes the claims of a person, by the hash of the session. */
 export const refreshLock = (tokenHash: string): string => `kf:o:r:${tokenHash}`;
 
 /** String with an expiry: a sign-in that waits for the identity provider, found by the hash of its browser and its state. */
@@ -155,51 +152,48 @@ export const verifierIds = 'kf:{!fleet}:ids';
 /** String with an expiry: a verifier's last report, as JSON of `VerifierStatus`. */
 export const verifierStatus = (id: string): string => `kf:{!fleet}:v:${id}`;
 
-/** Hash with an expiry: the usage of one key; see `usage.ts`. */
+/** Hash with an expiry: the usage of one key, by hour, day and verdict; add-usage.lua describes its fields. */
 export const usageKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:u:${keyId}`;
 
-/** Hash with an expiry: the usage of all keys of an API. No keyId contains a `!`. */
+/** Hash with an expiry: the usage of all keys of an API. */
 export const apiUsageKey = (apiId: string): string => `kf:{${apiId}}:u:!`;
 
-/** Hash with an expiry: the usage of an API by tag on the day with this number; see `add-usage.lua`. */
+/** Hash with an expiry: the usage of an API by tag, on the day with this number. */
 export const tagUsageKey = (apiId: string, day: number | ''): string => `kf:{${apiId}}:u:!t${day}`;
 
-/** Hash with an expiry: `n`, the number of a verifier's last report about an API. */
+/** Hash with an expiry: the number of a verifier's last usage report, so that no report is added twice. */
 export const usageMarkKey = (apiId: string, reporter: string): string => `kf:{${apiId}}:u:!r${reporter}`;
 
 /**
- * Hashes with an expiry, see `report-refusals.lua`: the refusals of one key; the refused keys of an API; and the keys
- * that refused requests asked about, by the requests' ids.
+ * Hashes with an expiry, described in report-refusals.lua: the latest refusals of one key; the keys of an API that were
+ * refused; and the keys of refused requests, by the requests' ids.
  */
 export const refusalsKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:u:!f${keyId}`;
 export const refusedKeysKey = (apiId: string): string => `kf:{${apiId}}:u:!k`;
 export const refusedRequestsKey = (apiId: string): string => `kf:{${apiId}}:u:!i`;
 
-/** String with an expiry: the number of a caller's calls within the current window. */
+/** String with an expiry: the number of reads or of changes in the current minute with one root key, or of calls from one address. */
 export const callCounter = (caller: string): string => `kf:r:${caller}`;
 
-/** String with an expiry: a report of leaked secrets with this hash was handled. */
+/** String with an expiry: a report of leaked secrets whose bytes have this hash was handled. */
 export const reportMark = (bodyHash: string): string => `kf:l:${bodyHash}`;
 
-/** Streams: the audit events of calls that did something, and of refused calls. */
+/** Streams: the audit log, of calls that did something (`done`) and of refused calls (`refused`). */
 export const auditStream = (of: 'done' | 'refused'): string => `kf:{!audit}:${of}`;
-/** Sorted set: the ids of the events about one key that `auditStream('done')` has, by their time. */
+/** Sorted set: the ids of the events about one key in the stream `done`, by their time. */
 export const auditKeyIndex = (keyId: string): string => `kf:{!audit}:k:${keyId}`;
-/** The id of the last event that was written again because replicas lacked it. */
+/** String: the id of the audit event that was last written a second time, because a replica had not confirmed it. */
 export const auditRetryKey = 'kf:{!audit}:again';
 
-/**
- * Stream: events for webhooks that no call caused, until they are in the queues of endpoints. `noticeMark`
- * marks those that must not be added again.
- */
+/** Stream: events for webhooks that no single call caused, until they are in the queues of endpoints. */
 export const noticeStream = 'kf:{!audit}:notices';
-/** String with an expiry: the notice with this mark was added. */
+/** String with an expiry: an event with this mark was added to that stream. */
 export const noticeMark = (mark: string): string => `kf:{!audit}:n:${mark}`;
-/** Hash: verifier id → its host and version; the verifiers whose loss was not reported yet. */
+/** Hash: verifier id → its host, version and last report, JSON; the verifiers whose loss was not reported yet. */
 export const watchedVerifiers = 'kf:{!audit}:verifiers';
-/** String with an expiry: the control plane that sends webhooks now. */
+/** String with an expiry: the control plane that sends webhooks. */
 export const webhookSender = 'kf:{!audit}:sender';
-/** Hash: id of a webhook endpoint → its record, as JSON. */
+/** Hash: id of a webhook endpoint → its record with its signing secrets, JSON. */
 export const webhookEndpoints = 'kf:{!audit}:endpoints';
 
 /** The data of one webhook endpoint, all in the slot of the audit log. */

@@ -34,7 +34,7 @@ export const ERRORS = {
   INTERNAL_SERVER_ERROR: [500, 'This is a bug in Keyfence. The log has the details under the `requestId`.'],
   SERVICE_UNAVAILABLE: [
     503,
-    'The request could not be handled: the process cannot reach Redis, is not yet in sync with Redis, or is shedding load. Nothing was changed, unless the message says that the outcome is unknown. Try again after `Retry-After` seconds.',
+    'The request could not be handled: the process cannot reach Redis, is not yet in sync with Redis, or is shedding load. Unless the message says that nothing was changed, the outcome of a write is unknown. Try again after `Retry-After` seconds.',
   ],
   BAD_GATEWAY: [
     502,

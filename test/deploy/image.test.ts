@@ -37,7 +37,7 @@ describe('what the image runs', () => {
     }
     // Whoever instruments a process replaces the options, so the page about that repeats them.
     const [options = ''] = /NODE_OPTIONS="[^"$]+"/.exec(image) ?? [];
-    expect(readFileSync(join(root, 'verifier/usage-and-traces.md'), 'utf8')).toContain(options);
+    expect(readFileSync(join(root, 'verifier/metrics/usage-and-traces.md'), 'utf8')).toContain(options);
   });
 
   it('holds no TypeScript, and every Lua script', () => {

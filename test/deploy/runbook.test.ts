@@ -65,7 +65,6 @@ describe('the runbook', () => {
       `control-plane/${page}`,
       `verifier/${page}`,
     ]);
-    pages.push('verifier/proxy-settings.md');
     const known = pages.map((page) => readFileSync(join(DEPLOY, '..', page), 'utf8'));
     known.push(...Object.keys(ERRORS).map((code) => `\`${code}\``));
     const named = new Set(runbook.match(/`(?:[A-Z]+_[A-Z_]+|keyfence_\w+)`/g));

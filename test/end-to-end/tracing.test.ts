@@ -13,10 +13,11 @@ import { eventually } from '../harness/waiting.ts';
 
 const INSTALLED = join(ROOT, 'node_modules/.opentelemetry');
 const isThere = existsSync(INSTALLED);
-/** As verifier/usage-and-traces.md tells, but for where it is installed. */
+/** As verifier/metrics/usage-and-traces.md tells, but for where it is installed. */
 const [, NODE_OPTIONS = 'not told'] =
-  /^export NODE_OPTIONS="(.*)"$/m.exec(readFileSync(join(ROOT, 'verifier/usage-and-traces.md'), 'utf8')) ??
-  [];
+  /^export NODE_OPTIONS="(.*)"$/m.exec(
+    readFileSync(join(ROOT, 'verifier/metrics/usage-and-traces.md'), 'utf8'),
+  ) ?? [];
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const CLIENT = '00f067aa0ba902b7';

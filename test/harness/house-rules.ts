@@ -9,7 +9,7 @@ function parse(file: string, text: string): object {
   return program;
 }
 
-/** Participles and pronouns that stand for no thing, and words that the glossary in CONTRIBUTING.md replaces. */
+/** Participles and pronouns that stand for no thing, and words that CONTRIBUTING.md replaces. */
 const NO_NAMES = new Set(
   [
     'asked given found known told shown said made meant taken left begun lent heard brought came wanted needed chosen',

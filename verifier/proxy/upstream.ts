@@ -268,7 +268,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     this.#addedHeaders = addedHeaders;
     this.#tunnelIdleMs = tunnelIdleMs;
     // A separate function instead of one written in the assignment: see "Garbage" in
-    // verifier/request-path.md.
+    // verifier/lane/README.md.
     const abort = () => this.#controller?.abort(new Error('the client has gone'));
     events.onClose = abort;
   }

@@ -56,8 +56,11 @@ test('the library leaves the application its own Node, and brings no server, no 
   expect(own.filter((file) => /control-plane|dashboard|(?<!\.d)\.ts$/.test(file))).toEqual([]);
   const page = readFileSync(join(modules, 'keyfence', 'README.md'), 'utf8');
   const links = [...page.matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, target]) => target ?? '');
-  expect([...new Set(links)].sort()).toEqual(['frameworks.md', 'middleware.md']);
+  expect([...new Set(links)]).toEqual(['middleware.md']);
   expect(own).toEqual(expect.arrayContaining(links));
+  const guards = readFileSync(join(modules, 'keyfence', 'middleware.md'), 'utf8');
+  for (const example of readdirSync(join(ROOT, 'deploy/examples')))
+    expect(guards).toContain(readFileSync(join(ROOT, 'deploy/examples', example), 'utf8'));
 });
 
 /** What an application has beside its own packages once it has installed the library. */
