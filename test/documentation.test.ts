@@ -317,8 +317,8 @@ describe("the README's commands", () => {
   );
 });
 
-test('the commands of control-plane/command-line.md work as they stand, beside npm start', async () => {
-  const page = readFileSync(join(ROOT, 'control-plane/command-line.md'), 'utf8');
+test('the commands of control-plane/cli/README.md work as they stand, beside npm start', async () => {
+  const page = readFileSync(join(ROOT, 'control-plane/cli/README.md'), 'utf8');
   const [walk = '', ...others] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block);
   expect(others).toEqual([]);
   const folder = mkdtempSync(join(tmpdir(), 'keyfence-commands-'));

@@ -26,7 +26,7 @@ export const queryVerifications = onlyV2({
   name: 'analytics.getVerifications',
   summary: 'Ask for counts of verifications in SQL',
   description:
-    'Answers a SELECT from counts that are kept by hour for two days and by day for a month; control-plane/analytics.md says which. Verifiers report up to their USAGE_PERIOD_MS late.',
+    'Answers a SELECT from counts that are kept by hour for two days and by day for a month; control-plane/usage/README.md says which. Verifiers report up to their USAGE_PERIOD_MS late.',
   permissions: ['api.<apiId>.read_analytics'],
   authorizesItself: true,
   request: Fields({

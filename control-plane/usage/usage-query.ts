@@ -92,7 +92,7 @@ const FORMS = [
 ] as const;
 
 const UNDERSTOOD =
-  'understood are SELECT columns and sums FROM key_verifications_v1, key_verifications_per_hour_v1 or key_verifications_per_day_v1 WHERE conditions joined by AND GROUP BY columns ORDER BY columns LIMIT number; see control-plane/analytics.md';
+  'understood are SELECT columns and sums FROM key_verifications_v1, key_verifications_per_hour_v1 or key_verifications_per_day_v1 WHERE conditions joined by AND GROUP BY columns ORDER BY columns LIMIT number; see control-plane/usage/README.md';
 
 /** Reads a query from its beginning to its end. It never repeats the query, which could contain a secret. */
 class Reader {

@@ -33,6 +33,7 @@ import { scriptArguments } from './arguments.ts';
 import { chartValues } from './chart-values.ts';
 import { commandOperations } from './command-operations.ts';
 import { numbersTable } from './numbers-table.ts';
+import { referencePage } from './reference.ts';
 import { byVerifiers, verifierDocument } from './verifier-openapi.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -62,10 +63,14 @@ export async function documents(): Promise<{ file: string; present: string; cont
   watchUpstreams(verifierMetrics.registry, {});
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
-    ...commandTables(),
+    'control-plane/cli/commands.md': {
+      commands: commandsTable(),
+      'exit statuses': exitsTable(),
+      'settings of the command line': settingsTable(cli),
+    },
     'control-plane/settings.md': { settings: settingsTable(controlPlane) },
-    'control-plane/webhook-events.md': { events: eventsTable() },
-    'control-plane/v1-and-v2.md': { names: namesTable() },
+    'control-plane/webhooks/events.md': { events: eventsTable() },
+    'control-plane/unkey-v2/README.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
     'verifier/settings.md': { settings: settingsTable(verifier) },
     'verifier/metrics.md': { metrics: await metricsTable(verifierMetrics) },
@@ -85,6 +90,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
   const json = (value: object) => `${JSON.stringify(value, null, 2)}\n`;
   const whole = {
     'verifier/openapi.json': json(verifierDocument),
+    'control-plane/reference.html': referencePage(),
     'control-plane/serve/by-verifiers.json': json(byVerifiers()),
     // One operation a line, so that a change of one is a change of its line.
     'control-plane/cli/operations.json': `[\n${commandOperations()
@@ -223,12 +229,13 @@ function eventsTable(): string {
   return ['| type | when | after the operations |', '|---|---|---|', ...rows].join('\n');
 }
 
-/** Returns the operations of version 2 of the interface, by their names in both. */
+/** Returns the operations of version 2 of the interface that version 1 lacks, or has by another name. */
 function namesTable(): string {
   const inV1: readonly Operation[] = operations;
-  const rows = operationsV2.map(({ name, path = '' }) => {
-    const isInV1 = inV1.some((operation) => operation.name === name);
-    return `| ${isInV1 ? `\`${name}\`` : '–'} | \`${path.slice('/v2/'.length)}\` |`;
+  const rows = operationsV2.flatMap(({ name, path = '' }) => {
+    const nameInV2 = path.slice('/v2/'.length);
+    if (!inV1.some((operation) => operation.name === name)) return [`| – | \`${nameInV2}\` |`];
+    return name === nameInV2 ? [] : [`| \`${name}\` | \`${nameInV2}\` |`];
   });
   return ['| v1 | v2 |', '|---|---|', ...rows].join('\n');
 }
@@ -240,41 +247,20 @@ function errorsTable(): string {
   return ['| code | status | meaning, and what to do |', '|---|---|---|', ...rows].join('\n');
 }
 
-/** Returns the tables of the command line's pages. */
-function commandTables(): Record<string, Record<string, string>> {
-  const program = createProgram(undefined, commandOperations());
-  return {
-    'control-plane/commands.md': {
-      'commands for keys': commandsTable(program, (group) => group === 'keys'),
-      'exit statuses': exitsTable(),
-      'settings of the command line': settingsTable(cli),
-    },
-    'control-plane/commands-administration.md': {
-      'other commands': commandsTable(program, (group) => group !== 'keys'),
-    },
-  };
-}
+/** What most commands promise, which their page says once. */
+const PROMISE = /; when this returns, .*$/;
 
-/** @param isListed tells whether a command of the first level is listed, with its own commands */
-function commandsTable(program: Command, isListed: (name: string) => boolean): string {
+function commandsTable(): string {
+  const program = createProgram(undefined, commandOperations());
   const rows = (command: Command, path: string): string[] =>
-    command.commands
-      .filter(command === program ? (child) => isListed(child.name()) : () => true)
-      .flatMap((child) => {
-        const words = [
-          path,
-          child.name(),
-          ...child.registeredArguments.map((argument) => `<${argument.name()}>`),
-        ];
-        const line = words.join(' ');
-        const options = child.options.map(({ long }) => `\`${long}\``).join(' ');
-        return child.commands.length > 0
-          ? rows(child, line)
-          : [`| \`${line}\` | ${cell(child.summary())} | ${options} |`];
-      });
-  return ['| command | what it does | options |', '|---|---|---|', ...rows(program, program.name())].join(
-    '\n',
-  );
+    command.commands.flatMap((child) => {
+      const words = child.registeredArguments.map((argument) => `<${argument.name()}>`);
+      const line = [path, child.name(), ...words].join(' ').trim();
+      return child.commands.length > 0
+        ? rows(child, line)
+        : [`| \`${line}\` | ${cell(child.summary().replace(PROMISE, ''))} |`];
+    });
+  return ['| command | what it does |', '|---|---|', ...rows(program, '')].join('\n');
 }
 
 function exitsTable(): string {

@@ -6,7 +6,16 @@
  * `FOLDER/keyfence-server` contains both processes and the command `keyfence`.
  */
 import { execFileSync } from 'node:child_process';
-import { appendFileSync, cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  cpSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { builtinModules } from 'node:module';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -149,9 +158,13 @@ if (version[0] < ${major} || (version[0] === ${major} && version[1] < ${minor}))
 function writePackage(target: string, pages: string, fields: Readonly<Record<string, unknown>>): void {
   const manifest = { version, description, license, repository, type: 'module', engines, ...fields };
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
-  for (const page of globSync('*.md', { cwd: pages })) {
+  const files = globSync('{,*/}*.md', { cwd: pages });
+  for (const page of files) {
     const text = readFileSync(join(pages, page), 'utf8');
-    const packageText = text.replace(/\[([^\]]+)\]\((?!https?:|#|[\w-]+\.md[)#])[^)]+\)/g, '$1');
+    const packageText = text.replace(/!?\[([^\]]+)\]\((?!https?:|#)([^)#]+)[^)]*\)/g, (link, words, file) =>
+      files.includes(join(page, '..', file)) ? link : words,
+    );
+    mkdirSync(join(target, page, '..'), { recursive: true });
     writeFileSync(join(target, page), packageText);
   }
   cpSync('LICENSE', join(target, 'LICENSE'));

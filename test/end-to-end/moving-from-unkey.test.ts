@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { appendFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { appendFileSync, copyFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -13,15 +13,11 @@ import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { type HostedKey, HostedService } from '../harness/hosted-service.ts';
 
 /**
- * The programs of control-plane/moving-from-unkey.md, as they stand, with the client of today on both sides: they move keys
+ * The programs of control-plane/unkey-v2/moving.md, as they stand, with the client of today on both sides: they move keys
  * from a simulated service while keys are used, and are killed before and after calls that matter.
  */
 const API = 'api_moved';
 const ROOT = join(import.meta.dirname, '..', '..');
-const page = readFileSync(join(ROOT, 'control-plane/moving-from-unkey.md'), 'utf8');
-const [verifyProgram = '', moveProgram = ''] = [...page.matchAll(/```js\n([\s\S]*?)```/g)].map(
-  ([, block]) => block,
-);
 
 const newKey = (n: number): HostedKey => ({
   secret: `hosted_${randomBytes(16).toString('base64url')}`,
@@ -87,8 +83,8 @@ beforeAll(async () => {
   folder = join(fleet.directory, 'move');
   mkdirSync(join(folder, 'node_modules/@unkey'), { recursive: true });
   symlinkSync(join(ROOT, 'node_modules/unkey-api-2'), join(folder, 'node_modules/@unkey/api'));
-  writeFileSync(join(folder, 'verify.mjs'), verifyProgram);
-  writeFileSync(join(folder, 'move.mjs'), moveProgram);
+  for (const program of ['verify.mjs', 'move.mjs'])
+    copyFileSync(join(ROOT, 'control-plane/unkey-v2', program), join(folder, program));
   const sums = keys.flatMap(({ data, secret, isRecoverable }, n) =>
     isRecoverable || UNRECORDED.includes(n)
       ? []

@@ -72,13 +72,15 @@ test('the package of the server runs as JavaScript under a plain node, and bring
   expect(existsSync(join(installed, '.bin', 'node'))).toBe(false);
   const sources = readdirSync(join(installed, 'keyfence-server'), { recursive: true, encoding: 'utf8' });
   expect(sources.filter((file) => /(?<!\.d)\.ts$/.test(file))).toEqual([]);
-  const pages = sources.filter((file) => /^[\w-]+\.md$/.test(file));
+  const pages = sources.filter((file) => /\.md$/.test(file) && !file.includes('node_modules'));
   const links = pages.flatMap((page) => {
     const text = readFileSync(join(installed, 'keyfence-server', page), 'utf8');
-    return [...text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, target]) => target);
+    return [...text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, target = '']) =>
+      join(page, '..', target),
+    );
   });
-  expect(links).toContain('keys.md');
-  expect(links.filter((target) => !pages.includes(target ?? ''))).toEqual([]);
+  expect(links).toContain('keys/README.md');
+  expect(links.filter((target) => !pages.includes(target))).toEqual([]);
   const keyfence = (...args: string[]) => {
     const command = [join(installed, '.bin', 'keyfence'), ...args];
     return promisify(execFile)(process.execPath, command, { cwd: tmpdir(), env: envOf(fleet) });

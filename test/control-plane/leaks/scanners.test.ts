@@ -88,7 +88,7 @@ test.skipIf(!trufflehog)(
 );
 
 test('the patterns of both are those that the documentation says, and match what Keyfence makes', () => {
-  const documented = readFileSync(join(SCANNERS, '../../control-plane/leaks.md'), 'utf8');
+  const documented = readFileSync(join(SCANNERS, '../../control-plane/leaks/README.md'), 'utf8');
   const toml = readFileSync(fileOf('gitleaks.toml'), 'utf8');
   const { detectors } = parse(readFileSync(fileOf('trufflehog.yaml'), 'utf8')) as {
     detectors: { regex: { key: string } }[];

@@ -21,7 +21,7 @@ afterAll(async () => {
 });
 
 test('the consumer of the page takes events that are signed with its secret, and no others', async () => {
-  const page = readFileSync(join(ROOT, 'control-plane/webhooks.md'), 'utf8');
+  const page = readFileSync(join(ROOT, 'control-plane/webhooks/README.md'), 'utf8');
   const [, code = ''] = /```js\n([\s\S]*?)```/.exec(page) ?? [];
   expect(code).toContain('new Webhook(process.env.SIGNING_SECRET)');
   writeFileSync(FILE, code);
