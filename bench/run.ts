@@ -2,7 +2,8 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { scriptArguments, wrongArguments } from '../deploy/dev/arguments.ts';
-import { type Benchmark, machine, type Section } from './harness.ts';
+import { type Benchmark, machine } from './harness.ts';
+import { type Measured, markdown, page } from './page.ts';
 import { plot } from './plot.ts';
 
 /** The folder of each benchmark, in the order of results.md. */
@@ -35,19 +36,6 @@ const folders: Readonly<Record<string, string>> = {
   peers: 'compared',
 };
 const names = Object.keys(folders);
-
-const INTRODUCTION = [
-  'p50 is the median of the latencies, p99 their 99th percentile. "In turns" means that the variants ran one after the other in each round.',
-  'A ratio A ÷ B is the median of the ratios of single rounds. It need not equal the quotient of the two medians in the table: a round in',
-  'which the whole machine was slower changes the medians, but not the ratio. The sections were measured on different machines and at',
-  'different commits, so compare numbers within one section only.',
-].join('\n');
-
-/** A section of results, and the machine on which it was measured. */
-interface Measured extends Section {
-  readonly name: string;
-  readonly on: string;
-}
 
 const USAGE = `npm run bench -- [quick] [NAME]… [--write]
 
@@ -88,35 +76,6 @@ if (values.write) {
   // Keep earlier results of benchmarks that did not run now.
   const all = names.flatMap((name) => [...fresh, ...earlier].find((section) => section.name === name) ?? []);
   writeFileSync(file('results.json'), `${JSON.stringify(all, null, 2)}\n`);
-  writeFileSync(
-    file('results.md'),
-    [
-      '# Results',
-      '',
-      INTRODUCTION,
-      '',
-      '![throughput, latency and costs](results.svg)',
-      '',
-      ...all.map(markdown),
-    ].join('\n'),
-  );
+  writeFileSync(file('results.md'), page(all));
   writeFileSync(file('results.svg'), plot(all));
-}
-
-function markdown({ title, about, name, on, rows }: Measured): string {
-  const table = rows.map(
-    ({ name, value, target, met }) =>
-      `| ${name} | ${value} | ${target ?? ''} | ${met === undefined ? '' : met ? 'met' : '**not met**'} |`,
-  );
-  return [
-    `## ${title}`,
-    about,
-    '',
-    `\`npm run bench -- ${name}\`, ${on}`,
-    '',
-    '| number | measured | target | |',
-    '|---|---|---|---|',
-    ...table,
-    '',
-  ].join('\n');
 }

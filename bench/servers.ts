@@ -23,8 +23,6 @@ export interface Server {
 /** A server of one process, which may have children. */
 export interface ServerProcess extends Server {
   readonly pid: number;
-  /** Time from the start of the process until it answered, milliseconds. */
-  readonly readyMs: number;
 }
 
 /** Number of keys per importKeys call. */
@@ -162,7 +160,6 @@ export async function startVerifier(
   isPinned = true,
 ): Promise<BenchVerifier> {
   const command = [process.execPath, SEMI_SPACES, resolve(ROOT, main)];
-  const startedAt = performance.now();
   const verifier = await startProcess<{ address: string; adminAddress: string }>(
     isPinned ? pinned(SERVER_CORE, command) : command,
     { ...MEMORY, ...backend.env },
@@ -174,7 +171,6 @@ export async function startVerifier(
     name: 'Keyfence verifier, verifyKey from memory',
     port: Number(new URL(address).port),
     pid: verifier.pid,
-    readyMs: performance.now() - startedAt,
     adminAddress,
     verify: (key) => post(agent, `${address}/v1/keys.verifyKey`, { key }),
     async stop() {

@@ -52,9 +52,8 @@ export async function startPeer(
 ): Promise<ServerProcess & { readonly headers: readonly string[] }> {
   const port = freePort();
   const command = pinned(SERVER_CORE, [process.execPath, peer(file), String(port), ...args]);
-  const startedAt = performance.now();
   const { pid, ready, stop } = await startProcess<PeerReady>(command, {}, 'ready');
-  return { name, port, pid, readyMs: performance.now() - startedAt, stop, headers: ready.headers ?? [] };
+  return { name, port, pid, stop, headers: ready.headers ?? [] };
 }
 
 /** Starts nginx with the Lua LRU and the keys of `keysFile`, with one worker, pinned to the server core. */
@@ -105,7 +104,6 @@ function configured(name: string, directory: string, values: Readonly<Record<str
 /** Starts a server that does not report when it is ready, pinned to the server core. */
 async function startOther(name: string, port: number, command: readonly string[]): Promise<ServerProcess> {
   const [file = '', ...args] = pinned(SERVER_CORE, command);
-  const startedAt = performance.now();
   const child = spawn(file, args, { stdio: 'inherit' });
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   const answers = () =>
@@ -118,7 +116,6 @@ async function startOther(name: string, port: number, command: readonly string[]
     name,
     port,
     pid: child.pid ?? 0,
-    readyMs: performance.now() - startedAt,
     async stop() {
       child.kill('SIGTERM');
       await exited;

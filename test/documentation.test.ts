@@ -121,7 +121,6 @@ function headingsOf(page: string): string[] {
 /** Pages that may be longer than others, each with the reason. */
 const LONG_PAGES: Readonly<Record<string, string>> = {
   'CHANGELOG.md': 'the history of all releases in one place; readers search it',
-  'SECURITY.md': 'one threat model, which auditors read as a whole',
   'bench/results.md': 'generated: all measured numbers',
 };
 

@@ -1,8 +1,7 @@
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startRedis } from '../../deploy/dev/redis-server.ts';
-import { type Benchmark, inDirectory, type Row } from '../harness.ts';
+import { type Benchmark, inDirectory } from '../harness.ts';
 import {
   type Contender,
   findNginxLua,
@@ -10,7 +9,6 @@ import {
   interleave,
   type LoadRequest,
   loadPanels,
-  SERVER_CORE,
   throughputRows,
   verifyRequest,
 } from '../load/load.ts';
@@ -50,9 +48,9 @@ const peers: Benchmark = ({ quick }) =>
       const loads = await interleave(contenders, rounds, quick ? 2 : 3);
       return {
         title: 'Other projects in comparison',
-        about: `32 connections ask for random keys out of ${KEYS.toLocaleString('en')} (express-gateway: ${CREDENTIALS} credentials). Each server runs on core ${SERVER_CORE}, the load generator on the other core. Medians of ${rounds} rounds, in turns. express-gateway, HAProxy and Envoy read a header and no body. HAProxy's map and Envoy's filter hold the keys unhashed, and a change to them does not reach other instances.`,
+        about: `32 connections ask for random keys out of ${KEYS.toLocaleString('en')} (express-gateway: ${CREDENTIALS} credentials). Medians of ${rounds} rounds, in turns. express-gateway, HAProxy and Envoy read a header and no body. HAProxy's map and Envoy's filter hold the keys unhashed, and a change to them does not reach other instances.`,
         panels: loadPanels(loads),
-        rows: [...throughputRows(loads, {}), ...servers.map(startRow)],
+        rows: throughputRows(loads, {}),
       };
     } finally {
       for (const { stop } of servers.reverse()) await stop();
@@ -105,22 +103,6 @@ async function startAll(
   );
   if (isHere('haproxy')) add(await startHaproxy(directory, keys), withHeader);
   if (isHere('envoy')) add(await startEnvoy(directory, keys), withHeader);
-}
-
-/** Reports how soon a server answered, and its memory after the load, including its children. */
-function startRow({ name, pid, readyMs }: ServerProcess): Row {
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
-    .trim()
-    .split(' ')
-    .filter(Boolean);
-  const kilobytes = [pid, ...children].map((id) =>
-    Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${id}/status`, 'utf8'))?.[1]),
-  );
-  const all = kilobytes.reduce((sum, each) => sum + each, 0);
-  return {
-    name: `${name}: start, memory`,
-    value: `${Math.round(readyMs)} ms, ${Math.round(all / 1024)} MiB`,
-  };
 }
 
 /** Installs the peers' dependencies, apart from the project's. */

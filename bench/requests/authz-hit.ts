@@ -1,12 +1,5 @@
 import { type Benchmark, inDirectory } from '../harness.ts';
-import {
-  findNginxLua,
-  interleave,
-  type LoadRequest,
-  loadPanels,
-  SERVER_CORE,
-  throughputRows,
-} from '../load/load.ts';
+import { findNginxLua, interleave, type LoadRequest, loadPanels, throughputRows } from '../load/load.ts';
 import { type Server, startBackend, startVerifier, warm } from '../servers.ts';
 import { startNginx, startPeer } from '../start-peers.ts';
 
@@ -39,7 +32,7 @@ const authzHit: Benchmark = ({ quick }) =>
       const loads = await interleave(contenders, rounds, quick ? 2 : 3);
       return {
         title: "Answering a gateway's check from memory",
-        about: `GET with the key in the Authorization header, as nginx sends it, over 32 connections. ${keys.length.toLocaleString('en')} keys are in memory. Each server runs on core ${SERVER_CORE}, the load generator on the other core. Medians of ${rounds} rounds, in turns.`,
+        about: `GET with the key in the Authorization header, as nginx sends it, over 32 connections. ${keys.length.toLocaleString('en')} keys are in memory. Medians of ${rounds} rounds, in turns.`,
         panels: loadPanels(loads),
         rows: throughputRows(loads, { 'minimal node:http handler': 1.6, 'nginx + Lua LRU': 0.8 }),
       };

@@ -1,5 +1,5 @@
 import { type Benchmark, inDirectory } from '../harness.ts';
-import { interleave, type Load, SERVER_CORE, verifyRequest } from '../load/load.ts';
+import { interleave, type Load, verifyRequest } from '../load/load.ts';
 import { startBackend, startVerifier, warm } from '../servers.ts';
 
 const SAMPLE = 100_000;
@@ -23,7 +23,7 @@ const keyCount: Benchmark = ({ quick }) =>
       const costOf = (load: Load) => (loads[0]?.[1].requestsPerSecond ?? 0) / load.requestsPerSecond;
       return {
         title: 'The cost of an answer, by the number of keys in memory',
-        about: `32 connections ask for random keys. If there are more than ${SAMPLE.toLocaleString('en')} keys, they ask for only that many, evenly spread. Each verifier runs on core ${SERVER_CORE}, the load generator on the other core. Medians of all rounds, in turns.`,
+        about: `32 connections ask for random keys. If there are more than ${SAMPLE.toLocaleString('en')} keys, they ask for only that many, evenly spread. Medians of all rounds, in turns.`,
         panels: [
           {
             unit: 'cost of an answer, that with the fewest keys = 1',

@@ -1,5 +1,5 @@
 import { type Benchmark, inDirectory } from '../harness.ts';
-import { interleave, SERVER_CORE, throughputRows, verifyRequest } from '../load/load.ts';
+import { interleave, throughputRows, verifyRequest } from '../load/load.ts';
 import { startBackend, startVerifier, warm } from '../servers.ts';
 
 const SCRAPE_MS = 1000;
@@ -26,7 +26,7 @@ const metricsCost: Benchmark = ({ quick }) =>
       const loads = await interleave(contenders, rounds, 2);
       return {
         title: 'What metrics cost',
-        about: `verifyKey from memory, with 10,000 keys, over 32 connections. Each verifier runs on core ${SERVER_CORE}, the load generator on the other core. Medians of ${rounds} rounds of 2 s, in turns, and of the ratio within each round.`,
+        about: `verifyKey from memory, with 10,000 keys, over 32 connections. Medians of ${rounds} rounds of 2 s, in turns, and of the ratio within each round.`,
         rows: throughputRows(loads, { 'nothing counted': 0.97 }),
       };
     } finally {

@@ -45,7 +45,7 @@ const verifyHit: Benchmark = ({ quick }) =>
       const loads = await interleave(contenders, rounds, quick ? 2 : 3);
       return {
         title: 'verifyKey from memory',
-        about: `32 connections ask for random keys out of ${keys.length.toLocaleString('en')} in memory. Each server runs on core ${SERVER_CORE}, the load generator on the other core. Medians of ${rounds} rounds, in turns.`,
+        about: `32 connections ask for random keys out of ${keys.length.toLocaleString('en')} in memory. Medians of ${rounds} rounds, in turns.`,
         panels: loadPanels(loads),
         rows: throughputRows(loads, {
           'minimal node:http handler': 2,

@@ -4,6 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { scalingTables } from '../../bench/costs/scaling.ts';
+import { page as resultsPage } from '../../bench/page.ts';
 import { EXITS } from '../../control-plane/cli/exit.ts';
 import { createProgram } from '../../control-plane/cli/program.ts';
 import { settings as cli } from '../../control-plane/cli/settings.ts';
@@ -32,7 +33,7 @@ import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
 import { chartValues } from './chart-values.ts';
 import { commandOperations } from './command-operations.ts';
-import { numbersTable } from './numbers-table.ts';
+import { numbersTable, results } from './numbers-table.ts';
 import { referencePage } from './reference.ts';
 import { byVerifiers, verifierDocument } from './verifier-openapi.ts';
 
@@ -89,6 +90,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
   };
   const json = (value: object) => `${JSON.stringify(value, null, 2)}\n`;
   const whole = {
+    'bench/results.md': resultsPage(results()),
     'verifier/openapi.json': json(verifierDocument),
     'control-plane/reference.html': referencePage(),
     'control-plane/serve/by-verifiers.json': json(byVerifiers()),

@@ -20,7 +20,7 @@ const STOP_MS_MAX = 15_000;
 
 scriptArguments(
   `npm start: a private Redis, a control plane and a verifier on this machine, until Ctrl-C.
-It takes no options. Settings are environment variables, as control-plane/settings.md and verifier/settings.md list them;
+It takes no options. Settings are environment variables, as deploy/README.md lists them for both processes;
 CONTROL_PLANE_PORT, VERIFIER_PORT and their like are for one of them, REDIS_URL leads to a Redis of yours.`,
   {},
 );

@@ -40,6 +40,14 @@ describe('what the image runs', () => {
     expect(readFileSync(join(root, 'verifier/metrics/usage-and-traces.md'), 'utf8')).toContain(options);
   });
 
+  it('has what README.md runs', () => {
+    const page = readFileSync(join(root, 'deploy/image/README.md'), 'utf8');
+    const run = [...page.matchAll(/^docker run keyfence node (\S+)$/gm)].map(([, file = '']) => file);
+    expect(run).toHaveLength(2);
+    for (const file of run) expect(globSync(file, { cwd: folder })).toEqual([file]);
+    expect(page).toContain('docker build -f deploy/Dockerfile -t keyfence .\n');
+  });
+
   it('holds no TypeScript, and every Lua script', () => {
     const lua = (cwd: string) => globSync('{control-plane,verifier,shared}/**/*.lua', { cwd }).sort();
     expect(globSync('{*,{control-plane,verifier,shared}/**/*}.ts', { cwd: folder })).toEqual([]);

@@ -19,6 +19,17 @@ it('there is a unit for each process', () => {
   ]);
 });
 
+it('README.md names every secret and unit', () => {
+  const page = readFileSync(join(root, 'deploy/systemd/README.md'), 'utf8');
+  for (const unit of units) {
+    expect(page).toContain(`systemctl enable --now /opt/keyfence/${unit}\n`);
+    const text = readFileSync(join(root, unit), 'utf8');
+    const files = [...text.matchAll(/=-?[\w-]*:?\/etc\/keyfence\/([\w.-]+)$/gm)].map(([, file]) => file);
+    expect(files.length).toBeGreaterThan(1);
+    for (const file of files) expect(page).toContain(`\`${file}\``);
+  }
+});
+
 describe.skipIf(noSystemd)(`systemd's own opinion${noSystemd}`, () => {
   let folder = '';
   beforeAll(() => {
