@@ -85,7 +85,7 @@ function entryOf(operation: Operation, answers: Readonly<Record<string, unknown>
   };
 }
 
-/** Returns the operations of verifiers that take JSON. */
+/** Returns the operations of verifiers that are a POST. */
 function verifierEntries(): Entry[] {
   const paths = verifierDocument.paths as unknown as Record<
     string,
@@ -93,7 +93,8 @@ function verifierEntries(): Entry[] {
   >;
   return Object.entries(paths).flatMap(([path, { post }]) => {
     if (!post) return [];
-    const { schema: request, example } = post.requestBody.content['application/json'];
+    const [{ schema: request, example } = {}] = Object.values(post.requestBody.content);
+    if (!request || !example) return [];
     const { schema: response, example: answer } = post.responses[200].content['application/json'];
     const { summary, description } = post;
     return [{ method: 'POST', path, summary, description, request, response, errors: [], example, answer }];
