@@ -7,6 +7,7 @@ import type { Callers } from './core/callers.ts';
 import type { RateLimiter } from './core/rate-limits.ts';
 import type { RefusalLog, VerdictSource } from './core/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './http/authz.ts';
+import { introspectRoute } from './http/introspect.ts';
 import { rateLimitRoutes } from './http/rate-limit.ts';
 import { answer, identify } from './http/respond.ts';
 import { createListener, createRouter, type HttpLimits, type Listener, type Routes } from './http/server.ts';
@@ -50,6 +51,7 @@ export function createVerifierServer(options: {
     exact: {
       '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, BODY_BYTES_MAX, options) },
       '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, BODY_BYTES_MAX, options) },
+      '/oauth2/introspect': { POST: introspectRoute(verifier, BODY_BYTES_MAX, options) },
       ...(rateLimits ? rateLimitRoutes(rateLimits, BODY_BYTES_MAX, callers) : {}),
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),

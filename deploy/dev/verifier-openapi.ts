@@ -245,6 +245,86 @@ const rateLimitPaths = {
   ),
 };
 
+const oauthError = (description: string) => ({
+  description,
+  content: {
+    'application/json': {
+      schema: {
+        type: 'object',
+        properties: { error: text('Why, for machines.'), error_description: text('Why, for people.') },
+        required: ['error', 'error_description'],
+      },
+    },
+  },
+});
+const introspectionPath = {
+  '/oauth2/introspect': {
+    post: {
+      tags: ['keys'],
+      operationId: 'introspect',
+      summary: 'Introspect a key as an access token (RFC 7662)',
+      description:
+        'A verification like any other, which spends credits and limits that always apply. A refused key is not active, whatever the reason, and so is one with `allowedIps`. Answers must not be cached for longer than a disabled key may pass.',
+      security: [{}, { rootKey: [] }, { rootKeyAsPassword: [] }],
+      requestBody: {
+        required: true,
+        content: {
+          'application/x-www-form-urlencoded': {
+            schema: {
+              type: 'object',
+              properties: {
+                token: text('The secret that the caller presented.'),
+                token_type_hint: text('Ignored.'),
+              },
+              required: ['token'],
+            },
+            example: { token: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' },
+          },
+        },
+      },
+      responses: {
+        200: {
+          description: 'Whether the key is good.',
+          content: {
+            'application/json': {
+              schema: {
+                type: 'object',
+                properties: {
+                  active: { type: 'boolean', description: 'true: let the caller in.' },
+                  scope: text(
+                    'Permissions of the key and of its roles, with a space between; absent if it has none.',
+                  ),
+                  client_id: text('The id of the key.'),
+                  sub: text('Its `externalId`; its id if it has none.'),
+                  aud: text('Its API.'),
+                  exp: {
+                    type: 'integer',
+                    description: 'When it expires, Unix seconds; absent if it does not.',
+                  },
+                  token_type: text('Always `Bearer`.'),
+                },
+                required: ['active'],
+              },
+              example: {
+                ...{ active: true, scope: 'files.read', client_id: 'key_0mzc9k4q8r2wfXa1Bc2d', sub: 'ada' },
+                ...{ aud: 'shop', token_type: 'Bearer' },
+              },
+            },
+          },
+        },
+        400: oauthError('`invalid_request`: no token, or two.'),
+        401: oauthError('`invalid_client`: the root key is missing, unknown or disabled.'),
+        403: oauthError('`insufficient_scope`: the root key lacks `api.<apiId>.verify_key`.'),
+        413: oauthError('`invalid_request`: the body is too long.'),
+        415: oauthError('`invalid_request`: the body is no form.'),
+        503: oauthError(
+          '`temporarily_unavailable`: nothing could be decided: refuse the caller, and ask again.',
+        ),
+      },
+    },
+  },
+};
+
 /**
  * The document that the verifier serves at `/openapi.json`. It is stored as a file, so that the sidecar need
  * not build it.
@@ -314,6 +394,7 @@ export const verifierDocument = forGenerators({
       responsesV2,
     ),
     ...rateLimitPaths,
+    ...introspectionPath,
     ...gatewayPaths,
   },
   components: {
@@ -322,6 +403,11 @@ export const verifierDocument = forGenerators({
         type: 'http',
         scheme: 'bearer',
         description: 'Only with VERIFY_ROOT_KEYS=required: a root key of the control plane.',
+      },
+      rootKeyAsPassword: {
+        type: 'http',
+        scheme: 'basic',
+        description: 'The same root key as the password; the user may be any.',
       },
     },
     schemas: { ...errorComponents.schemas, ...ofV2(componentsV2.schemas) },
@@ -351,7 +437,9 @@ export function byVerifiers() {
       Object.entries(verifierDocument.paths).flatMap(([name, item]) => {
         if (!name.startsWith(generation) || !('post' in item)) return [];
         const { post } = item;
-        const { example } = post.requestBody.content['application/json'];
+        const { content } = post.requestBody;
+        if (!('application/json' in content)) return [];
+        const { example } = content['application/json'];
         const body = name.endsWith('verifyKey') ? { key: 'YOUR_KEY' } : example;
         const description = `${elsewhere(name, body as object)}\n\n${post.description}`;
         return [[name, { post: { ...post, tags: ['verifier'], servers: [SERVER], description } }]];

@@ -3,7 +3,22 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ApiError } from '#shared/rules/errors.ts';
 import { BYTE_ORDER_MARK, MARKED } from '#shared/rules/json.ts';
 
-const JSON_CONTENT = /^application\/json[ \t]*(?:;|$)/i;
+/** A kind of body. */
+interface Kind {
+  readonly type: string;
+  readonly pattern: RegExp;
+  readonly noun: string;
+}
+const JSON_OBJECT: Kind = {
+  type: 'application/json',
+  pattern: /^application\/json[ \t]*(?:;|$)/i,
+  noun: 'a JSON object',
+};
+export const FORM: Kind = {
+  type: 'application/x-www-form-urlencoded',
+  pattern: /^application\/x-www-form-urlencoded[ \t]*(?:;|$)/i,
+  noun: 'a form',
+};
 
 /**
  * Reads the body of a request as a JSON object. Throws ApiError: 415, 413 or 400.
@@ -28,10 +43,12 @@ export async function readJsonList(
   return value;
 }
 
-async function readBody(
+/** Reads the body of a request. Throws ApiError: 415, 413 or 400. */
+export async function readBody(
   request: IncomingMessage,
   response: ServerResponse,
   bytesMax: number,
+  kind = JSON_OBJECT,
 ): Promise<Buffer> {
   const {
     'content-type': type = '',
@@ -40,9 +57,9 @@ async function readBody(
   } = request.headers;
   const declared = Number(length ?? 0);
   if (coding === undefined && declared === 0)
-    throw new ApiError('BAD_REQUEST', 'body: required, a JSON object');
-  if (!JSON_CONTENT.test(type)) {
-    throw new ApiError('UNSUPPORTED_MEDIA_TYPE', 'Content-Type: must be application/json');
+    throw new ApiError('BAD_REQUEST', `body: required, ${kind.noun}`);
+  if (!kind.pattern.test(type)) {
+    throw new ApiError('UNSUPPORTED_MEDIA_TYPE', `Content-Type: must be ${kind.type}`);
   }
   if (declared > bytesMax) throw tooLarge(bytesMax);
   if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
