@@ -13,29 +13,29 @@ export const settings = {
   PORT: port(3000).help('Port of the API'),
   ...processSettings(9300),
   ROOT_KEY: secret(undefined, 'at least 32 characters each', parseRootKeys).help(
-    'Bootstrap root keys, which have all permissions, one per line; better in ROOT_KEY_FILE. List the old and the new one during a rotation',
+    'Bootstrap root keys, which may do everything, one a line; better in ROOT_KEY_FILE. During a rotation, list the old and the new one',
   ),
   ...redisSettings,
   REDIS_MIN_REPLICAS_MAX_LAG_S: integer(1, 60, 's', 2).help(
-    'The `min-replicas-max-lag` of Redis: the time for which a primary that lost its replicas still accepts writes. Used if REDIS_REPLICAS > 0',
+    'The `min-replicas-max-lag` of Redis: how long a primary without replicas still accepts writes. Used if REDIS_REPLICAS > 0',
   ),
   API_AUTO_CREATE: flag(true).help(
     'true: the first key of an unknown apiId creates the API; false: createKey answers 404',
   ),
   LEASE_MS: integer(500, 600_000, 'ms', 10_000).help(
-    'Time for which a verifier may answer from memory, counted from when it sent its last successful SYNC to Redis. This limits how stale an answer may be, how long verifiers answer without Redis, and how long a disable waits for a verifier that cannot be reached. Redis passes it on to the verifiers',
+    'Time for which a verifier may answer from memory, counted from when it sent its last successful SYNC. It limits how stale an answer may be, how long verifiers answer without Redis, and how long a disable waits for a verifier that cannot be reached',
   ),
   FENCE_WAIT_MS: integer(0, 60_000, 'ms', 30_000).help(
-    'Longest time for which a call that changes something waits until the change is complete. Then the call answers `pending`, and the control plane completes the change later',
+    'Longest time for which a call waits until its change is complete. Then it answers `pending`, and the control plane completes the change later',
   ),
   AUDIT_EVENTS_MAX: integer(1000, 100_000_000, 'events', 100_000).help(
-    'Number of the latest changes that Redis keeps for audit.listEvents; about 300 bytes of Redis each',
+    'Number of the latest changes that audit.listEvents has; about 300 bytes of Redis each',
   ),
   ROOT_KEY_CALLS_PER_MINUTE: integer(0, 100_000_000, 'calls', 60_000).help(
-    'Calls of one root key in a minute, counted separately for reads and for changes; further calls get 429. Calls that delete, end or disable something then have as many again. 0 = no limit',
+    'Calls of one root key in a minute, counted separately for reads and for changes; further calls get 429. Calls that delete, end or disable something have as many again. 0 = no limit',
   ),
   FAILURES_PER_MINUTE: integer(0, 100_000_000, 'calls', 60).help(
-    'Calls without a valid root key from one address in a minute that get 401; further calls get 429 and are not recorded in the audit log. 0 = no limit',
+    'Calls without a valid root key from one address in a minute that get 401; further calls get 429 and no audit event. 0 = no limit',
   ),
   ...oidcSettings,
   ...leakSettings,

@@ -25,33 +25,33 @@ export class Metrics {
   readonly #make = metricMakers(this.registry);
   readonly requests = new Histogram({
     name: 'keyfence_control_plane_request_duration_seconds',
-    help: 'Duration of requests, including the wait until a change is complete. If updateKey is slow and keyfence_propagation_seconds has the outcome "fence", a verifier did not answer; the control plane itself is not slow.',
+    help: 'Duration of requests, including the wait until a change is complete. If updateKey is slow and keyfence_propagation_seconds has the outcome "fence", a verifier did not answer.',
     labelNames: ['operation', 'status'],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     registers: [this.registry],
   });
   readonly #propagation = new Histogram({
     name: 'keyfence_propagation_seconds',
-    help: 'Time from the write of a change until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not, so the control plane waited until their leases were over, about LEASE_MS; a steady rate means that verifiers crash or are cut off. "lost": a failover of Redis lost the change. These are values of the label `outcome`.',
+    help: 'Time from the write of a change until it was complete, by `outcome`. "acks": every verifier confirmed it, normally within milliseconds. "fence": some did not, and their leases had to end, after about LEASE_MS; a steady rate means that verifiers crash or are cut off. "lost": a failover of Redis lost the change.',
     labelNames: ['outcome'],
     buckets: [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
     registers: [this.registry],
   });
   readonly audit = new Counter({
     name: 'keyfence_audit_events_total',
-    help: 'Events of the audit log: calls that did something ("done"), and calls that were refused ("refused"). "late": the event waited in memory until Redis accepted it. "lost": the event is only in the log of the process. An event of kind "done" is lost only if Redis cannot be reached until the process stops, or if more than 10,000 events wait.',
+    help: 'Events of the audit log, of calls that did something ("done") or were refused ("refused"). "late": the event waited in memory until Redis accepted it. "lost": the event is only in the log of the process, because Redis was away until the process stopped, or more than 10,000 events waited.',
     labelNames: ['kind', 'result'],
     registers: [this.registry],
   });
   readonly rates = this.#make
     .counter('keyfence_rate_limited_total', 'limit', ['calls', 'waiting', 'failures', 'unchecked'])
     .help(
-      'Calls that got 429. "calls": the root key was over its limit; "waiting": too many calls of the root key were waiting; "failures": the call had no valid root key and came from an address over its limit. "unchecked" counts calls that were allowed because Redis could not count them.',
+      'Calls that got 429. "calls": the root key was over its limit; "waiting": too many calls of the root key waited; "failures": no valid root key, from an address over its limit. "unchecked" counts calls that were allowed because Redis could not count them.',
     );
   readonly connectionsClosed = this.#make
     .counter('keyfence_connections_closed_total', 'bound', ['address', 'strangers', 'all'])
     .help(
-      'Connections that were closed to admit another. "address": one address reached CONNECTIONS_PER_ADDRESS_MAX; "strangers": connections without a valid root key reached half of CONNECTIONS_MAX; "all": all connections together reached CONNECTIONS_MAX. A steady rate means a flood, or a proxy that is missing in TRUSTED_PROXIES.',
+      'Connections that were closed to admit another, because one address reached CONNECTIONS_PER_ADDRESS_MAX ("address"), connections without a valid root key half of CONNECTIONS_MAX ("strangers"), or all CONNECTIONS_MAX ("all"). A steady rate means a flood, or a proxy that TRUSTED_PROXIES lacks.',
     );
   readonly shed = this.#make
     .counter('keyfence_shed_total')
@@ -61,22 +61,20 @@ export class Metrics {
   readonly leakReports = this.#make
     .counter('keyfence_leak_reports_total', 'result', ['handled', 'repeated', 'unsigned', 'unknown_key'])
     .help(
-      'Reports to /v1/leaks.report. "handled": signed, and handled; "repeated": handled before, so nothing was done; "unsigned": without a valid signature; "unknown_key": signed by a key that LEAKS_PUBLIC_KEYS_FILE lacks. A steady rate of "unknown_key" means that the file is out of date.',
+      'Reports to /v1/leaks.report. "handled"; "repeated": handled before, so nothing was done; "unsigned": without a valid signature; "unknown_key": signed by a key that LEAKS_PUBLIC_KEYS_FILE lacks, so the file may be out of date.',
     );
   readonly leaks = this.#make
     .counter('keyfence_leaked_secrets_total', 'kind', ['key', 'root_key', 'unknown'])
-    .help(
-      'Secrets in handled reports. "key", "root_key": the secret is of a key or a root key; the log and the audit log say which. "unknown": the secret is no longer, or never was, in use here.',
-    );
+    .help('Secrets in handled reports, of a key or a root key, which the log names; "unknown": of neither.');
   readonly #webhookAttempts = this.#make
     .counter('keyfence_webhook_attempts_total', 'result', ['delivered', 'failed', 'dead'])
     .help(
-      'Attempts to deliver events to webhook endpoints. "delivered": the response had a status of 200 to 299; "failed": the event will be tried again; "dead": it was given up after three days.',
+      'Attempts to deliver events to webhook endpoints. "delivered": answered with 200 to 299; "failed": will be tried again; "dead": given up after three days.',
     );
   readonly #webhookDropped = this.#make
     .counter('keyfence_webhook_events_dropped_total')
     .help(
-      'Events that webhook endpoints will never get: the queue of an endpoint was full (WEBHOOK_QUEUE_MAX), or the audit log was trimmed before they were read (AUDIT_EVENTS_MAX).',
+      'Events that webhook endpoints will never get, because the queue of an endpoint was full (WEBHOOK_QUEUE_MAX), or the audit log was trimmed too early (AUDIT_EVENTS_MAX).',
     );
   readonly webhookEvents: WebhookEvents = {
     onAttempt: (result) => this.#webhookAttempts.inc({ result }),
@@ -85,22 +83,22 @@ export class Metrics {
   readonly #killed = this.#make
     .counter('keyfence_laggards_killed_total')
     .help(
-      'Followers that were cut off because they did not acknowledge a change in time. A follower is the part of a verifier that follows one API. It registers again by itself once it reaches Redis.',
+      'Followers that were cut off because they did not acknowledge a change in time. A follower is the part of a verifier that follows one API; it registers again once it reaches Redis.',
     );
   readonly #reaped = this.#make
     .counter('keyfence_laggards_removed_total')
     .help(
-      'Followers counted in keyfence_laggards_killed_total for which changes no longer wait. A follower that may have obtained a lease meanwhile is removed only after a second wait of the same length. Until a follower is removed, every change of its API completes by fence.',
+      'Followers of keyfence_laggards_killed_total for which changes no longer wait. Until a follower is removed, which may take a second wait for its lease, every change of its API completes by fence.',
     );
   readonly #rewritten = this.#make
     .counter('keyfence_lost_refusals_total', 'outcome', ['written', 'conflict', 'given up'])
     .help(
-      'Disables and deletions that a failover of Redis lost. "written": written again. "conflict": not written again, because of a later write. "given up": not written again, because Redis did not accept it. Above zero means that Redis lost acknowledged data: check REDIS_REPLICAS.',
+      'Disables and deletions that a failover of Redis lost. "written": written again. "conflict": not, because of a later write. "given up": not, because Redis did not accept it. Above 0: check REDIS_REPLICAS.',
     );
   readonly #writes = this.#make
     .counter('keyfence_writes_total', 'result', ['replicated', 'short', 'failed'])
     .help(
-      'Runs of scripts that write to Redis. "replicated": REDIS_REPLICAS replicas hold the write; "short": written, but a replica is missing or slow, so changes stay pending and verifiers cannot register; "failed": the write failed or its outcome is unknown; the call got 503.',
+      'Runs of scripts that write to Redis. "replicated": REDIS_REPLICAS replicas have the write. "short": a replica is missing or slow, so changes stay pending and verifiers cannot register. "failed": the call got 503.',
     );
 
   constructor() {
@@ -122,34 +120,34 @@ export class Metrics {
       'Connections to the API whose latest call had a valid root key, and connections of TRUSTED_PROXIES.',
     );
     gauge('keyfence_fences_pending', () => fence.pending).help(
-      'Changes that are not complete. Stays above 0 while a verifier cannot be reached (for about LEASE_MS), or while Redis cannot be reached.',
+      'Changes that are not complete. Stays above 0 while a verifier (for about LEASE_MS) or Redis cannot be reached.',
     );
     gauge('keyfence_fence_oldest_seconds', () => fence.oldestMs / 1000).help(
-      'Age of the oldest change that is not complete; 0 if there is none. Much more than LEASE_MS means that Redis cannot be reached, or that a replica is missing.',
+      'Age of the oldest change that is not complete; 0 = none. Much more than LEASE_MS: Redis cannot be reached, or a replica is missing.',
     );
     gauge('keyfence_audit_events_waiting', () => audit.waiting).help(
-      'Audit events of changes that wait in memory because Redis did not accept them. Events beyond 10,000 are only in the log of the process. If the process is killed, that is also true of the events that wait.',
+      'Audit events of changes that wait in memory because Redis did not accept them. Those beyond 10,000, and those that wait when the process is killed, are only in its log.',
     );
     gauge('keyfence_webhook_sender', () => (webhookSender.isSender ? 1 : 0)).help(
       '1 in the control plane that sends webhooks; 0 in the others. If it dies, another takes over within 10 s.',
     );
     gauge('keyfence_webhook_events_open', () => webhookSender.open).help(
-      'Events that wait until their change is complete, before they are queued for webhook endpoints; in the sender.',
+      'Events that wait until their change is complete, before they are queued; in the sender.',
     );
     gauge('keyfence_webhook_endpoints_failing', () => webhookSender.failing).help(
-      'Webhook endpoints at which so many attempts failed one after the other that only one event is tried at a time; in the sender.',
+      'Webhook endpoints that failed so often in a row that one event at a time is tried; in the sender.',
     );
     gauge('keyfence_bootstrap_root_keys_differing', () => bootstrapWatch.differing).help(
-      'Number of different sets of bootstrap root keys (ROOT_KEY) that other control planes of the same Redis had within the last 90 s; checked every 30 s. If it is above 0 outside a rotation, some control plane may accept a root key that you have withdrawn.',
+      'Number of different sets of bootstrap root keys (ROOT_KEY) that other control planes had within the last 90 s; checked every 30 s. Above 0 outside a rotation: some control plane may accept a root key that you have withdrawn.',
     );
     gauge('keyfence_redis_reachable', () => (durability.answering ? 1 : 0)).help(
       '1 if Redis answered the last check (every 5 s; in a Cluster, every primary did); 0 otherwise.',
     );
     gauge('keyfence_durable', () => (durability.durable ? 1 : 0)).help(
-      '1 if acknowledged writes survive a crash or power cut of any primary, and a failover; checked every 5 s. For this a primary needs `appendonly yes`, `appendfsync always` and `no-appendfsync-on-rewrite no`, at most REDIS_REPLICAS replicas, and must not evict. 0: a disabled key can come back; the log names the setting. For the field `durable` of an answer, the control plane checks again.',
+      '1 if acknowledged writes survive a crash or power cut of any primary, and a failover; checked every 5 s. 0: a disabled key can come back; the log names the setting to correct. For `durable` of an answer, the control plane checks again.',
     );
     gauge('keyfence_redis_evicted_keys', () => durability.evictedKeys).help(
-      'Redis keys that Redis evicted since it started, because its memory was full. Above 0: Redis lost acknowledged API keys, or data on which disables depend; set `maxmemory-policy noeviction`. All control planes report the same Redis, so use the maximum.',
+      'Redis keys that Redis evicted since it started, because its memory was full. Above 0: acknowledged API keys, or data that disables need, are lost; set `maxmemory-policy noeviction`. All control planes report the same Redis, so use the maximum.',
     );
   }
 

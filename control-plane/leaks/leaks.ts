@@ -335,10 +335,10 @@ export function readKeys(file: string): ReadonlyMap<string, KeyObject> {
 
 export const leakSettings = {
   LEAKS: choice(['off', 'tell', 'disable'], 'off').help(
-    "What happens when GitHub's secret scanning reports a leaked secret to `/v1/leaks.report`. `tell`: it is in the audit log, in the log and in a metric. `disable`: the key or root key is disabled too. `off`: there is no such path",
+    "What happens to a secret that GitHub's secret scanning reports to `/v1/leaks.report`. `tell`: it is in the audit log, the log and a metric. `disable`: its key or root key is disabled, too. `off`: there is no such path",
   ),
   LEAKS_PUBLIC_KEYS_FILE: text('').help(
-    'JSON file with the public keys of whoever signs the reports, in the form of `api.github.com/meta/public_keys/secret_scanning`. The control plane reads it again when a report comes. Required unless LEAKS is off',
+    'JSON file with the public keys of whoever signs reports, in the form of `api.github.com/meta/public_keys/secret_scanning`. It is read again when a report comes. Required unless LEAKS is off',
   ),
 };
 

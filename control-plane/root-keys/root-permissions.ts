@@ -58,7 +58,7 @@ const READS = [
 export const PRESETS: Readonly<
   Record<string, { readonly text: string; readonly permissions: readonly string[] }>
 > = {
-  'read-only': { text: 'read everything', permissions: [...READS, 'api.*.explain_key'] },
+  'read-only': { text: 'read everything, and explain keys', permissions: [...READS, 'api.*.explain_key'] },
   support: {
     text: 'support customers: read, and change and explain keys',
     permissions: [...READS, 'api.*.explain_key', 'api.*.update_key'],

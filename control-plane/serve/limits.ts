@@ -8,10 +8,10 @@ export const httpSettings = {
     'Time for which an idle connection stays open. Set it longer than the idle time of your load balancer',
   ),
   CONNECTIONS_MAX: integer(1, 100_000, 'connections', 1000).help(
-    'Maximum of open connections. At most half may be connections without a valid root key. To admit another connection, the control plane closes the oldest connection without a valid root key, or if there is none, an idle connection',
+    'Maximum of open connections; at most half may be without a valid root key. To admit another, the control plane closes the oldest of these, or else an idle connection',
   ),
   CONNECTIONS_PER_ADDRESS_MAX: integer(1, 100_000, 'connections', 250).help(
-    'Maximum of open connections from one address (for IPv6, from one /64 network). To admit another connection, the control plane closes one from the same address, chosen as for CONNECTIONS_MAX',
+    'Maximum of open connections from one address, or one IPv6 network /64. To admit another, the control plane closes one of the same address, chosen as for CONNECTIONS_MAX',
   ),
 };
 

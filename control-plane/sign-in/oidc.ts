@@ -30,7 +30,7 @@ const rules: Setting<readonly PersonRule[]> = {
   parse: parsePersonRules,
   default: '',
   rule: 'one rule a line: `<claim>=<value>`, then permissions or presets',
-  help: 'Permissions of the persons who have a claim with a value, one rule a line, such as `groups=support read-only` or `groups="API admins" api.shop.read_key api.shop.update_key`. Presets: `read-only`, `support`, `ci`, `everything`. A person has the permissions of all rules that match, and cannot sign in if none does',
+  help: 'Permissions of people who have a claim with a value, one rule a line, such as `groups=support read-only` or `groups="API admins" api.shop.read_key`. Presets: `read-only`, `support`, `ci`, `everything`. All rules that match apply; without one, nobody signs in',
 };
 
 export const oidcSettings = {
@@ -38,7 +38,7 @@ export const oidcSettings = {
     'URL at which browsers reach the control plane, such as `https://keyfence.example.com`. Required for OIDC_ISSUER',
   ),
   OIDC_ISSUER: httpUrl().help(
-    'Issuer of the OpenID Connect provider at which persons sign in to the dashboard. Unset: the dashboard is open to root keys only',
+    'Issuer of the OpenID Connect provider at which people sign in to the dashboard. Unset: root keys only',
   ),
   OIDC_CLIENT_ID: text('').help('Id of this client at the provider'),
   OIDC_CLIENT_SECRET: secret('', 'text').help(
@@ -46,7 +46,7 @@ export const oidcSettings = {
   ),
   OIDC_PERMISSIONS: rules,
   OIDC_SCOPE: text('openid profile email').help(
-    'Scopes that the sign-in requests, separated by spaces; some providers need one more for groups or for refresh tokens',
+    'Scopes that the sign-in requests; some providers need one more for groups or refresh tokens',
   ),
 };
 

@@ -30,13 +30,13 @@ const networks: Setting<readonly string[]> = {
   },
   default: '',
   rule: 'comma-separated addresses and networks',
-  help: 'Addresses and networks besides public ones to which webhooks may be sent, such as `10.0.0.0/8`. Only there an endpoint may have an http:// URL',
+  help: 'Addresses and networks besides public ones to which webhooks may be sent, such as `10.0.0.0/8`. Only there a URL may begin with http://',
 };
 
 export const webhookSettings = {
   WEBHOOK_NETWORKS: networks,
   WEBHOOK_QUEUE_MAX: integer(100, 10_000_000, 'events', 100_000).help(
-    'Number of events that wait for one webhook endpoint; about 1 KiB of Redis each. A full queue loses its oldest events, which are counted',
+    'Number of events that wait for one webhook endpoint; about 1 KiB of Redis each. A full queue drops its oldest events',
   ),
   WEBHOOK_EXPIRING_DAYS: days,
 };

@@ -1,12 +1,10 @@
-// `npm run docs`: generates the tables of settings, commands, error codes and metrics in their pages, the
+// `npm run docs`: generates the tables of settings, error codes and metrics in their pages, the reference of operations and commands, the
 // verifier's OpenAPI document, the table of the Helm chart's values, and, where helm is, the manifests of deploy/kubernetes.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Command } from 'commander';
 import { scalingTables } from '../../bench/costs/scaling.ts';
 import { page as resultsPage } from '../../bench/page.ts';
 import { EXITS } from '../../control-plane/cli/exit.ts';
-import { createProgram } from '../../control-plane/cli/program.ts';
 import { settings as cli } from '../../control-plane/cli/settings.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
@@ -64,13 +62,12 @@ export async function documents(): Promise<{ file: string; present: string; cont
   watchUpstreams(verifierMetrics.registry, {});
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
-    'control-plane/cli/commands.md': {
-      commands: commandsTable(),
+    'control-plane/cli/README.md': {
       'exit statuses': exitsTable(),
       'settings of the command line': settingsTable(cli),
     },
     'control-plane/settings.md': { settings: settingsTable(controlPlane) },
-    'control-plane/webhooks/events.md': { events: eventsTable() },
+    'control-plane/webhooks/README.md': { events: eventsTable() },
     'control-plane/unkey-v2/README.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
     'verifier/settings.md': { settings: settingsTable(verifier) },
@@ -222,13 +219,10 @@ function fenceTable(): string {
   ].join('\n');
 }
 
-/** Returns the types of events that webhooks send, with the operations after which they are sent. */
+/** Returns the types of events that webhooks send. */
 function eventsTable(): string {
-  const rows = Object.entries(EVENT_TYPES).map(([type, sentence]) => {
-    const causes = (operations as readonly Operation[]).filter(({ event }) => event === type);
-    return `| \`${type}\` | ${sentence} | ${causes.map(({ name }) => `\`${name}\``).join(' ')} |`;
-  });
-  return ['| type | when | after the operations |', '|---|---|---|', ...rows].join('\n');
+  const rows = Object.entries(EVENT_TYPES).map(([type, sentence]) => `| \`${type}\` | ${sentence} |`);
+  return ['| type | when |', '|---|---|', ...rows].join('\n');
 }
 
 /** Returns the operations of version 2 of the interface that version 1 lacks, or has by another name. */
@@ -247,22 +241,6 @@ function errorsTable(): string {
     ([code, [status, meaning]]) => `| \`${code}\` | ${status} | ${cell(meaning)} |`,
   );
   return ['| code | status | meaning, and what to do |', '|---|---|---|', ...rows].join('\n');
-}
-
-/** What most commands promise, which their page says once. */
-const PROMISE = /; when this returns, .*$/;
-
-function commandsTable(): string {
-  const program = createProgram(undefined, commandOperations());
-  const rows = (command: Command, path: string): string[] =>
-    command.commands.flatMap((child) => {
-      const words = child.registeredArguments.map((argument) => `<${argument.name()}>`);
-      const line = [path, child.name(), ...words].join(' ').trim();
-      return child.commands.length > 0
-        ? rows(child, line)
-        : [`| \`${line}\` | ${cell(child.summary().replace(PROMISE, ''))} |`];
-    });
-  return ['| command | what it does |', '|---|---|', ...rows(program, '')].join('\n');
 }
 
 function exitsTable(): string {

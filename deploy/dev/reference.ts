@@ -29,6 +29,8 @@ interface Entry {
   readonly request: Schema;
   readonly response: Schema;
   readonly errors: readonly string[];
+  /** Type of the webhook event that is sent after the operation. */
+  readonly event?: string;
   readonly example: unknown;
   readonly answer: unknown;
 }
@@ -76,12 +78,13 @@ export function referencePage(): string {
 }
 
 function entryOf(operation: Operation, answers: Readonly<Record<string, unknown>>): Entry {
-  const { summary, description, permissions, request, response, errors, example } = operation;
+  const { summary, description, permissions, request, response, errors, example, event } = operation;
   const path = pathOf(operation);
   return {
     ...{ method: isGet(operation) ? 'GET' : 'POST', path, summary, request, response, errors, example },
     description: `${description} Needs the permission \`${permissions.join(' and ')}\`.`,
     answer: answers[path],
+    ...(event ? { event } : {}),
   };
 }
 
@@ -102,7 +105,7 @@ function verifierEntries(): Entry[] {
 }
 
 function sectionOf(entry: Entry): string {
-  const { method, path, summary, description, request, response, errors, example, answer } = entry;
+  const { method, path, summary, description, request, response, errors, example, answer, event } = entry;
   const json = (value: unknown) => `<pre>${escaped(JSON.stringify(value, null, 1))}</pre>`;
   return [
     `<details id="${path.slice(1)}"><summary><b>${method} ${path}</b> ${escaped(summary)}</summary>`,
@@ -110,6 +113,7 @@ function sectionOf(entry: Entry): string {
     `<h4>Request</h4>${fieldsTable(request)}${json(example)}`,
     `<h4>Answer</h4>${fieldsTable(response)}${json(answer)}`,
     ...(errors.length > 0 ? [`<h4>Errors</h4><p>${errors.join(', ')}</p>`] : []),
+    ...(event ? [`<h4>Event for webhooks</h4><p><code>${event}</code></p>`] : []),
     '</details>',
   ].join('\n');
 }

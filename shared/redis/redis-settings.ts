@@ -10,7 +10,7 @@ export const redisSettings = {
     'redis://, rediss:// or unix:// URLs, comma-separated',
     parseAddresses,
   ).help(
-    'Address of Redis, which must be version 7 or newer. With REDIS_MODE `sentinel` or `cluster`, list several Sentinels or seed nodes',
+    'Address of Redis 7 or newer. With REDIS_MODE `sentinel` or `cluster`, list several Sentinels or nodes',
   ),
   REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single').help(
     'Kind of Redis installation at REDIS_URL',
@@ -25,7 +25,7 @@ export const redisSettings = {
     'PEM file of the certificate authority for `rediss://`, if it is not one that the system trusts',
   ),
   REDIS_REPLICAS: integer(0, 8, 'replicas', 0).help(
-    'Number of replicas that must have a write before Keyfence acknowledges the write (with the Redis command WAIT). Set it to the number of all replicas; otherwise a failover can lose acknowledged writes',
+    'Number of replicas that must have a write before Keyfence acknowledges it (Redis command WAIT). Set it to the number of all replicas; otherwise a failover can lose acknowledged writes',
   ),
 };
 
