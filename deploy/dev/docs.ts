@@ -66,11 +66,12 @@ export async function documents(): Promise<{ file: string; present: string; cont
       'exit statuses': exitsTable(),
       'settings of the command line': settingsTable(cli),
     },
-    'control-plane/settings.md': { settings: settingsTable(controlPlane) },
+    'shared/settings.md': { settings: settingsTable(commonSettings) },
+    'control-plane/settings.md': { settings: settingsTable(ownSettings(controlPlane)) },
     'control-plane/webhooks/README.md': { events: eventsTable() },
     'control-plane/unkey-v2/README.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
-    'verifier/settings.md': { settings: settingsTable(verifier) },
+    'verifier/settings.md': { settings: settingsTable(ownSettings(verifier)) },
     'verifier/metrics.md': { metrics: await metricsTable(verifierMetrics) },
     'shared/protocol/key-record.md': { 'fields of a key': keyFieldsTable() },
     'shared/protocol/protocol-versions.md': { protocol: `Today the protocol is **${PROTOCOL}**.` },
@@ -131,6 +132,17 @@ function replaceTable(text: string, name: string, table: string): string {
   if (!pattern.test(text)) throw new Error(`there is no place for the table of ${name}`);
   return text.replace(pattern, (_, start: string, end: string) => `${start}${table}\n${end}`);
 }
+
+/** The settings that are the same in both processes. */
+const commonSettings: Settings = Object.fromEntries(
+  Object.entries(controlPlane as Settings).filter(([name, { default: byDefault, rule, help }]) => {
+    const other = (verifier as Settings)[name];
+    return other?.default === byDefault && other?.rule === rule && other?.help === help;
+  }),
+);
+
+const ownSettings = (settings: Settings): Settings =>
+  Object.fromEntries(Object.entries(settings).filter(([name]) => !(name in commonSettings)));
 
 function settingsTable(settings: Settings): string {
   const rows = Object.entries(settings).map(([name, { default: byDefault, rule, help, secret }]) => {
