@@ -143,6 +143,47 @@ function wordsOf(page: string): number {
   return prose.filter((word) => /\w/.test(word)).length;
 }
 
+/** Numbers that a page tells, each with the place in the code that decides them. */
+const NUMBERS: readonly (readonly [page: string, words: string, file: string, code: RegExp])[] = [
+  ['keys', 'up to 1,000 `keyIds`', 'keys/operations/many-keys.ts', /MANY_KEYS_MAX = 1000;/],
+  ['keys', 'up to 4 × 10^15', 'keys/change-credits.lua', /4e15/],
+  ['keys', 'latest 32 `operationId`s for one hour', 'keys/operations.lua', /KEPT, KEPT_MS = 32, 3600000\n/],
+  ['keys', 'Repeat the call within an hour', 'keys/reroll-key.lua', /AGAIN_MS = 3600000\n/],
+  ['keys', 'At most 100 keys share credits', 'writer/change-log.ts', /SHARING_MAX = 100;/],
+  ['keys', 'If 10,000 disables and deletions', 'config.ts', /REFUSALS_PENDING_MAX: 10_000,/],
+  ['roles', '1,000 roles and', 'roles/roles.ts', /ROLES_MAX = 1000;/],
+  ['roles', '1,000 permissions in the catalogue', 'roles/permissions.ts', /PERMISSIONS_MAX = 1000;/],
+  ['root-keys', '1,000 root keys', 'root-keys/root-keys.ts', /ROOT_KEYS_MAX = 1000;/],
+  ['root-keys', '100 descendants of one', 'root-keys/root-keys.ts', /DESCENDANTS_MAX = 100;/],
+  ['root-keys', 'chains of nine', 'root-keys/root-keys.ts', /ANCESTORS_MAX = 8;/],
+  ['root-keys', 'in progress | 32 |', 'config.ts', /ROOT_KEY_CALLS_AT_ONCE: 32,/],
+  ['root-keys', 'of one root key | 1,000 |', 'config.ts', /ROOT_KEY_CALLS_WAITING_MAX: 1000,/],
+  ['root-keys', 'event loop | 500 ms |', 'config.ts', /EVENT_LOOP_DELAY_MS_MAX: 500,/],
+  ['root-keys', 'at the dashboard | 100 |', 'sign-in/sessions.ts', /SESSIONS_MAX = 100;/],
+  ['dashboard', 'after 30 minutes without a call', 'sign-in/sessions.ts', /SESSION_IDLE_MS = 30 \* 60_000;/],
+  ['dashboard', 'after 12 hours', 'sign-in/sessions.ts', /SESSION_MS_MAX = 12 \* 3_600_000;/],
+  ['dashboard', 'at most 1,000 links', 'sign-in/handovers.ts', /HANDOVERS_MAX = 1000;/],
+  ['sign-in', '5 minutes after the last refresh', 'sign-in/person-sessions.ts', /REFRESH_MS = 5 \* 60_000;/],
+  ['sign-in', 'within 10 minutes', 'sign-in/pending-sign-ins.ts', /SIGN_IN_MS_MAX = 10 \* 60_000;/],
+  ['audit', 'Beyond 10,000 waiting events', 'config.ts', /AUDIT_WAITING_MAX: 10_000,/],
+  ['audit', 'latest 10,000 refusals', 'config.ts', /AUDIT_REFUSED_MAX: 10_000,/],
+  ['webhooks', 'within 10 seconds', 'webhooks/event-poster.ts', /ATTEMPT_MS_MAX = 10_000;/],
+  ['webhooks', 'After five failures', 'webhooks/endpoint-sender.ts', /FAILURES_TO_PAUSE = 5;/],
+  ['webhooks', 'After three days', 'webhooks/endpoint-sender.ts', /DELIVERY_MS_MAX = 72 \* HOUR;/],
+  ['webhooks', 'latest 10,000 dead', 'webhooks/outbox.ts', /DEAD_KEPT = 10_000;/],
+  ['leaks', 'at most 1,000 secrets', 'leaks/leaks.ts', /SECRETS_MAX = 1000;/],
+  ['leaks', 'and 256 KiB', 'leaks/leaks.ts', /BODY_BYTES_MAX = 262_144;/],
+  ['leaks', 'eight reports of one address', 'leaks/leaks.ts', /atOnce: 8,/],
+  ['usage', 'at most 4,000 characters', 'usage/usage-query.ts', /QUERY_LENGTH_MAX = 4000;/],
+  ['usage', 'at most 20,000 rows', 'usage/usage-query.ts', /GROUPS_MAX = 20_000;/],
+];
+
+test.each(NUMBERS)('the page of %s says "%s" as %s does', (page, words, file, code) => {
+  const read = (name: string) => readFileSync(join(ROOT, 'control-plane', name), 'utf8');
+  expect(read(`${page}/README.md`).replaceAll('\n', ' ').replaceAll('  ', ' ')).toContain(words);
+  expect(read(file)).toMatch(code);
+});
+
 test('a Node that is too old is told what to install, before anything else is tried', () => {
   const { status, stderr } = spawnSync('node', ['deploy/dev/node-version.js'], {
     cwd: ROOT,

@@ -46,7 +46,7 @@ onStage('a colleague', (stage) => {
       await admin.page.getByRole(role, { name, exact: true }).click();
     };
     await click('button', 'New root key');
-    await click('radio', 'read everything');
+    await click('radio', 'read everything, and explain keys');
     await admin.page.getByRole('textbox', { name: 'Name' }).fill('Support');
     await click('button', 'Create root key');
     const rootKey = await admin.page.getByLabel('Secret', { exact: true }).inputValue();
