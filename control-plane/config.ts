@@ -54,7 +54,7 @@ export const limits = {
    * Maximum number of incomplete disables and deletes of one API, counted separately from its other changes;
    * more are refused with 503.
    */
-  REFUSALS_PENDING_MAX: 10_000,
+  STOPS_PENDING_MAX: 10_000,
   /**
    * Number of the latest refused calls that Redis keeps for audit.listEvents, separately from changes, so
    * that a flood of refusals does not displace changes.

@@ -91,7 +91,7 @@ export class Metrics {
       'Followers of keyfence_laggards_killed_total for which changes no longer wait. Until a follower is removed, which may take a second wait for its lease, every change of its API completes by fence.',
     );
   readonly #rewritten = this.#make
-    .counter('keyfence_lost_refusals_total', 'outcome', ['written', 'conflict', 'given up'])
+    .counter('keyfence_lost_stops_total', 'outcome', ['written', 'conflict', 'given up'])
     .help(
       'Disables and deletions that a failover of Redis lost. "written": written again. "conflict": not, because of a later write. "given up": not, because Redis did not accept it. Above 0: check REDIS_REPLICAS.',
     );
@@ -178,7 +178,7 @@ export class Metrics {
   readonly writerEvents = (log: { warn: (fields: object, message: string) => void }): WriterEvents => ({
     rewritten: (apiId, keyId, outcome) => {
       this.#rewritten.inc({ outcome });
-      log.warn({ apiId, keyId, outcome }, 'a refusal lost in a failover was written again');
+      log.warn({ apiId, keyId, outcome }, 'a disable or delete lost in a failover was written again');
     },
   });
 }

@@ -156,7 +156,7 @@ function makeWriter({ config, clock, log, metrics, onUnfit }: Base) {
     clock,
     limits: {
       fenceWaitMs: config.FENCE_WAIT_MS,
-      pending: { changesMax: config.FENCES_PENDING_MAX, refusalsMax: config.REFUSALS_PENDING_MAX },
+      pending: { changesMax: config.FENCES_PENDING_MAX, stopsMax: config.STOPS_PENDING_MAX },
       replicated: replicas > 0,
       batch: BATCH_LIMITS,
     },

@@ -76,7 +76,7 @@ interface AuditOptions {
 export class Audit {
   readonly #options: AuditOptions;
   /** The events of one turn of the event loop, by their kind. */
-  readonly #turn = new Gathering<AuditEvent, void>((kind, events) =>
+  readonly #gathering = new Gathering<AuditEvent, void>((kind, events) =>
     this.#recordInOrder(kind as AuditKind, events),
   );
   readonly #waiting: Waiting[] = [];
@@ -99,7 +99,7 @@ export class Audit {
    */
   record(kind: AuditKind, event: AuditEvent): Promise<void> {
     this.#say(kind, event);
-    return this.#turn.add(kind, event).result;
+    return this.#gathering.add(kind, event).result;
   }
 
   /** Records the events of one call in their order, as `record` does. */

@@ -15,7 +15,7 @@ export function completionCommand(program: Command, session: Session): void {
     });
 }
 
-/** Lists every command by its words (`''` for the program) with the words that may follow. */
+/** Lists each command, as it is typed behind `keyfence`, with the words that may follow it. */
 function candidates(command: Command, path = ''): [path: string, words: string][] {
   const options = command.options.flatMap(({ long }) => (long ? [long] : []));
   const choices = command.registeredArguments[0]?.argChoices ?? [];

@@ -35,7 +35,6 @@ export const EXITS = {
   ],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 
-/** Name of an exit status. */
 export type Exit = keyof typeof EXITS;
 
 /** An error for the person or script that ran the command. The message must contain no secret. */

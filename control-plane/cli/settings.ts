@@ -18,7 +18,6 @@ export const settings = {
   ),
 };
 
-/** The values of `settings`. */
 export type CliConfig = ConfigOf<typeof settings>;
 
 function address(byDefault: string, help: string): Setting<URL> {

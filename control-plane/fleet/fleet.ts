@@ -10,9 +10,9 @@ const following = {
   member: Type.String({
     description: 'Its name in `propagation.laggards`, when a change waits for it.',
   }),
-  state: Type.Union([Type.Literal('live'), Type.Literal('fenced'), Type.Literal('joining')], {
+  state: Type.Union([Type.Literal('live'), Type.Literal('lapsed'), Type.Literal('joining')], {
     description:
-      'live: answers from memory. fenced: its lease ran out. joining: not in sync yet, or no longer.',
+      'live: answers from memory. lapsed: its lease ran out. joining: not in sync yet, or no longer.',
   }),
   position: Sequence,
   lag: Type.Integer({
@@ -62,7 +62,7 @@ export const Verifier = Type.Object({
   ),
   apis: List(FollowedApi, { maxItems: 100, description: 'APIs with problems come first.' }),
   apisNotShown: Type.Integer({ minimum: 0, description: 'Number of followed APIs that are not shown.' }),
-  workspace: Type.Optional(
+  sharedLog: Type.Optional(
     Type.Object(following, {
       description: 'The same for roles and identities; absent if it has met no key that needs them.',
     }),

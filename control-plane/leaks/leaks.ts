@@ -106,7 +106,7 @@ export class LeakHandler {
    * Resolves when every change is complete, or after 20 s. Rejects with SERVICE_UNAVAILABLE; then any key may
    * have been disabled.
    */
-  async handle(leaked: readonly LeakedKey[], arrival: Arrival): Promise<void> {
+  async tell(leaked: readonly LeakedKey[], arrival: Arrival): Promise<void> {
     for (const leak of leaked) {
       const { type, source, url } = leak.at;
       this.#options.log.warn({ ...subjectOf(leak), kind: leak.kind, type, source, url }, 'a secret leaked');
@@ -442,7 +442,7 @@ async function answerReport(
     const by = { address: addressOf(request) };
     const report = { time: parts.clock.wallMs(), ...namesOf(request), by };
     try {
-      await handler.handle(leaked, report);
+      await handler.tell(leaked, report);
       await handledReports.add(bodyHash);
     } catch (error) {
       await handledReports.release(bodyHash);

@@ -58,7 +58,7 @@ export class Catalogue {
   }
 }
 
-/** Returns the name of a permission in the index of external ids, which no role or identity can have. */
+/** Returns the name of a permission in the index of external ids. No role and no identity can have this name. */
 const uniqueNameOf = (slug: string): string => `#${slug}`;
 
 function permissionOf({ name = '', meta }: Key): CataloguedPermission {

@@ -48,7 +48,7 @@ export class RateLimits {
   readonly #clock: Clock;
   readonly #onUnchecked: () => void;
   /** The calls of one turn of the event loop are counted together. */
-  readonly #turn: Gathering<undefined, Count>;
+  readonly #gathering: Gathering<undefined, Count>;
   readonly #over = new OverLimit();
 
   /** @param max per root key, counter and minute, and per address and minute; 0 = no limit */
@@ -61,7 +61,7 @@ export class RateLimits {
     this.#max = max;
     this.#clock = clock;
     this.#onUnchecked = onUnchecked;
-    this.#turn = new Gathering((counter, calls) => count(nodes, counter, calls.length));
+    this.#gathering = new Gathering((counter, calls) => count(nodes, counter, calls.length));
   }
 
   /** Counts a call of a caller; resolves with the refusal if the caller is over its limit. Never rejects. */
@@ -88,7 +88,7 @@ export class RateLimits {
     const nowMs = this.#clock.monotonicMs();
     let untilMs = this.#over.untilMs(counter);
     if (untilMs <= nowMs) {
-      const { place, result } = this.#turn.add(counter, undefined);
+      const { place, result } = this.#gathering.add(counter, undefined);
       const counted = await result.catch(() => this.#onUnchecked());
       if (!counted || counted.before + place < max) return undefined;
       untilMs = nowMs + counted.ttl;

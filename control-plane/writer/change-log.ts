@@ -113,7 +113,7 @@ export class RedisChangeLog implements BatchedChangeLog {
 
   async writeAll(writes: readonly Write[]) {
     const runs = together(writes).map((alike) => writeAllRun(alike, this.#now()));
-    const { replies, replicated } = await this.#writer.sendInTurn(runs);
+    const { replies, replicated } = await this.#writer.sendInOrder(runs);
     return replies.flat().map((reply, i) => written(outcomeOf(writes[i]?.needs, reply), replicated));
   }
 

@@ -21,7 +21,7 @@ export class DurableWriter {
   readonly #nodes: RedisNodes;
   readonly #replicas: number;
   readonly #count: (result: WriteResult) => void;
-  #turn = 0;
+  #lanesTaken = 0;
 
   constructor(nodes: RedisNodes, replicas: number, count: (result: WriteResult) => void = () => undefined) {
     this.#nodes = nodes;
@@ -68,8 +68,8 @@ export class DurableWriter {
    * Runs them one after the other on the node of the first, so that other writes come in between. All use one
    * connection: a server that has the last write has all of them.
    */
-  sendInTurn<T>(runs: readonly Run<T>[]) {
-    return this.#countOutcomes(runs, this.#sendInTurn(runs));
+  sendInOrder<T>(runs: readonly Run<T>[]) {
+    return this.#countOutcomes(runs, this.#sendInOrder(runs));
   }
 
   async #countOutcomes<T extends { replicated: boolean }>(
@@ -87,7 +87,7 @@ export class DurableWriter {
   }
 
   #lane(): string {
-    return this.#replicas === 0 ? 'main' : `write-${this.#turn++ % WRITE_LANES}`;
+    return this.#replicas === 0 ? 'main' : `write-${this.#lanesTaken++ % WRITE_LANES}`;
   }
 
   async #runAll(script: Script, calls: readonly ScriptCall[], lane: string) {
@@ -112,7 +112,7 @@ export class DurableWriter {
     return { replies, replicated };
   }
 
-  async #sendInTurn<T>(runs: readonly Run<T>[]) {
+  async #sendInOrder<T>(runs: readonly Run<T>[]) {
     const redis = await this.#nodes.connection(runs[0]?.keys[0] ?? '', BATCH_LANE);
     const replies: T[] = [];
     let confirmed = 0;

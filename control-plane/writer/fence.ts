@@ -33,7 +33,8 @@ const DRIFT = 0.03;
 const ROUNDING_MS = 10;
 
 /**
- * Returns F: the time after a write until no unacknowledged lease from before it can be alive, milliseconds.
+ * Returns F: the time after a write until no lease from before it can be alive, unless its verifier has acknowledged the
+ * write, milliseconds.
  * @param leaseMs the longest lease that may have been granted
  * @param deposedMs how long a deposed primary may still grant leases
  */
@@ -47,7 +48,7 @@ const POLL_DELAY_MIN_MS = 1;
 const POLL_DELAY_MAX_MS = 250;
 /** Number of changes of one API that are checked together. */
 const POLL_BATCH = 16;
-/** Period of the no-ops that cover writes not seen on all replicas. */
+/** Period of the no-ops that show whether all replicas have the writes before them. */
 const COVER_PERIOD_MS = 1000;
 
 interface Open extends PendingEntry {
@@ -61,8 +62,8 @@ interface Open extends PendingEntry {
 }
 
 /**
- * Waits until changes are complete: either every registered follower has acknowledged them, or no
- * unacknowledged lease can still be alive on this process's monotonic clock. A change is complete only while
+ * Waits until changes are complete: either every registered follower has acknowledged them, or no lease of
+ * one that has not can still be alive on this process's monotonic clock. A change is complete only while
  * the history and all replicas hold it.
  */
 export class Fence {
@@ -134,7 +135,7 @@ export class Fence {
     for (const { waker } of this.#apis.values()) waker.wake();
   }
 
-  /** Removes killed followers one fence from now, because they may have a lease granted after the change. */
+  /** Removes killed followers after another F, because they may have a lease that was granted after the change. */
   reapLater(apiId: string, killed: readonly KilledFollower[], leaseMs: number): void {
     if (killed.length > 0) void this.#reap(apiId, killed, fenceMs(leaseMs, this.#deposedMs));
   }
@@ -183,8 +184,7 @@ export class Fence {
       change.followers = logStatus.followers;
       if (logStatus.replicatedSequence >= sequence) change.replicated = true;
       if (!change.replicated) return false;
-      // A deposed primary would give the same answer about a trimmed change, although its members follow
-      // another history.
+      // Without the entry, this may be a deposed primary, whose members follow another history.
       const isHere = logStatus.state === 'INTACT';
       if (isHere && logStatus.laggards === 0) return this.#settle(change, 'acks');
       if (this.#clock.monotonicMs() < change.closesAtMs) return false;

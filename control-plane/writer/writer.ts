@@ -89,7 +89,7 @@ interface WriterLimits {
   readonly pending: {
     readonly changesMax: number;
     /** For disables and deletes, which are counted apart so that neither kind can block the other. */
-    readonly refusalsMax: number;
+    readonly stopsMax: number;
   };
   /** True if writes must be on replicas to count. */
   readonly replicated: boolean;
@@ -256,13 +256,13 @@ export class ChangeWriter {
 
   /**
    * Counts changes as incomplete from now on. Throws SERVICE_UNAVAILABLE if their API has too many.
-   * @param changes number of changes that begin together; if above the limit, they count as the limit, so
-   * that they run alone
+   * @param changes number of changes that begin together. More than the limit count as the limit: they are allowed
+   * while no others are incomplete
    * @returns a function to call once, when the changes are complete or were not made
    */
   #count(write: Write, changes = 1): () => void {
-    const { changesMax, refusalsMax } = this.#options.limits.pending;
-    const [kind, max] = isRefusal(write) ? ['disables and deletes', refusalsMax] : ['changes', changesMax];
+    const { changesMax, stopsMax } = this.#options.limits.pending;
+    const [kind, max] = isStop(write) ? ['disables and deletes', stopsMax] : ['changes', changesMax];
     const id = `${kind} of api ${write.apiId}`;
     const [count, weight] = [this.#counts.get(id) ?? 0, Math.min(changes, max)];
     if (count + weight > max) throw unavailable(`${max} ${id} are not complete yet; nothing was changed`);
@@ -296,7 +296,7 @@ export class ChangeWriter {
       const outcome = await change.watched.settled;
       if (outcome !== 'lost') return outcome;
       const { write } = change;
-      if (!isRefusal(write)) throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis');
+      if (!isStop(write)) throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis');
       const entry = await this.#rewrite({ ...write, condition: change.entry.previousVersion });
       change = { write, entry, watched: this.#watch({ write, entry }) };
       latest.set(write.keyId, change);
@@ -467,7 +467,7 @@ export class ChangeWriter {
 }
 
 /** Tells whether losing the write would let a key through that the caller wants refused. */
-function isRefusal({ operation, fields, successor }: Write): boolean {
+function isStop({ operation, fields, successor }: Write): boolean {
   if (operation === 'update' || operation === 'create') return fields.e === '0' || successor !== undefined;
   return operation === 'delete' || operation === 'api-deleted';
 }

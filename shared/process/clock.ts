@@ -13,9 +13,8 @@ export interface Clock {
   /** Returns Unix time, which may jump in either direction. */
   wallMs(): number;
   /**
-   * Calls `run` once, no earlier than `delayMs` from now, and does not keep the process alive. Data that the
-   * network has delivered by then is read first: a process that was held up must not blame a peer for its own
-   * lateness.
+   * Calls `run` once, no earlier than `delayMs` from now, and does not keep the process alive. The process first
+   * reads what the network has delivered by then, so that one that was held up does not take an answer for late.
    */
   after(delayMs: number, run: () => void): Timer;
 }
@@ -26,6 +25,7 @@ export const systemClock: Clock = {
   after(delayMs, run) {
     let late: NodeJS.Immediate | undefined;
     const timer = setTimeout(() => {
+      // Behind the input of this turn of the event loop.
       late = setImmediate(run);
     }, delayMs);
     timer.unref();
@@ -39,8 +39,8 @@ export const systemClock: Clock = {
 };
 
 /**
- * Keeps the process alive until the timer is cancelled. Needed while somebody waits and only timers of
- * `Clock` are running.
+ * Keeps the process alive until the timer is cancelled. Needed by whoever only waits for timers of `Clock`, which do
+ * not keep it alive.
  */
 export function holdProcess(): Timer {
   const timer = setInterval(() => undefined, 2 ** 30);

@@ -34,8 +34,7 @@ export type Effect =
   | { readonly kind: 'nothing' };
 
 /**
- * Parses `<secret hash>`, which may be followed by the name of the pool of credits. Ignores anything else
- * behind them.
+ * Parses `<secret hash>` or `<secret hash> <name of the pool of credits>`. Ignores what follows.
  */
 export function readNamed(text: string): { secretHash: string; pool: string } {
   const [secretHash = '', pool = ''] = text.split(' ');

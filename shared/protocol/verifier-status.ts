@@ -23,7 +23,7 @@ export interface VerifierStatus {
   /** Number of followed APIs that `apis` lacks. */
   readonly apisNotShown: number;
   /** The shared log of roles and identities, followed like an API; absent = no key needed it yet. */
-  readonly workspace?: Following;
+  readonly sharedLog?: Following;
 }
 
 /** The state of a verifier in one API. */
@@ -36,10 +36,10 @@ export interface Following {
   /** The follower's name, as in `propagation.laggards`; empty before the first registration. */
   readonly member: string;
   /**
-   * live: answers from memory. fenced: in sync, but its lease is over. joining: not in sync yet, or no
+   * live: answers from memory. lapsed: in sync, but its lease is over. joining: not in sync yet, or no
    * longer.
    */
-  readonly state: 'live' | 'fenced' | 'joining';
+  readonly state: 'live' | 'lapsed' | 'joining';
   /** The sequence of the last change applied. */
   readonly position: number;
   /** Number of changes known to exist and not applied yet. */

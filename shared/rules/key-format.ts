@@ -48,7 +48,7 @@ export function hashSecret(secret: string): string {
 }
 
 /**
- * Returns the SHA-256 of `hashSecret` with one character per byte. This form is a quarter shorter and faster
+ * Returns the same SHA-256 as `hashSecret`, with one character per byte. This form is a quarter shorter and faster
  * to create, but not printable; use it only for look-ups in memory.
  */
 export function digestOf(secret: string): string {

@@ -189,8 +189,8 @@ export class Spender {
 
   /**
    * Resolves with the verdict once Redis has replied about the credits and limits. Decides everything anew in
-   * the same synchronous block as the reply, so that no other request takes the credits first, and no state
-   * older than memory's counts.
+   * the same synchronous block as the reply, so that no other request takes the credits first, and only what is
+   * in memory then counts.
    */
   verdict(lookup: Lookup): Promise<Verdict> {
     const { digest, question } = lookup;

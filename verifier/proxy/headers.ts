@@ -61,7 +61,7 @@ function namesIn(connection: string): ReadonlySet<string> {
 const NO_NAMES: ReadonlySet<string> = new Set();
 
 /**
- * Returns `X-Forwarded-For` for a request to pass on: the client's own value, then its address. Recipients
+ * Returns `X-Forwarded-For` for a request to pass on: the value that the client sent, then the client's address. Recipients
  * may trust only the last address.
  * @param header the client's own value; undefined = none, or not trusted
  * @param address undefined = none, as on a Unix socket

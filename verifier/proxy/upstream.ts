@@ -228,7 +228,7 @@ interface HeadLimit {
   readonly timeoutMs: number;
 }
 
-/** Longest body that is copied, because copying costs less than another write. */
+/** Longest body that is copied behind its head: for a short one that costs less than another write. */
 const STRING_BYTES_MAX = 4096;
 
 /** Maximum number of 1xx heads before the final head. A server that sends more is not about to answer. */
@@ -251,7 +251,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
   /** The first chunk of the body. */
   #first: Buffer | undefined;
   #hasBegun = false;
-  /** True while a head is being written, and after writing it failed. */
+  /** True while a head is being written, after writing it failed, and after too many 1xx heads. */
   #isUnfit = false;
   #flushed = false;
   #over = false;

@@ -103,7 +103,7 @@ export class StatusReport {
       settings: this.#options.settings,
       apis,
       apisNotShown: followers.length - apis.length,
-      ...(sharedLog ? { workspace: standingOf(sharedLog) } : {}),
+      ...(sharedLog ? { sharedLog: standingOf(sharedLog) } : {}),
     };
   }
 
@@ -118,7 +118,7 @@ export class StatusReport {
 
 function standingOf(follower: Follower): Following {
   const { member, position, lag, leaseRemainingMs } = follower;
-  const state = follower.canAnswer ? 'live' : follower.live ? 'fenced' : 'joining';
+  const state = follower.canAnswer ? 'live' : follower.live ? 'lapsed' : 'joining';
   return { member, state, position, lag, leaseRemainingMs: Math.round(leaseRemainingMs) };
 }
 

@@ -22,7 +22,6 @@ export class TagCounts {
     this.#tagsMax = tagsMax;
   }
 
-  /** Number of tags with counts. */
   get size(): number {
     return this.#tags;
   }

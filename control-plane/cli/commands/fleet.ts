@@ -37,7 +37,7 @@ function verifierTable(verifiers: readonly VerifierStatus[]): string {
 }
 
 /** Everything that a verifier follows; the shared log appears as another API. */
-const allOf = ({ apis, workspace: sharedLog }: VerifierStatus): readonly FollowedApi[] =>
+const allOf = ({ apis, sharedLog }: VerifierStatus): readonly FollowedApi[] =>
   sharedLog ? [...apis, { apiId: SHARED_LOG, ...sharedLog }] : apis;
 
 /** Tables of the APIs for which a verifier has no lease, or is behind. */

@@ -34,7 +34,7 @@ export function listCommands(program: Command, session: Session): void {
   add('roles', 'names', 'editor,billing', 'set editor');
 }
 
-/** Verdicts of an hour or a day, or with one tag or all other tags. */
+/** Numbers of verdicts: of an hour or a day, with one tag, or with any tag that has no row of its own. */
 type UsageRow = Readonly<Record<UsageField, number>> & { readonly time?: number; readonly tag?: string };
 
 /** Adds `keyfence keys usage`. */
@@ -112,7 +112,7 @@ interface Question {
 /** Adds `keyfence keys explain` and `keyfence keys verify`, which ask the same question. */
 export function questionCommands(program: Command, session: Session): void {
   const secret = 'the secret in KEYFENCE_KEY, on standard input or typed at a prompt';
-  const explain = `show how each rule would judge a question about a key; without keyId, about ${secret}`;
+  const explain = `show rule by rule how a question about a key would be decided; without keyId, about ${secret}`;
   addQuestion(
     commandAt(program, 'keys explain [keyId]', explain, [
       `keys explain ${ID} --api shop --permissions 'files.read OR files.write'`,

@@ -12,7 +12,7 @@ import { stopOnInterrupt } from './checkpoint.ts';
 import { openFile } from './import.ts';
 
 const KEYS_PER_CALL = 1000;
-/** Concurrent calls with ids; an identity's keys are changed page after page. */
+/** Number of calls at once if the keys are named by their ids. The pages of an identity follow each other. */
 const CALLS_AT_ONCE = 4;
 
 /** The options that choose many keys. */
@@ -74,7 +74,7 @@ export function manyKeysCommands(program: Command, session: Session): void {
       .option('--file <file>', 'keys whose ids are in this file, one per line; - is standard input');
     if (verb === 'delete') command.option('--yes', 'do not ask');
     command.addOption(waitOption()).action(async (keyId: string | undefined, { yes, wait, ...selection }) => {
-      const isOfMany = isMany(keyId, selection);
+      const isOfMany = choiceOf(keyId, selection) === 'many';
       const { api, owner, file } = selection;
       const keys = owner === undefined ? `the keys in ${file}` : `all keys of ${owner} in ${api}`;
       if (verb === 'delete') await confirm(`delete ${isOfMany ? keys : keyId}`, yes === true);
@@ -87,14 +87,11 @@ export function manyKeysCommands(program: Command, session: Session): void {
   }
 }
 
-/**
- * Tells whether many keys are chosen. Throws USAGE unless the options choose either one key, or an API with
- * an identity or a file.
- */
-function isMany(keyId: string | undefined, { api, owner, file }: ManyOptions): boolean {
+/** Reads the choice of one key, or of an API with an identity or a file. Throws USAGE for any other. */
+function choiceOf(keyId: string | undefined, { api, owner, file }: ManyOptions): 'one' | 'many' {
   const chooses = owner !== undefined || file !== undefined;
-  if (keyId !== undefined && !chooses && api === undefined) return false;
-  if (keyId === undefined && chooses && api !== undefined) return true;
+  if (keyId !== undefined && !chooses && api === undefined) return 'one';
+  if (keyId === undefined && chooses && api !== undefined) return 'many';
   throw new CliError('USAGE', 'give a keyId, or --api with --owner or --file');
 }
 

@@ -111,7 +111,7 @@ function followersOf(
  */
 async function namesOf(apiId: string | undefined): Promise<Names> {
   const verifiers = await listVerifiers().catch(() => []);
-  return verifiers.flatMap(({ id, host, apis, workspace: sharedLog }) => {
+  return verifiers.flatMap(({ id, host, apis, sharedLog }) => {
     const api = apiId === undefined ? sharedLog : apis.find((each) => each.apiId === apiId);
     return api?.member ? [[api.member, `${host} ${id.slice(-6)}`] as const] : [];
   });

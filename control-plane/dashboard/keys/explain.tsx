@@ -7,7 +7,7 @@ import { Table } from '../parts/table.tsx';
 type Explanation = Awaited<ReturnType<typeof explain>>;
 
 /**
- * A form that asks how a question about a key would be judged, and the rules one by one.
+ * A form that asks how a question about a key would be decided, and the rules one by one.
  * @param props.refusal the address of a refusal, which is explained at once
  */
 export function Explain({ of, refusal }: { of: Key; refusal: { readonly clientIp: string } | undefined }) {

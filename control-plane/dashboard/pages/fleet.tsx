@@ -100,7 +100,7 @@ function CompletionTimes() {
 }
 
 function FollowedApis({ by }: { by: Verifier }) {
-  const { apis, apisNotShown, workspace: sharedLog } = by;
+  const { apis, apisNotShown, sharedLog } = by;
   const following = sharedLog ? [...apis, sharedLog] : apis;
   const live = following.filter(({ state }) => state === 'live').length + apisNotShown;
   const all = following.length + apisNotShown;

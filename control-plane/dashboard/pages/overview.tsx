@@ -218,7 +218,7 @@ function troublesOf(verifiers: readonly Verifier[]): string[] {
     return [
       ...(lateMs > LATE_MS ? [`${name} last reported itself ${duration(lateMs)} ago.`] : []),
       ...behind.map(({ apiId, state }) =>
-        state === 'fenced'
+        state === 'lapsed'
           ? `${name} lost its lease on ${apiId}: it asks Redis for each key.`
           : `${name} is not in sync with ${apiId}.`,
       ),

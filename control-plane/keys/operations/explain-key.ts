@@ -80,7 +80,7 @@ const request = Fields({
 const explainKey = operation({
   name: 'keys.explain',
   id: 'explainKey',
-  summary: 'See how a question about a key would be judged',
+  summary: 'See how a question about a key would be decided',
   description:
     'Goes through every rule in the order in which verifiers apply them, and consumes nothing. `code` is the verdict of the first rule that fails. What is left of rate limits is what Redis knows: verifiers may hold more. The secret is neither logged nor audited.',
   permissions: ['api.<apiId>.explain_key'],

@@ -74,7 +74,7 @@ export interface KeyChoice {
   readonly cursor?: string;
 }
 
-/** The creation number at which the page begins. */
+/** A cursor's place: the creation number of the first key of the page. */
 const PLACE = /^owner:(\d{1,15})$/;
 
 /**

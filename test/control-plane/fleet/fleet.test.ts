@@ -22,7 +22,7 @@ afterAll(async () => {
 interface Listed {
   id: string;
   apis: { apiId: string; member: string; state: string; position: number; lag: number }[];
-  workspace?: { member: string; state: string; lag: number };
+  sharedLog?: { member: string; state: string; lag: number };
 }
 const listed = async (): Promise<Listed[]> => (await fleet.ok('fleet.listVerifiers')).verifiers;
 
@@ -161,8 +161,8 @@ test('says how far roles and identities are', async () => {
   await fleet.ok('permissions.createRole', { name: 'seen', permissions: ['read'] });
   const { key } = await fleet.ok('keys.createKey', { apiId: 'seen', roles: ['seen'] });
   expect(await fleet.verdict(key)).toBe('VALID');
-  await fleet.until(async () => (await listed()).some(({ workspace }) => workspace?.state === 'live'));
-  const sharedLogs = (await listed()).map(({ workspace }) => workspace);
+  await fleet.until(async () => (await listed()).some(({ sharedLog }) => sharedLog?.state === 'live'));
+  const sharedLogs = (await listed()).map(({ sharedLog }) => sharedLog);
   // The other one met none.
   expect(sharedLogs).toEqual(
     expect.arrayContaining([

@@ -33,7 +33,7 @@ test('where nobody knows whether a key was disabled, the audit log says that it 
     events?.onUnknown?.(writes);
     throw unavailable('no answer');
   });
-  await expect(handler.handle([key('key_1')], arrival)).rejects.toMatchObject({
+  await expect(handler.tell([key('key_1')], arrival)).rejects.toMatchObject({
     code: 'SERVICE_UNAVAILABLE',
   });
   // `refused-since` disables it again after a restore.
@@ -44,7 +44,7 @@ test('where nobody knows whether a key was disabled, the audit log says that it 
 
 test('a key that was deleted meanwhile is no failure, and any other refusal is', async () => {
   const failing = (code: string) =>
-    handling(async () => ({ outcomes: [{ keyId: 'key_1', failure: { code } }] })).handler.handle(
+    handling(async () => ({ outcomes: [{ keyId: 'key_1', failure: { code } }] })).handler.tell(
       [key('key_1')],
       arrival,
     );
@@ -59,7 +59,7 @@ test('keys of each API are changed together, all of them within 20 s', async () 
     return { outcomes: [] };
   });
   const leaked = [key('key_1'), key('key_2', 'billing'), key('key_3'), key('key_1')];
-  await handler.handle(leaked, arrival);
+  await handler.tell(leaked, arrival);
   const off = { e: '0' };
   expect(calls).toEqual([
     [

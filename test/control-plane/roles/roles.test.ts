@@ -40,7 +40,7 @@ function withLeases(ms: number): void {
       clock: systemClock,
       limits: {
         fenceWaitMs: 30_000,
-        pending: { changesMax: 100, refusalsMax: 100 },
+        pending: { changesMax: 100, stopsMax: 100 },
         replicated: false,
         batch: BATCH_LIMITS,
       },

@@ -84,7 +84,7 @@ describe.each(['/openapi.json', '/openapi-v2.json'])('the examples of %s', (name
       await fleet.until(async () => (await fleet.ok('keys.listRefusals', { keyId })).refusals.length > 0);
       await fleet.until(async () => (await fleet.ok('keys.getKey', { keyId })).lastUsedAt !== undefined);
       await fleet.until(
-        async () => (await fleet.ok('fleet.listVerifiers')).verifiers[0]?.workspace !== undefined,
+        async () => (await fleet.ok('fleet.listVerifiers')).verifiers[0]?.sharedLog !== undefined,
       );
     },
     'permissions.createRole': async ({ roleId = '' }) => {

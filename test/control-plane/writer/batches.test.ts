@@ -16,7 +16,7 @@ const follow = (redis: RedisState, name: string, sequence: number) =>
 const LEASE_MS = 500;
 
 /** A control plane's propagation over a simulated Redis, and what it wrote there, part by part. */
-function world(pending = { changesMax: 100, refusalsMax: 100 }) {
+function world(pending = { changesMax: 100, stopsMax: 100 }) {
   const timeline = new Timeline();
   const clock: Clock = {
     monotonicMs: () => timeline.nowMs,
@@ -174,7 +174,7 @@ describe('a batch', () => {
   });
 
   test('failed in part is 503 and tells what is in', async () => {
-    const { timeline, at, begin, fence, changeWriter, writes } = world({ changesMax: 6, refusalsMax: 6 });
+    const { timeline, at, begin, fence, changeWriter, writes } = world({ changesMax: 6, stopsMax: 6 });
     at.failsAtPart = 2;
     const told: string[] = [];
     const ended = begin('a', 6, undefined, {
@@ -207,7 +207,7 @@ describe('a batch', () => {
   });
 
   test('is refused whole or let through alone', async () => {
-    const { timeline, state, begin, fence, changeWriter, writes } = world({ changesMax: 2, refusalsMax: 3 });
+    const { timeline, state, begin, fence, changeWriter, writes } = world({ changesMax: 2, stopsMax: 3 });
     follow(state, 'silent', 0);
     begin('a', 4);
     await timeline.run(100);

@@ -50,7 +50,7 @@ function parts() {
     fence: new Fence(log, systemClock, 0, events),
     clock: systemClock,
     limits: {
-      ...{ fenceWaitMs: 1000, pending: { changesMax: 9, refusalsMax: 9 }, replicated: false },
+      ...{ fenceWaitMs: 1000, pending: { changesMax: 9, stopsMax: 9 }, replicated: false },
       batch: { partMax: 2, periodMs: 0, giveWayMs: 1, lagMax: 100 },
     },
     durable: () => true,

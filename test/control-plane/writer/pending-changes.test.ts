@@ -5,7 +5,7 @@ import { Fleet } from '../../harness/fleet.ts';
 let fleet: Fleet;
 
 beforeAll(async () => {
-  const env = { FENCES_PENDING_MAX: '2', REFUSALS_PENDING_MAX: '3', LEASE_MS: '600000' };
+  const env = { FENCES_PENDING_MAX: '2', STOPS_PENDING_MAX: '3', LEASE_MS: '600000' };
   fleet = await Fleet.start({ verifiers: 0, env });
 });
 afterAll(() => fleet.stop());

@@ -257,7 +257,7 @@ export class World {
       clock: machine,
       limits: {
         fenceWaitMs: 30_000,
-        pending: { changesMax: 100, refusalsMax: 100 },
+        pending: { changesMax: 100, stopsMax: 100 },
         replicated: replicas > 0,
         // Parts of two fit into the shortest log beside what a follower lacks.
         batch: { partMax: 2, periodMs: 0, giveWayMs: 25, lagMax: 1 },

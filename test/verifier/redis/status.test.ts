@@ -38,7 +38,7 @@ test('a full report has the worst APIs first', async () => {
     { ...healthy(150), apiId: 'short', leaseRemainingMs: 10 },
     { ...healthy(151), apiId: 'behind', lag: 3 },
     { ...healthy(152), apiId: 'far behind', lag: 7 },
-    { ...healthy(153), apiId: 'fenced', canAnswer: false, leaseRemainingMs: 0 },
+    { ...healthy(153), apiId: 'lapsed', canAnswer: false, leaseRemainingMs: 0 },
     { ...healthy(154), apiId: 'joining', canAnswer: false, live: false, lag: 1, leaseRemainingMs: 0 },
   ];
   const report = new StatusReport({
@@ -55,7 +55,7 @@ test('a full report has the worst APIs first', async () => {
   const [{ apis, apisNotShown } = { apis: [], apisNotShown: 0 }] = reports;
   expect(apis.slice(0, 6).map(({ apiId, state }) => [apiId, state])).toEqual([
     ['joining', 'joining'],
-    ['fenced', 'fenced'],
+    ['lapsed', 'lapsed'],
     ['far behind', 'live'],
     ['behind', 'live'],
     ['short', 'live'],

@@ -278,7 +278,7 @@ export function allowanceHeaders({ remaining, ratelimits }: ValidKey): readonly 
 
 const secondsUntil = (unixMs: number) => Math.max(1, Math.ceil((unixMs - systemClock.wallMs()) / 1000));
 
-/** The payment of one request to the guards that it has passed. */
+/** The credits and limits that guards took for a request; a later guard takes only what its rules cost more. */
 class Payment {
   /** Private, so that printing the request does not show its key. */
   readonly #key: string;
@@ -344,7 +344,7 @@ class Payment {
     );
   }
 
-  /** Adds the credits and limits of the first verdict to a later verdict, which may lack them. */
+  /** Adds the credits and limits of the last guard's verdict to a later one, which may lack them. */
   completeVerdict(verdict: ValidKey): ValidKey {
     const { remaining, ratelimit, ratelimits } = this.#verdict;
     return {
