@@ -178,7 +178,7 @@ export class Metrics {
   readonly writerEvents = (log: { warn: (fields: object, message: string) => void }): WriterEvents => ({
     rewritten: (apiId, keyId, outcome) => {
       this.#rewritten.inc({ outcome });
-      log.warn({ apiId, keyId, outcome }, 'a disable or delete lost in a failover was written again');
+      log.warn({ apiId, keyId, outcome }, 'a stop lost in a failover was written again');
     },
   });
 }

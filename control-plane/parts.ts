@@ -2,7 +2,6 @@ import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { NameResolver, type Resolve } from '#shared/process/name-resolver.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys } from '#shared/redis/redis-keys.ts';
 import { Apis } from './apis/apis.ts';
 import { Audit } from './audit/audit.ts';
 import type { Config } from './config.ts';
@@ -160,7 +159,7 @@ function makeWriter({ config, clock, log, metrics, onUnfit }: Base) {
       replicated: replicas > 0,
       batch: BATCH_LIMITS,
     },
-    durable: (apiId) => durability.keeps(apiKeys(apiId).head),
+    durable: durability.keeps,
     events: metrics.writerEvents(log),
   });
   return { nodes, writer, changes, durability, fence, changeWriter };

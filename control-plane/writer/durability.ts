@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys } from '#shared/redis/redis-keys.ts';
 import {
   crashFaults,
   evictionFaults,
@@ -79,19 +80,19 @@ export class DurabilityCheck {
   }
 
   /**
-   * Tells whether the settings of the server that owns `key` make its acknowledged writes durable. Uses an
+   * Tells whether the settings of the server that has the API make its acknowledged writes durable. Uses an
    * inspection that begins now or later, never an earlier result. Never rejects; false if the inspection
    * fails.
    */
-  async keeps(key: string): Promise<boolean> {
+  readonly keeps = async (apiId: string): Promise<boolean> => {
     try {
-      const { faults } = await this.#inspectAfterNow(await this.#nodes.connection(key));
+      const { faults } = await this.#inspectAfterNow(await this.#nodes.connection(apiKeys(apiId).head));
       return faults.length === 0;
     } catch (error) {
       this.#log.debug({ err: error }, 'not known to be durable');
       return false;
     }
-  }
+  };
 
   /**
    * Inspects a server once at a time, however many callers wait; a call during an inspection gets the next

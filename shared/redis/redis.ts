@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { Writable } from 'node:stream';
 import slotOf from 'cluster-key-slot';
 import { Redis } from 'ioredis';
 import { atMost, backoffMs, type Clock } from '../process/clock.ts';
@@ -9,7 +10,6 @@ import { ApiError, unavailable } from '../rules/errors.ts';
 import { isReplyError, refuseUnusable, selectDatabase, Unfit } from './fitness.ts';
 import { ReachLog } from './redis-fault.ts';
 import { connectionOptions, type Node, type Options, type RedisConfig } from './redis-settings.ts';
-import { writeTogether } from './write-together.ts';
 
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
@@ -272,3 +272,25 @@ export function cut(redis: Redis): void {
  * present.
  */
 const socketOf = (redis: Redis): Socket | undefined => redis.stream;
+
+/**
+ * Makes a stream send all writes of one turn of the event loop together, at the end of the turn. A socket
+ * would otherwise make a system call for each write (10 µs), and might wake its reader for each.
+ */
+export function writeTogether(stream: Writable): void {
+  const write = stream.write.bind(stream);
+  let waits = false;
+  const go = () => {
+    waits = false;
+    stream.uncork();
+  };
+  const together = (...args: Parameters<typeof write>) => {
+    if (!waits) {
+      waits = true;
+      stream.cork();
+      setImmediate(go);
+    }
+    return write(...args);
+  };
+  stream.write = together as typeof stream.write;
+}

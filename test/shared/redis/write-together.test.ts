@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream';
 import { expect, test } from 'vitest';
-import { writeTogether } from '../../../shared/redis/write-together.ts';
+import { writeTogether } from '../../../shared/redis/redis.ts';
 
 test('writes of one turn go out together, in order', async () => {
   const gone: string[] = [];
