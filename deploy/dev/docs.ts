@@ -10,6 +10,7 @@ import { settings as controlPlane } from '../../control-plane/config.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
 import { operations } from '../../control-plane/operations.ts';
 import { deposedMsOf } from '../../control-plane/parts.ts';
+import { PRESETS } from '../../control-plane/root-keys/root-permissions.ts';
 import type { Operation } from '../../control-plane/serve/operation.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { EVENT_TYPES } from '../../control-plane/webhooks/event-types.ts';
@@ -69,6 +70,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'shared/settings.md': { settings: settingsTable(commonSettings) },
     'control-plane/settings.md': { settings: settingsTable(ownSettings(controlPlane)) },
     'control-plane/webhooks/README.md': { events: eventsTable() },
+    'control-plane/sign-in/README.md': { presets: presetsTable() },
     'control-plane/unkey-v2/README.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
     'verifier/settings.md': { settings: settingsTable(ownSettings(verifier)) },
@@ -229,6 +231,11 @@ function fenceTable(): string {
     '|---|---|---|---|',
     ...rows,
   ].join('\n');
+}
+
+function presetsTable(): string {
+  const rows = Object.entries(PRESETS).map(([name, { text }]) => `| \`${name}\` | ${text} |`);
+  return ['| preset | may |', '|---|---|', ...rows].join('\n');
 }
 
 /** Returns the types of events that webhooks send. */
