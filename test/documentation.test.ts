@@ -15,7 +15,10 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
+import { Value } from 'typebox/value';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { PropagationResponse } from '../control-plane/serve/schemas.ts';
+import { eventSchema } from '../control-plane/webhooks/event-types.ts';
 import { documents } from '../deploy/dev/docs.ts';
 import { bareEnv, SHELLS } from './harness/bare-machine.ts';
 import { Fleet, ROOT_KEY } from './harness/fleet.ts';
@@ -142,6 +145,14 @@ function wordsOf(page: string): number {
   const prose = page.replace(/<!-- generated:.*?<!-- end -->|```.*?```|<[^>]*>/gs, '').split(/\s+/);
   return prose.filter((word) => /\w/.test(word)).length;
 }
+
+test.each([
+  ['keys', PropagationResponse],
+  ['webhooks', eventSchema('key.disabled')],
+])('the JSON on the page of %s has the documented form', (page, schema) => {
+  const text = readFileSync(join(ROOT, 'control-plane', page, 'README.md'), 'utf8');
+  expect([...Value.Errors(schema, JSON.parse(/```json\n([\s\S]*?)```/.exec(text)?.[1] ?? ''))]).toEqual([]);
+});
 
 /** Numbers that a page tells, each with the place in the code that decides them. */
 const NUMBERS: readonly (readonly [page: string, words: string, file: string, code: RegExp])[] = [

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
@@ -46,6 +48,12 @@ const refusal = (sql: string): string => {
 const PER_DAY = 'FROM key_verifications_per_day_v1';
 
 describe('a query is answered', () => {
+  test('that the page shows', () => {
+    const page = readFileSync(join(import.meta.dirname, '../../../control-plane/usage/README.md'), 'utf8');
+    const [, sql = ''] = /```sql\n([\s\S]*?)```/.exec(page) ?? [];
+    expect(run(sql)).toContainEqual({ outcome: 'VALID', total: 118 });
+  });
+
   test('by one sum, 0 without a match', () => {
     expect(run(`SELECT SUM(count) AS total ${PER_DAY}`)).toEqual([{ total: 128 }]);
     expect(run(`select sum(count) as total ${PER_DAY} where outcome = 'VALID'`)).toEqual([{ total: 118 }]);
