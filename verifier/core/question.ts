@@ -355,7 +355,7 @@ const body = object({
   ...REQUIREMENT_FORMS.field,
   recheck: optional(
     flag(
-      'true = the request that presented the key already got a verdict, and goes on: this verification costs nothing and is not counted.',
+      'true = the request that presented the key already got a verdict and is still running: this verification costs nothing and is not counted.',
     ),
     false,
   ),
