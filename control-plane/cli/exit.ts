@@ -10,7 +10,7 @@ export const EXITS = {
   USAGE: [64, 'An argument, a value or a file is wrong. Nothing was done.'],
   DATA: [
     65,
-    '`keys import` refused some lines and reported each by its number; it imported the others. For a command on many keys: some keys could not be changed, and the command reported each by its id.',
+    '`keys import` rejected some lines, or a command could not change some of many keys. It reported each by its number or id, and did the rest.',
   ],
   UNAVAILABLE: [
     69,
@@ -18,7 +18,7 @@ export const EXITS = {
   ],
   BUG: [
     70,
-    'A bug in the command line or in a server. The message has the request id; the log of the server has the details.',
+    'A bug in the command line or a server. The log of the server has the details under the request id.',
   ],
   PENDING: [
     75,
