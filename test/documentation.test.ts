@@ -22,6 +22,7 @@ import { eventSchema } from '../control-plane/webhooks/event-types.ts';
 import { documents } from '../deploy/dev/docs.ts';
 import { bareEnv, SHELLS } from './harness/bare-machine.ts';
 import { Fleet, ROOT_KEY } from './harness/fleet.ts';
+import { freePort } from './harness/ports.ts';
 import { skippedWithout } from './harness/programs.ts';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -372,16 +373,9 @@ test('the commands of control-plane/cli/README.md work as they stand, beside npm
   const page = readFileSync(join(ROOT, 'control-plane/cli/README.md'), 'utf8');
   const [walk = '', ...others] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block);
   expect(others).toEqual([]);
-  const folder = mkdtempSync(join(tmpdir(), 'keyfence-commands-'));
   const fleet = await Fleet.start();
+  const folder = besideNpmStart(fleet);
   try {
-    // The project's folder, with what npm start leaves there while it runs.
-    for (const file of ['package.json', 'node_modules', 'control-plane', 'shared', 'verifier'])
-      symlinkSync(join(ROOT, file), join(folder, file));
-    mkdirSync(join(folder, '.keyfence'));
-    writeFileSync(join(folder, '.keyfence/root-key'), `${ROOT_KEY}\n`);
-    const running = { controlPlane: fleet.controlPlanes[0]?.address, verifier: fleet.verifiers[0]?.address };
-    writeFileSync(join(folder, '.keyfence/running.json'), JSON.stringify(running));
     const env = bareEnv({ KEYFENCE_DATA: join(folder, '.keyfence') });
     const { stdout } = await promisify(execFile)('sh', ['-ec', walk], { cwd: folder, env });
     expect(stdout).toContain('refused everywhere');
@@ -395,6 +389,60 @@ test('the commands of control-plane/cli/README.md work as they stand, beside npm
     rmSync(folder, { recursive: true, force: true });
   }
 });
+
+const noCaddy = skippedWithout('caddy');
+test.skipIf(noCaddy)(
+  `the commands of deploy/first-gateway.md work as they stand, beside npm start${noCaddy}`,
+  async () => {
+    const page = readFileSync(join(ROOT, 'deploy/first-gateway.md'), 'utf8');
+    const [start = '', ...walk] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block);
+    const fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000' } });
+    const folder = besideNpmStart(fleet);
+    try {
+      const [gateway, api] = [await freePort(), await freePort()];
+      const script = [
+        "trap 'kill $(jobs -p)' EXIT",
+        `until curl -s -o /dev/null http://127.0.0.1:8080/ && curl -s -o /dev/null http://127.0.0.1:8081/; do sleep 0.1; done`,
+        ...walk,
+      ].join('\n');
+      const lines = `${start}${script}`
+        .replaceAll('127.0.0.1:3001', new URL(fleet.verifiers[0]?.address ?? '').host)
+        .replaceAll('127.0.0.1:8081', `127.0.0.1:${api}`)
+        .replaceAll('127.0.0.1:8080', `127.0.0.1:${gateway}`)
+        .replaceAll('PORT=8080', `PORT=${gateway}`);
+      const env = bareEnv({ KEYFENCE_DATA: join(folder, '.keyfence') });
+      const { stdout } = await promisify(execFile)('bash', ['-ec', lines], { cwd: folder, env });
+      expect(
+        stdout.match(/(?:Hello from the API\. |(?<![\d ]))\d{3}$|^HTTP\S+ \d+|^Retry-After: \d+/gim),
+      ).toEqual([
+        '401',
+        'Hello from the API. 200',
+        '403',
+        'Hello from the API. 200',
+        'Hello from the API. 200',
+        '429',
+        'HTTP/1.1 429',
+        expect.stringMatching(/^retry-after: \d+/i),
+        '401',
+      ]);
+    } finally {
+      await fleet.stop();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  },
+);
+
+/** Returns a folder like the project's, with what npm start leaves there while it runs. */
+function besideNpmStart(fleet: Fleet): string {
+  const folder = mkdtempSync(join(tmpdir(), 'keyfence-commands-'));
+  for (const file of ['package.json', 'node_modules', 'control-plane', 'deploy', 'shared', 'verifier'])
+    symlinkSync(join(ROOT, file), join(folder, file));
+  mkdirSync(join(folder, '.keyfence'));
+  writeFileSync(join(folder, '.keyfence/root-key'), `${ROOT_KEY}\n`);
+  const running = { controlPlane: fleet.controlPlanes[0]?.address, verifier: fleet.verifiers[0]?.address };
+  writeFileSync(join(folder, '.keyfence/running.json'), JSON.stringify(running));
+  return folder;
+}
 
 test("CONTRIBUTING's way along one request and one key leads where it says", async () => {
   const contributing = readFileSync(join(ROOT, 'CONTRIBUTING.md'), 'utf8');
