@@ -19,7 +19,7 @@ export const updateApi = command(
   new URL('./update-api.lua', import.meta.url),
   ['head'],
   ['condition', '...fields'],
-  oneOf('status', { OK: ['name', 'prefix', 'bytes'], NOT_FOUND: [], CONFLICT: ['changes#'] }),
+  oneOf('status', { OK: ['changes#', 'name', 'prefix', 'bytes'], NOT_FOUND: [], CONFLICT: ['changes#'] }),
 );
 
 /** An API as admins see it. Times are Unix milliseconds. */
@@ -91,20 +91,26 @@ export class Apis {
 
   /**
    * Applies a patch. Rejects with CONFLICT unless `ifSequence` is the number of its changes so far.
-   * @returns the previous values of the patched fields, `null` = none; undefined if there is no such API
+   * @returns the number of changes then, and the previous values of the patched fields, `null` = none; undefined if there is
+   * no such API
    */
-  async update(apiId: string, patch: ApiPatch, ifSequence?: number): Promise<object | undefined> {
+  async update(
+    apiId: string,
+    patch: ApiPatch,
+    ifSequence?: number,
+  ): Promise<{ readonly sequence: number; readonly before: object } | undefined> {
     const { head } = apiKeys(apiId);
     const run = updateApi({ head, condition: ifSequence ?? '', fields: encode(patch) });
-    const { reply: before, replicated } = await this.#writer.send(run);
-    if (before.status === 'CONFLICT') throw cameLate(ifSequence ?? 0, before.changes);
-    if (before.status !== 'OK') return undefined;
+    const { reply, replicated } = await this.#writer.send(run);
+    if (reply.status === 'CONFLICT') throw cameLate(ifSequence ?? 0, reply.changes);
+    if (reply.status !== 'OK') return undefined;
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
     const defaults = NAMES.map((name) => {
-      const text = before[FIELDS[name]];
+      const text = reply[FIELDS[name]];
       return [name, text ? decode(name, text) : null] as const;
     });
-    return Object.fromEntries(defaults.filter(([name]) => patch[name] !== undefined));
+    const before = Object.fromEntries(defaults.filter(([name]) => patch[name] !== undefined));
+    return { sequence: reply.changes, before };
   }
 
   /** Tells whether an API of this id exists, or is deleted but not yet swept. */

@@ -155,16 +155,16 @@ const updateApi = operation({
     defaultBytes: Type.Optional(Type.Union([DEFAULTS.defaultBytes, Type.Null()])),
     ifSequence: IfSequence,
   }),
-  response: Type.Object({ apiId: Id('the API') }),
+  response: Type.Object({ apiId: Id('the API'), sequence: LastSequence }),
   event: 'api.updated',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop', defaultPrefix: 'shop' },
   async handle(call, { apis }: { apis: Apis }) {
     const { apiId, ifSequence, ...patch } = call.request;
-    const before = await apis.update(apiId, patch, ifSequence);
-    if (before === undefined) throw apiNotFound(apiId);
-    call.note({}, { before, after: patch });
-    return { apiId };
+    const updated = await apis.update(apiId, patch, ifSequence);
+    if (updated === undefined) throw apiNotFound(apiId);
+    call.note({}, { before: updated.before, after: patch });
+    return { apiId, sequence: updated.sequence };
   },
 });
 

@@ -44,6 +44,9 @@ export class Failure extends Error {
   }
 }
 
+/** Tells whether somebody else was faster. */
+export const isConflict = (error: unknown): boolean => error instanceof Failure && error.code === 'CONFLICT';
+
 const BASE = new URL('../v1/', document.baseURI);
 const USAGE_QUERY = new URL('../v2/analytics.getVerifications', document.baseURI);
 const SESSION = new URL('session', document.baseURI);

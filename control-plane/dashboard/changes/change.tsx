@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { call, Failure, type Identity, type Propagation } from '../api/client.ts';
+import { call, Failure, type Identity, isConflict, type Propagation } from '../api/client.ts';
 import { type Change, Fence } from './fence.tsx';
 import { follow, type WrittenChange } from './follow.ts';
 
@@ -11,7 +11,7 @@ const QUICK_MS = 100;
 const PANELS_MAX = 5;
 
 /**
- * Changes a key. Resolves when the change is written; rejects with a Failure if it was not written, or may
+ * Changes a key. Resolves with the change's sequence when it is written; rejects with a Failure if it was not written, or may
  * not have been.
  * @param undo the patch that reverts the change; absent if undoing is not offered
  */
@@ -20,7 +20,7 @@ export type Apply = (
   headline: string,
   patch: object,
   undo?: object,
-) => Promise<void>;
+) => Promise<number | undefined>;
 
 /** The same for several keys of an API together; only the last change is watched. `undo` reverts all. */
 type ApplyAll = (
@@ -28,8 +28,8 @@ type ApplyAll = (
   keyIds: readonly string[],
   headline: string,
   patch: object,
-  undo?: () => Promise<void>,
-) => Promise<void>;
+  undo?: () => Promise<unknown>,
+) => Promise<unknown>;
 
 /**
  * Changes keys and follows the changes until they are complete; shows the latest change of each key.
@@ -53,16 +53,17 @@ export function useChange(onWritten: () => void) {
     roleId: string,
     headline: string,
     permissions: readonly string[],
+    ifSequence: number | undefined,
     before?: readonly string[],
-  ): Promise<void> =>
+  ): Promise<unknown> =>
     begin(undefined, async () => {
-      const input = { roleId, permissions, waitMs: QUICK_MS };
+      const input = { roleId, permissions, ifSequence, waitMs: QUICK_MS };
       const { propagation } = await call('permissions.setRolePermissions', input);
       const { sequence } = propagation;
       return {
         ...{ keyId: roleId, headline, propagation },
         progress: () => call('permissions.getRolePropagation', { roleId, sequence }),
-        undo: before && (() => applyRole(roleId, `Undone: ${headline}`, before)),
+        undo: before && (() => applyRole(roleId, `Undone: ${headline}`, before, sequence)),
       };
     });
   /** Disables or enables an identity. @param undo whether to offer undoing it */
@@ -71,7 +72,7 @@ export function useChange(onWritten: () => void) {
     headline: string,
     enabled: boolean,
     undo: boolean,
-  ): Promise<void> =>
+  ): Promise<unknown> =>
     begin(undefined, async () => {
       const { id: identityId } = identity;
       const input = { identityId, enabled, waitMs: QUICK_MS };
@@ -104,11 +105,15 @@ function useWatch(onWritten: () => void) {
     });
   const begin = async (apiId: string | undefined, send: () => Promise<WrittenChange>) => {
     const steps = follow(apiId, send);
-    const first = await steps.next();
-    if (first.done) return;
+    const first = await steps.next().catch((error: unknown) => {
+      if (isConflict(error)) onWritten(); // by somebody else
+      throw error;
+    });
+    if (first.done) return undefined;
     show(first.value);
     onWritten();
     void watch(steps);
+    return first.value.propagation.sequence;
   };
   const watch = async (steps: AsyncGenerator<Change>) => {
     for await (const change of steps) {

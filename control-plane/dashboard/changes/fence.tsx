@@ -19,7 +19,7 @@ export interface Change {
   readonly followers: readonly Follower[];
   readonly failure?: Failure;
   /** Reverts the change; undefined = not offered. */
-  readonly undo?: (() => Promise<void>) | undefined;
+  readonly undo?: (() => Promise<unknown>) | undefined;
   /** True for a change of several keys. */
   readonly isOfMany?: boolean;
   /** Asks the API how far the change has come. */
@@ -128,7 +128,7 @@ function receiptOf(change: Change, completedAt: string): string {
   ].join('\n');
 }
 
-function Undo({ undo, onClick }: { undo: () => Promise<void>; onClick: () => void }) {
+function Undo({ undo, onClick }: { undo: () => Promise<unknown>; onClick: () => void }) {
   const { busy, run, problem } = useAction();
   const click = () => {
     onClick();

@@ -1,6 +1,6 @@
 import type { ComponentChildren, InputHTMLAttributes } from 'preact';
 import { useState } from 'preact/hooks';
-import { may } from '../api/client.ts';
+import { isConflict, may } from '../api/client.ts';
 import { Dialog, SecretDialog } from '../parts/dialogs.tsx';
 import { useAction } from '../parts/loading.tsx';
 
@@ -62,10 +62,16 @@ export function Choice(props: {
 export function ActionForm(props: {
   label: string;
   action: string;
-  run: (entry: FormEntry) => Promise<{ key: string } | undefined>;
+  /** @param ifSequence the `sequence` of what was shown when the user began to edit */
+  run: (
+    entry: FormEntry,
+    ifSequence: number | undefined,
+  ) => Promise<{ key: string } | { sequence: number } | undefined>;
   message?: string;
   /** True if what was entered is lost when the page is left. */
   isEdit?: boolean;
+  /** The `sequence` of what the form shows. */
+  sequence?: number;
   /** False if the page has another primary action. */
   isMain?: boolean;
   onDone?: () => void;
@@ -73,16 +79,27 @@ export function ActionForm(props: {
 }) {
   const { busy, run, problem } = useAction();
   const [secret, setSecret] = useState<string>();
+  const [base, setBase] = useState<number>();
+  /** That of the user's own last save, which may not be loaded yet. */
+  const [saved, setSaved] = useState(0);
+  const shown = props.sequence === undefined ? undefined : Math.max(saved, props.sequence);
   const submit = (event: Event) => {
     const entry = fieldsOf(event);
     const form = event.currentTarget as HTMLFormElement;
     delete form.dataset['edited'];
     void run(async () => {
-      const result = await props.run(entry).catch((error: unknown) => {
+      const result = await props.run(entry, base ?? shown).catch((error: unknown) => {
         if (props.isEdit) form.dataset['edited'] = '';
+        // What somebody else saved is shown now, so that saving again is a decision.
+        if (isConflict(error)) {
+          setBase(undefined);
+          setSaved(0);
+        }
         throw error;
       });
-      if (result) setSecret(result.key);
+      setBase(undefined);
+      if (result && 'sequence' in result) setSaved(result.sequence);
+      if (result && 'key' in result) setSecret(result.key);
       else props.onDone?.();
     });
   };
@@ -97,7 +114,9 @@ export function ActionForm(props: {
       class="panel fields"
       onSubmit={submit}
       onInput={({ currentTarget }) => {
-        if (props.isEdit) currentTarget.dataset['edited'] = '';
+        if (!props.isEdit) return;
+        currentTarget.dataset['edited'] = '';
+        setBase(base ?? shown);
       }}
       aria-label={props.label}
     >

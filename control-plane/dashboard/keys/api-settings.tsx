@@ -42,16 +42,24 @@ export function enteredDefaults<None>(entry: FormEntry, emptyValue: None) {
 export function ApiSettings({ apiId }: { apiId: string }) {
   const api = useLoad(() => call('apis.getApi', { apiId }), [apiId]);
   const [message, setMessage] = useState('');
-  const save = async (entry: FormEntry) => {
+  const save = async (entry: FormEntry, ifSequence?: number) => {
     const name = entry('name');
-    await call('apis.updateApi', { apiId, ...(name ? { name } : {}), ...enteredDefaults(entry, null) });
+    const input = { apiId, ifSequence, ...(name ? { name } : {}), ...enteredDefaults(entry, null) };
+    const { sequence } = await call('apis.updateApi', input).finally(api.reload);
     setMessage('Saved. Keys that exist stay as they are.');
-    return undefined;
+    return { sequence };
   };
   return (
     <Loaded of={api}>
       {(of) => (
-        <ActionForm isEdit label="Settings of the API" action="Save" run={save} message={message}>
+        <ActionForm
+          isEdit
+          sequence={of.sequence}
+          label="Settings of the API"
+          action="Save"
+          run={save}
+          message={message}
+        >
           <Field label="Name" name="name" maxLength={256} defaultValue={of.name ?? ''} />
           <DefaultFields of={of} />
         </ActionForm>

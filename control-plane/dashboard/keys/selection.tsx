@@ -41,7 +41,7 @@ export function useSelection() {
 export function SelectionBar(props: {
   selection: ReturnType<typeof useSelection>;
   page: readonly Key[];
-  change: (keys: readonly Key[], headline: string, enabled: boolean) => Promise<void>;
+  change: (keys: readonly Key[], headline: string, enabled: boolean) => Promise<unknown>;
 }) {
   const { keys, reset, add } = props.selection;
   const { busy, run, problem } = useAction();

@@ -151,19 +151,20 @@ function IdentityFacts({ of }: { of: Identity }) {
 }
 
 function Edit({ of, onSaved }: { of: Identity; onSaved: () => void }) {
-  const save = async (entry: FormEntry) => {
+  const save = async (entry: FormEntry, ifSequence?: number) => {
     const meta = parseObject('meta', entry('meta') || '{}');
     const ratelimits = limitsOf('ratelimits', entry('ratelimits'));
     const apiIds = slugsOf(entry('apiIds'));
-    const fields = { meta, ratelimits, apiIds: apiIds.length > 0 ? apiIds : null };
-    await call('identities.updateIdentity', { identityId: of.id, ...fields });
-    onSaved();
-    return undefined;
+    const fields = { meta, ratelimits, apiIds: apiIds.length > 0 ? apiIds : null, ifSequence };
+    const { propagation } = await call('identities.updateIdentity', { identityId: of.id, ...fields }).finally(
+      onSaved,
+    );
+    return { sequence: propagation.sequence };
   };
   return (
     <>
       <h2>Change</h2>
-      <ActionForm isEdit label="Change the identity" action="Save" run={save}>
+      <ActionForm isEdit sequence={of.sequence} label="Change the identity" action="Save" run={save}>
         <label class="wide">
           Meta <small>a JSON object; every verification returns it</small>
           <textarea name="meta" rows={4} spellcheck={false} defaultValue={JSON.stringify(of.meta, null, 2)} />

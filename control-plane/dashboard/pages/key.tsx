@@ -145,15 +145,23 @@ function Actions({ of, apply }: { of: Key; apply: Apply }) {
 /** The form that changes a key. */
 function Edit({ of, apply }: { of: Key; apply: Apply }) {
   const [message, setMessage] = useState('');
-  const save = async (entry: FormEntry) => {
+  const save = async (entry: FormEntry, ifSequence?: number) => {
     const patch = enteredOf(entry, of);
     const isEmpty = Object.keys(patch).length === 0;
     setMessage(isEmpty ? 'Nothing differs.' : '');
-    if (!isEmpty) await apply(of, 'Saved', patch);
-    return undefined;
+    if (isEmpty) return undefined;
+    const sequence = await apply(of, 'Saved', { ...patch, ifSequence });
+    return sequence === undefined ? undefined : { sequence };
   };
   return (
-    <ActionForm isEdit label="Change the key" action="Save" run={save} message={message}>
+    <ActionForm
+      isEdit
+      sequence={of.sequence}
+      label="Change the key"
+      action="Save"
+      run={save}
+      message={message}
+    >
       <KeyFields of={of} />
     </ActionForm>
   );

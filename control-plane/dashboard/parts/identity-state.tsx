@@ -13,7 +13,7 @@ export function IdentityState({ of }: { of: Identity }) {
 /** The button that disables or enables an identity; its panel offers to undo that. */
 export function IdentitySwitch(props: {
   of: Identity;
-  apply: (identity: Identity, headline: string, enabled: boolean, undo: boolean) => Promise<void>;
+  apply: (identity: Identity, headline: string, enabled: boolean, undo: boolean) => Promise<unknown>;
   isLarge?: boolean;
 }) {
   const { of, apply, isLarge = false } = props;

@@ -1,36 +1,54 @@
 import { useState } from 'preact/hooks';
-import { may, type Role } from '../api/client.ts';
+import { isConflict, may, type Role } from '../api/client.ts';
 import { slugsOf } from '../forms/entered-values.ts';
 import { Field, fieldsOf } from '../forms/forms.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { useAction } from '../parts/loading.tsx';
 
-/** Ticked permissions by role, for roles whose ticks differ from their permissions. */
-type Edits = Readonly<Record<string, readonly string[]>>;
+/** Ticks by role that differ from its permissions, and the `sequence` that it had at the first of them. */
+type Edits = Readonly<
+  Record<
+    string,
+    { readonly ticks: Readonly<Record<string, boolean>>; readonly sequence: number | undefined } | undefined
+  >
+>;
 
 type Ticks = ReturnType<typeof useTicks>;
 type ChangeRole = (
   roleId: string,
   headline: string,
   permissions: readonly string[],
+  ifSequence: number | undefined,
   before: readonly string[],
-) => Promise<void>;
+) => Promise<unknown>;
 
 const namesOf = ({ permissions }: Role) => permissions.map(({ name }) => name);
-const isSame = (a: readonly string[], b: readonly string[]) => [...a].sort().join() === [...b].sort().join();
 
 /** Holds the ticks of the matrix, by role, until they are saved. */
 function useTicks(change: ChangeRole) {
   const [edits, setEdits] = useState<Edits>({});
-  const of = (role: Role) => edits[role.id] ?? namesOf(role);
-  const set = (role: Role, slug: string, isOn: boolean) => {
-    const next = isOn ? [...of(role), slug] : of(role).filter((each) => each !== slug);
-    setEdits(({ [role.id]: _, ...others }) =>
-      isSame(next, namesOf(role)) ? others : { ...others, [role.id]: next },
-    );
+  const of = (role: Role) => {
+    const ticks = Object.entries(edits[role.id]?.ticks ?? {});
+    const own = namesOf(role).filter((slug) => !ticks.some(([ticked]) => ticked === slug));
+    return [...own, ...ticks.flatMap(([slug, isOn]) => (isOn ? [slug] : []))];
   };
+  const set = (role: Role, slug: string, isOn: boolean) =>
+    setEdits(({ [role.id]: edit, ...others }) => {
+      const { [slug]: _, ...rest } = edit?.ticks ?? {};
+      const ticks = namesOf(role).includes(slug) === isOn ? rest : { ...rest, [slug]: isOn };
+      if (Object.keys(ticks).length === 0) return others;
+      return { ...others, [role.id]: { ticks, sequence: edit?.sequence ?? role.sequence } };
+    });
   const save = async (role: Role) => {
-    await change(role.id, `Changed ${role.name}`, of(role), namesOf(role));
+    const edit = edits[role.id];
+    try {
+      await change(role.id, `Changed ${role.name}`, of(role), edit?.sequence ?? role.sequence, namesOf(role));
+    } catch (error) {
+      // What somebody else saved is shown now, so that saving again is a decision.
+      if (edit && isConflict(error))
+        setEdits((all) => ({ ...all, [role.id]: { ...edit, sequence: undefined } }));
+      throw error;
+    }
     setEdits(({ [role.id]: _, ...others }) => others);
   };
   return { of, set, save, isChanged: (role: Role) => edits[role.id] !== undefined };
@@ -166,7 +184,7 @@ function NewLine({ onAdd }: { onAdd: (slugs: readonly string[]) => void }) {
   );
 }
 
-function Save({ role, save }: { role: Role; save: () => Promise<void> }) {
+function Save({ role, save }: { role: Role; save: () => Promise<unknown> }) {
   const { busy, run, problem } = useAction();
   return (
     <>

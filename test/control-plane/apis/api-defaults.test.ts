@@ -44,7 +44,10 @@ test('changed defaults apply to the next key', async () => {
     [{ defaultBytes: null }, ['', LENGTH_16]],
   ] as const;
   for (const [i, [change, shape]] of steps.entries()) {
-    expect(await fleet.ok('apis.updateApi', { apiId, ...change }, { at: i % 2 })).toEqual({ apiId });
+    expect(await fleet.ok('apis.updateApi', { apiId, ...change }, { at: i % 2 })).toEqual({
+      apiId,
+      sequence: i,
+    });
     for (const at of [0, 1]) expect(shapeOf(await create(apiId, {}, at))).toEqual(shape);
   }
   const api = await fleet.ok('apis.getApi', { apiId });

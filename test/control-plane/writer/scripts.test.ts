@@ -208,11 +208,12 @@ describe('APIs', () => {
     await run(createApi({ head: 'head', members: [], now: 7, lease: 500, fields }));
     expect(await update('prefix', 'p', 'bytes', '')).toEqual({
       status: 'OK',
+      changes: 1,
       name: 'Shop',
       prefix: '',
       bytes: '24',
     });
-    expect(await update()).toEqual({ status: 'OK', name: 'Shop', prefix: 'p', bytes: '' });
+    expect(await update()).toEqual({ status: 'OK', changes: 1, name: 'Shop', prefix: 'p', bytes: '' });
     await at.redis.hset('head', 'deleted', '8');
     expect(await update('name', 'x')).toEqual({ status: 'NOT_FOUND' });
     expect(await at.redis.hget('head', 'name')).toBe('Shop');
