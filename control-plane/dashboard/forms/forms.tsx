@@ -81,24 +81,24 @@ export function ActionForm(props: {
   const [secret, setSecret] = useState<string>();
   const [base, setBase] = useState<number>();
   /** That of the user's own last save, which may not be loaded yet. */
-  const [saved, setSaved] = useState(0);
-  const shown = props.sequence === undefined ? undefined : Math.max(saved, props.sequence);
+  const [own, setOwn] = useState(0);
+  const latest = props.sequence === undefined ? undefined : Math.max(own, props.sequence);
   const submit = (event: Event) => {
     const entry = fieldsOf(event);
     const form = event.currentTarget as HTMLFormElement;
     delete form.dataset['edited'];
     void run(async () => {
-      const result = await props.run(entry, base ?? shown).catch((error: unknown) => {
+      const result = await props.run(entry, base ?? latest).catch((error: unknown) => {
         if (props.isEdit) form.dataset['edited'] = '';
         // What somebody else saved is shown now, so that saving again is a decision.
         if (isConflict(error)) {
           setBase(undefined);
-          setSaved(0);
+          setOwn(0);
         }
         throw error;
       });
       setBase(undefined);
-      if (result && 'sequence' in result) setSaved(result.sequence);
+      if (result && 'sequence' in result) setOwn(result.sequence);
       if (result && 'key' in result) setSecret(result.key);
       else props.onDone?.();
     });
@@ -116,7 +116,7 @@ export function ActionForm(props: {
       onInput={({ currentTarget }) => {
         if (!props.isEdit) return;
         currentTarget.dataset['edited'] = '';
-        setBase(base ?? shown);
+        setBase(base ?? latest);
       }}
       aria-label={props.label}
     >
