@@ -1,9 +1,20 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { skippedWithout } from '../harness/programs.ts';
 import { checkout, release } from './release-files.ts';
+
+const noSsh = skippedWithout('ssh-keygen');
 
 let folder: string;
 let one: ReturnType<typeof release>;
@@ -48,6 +59,24 @@ test('has true checksums and tells its making', () => {
   expect(inside(names[0])).toContain('keyfence/Chart.yaml');
   expect(inside(names[1])).toContain('package/verifier/exports-verifier.js');
   expect(inside(names[2])).toContain('package/verifier/main.js');
+});
+
+test.skipIf(noSsh)(`a signature holds for these bytes only${noSsh}`, () => {
+  const page = readFileSync(join(import.meta.dirname, '../../deploy/releasing.md'), 'utf8');
+  const [, , sign = '', check = ''] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, code]) => code);
+  const key = join(folder, 'signing-key');
+  execFileSync('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', key]);
+  const signers = join(folder, 'signers');
+  writeFileSync(signers, `keyfence ${readFileSync(`${key}.pub`, 'utf8')}`);
+  const env = { ...process.env, SIGNING_KEY: key, SIGNERS: signers, RELEASE: one.folder };
+  const run = (script: string) => spawnSync('sh', ['-ec', script], { encoding: 'utf8', env });
+  expect(run(sign).status).toBe(0);
+  expect(run(check)).toMatchObject({
+    status: 0,
+    stdout: expect.stringContaining('Good "keyfence" signature'),
+  });
+  appendFileSync(join(one.folder, 'SHA256SUMS'), '\n');
+  expect(run(check).status).not.toBe(0);
 });
 
 test.each([

@@ -13,6 +13,7 @@ const SOURCES = {
   promtool: { package: 'prometheus' },
   'docker-compose': { package: 'docker-compose' },
   'systemd-analyze': { package: 'systemd' },
+  'ssh-keygen': { package: 'openssh-client' },
   spin: { package: 'spin' },
   gcc: { package: 'gcc' },
   sh: { package: 'dash' },
