@@ -106,7 +106,8 @@ function verifierEntries(): Entry[] {
 
 function sectionOf(entry: Entry): string {
   const { method, path, summary, description, request, response, errors, example, answer, event } = entry;
-  const json = (value: unknown) => `<pre>${escaped(JSON.stringify(value, null, 1))}</pre>`;
+  const json = (value: unknown) =>
+    `<pre>${escaped(JSON.stringify(value, null, 1) ?? 'npm run examples has not written it yet')}</pre>`;
   return [
     `<details id="${path.slice(1)}"><summary><b>${method} ${path}</b> ${escaped(summary)}</summary>`,
     `<p>${escaped(description)}</p>`,
