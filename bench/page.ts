@@ -6,6 +6,9 @@ export interface Measured extends Section {
   readonly on: string;
 }
 
+/** Benchmarks that only maintainers compare, before and after a change: their numbers are in results.json alone. */
+const FOR_MAINTAINERS = ['authz-hit', 'v2', 'key-count', 'metrics-cost', 'list-keys'];
+
 /** Returns results.md. */
 export function page(sections: readonly Measured[]): string {
   return `# Results
@@ -17,7 +20,10 @@ a section says otherwise. The sections were measured on different machines and a
 
 ![throughput, latency and costs](results.svg)
 
-${sections.map(markdown).join('\n')}`;
+${sections
+  .filter(({ name }) => !FOR_MAINTAINERS.includes(name))
+  .map(markdown)
+  .join('\n')}`;
 }
 
 export function markdown({ title, about, name, on, rows }: Measured): string {

@@ -1,5 +1,5 @@
 // `npm run docs`: generates the tables of settings, error codes and metrics in their pages, the reference of operations and commands, the
-// verifier's OpenAPI document, the table of the Helm chart's values, and, where helm is, the manifests of deploy/kubernetes.
+// verifier's OpenAPI document, and, where helm is, the manifests of deploy/kubernetes.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { scalingTables } from '../../bench/costs/scaling.ts';
@@ -30,7 +30,6 @@ import {
 } from '../../verifier/metrics/metrics.ts';
 import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
-import { chartValues } from './chart-values.ts';
 import { commandOperations } from './command-operations.ts';
 import { numbersTable, results } from './numbers-table.ts';
 import { referencePage } from './reference.ts';
@@ -83,7 +82,6 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'deploy/README.md': { sizing },
     'deploy/availability.md': { fence: fenceTable() },
     'deploy/scaling.md': scaling,
-    'deploy/helm/keyfence/README.md': { values: valuesTable('deploy/helm/keyfence') },
     'verifier/library/middleware.md': {
       express: `\`\`\`ts\n${readFileSync(join(ROOT, 'deploy/examples/express.ts'), 'utf8')}\`\`\``,
     },
@@ -152,14 +150,6 @@ function settingsTable(settings: Settings): string {
     return `| \`${name}\`${secret ? ` or \`${name}_FILE\`` : ''} | ${cell(rule)} | ${value} | ${cell(help)} |`;
   });
   return ['| variable | allowed | default | meaning |', '|---|---|---|---|', ...rows].join('\n');
-}
-
-function valuesTable(chart: string): string {
-  const read = (file: string) => readFileSync(join(ROOT, chart, file), 'utf8');
-  const rows = chartValues(read('values.yaml'), read('values.schema.json')).map(
-    ({ path, rule, byDefault, help }) => `| \`${path}\` | ${rule} | ${cell(byDefault)} | ${cell(help)} |`,
-  );
-  return ['| value | allowed | default | meaning |', '|---|---|---|---|', ...rows].join('\n');
 }
 
 async function metricsTable({ registry }: { registry: ControlPlaneMetrics['registry'] }): Promise<string> {

@@ -16,6 +16,26 @@ const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
 const temporary = mkdtempSync(join(tmpdir(), 'keyfence-helm-'));
 afterAll(() => rmSync(temporary, { recursive: true }));
 
+interface Schema {
+  readonly properties?: Readonly<Record<string, Schema>>;
+}
+
+it('values.yaml and its schema have the same values', () => {
+  const file = (name: string) => readFileSync(join(CHART, name), 'utf8');
+  const differences = (
+    values: Record<string, unknown>,
+    { properties = {} }: Schema,
+    path: string,
+  ): string[] =>
+    [...new Set([...Object.keys(values), ...Object.keys(properties)])].flatMap((name) => {
+      const [value, schema] = [values[name], properties[name]];
+      if (name === 'global') return [];
+      if (value === undefined || schema === undefined) return [path + name];
+      return schema.properties ? differences(value as typeof values, schema, `${path}${name}.`) : [];
+    });
+  expect(differences(parse(file('values.yaml')), JSON.parse(file('values.schema.json')), '')).toEqual([]);
+});
+
 describe('the chart', () => {
   it('has the version of the project and its image', () => {
     const { version } = JSON.parse(read('package.json'));
