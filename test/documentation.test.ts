@@ -140,6 +140,25 @@ test('a page has at most 1,500 words, unless it is listed with a reason', () => 
   expect(long.sort()).toEqual(Object.keys(LONG_PAGES).sort());
 });
 
+/** Words for which the pages have others: CONTRIBUTING.md, "Words". */
+const NOT_SAID =
+  /\bpersons\b|\b(?:go|goes|going|went) on\b|\balso if\b|\bby chance\b|\bat hand\b|\bregistrations?\b|\bworkspace\b|\bjudged?\b/g;
+
+test('pages say the words that CONTRIBUTING.md lists, not those that it replaces', () => {
+  const pages = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '*.md'], {
+    cwd: ROOT,
+    encoding: 'utf8',
+  });
+  const wrong = pages
+    .trim()
+    .split('\n')
+    .filter((page) => existsSync(join(ROOT, page)) && !/^(?:CHANGELOG|CONTRIBUTING)\.md$|^bench\//.test(page))
+    .flatMap((page) =>
+      (readFileSync(join(ROOT, page), 'utf8').match(NOT_SAID) ?? []).map((word) => `${page}: ${word}`),
+    );
+  expect(wrong).toEqual([]);
+});
+
 /** Returns the number of words of a page, without its code blocks, HTML and generated tables. */
 function wordsOf(page: string): number {
   const prose = page.replace(/<!-- generated:.*?<!-- end -->|```.*?```|<[^>]*>/gs, '').split(/\s+/);
@@ -189,9 +208,155 @@ const NUMBERS: readonly (readonly [page: string, words: string, file: string, co
   ['usage', 'at most 20,000 rows', 'usage/usage-query.ts', /GROUPS_MAX = 20_000;/],
 ];
 
-test.each(NUMBERS)('the page of %s says "%s" as %s does', (page, words, file, code) => {
-  const read = (name: string) => readFileSync(join(ROOT, 'control-plane', name), 'utf8');
-  expect(read(`${page}/README.md`).replaceAll('\n', ' ').replaceAll('  ', ' ')).toContain(words);
+/** The same for pages outside of control-plane/, by their paths. */
+const NUMBERS_ELSEWHERE: typeof NUMBERS = [
+  [
+    'shared/protocol/coherence.md',
+    'latest 10,000 entries',
+    'control-plane/writer/change-log.ts',
+    /LOG_ENTRIES = 10_000;/,
+  ],
+  [
+    'shared/protocol/coherence.md',
+    'latest 100,000 creation marks',
+    'control-plane/keys/new-key-record.ts',
+    /CREATIONS_KEPT = 100_000;/,
+  ],
+  ['shared/protocol/coherence.md', 'idle for 30 s', 'control-plane/writer/sweep.ts', /IDLE_MS = 30_000;/],
+  [
+    'shared/protocol/faults.md',
+    'corrected within an hour',
+    'verifier/core/verdict.ts',
+    /STANDING_MS = 3_600_000;/,
+  ],
+  [
+    'shared/protocol/faults.md',
+    'Up to 1 MiB of log lines',
+    'shared/process/log.ts',
+    /WAITING_LENGTH_MAX = 1_048_576;/,
+  ],
+  ['verifier/core/credits.md', 'nobody uses a key for 2 s', 'verifier/core/pool.ts', /IDLE_MS = 2000;/],
+  ['verifier/core/credits.md', 'waits for up to 50 ms', 'verifier/core/verdict.ts', /RECALL_MS = 50;/],
+  [
+    'verifier/core/rate-limits.md',
+    'for up to a minute',
+    'verifier/core/pool.ts',
+    /REFUSED_WINDOW_MS = 60_000;/,
+  ],
+  ['verifier/core/rate-limits.md', '4 s have passed', 'verifier/core/pool.ts', /GRANTED_MS = 4000;/],
+  [
+    'verifier/core/rate-limits.md',
+    'at most 100 of these limits',
+    'verifier/redis/lua/windows.lua',
+    /BROUGHT_MAX = 100\n/,
+  ],
+  [
+    'verifier/core/rate-limits.md',
+    'up to 50 such questions',
+    'verifier/http/rate-limit.ts',
+    /CHECKS_MAX = 50;/,
+  ],
+  [
+    'verifier/core/rate-limits.md',
+    '1,000 overrides',
+    'shared/protocol/namespace-record.ts',
+    /OVERRIDES_MAX = 1000;/,
+  ],
+  [
+    'verifier/core/verdicts.md',
+    'at most 1,000 characters',
+    'shared/rules/permission-query.ts',
+    /QUERY_LENGTH_MAX = 1000;/,
+  ],
+  [
+    'verifier/core/verdicts.md',
+    'at most 100 permissions and',
+    'shared/rules/permission-query.ts',
+    /LEAVES_MAX = 100;/,
+  ],
+  ['verifier/core/verdicts.md', 'at most 20 levels', 'shared/rules/permission-query.ts', /DEPTH_MAX = 20;/],
+  [
+    'verifier/core/verdicts.md',
+    'at most 100 permissions of its own',
+    'shared/rules/slugs.ts',
+    /SLUGS_MAX = 100;/,
+  ],
+  ['verifier/core/verdicts.md', 'up to 50 addresses', 'shared/rules/ip-ranges.ts', /RANGES_MAX = 50;/],
+  [
+    'verifier/http/gateways.md',
+    'completely within 15 s',
+    'verifier/http/server.ts',
+    /REQUEST_TIMEOUT_MS: 15_000,/,
+  ],
+  [
+    'verifier/http/gateways.md',
+    'has 10 s for its TLS',
+    'verifier/http/server.ts',
+    /HEADERS_TIMEOUT_MS: 10_000,/,
+  ],
+  [
+    'verifier/http/gateways.md',
+    '`Retry-After` is 60',
+    'verifier/http/gateway-answer.ts',
+    /RETRY_AFTER_S = 60;/,
+  ],
+  ['verifier/http/gateways.md', 'at most 256 characters', 'verifier/grpc/check.ts', /TEXT_MAX = 256;/],
+  ['verifier/lane/README.md', 'after 8 delegated requests', 'verifier/lane/lane.ts', /IN_A_ROW_MAX = 8;/],
+  ['verifier/lane/README.md', 'larger than 4 KiB', 'verifier/lane/head.ts', /HEAD_BYTES_MAX = 4096;/],
+  [
+    'verifier/proxy/README.md',
+    'up to 100 interim responses',
+    'verifier/proxy/upstream.ts',
+    /INTERIM_HEADS_MAX = 100;/,
+  ],
+  ['verifier/MAP.md', 'further ones for 5 ms', 'verifier/redis/pointer-batcher.ts', /HOLD_MS = 5;/],
+  ['verifier/metrics/usage-and-traces.md', 'up to ten `tags`', 'verifier/core/question.ts', /TAGS_MAX = 10;/],
+  [
+    'verifier/metrics/usage-and-traces.md',
+    'up to 128 characters',
+    'verifier/core/question.ts',
+    /TAG_LENGTH_MAX = 128;/,
+  ],
+  [
+    'verifier/metrics/usage-and-traces.md',
+    'latest 50 refusals',
+    'shared/protocol/refusal-records.ts',
+    /ofKey: 50,/,
+  ],
+  [
+    'verifier/metrics/usage-and-traces.md',
+    'the 2,000 keys',
+    'shared/protocol/refusal-records.ts',
+    /keysOfApi: 2000 /,
+  ],
+  [
+    'verifier/metrics/usage-and-traces.md',
+    'for seven days',
+    'shared/protocol/refusal-records.ts',
+    /KEPT_S = 7 \* 86_400;/,
+  ],
+  [
+    'verifier/metrics/usage-and-traces.md',
+    'remembers 5,000 refusals',
+    'verifier/redis/refusals-report.ts',
+    /WAITING_MAX = 5000;/,
+  ],
+  [
+    'verifier/metrics/usage-and-traces.md',
+    'deliver for an hour',
+    'verifier/redis/usage-report.ts',
+    /AGAIN_MS = 3_600_000;/,
+  ],
+];
+
+test.each([
+  ...NUMBERS.map(([page, words, file, code]) => {
+    return [`control-plane/${page}/README.md`, words, `control-plane/${file}`, code] as const;
+  }),
+  ...NUMBERS_ELSEWHERE,
+])('%s says "%s" as %s does', (page, words, file, code) => {
+  const read = (name: string) => readFileSync(join(ROOT, name), 'utf8');
+  expect(read(page).replace(/\s+/g, ' ')).toContain(words);
   expect(read(file)).toMatch(code);
 });
 

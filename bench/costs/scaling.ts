@@ -123,7 +123,7 @@ function costRows(costs: Costs): string[][] {
     ],
     [
       'a verifier',
-      `${count(Math.round(costs.bytesPerVerifier))} bytes in Redis, for the verifier's connection and registration`,
+      `${count(Math.round(costs.bytesPerVerifier))} bytes in Redis, for the verifier's connection and its entry as a member`,
     ],
     [
       'verifyKey from memory, over HTTP',
