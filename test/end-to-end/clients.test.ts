@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { clients, ENDPOINTS, run } from '../../bench/clients/programs.ts';
+import { clients, ENDPOINTS, QUICKLY_STARTED, run } from '../../bench/clients/programs.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { metricSum } from '../harness/metrics.ts';
 import { lacking } from '../harness/programs.ts';
@@ -32,7 +32,8 @@ for (const [i, client] of clients.entries()) {
         const lane = () => metricSum(adminAddress, 'keyfence_fast_lane_requests_total');
         const before = [await valid(), await lane()] as const;
         const base = fleet.verifiers[0]?.address ?? '';
-        await run(client, { endpoint, base, key, count: REQUESTS, directory: fleet.directory });
+        const task = { endpoint, base, key, count: REQUESTS, directory: fleet.directory };
+        await run(client, task, QUICKLY_STARTED);
         expect((await valid()) - before[0]).toBe(REQUESTS);
         expect((await lane()) - before[1]).toBeGreaterThanOrEqual(SHARE_MIN * REQUESTS);
       });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ENVIRONMENT } from '../../bench/clients/programs.ts';
+import { ENVIRONMENT, QUICKLY_STARTED } from '../../bench/clients/programs.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { lacking, type Program } from '../harness/programs.ts';
 
@@ -50,7 +50,7 @@ beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0 });
   const socket = join(directory, 'verifier.sock');
   const { address } = await fleet.addVerifier({ LOOKUP_WAIT_MS: '5000', LISTEN_UNIX: socket });
-  env = { ...ENVIRONMENT, VERIFIER_URL: address, VERIFIER_SOCKET: socket };
+  env = { ...QUICKLY_STARTED, VERIFIER_URL: address, VERIFIER_SOCKET: socket };
 });
 afterAll(async () => {
   await fleet.stop();

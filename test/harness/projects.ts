@@ -5,13 +5,14 @@ import { importsOf, reachedFrom } from './imports.ts';
 /**
  * The projects of Vitest. `unit` starts no process and ends in seconds; `redis` starts servers, Redis above all; `system`
  * runs gateways, browsers, images, manifests and whole processes; `proof` searches, apart from `npm test`: simulation,
- * model, mutants, chaos, generated requests.
+ * model, mutants, chaos, kills at any moment, generated requests.
  */
 export const PROJECTS = ['unit', 'redis', 'system', 'proof'] as const;
 export type Project = (typeof PROJECTS)[number];
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const PROOF = /^test\/proof\/|differential|data-events|proxy-without-lane|schemathesis/;
+const PROOF =
+  /^test\/proof\/|differential|data-events|proxy-without-lane|schemathesis|lane\/survival|webhooks\/kills|root-keys\/killed|identities\/races/;
 const SYSTEM =
   /^test\/(deploy|gateways|control-plane\/dashboard|end-to-end|commands\.|documentation\.|control-plane\/cli\/(?:package|library)\.)/;
 /** Runs `git ls-files` alone. */
