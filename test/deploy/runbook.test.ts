@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -37,6 +37,15 @@ function runEverywhere(commands: string, env: NodeJS.ProcessEnv): string[] {
 }
 
 describe('the runbook', () => {
+  test('quotes log lines that processes write', () => {
+    const quoted = [...runbook.matchAll(/`((?:an?|no|this|unhandled|webhooks are) [^`]+)`/g)];
+    const lines = new Set(quoted.map(([, line = '']) => line.replace(/\s+/g, ' ')));
+    expect(lines.size).toBeGreaterThan(6);
+    const files = globSync('{control-plane,verifier,shared}/**/*.ts', { cwd: join(DEPLOY, '..') });
+    const code = files.map((file) => readFileSync(join(DEPLOY, '..', file), 'utf8')).join('\n');
+    expect([...lines].filter((line) => !code.includes(line))).toEqual([]);
+  });
+
   test('says of every alert, by its runbook_url and in the order of the alphabet, what to do, and of no other', () => {
     const alerts = readFileSync(join(DEPLOY, 'monitoring/alerts.yaml'), 'utf8');
     const rules = [...alerts.matchAll(/- alert: (\w+)(?:(?!- alert:)[\s\S])*?runbook_url: (\S+)/g)];
