@@ -31,7 +31,7 @@ export class Metrics {
   readonly #make = metricMakers(this.registry);
   readonly #lookups = new Histogram({
     name: 'keyfence_lookup_seconds',
-    help: 'How long requests waited for a look-up: the reading of a key that was not in memory. Requests with outcome="undecided" ended in 503. Of these, requests that waited for about LOOKUP_WAIT_MS gave up waiting for Redis.',
+    help: 'How long requests waited for a look-up. outcome="undecided" ended in 503; those that waited for about LOOKUP_WAIT_MS gave up waiting for Redis.',
     labelNames: ['outcome'],
     buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1],
     registers: [this.registry],
@@ -39,7 +39,7 @@ export class Metrics {
   readonly #undecided = this.#make
     .counter('keyfence_undecided_total', 'reason', UNDECIDED_REASONS)
     .help(
-      'Verifications that ended in 503, by reason. Callers must refuse these requests. crowded: there were more than 10,000 requests at the same time. shed: 64 look-ups ran and 1,000 waited. slow: Redis did not answer within LOOKUP_WAIT_MS. redis: the verifier could not reach Redis, or was not in sync with the API. To get the share of undecided verifications, divide this metric by the sum of this metric and keyfence_verdicts_total.',
+      'Verifications that ended in 503, by reason. Callers must refuse these requests. crowded: there were more than 10,000 requests at the same time. shed: 64 look-ups ran and 1,000 waited. slow: Redis did not answer within LOOKUP_WAIT_MS. redis: the verifier could not reach Redis, or was not in sync with the API.',
     );
   readonly #drops = this.#make
     .counter('keyfence_drops_total', 'reason', DROP_REASONS)
@@ -54,12 +54,12 @@ export class Metrics {
   readonly #gaps = this.#make
     .counter('keyfence_gaps_total')
     .help(
-      'Messages that did not directly follow the last applied change. The verifier then got the missing changes through SYNC. A few after a reconnect are normal; a steady rate means that messages are lost.',
+      'Messages that did not directly follow the last applied change. The verifier then got the missing changes through SYNC. A steady rate means that messages are lost.',
     );
   readonly #applied = this.#make
     .counter('keyfence_changes_applied_total', 'source', ['message', 'sync'])
     .help(
-      'Applied changes, by the way in which they arrived: source="message" through pub/sub, which is the fast way, and source="sync" through SYNC. A large share of "sync" means that pub/sub loses messages.',
+      'Applied changes. source="message": through pub/sub, which is the fast way; source="sync": through SYNC. A large share of "sync" means that pub/sub loses messages.',
     );
 
   constructor() {
@@ -223,13 +223,13 @@ function watchCredits(
 ): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_credit_exchanges_total', () => counts.credits.exchanges).help(
-    'Calls to Redis (exchanges) that report spent credits and uses of rate limits, take more, and return unused ones. Compare with the VALID verdicts on keys with credits or limits: for a key that is used often, there should be far fewer exchanges than verdicts.',
+    'Calls to Redis (exchanges) that report spent credits and uses of rate limits, take more, and return unused ones. There should be far fewer than VALID verdicts on keys with credits or limits.',
   );
   count('keyfence_credit_exchanges_failed_total', () => counts.credits.failed).help(
     'Exchanges that failed, or that fewer than REDIS_REPLICAS replicas confirmed. Requests that waited for them got 503 and spent nothing.',
   );
   count('keyfence_credit_recalls_total', () => counts.credits.recalls).help(
-    'How often Redis asked this verifier to return credits or uses of a rate limit, because another verifier needed them. Many recalls mean that many verifiers get questions about keys that have little left.',
+    'How often Redis asked this verifier to return credits or uses of a rate limit, because another verifier needed them. Many mean that many verifiers get questions about keys that have little left.',
   );
   count('keyfence_credits_withheld_total', () => counts.credits.withheld).help(
     'USAGE_EXCEEDED verdicts given because other verifiers had enough credits but did not return them within 50 ms.',
