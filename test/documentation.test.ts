@@ -556,7 +556,7 @@ test('the commands of control-plane/cli/README.md work as they stand, beside npm
   }
 });
 
-const noCaddy = skippedWithout('caddy');
+const noCaddy = skippedWithout('caddy', 'bash');
 test.skipIf(noCaddy)(
   `the commands of deploy/first-gateway.md work as they stand, beside npm start${noCaddy}`,
   async () => {
