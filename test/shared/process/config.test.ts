@@ -7,6 +7,7 @@ import { settings as controlPlane } from '../../../control-plane/config.ts';
 import { ConfigError } from '../../../shared/process/load-config.ts';
 import { configFaults, settings as verifier } from '../../../verifier/config.ts';
 import { controlPlaneConfig, verifierConfig } from '../../harness/config.ts';
+import { COMPILED } from '../../harness/processes.ts';
 
 const ROOT_KEY = 'a-root-key-that-is-long-enough-0123456789';
 let directory: string;
@@ -32,6 +33,7 @@ describe.each([
   test('a process with wrong settings names all faults, shows no secret, and exits with status 78', () => {
     const env = {
       PATH: process.env['PATH'] ?? '',
+      ...COMPILED,
       ...right,
       PORT: 'http',
       REDIS_URL: 'mysql://user:hunter2@x',

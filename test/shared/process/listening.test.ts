@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { COMPILED } from '../../harness/processes.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..', '..');
 const ROOT_KEY = `root-key-${'0123456789'.repeat(3)}`;
@@ -18,6 +19,7 @@ afterAll(() => taken.close());
 function ends(file: string, env: Record<string, string>): Promise<{ status: number | null; output: string }> {
   const own = {
     PATH: process.env['PATH'] ?? '',
+    ...COMPILED,
     PORT: '0',
     ADMIN_PORT: '0',
     REDIS_URL: 'redis://127.0.0.1:1',

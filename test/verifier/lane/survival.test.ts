@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { spawnBound } from '../../../deploy/dev/redis-server.ts';
 import { type Main, startedFrom } from '../../harness/built.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { COMPILED } from '../../harness/processes.ts';
 import { conversation, conversationOf, ofClient } from '../../harness/raw-requests.ts';
 import { untilPrinted } from '../../harness/until-printed.ts';
 import { eventually } from '../../harness/waiting.ts';
@@ -55,7 +56,12 @@ class Subject {
   constructor(file: Main, env: Readonly<Record<string, string>>) {
     const { PATH = '' } = process.env;
     const addresses = { PORT: '0', ADMIN_PORT: '0', REDIS_URL: fleet.redisUrl };
-    this.child = spawnBound(process.execPath, [startedFrom(file)], { PATH, ...addresses, ...env });
+    this.child = spawnBound(process.execPath, [startedFrom(file)], {
+      PATH,
+      ...COMPILED,
+      ...addresses,
+      ...env,
+    });
     const stdout = this.child.stdout as NonNullable<ChildProcess['stdout']>;
     stdout.on('data', (chunk: Buffer) => {
       this.output += chunk;
