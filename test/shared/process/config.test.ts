@@ -47,7 +47,7 @@ describe.each([
   });
 
   test('refuses settings that contradict each other', () => {
-    const env = { PATH: process.env['PATH'] ?? '', ...right, REDIS_URL: 'redis://a,redis://b' };
+    const env = { PATH: process.env['PATH'] ?? '', ...COMPILED, ...right, REDIS_URL: 'redis://a,redis://b' };
     const done = spawnSync(process.execPath, [file], { env, encoding: 'utf8' });
     expect(done.status).toBe(78);
     expect(done.stderr).toContain('REDIS_URL: several addresses need REDIS_MODE sentinel or cluster');
