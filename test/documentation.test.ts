@@ -29,12 +29,12 @@ const ROOT = join(import.meta.dirname, '..');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
 const commands = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block?.trim() ?? '');
 
-test('tables of settings, errors and metrics are as the code says', async () => {
+test('tables of settings and errors match the code', async () => {
   for (const { file, present, content } of await documents())
     expect(present, `${file}: run npm run docs`).toBe(content);
 });
 
-test('every metric that a running process serves is in its table', async () => {
+test('every served metric is in its table', async () => {
   const fleet = await Fleet.start();
   try {
     for (const [process, file] of [
@@ -90,7 +90,7 @@ test('every key that Keyfence stores in Redis is in its table', async () => {
   }
 });
 
-test('every link in the documentation leads to a file, and to a heading of it', () => {
+test('every link leads to a file and its heading', () => {
   const files = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '*.md'], {
     cwd: ROOT,
     encoding: 'utf8',
@@ -362,7 +362,7 @@ test.each([
   expect(read(file)).toMatch(code);
 });
 
-test('a Node that is too old is told what to install, before anything else is tried', () => {
+test('an old Node is told first what to install', () => {
   const { status, stderr } = spawnSync('node', ['deploy/dev/node-version.js'], {
     cwd: ROOT,
     env: bareEnv(),
@@ -383,7 +383,7 @@ test('a Node that is too old is told what to install, before anything else is tr
   expect(scripts['pretest']).toMatch(/^npm run --silent prestart && /);
 });
 
-test('the first start of a new clone goes on with the Node that it has just installed', () => {
+test('the first start uses the Node just installed', () => {
   const folder = mkdtempSync(join(tmpdir(), 'keyfence-first-'));
   try {
     const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
@@ -407,7 +407,7 @@ test('the first start of a new clone goes on with the Node that it has just inst
   }
 });
 
-test('packages are installed anew where they are not those of the lock, and only then', () => {
+test('installs packages only if not as locked', () => {
   const folder = mkdtempSync(join(tmpdir(), 'keyfence-installed-'));
   try {
     const script = 'deploy/dev/is-installed.js';
@@ -437,7 +437,7 @@ test('packages are installed anew where they are not those of the lock, and only
   }
 });
 
-test('the top level is what the README says, and nothing else', () => {
+test('the top level is what the README says', () => {
   const hidden = /^\.|^node_modules$/;
   const files = readdirSync(ROOT).filter((name) => !hidden.test(name));
   const expected =
@@ -463,7 +463,7 @@ describe("the README's commands", () => {
   });
   afterEach(() => rmSync(folder, { recursive: true }));
 
-  test('are npm start, which other tests run, a walk and Docker Compose; the page is short', () => {
+  test('are tested elsewhere, on a short page', () => {
     expect(start).toBe('npm start');
     expect(commands).toHaveLength(6);
     // zsh, as people use it, takes a line that begins with # for a command.
@@ -485,28 +485,25 @@ describe("the README's commands", () => {
       .map((line) => JSON.parse(line));
   }
 
-  test.for(SHELLS)(
-    'of the walk work as they stand, beside npm start, in $name $skipped',
-    async (shell, { skip }) => {
-      skip(shell.missing, 'not on this machine');
-      // Where npm start leaves it.
-      mkdirSync(join(folder, '.keyfence'));
-      writeFileSync(join(folder, '.keyfence/root-key'), `${ROOT_KEY}\n`);
-      expect(await answersOf(walk, shell)).toEqual([
-        { keyId: expect.any(String), key: expect.any(String) },
-        expect.objectContaining({ valid: true, code: 'VALID', apiId: 'shop', name: 'Ada' }),
-        {
-          propagation: expect.objectContaining({
-            state: 'complete',
-            by: 'acks',
-            durable: true,
-            verifiers: 1,
-          }),
-        },
-        expect.objectContaining({ valid: false, code: 'DISABLED', enabled: false }),
-      ]);
-    },
-  );
+  test.for(SHELLS)('of the walk work in $name $skipped', async (shell, { skip }) => {
+    skip(shell.missing, 'not on this machine');
+    // Where npm start leaves it.
+    mkdirSync(join(folder, '.keyfence'));
+    writeFileSync(join(folder, '.keyfence/root-key'), `${ROOT_KEY}\n`);
+    expect(await answersOf(walk, shell)).toEqual([
+      { keyId: expect.any(String), key: expect.any(String) },
+      expect.objectContaining({ valid: true, code: 'VALID', apiId: 'shop', name: 'Ada' }),
+      {
+        propagation: expect.objectContaining({
+          state: 'complete',
+          by: 'acks',
+          durable: true,
+          verifiers: 1,
+        }),
+      },
+      expect.objectContaining({ valid: false, code: 'DISABLED', enabled: false }),
+    ]);
+  });
 
   const noComposer = skippedWithout('docker-compose');
   test.skipIf(noComposer)(
@@ -646,7 +643,7 @@ test("CONTRIBUTING's way along one request and one key leads where it says", asy
   }
 });
 
-test('a release is made as deploy/releasing.md says: number, changelog, manifests, tag and files', () => {
+test('a release is made as releasing.md says', () => {
   const releasing = readFileSync(join(ROOT, 'deploy/releasing.md'), 'utf8');
   const [recipe = '', check = ''] = [...releasing.matchAll(/```sh\n([\s\S]*?)```/g)].map(
     ([, code]) => code ?? '',

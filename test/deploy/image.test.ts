@@ -27,7 +27,7 @@ afterAll(() => {
 });
 
 describe('what the image runs', () => {
-  it('has the memory settings of the units and of the benchmarks', () => {
+  it('has the memory settings of the units', () => {
     const image = readFileSync(join(root, 'deploy/Dockerfile'), 'utf8');
     const settings = [SEMI_SPACES, ...Object.entries(MEMORY).map((each) => each.join('='))];
     for (const unit of ['control-plane', 'verifier']) {
@@ -85,7 +85,7 @@ describe('what the image runs', () => {
     });
   }
 
-  it('a verifier loads at its start nothing that it does not use there', async () => {
+  it('a verifier starts without loading extras', async () => {
     const tell = 'console.log(JSON.stringify({ modules: process.moduleLoadList })); process.exit()';
     const look = `setInterval(() => { if (process.listenerCount("SIGTERM") > 0) { ${tell} } }, 20)`;
     const output = execFileSync(
@@ -104,7 +104,7 @@ describe('what the image runs', () => {
     expect(modules.filter((name) => costly.test(name))).toEqual([]);
   });
 
-  it('comes with a bill of materials that names every production dependency and no other', () => {
+  it('lists every production dependency, no other', () => {
     const bill = JSON.parse(
       execFileSync('npm', ['run', '--silent', 'sbom'], { cwd: root, encoding: 'utf8' }),
     );

@@ -69,7 +69,7 @@ describe('the runbook', () => {
     }
   });
 
-  test('names only settings, metrics and error codes that exist', () => {
+  test('names only settings and errors that exist', () => {
     const pages = ['settings.md', 'metrics.md'].flatMap((page) => [
       `control-plane/${page}`,
       `verifier/${page}`,
@@ -83,7 +83,7 @@ describe('the runbook', () => {
   });
 });
 
-test('after a restore, what was refused since is what the logs say last: disabled or deleted, and not enabled again', async () => {
+test('the logs say last what a restore must refuse', async () => {
   const line = (time: number, operation: string, on: object, after?: object, outcome = 'OK') =>
     JSON.stringify({
       level: 30,
@@ -136,7 +136,7 @@ test('after a restore, what was refused since is what the logs say last: disable
   ]);
 });
 
-test('after a restore, nothing that may be refused is left out: not by an enable that failed, nor by one that only arrived later', async () => {
+test('a restore leaves out nothing to be refused', async () => {
   const line = (time: number, keyId: string, after: object, sequence?: number, outcome = 'OK') =>
     JSON.stringify({
       audit: { time, operation: 'keys.updateKey', outcome, on: { keyId, apiId: 'a' }, after, sequence },
@@ -173,7 +173,7 @@ test('after a restore, nothing that may be refused is left out: not by an enable
   expect(backwards.sort()).toEqual(listed.sort());
 });
 
-test('what was refused since a backup is listed by the command of the runbook, as it is written', () => {
+test('the runbook lists refusals since a backup', () => {
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-logs-'));
   try {
     const on = { keyId: 'key_off', apiId: 'a' };

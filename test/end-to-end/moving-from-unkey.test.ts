@@ -246,7 +246,7 @@ const journal = () =>
   );
 const newIds = () => new Map(journal().flatMap(({ keyId, movedTo }) => (movedTo ? [[keyId, movedTo]] : [])));
 
-test('keys are moved while they are used, and a mover that is killed loses nothing and doubles nothing', async () => {
+test('a killed mover loses and doubles no key', async () => {
   // Those without a limit that these uses would reach.
   const used = [...keys.keys()].filter((n) => n % 9 !== 0 && !UNRECORDED.includes(n));
   const accepted = new Map<number, number>();
@@ -322,7 +322,7 @@ test('keys are moved while they are used, and a mover that is killed loses nothi
   });
 });
 
-test('a key of which nobody has the hash is moved once it was used', async () => {
+test('moves a key without a known hash once used', async () => {
   for (const n of UNRECORDED)
     expect(await verify({ key: keys[n]?.secret ?? '' })).toMatchObject({
       code: 'VALID',
@@ -337,7 +337,7 @@ test('a key of which nobody has the hash is moved once it was used', async () =>
   });
 });
 
-test('what was changed here is not changed back, and a verifier that cannot decide is not passed over', async () => {
+test('leaves alone what was changed here', async () => {
   const [disabled] = keys;
   await fleet.ok('keys.updateKey', { keyId: newIds().get(disabled?.data.keyId ?? ''), enabled: false });
   expect(await move()).toBe('130 moved, 0 without a hash');

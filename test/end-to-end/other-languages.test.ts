@@ -57,7 +57,7 @@ afterAll(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-test('the page has one example for each way to run one', () => {
+test('has one example for each way to run one', () => {
   expect(blocks).toHaveLength(RUNS.length);
 });
 

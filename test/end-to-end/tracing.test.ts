@@ -124,7 +124,7 @@ describe.skipIf(!isThere)(`under OpenTelemetry${lacking(isThere ? [] : ['OpenTel
     expect(served?.parentSpanId).toBe(CLIENT);
   }
 
-  test('a request to the API and one to the control plane stay in their caller’s trace, in one header', async () => {
+  test('calls stay in the trace of their caller', async () => {
     const { status } = await fleet.send(`${proxy}/orders`, {
       method: 'GET',
       headers: { ...TRACED, authorization: `Bearer ${key}` },
@@ -144,7 +144,7 @@ describe.skipIf(!isThere)(`under OpenTelemetry${lacking(isThere ? [] : ['OpenTel
     await eventually(() => controlPlane.output.includes(`"traceId":"${TRACE}"`));
   });
 
-  test('what the fast lane answers has no span, and without the lane it has one', async () => {
+  test('the fast lane has no span, the rest has', async () => {
     const other = '53995c3f42cd8ad8';
     const ask = async (at: Process) => {
       const headers = { traceparent: `00-${TRACE}-${other}-01` };

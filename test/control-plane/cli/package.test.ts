@@ -39,7 +39,7 @@ const packagesIn = (modules: string) =>
         : [name],
   );
 
-test('the library leaves the application its own Node, and brings no server, no command and few packages', () => {
+test('the library brings few packages and no server', () => {
   const modules = join(folder, 'home', 'node_modules');
   expect(existsSync(join(modules, '.bin', 'node'))).toBe(false);
   expect(existsSync(join(modules, '.bin', 'keyfence'))).toBe(false);
@@ -67,7 +67,7 @@ test('the library leaves the application its own Node, and brings no server, no 
 const PACKAGES_MAX = 12;
 const BYTES_MAX = 8e6;
 
-test('the package of the server runs as JavaScript under a plain node, and brings none either', async () => {
+test('the server runs as JavaScript in plain node', async () => {
   const installed = join(folder, 'server', 'node_modules');
   expect(existsSync(join(installed, '.bin', 'node'))).toBe(false);
   const sources = readdirSync(join(installed, 'keyfence-server'), { recursive: true, encoding: 'utf8' });
@@ -92,7 +92,7 @@ test('the package of the server runs as JavaScript under a plain node, and bring
   await fleet.until(async () => (await keyfence('doctor')).stdout.includes('✓ rights'));
 });
 
-test('both processes start from the package of the server', async () => {
+test('both processes start from the package', async () => {
   const installed = join(folder, 'server', 'node_modules', 'keyfence-server');
   const env = { PATH, REDIS_URL: fleet.redisUrl, ROOT_KEY, PORT: '0', ADMIN_PORT: '0' };
   for (const name of ['control-plane', 'verifier']) {
