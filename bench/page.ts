@@ -9,30 +9,50 @@ export interface Measured extends Section {
 /** Benchmarks that only maintainers compare, before and after a change: their numbers are in results.json alone. */
 const FOR_MAINTAINERS = ['authz-hit', 'v2', 'key-count', 'metrics-cost', 'list-keys'];
 
+/** Benchmarks that people compare with other systems or with their own; the page has all their rows, and how they were measured. */
+const WHOLE = ['propagation', 'fleet', 'gateways', 'peers'];
+
 /** Returns results.md. */
 export function page(sections: readonly Measured[]): string {
   return `# Results
 
 p50 is the median of the latencies, p99 their 99th percentile. "In turns" means that the variants ran one after the other in each
-round. A ratio is the median of the ratios of single rounds. The servers run on core 0 and the load generator on the other core, unless
-a section says otherwise. The sections were measured on different machines and at different commits, which
-[results.json](results.json) names in full, so compare numbers within one section only.
+round. A ratio is the median of the ratios of single rounds. Unless a section says otherwise, the servers run on core 0 and the load
+generator on the other core. Machines and commits differ, so compare numbers of one benchmark only.
 
 ![throughput, latency and costs](results.svg)
 
 ${sections
-  .filter(({ name }) => !FOR_MAINTAINERS.includes(name))
+  .filter(({ name }) => WHOLE.includes(name))
   .map(markdown)
-  .join('\n')}`;
+  .join('\n')}
+${targets(sections.filter(({ name }) => ![...WHOLE, ...FOR_MAINTAINERS].includes(name)))}`;
+}
+
+/** Returns the rows that have a target, without those that only explain them. */
+function targets(sections: readonly Measured[]): string {
+  const rows = sections.flatMap(({ name: benchmark, rows }) =>
+    rows
+      .filter(({ target }) => target !== undefined)
+      .map((row) => `| ${benchmark} | ${row.name} | ${row.value} | ${wanted(row)} |`),
+  );
+  return [
+    '## Targets',
+    '`npm run bench -- <benchmark>` measures each, and prints how. [results.json](results.json) has all rows, machines and commits.',
+    '',
+    '| benchmark | | measured | target |',
+    '|---|---|---|---|',
+    ...rows,
+    '',
+  ].join('\n');
 }
 
 export function markdown({ title, about, name, on, rows }: Measured): string {
   const hasTargets = rows.some(({ target }) => target !== undefined);
   const cells = hasTargets ? '|---|---|---|' : '|---|---|';
-  const table = rows.map(({ name, value, target, met }) => {
-    const wanted = target === undefined ? '' : `${target}: ${met ? 'met' : '**missed**'}`;
-    return hasTargets ? `| ${name} | ${value} | ${wanted} |` : `| ${name} | ${value} |`;
-  });
+  const table = rows.map((row) =>
+    hasTargets ? `| ${row.name} | ${row.value} | ${wanted(row)} |` : `| ${row.name} | ${row.value} |`,
+  );
   const [commit = '', day = '', processor = ''] = on.split(', ');
   return [
     `## ${title}`,
@@ -46,3 +66,6 @@ export function markdown({ title, about, name, on, rows }: Measured): string {
     '',
   ].join('\n');
 }
+
+const wanted = ({ target, met }: Section['rows'][number]) =>
+  target === undefined ? '' : `${target}: ${met ? 'met' : '**missed**'}`;

@@ -37,7 +37,7 @@ const fleet: Benchmark = ({ quick }) =>
       });
       return {
         title: 'A large fleet',
-        about: `${count.toLocaleString('en')} verifiers of one API, without HTTP, in ${PROCESSES} processes. Each verifier has its own connections. There are one control plane and one Redis (AOF, fsync always). All of them share the cores of this machine, unlike a real fleet. No process is pinned to a core.`,
+        about: `${count.toLocaleString('en')} verifiers of one API, without HTTP, in ${PROCESSES} processes. Each has its own connections. With one control plane and one Redis (AOF, fsync always), they share the cores of one machine; no process is pinned.`,
         rows: rowsOf({ count, ms, idleShare, changeCpuMs: changing.ms / times, restart }),
       };
     } finally {

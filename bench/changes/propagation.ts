@@ -40,7 +40,7 @@ const propagation: Benchmark = ({ quick }) =>
     }
     return {
       title: 'Time until a disable is complete',
-      about: `One control plane and one Redis (AOF, fsync always) make ${rounds} updates, one after the other. The verifiers run in one process, without HTTP, each with its own connection, so this measures the protocol alone. No process is pinned to a core.`,
+      about: `One control plane and one Redis (AOF, fsync always) make ${rounds} updates, one after the other. The verifiers run in one process, without HTTP, each with its own connection. No process is pinned to a core.`,
       rows,
     };
   });

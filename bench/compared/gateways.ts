@@ -102,7 +102,7 @@ async function startFloor(directory: string, verifier: Server, key: string) {
 const rounds = (quick: boolean) => (quick ? 3 : 5);
 
 const about = (quick: boolean) =>
-  `GET with one of ${KEYS.toLocaleString('en')} keys in memory. The gateway, the verifier and the API (an nginx that answers \`{}\`) share core ${SERVER_CORE}, so throughput reflects the work of all three. The load generator runs on the other core. A "floor" is the same configuration with an nginx in the verifier's place that always gives the verifier's answer for a good key. Latency is measured over 1 connection, throughput over 32. Medians of ${rounds(quick)} rounds, in turns. p99 is that of the lowest round, because other work on the machine can only increase it. In brackets: the difference from the bare gateway in ms, and the ratio to its throughput.`;
+  `GET with one of ${KEYS.toLocaleString('en')} keys in memory. Gateway, verifier and API (an nginx that answers \`{}\`) share core ${SERVER_CORE}. A "floor" has an nginx in the verifier's place that always gives the verifier's answer for a good key. Latency over 1 connection, throughput over 32. Medians of ${rounds(quick)} rounds, in turns; p99 of the lowest round. In brackets: the difference from the bare gateway in ms, and the ratio to its throughput.`;
 
 function rowsOf(measured: ReadonlyMap<string, { one: Load[]; many: Load[] }>): Row[] {
   const numbers = [...measured].map(([name, { one, many }]) => ({
