@@ -104,6 +104,7 @@ describe('a role', () => {
         { id: 'a', name: 'a' },
         { id: 'b', name: 'b' },
       ],
+      sequence: 0,
     };
     expect(await fleet.ok('permissions.getRole', { roleId })).toEqual(shown);
     expect((await fleet.ok('permissions.listRoles')).at(-1)).toEqual(shown);
