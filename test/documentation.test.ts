@@ -122,12 +122,7 @@ function headingsOf(page: string): string[] {
   );
 }
 
-/** Pages that may be longer than others, each with the reason. */
-const LONG_PAGES: Readonly<Record<string, string>> = {
-  'bench/results.md': 'generated: all measured numbers',
-};
-
-test('a page has at most 1,500 words, unless it is listed with a reason', () => {
+test('a page has at most 1,500 words', () => {
   const pages = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '*.md'], {
     cwd: ROOT,
     encoding: 'utf8',
@@ -137,7 +132,7 @@ test('a page has at most 1,500 words, unless it is listed with a reason', () => 
     .split('\n')
     .filter((page) => existsSync(join(ROOT, page)))
     .filter((page) => wordsOf(readFileSync(join(ROOT, page), 'utf8')) > 1500);
-  expect(long.sort()).toEqual(Object.keys(LONG_PAGES).sort());
+  expect(long).toEqual([]);
 });
 
 /** Words for which the pages have others: CONTRIBUTING.md, "Words". */
