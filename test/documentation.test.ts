@@ -176,6 +176,7 @@ const NUMBERS: readonly (readonly [page: string, words: string, file: string, co
   ['keys', 'Repeat the call within an hour', 'keys/reroll-key.lua', /AGAIN_MS = 3600000\n/],
   ['keys', 'At most 100 keys share credits', 'writer/change-log.ts', /SHARING_MAX = 100;/],
   ['keys', 'If 10,000 disables and deletions', 'config.ts', /STOPS_PENDING_MAX: 10_000,/],
+  ['keys', 'at most 50 changes of a bulk call', 'writer/change-log.ts', /BATCH_LIMITS = { partMax: 50,/],
   ['roles', '1,000 roles and', 'roles/roles.ts', /ROLES_MAX = 1000;/],
   ['roles', '1,000 permissions in the catalogue', 'roles/permissions.ts', /PERMISSIONS_MAX = 1000;/],
   ['root-keys', '1,000 root keys', 'root-keys/root-keys.ts', /ROOT_KEYS_MAX = 1000;/],
