@@ -25,7 +25,7 @@ export class Metrics {
   readonly #make = metricMakers(this.registry);
   readonly requests = new Histogram({
     name: 'keyfence_control_plane_request_duration_seconds',
-    help: 'Duration of requests, including the wait until a change is complete. If updateKey is slow and keyfence_propagation_seconds has the outcome "fence", a verifier did not answer.',
+    help: 'Duration of requests, including the wait until a change is complete. If updateKey is slow and keyfence_propagation_seconds says "fence", a verifier did not answer.',
     labelNames: ['operation', 'status'],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     registers: [this.registry],
@@ -39,7 +39,7 @@ export class Metrics {
   });
   readonly audit = new Counter({
     name: 'keyfence_audit_events_total',
-    help: 'Events of the audit log, of calls that did something ("done") or were refused ("refused"). "late": the event waited in memory until Redis accepted it. "lost": the event is only in the log of the process, because Redis was away until the process stopped, or more than 10,000 events waited.',
+    help: 'Events of the audit log, of calls that did something ("done") or were refused ("refused"). "late": Redis accepted it only after a wait in memory. "lost": it is only in the log of the process, because Redis was away until the process stopped, or more than 10,000 events waited.',
     labelNames: ['kind', 'result'],
     registers: [this.registry],
   });
@@ -51,7 +51,7 @@ export class Metrics {
   readonly connectionsClosed = this.#make
     .counter('keyfence_connections_closed_total', 'bound', ['address', 'strangers', 'all'])
     .help(
-      'Connections that were closed to admit another, because one address reached CONNECTIONS_PER_ADDRESS_MAX ("address"), connections without a valid root key half of CONNECTIONS_MAX ("strangers"), or all CONNECTIONS_MAX ("all"). A steady rate means a flood, or a proxy that TRUSTED_PROXIES lacks.',
+      'Connections that were closed to admit another. "address": one address reached CONNECTIONS_PER_ADDRESS_MAX; "strangers": connections without a valid root key reached half of CONNECTIONS_MAX; "all": all reached CONNECTIONS_MAX. A steady rate means a flood, or a proxy that TRUSTED_PROXIES lacks.',
     );
   readonly shed = this.#make
     .counter('keyfence_shed_total')
@@ -74,7 +74,7 @@ export class Metrics {
   readonly #webhookDropped = this.#make
     .counter('keyfence_webhook_events_dropped_total')
     .help(
-      'Events that webhook endpoints will never get, because the queue of an endpoint was full (WEBHOOK_QUEUE_MAX), or the audit log was trimmed too early (AUDIT_EVENTS_MAX).',
+      'Events that an endpoint will never get, because its queue was full (WEBHOOK_QUEUE_MAX), or the audit log was trimmed too early (AUDIT_EVENTS_MAX).',
     );
   readonly webhookEvents: WebhookEvents = {
     onAttempt: (result) => this.#webhookAttempts.inc({ result }),
@@ -83,12 +83,12 @@ export class Metrics {
   readonly #killed = this.#make
     .counter('keyfence_laggards_killed_total')
     .help(
-      'Followers that were cut off because they did not acknowledge a change in time. A follower is the part of a verifier that follows one API; it registers again once it reaches Redis.',
+      'Followers that were cut off because they did not confirm a change in time. Each registers again once it reaches Redis.',
     );
   readonly #reaped = this.#make
     .counter('keyfence_laggards_removed_total')
     .help(
-      'Followers of keyfence_laggards_killed_total for which changes no longer wait. Until a follower is removed, which may take a second wait for its lease, every change of its API completes by fence.',
+      'Followers that were cut off and then removed. Until a follower is removed, which may take as long as its lease again, every change of its API completes by fence.',
     );
   readonly #rewritten = this.#make
     .counter('keyfence_lost_stops_total', 'outcome', ['written', 'conflict', 'given up'])
@@ -120,7 +120,7 @@ export class Metrics {
       'Connections to the API whose latest call had a valid root key, and connections of TRUSTED_PROXIES.',
     );
     gauge('keyfence_fences_pending', () => fence.pending).help(
-      'Changes that are not complete. Stays above 0 while a verifier (for about LEASE_MS) or Redis cannot be reached.',
+      'Changes that are not complete. Stays above 0 while Redis is out of reach, and for about LEASE_MS if a verifier is.',
     );
     gauge('keyfence_fence_oldest_seconds', () => fence.oldestMs / 1000).help(
       'Age of the oldest change that is not complete; 0 = none. Much more than LEASE_MS: Redis cannot be reached, or a replica is missing.',
@@ -138,7 +138,7 @@ export class Metrics {
       'Webhook endpoints that failed so often in a row that one event at a time is tried; in the sender.',
     );
     gauge('keyfence_bootstrap_root_keys_differing', () => bootstrapWatch.differing).help(
-      'Number of different sets of bootstrap root keys (ROOT_KEY) that other control planes had within the last 90 s; checked every 30 s. Above 0 outside a rotation: some control plane may accept a root key that you have withdrawn.',
+      'Above 0 if other control planes had other bootstrap root keys (ROOT_KEY) within the last 90 s; checked every 30 s. Outside a rotation: some control plane may accept a root key that you have withdrawn.',
     );
     gauge('keyfence_redis_reachable', () => (durability.answering ? 1 : 0)).help(
       '1 if Redis answered the last check (every 5 s; in a Cluster, every primary did); 0 otherwise.',
@@ -147,7 +147,7 @@ export class Metrics {
       '1 if acknowledged writes survive a crash or power cut of any primary, and a failover; checked every 5 s. 0: a disabled key can come back; the log names the setting to correct. For `durable` of an answer, the control plane checks again.',
     );
     gauge('keyfence_redis_evicted_keys', () => durability.evictedKeys).help(
-      'Redis keys that Redis evicted since it started, because its memory was full. Above 0: acknowledged API keys, or data that disables need, are lost; set `maxmemory-policy noeviction`. All control planes report the same Redis, so use the maximum.',
+      'Redis keys that Redis evicted since it started, because its memory was full. Above 0: API keys, or data that disables need, are lost; set `maxmemory-policy noeviction`. All control planes report the same number.',
     );
   }
 
