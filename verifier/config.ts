@@ -15,13 +15,13 @@ export const settings = {
   HOST: host().help('Address at which the verifier listens for questions about keys'),
   PORT: port(3001).help('Port at which the verifier listens for questions about keys'),
   REUSE_PORT: flag(false).help(
-    'If true, several verifier processes of one user may listen at the same HOST and PORT (and PROXY_PORT, EXT_AUTHZ_GRPC_PORT), and the system spreads connections over them. For a machine whose other cores would be idle. Each process needs an ADMIN_PORT of its own',
+    'If true, several verifier processes of one user may listen at the same HOST and PORT (and PROXY_PORT, EXT_AUTHZ_GRPC_PORT). The system spreads connections over them. Each process needs an ADMIN_PORT of its own',
   ),
   ...unixSettings,
   ...tlsSettings,
   ...processSettings(9301),
   API_IDS: list(API_ID, 'comma-separated API ids').help(
-    'Ids of the APIs for whose keys this verifier answers. The verifier follows these APIs from its start. If empty, it answers for every API, and begins to follow an API at the first question about one of its keys',
+    'Ids of the APIs for whose keys this verifier answers. If empty, it answers for every API, and begins to follow an API at the first question about one of its keys',
   ),
   POD_API_IDS: list(API_ID, 'comma-separated API ids').help(
     'The same as API_IDS, for use with a pod annotation. If it is set, the verifier ignores API_IDS',
@@ -40,7 +40,7 @@ export const settings = {
   ),
   ...clientIpSettings,
   AUTHZ_META: flag(false).help(
-    "If true, an answer to a gateway also has the header `X-Key-Meta` with the key's `meta`, as JSON in ASCII. The header is empty if `meta` is larger than 2 KiB. The same header goes to the API in proxy mode",
+    "If true, answers to gateways and requests to the API in proxy mode also have `X-Key-Meta`, the key's `meta` as JSON in ASCII. It is empty if `meta` is larger than 2 KiB",
   ),
   CORS_PREFLIGHT: choice(['deny', 'allow'], 'deny').help(
     "`allow` lets CORS preflight requests pass; they never contain a key. Use it only if the gateway itself sets the header with the client's method",

@@ -151,19 +151,19 @@ export const engineSettings = {
     'Maximum number of keys in memory. If there are more, the least recently used keys are dropped. A key without `meta` takes about 450 bytes',
   ),
   LOOKUP_WAIT_MS: integer(1, 10_000, 'ms', 50).help(
-    'Maximum time that a request waits for its key to be read from Redis. After that the request gets 503, and the reading continues',
+    'Maximum time that a request waits for a look-up. After that it gets 503',
   ),
   SYNC_PERIOD_MS: integer(50, 60_000, 'ms', 1000).help(
-    'Period (±10 %) after which the verifier asks Redis for the changes of each API that it follows. If messages are lost, changes arrive this much later. Set it well below LEASE_MS, a setting of the control plane',
+    'Period (±10 %) after which the verifier asks Redis for the changes of each API that it follows. If messages are lost, changes arrive this much later. Set it well below LEASE_MS of the control plane',
   ),
   CREDITS_SLICE_MS: integer(0, 60_000, 'ms', 2000).help(
-    'For a key that is used often, the verifier takes credits and uses of rate limits from Redis in advance, enough for about this time. It spends them without asking Redis. If the verifier crashes, they are lost. With 0 the verifier asks Redis each time',
+    'For a key that is used often, the verifier takes credits and uses of rate limits from Redis in advance, for about this time. If it crashes, they are lost. With 0 it asks Redis each time',
   ),
   FOREIGN_KEYS: flag(false).help(
     "If true, the verifier also looks up keys that do not have Keyfence's own format, such as imported keys. If false, it refuses them without asking Redis",
   ),
   USAGE_PERIOD_MS: integer(0, 3_600_000, 'ms', 60_000).help(
-    'Period after which the verifier reports its counts of verdicts to Redis. The time `lastUsedAt` of a key is the time of such a report, so it can be later than the real use, by up to this period plus the duration of a report. With 0 the verifier does not count usage',
+    'Period after which the verifier reports its counts of verdicts to Redis. The time `lastUsedAt` of a key is that of a report, so it can be later than the use by this period and the duration of a report. With 0 the verifier counts no usage',
   ),
 };
 

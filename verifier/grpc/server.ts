@@ -48,7 +48,7 @@ const namedFields = list(
   /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/,
   `at most ${META_FIELDS_MAX} names of fields, comma-separated`,
 ).help(
-  "Fields of a key's `meta` that Envoy's other filters and its access log can read, as `meta` in the dynamic metadata of ext_authz over gRPC. A field that a key lacks, or that is neither a number, a boolean nor a string of at most 256 characters, is left out",
+  "Fields of a key's `meta` that Envoy's other filters and its access log can read, as `meta` in the dynamic metadata of ext_authz over gRPC: numbers, booleans, and strings of at most 256 characters",
 );
 const metaFields: Setting<readonly string[]> = {
   ...namedFields,

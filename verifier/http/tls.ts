@@ -10,11 +10,11 @@ import { Response } from '../node-internals/http-server.ts';
 
 export const tlsSettings = {
   TLS_CERT_FILE: text('').help(
-    "PEM file of a certificate and its chain. If it is set, the verifier's ports for callers use HTTPS. To renew the certificate, replace this file and TLS_KEY_FILE; the verifier needs no restart",
+    "PEM file of a certificate and its chain. If it is set, the verifier's ports for callers use HTTPS. To renew it, replace this file and TLS_KEY_FILE, without a restart",
   ),
   TLS_KEY_FILE: text('').help('PEM file of the private key of TLS_CERT_FILE'),
   TLS_CLIENT_CA_FILE: text('').help(
-    'PEM file of an authority. If it is set, callers at PORT and EXT_AUTHZ_GRPC_PORT must have a certificate that this authority signed (mutual TLS), which is checked at each connection. Clients of the API at PROXY_PORT need none. To replace the authority, replace the file',
+    'PEM file of an authority. If it is set, callers at PORT and EXT_AUTHZ_GRPC_PORT must have a certificate that this authority signed (mutual TLS). Clients at PROXY_PORT need none. To replace the authority, replace the file',
   ),
 };
 

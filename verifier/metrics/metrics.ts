@@ -31,7 +31,7 @@ export class Metrics {
   readonly #make = metricMakers(this.registry);
   readonly #lookups = new Histogram({
     name: 'keyfence_lookup_seconds',
-    help: 'How long requests waited for a look-up. outcome="undecided" ended in 503; those that waited for about LOOKUP_WAIT_MS gave up waiting for Redis.',
+    help: 'How long requests waited for a look-up. outcome="undecided" ended in 503; about LOOKUP_WAIT_MS: Redis did not answer.',
     labelNames: ['outcome'],
     buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1],
     registers: [this.registry],
@@ -44,22 +44,22 @@ export class Metrics {
   readonly #drops = this.#make
     .counter('keyfence_drops_total', 'reason', DROP_REASONS)
     .help(
-      'How often this verifier forgot the keys of an API and started over, by reason. noreg: the verifier acknowledged too late, so a control plane removed it; or Redis was emptied. trimmed: the verifier missed more changes or creations than Redis keeps. diverged: Redis lost history (failover, restore). hole, nonce, damaged: the verifier got a reply that a correct Redis never sends; check the network and other writers to this Redis.',
+      'How often this verifier forgot the keys of an API and started over, by reason. noreg: a control plane removed the verifier, which acknowledged too late; or Redis was emptied. trimmed: the verifier missed more changes or creations than Redis keeps. diverged: Redis lost history (failover, restore). hole, nonce, damaged: the verifier got a reply that a correct Redis never sends; check the network and other writers to this Redis.',
     );
   readonly #disconnects = this.#make
     .counter('keyfence_sync_failures_total')
     .help(
-      'Sessions with Redis that ended or could not start. Each attempt counts once for each API that the verifier follows. The verifier continues to answer from memory until its lease is over.',
+      'Sessions with Redis that ended or could not start. Each attempt counts once for each API that the verifier follows.',
     );
   readonly #gaps = this.#make
     .counter('keyfence_gaps_total')
     .help(
-      'Messages that did not directly follow the last applied change. The verifier then got the missing changes through SYNC. A steady rate means that messages are lost.',
+      'Messages that did not directly follow the last applied change. A steady rate means that messages are lost.',
     );
   readonly #applied = this.#make
     .counter('keyfence_changes_applied_total', 'source', ['message', 'sync'])
     .help(
-      'Applied changes. source="message": through pub/sub, which is the fast way; source="sync": through SYNC. A large share of "sync" means that pub/sub loses messages.',
+      'Applied changes. source="message": through pub/sub; source="sync": through SYNC. A large share of "sync" means that pub/sub loses messages.',
     );
 
   constructor() {
@@ -68,7 +68,7 @@ export class Metrics {
     const verdicts = this.#verdicts;
     new Counter({
       name: 'keyfence_verdicts_total',
-      help: `Verdicts by code and by source (memory, or a look-up in Redis). VALID: the key was accepted. NOT_FOUND: the key was unknown or mistyped. ${REFUSAL_CODES}: the key was known, and was refused. To get the hit rate, divide the verdicts from memory by all verdicts. keyfence_undecided_total counts verifications without a verdict.`,
+      help: `Verdicts by code and by source (memory, or a look-up in Redis). VALID: the key was accepted. NOT_FOUND: the key was unknown or mistyped. ${REFUSAL_CODES}: the key was known, and was refused. The hit rate is the share of verdicts from memory.`,
       labelNames: ['code', 'source'],
       registers: [this.registry],
       collect() {
@@ -206,13 +206,13 @@ function watchLookups(registry: Registry, verifier: WatchedVerifier): void {
     'Keys that the verifier refused without a look-up, because their checksum was wrong.',
   );
   count('keyfence_address_refusals_total', () => verifier.wrongAddresses).help(
-    'Verdicts FORBIDDEN because the key may not be used from the address of the client (`allowedIps`), or because the address was unknown. They are also counted as FORBIDDEN.',
+    'Verdicts FORBIDDEN because the key may not be used from the address of the client (`allowedIps`), or because the address was unknown.',
   );
   count('keyfence_stale_answers_prevented_total', () => counts.stale).help(
     'Look-ups that were made although the key was in memory, because the lease was over. Rises when Redis cannot be reached, or after this process was paused.',
   );
   count('keyfence_cache_evictions_total', () => cache.evictions).help(
-    'Keys that were dropped from memory because CACHE_KEYS_MAX was reached. If the number rises steadily, raise CACHE_KEYS_MAX.',
+    'Keys that were dropped from memory because CACHE_KEYS_MAX was reached. If it rises steadily, raise CACHE_KEYS_MAX.',
   );
 }
 
@@ -223,13 +223,13 @@ function watchCredits(
 ): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_credit_exchanges_total', () => counts.credits.exchanges).help(
-    'Calls to Redis (exchanges) that report spent credits and uses of rate limits, take more, and return unused ones. There should be far fewer than VALID verdicts on keys with credits or limits.',
+    'Exchanges of credits and rate limits with Redis. There should be far fewer than VALID verdicts on keys with credits or limits.',
   );
   count('keyfence_credit_exchanges_failed_total', () => counts.credits.failed).help(
     'Exchanges that failed, or that fewer than REDIS_REPLICAS replicas confirmed. Requests that waited for them got 503 and spent nothing.',
   );
   count('keyfence_credit_recalls_total', () => counts.credits.recalls).help(
-    'How often Redis asked this verifier to return credits or uses of a rate limit, because another verifier needed them. Many mean that many verifiers get questions about keys that have little left.',
+    'How often Redis asked this verifier to return credits or uses of a rate limit, because another verifier needed them.',
   );
   count('keyfence_credits_withheld_total', () => counts.credits.withheld).help(
     'USAGE_EXCEEDED verdicts given because other verifiers had enough credits but did not return them within 50 ms.',
@@ -259,10 +259,10 @@ function watchCredits(
 function watchUsage(registry: Registry, { usage, refusals }: Reports): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_usage_dropped_total', () => usage?.dropped ?? 0).help(
-    'Verdicts that are missing from the usage counts. There were more than 100,000 keys, or Redis could not be reached for an hour, or Redis could not be reached when this process stopped. Callers did get these verdicts.',
+    'Verdicts that are missing from the usage counts: there were more than 100,000 keys, or Redis could not be reached for an hour or when this process stopped.',
   );
   count('keyfence_refusals_dropped_total', () => refusals?.dropped ?? 0).help(
-    'Refusals of keys that `keys.listRefusals` does not show, because too many keys were refused between two reports, or Redis could not be reached. Callers did get these verdicts.',
+    'Refusals of keys that `keys.listRefusals` does not show, because too many keys were refused between two reports, or Redis could not be reached.',
   );
   gauge('keyfence_usage_tags', () => usage?.tags ?? 0).help(
     'Tags whose counts wait for the next report. Once there are 10,000 tags, further tags are counted as `other`.',
@@ -275,7 +275,7 @@ function watchUsage(registry: Registry, { usage, refusals }: Reports): void {
 function watchMemory(registry: Registry, verifier: WatchedVerifier): void {
   const { gauge } = metricMakers(registry);
   gauge('keyfence_protocol', () => PROTOCOL, 'min').help(
-    'The protocol (a version number) that this verifier understands. In the APIs that this verifier follows, control planes refuse changes that need a higher protocol, with VERIFIERS_TOO_OLD.',
+    'The protocol (a version number) that this verifier understands. Changes that need a higher one get VERIFIERS_TOO_OLD.',
   );
   gauge('keyfence_cache_keys', () => verifier.cache.size).help('Keys in memory.');
   gauge('keyfence_lookups_in_flight', () => verifier.lookupsInFlight).help('Look-ups in progress.');
@@ -354,13 +354,13 @@ export function watchServer(
 ): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_fast_lane_requests_total', () => server.lane.answered).help(
-    "Requests that the fast lane (the verifier's own HTTP parser) answered without Node's HTTP server, at half the cost. Compare with keyfence_verdicts_total: with common clients, this metric has 99 % of its value or more. If it has less, see keyfence_fast_lane_loans_total and keyfence_fast_lane_handovers_total.",
+    "Requests that the fast lane (the verifier's own HTTP parser) answered without Node's HTTP server, at half the cost. With common clients, these are 99 % of keyfence_verdicts_total or more.",
   );
   count('keyfence_fast_lane_loans_total', () => server.lane.delegated).help(
-    "Requests that the fast lane delegated: Node's HTTP server answered the request, and the connection stayed in the fast lane. These are requests to paths that the fast lane does not serve, and requests that are refused as invalid.",
+    "Requests that the fast lane delegated to Node's HTTP server: to paths that it does not serve, and invalid ones. The connection stayed in the fast lane.",
   );
   count('keyfence_fast_lane_handovers_total', () => server.lane.handedOver).help(
-    "Connections that the fast lane handed over to Node's HTTP server for good. If there are many, and few fast-lane requests, there are three possible reasons. Clients send uncommon requests (chunked bodies, Expect, a head over 4 KiB). Clients use only paths that the fast lane does not serve. Or so many requests are received in parts that FAST_LANE_WAIT_BYTES_MAX is used up.",
+    "Connections that the fast lane handed over to Node's HTTP server for good. Three reasons for many: clients send uncommon requests (chunked bodies, Expect, a head over 4 KiB); they use only paths that the fast lane does not serve; or so many requests arrive in parts that FAST_LANE_WAIT_BYTES_MAX is used up.",
   );
   gauge('keyfence_requests_in_flight', () => server.requestsInFlight).help(
     'Requests that are being received, or that wait for a look-up. At 10,000, further requests get 503.',

@@ -20,7 +20,7 @@ const socketPath: Setting<string> = {
   },
   default: '',
   rule: `absolute path of at most ${PATH_BYTES_MAX} bytes; its directory part: at most ${DIRECTORY_BYTES_MAX}`,
-  help: 'Path of a Unix socket for callers on the same machine. The verifier then listens at this socket as well as at PORT. The socket is faster than TCP and has no TLS. Every local user with access to its directory can use it',
+  help: 'Path of a Unix socket for callers on the same machine. It is faster than TCP and has no TLS. Every local user with access to its directory can use it',
 };
 
 export const unixSettings = { LISTEN_UNIX: socketPath };

@@ -80,7 +80,7 @@ export const proxySettings = {
   PROXY_API_ID: apiId,
   PROXY_PERMISSIONS: requirements,
   UPSTREAM_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 1000).help(
-    'Maximum number of requests and WebSockets that are open at the API at the same time; each takes one connection. Further requests get 503. A request also gets 503 if its key already has as many connections as are still free. So if no other key has any, a key can have half of all connections',
+    'Maximum number of requests and WebSockets that are open at the API at the same time; each takes one connection. Further requests get 503, and so do requests of a key that already has as many connections as are still free',
   ),
   UPSTREAM_TIMEOUT_MS: integer(100, 119_000, 'ms', 60_000).help(
     "Maximum wait for the head of the API's response, and then for each further part of its body.",
@@ -89,10 +89,10 @@ export const proxySettings = {
     'The verifier closes a WebSocket if neither side has sent anything for this time',
   ),
   PROXY_RECHECK_MS: integer(100, 3_600_000, 'ms', 1000).help(
-    'Period after which the verifier checks the key of a long request or WebSocket again. The verifier ends the request if the key is no longer valid. If it cannot get a new verdict, it ends the request when the lease behind the last verdict is over',
+    'Period after which the verifier checks the key of a long request or WebSocket again, and ends it if the key is no longer valid, or if the lease is over',
   ),
   TRUSTED_PROXIES: trustedProxies(
-    'Proxies that you run in front of the verifier, or of Envoy. In proxy mode, their headers such as `Forwarded`, `X-Forwarded-…` and `X-Real-IP` reach the API; the verifier removes such headers of all other clients. For `allowedIps`, the client is the last address in X-Forwarded-For that is none of them',
+    'Proxies that you run in front of the verifier, or of Envoy. In proxy mode, only their headers such as `Forwarded`, `X-Forwarded-…` and `X-Real-IP` reach the API. For `allowedIps`, the client is the last address in X-Forwarded-For that is none of them',
   ),
 };
 
