@@ -148,7 +148,7 @@ async function missingPart(
 /** Settings of the engine. A verifier process has them under these names, the library in camel case. */
 export const engineSettings = {
   CACHE_KEYS_MAX: integer(1, 16_000_000, 'keys', 100_000).help(
-    'Maximum number of keys in memory. If there are more, the least recently used keys are dropped. A key without `meta` takes about 450 bytes',
+    'Maximum number of keys in memory; the least recently used are dropped. A key without `meta` takes about 450 bytes',
   ),
   LOOKUP_WAIT_MS: integer(1, 10_000, 'ms', 50).help(
     'Maximum time that a request waits for a look-up. After that it gets 503',
@@ -160,7 +160,7 @@ export const engineSettings = {
     'For a key that is used often, the verifier takes credits and uses of rate limits from Redis in advance, for about this time. If it crashes, they are lost. With 0 it asks Redis each time',
   ),
   FOREIGN_KEYS: flag(false).help(
-    "If true, the verifier also looks up keys that do not have Keyfence's own format, such as imported keys. If false, it refuses them without asking Redis",
+    "If true, the verifier also looks up keys without Keyfence's own format, such as imported keys. If false, it refuses them",
   ),
   USAGE_PERIOD_MS: integer(0, 3_600_000, 'ms', 60_000).help(
     'Period after which the verifier reports its counts of verdicts to Redis. The time `lastUsedAt` of a key is that of a report, so it can be later than the use by this period and the duration of a report. With 0 the verifier counts no usage',

@@ -8,7 +8,7 @@ export const processSettings = (adminPort: number) => ({
   ADMIN_HOST: host().help('Address of the admin port, which serves `/livez`, `/readyz` and `/metrics`'),
   ADMIN_PORT: port(adminPort).help('Number of the admin port'),
   DRAIN_MS: integer(0, 300_000, 'ms', 1000).help(
-    'How long the process still answers requests after SIGTERM. Meanwhile it closes each connection after its response, and answers 503 at `/readyz`. Set it longer than your load balancer needs to notice that',
+    'How long the process still answers after SIGTERM, with 503 at `/readyz`. Set it longer than your load balancer needs to notice that',
   ),
 });
 

@@ -23,8 +23,8 @@ export interface ApiKeys {
   /** Stream: the change log, with ids `<sequence>-0`; at least the last 10,000 entries. */
   readonly log: string;
   /**
-   * Sorted set: follower → the sequence that it has acknowledged, plus 0.5 if its last lease was granted while the log
-   * was ahead of that; negative = killed, by the kill of that number.
+   * Sorted set: follower → the sequence that it has acknowledged, plus 0.5 if its last lease was granted when
+   * the log was ahead; negative = killed.
    */
   readonly members: string;
   /** Sorted set: the ids of all keys, or in the shared log of all roles, by creation number. */
@@ -56,8 +56,8 @@ export function apiKeys(apiId: string): ApiKeys {
 }
 
 /**
- * Sorted sets, in the shared log: the ids of identities, of namespaces of rate limits with overrides, of the record about
- * root keys, and of permissions in the catalogue, by creation number.
+ * Sorted sets, in the shared log: the ids of identities, namespaces with overrides, the record about root keys, and
+ * permissions in the catalogue, by creation number.
  */
 export function indexOf(apiId: string, keyId: string): string {
   if (keyId.startsWith(IDENTITY)) return `kf:{${apiId}}:ids`;
@@ -66,10 +66,10 @@ export function indexOf(apiId: string, keyId: string): string {
   return keyId.startsWith('permission_') ? `kf:{${apiId}}:permissions` : apiKeys(apiId).index;
 }
 
-/** Sorted set: a key that expires → when the next event for webhooks about that is due, Unix milliseconds; 0 = not computed yet. */
+/** Sorted set: a key that expires → when its next webhook is due, Unix milliseconds; 0 = not computed yet. */
 export const expiryIndex = (apiId: string): string => `kf:{${apiId}}:due`;
 
-/** Hash with an expiry: a pool whose credits ran out → when, Unix milliseconds, until the sender of webhooks has read it. */
+/** Hash with an expiry: a pool whose credits ran out → when, Unix milliseconds; for webhooks. */
 export const exhaustedPools = (apiId: string): string => `kf:{${apiId}}:u:!x`;
 
 /** Hash: the record of one key, role, identity or the like; key-record.md has its fields. */
@@ -82,15 +82,14 @@ export const metaKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:
 export const identityIndexKey = (apiId: string, externalId: string): string =>
   `kf:{${apiId}}:o:${externalId}`;
 
-/** Hash: a pool, the credits of one key or of several keys that share them; exchange.lua describes its fields. */
+/** Hash: a pool of credits; exchange.lua describes its fields. */
 export const poolKey = (apiId: string, poolId: string): string => `kf:{${apiId}}:q:${poolId}`;
 
 /** Hash with an expiry: the current window of one rate limit; windows.lua describes its fields. */
 export const windowKey = (apiId: string, windowId: string): string => `kf:{${apiId}}:w:${windowId}`;
 
 /**
- * Sorted set with an expiry: the limits that questions defined for a key → the time when they are forgotten, Unix
- * milliseconds.
+ * Sorted set with an expiry: the limits that questions defined for a key → their end, Unix milliseconds.
  * @param windowId any of these limits
  */
 export function broughtIndex(apiId: string, windowId: string): string {
@@ -110,25 +109,25 @@ export const apiList = 'kf:{!apis}:ids';
 /** Hash: the record of the root key whose secret has this hash. */
 export const rootKeyRecord = (secretHash: string): string => `kf:{!root}:k:${secretHash}`;
 
-/** String with an expiry: a session of the dashboard, by the SHA-256 of its token. */
+/** String with an expiry: a session of the dashboard. */
 export const sessionRecord = (tokenHash: string): string => `kf:s:${tokenHash}`;
 
 /** String with an expiry: the encrypted secret of a one-time link. */
 export const handoverRecord = (id: string): string => `kf:h:${id}`;
 
-/** String with an expiry: how many such links a root key or person has made. */
+/** String with an expiry: the number of such links of a root key or person. */
 export const handoverCounter = (rootKeyId: string): string => `kf:h:n:${rootKeyId}`;
 
-/** String with an expiry: the lock of a call that refreshes the claims of a person, by the hash of the session. */
+/** String with an expiry: the lock of a call that refreshes a person's claims. */
 export const refreshLock = (tokenHash: string): string => `kf:o:r:${tokenHash}`;
 
-/** String with an expiry: a sign-in that waits for the identity provider, found by the hash of its browser and its state. */
+/** String with an expiry: a sign-in that waits for the identity provider. */
 export const pendingSignIn = (hash: string): string => `kf:o:${hash}`;
 
-/** Hash: id of a session → who began it and when, and the hash of its token, JSON. Some of them may be over. */
+/** Hash: id of a session → who began it and when, and the hash of its token, JSON. */
 export const sessionList = 'kf:{!root}:sessions';
 
-/** Sorted set, scores 0: the ids of these sessions, which begin with their time. */
+/** Sorted set, scores 0: the ids of these sessions. */
 export const sessionOrder = 'kf:{!root}:sessions:all';
 
 /** Sorted set with an expiry: the ids of the sessions of one root key or person → when they began, Unix milliseconds. */
@@ -152,7 +151,7 @@ export const verifierIds = 'kf:{!fleet}:ids';
 /** String with an expiry: a verifier's last report, as JSON of `VerifierStatus`. */
 export const verifierStatus = (id: string): string => `kf:{!fleet}:v:${id}`;
 
-/** Hash with an expiry: the usage of one key, by hour, day and verdict; add-usage.lua describes its fields. */
+/** Hash with an expiry: the usage of one key; add-usage.lua describes its fields. */
 export const usageKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:u:${keyId}`;
 
 /** Hash with an expiry: the usage of all keys of an API. */
@@ -172,24 +171,24 @@ export const refusalsKey = (apiId: string, keyId: string): string => `kf:{${apiI
 export const refusedKeysKey = (apiId: string): string => `kf:{${apiId}}:u:!k`;
 export const refusedRequestsKey = (apiId: string): string => `kf:{${apiId}}:u:!i`;
 
-/** String with an expiry: the number of reads or of changes in the current minute with one root key, or of calls from one address. */
+/** String with an expiry: the calls of one root key or one address in this minute. */
 export const callCounter = (caller: string): string => `kf:r:${caller}`;
 
-/** String with an expiry: a report of leaked secrets whose bytes have this hash was handled. */
+/** String with an expiry: a report of leaked secrets was handled. */
 export const reportMark = (bodyHash: string): string => `kf:l:${bodyHash}`;
 
 /** Streams: the audit log, of calls that did something (`done`) and of refused calls (`refused`). */
 export const auditStream = (of: 'done' | 'refused'): string => `kf:{!audit}:${of}`;
 /** Sorted set: the ids of the events about one key in the stream `done`, by their time. */
 export const auditKeyIndex = (keyId: string): string => `kf:{!audit}:k:${keyId}`;
-/** String: the id of the audit event that was last written a second time, because a replica had not confirmed it. */
+/** String: the id of the audit event that was last written a second time. */
 export const auditRetryKey = 'kf:{!audit}:again';
 
 /** Stream: events for webhooks that no single call caused, until they are in the queues of endpoints. */
 export const noticeStream = 'kf:{!audit}:notices';
 /** String with an expiry: an event with this mark was added to that stream. */
 export const noticeMark = (mark: string): string => `kf:{!audit}:n:${mark}`;
-/** Hash: verifier id → its host, version and last report, JSON; the verifiers whose loss was not reported yet. */
+/** Hash: verifier id → its host, version and last report, JSON; for the event about its loss. */
 export const watchedVerifiers = 'kf:{!audit}:verifiers';
 /** String with an expiry: the control plane that sends webhooks. */
 export const webhookSender = 'kf:{!audit}:sender';
@@ -200,7 +199,7 @@ export const webhookEndpoints = 'kf:{!audit}:endpoints';
 export interface WebhookKeys {
   /** Stream: the events that wait for delivery. */
   readonly queue: string;
-  /** Hash: id of an event in the queue → the number of failed attempts and the time of the next one. */
+  /** Hash: id of an event → its failed attempts and the time of the next one. */
   readonly retries: string;
   /** Stream: the latest attempts. */
   readonly attempts: string;

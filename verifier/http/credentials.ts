@@ -129,7 +129,7 @@ const FORWARDED_FOR = 'x-forwarded-for';
 
 export const clientIpSettings = {
   CLIENT_IP_HEADER: text('').help(
-    "Header in which your gateway tells this verifier the client's address, such as `x-real-ip` or `x-forwarded-for`. Name one only if the gateway sets it in every request, whatever the client sent, as the recipes in deploy/gateways do. Of several addresses in X-Forwarded-For, the last one counts that is not in TRUSTED_PROXIES. If empty, HTTP gateways cannot use keys with `allowedIps`. Envoy over gRPC and proxy mode do not need it",
+    "Header in which your gateway tells this verifier the client's address, such as `x-real-ip`. The gateway must set it in every request, whatever the client sent, as the recipes in deploy/gateways do. Of several addresses in X-Forwarded-For, the last one counts that is not in TRUSTED_PROXIES. If empty, HTTP gateways cannot use keys with `allowedIps`. Envoy over gRPC and proxy mode do not need it",
   ),
 };
 

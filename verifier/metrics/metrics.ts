@@ -206,13 +206,13 @@ function watchLookups(registry: Registry, verifier: WatchedVerifier): void {
     'Keys that the verifier refused without a look-up, because their checksum was wrong.',
   );
   count('keyfence_address_refusals_total', () => verifier.wrongAddresses).help(
-    'Verdicts FORBIDDEN because the key may not be used from the address of the client (`allowedIps`), or because the address was unknown.',
+    'Verdicts FORBIDDEN because of `allowedIps`: from another address, or an unknown one.',
   );
   count('keyfence_stale_answers_prevented_total', () => counts.stale).help(
-    'Look-ups that were made although the key was in memory, because the lease was over. Rises when Redis cannot be reached, or after this process was paused.',
+    'Look-ups of keys in memory, because the lease was over: Redis cannot be reached, or this process was paused.',
   );
   count('keyfence_cache_evictions_total', () => cache.evictions).help(
-    'Keys that were dropped from memory because CACHE_KEYS_MAX was reached. If it rises steadily, raise CACHE_KEYS_MAX.',
+    'Keys dropped from memory because of CACHE_KEYS_MAX. If it rises steadily, raise CACHE_KEYS_MAX.',
   );
 }
 
@@ -229,7 +229,7 @@ function watchCredits(
     'Exchanges that failed, or that fewer than REDIS_REPLICAS replicas confirmed. Requests that waited for them got 503 and spent nothing.',
   );
   count('keyfence_credit_recalls_total', () => counts.credits.recalls).help(
-    'How often Redis asked this verifier to return credits or uses of a rate limit, because another verifier needed them.',
+    'Recalls of credits or uses of a rate limit that another verifier needed.',
   );
   count('keyfence_credits_withheld_total', () => counts.credits.withheld).help(
     'USAGE_EXCEEDED verdicts given because other verifiers had enough credits but did not return them within 50 ms.',
@@ -246,7 +246,7 @@ function watchCredits(
   const sum = (read: (follower: Follower) => number) =>
     followers().reduce((total, follower) => total + read(follower), 0);
   gauge('keyfence_credit_pools', () => sum(({ credits }) => credits.pools)).help(
-    'Pools of credits that were used recently. A pool belongs to one key, or to several keys that share credits.',
+    'Pools of credits that were used recently.',
   );
   gauge('keyfence_limit_pools', () => sum(({ credits }) => credits.limits)).help(
     'Rate limits that were used recently.',
@@ -265,7 +265,7 @@ function watchUsage(registry: Registry, { usage, refusals }: Reports): void {
     'Refusals of keys that `keys.listRefusals` does not show, because too many keys were refused between two reports, or Redis could not be reached.',
   );
   gauge('keyfence_usage_tags', () => usage?.tags ?? 0).help(
-    'Tags whose counts wait for the next report. Once there are 10,000 tags, further tags are counted as `other`.',
+    'Tags whose counts wait for the next report. From 10,000 on, they are counted as `other`.',
   );
   gauge('keyfence_usage_keys', () => usage?.keys ?? 0).help(
     'Keys whose counts wait for the next report. Grows up to 100,000 while Redis cannot be reached.',
@@ -296,7 +296,7 @@ function watchFollowers(
     new Gauge({
       name,
       aggregator: join,
-      help: `${help} api_id="${OTHER_APIS}": APIs outside API_IDS. api_id="${SHARED_LOG}": roles and identities.`,
+      help,
       labelNames: ['api_id'],
       registers: [registry],
       collect() {
@@ -314,7 +314,7 @@ function watchFollowers(
   );
   perApi(
     'keyfence_lease_remaining_seconds',
-    'Remaining time of the lease: how long the verifier may still answer from memory without hearing from Redis. A value near LEASE_MS is normal. At 0, questions about known keys get 503 unless Redis answers.',
+    'Remaining time of the lease. Normal is a value near LEASE_MS. At 0, questions about known keys get 503 unless Redis answers.',
     (follower) => follower.leaseRemainingMs / 1000,
     'min',
   );
@@ -326,7 +326,7 @@ function watchFollowers(
   );
   perApi(
     'keyfence_sync_lag_changes',
-    'Changes that this verifier knows of and has not applied yet. If the value stays above 0, this verifier delays disables.',
+    'Changes that this verifier has not applied yet. If this stays above 0, it delays disables.',
     (follower) => follower.lag,
     'max',
   );
@@ -354,7 +354,7 @@ export function watchServer(
 ): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_fast_lane_requests_total', () => server.lane.answered).help(
-    "Requests that the fast lane (the verifier's own HTTP parser) answered without Node's HTTP server, at half the cost. With common clients, these are 99 % of keyfence_verdicts_total or more.",
+    "Requests that the fast lane answered without Node's HTTP server. With common clients, these are 99 % of keyfence_verdicts_total or more.",
   );
   count('keyfence_fast_lane_loans_total', () => server.lane.delegated).help(
     "Requests that the fast lane delegated to Node's HTTP server: to paths that it does not serve, and invalid ones. The connection stayed in the fast lane.",

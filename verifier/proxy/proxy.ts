@@ -59,7 +59,7 @@ const apiId: Setting<string> = {
   },
   default: '',
   rule: 'API id',
-  help: 'Proxy mode: id of the API to which a key must belong. If empty, a key of any API for which this verifier answers is accepted',
+  help: 'Proxy mode: id of the API to which a key must belong; if empty, any for which this verifier answers',
 };
 
 const requirements: Setting<Requirements> = {
@@ -68,12 +68,12 @@ const requirements: Setting<Requirements> = {
   },
   default: '',
   rule: 'permissions, as `a AND (b OR c)`',
-  help: 'Proxy mode: permissions that a key must have. If empty, a key needs none',
+  help: 'Proxy mode: permissions that a key must have',
 };
 
 export const proxySettings = {
   UPSTREAM_URL: httpUrl().help(
-    'Address of your API, for proxy mode. If it is set, the verifier receives requests for the API at PROXY_PORT, and forwards those with a valid key',
+    'Address of your API, for proxy mode: the verifier receives its requests at PROXY_PORT, and forwards those with a valid key',
   ),
   PROXY_HOST: host().help('Address at which the verifier listens in proxy mode'),
   PROXY_PORT: port(3002).help('Port at which the verifier listens in proxy mode'),
