@@ -12,8 +12,8 @@ import { forwardFaults, forwardLimits, forwardSettings } from './proxy/control-p
 import { proxyFaults, proxySettings } from './proxy/proxy.ts';
 
 export const settings = {
-  HOST: host().help('Address at which the verifier listens for questions about keys'),
-  PORT: port(3001).help('Port at which the verifier listens for questions about keys'),
+  HOST: host().help('Address at which the verifier answers questions'),
+  PORT: port(3001).help('Port at which the verifier answers questions'),
   REUSE_PORT: flag(false).help(
     'If true, several verifier processes of one user may listen at the same HOST and PORT (and PROXY_PORT, EXT_AUTHZ_GRPC_PORT). The system spreads connections over them. Each process needs an ADMIN_PORT of its own',
   ),
@@ -24,7 +24,7 @@ export const settings = {
     'Ids of the APIs for whose keys this verifier answers. If empty, it answers for every API, and begins to follow an API at the first question about one of its keys',
   ),
   POD_API_IDS: list(API_ID, 'comma-separated API ids').help(
-    'The same as API_IDS, for use with a pod annotation. If it is set, the verifier ignores API_IDS',
+    'The same, for a pod annotation. If it is set, the verifier ignores API_IDS',
   ),
   ...redisSettings,
   ...engineSettings,
@@ -36,14 +36,14 @@ export const settings = {
     'comma-separated: bearer, x-api-key, query',
     'bearer,x-api-key',
   ).help(
-    'Where a client of a gateway or of proxy mode may put its key: in `Authorization: Bearer`, in `X-Api-Key`, or in the query parameter `api_key` (which ends up in logs and histories). A request that uses one of these places twice, or contains two different keys, gets 401. Leave out `bearer` if your clients use `Authorization: Bearer` for another token',
+    'Where a client of a gateway or of proxy mode may put its key: in `Authorization: Bearer`, in `X-Api-Key`, or in the query parameter `api_key` (which ends up in logs). A request that uses one place twice, or has two different keys, gets 401. Leave out `bearer` if your clients use `Authorization: Bearer` for another token',
   ),
   ...clientIpSettings,
   AUTHZ_META: flag(false).help(
     "If true, answers to gateways and requests to the API in proxy mode also have `X-Key-Meta`, the key's `meta` as JSON in ASCII. It is empty if `meta` is larger than 2 KiB",
   ),
   CORS_PREFLIGHT: choice(['deny', 'allow'], 'deny').help(
-    "`allow` lets CORS preflight requests pass; they never contain a key. Use it only if the gateway itself sets the header with the client's method",
+    "`allow` lets CORS preflight requests pass. Use it only if the gateway itself sets the header with the client's method",
   ),
   ...httpSettings,
   ...forwardSettings,

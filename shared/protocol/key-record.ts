@@ -114,7 +114,7 @@ export const KEY_FIELDS = {
     letter: 'I',
     kind: 'ranges',
     description:
-      'Addresses and ranges, such as `192.0.2.0/24` or `2001:db8::/32`, from which the key may be used. If there are none, it may be used from anywhere.',
+      'Addresses and ranges, such as `192.0.2.0/24` or `2001:db8::/32`, from which the key may be used. If there are none: from anywhere.',
     option: ['<ranges>', 'where it may be used, such as 192.0.2.0/24,2001:db8::/32'],
   },
 } as const satisfies Readonly<Record<string, Row>>;

@@ -22,10 +22,10 @@ export const redisSettings = {
   ),
   REDIS_SENTINEL_PASSWORD: secret('', 'text').help('Password of the Sentinels'),
   REDIS_TLS_CA_FILE: text('').help(
-    'PEM file of the certificate authority for `rediss://`, if it is not one that the system trusts',
+    'PEM file of the certificate authority for `rediss://`, if the system does not trust it',
   ),
   REDIS_REPLICAS: integer(0, 8, 'replicas', 0).help(
-    'Number of replicas that must have a write before Keyfence acknowledges it (Redis command WAIT). Set it to the number of all replicas; otherwise a failover can lose acknowledged writes',
+    'Number of replicas that must have a write before Keyfence acknowledges it. Set it to the number of all replicas; otherwise a failover can lose acknowledged writes',
   ),
 };
 

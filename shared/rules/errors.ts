@@ -23,7 +23,7 @@ export const ERRORS = {
   ],
   VERIFIERS_TOO_OLD: [
     409,
-    'Some verifiers that follow the API are too old for a feature that this write uses. The message names these verifiers. Nothing was written. Upgrade the verifiers, then send the write again.',
+    'The verifiers that the message names are too old for a feature that this write uses. Nothing was written. Upgrade them, then send the write again.',
   ],
   PAYLOAD_TOO_LARGE: [413, 'The body is larger than the limit that the message names.'],
   URI_TOO_LONG: [414, 'The path or query is longer than the limit.'],
@@ -34,12 +34,9 @@ export const ERRORS = {
   INTERNAL_SERVER_ERROR: [500, 'This is a bug in Keyfence. The log has the details under the `requestId`.'],
   SERVICE_UNAVAILABLE: [
     503,
-    'The request could not be handled: the process cannot reach Redis, is not yet in sync with Redis, or is shedding load. Unless the message says that nothing was changed, the outcome of a write is unknown. Try again after `Retry-After` seconds.',
+    'The process cannot reach Redis, is not yet in sync with Redis, or is shedding load. Unless the message says that nothing was changed, the outcome of a write is unknown. Try again after `Retry-After` seconds.',
   ],
-  BAD_GATEWAY: [
-    502,
-    'The verifier cannot reach the API behind it, or the API closed the connection before it answered. Only in proxy mode.',
-  ],
+  BAD_GATEWAY: [502, 'The verifier got no answer from the API behind it. Only in proxy mode.'],
   GATEWAY_TIMEOUT: [504, 'The API behind the verifier did not answer in time. Only in proxy mode.'],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 

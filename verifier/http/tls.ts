@@ -10,7 +10,7 @@ import { Response } from '../node-internals/http-server.ts';
 
 export const tlsSettings = {
   TLS_CERT_FILE: text('').help(
-    "PEM file of a certificate and its chain. If it is set, the verifier's ports for callers use HTTPS. To renew it, replace this file and TLS_KEY_FILE, without a restart",
+    'PEM file of a certificate and its chain. If it is set, the ports for callers use HTTPS. To renew it, replace this file and TLS_KEY_FILE, without a restart',
   ),
   TLS_KEY_FILE: text('').help('PEM file of the private key of TLS_CERT_FILE'),
   TLS_CLIENT_CA_FILE: text('').help(

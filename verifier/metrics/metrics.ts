@@ -31,7 +31,7 @@ export class Metrics {
   readonly #make = metricMakers(this.registry);
   readonly #lookups = new Histogram({
     name: 'keyfence_lookup_seconds',
-    help: 'How long requests waited for a look-up. outcome="undecided" ended in 503; about LOOKUP_WAIT_MS: Redis did not answer.',
+    help: 'How long requests waited for a look-up. outcome="undecided" ended in 503.',
     labelNames: ['outcome'],
     buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1],
     registers: [this.registry],
@@ -48,9 +48,7 @@ export class Metrics {
     );
   readonly #disconnects = this.#make
     .counter('keyfence_sync_failures_total')
-    .help(
-      'Sessions with Redis that ended or could not start. Each attempt counts once for each API that the verifier follows.',
-    );
+    .help('Sessions with Redis that ended or could not start, once for each API that the verifier follows.');
   readonly #gaps = this.#make
     .counter('keyfence_gaps_total')
     .help(
@@ -68,7 +66,7 @@ export class Metrics {
     const verdicts = this.#verdicts;
     new Counter({
       name: 'keyfence_verdicts_total',
-      help: `Verdicts by code and by source (memory, or a look-up in Redis). VALID: the key was accepted. NOT_FOUND: the key was unknown or mistyped. ${REFUSAL_CODES}: the key was known, and was refused. The hit rate is the share of verdicts from memory.`,
+      help: `Verdicts by code and by source (memory, or a look-up in Redis). NOT_FOUND: the key was unknown or mistyped. ${REFUSAL_CODES}: the key was known, and was refused. The hit rate is the share of verdicts from memory.`,
       labelNames: ['code', 'source'],
       registers: [this.registry],
       collect() {
@@ -200,10 +198,10 @@ function watchLookups(registry: Registry, verifier: WatchedVerifier): void {
   const { counts, cache } = verifier;
   const { count } = metricMakers(registry);
   count('keyfence_lookups_total', () => counts.fills).help(
-    'Look-ups (readings of a key from Redis). One look-up serves all requests that wait for the key.',
+    'Look-ups. One serves all requests that wait for the key.',
   );
   count('keyfence_malformed_keys_total', () => counts.malformed).help(
-    'Keys that the verifier refused without a look-up, because their checksum was wrong.',
+    'Keys refused without a look-up, because their checksum was wrong.',
   );
   count('keyfence_address_refusals_total', () => verifier.wrongAddresses).help(
     'Verdicts FORBIDDEN because of `allowedIps`: from another address, or an unknown one.',
@@ -226,22 +224,22 @@ function watchCredits(
     'Exchanges of credits and rate limits with Redis. There should be far fewer than VALID verdicts on keys with credits or limits.',
   );
   count('keyfence_credit_exchanges_failed_total', () => counts.credits.failed).help(
-    'Exchanges that failed, or that fewer than REDIS_REPLICAS replicas confirmed. Requests that waited for them got 503 and spent nothing.',
+    'Exchanges that failed, or that too few replicas confirmed. Requests that waited for them got 503 and spent nothing.',
   );
   count('keyfence_credit_recalls_total', () => counts.credits.recalls).help(
     'Recalls of credits or uses of a rate limit that another verifier needed.',
   );
   count('keyfence_credits_withheld_total', () => counts.credits.withheld).help(
-    'USAGE_EXCEEDED verdicts given because other verifiers had enough credits but did not return them within 50 ms.',
+    'USAGE_EXCEEDED verdicts because other verifiers did not return credits within 50 ms.',
   );
   count('keyfence_limits_withheld_total', () => counts.credits.limitsWithheld).help(
-    'RATE_LIMITED verdicts given because other verifiers had enough uses of the limit but did not return them within 50 ms.',
+    'RATE_LIMITED verdicts because other verifiers did not return uses of the limit within 50 ms.',
   );
   count('keyfence_ratelimit_passed_total', () => rateLimits.counts.passed).help(
     'Checks of standalone rate limits (ratelimit.limit and multiLimit) that passed.',
   );
   count('keyfence_ratelimit_refused_total', () => rateLimits.counts.refused).help(
-    'Checks of standalone rate limits that were refused, because the limit was reached.',
+    'Checks of standalone rate limits that were refused.',
   );
   const sum = (read: (follower: Follower) => number) =>
     followers().reduce((total, follower) => total + read(follower), 0);
@@ -252,7 +250,7 @@ function watchCredits(
     'Rate limits that were used recently.',
   );
   gauge('keyfence_credits_held', () => sum(({ credits }) => credits.held)).help(
-    'Credits that this verifier has taken from Redis and not spent yet. A crash would lose them.',
+    'Credits in the slices of this verifier. A crash would lose them.',
   );
 }
 
@@ -320,7 +318,7 @@ function watchFollowers(
   );
   perApi(
     'keyfence_sync_position',
-    'Sequence number of the last applied change. Compare the verifiers of one API with each other.',
+    'Sequence number of the last applied change.',
     (follower) => follower.position,
     'max',
   );
@@ -363,7 +361,7 @@ export function watchServer(
     "Connections that the fast lane handed over to Node's HTTP server for good. Three reasons for many: clients send uncommon requests (chunked bodies, Expect, a head over 4 KiB); they use only paths that the fast lane does not serve; or so many requests arrive in parts that FAST_LANE_WAIT_BYTES_MAX is used up.",
   );
   gauge('keyfence_requests_in_flight', () => server.requestsInFlight).help(
-    'Requests that are being received, or that wait for a look-up. At 10,000, further requests get 503.',
+    'Requests in progress. At 10,000, further ones get 503.',
   );
 }
 
@@ -375,7 +373,7 @@ export function watchUpstreams(registry: Registry, relays: Readonly<Record<strin
   const registers = [registry];
   new Gauge({
     name: 'keyfence_relayed_in_flight',
-    help: 'Open requests and WebSockets that the verifier forwarded: to the API in proxy mode, or to the control plane. At UPSTREAM_CONNECTIONS_MAX or 100 calls of the control plane, further requests get 503.',
+    help: 'Open requests and WebSockets that the verifier forwarded to the API or the control plane. At UPSTREAM_CONNECTIONS_MAX or 100 calls of the control plane, further requests get 503.',
     labelNames: ['to'],
     registers,
     collect() {
@@ -384,7 +382,7 @@ export function watchUpstreams(registry: Registry, relays: Readonly<Record<strin
   });
   new Counter({
     name: 'keyfence_relay_faults_total',
-    help: 'Forwarded requests that got no response, by reason. busy: too many requests at the same time. unreachable: no connection. late: no response in time. cut: the connection ended before a response. invalid: the response was not valid HTTP, or its head was larger than HEADER_BYTES_MAX. The log has details.',
+    help: 'Forwarded requests that got no response, by reason. busy: too many requests at the same time. unreachable: no connection. late: no response in time. cut: the connection ended before a response. invalid: the response was not valid HTTP, or its head was too large. The log has details.',
     labelNames: ['to', 'fault'],
     registers,
     collect() {
