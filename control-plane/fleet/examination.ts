@@ -72,8 +72,12 @@ function replicationOf(facts: RedisFacts, config: Config): Finding {
   const replicas = config.REDIS_REPLICAS;
   const check = 'replication';
   const result = `${present} replicas; writes wait for ${replicas} (REDIS_REPLICAS)`;
+  const isRefused = present < Number(settings.get('min-replicas-to-write') ?? 0);
+  const consequence = isRefused
+    ? 'every write is refused'
+    : 'changes stay pending, and no key can be created,';
   const changes = [
-    ...(present < replicas ? [`every write is refused until ${replicas} replicas are connected`] : []),
+    ...(present < replicas ? [`${consequence} until ${replicas} replicas are connected`] : []),
     ...failoverFaults(facts, replicas),
   ];
   if (replicas > 0 && settings.size > 0) {

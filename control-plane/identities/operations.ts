@@ -13,7 +13,6 @@ import {
   Cursor,
   checkLimits,
   checkMeta,
-  conditionOn,
   ExternalId,
   FIELDS,
   Fields,
@@ -296,8 +295,7 @@ export const updateIdentity = operation({
     const identityId = idIn(call.request);
     call.note({ identityId });
     if (patch.apiIds && (await identities.get(identityId))) await identities.checkApis(patch.apiIds);
-    const about = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields } as const;
-    const write = { ...about, ...conditionOn(ifSequence) };
+    const write = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields, ifSequence } as const;
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
     const identity = await identities.get(identityId);
     if (!propagation || !identity) throw identityNotFound();

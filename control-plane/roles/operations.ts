@@ -6,7 +6,6 @@ import { SLUG } from '#shared/rules/slugs.ts';
 import { auditView } from '../audit/audit-event.ts';
 import { operation } from '../serve/operation.ts';
 import {
-  conditionOn,
   Fields,
   GivenSlugs,
   Id,
@@ -107,8 +106,7 @@ export const setRolePermissions = operation({
   async handle(call, { changeWriter }: { changeWriter: ChangeWriter }) {
     const { roleId, permissions, ifSequence, waitMs } = call.request;
     const fields = storedFields({ permissions: slugsIn(permissions) });
-    const about = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields } as const;
-    const write = { ...about, ...conditionOn(ifSequence) };
+    const write = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields, ifSequence } as const;
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };

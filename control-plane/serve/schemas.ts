@@ -431,9 +431,6 @@ export const IfSequence = Type.Optional(
       'Make the change only if this is still the `sequence` of the last one, as you read it. If somebody was faster, the answer is 409 with the present sequence, and nothing is changed.',
   }),
 );
-/** The condition of a write, from the `ifSequence` of its call. */
-export const conditionOn = (ifSequence: number | undefined) =>
-  ifSequence === undefined ? {} : { condition: String(ifSequence) };
 /** A change's sequence in a query, where all values are strings. */
 export const SequenceText = Type.String({
   pattern: '^[1-9][0-9]{0,14}$',

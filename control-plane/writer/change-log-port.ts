@@ -42,10 +42,12 @@ export interface Write {
   /** Only in an update that changes nothing else. */
   readonly successor?: Successor;
   /**
-   * The write is refused with CONFLICT unless the record's version, or the sequence with which it begins, equals this;
-   * for `noop`, the log's sequence.
+   * The write is refused with CONFLICT unless the record's version (for `noop`: the log's sequence) equals
+   * this.
    */
   readonly condition?: string;
+  /** The same for the sequence of the record's last change, as a caller knows it. */
+  readonly ifSequence?: number | undefined;
   /**
    * The protocol that followers must speak to obey the change, default 1; see protocol.ts.
    */

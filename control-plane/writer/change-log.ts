@@ -159,7 +159,8 @@ export function writeRun(
   newPool: () => string,
   limits: typeof LIMITS = LIMITS,
 ): Run<Written> {
-  const { apiId, operation, keyId, fields, credits, condition = '', successor, needs = 1 } = write;
+  const { apiId, operation, keyId, fields, credits, ifSequence, successor, needs = 1 } = write;
+  const condition = write.condition ?? ifSequence ?? '';
   const about = {
     ...{ ...aboutWrite(write, nowMs, limits), keyId, condition },
     record: keyId ? recordKey(apiId, keyId) : apiKeys(apiId).head,

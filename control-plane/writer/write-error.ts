@@ -5,7 +5,7 @@ import type { TooOld, Write, WriteRefusal } from './change-log-port.ts';
 
 /** Returns the error for a change that was refused. */
 export function writeError(
-  { apiId, keyId, condition }: Pick<Write, 'apiId' | 'keyId' | 'condition'>,
+  { apiId, keyId, ifSequence }: Pick<Write, 'apiId' | 'keyId' | 'ifSequence'>,
   outcome: WriteRefusal,
 ): ApiError {
   if (outcome.status === 'TOO_OLD') return tooOldError(apiId, outcome);
@@ -28,20 +28,15 @@ export function writeError(
     );
   if (outcome.status === 'EXISTS')
     return new ApiError('CONFLICT', 'externalId: an identity with it exists already');
-  if (outcome.status === 'CONFLICT') {
-    const { version = '' } = outcome;
-    return condition !== undefined && SEQUENCE.test(condition) && version
-      ? cameLate(condition, sequenceOf(version))
-      : new ApiError('CONFLICT', 'another write came first');
-  }
+  if (outcome.status === 'CONFLICT')
+    return ifSequence === undefined
+      ? new ApiError('CONFLICT', 'another write came first')
+      : cameLate(ifSequence, sequenceOf(outcome.version));
   return new ApiError('NOT_FOUND', keyId ? `key ${keyId} not found` : `api ${apiId} not found`);
 }
 
-/** A condition on the sequence alone, as callers set it with `ifSequence`. */
-const SEQUENCE = /^\d+$/;
-
 /** Returns the error for a change on a condition that no longer holds, with the present sequence. */
-export const cameLate = (ifSequence: string | number, sequence: number): ApiError =>
+export const cameLate = (ifSequence: number, sequence: number): ApiError =>
   new ApiError(
     'CONFLICT',
     `ifSequence: somebody changed it after ${ifSequence}, the present sequence is ${sequence}; read it again, then send the change with that`,

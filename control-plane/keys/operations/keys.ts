@@ -19,7 +19,6 @@ import {
   checkLimits,
   checkMeta,
   checkRanges,
-  conditionOn,
   creditsChange,
   ExternalId,
   Fields,
@@ -286,9 +285,9 @@ export const updateKey = operation({
         throw cameLate(ifSequence, sequence);
       propagation = await changeWriter.status(apiId, keyId, sequence, true);
     } else {
-      const about = { apiId, operation: 'update', keyId, fields, ...(credits ? { credits } : {}) } as const;
-      const write = { ...about, ...conditionOn(ifSequence) };
-      propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields, credits));
+      const write = { apiId, operation: 'update', keyId, fields, ifSequence } as const;
+      const withCredits = credits ? { ...write, credits } : write;
+      propagation = await changeWriter.apply(withCredits, waitMs, call.recordChange(fields, credits));
     }
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     return { propagation };

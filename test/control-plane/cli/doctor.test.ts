@@ -144,9 +144,12 @@ test('names replicas awaited in vain or not at all', async () => {
     'pw',
   ];
   expect((await examine()).of('replication')).not.toHaveProperty('change');
-  expect((await examine({ REDIS_REPLICAS: '1' })).of('replication')?.change).toContain(
-    'until 1 replicas are connected',
-  );
+  const isMissing = async () => (await examine({ REDIS_REPLICAS: '1' })).of('replication')?.change;
+  const until = 'until 1 replicas are connected';
+  expect(await isMissing()).toContain(`changes stay pending, and no key can be created, ${until}`);
+  await redis.config('SET', 'min-replicas-to-write', '1');
+  expect(await isMissing()).toContain(`every write is refused ${until}`);
+  await redis.config('SET', 'min-replicas-to-write', '0');
   const replica = await RedisNode.start(join(directory, 'replica'), options);
   try {
     await fleet.until(async () => /^slave0:.*state=online/m.test(await redis.info('replication')));
