@@ -644,6 +644,10 @@ test('a release is made as releasing.md says', () => {
   const [recipe = '', check = ''] = [...releasing.matchAll(/```sh\n([\s\S]*?)```/g)].map(
     ([, code]) => code ?? '',
   );
+  const { version: old } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  const [major, minor] = old.split('.').map(Number);
+  const next = `${major}.${minor + 1}.0`;
+  const escaped = (version: string) => version.replaceAll('.', '\\.');
   const parent = mkdtempSync(join(tmpdir(), 'keyfence-release-'));
   const folder = join(parent, 'keyfence');
   try {
@@ -659,6 +663,12 @@ test('a release is made as releasing.md says', () => {
       .filter((name) => existsSync(join(ROOT, name))))
       cpSync(join(ROOT, file), join(folder, file), { recursive: true, verbatimSymlinks: true });
     appendFileSync(join(folder, '.gitignore'), 'node_modules\n');
+    const changelog = join(folder, 'CHANGELOG.md');
+    const heading = '## [Unreleased]\n';
+    writeFileSync(
+      changelog,
+      readFileSync(changelog, 'utf8').replace(heading, `${heading}\n- Something new.\n`),
+    );
     symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
     const who = { NAME: 'Somebody', EMAIL: 'somebody@example.org' };
     const env = bareEnv({
@@ -674,26 +684,28 @@ test('a release is made as releasing.md says', () => {
     sh(recipe.replace(/--base \S+/, '--no-image').replace(/^git push .*$/m, ''));
     expect(sh(check)).toBe(
       [
-        'chart/keyfence-0.2.0.tgz',
+        `chart/keyfence-${next}.tgz`,
         'manifest.json',
-        'npm/keyfence-0.2.0.tgz',
-        'npm/keyfence-server-0.2.0.tgz',
+        `npm/keyfence-${next}.tgz`,
+        `npm/keyfence-server-${next}.tgz`,
         'sbom.json',
       ]
         .map((name) => `${name}: OK\n`)
         .join(''),
     );
-    expect(git('tag')).toBe('v0.2.0');
+    expect(git('tag')).toBe(`v${next}`);
     expect(git('status', '--porcelain', '--untracked-files=no')).toBe('');
-    expect(git('show', 'v0.2.0:CHANGELOG.md')).toMatch(
-      /\n## \[Unreleased\]\n\n## \[0\.2\.0\] - \d{4}-\d\d-\d\d\n/,
+    expect(git('show', `v${next}:CHANGELOG.md`)).toMatch(
+      new RegExp(`\n## \\[Unreleased\\]\n\n## \\[${escaped(next)}\\] - \\d{4}-\\d\\d-\\d\\d\n`),
     );
-    expect(JSON.parse(git('show', 'v0.2.0:verifier/openapi.json')).info.version).toBe('0.2.0');
-    expect(git('show', 'v0.2.0:deploy/helm/keyfence/Chart.yaml')).toMatch(
-      /^version: 0\.2\.0\nappVersion: 0\.2\.0$/m,
+    expect(JSON.parse(git('show', `v${next}:verifier/openapi.json`)).info.version).toBe(next);
+    expect(git('show', `v${next}:deploy/helm/keyfence/Chart.yaml`)).toMatch(
+      new RegExp(`^version: ${escaped(next)}\nappVersion: ${escaped(next)}$`, 'm'),
     );
-    const old = ['0', '1', '0'].join('\\.');
-    expect(sh(`git grep -nE 'keyfence:${old}|(VERSION|newTag): ${old}' v0.2.0 -- deploy || true`)).toBe('');
+    const past = escaped(old);
+    expect(sh(`git grep -nE 'keyfence:${past}|(VERSION|newTag): ${past}' v${next} -- deploy || true`)).toBe(
+      '',
+    );
   } finally {
     rmSync(parent, { recursive: true, force: true });
   }
