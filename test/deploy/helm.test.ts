@@ -267,7 +267,7 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
     const [sidecar] = podOf(all[0] as Manifest).initContainers;
     expect(sidecar).toMatchObject({
       name: 'keyfence-verifier',
-      image: 'mine:0.1.0',
+      image: `mine:${VERSION}`,
       restartPolicy: 'Always',
     });
     expect(sidecar.env).toContainEqual({ name: 'CACHE_KEYS_MAX', value: '5' });
