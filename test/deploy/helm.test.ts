@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { CHART, helm, plainManifests, runHelm } from '../../deploy/helm/render.ts';
+import { VERSION } from '../../shared/version.ts';
 import { helmArguments, isHook, noHelm, renderChart } from './helm.ts';
 import { CHOICES } from './helm-choices.ts';
 import { faultsOf, podOf, workloadsOf } from './kubernetes-rules.ts';
