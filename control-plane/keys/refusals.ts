@@ -1,20 +1,32 @@
-import type { RefusalRecord } from '#shared/protocol/refusal-records.ts';
+import type { RefusalCause, RefusalRecord, RefusedQuestion } from '#shared/protocol/refusal-records.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { refusalsKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
 
+/** Rules that the code of a verdict does not tell. */
+const REASONS = ['address', 'api', 'identity'] as const;
+
 /** A refusal of a key, as its verifier reported it. */
-export interface ReportedRefusal {
+export interface ReportedRefusal extends RefusalCause {
   /** By the verifier's clock, Unix milliseconds. */
   readonly time: number;
   readonly code: string;
-  /** `address`: the key may not be used from the client's address. */
-  readonly reason?: 'address';
+  readonly reason?: (typeof REASONS)[number];
+  /** Text for people: what decided, with the numbers. */
+  readonly detail: string;
+  /** The question, as `keys.explain` takes it; absent = unknown. */
+  readonly question?: RefusedQuestion & { readonly clientIp?: string };
   readonly requestId?: string;
   /** Id of the verifier in the fleet's list. */
   readonly verifierId: string;
   readonly clientIp?: string;
   /** Method and path of the client's request. */
   readonly route?: string;
+}
+
+/** Times beyond what a date can be are told as numbers. */
+export function timeText(ms: number): string {
+  const date = new Date(ms);
+  return Number.isNaN(date.getTime()) ? String(ms) : date.toISOString();
 }
 
 /** The latest refusals of keys, as verifiers reported them. */
@@ -45,19 +57,37 @@ export class RefusalView {
 /** Reads what `report-refusals.lua` wrote; nothing if it is damaged. */
 function refusalIn(text: string): ReportedRefusal[] {
   try {
-    const { t, c, w, r, v, a, p } = JSON.parse(text.slice(text.indexOf(' ') + 1)) as RefusalRecord;
+    const record = JSON.parse(text.slice(text.indexOf(' ') + 1)) as RefusalRecord;
+    const { t, c, w, r, v, a, p, q, d } = record;
+    const reason = REASONS.find((each) => each === w);
+    const clientIp = a === undefined ? {} : { clientIp: a };
     return [
       {
-        time: t,
-        code: c,
-        ...(w === 'ip' ? { reason: 'address' } : {}),
+        ...{ time: t, code: c },
+        ...(reason ? { reason } : {}),
+        detail: detailOf(record),
+        ...d,
+        ...(q ? { question: { ...q, ...clientIp } } : {}),
         ...(r === '' ? {} : { requestId: r }),
         verifierId: v,
-        ...(a === undefined ? {} : { clientIp: a }),
+        ...clientIp,
         ...(p === undefined ? {} : { route: p }),
       },
     ];
   } catch {
     return [];
   }
+}
+
+function detailOf({ c, w, a = 'an unknown address', q, d = {} }: RefusalRecord): string {
+  const { missingPermissions, ratelimit: limit, credits, expires, externalId } = d;
+  if (missingPermissions) return `lacks ${missingPermissions.join(', ')}`;
+  if (limit)
+    return `${limit.name}: ${limit.limit} in ${limit.duration} ms, ${limit.remaining} left, takes ${limit.cost}`;
+  if (credits) return `${credits.remaining} credits left, takes ${credits.cost}`;
+  if (expires !== undefined) return `expired at ${timeText(expires)}`;
+  if (externalId !== undefined) return `${externalId} is disabled`;
+  if (w === 'address') return `may not be used from ${a}`;
+  if (w === 'api') return `of another API than ${q?.apiId ?? 'the question'}`;
+  return w === 'enabled' ? 'the key is disabled' : c;
 }

@@ -21,6 +21,17 @@ export function allows(slugSet: ReadonlySet<string>, query: Query): boolean {
   return needsAll;
 }
 
+/** Returns the permissions that a query names, each once. */
+export const slugsIn = (query: Query): string[] =>
+  typeof query === 'string' ? [query] : [...new Set(query.parts.flatMap(slugsIn))];
+
+/** Returns a query as the text that `parseQuery` reads. */
+export function queryText(query: Query): string {
+  if (typeof query === 'string') return query;
+  const parts = query.parts.map((part) => (typeof part === 'string' ? part : `(${queryText(part)})`));
+  return parts.join(query.needsAll ? ' AND ' : ' OR ');
+}
+
 /**
  * Parses a query: a permission, `{and: […]}` or `{or: […]}`, or a text such as `a AND (b OR c)`, in which AND
  * binds more closely than OR. A fault names the rule, never the value.

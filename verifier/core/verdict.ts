@@ -1,7 +1,7 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { brokenRule, type KeyFacts, RULES } from '#shared/rules/rules.ts';
+import { brokenRule, type KeyFacts, RULES, type RuleName } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
 import { ask, giveBack, isMetered, needsOf, type Spending, spend } from './allowance.ts';
 import type { Entry, KeyCache } from './key-cache.ts';
@@ -16,8 +16,8 @@ export interface Verdict {
   readonly entry?: Entry;
   /** The key of a verdict that does not show it; undefined = `entry`, or none. Never part of an answer. */
   readonly about?: Entry;
-  /** True = the key may not be used from the client's address. */
-  readonly isByAddress?: true;
+  /** The rule that the key broke; undefined = none. */
+  readonly rule?: RuleName;
   /** The outcome for credits and rate limits; undefined = the key has none, or was refused anyway. */
   readonly spending?: Spending;
   /**
@@ -44,14 +44,14 @@ export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
  */
 export function ruleOn(
   entry: Entry,
-  { apiId, clientIp, requirements: { permissions } }: Pick<Question, 'apiId' | 'clientIp' | 'requirements'>,
+  { apiId, clientIp, requirements: { permissions } }: QuestionBasics,
   nowMs: number,
   effectivePermissions?: EffectivePermissions,
 ): Verdict {
   const rule = brokenRule(factsOf(entry, effectivePermissions), { apiId, clientIp, permissions }, nowMs);
   const code = rule === undefined ? 'VALID' : RULES[rule].code;
-  if (code === 'FORBIDDEN')
-    return rule === 'address' ? { code, about: entry, isByAddress: true } : { code, about: entry };
+  if (code === 'FORBIDDEN' && rule) return { code, about: entry, rule };
+  if (rule) return { code, entry, effectivePermissions, rule };
   return effectivePermissions === undefined ? { code, entry } : { code, entry, effectivePermissions };
 }
 
@@ -70,20 +70,21 @@ export const isEnabled = (
   effectivePermissions: EffectivePermissions | undefined,
 ): boolean => enabled && effectivePermissions?.identity?.enabled !== false;
 
+/** The parts of a question that rules and notes need. */
+export type QuestionBasics = Pick<Question, 'apiId' | 'clientIp' | 'requirements'>;
+
 /** A request that was refused. */
 export interface RefusedRequest {
   /** As the answer has it; `''` = it has none. */
   readonly requestId: string;
-  /** Address of the client; undefined = unknown. */
-  readonly clientIp: string | undefined;
   /** Method and path of the client's request, without the query; undefined = unknown. */
   readonly route?: string | undefined;
 }
 
 /** Remembers refusals, for people who ask why. */
 export interface RefusalLog {
-  /** Notes a verdict, if it refuses a known key. */
-  note(verdict: Verdict, request: RefusedRequest): void;
+  /** Notes the verdict on a question, if it refuses a known key. */
+  note(verdict: Verdict, question: QuestionBasics, request: RefusedRequest): void;
 }
 
 /** Returns the route of a request; undefined = its method or its target is unknown. */
@@ -138,7 +139,7 @@ export class Verdicts {
     const nowMs = entry.expires === 0 ? 0 : this.#expiry.nowMs();
     let verdict = ruleOn(entry, question, nowMs, effectivePermissions);
     if (question.isRecheck) return verdict;
-    if (verdict.isByAddress) this.counts.wrongAddresses++;
+    if (verdict.rule === 'address') this.counts.wrongAddresses++;
     const { requirements, tags } = question;
     if (verdict.code === 'VALID' && isMetered(entry, requirements, effectivePermissions)) {
       const needs = needsOf(entry, requirements, effectivePermissions);

@@ -207,7 +207,7 @@ function checkMethod({
         return [authzAnswer(question, requestId, authz.withMeta), dynamicMetadata(question, metaFields)];
       const outcome = verifier.decide(question) ?? (await verifier.lookUp(question));
       const { method, path } = request.attributes?.request?.http ?? {};
-      refusals?.note(outcome, { requestId, clientIp: question.clientIp, route: routeOf(method, path) });
+      refusals?.note(outcome, question, { requestId, route: routeOf(method, path) });
       return [authzAnswer(outcome, requestId, authz.withMeta), dynamicMetadata(outcome, metaFields)];
     } catch (error) {
       const { status, code } = toApiError(error, log, { requestId, traceId: checkTraceId(request) });

@@ -178,7 +178,7 @@ export function authzRoutes(
     const question = clientQuestion(original, headersDistinct, { ...path, clientIp }, settings);
     if ('code' in question) return send(question);
     const conclude = (verdict: Verdict) => {
-      refusals?.note(verdict, { requestId, clientIp, route: routeOf(original.method, original.target) });
+      refusals?.note(verdict, question, { requestId, route: routeOf(original.method, original.target) });
       send(verdict);
     };
     const verdict = verifier.decide(question);

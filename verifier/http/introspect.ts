@@ -30,7 +30,7 @@ export function introspectRoute(
     if (token.length > KEY_LENGTH_MAX) return answerJson(response, 200, INACTIVE);
     const question = questionAbout(token, { allowedApis: scope?.allowedApis });
     const verdict = verifier.decide(question) ?? (await verifier.lookUp(question));
-    refusals?.note(verdict, { requestId, clientIp: undefined });
+    refusals?.note(verdict, question, { requestId });
     answerJson(response, 200, bodyOf(verdict));
   };
   return async (request, response, requestId) => {

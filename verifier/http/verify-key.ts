@@ -48,7 +48,7 @@ export function verifyKeyRoute(
     const scope = await callers?.admit(authorization, 'keys');
     const question = scope ? { ...anybodys, allowedApis: scope.allowedApis } : anybodys;
     const verdict = verifier.decide(question) ?? (await verifier.lookUp(question));
-    if (!question.isRecheck) refusals?.note(verdict, { requestId, clientIp: question.clientIp });
+    if (!question.isRecheck) refusals?.note(verdict, question, { requestId });
     answerJson(response, 200, verdictBody(verdict, requestId));
   };
 }

@@ -99,8 +99,8 @@ export function serveFromMemory(
 function note(refusals: RefusalLog, request: LaneRequest, verdict: Verdict, bytes: Buffer, at: number): void {
   if (verdict.code === 'NOT_FOUND') return;
   request.requestId = request.head.requestId || newRequestId();
-  const { requestId, clientIp } = request;
-  refusals.note(verdict, { requestId, clientIp, route: routeIn(bytes, at, request.length) });
+  const { requestId } = request;
+  refusals.note(verdict, request, { requestId, route: routeIn(bytes, at, request.length) });
 }
 
 /** Returns the client's request as a gateway tells it in its headers; undefined = it does not. */
@@ -140,8 +140,9 @@ export async function replyByLookUp(
   const route = refusals && routeIn(bytes, 0, bytes.length);
   const requestId = request.head.requestId || newRequestId();
   try {
-    const verdict = await verifier.lookUp(questionAbout(request.key, request));
-    refusals?.note(verdict, { requestId, clientIp: request.clientIp, route });
+    const question = questionAbout(request.key, request);
+    const verdict = await verifier.lookUp(question);
+    refusals?.note(verdict, question, { requestId, route });
     replies.addVerdict(output, verdict, requestId, connection.keepAliveS);
   } catch (error) {
     if (!(error instanceof ApiError)) return false;

@@ -155,9 +155,8 @@ class LocalVerifier implements LocalKeyVerifier {
       : this.#metrics.countVerdict(NOT_FOUND);
   }
 
-  #conclude(verdict: Verdict, { clientIp, isRecheck }: KeylessQuestion): KeyVerdict {
-    if (verdict.code !== 'VALID' && !isRecheck)
-      this.#engine.refusals?.note(verdict, { requestId: '', clientIp });
+  #conclude(verdict: Verdict, question: KeylessQuestion): KeyVerdict {
+    if (!question.isRecheck) this.#engine.refusals?.note(verdict, question, { requestId: '' });
     return keyVerdict(verdict);
   }
 

@@ -329,7 +329,7 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
     };
     if ('code' in question) return proceed(question);
     const conclude = (verdict: Verdict) => {
-      refusals?.note(verdict, { requestId, clientIp, route: routeOf(method, target) });
+      refusals?.note(verdict, question, { requestId, route: routeOf(method, target) });
       return proceed(verdict);
     };
     const verdict = verifier.decide(question);
@@ -352,7 +352,7 @@ function laneHandler(
     const question = questionAbout(call.key, { ...routeQuestion, clientIp });
     const response = new RawResponse(connection, call.method === 'HEAD');
     const refuse = (verdict: Verdict): void => {
-      refusals?.note(verdict, { requestId, clientIp, route: routeOf(call.method, call.target) });
+      refusals?.note(verdict, question, { requestId, route: routeOf(call.method, call.target) });
       const output = new Output();
       replies.addVerdict(output, verdict, requestId, connection.keepAliveS);
       response.answer(output.text);

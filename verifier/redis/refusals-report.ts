@@ -1,13 +1,24 @@
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { REFUSALS_KEPT, REFUSALS_KEPT_S, type RefusalRecord } from '#shared/protocol/refusal-records.ts';
+import {
+  MISSING_LENGTH_MAX,
+  QUESTION_JSON_MAX,
+  REFUSALS_KEPT,
+  REFUSALS_KEPT_S,
+  type RefusalCause,
+  type RefusalRecord,
+  type RefusedQuestion,
+} from '#shared/protocol/refusal-records.ts';
 import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
+import { queryText, slugsIn } from '#shared/rules/permission-query.ts';
 import { asset } from '../assets.ts';
 import type { Entry } from '../core/key-cache.ts';
-import type { RefusalLog, RefusedRequest, Verdict } from '../core/verdict.ts';
+import type { LimitRequirement } from '../core/limits.ts';
+import type { Requirements } from '../core/question.ts';
+import type { QuestionBasics, RefusalLog, RefusedRequest, Verdict } from '../core/verdict.ts';
 
 export const reportRefusals = command(
   asset('redis/lua/report-refusals.lua'),
@@ -34,9 +45,20 @@ interface RefusalsOptions {
   readonly periodMs: number;
 }
 
+/** A refusal as the verifier holds it until its report: a flood of refusals writes no texts. */
+interface NotedRefusal {
+  readonly timeMs: number;
+  readonly verdict: Verdict;
+  readonly question: QuestionBasics;
+  readonly request: RefusedRequest;
+  /** The key's effective permissions and its expiry at that time. */
+  readonly slugSet: ReadonlySet<string> | undefined;
+  readonly expires: number;
+}
+
 /** The latest refusals of a key. A refusal that finds no room replaces the oldest one. */
 interface RefusalRing {
-  readonly latest: RefusalRecord[];
+  readonly latest: NotedRefusal[];
   /** Index of the oldest of them. */
   oldest: number;
 }
@@ -58,10 +80,8 @@ export class Refusals implements RefusalLog {
     this.#options = options;
   }
 
-  note(
-    { code, entry, about = entry, isByAddress }: Verdict,
-    { requestId, clientIp, route }: RefusedRequest,
-  ): void {
+  note(verdict: Verdict, { apiId, clientIp, requirements }: QuestionBasics, request: RefusedRequest): void {
+    const { code, entry, about = entry, effectivePermissions } = verdict;
     if (about === undefined || code === 'VALID') return;
     let refusals = this.#waiting.get(about);
     if (refusals === undefined) {
@@ -72,13 +92,10 @@ export class Refusals implements RefusalLog {
     const isFull = refusals.latest.length >= REFUSALS_KEPT.ofKey || this.#count >= WAITING_MAX;
     if (!isFull) this.#count++;
     refusals.latest[isFull ? refusals.oldest : refusals.latest.length] = {
-      t: this.#options.clock.wallMs(),
-      c: code,
-      w: isByAddress ? 'ip' : undefined,
-      r: requestId,
-      v: this.#options.verifier,
-      a: clientIp,
-      p: route?.slice(0, ROUTE_LENGTH_MAX),
+      timeMs: this.#options.clock.wallMs(),
+      ...{ verdict, request, question: { apiId, clientIp, requirements } },
+      slugSet: (effectivePermissions ?? about.ownPermissions)?.slugSet,
+      expires: about.expires,
     };
     if (isFull) refusals.oldest = (refusals.oldest + 1) % refusals.latest.length;
   }
@@ -117,9 +134,9 @@ export class Refusals implements RefusalLog {
     const refusals = keys.flatMap(([{ keyId }, { latest, oldest }]) => [
       keyId,
       latest.length,
-      ...[...latest.slice(oldest), ...latest.slice(0, oldest)].flatMap((record) => [
-        record.r,
-        JSON.stringify(record),
+      ...[...latest.slice(oldest), ...latest.slice(0, oldest)].flatMap((noted) => [
+        noted.request.requestId,
+        JSON.stringify(recordOf(noted, this.#options.verifier)),
       ]),
     ]);
     const run = reportRefusals({
@@ -138,4 +155,60 @@ export class Refusals implements RefusalLog {
       log.debug({ err: error, keys: keys.length }, 'refusals were not reported');
     }
   }
+}
+
+function recordOf(noted: NotedRefusal, verifier: string): RefusalRecord {
+  const { timeMs, verdict, question, request } = noted;
+  const parts = questionOf(question);
+  return {
+    t: timeMs,
+    c: verdict.code,
+    w: verdict.rule,
+    r: request.requestId,
+    v: verifier,
+    a: question.clientIp,
+    p: request.route?.slice(0, ROUTE_LENGTH_MAX),
+    q: JSON.stringify(parts).length > QUESTION_JSON_MAX ? undefined : parts,
+    d: causeOf(noted),
+  };
+}
+
+const questionOf = ({
+  apiId,
+  requirements: { permissions, cost, limits },
+}: QuestionBasics): RefusedQuestion => ({
+  ...(apiId === undefined ? {} : { apiId }),
+  ...(permissions === undefined ? {} : { permissions: queryText(permissions) }),
+  ...(cost === 1 ? {} : { cost }),
+  ...(limits.length === 0 ? {} : { ratelimits: limits.map(limitIn) }),
+});
+
+const limitIn = ({ name, cost, own }: LimitRequirement) => ({
+  ...{ name, cost },
+  ...(own ? { limit: own.limit, duration: own.durationMs } : {}),
+});
+
+function causeOf({ verdict, question, slugSet, expires }: NotedRefusal): RefusalCause | undefined {
+  const { code, rule, spending, effectivePermissions } = verdict;
+  const { requirements } = question;
+  if (rule === 'permissions') return { missingPermissions: missingIn(requirements, slugSet) };
+  if (rule === 'expires') return { expires };
+  if (rule === 'identity') return { externalId: effectivePermissions?.identity?.externalId ?? '' };
+  if (code === 'USAGE_EXCEEDED')
+    return { credits: { remaining: spending?.remaining ?? 0, cost: requirements.cost } };
+  const exceeded = spending?.limits?.find((each) => each.exceeded);
+  if (exceeded === undefined) return undefined;
+  const { name, limit, durationMs: duration } = exceeded.limit;
+  const { cost = 1 } = requirements.limits.find((each) => each.name === name) ?? {};
+  return { ratelimit: { name, limit, duration, remaining: exceeded.remaining, cost } };
+}
+
+/** The permissions that a query names and `slugSet` lacks, as many as there is room for. */
+function missingIn({ permissions = '' }: Requirements, slugSet: ReadonlySet<string> | undefined): string[] {
+  let length = 0;
+  return slugsIn(permissions).filter((slug) => {
+    if (slugSet?.has(slug)) return false;
+    length += slug.length;
+    return length <= MISSING_LENGTH_MAX;
+  });
 }

@@ -89,14 +89,13 @@ export function refusalsCommand(program: Command, session: Session): void {
       if (requestId !== undefined) {
         const located = await session.call<{ refusal: ReportedRefusal }>('verdicts.find', { requestId });
         const { refusal, ...about } = located;
-        return session.print(located, () => list({ ...about, ...refusal }));
+        return session.print(located, () => list({ ...about, ...refusal, question: undefined }));
       }
       const response = await session.call<{ refusals: ReportedRefusal[] }>('keys.listRefusals', { keyId });
       session.print(response, () =>
         table(response.refusals, {
           time: 'time',
-          code: ({ code, reason }) => (reason ? `${code} (${reason})` : code),
-          ...columns('requestId clientIp route'),
+          ...columns('code why:detail requestId clientIp route'),
         }),
       );
     });
@@ -107,6 +106,7 @@ interface Question {
   readonly cost?: number;
   readonly permissions?: string;
   readonly clientIp?: string;
+  readonly request?: string;
 }
 
 /** Adds `keyfence keys explain` and `keyfence keys verify`, which ask the same question. */
@@ -116,10 +116,13 @@ export function questionCommands(program: Command, session: Session): void {
   addQuestion(
     commandAt(program, 'keys explain [keyId]', explain, [
       `keys explain ${ID} --api shop --permissions 'files.read OR files.write'`,
-    ]),
-  ).action(async (keyId: string | undefined, { api, ...question }: Question) => {
-    const key = keyId === undefined ? { key: await givenSecret(session.config.KEYFENCE_KEY) } : { keyId };
-    const input = { ...key, apiId: api, ...question };
+      'keys explain --request 0mzc9k4q8r2wfXa1',
+    ]).option('--request <requestId>', 'the question of this refused request: would it pass now?'),
+  ).action(async (keyId: string | undefined, { api, request, ...question }: Question) => {
+    const input =
+      request === undefined
+        ? { ...(await keyIn(session, keyId)), apiId: api, ...question }
+        : await refusedQuestion(session, request);
     const explanation = await session.call<Explanation>('keys.explain', input);
     session.print(explanation, () => {
       const rules = table(explanation.rules, {
@@ -146,6 +149,20 @@ export function questionCommands(program: Command, session: Session): void {
     session.print(verdict, () => list(verdict, fields));
     if (!verdict.valid) session.end('NO');
   });
+}
+
+const keyIn = async ({ config }: Session, keyId: string | undefined) =>
+  keyId === undefined ? { key: await givenSecret(config.KEYFENCE_KEY) } : { keyId };
+
+/** The question of a refused request, about its key. */
+async function refusedQuestion(session: Session, requestId: string) {
+  const { keyId, refusal } = await session.call<{ keyId: string; refusal: ReportedRefusal }>(
+    'verdicts.find',
+    { requestId },
+  );
+  if (refusal.question === undefined)
+    throw new CliError('DATA', `${requestId}: its question is not known; name the key and its parts`);
+  return { keyId, ...refusal.question };
 }
 
 interface Explanation {

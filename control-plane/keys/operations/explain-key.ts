@@ -1,11 +1,18 @@
 import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
-import { DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX } from '#shared/protocol/credits.ts';
+import {
+  DEFAULT_LIMIT,
+  DURATION_MAX_MS,
+  DURATION_MIN_MS,
+  LIMIT_MAX,
+  LIMIT_NAME,
+  LIMITS_MAX,
+} from '#shared/protocol/credits.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';
 import { hashSecret, identityIdOf, isWellFormed } from '#shared/rules/key-format.ts';
-import { parseQuery, type Query } from '#shared/rules/permission-query.ts';
+import { parseQuery, type Query, slugsIn } from '#shared/rules/permission-query.ts';
 import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rules/rules.ts';
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
 import type { Identities } from '../../identities/identities.ts';
@@ -17,6 +24,7 @@ import { operation } from '../../serve/operation.ts';
 import { ApiId, Fields, Id, KeyId, List } from '../../serve/schemas.ts';
 import type { Key, KeyView } from '../key-view.ts';
 import type { Keys } from '../keys.ts';
+import { timeText } from '../refusals.ts';
 
 /** The verdict if a rule fails: those that find a key, those by its record, and those that count. */
 const CODES: Record<Explained['rule'], VerdictCode> = {
@@ -69,10 +77,19 @@ const request = Fields({
   ratelimits: Type.Optional(
     Type.Array(
       Type.Object(
-        { name: Type.String({ pattern: LIMIT_NAME.source }), cost: Cost },
+        {
+          name: Type.String({ pattern: LIMIT_NAME.source }),
+          cost: Cost,
+          limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT_MAX })),
+          duration: Type.Optional(Type.Integer({ minimum: DURATION_MIN_MS, maximum: DURATION_MAX_MS })),
+        },
         { additionalProperties: false },
       ),
-      { maxItems: LIMITS_MAX, description: 'Limits that the question names, with their costs.' },
+      {
+        maxItems: LIMITS_MAX,
+        description:
+          'Limits that the question names, with their costs. `limit` and `duration`, together, define a limit that the key does not have.',
+      },
     ),
   ),
 });
@@ -154,7 +171,7 @@ const secretRule = (secret: string): Explained =>
 
 interface KeyQuestion extends RuleQuestion {
   readonly cost: number;
-  readonly limits: readonly { readonly name: string; readonly cost?: number }[];
+  readonly limits: NonNullable<Static<typeof request>['ratelimits']>;
   readonly nowMs: number;
 }
 
@@ -222,7 +239,7 @@ async function recordRules(
     expires: () =>
       expires === undefined
         ? 'never'
-        : `${textOf(expires)}${key.rerolledTo === undefined ? '' : `; ${key.rerolledTo} replaced it`}`,
+        : `${timeText(expires)}${key.rerolledTo === undefined ? '' : `; ${key.rerolledTo} replaced it`}`,
     address: (passed) => {
       const list = allowedIps.join(' ');
       if (list === '') return 'the key may be used from anywhere';
@@ -231,7 +248,7 @@ async function recordRules(
     },
     permissions: () => {
       if (question.permissions === undefined) return 'the question needs none';
-      const parts = [...new Set(slugsIn(question.permissions))].map((slug) => {
+      const parts = slugsIn(question.permissions).map((slug) => {
         const holders = roles.filter(({ slugs }) => slugs.includes(slug)).map(({ name }) => `role ${name}`);
         if (permissions.includes(slug)) holders.unshift('the key');
         return `${slug}: ${holders.length > 0 ? `by ${holders.join(', ')}` : 'missing'}`;
@@ -244,15 +261,6 @@ async function recordRules(
     return { rule, passed, detail: details[rule](passed) };
   });
 }
-
-/** Times beyond what a date can be are told as numbers. */
-const textOf = (ms: number): string => {
-  const date = new Date(ms);
-  return Number.isNaN(date.getTime()) ? String(ms) : date.toISOString();
-};
-
-const slugsIn = (query: Query): string[] =>
-  typeof query === 'string' ? [query] : query.parts.flatMap(slugsIn);
 
 /** The identity that applies to a key in its API; undefined = none does. */
 async function identityOf({ apiId, externalId }: Key, { identities }: { identities: Identities }) {
@@ -278,19 +286,39 @@ async function limitRules(
   const shared = (identity?.ratelimits ?? [])
     .map((limit) => ({ ...limit, of: 'identity', ownerId: identity?.id ?? '', space: SHARED_LOG }))
     .filter(({ name }) => !own.some((limit) => limit.name === name));
-  const all = [...own, ...shared];
-  for (const [i, { name }] of named.entries())
-    if (!all.some((limit) => limit.name === name))
+  const stored = [...own, ...shared];
+  const questionLimits: Omit<(typeof stored)[number], 'async'>[] = [];
+  for (const [i, { name, limit, duration }] of named.entries()) {
+    if ((limit === undefined) !== (duration === undefined))
+      throw new ApiError('BAD_REQUEST', `ratelimits.${i}: limit and duration must be set together`);
+    if (limit !== undefined && duration !== undefined)
+      questionLimits.push({
+        name,
+        limit,
+        duration,
+        autoApply: true,
+        of: 'question',
+        ownerId: keyId,
+        space: apiId,
+      });
+    else if (!stored.some((each) => each.name === name))
       throw new ApiError(
         'BAD_REQUEST',
         `ratelimits.${i}.name: neither the key nor its identity has this limit`,
       );
+  }
+  const all = [
+    ...stored.filter(({ name }) => !questionLimits.some((each) => each.name === name)),
+    ...questionLimits,
+  ];
   const costs = new Map(named.map(({ name, cost = 1 }) => [name, cost]));
   const applied = all.filter(({ name, autoApply }) => autoApply || costs.has(name));
   if (applied.length === 0) return [{ rule: 'ratelimit', passed: true, detail: 'none applies' }];
   return Promise.all(
     applied.map(async (each) => {
-      const remaining = await limits.remaining(each.space, each, nowMs);
+      // A limit of a question has its amount in the name of its window.
+      const name = each.of === 'question' ? `${each.name}.${each.limit}` : each.name;
+      const remaining = await limits.remaining(each.space, { ...each, name }, nowMs);
       const cost = costs.get(each.name) ?? 1;
       const detail = `${each.name} of the ${each.of}: ${each.limit} in ${each.duration} ms, ${remaining} left, takes ${cost}`;
       return { rule: 'ratelimit', passed: cost <= remaining, detail } as const;

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { REFUSALS_KEPT } from '#shared/protocol/refusal-records.ts';
+import { MISSING_LENGTH_MAX, QUESTION_JSON_MAX, REFUSALS_KEPT } from '#shared/protocol/refusal-records.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { recordNotFound } from '../../serve/authorization.ts';
@@ -13,9 +13,59 @@ const RefusalData = Type.Object({
   time: Time('When it was, by the clock of the verifier'),
   code: Type.String({ description: 'The code of the verdict.' }),
   reason: Type.Optional(
-    Type.Literal('address', {
-      description: "The key may not be used from the client's address (`allowedIps`).",
+    Type.String({
+      description:
+        "`address`: the key may not be used from the client's address (`allowedIps`); `api`: the question was about another API; `identity`: the key's identity is disabled.",
     }),
+  ),
+  detail: Type.String({ description: 'For people: what decided, with the numbers.' }),
+  missingPermissions: Type.Optional(
+    List(Type.String(), {
+      description: `Permissions of the query that the key lacked, up to ${MISSING_LENGTH_MAX} characters of them.`,
+    }),
+  ),
+  ratelimit: Type.Optional(
+    Type.Object(
+      {
+        name: Type.String(),
+        limit: Type.Integer(),
+        duration: Type.Integer({ description: 'Length of a window, in milliseconds.' }),
+        remaining: Type.Integer({ description: 'What was left of the window.' }),
+        cost: Type.Integer({ description: 'What the question took.' }),
+      },
+      { description: 'The rate limit that refused.' },
+    ),
+  ),
+  credits: Type.Optional(
+    Type.Object(
+      { remaining: Type.Integer(), cost: Type.Integer() },
+      { description: 'The credits that were left, and what the question cost.' },
+    ),
+  ),
+  expires: Type.Optional(Time('When the key expired')),
+  externalId: Type.Optional(Type.String({ description: 'The identity that is disabled.' })),
+  question: Type.Optional(
+    Type.Object(
+      {
+        apiId: Type.Optional(Type.String()),
+        permissions: Type.Optional(Type.String()),
+        cost: Type.Optional(Type.Integer()),
+        ratelimits: Type.Optional(
+          List(
+            Type.Object({
+              name: Type.String(),
+              cost: Type.Integer(),
+              limit: Type.Optional(Type.Integer()),
+              duration: Type.Optional(Type.Integer()),
+            }),
+          ),
+        ),
+        clientIp: Type.Optional(Type.String()),
+      },
+      {
+        description: `What the question asked for. Give it to keys.explain, with \`keyId\`, to see whether it would pass now. Absent if it has more than ${QUESTION_JSON_MAX} characters.`,
+      },
+    ),
   ),
   requestId: Type.Optional(
     Type.String({ description: 'As the answer had it; absent = the verifier is part of an application.' }),

@@ -1,11 +1,16 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
-import { REFUSALS_KEPT, REFUSALS_KEPT_S } from '../../../shared/protocol/refusal-records.ts';
+import {
+  MISSING_LENGTH_MAX,
+  REFUSALS_KEPT,
+  REFUSALS_KEPT_S,
+} from '../../../shared/protocol/refusal-records.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '../../../shared/redis/redis-keys.ts';
 import { send } from '../../../shared/redis/script.ts';
 import type { Entry } from '../../../verifier/core/key-cache.ts';
+import { questionAbout } from '../../../verifier/core/question.ts';
 import type { Verdict } from '../../../verifier/core/verdict.ts';
 import { createVerifier } from '../../../verifier/library/create-verifier.ts';
 import { Refusals, reportRefusals } from '../../../verifier/redis/refusals-report.ts';
@@ -63,10 +68,10 @@ describe.each([0, 1])('a refusal by verifier %i is listed', (at) => {
     const requestIds = [other, fourth, third, second, first].map(({ body }) => body.requestId);
     const byRequest = new Map(listed.map((each: { requestId: string }) => [each.requestId, each]));
     expect(requestIds.map((id) => byRequest.get(id))).toMatchObject([
-      { code: 'FORBIDDEN' },
-      { code: 'INSUFFICIENT_PERMISSIONS', clientIp: '192.0.2.1' },
+      { code: 'FORBIDDEN', reason: 'api', question: { apiId: 'other' } },
+      { code: 'INSUFFICIENT_PERMISSIONS', clientIp: '192.0.2.1', missingPermissions: ['a'] },
       { code: 'FORBIDDEN', reason: 'address', clientIp: '10.0.0.1' },
-      { code: 'DISABLED' },
+      { code: 'DISABLED', detail: 'the key is disabled' },
       { code: 'DISABLED', clientIp: '192.0.2.1' },
     ]);
     expect(listed.map(({ time }: { time: number }) => time)).toEqual(
@@ -78,6 +83,91 @@ describe.each([0, 1])('a refusal by verifier %i is listed', (at) => {
       if (code === 'FORBIDDEN' && reason === undefined) expect(clientIp).toBeUndefined();
     }
     expect(JSON.stringify(listed)).not.toContain(key);
+  });
+
+  test('with what decided, and its question', async () => {
+    const externalId = `acme-${at}`;
+    await fleet.ok('identities.createIdentity', { externalId });
+    await fleet.ok('permissions.createRole', { name: `night-${at}`, permissions: ['b'] });
+    const { key, keyId } = await keyFor({
+      ...{ externalId, permissions: ['a'], roles: [`night-${at}`], remaining: 5 },
+      ratelimits: [{ name: 'burst', limit: 10, duration: 3_600_000 }],
+    });
+    const ask = (question: object) => fleet.verify(key, { at, ...question });
+    const own = { name: 'own', limit: 2, duration: 3_600_000, cost: 3 };
+    const permissions = { or: ['c', { and: ['b', 'd'] }] };
+    const questions = [
+      { authorization: { permissions } },
+      { ratelimits: [{ name: 'burst', cost: 11 }] },
+      { ratelimits: [own] },
+      { remaining: { cost: 7 }, authorization: { permissions: 'a AND b' } },
+    ];
+    const requestIds: string[] = [];
+    for (const question of questions) requestIds.push((await ask(question)).body.requestId);
+    await fleet.ok('identities.updateIdentity', { externalId, enabled: false });
+    requestIds.push((await ask({})).body.requestId);
+    const expiring = await keyFor({ expires: Date.now() + 60_000 });
+    await fleet.ok('keys.updateKey', { keyId: expiring.keyId, expires: 1_000_000_000_000 });
+    await fleet.verify(expiring.key, { at });
+
+    const listed = await refusals(keyId, 5);
+    const of = (id: string) => listed.find(({ requestId }: { requestId: string }) => requestId === id);
+    const limit = (of: object) => ({ duration: 3_600_000, ...of });
+    expect(requestIds.map(of)).toMatchObject([
+      {
+        code: 'INSUFFICIENT_PERMISSIONS',
+        ...{ missingPermissions: ['c', 'd'], detail: 'lacks c, d' },
+        question: { permissions: 'c OR (b AND d)' },
+      },
+      {
+        code: 'RATE_LIMITED',
+        ratelimit: limit({ name: 'burst', limit: 10, remaining: 10, cost: 11 }),
+        detail: 'burst: 10 in 3600000 ms, 10 left, takes 11',
+        question: { ratelimits: [{ name: 'burst', cost: 11 }] },
+      },
+      {
+        code: 'RATE_LIMITED',
+        ratelimit: limit({ name: 'own', limit: 2, remaining: 2, cost: 3 }),
+        question: { ratelimits: [own] },
+      },
+      {
+        code: 'USAGE_EXCEEDED',
+        ...{ credits: { remaining: 5, cost: 7 }, detail: '5 credits left, takes 7' },
+        question: { cost: 7, permissions: 'a AND b' },
+      },
+      { code: 'DISABLED', reason: 'identity', externalId, detail: `${externalId} is disabled` },
+    ]);
+    const [expired] = await refusals(expiring.keyId, 1);
+    expect(expired).toMatchObject({
+      expires: 1_000_000_000_000,
+      detail: 'expired at 2001-09-09T01:46:40.000Z',
+      question: {},
+    });
+
+    await fleet.ok('identities.updateIdentity', { externalId, enabled: true });
+    const explain = async (id: string) =>
+      (await fleet.ok('keys.explain', { keyId, ...of(id).question })).code;
+    expect(await Promise.all(requestIds.map(explain))).toEqual([
+      ...['INSUFFICIENT_PERMISSIONS', 'RATE_LIMITED', 'RATE_LIMITED', 'USAGE_EXCEEDED', 'VALID'],
+    ]);
+    const run = (id = '') => commandLine.run(['keys', 'explain', '--request', id], envOf(fleet));
+    const explained = await run(requestIds[0]);
+    expect(explained.stdout).toContain('c: missing; b: by role');
+    expect(explained.status).toBe(1);
+    await fleet.ok('keys.addPermissions', { keyId, permissions: ['c'] });
+    expect((await run(requestIds[0])).status).toBe(0);
+  });
+
+  test('without a question that is too long', async () => {
+    const { key, keyId } = await keyFor({ permissions: ['held'] });
+    const slugs = Array.from({ length: 60 }, (_, i) => `permission.${i}`);
+    await fleet.verify(key, { at, authorization: { permissions: { and: ['held', ...slugs] } } });
+    const [refusal] = await refusals(keyId, 1);
+    expect(refusal.question).toBeUndefined();
+    expect(refusal.missingPermissions).toEqual(slugs.slice(0, refusal.missingPermissions.length));
+    expect(refusal.missingPermissions.join('').length).toBeLessThanOrEqual(MISSING_LENGTH_MAX);
+    const stored = await fleet.client.hgetall(refusalsKey('shop', keyId));
+    for (const text of Object.values(stored)) expect(text.length).toBeLessThan(2048);
   });
 
   test('with its route, and never with its query', async () => {
@@ -154,7 +244,9 @@ test('traces a request for who may read its key', async () => {
   expect((await fleet.admin('verdicts.find', { requestId: 'unknown' })).status).toBe(404);
   const run = (line: string) => commandLine.run(line.split(' '), envOf(fleet));
   expect((await run(`keys refusals --request ${requestId}`)).stdout).toContain(keyId);
-  expect((await run(`keys refusals ${keyId}`)).stdout).toMatch(new RegExp(`DISABLED +${requestId}`));
+  expect((await run(`keys refusals ${keyId}`)).stdout).toMatch(
+    new RegExp(`DISABLED  the key is disabled +${requestId}`),
+  );
   expect((await run('keys refusals')).status).toBe(64);
 });
 
@@ -253,9 +345,8 @@ describe('a report', () => {
     const waiting = new Refusals({ nodes, clock: systemClock, log, verifier: 'v', periodMs: 600_000 });
     const entries = new Map(noted.map(({ keyId }) => [keyId, { keyId, epoch: { apiId } } as Entry]));
     for (const { keyId, requestId } of noted)
-      waiting.note({ code: 'DISABLED', entry: entries.get(keyId) } as Verdict, {
+      waiting.note({ code: 'DISABLED', entry: entries.get(keyId) } as Verdict, questionAbout('k'), {
         requestId,
-        clientIp: undefined,
       });
     waiting.run();
     await waiting.stop();
