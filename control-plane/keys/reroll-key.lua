@@ -62,6 +62,10 @@ local gone = deleted and deleted .. ' ' .. redis.call('HGET', base .. 'k:' .. de
 local own = {p = true, s = true, b = true, c = true, i = true, u = true, v = true, T = true, Y = true, F = true}
 local fields = {'p', secretHash, 's', start, 'c', now, 'F', keyId}
 local has = redis.call('HGETALL', source)
+if redis.call('HEXISTS', source, 'W') == 0 then
+  has[#has + 1] = 'W'
+  has[#has + 1] = keyId
+end
 for i = 1, #has, 2 do
   if not own[has[i]] then
     fields[#fields + 1] = has[i]

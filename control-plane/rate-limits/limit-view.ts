@@ -1,5 +1,5 @@
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { windowKey } from '#shared/redis/redis-keys.ts';
+import { recordKey, windowKey } from '#shared/redis/redis-keys.ts';
 
 /** A rate limit, and the key or identity that has it. */
 interface LimitOf {
@@ -17,6 +17,12 @@ export class LimitView {
     this.#nodes = nodes;
   }
 
+  /** Resolves with the id under which the uses of a key's limits count: that of the first key of its rotations. */
+  async ownerOf(apiId: string, keyId: string): Promise<string> {
+    const record = recordKey(apiId, keyId);
+    return (await this.#nodes.run(record, (redis) => redis.hget(record, 'W'))) ?? keyId;
+  }
+
   /** Resolves with the rest of the current window. Amounts that verifiers took in advance count as used. */
   async remaining(
     apiId: string,
@@ -30,6 +36,6 @@ export class LimitView {
     // The clock of Redis may be a window ahead.
     const [granted, before] = age <= 0 ? [Number(c), Number(p)] : age === 1 ? [0, Number(c)] : [0, 0];
     const untilMs = (number + 1) * duration - nowMs;
-    return Math.max(0, Math.floor(limit - before * Math.min(1, untilMs / duration) - granted));
+    return Math.max(0, limit - Math.floor(before * Math.min(1, untilMs / duration)) - granted);
   }
 }

@@ -11,17 +11,17 @@ local function change(operation, keyId, record, long, condition, needs, fields)
   if deleted then return {'NOT_FOUND'} end
   s, h = tonumber(s or 0), h or ''
 
-  local secretHash, version, number, owner, apart, pool, predecessor
+  local secretHash, version, number, owner, apart, pool, predecessor, first
   local old = {}
   if operation == 'update' or operation == 'delete' then
-    local found = redis.call('HMGET', record, 'p', 'v', 'i', 'o', 'M', 'q', 'F', unpack(FIELDS))
-    secretHash, version, number, owner, apart, pool, predecessor = unpack(found)
+    local found = redis.call('HMGET', record, 'p', 'v', 'i', 'o', 'M', 'q', 'F', 'W', unpack(FIELDS))
+    secretHash, version, number, owner, apart, pool, predecessor, first = unpack(found)
     if not secretHash then return {'NOT_FOUND'} end
     version = version or '0'
     if condition ~= '' and condition ~= version and condition ~= string.match(version, '^%d+') then
       return {'CONFLICT', version}
     end
-    old = {unpack(found, 8)}
+    old = {unpack(found, 9)}
     if apart then old[5] = redis.call('GET', long) end
   elseif redis.call('HEXISTS', head, 'c') == 0 then
     return {'NOT_FOUND'}
@@ -71,13 +71,14 @@ local function change(operation, keyId, record, long, condition, needs, fields)
     s, h = tonumber(s or 0), h or ''
   end
 
-  -- Append the log entry, which holds the whole new state, before the record is written. The pool of the credits and
-  -- a digest of their change follow the secret's hash: two different changes must not look the same in two histories.
+  -- Append the log entry, which holds the whole new state, before the record is written. The pool of the credits, the
+  -- first key of the rotations and a digest of the credits' change follow the secret's hash: two different changes must
+  -- not look the same in two histories.
   local named, left, owed = secretHash, '', ''
   if asked then
     patch.q, left, owed = changeCredits(base, pool, asked, keyId)
-    named = secretHash .. ' ' .. (patch.q or pool or '') .. ' ' .. redis.sha1hex(done)
-  elseif pool then named = secretHash .. ' ' .. pool end
+    named = secretHash .. ' ' .. (patch.q or pool or '') .. ' ' .. (first or '') .. ' ' .. redis.sha1hex(done)
+  elseif pool or first then named = secretHash .. ' ' .. (pool or '') .. ' ' .. (first or '') end
   local payload = ''
   local isState = operation == 'update' or operation == 'create'
   if isState then

@@ -29,16 +29,17 @@ export function parsePublished(message: string): PublishedChange | undefined {
 export type Effect =
   | { readonly kind: 'set'; readonly secretHash: string; readonly state: KeyState }
   /** The key was deleted, or its new state was too long for the log: the follower must forget the key. */
-  | { readonly kind: 'forget'; readonly secretHash: string; readonly pool: string }
+  | { readonly kind: 'forget'; readonly secretHash: string; readonly pool: string; readonly firstId: string }
   | { readonly kind: 'api-deleted' }
   | { readonly kind: 'nothing' };
 
 /**
- * Parses `<secret hash>` or `<secret hash> <name of the pool of credits>`. Ignores what follows.
+ * Parses a secret's hash, the name of the key's pool of credits, and the id of the first key of its rotations, with a
+ * space between them. The last two may be empty or absent. Ignores what follows.
  */
-export function readNamed(text: string): { secretHash: string; pool: string } {
-  const [secretHash = '', pool = ''] = text.split(' ');
-  return { secretHash, pool };
+export function readNamed(text: string): { secretHash: string; pool: string; firstId: string } {
+  const [secretHash = '', pool = '', firstId = ''] = text.split(' ');
+  return { secretHash, pool, firstId };
 }
 
 /**
@@ -50,14 +51,14 @@ export function effectOf(change: Change): Effect {
   if (!Array.isArray(fields) || !fields.every((field) => typeof field === 'string')) {
     throw new Error(`change ${change.sequence} has a damaged payload`);
   }
-  const [kind = '', secretAndPool = '', ...state] = fields;
+  const [kind = '', named = '', ...state] = fields;
   if (kind === 'api-deleted') return { kind };
-  const { secretHash, pool } = readNamed(secretAndPool);
+  const { secretHash, ...rest } = readNamed(named);
   if (kind === 'set' && secretHash) {
     // A control plane of an older release than this verifier writes fewer fields than the record may have.
-    if (state.length < KEY_LETTERS.length) return { kind: 'forget', secretHash, pool };
-    return { kind, secretHash, state: decodeState(state, pool) };
+    if (state.length < KEY_LETTERS.length) return { kind: 'forget', secretHash, ...rest };
+    return { kind, secretHash, state: decodeState(state, rest) };
   }
-  if (kind === 'forget' && secretHash) return { kind, secretHash, pool };
+  if (kind === 'forget' && secretHash) return { kind, secretHash, ...rest };
   throw new Error(`change ${change.sequence} is of an unknown kind`);
 }

@@ -163,6 +163,8 @@ export type StoredFields = Readonly<Partial<Record<Letter, string>>>;
 export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] } & {
   /** Name of the pool with the key's credits; `''` = unlimited credits. */
   readonly pool: string;
+  /** Id of the first key of its rotations, under which the uses of its limits count; `''` = its own id. */
+  readonly firstId: string;
 };
 interface States extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs' | 'ranges' | 'apis'> {
   object: string;
@@ -254,13 +256,15 @@ function fieldValues(ofField: (letter: Letter, kind: Kind) => unknown): object {
 }
 
 /** Decodes a verifier's state from stored values in the order of the rows. A missing value means no value. */
-export function decodeState(values: readonly string[], pool = ''): KeyState {
+export function decodeState(
+  values: readonly string[],
+  { pool, firstId }: Pick<KeyState, 'pool' | 'firstId'> = { pool: '', firstId: '' },
+): KeyState {
   const state: Record<string, unknown> = {};
   for (const [i, [name, { kind }]] of rows.entries()) {
     state[name] = kind === 'object' ? values[i] || '{}' : decodeValue(kind, values[i] ?? '');
   }
-  state['pool'] = pool;
-  return state as KeyState;
+  return { ...state, pool, firstId } as KeyState;
 }
 
 function publicValue(kind: Kind, text: string): unknown {
@@ -289,6 +293,7 @@ export const RECORD_FACTS = {
   T: 'Only after a rotation: the id of the new key.',
   Y: 'Only after a rotation: the `operationId` and `expiration` of the call.',
   F: 'Only on a key that replaces another key after a rotation: the id of the replaced key.',
+  W: 'Only on a key that replaces another key after a rotation: the id of the first key, under which the uses of its limits count.',
   q: 'Name of the pool with the credits of the key. Absent if the key has no credits.',
   M: '`1` if `meta` is longer than 64 bytes. It is then stored under a Redis key of its own.',
 } as const;

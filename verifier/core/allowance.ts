@@ -56,7 +56,7 @@ export function needsOf(
   requirements: Requirements,
   effectivePermissions?: EffectivePermissions,
 ): Need[] | string {
-  const { epoch, keyId, pool, limits } = entry;
+  const { epoch, limitsId, pool, limits } = entry;
   const needs: Need[] = [];
   if (limits?.[0]?.isAutoApplied) addAlways(needs, entry, limits, requirements);
   if (effectivePermissions?.identity?.limits?.[0]?.isAutoApplied)
@@ -67,7 +67,7 @@ export function needsOf(
     if (!shared) return name;
     const [pools, id] =
       limit || !effectivePermissions?.identity
-        ? [epoch.pools, keyId]
+        ? [epoch.pools, limitsId]
         : [effectivePermissions.pools, effectivePermissions.identity.id];
     needs.push({ pool: pools.get(limitPool(id, shared), shared), cost, limit: shared });
   }
@@ -81,7 +81,7 @@ function addAlways(needs: Need[], entry: Entry, limits: readonly Limit[], requir
   for (const limit of limits) {
     if (!limit.isAutoApplied) return;
     if (names(requirements, limit.name)) continue;
-    const pool = limit === first ? entry.nameOfFirst(limit) : limitPool(entry.keyId, limit);
+    const pool = limit === first ? entry.nameOfFirst(limit) : limitPool(entry.limitsId, limit);
     needs.push({ pool: entry.epoch.pools.get(pool, limit), cost: 1, limit });
   }
 }

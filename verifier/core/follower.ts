@@ -457,13 +457,13 @@ class AppliedLog {
   }
 
   /** Remembers a key's record that was read at the head of the log; undefined = no such record. */
-  remember(epoch: Epoch, keyId: string, [secretAndPool, , ...state]: SyncReply['record']): Entry | undefined {
-    if (secretAndPool === undefined) {
+  remember(epoch: Epoch, keyId: string, [named, , ...state]: SyncReply['record']): Entry | undefined {
+    if (named === undefined) {
       this.#memory.putAbsent?.(keyId, epoch);
       return undefined;
     }
-    const { secretHash, pool } = readNamed(secretAndPool);
-    const entry = new Entry(epoch, keyId, decodeState(state, pool));
+    const { secretHash, ...rest } = readNamed(named);
+    const entry = new Entry(epoch, keyId, decodeState(state, rest));
     this.#memory.put(secretHash, entry);
     return entry;
   }

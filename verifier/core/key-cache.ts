@@ -45,7 +45,7 @@ export interface Memory {
  */
 export type Details = Omit<
   KeyState,
-  'enabled' | 'expires' | 'pool' | 'ratelimit' | 'ratelimits' | 'allowedIps'
+  'enabled' | 'expires' | 'pool' | 'firstId' | 'ratelimit' | 'ratelimits' | 'allowedIps'
 >;
 
 /** The parts of a key that a change may replace. */
@@ -57,6 +57,8 @@ interface KeyParts {
   readonly details: Details | undefined;
   /** Name of the pool with the key's credits; `''` = unlimited credits. */
   readonly pool: string;
+  /** Id under which the uses of its limits count; `''` = its own. */
+  readonly firstId: string;
   /** Rate limits; undefined = none. Keys with equal limits share one list. */
   readonly limits: readonly Limit[] | undefined;
   /** Addresses from which it may be used; undefined = all. Keys with equal ranges share one object. */
@@ -77,6 +79,7 @@ const PLAIN: KeyParts = Object.freeze({
   expires: 0,
   details: undefined,
   pool: '',
+  firstId: '',
   limits: undefined,
   ranges: undefined,
   ownPermissions: undefined,
@@ -131,6 +134,11 @@ export class Entry {
     return this.#parts.limits;
   }
 
+  /** Id under which the uses of its limits count: that of the first key of its rotations. */
+  get limitsId(): string {
+    return this.#parts.firstId || this.keyId;
+  }
+
   get ranges(): IpRanges | undefined {
     return this.#parts.ranges;
   }
@@ -155,13 +163,13 @@ export class Entry {
   /** Returns the name of the pool of the key's first rate limit. */
   nameOfFirst(limit: Limit): string {
     const facts = this.#parts;
-    if (facts.firstPool === '') facts.firstPool = flattenString(limitPool(this.keyId, limit));
+    if (facts.firstPool === '') facts.firstPool = flattenString(limitPool(this.limitsId, limit));
     return facts.firstPool;
   }
 
   /** Names of all pools that the key's requests take from, except those of limits that a question defines. */
   get pools(): string[] {
-    return poolsOf(this.keyId, this.pool, this.limits);
+    return poolsOf(this.limitsId, this.pool, this.limits);
   }
 
   become(state: KeyState): void {
@@ -169,10 +177,10 @@ export class Entry {
   }
 }
 
-/** Returns the names of the pools of a key with these credits and limits. */
-export const poolsOf = (keyId: string, pool: string, limits: readonly Limit[] = []): string[] => [
+/** Returns the names of the pools of a key with these credits and limits, whose uses count under `limitsId`. */
+export const poolsOf = (limitsId: string, pool: string, limits: readonly Limit[] = []): string[] => [
   ...(pool ? [pool] : []),
-  ...limits.map((limit) => limitPool(keyId, limit)),
+  ...limits.map((limit) => limitPool(limitsId, limit)),
 ];
 
 /** The details of a key without any. */
@@ -183,6 +191,7 @@ function detailsIn({
   enabled: _enabled,
   expires: _expires,
   pool: _pool,
+  firstId: _firstId,
   ratelimit: _ratelimit,
   ratelimits: _ratelimits,
   allowedIps: _allowedIps,
@@ -192,11 +201,18 @@ function detailsIn({
 }
 
 function partsOf(state: KeyState): KeyParts {
-  const { enabled, expires, pool } = state;
+  const { enabled, expires, pool, firstId } = state;
   const limits = limitsOf(state);
   const isBare = DETAIL_NAMES.every((name) => state[name] === NO_DETAILS[name]);
   const ranges = rangesOf(state.allowedIps);
-  if (expires === 0 && isBare && pool === '' && limits === undefined && ranges === undefined)
+  if (
+    expires === 0 &&
+    isBare &&
+    pool === '' &&
+    firstId === '' &&
+    limits === undefined &&
+    ranges === undefined
+  )
     return enabled ? PLAIN : PLAIN_DISABLED;
   const ownPermissions = ownPermissionsOf(state.permissions);
   const details = isBare ? undefined : detailsIn(state);
@@ -213,6 +229,7 @@ function partsOf(state: KeyState): KeyParts {
     expires,
     details: shared,
     pool,
+    firstId,
     limits,
     ranges,
     ownPermissions,
@@ -272,7 +289,7 @@ export class KeyCache implements Memory {
    * @returns the pools that the key had before, and has now
    */
   update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): string[] {
-    const now = poolsOf(keyId, state.pool, limitsOf(state));
+    const now = poolsOf(state.firstId || keyId, state.pool, limitsOf(state));
     const entry = this.#entries.peek(digestFrom(secretHash));
     if (entry?.epoch !== epoch) return now;
     const before = entry.pools;

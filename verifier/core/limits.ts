@@ -48,8 +48,8 @@ export interface LimitRequirement {
   readonly own?: Limit;
 }
 
-/** Returns the name of the pool of a key's limit. */
-export const limitPool = (keyId: string, { suffix }: Limit): string => `${keyId}.${suffix}`;
+/** Returns the name of the pool of a limit of a key or an identity. */
+export const limitPool = (id: string, { suffix }: Limit): string => `${id}.${suffix}`;
 
 /** Lists of limits by their text in Redis. */
 const limitsByText = new LRUCache<string, readonly Limit[]>({ max: 1000 });

@@ -53,8 +53,8 @@ export interface SyncReply {
   /** The entries after the request's position, in order. If there are too many, only the first ones. */
   readonly entries: readonly Change[];
   /**
-   * `[secretHash, or secretHash and pool, creation number, …fields in the order of KEY_FIELDS]`; empty = no
-   * such record.
+   * `[named, creation number, …fields in the order of KEY_FIELDS]`, `named` as for `readNamed`; empty = no such
+   * record.
    */
   readonly record: readonly string[];
   /** The place of the record, for a request with `secretHash`; undefined = no such record. */

@@ -279,10 +279,11 @@ async function limitRules(
   { limits: named, nowMs }: KeyQuestion,
   { limits }: { limits: LimitView },
 ): Promise<Explained[]> {
+  const ownerId = ratelimit || ratelimits.length > 0 ? await limits.ownerOf(apiId, keyId) : keyId;
   const own = [
     ...(ratelimit ? [{ ...ratelimit, name: DEFAULT_LIMIT, autoApply: true }] : []),
     ...ratelimits,
-  ].map((limit) => ({ ...limit, of: 'key', ownerId: keyId, space: apiId }));
+  ].map((limit) => ({ ...limit, of: 'key', ownerId, space: apiId }));
   const shared = (identity?.ratelimits ?? [])
     .map((limit) => ({ ...limit, of: 'identity', ownerId: identity?.id ?? '', space: SHARED_LOG }))
     .filter(({ name }) => !own.some((limit) => limit.name === name));

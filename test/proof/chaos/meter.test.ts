@@ -23,7 +23,7 @@ describe('the checker of rate limits', () => {
 
   test('counts what crosses the end once for both', () => {
     expect(exceeded([...times(10, [5100, 5200]), ...times(5, [5990, 6600])])).toEqual([]);
-    expect(exceeded(times(11, [5990, 6001]))).toEqual([expect.stringContaining('11 of 10.0')]);
+    expect(exceeded(times(12, [5990, 6001]))).toEqual([expect.stringContaining('12 of 11')]);
     const both = [...times(10, [5001, 5002]), ...times(10, [6997, 6999]), [5990, 6001]] as [number, number][];
     expect(exceeded(both)).toEqual([expect.stringContaining('21 of 20 in 2 × 1000 ms from 5000')]);
   });

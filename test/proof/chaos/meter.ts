@@ -79,10 +79,8 @@ export class Meter {
         if (sentMs > fromMs) sum += cost;
       }
       const share = (receivedMs % durationMs) / durationMs;
-      const most = limit * (1 + share + forgotten(fromMs - durationMs, receivedMs));
-      return sum > most
-        ? [`${keyId}: ${sum} of ${most.toFixed(1)} in the ${durationMs} ms until ${receivedMs}`]
-        : [];
+      const most = Math.ceil(limit * (1 + share + forgotten(fromMs - durationMs, receivedMs)));
+      return sum > most ? [`${keyId}: ${sum} of ${most} in the ${durationMs} ms until ${receivedMs}`] : [];
     });
   }
 }

@@ -576,7 +576,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   },
   'windows do not slide': {
     breaks: 'The uses in the window before do not count. (I15)',
-    seed: LIMIT_SEEDS,
+    seed: LIMIT_SEEDS + 3,
     file: 'verifier/redis/lua/windows.lua',
     edits: [['p * math.min(1, left / duration)', '0']],
   },

@@ -22,7 +22,7 @@ export class Rates {
       latest.reduce((all, each) => (each.atMs >= fromMs ? all + each.cost : all), 0);
     if (sum(beganAtMs) > limit)
       throw new Violation('I15', `${who} accepted ${sum(beganAtMs)} of ${limit} of ${keyId} in a window`);
-    const slides = limit * (1 + (atMs - beganAtMs) / duration);
+    const slides = Math.ceil(limit * (1 + (atMs - beganAtMs) / duration));
     if (sum(sinceMs) > slides)
       throw new Violation(
         'I15',

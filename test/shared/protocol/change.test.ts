@@ -57,7 +57,7 @@ test('a state with too few fields is none', () => {
       payload: JSON.stringify(['set', 'hash pool_1', ...state]),
     });
   expect(effect(['1', ...fields])).toMatchObject({ kind: 'set' });
-  expect(effect(fields)).toEqual({ kind: 'forget', secretHash: 'hash', pool: 'pool_1' });
+  expect(effect(fields)).toEqual({ kind: 'forget', secretHash: 'hash', pool: 'pool_1', firstId: '' });
   expect(effect(['1', ...fields, 'of a later one'])).toMatchObject({ kind: 'set' });
 });
 
@@ -78,13 +78,14 @@ test('a change carries the whole key in order', () => {
   const state = fc.record({
     ...Object.fromEntries(rows.map(([name, { kind }]) => [name, kinds[kind]])),
     pool: fc.constantFrom('', 'pool_1'),
+    firstId: fc.constantFrom('', 'key_1'),
   });
   const written = (value: unknown) =>
     typeof value === 'boolean' ? String(Number(value)) : String(value || '');
   fc.assert(
     fc.property(state, (s: Readonly<Record<string, unknown>>) => {
       const fields = rows.map(([name]) => written(s[name]));
-      const payload = JSON.stringify(['set', s['pool'] === '' ? 'hash' : `hash ${s['pool']}`, ...fields]);
+      const payload = JSON.stringify(['set', `hash ${s['pool']} ${s['firstId']}`.trimEnd(), ...fields]);
       const effect = effectOf({ sequence: 1, hash: '', keyId: 'k', payload });
       expect(effect).toEqual({ kind: 'set', secretHash: 'hash', state: s });
     }),

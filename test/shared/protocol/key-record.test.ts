@@ -88,11 +88,12 @@ test('reads a state with more or fewer fields', () => {
   const none = {
     ...Object.fromEntries(Object.entries(KEY_FIELDS).map(([name, { kind }]) => [name, empty[kind]])),
     pool: '',
+    firstId: '',
   };
   expect(decodeState(['1'])).toEqual(none);
   const stored = ['1', '9', 'Ada', 'ada', '{"a":1}', 'live', '', '', 'a b'];
   const read = { expires: 9, name: 'Ada', externalId: 'ada', meta: '{"a":1}', environment: 'live' };
   const later = [...stored, ...Array(KEY_LETTERS.length - stored.length).fill(''), 'of a later version'];
   expect(decodeState(later)).toEqual({ ...none, ...read, permissions: 'a b' });
-  expect(Object.keys(decodeState(['1']))).toEqual([...Object.keys(KEY_FIELDS), 'pool']);
+  expect(Object.keys(decodeState(['1']))).toEqual([...Object.keys(KEY_FIELDS), 'pool', 'firstId']);
 });

@@ -12,8 +12,8 @@
 -- Returns {status, nonce, sequence, hash, lease ms, '1' if the API is deleted, mark, entries, record, pointer}
 --   status: OK | NOREG | DIVERGED | TRIMMED
 --   entries: {sequence, hash, keyId, payload, …}
---   record: {} or {secret hash, creation number, and the fields in the order below}; if the key has credits, the secret hash is
---   followed by a space and the name of their pool
+--   record: {} or {secret hash, creation number, and the fields in the order below}; the secret hash is followed by the name of
+--   the pool of credits and the first key of the rotations, if the key has either
 -- Or {'ELSEWHERE', nonce, pointer or nil} without a SYNC, if the secret belongs to no key of this API
 -- include FIELDS
 
@@ -78,11 +78,12 @@ if acknowledged < tonumber(s) then acknowledged = acknowledged + 0.5 end
 if acknowledged ~= score then redis.call('ZADD', members, 'XX', string.format('%.1f', acknowledged), member) end
 
 if record then
-  local f = redis.call('HMGET', record, 'M', 'p', 'i', 'q', unpack(FIELDS))
+  local f = redis.call('HMGET', record, 'M', 'p', 'i', 'q', 'W', unpack(FIELDS))
   if f[2] then
-    if f[1] then f[9] = redis.call('GET', long) end
-    reply[9] = {f[4] and f[2] .. ' ' .. f[4] or f[2], f[3] or '0'}
-    for i = 5, #f do reply[9][i - 2] = f[i] or '' end
+    if f[1] then f[10] = redis.call('GET', long) end
+    local named = (f[4] or f[5]) and f[2] .. ' ' .. (f[4] or '') .. ' ' .. (f[5] or '') or f[2]
+    reply[9] = {named, f[3] or '0'}
+    for i = 6, #f do reply[9][i - 3] = f[i] or '' end
   end
 end
 return reply

@@ -31,17 +31,17 @@ local function windowsOf(member, nowMs, text, numbers, live)
   end
 
   -- Returns what is left in a sliding window. The part of the previous window that is less than one duration ago counts, as
-  -- if it had been spent evenly.
+  -- if it had been spent evenly. A fraction of a use does not count: nothing is refused because of rounding.
   local function free(limit, duration, c, p, left)
-    return math.floor(limit - p * math.min(1, left / duration) - c)
+    return limit - math.floor(p * math.min(1, left / duration)) - c
   end
 
   -- Returns the ms until `least` fits if nobody takes anything before.
   local function wait(limit, duration, c, p, left, least)
     local room = limit - c - least
-    if room >= 0 then return math.ceil(left - duration * room / p) + 1 end
+    if room >= 0 then return math.ceil(left - duration * (room + 1) / p) + 1 end
     if least > limit then return left + duration end
-    return math.ceil(left + duration * math.max(0, 1 - (limit - least) / c)) + 1
+    return math.ceil(left + duration * math.max(0, 1 - (limit - least + 1) / c)) + 1
   end
 
   -- Goes through the holders like the function in credits.lua, but removes the field of each holder that is not live,

@@ -54,6 +54,34 @@ test('the new key has all of the old one', async () => {
   expect(again.key).toHaveLength(key.length);
 });
 
+test('no rotation gives more uses of a limit', async () => {
+  const limit = { limit: 5, duration: DAY_MS };
+  const ratelimits = [{ ...limit, name: 'reports', autoApply: true, async: false }];
+  let { key, keyId } = await create({ ratelimit: limit, ratelimits });
+  const mail = { name: 'mail', ...limit }; // which only questions define
+  let accepted = 0;
+  for (let rotations = 0; rotations < 4; rotations++) {
+    const old = key;
+    for (let use = 0; use < 2; use++) {
+      const ask = { ratelimits: [mail], at: use };
+      for (const secret of [old, key])
+        if ((await fleet.verify(secret, ask)).body.code === 'VALID') accepted++;
+    }
+    ({ key, keyId } = await reroll(keyId, HOUR_MS));
+    expect(await fleet.ok('keys.updateKey', { keyId, name: `after ${rotations}` })).toMatchObject({
+      propagation: { state: 'complete' },
+    });
+  }
+  expect(accepted).toBe(5);
+  expect(await fleet.verdict(key, { at: 2 })).toBe('RATE_LIMITED');
+  const { rules } = await fleet.ok('keys.explain', { keyId });
+  const left = rules.filter(({ rule }: { rule: string }) => rule === 'ratelimit');
+  expect(left.map(({ detail }: { detail: string }) => detail)).toEqual([
+    expect.stringContaining(' 0 left'),
+    expect.stringContaining(' 0 left'),
+  ]);
+});
+
 describe('the old key', () => {
   test('is refused everywhere if given no time', async () => {
     const old = await create();

@@ -64,18 +64,27 @@ test('counts nothing said of the window before', async () => {
 });
 
 test('the next window has what slides from the last', async () => {
-  await at.redis.hset(name, { n: present() - 1, c: LIMIT, p: 7, h: 3, '@2.b': '9 9 9 0' });
-  const { status, refillMs, leftMs } = await exchange('2.a', 1, { need: LIMIT });
+  const limit = 1e9; // so that one use slides out in less than a millisecond
+  await at.redis.hset(name, { n: present() - 1, c: limit, p: 7, h: 3, '@2.b': '9 9 9 0' });
+  const { status, refillMs, leftMs } = await exchange('2.a', 1, { need: limit, limit });
   const passed = DAY_MS - Number(leftMs);
   expect(status).toBe('NONE');
   // All of it fits when the window before is over.
   expect(refillMs).toBe(Number(leftMs) + 1);
   const { c, p, n } = await at.redis.hgetall(name);
-  expect({ c, p, n }).toEqual({ c: '0', p: String(LIMIT), n: String(present()) });
-  const free = Math.floor((LIMIT * passed) / DAY_MS);
-  expect(Number((await exchange('2.a', 2)).total) - free).toBeLessThanOrEqual(1);
-  await at.redis.hset(name, { n: present() - 2, c: LIMIT });
-  expect((await exchange('2.a', 1, { need: LIMIT })).status).toBe('OK');
+  expect({ c, p, n }).toEqual({ c: '0', p: String(limit), n: String(present()) });
+  const free = Math.floor((limit * passed) / DAY_MS);
+  const { total, leftMs: later } = await exchange('2.a', 2, { limit });
+  const since = Number(leftMs) - Number(later);
+  expect(Number(total) - free).toBeLessThanOrEqual(2 + (limit * since) / DAY_MS);
+  await at.redis.hset(name, { n: present() - 2, c: limit });
+  expect((await exchange('2.a', 1, { need: limit, limit })).status).toBe('OK');
+});
+
+test('a fraction of an earlier use refuses nothing', async () => {
+  await at.redis.hset(name, { n: present(), c: 5, p: 1, h: 0 });
+  expect((await exchange('2.a', 1, { need: 1, limit: 6 })).status).toBe('OK');
+  expect((await exchange('2.a', 2, { need: 1, limit: 6 })).status).toBe('NONE');
 });
 
 test('a clock set back opens no window again', async () => {
