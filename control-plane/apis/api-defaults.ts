@@ -1,8 +1,12 @@
-/** An API's defaults for new keys, used where the caller gives no value. */
+/** An API's rules for its keys, and its defaults for new keys, used where the caller gives no value. */
 export interface ApiDefaults {
   readonly defaultPrefix?: string;
   /** Number of random bytes. */
   readonly defaultBytes?: number;
+  /** Lifetime of a key that is created without an expiry, ms. */
+  readonly defaultLifetimeMs?: number;
+  /** The longest lifetime that a key may be given, ms. */
+  readonly maxLifetimeMs?: number;
 }
 
 /** Number of random bytes of a key, if neither the caller nor the API sets one. */

@@ -19,7 +19,10 @@ export const updateApi = command(
   new URL('./update-api.lua', import.meta.url),
   ['head'],
   ['condition', '...fields'],
-  oneOf('status', { OK: ['changes#', 'name', 'prefix', 'bytes'], NOT_FOUND: [], CONFLICT: ['changes#'] }),
+  oneOf('status', {
+    ...{ OK: ['changes#', '...before'], NOT_FOUND: [], CONFLICT: ['changes#'] },
+    ABOVE_MAX: ['defaultMs#', 'maxMs#'],
+  }),
 );
 
 /** An API as admins see it. Times are Unix milliseconds. */
@@ -27,7 +30,7 @@ export interface Api extends ApiDefaults {
   readonly id: string;
   readonly name?: string;
   readonly createdAt: number;
-  /** Number of changes of its name and defaults. */
+  /** Number of changes of its name, defaults and rules. */
   readonly sequence: number;
   /** Number of the API's keys. */
   readonly keys: number;
@@ -41,14 +44,17 @@ export interface Api extends ApiDefaults {
 }
 
 /** Changes to an API; `null` clears a field. */
-export interface ApiPatch {
-  readonly name?: string;
-  readonly defaultPrefix?: string | null;
-  readonly defaultBytes?: number | null;
-}
+export type ApiPatch = { readonly name?: string } & {
+  readonly [Name in keyof ApiDefaults]?: ApiDefaults[Name] | null;
+};
 
 /** The fields of the head that a patch sets. */
-const FIELDS = { name: 'name', defaultPrefix: 'prefix', defaultBytes: 'bytes' } as const;
+const FIELDS = {
+  ...{ name: 'name', defaultPrefix: 'prefix', defaultBytes: 'bytes' },
+  ...{ defaultLifetimeMs: 'usual', maxLifetimeMs: 'longest' },
+} as const;
+/** Fields of the head that are text; others are numbers. */
+const TEXTS: readonly string[] = ['name', 'defaultPrefix'];
 const NAMES = Object.keys(FIELDS) as (keyof ApiPatch)[];
 
 /** One page of a listing. */
@@ -77,6 +83,8 @@ export class Apis {
     request: ApiDefaults & { name: string; apiId?: string },
   ): Promise<{ apiId: string; name: string } & ApiDefaults> {
     const { apiId: wantedId, ...about } = request;
+    const { defaultLifetimeMs = 0, maxLifetimeMs = defaultLifetimeMs } = about;
+    if (defaultLifetimeMs > maxLifetimeMs) throw aboveMax(defaultLifetimeMs, maxLifetimeMs);
     const nowMs = this.#clock.wallMs();
     const apiId = wantedId ?? generateId('api', nowMs);
     await this.#nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
@@ -90,7 +98,8 @@ export class Apis {
   }
 
   /**
-   * Applies a patch. Rejects with CONFLICT unless `ifSequence` is the number of its changes so far.
+   * Applies a patch. Rejects with CONFLICT unless `ifSequence` is the number of its changes so far, and with BAD_REQUEST if
+   * the default lifetime would be above the maximum.
    * @returns the number of changes then, and the previous values of the patched fields, `null` = none; undefined if there is
    * no such API
    */
@@ -103,20 +112,27 @@ export class Apis {
     const run = updateApi({ head, condition: ifSequence ?? '', fields: encode(patch) });
     const { reply, replicated } = await this.#writer.send(run);
     if (reply.status === 'CONFLICT') throw cameLate(ifSequence ?? 0, reply.changes);
+    if (reply.status === 'ABOVE_MAX') throw aboveMax(reply.defaultMs, reply.maxMs);
     if (reply.status !== 'OK') return undefined;
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
-    const defaults = NAMES.map((name) => {
-      const text = reply[FIELDS[name]];
-      return [name, text ? decode(name, text) : null] as const;
+    const before = NAMES.filter((name) => patch[name] !== undefined).map((name, i) => {
+      const text = reply.before[i];
+      return [name, text ? decode(name, text) : null];
     });
-    const before = Object.fromEntries(defaults.filter(([name]) => patch[name] !== undefined));
-    return { sequence: reply.changes, before };
+    return { sequence: reply.changes, before: Object.fromEntries(before) };
   }
 
   /** Tells whether an API of this id exists, or is deleted but not yet swept. */
   async isKnown(apiId: string): Promise<boolean> {
     const { head } = apiKeys(apiId);
     return (await this.#nodes.run(head, (redis) => redis.hexists(head, 'c'))) === 1;
+  }
+
+  /** The longest lifetime that a key of the API may be given; undefined = no rule. */
+  async maxLifetimeMs(apiId: string): Promise<number | undefined> {
+    const { head } = apiKeys(apiId);
+    const text = await this.#nodes.run(head, (redis) => redis.hget(head, FIELDS.maxLifetimeMs));
+    return text ? Number(text) : undefined;
   }
 
   /** Returns undefined if the API does not exist or is deleted. */
@@ -189,4 +205,10 @@ const encode = (patch: ApiPatch): (string | number)[] =>
     return value === undefined ? [] : [FIELDS[name], value ?? ''];
   });
 
-const decode = (name: keyof ApiPatch, text: string) => (name === 'defaultBytes' ? Number(text) : text);
+const decode = (name: keyof ApiPatch, text: string) => (TEXTS.includes(name) ? text : Number(text));
+
+const aboveMax = (defaultMs: number, maxMs: number) =>
+  new ApiError(
+    'BAD_REQUEST',
+    `defaultLifetimeMs: must be at most maxLifetimeMs; ${defaultMs} is above ${maxMs}, so lower it or raise that`,
+  );

@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { type TNull, type TOptional, type TUnion, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
@@ -33,16 +33,34 @@ import type { UsageView } from '../usage/usage.ts';
 import type { ChangeWriter } from '../writer/writer.ts';
 import type { Api, Apis } from './apis.ts';
 
-/** An API's defaults for new keys, in requests. */
+/** 100 years. */
+const LIFETIME_MS_MAX = 3_155_760_000_000;
+const Lifetime = (description: string) =>
+  Type.Integer({ minimum: 60_000, maximum: LIFETIME_MS_MAX, description });
+
+/** An API's defaults for new keys and its rules, in requests. */
 const DEFAULTS = {
   defaultPrefix: Prefix('The `prefix` of keys that are created without one.'),
   defaultBytes: Bytes('The `byteLength` of keys that are created without one.'),
+  defaultLifetimeMs: Lifetime('A key that is created without `expires` expires after this time, ms.'),
+  maxLifetimeMs: Lifetime(
+    'No key can be created, rotated or changed to expire later than this from now, or never, ms. Without `defaultLifetimeMs`, new keys must then have `expires`.',
+  ),
 };
+type Defaults = typeof DEFAULTS;
+const OPTIONAL_DEFAULTS = Type.Partial(Type.Object(DEFAULTS)).properties;
+const CHANGED_DEFAULTS = Object.fromEntries(
+  Object.entries(DEFAULTS).map(([name, schema]) => [name, Type.Optional(Type.Union([schema, Type.Null()]))]),
+) as { [Name in keyof Defaults]: TOptional<TUnion<[Defaults[Name], TNull]>> };
 
 /** The same in responses. */
 const DEFAULTS_VIEW = {
   defaultPrefix: Type.Optional(Type.String({ description: 'The `prefix` of keys created without one.' })),
   defaultBytes: Type.Optional(Type.Integer({ description: 'The `byteLength` of keys created without one.' })),
+  defaultLifetimeMs: Type.Optional(
+    Type.Integer({ description: 'The lifetime of keys created without `expires`, ms.' }),
+  ),
+  maxLifetimeMs: Type.Optional(Type.Integer({ description: 'The longest lifetime of a key, ms.' })),
 };
 
 const ApiView = Type.Object({
@@ -80,8 +98,7 @@ export const createApi = operation({
   request: Fields({
     name: Name,
     apiId: Type.Optional(ApiId),
-    defaultPrefix: Type.Optional(DEFAULTS.defaultPrefix),
-    defaultBytes: Type.Optional(DEFAULTS.defaultBytes),
+    ...OPTIONAL_DEFAULTS,
   }),
   response: Type.Object({ apiId: Id('the API'), name: Type.String(), ...DEFAULTS_VIEW }),
   event: 'api.created',
@@ -102,7 +119,7 @@ export const createApi = operation({
 export const getApi = operation({
   name: 'apis.getApi',
   summary: 'Show an API',
-  description: 'Shows the name, the defaults for new keys, and the time of creation.',
+  description: 'Shows the name, the defaults for new keys, the rules, and the time of creation.',
   permissions: ['api.<apiId>.read_api'],
   request: Fields({ apiId: ApiId }),
   response: ApiView,
@@ -145,14 +162,13 @@ const listApis = operation({
 
 const updateApi = operation({
   name: 'apis.updateApi',
-  summary: 'Change the name of an API and the defaults of its new keys',
+  summary: 'Change the name of an API, the defaults of its new keys and its rules',
   description: 'Absent fields stay unchanged; null clears a field. Existing keys do not change.',
   permissions: ['api.<apiId>.update_api'],
   request: Fields({
     apiId: ApiId,
     name: Type.Optional(Name),
-    defaultPrefix: Type.Optional(Type.Union([DEFAULTS.defaultPrefix, Type.Null()])),
-    defaultBytes: Type.Optional(Type.Union([DEFAULTS.defaultBytes, Type.Null()])),
+    ...CHANGED_DEFAULTS,
     ifSequence: IfSequence,
   }),
   response: Type.Object({ apiId: Id('the API'), sequence: LastSequence }),

@@ -1,19 +1,26 @@
 #!lua
--- Changes an API's name and the defaults of its new keys. Writes no log entry, because verifiers use neither.
+-- Changes an API's name, the defaults of its new keys and its rules. Writes no log entry, because verifiers use none of them.
 --
--- condition: the number of changes so far must equal it, '' = any  fields: field, value pairs: name, prefix, bytes; value '' clears
--- Returns {'OK', number of changes so far, previous name, prefix, bytes ('' = none)} | {'NOT_FOUND'} | {'CONFLICT', number of changes so far}
-local created, deleted, name, prefix, bytes, changes =
-  unpack(redis.call('HMGET', head, 'c', 'deleted', 'name', 'prefix', 'bytes', 'u'))
+-- condition: the number of changes so far must equal it, '' = any
+-- fields: field, value pairs: name, prefix, bytes; usual, longest: default and maximum lifetime, ms; value '' clears
+-- Returns {'OK', number of changes so far, the previous value of each field, '' = none} | {'NOT_FOUND'}
+--         | {'CONFLICT', number of changes so far} | {'ABOVE_MAX', default lifetime, maximum}: they would not fit together
+local created, deleted, changes, usual, longest = unpack(redis.call('HMGET', head, 'c', 'deleted', 'u', 'usual', 'longest'))
 if not created or deleted then return {'NOT_FOUND'} end
 changes = changes or '0'
 if condition ~= '' and condition ~= changes then return {'CONFLICT', changes} end
+local after = {usual = usual or '', longest = longest or ''}
+for i = 1, #fields, 2 do after[fields[i]] = fields[i + 1] end
+usual, longest = tonumber(after.usual), tonumber(after.longest)
+if usual and longest and usual > longest then return {'ABOVE_MAX', after.usual, after.longest} end
 if #fields > 0 then changes = redis.call('HINCRBY', head, 'u', 1) end
+local reply = {'OK', changes}
 for i = 1, #fields, 2 do
+  reply[#reply + 1] = redis.call('HGET', head, fields[i]) or ''
   if fields[i + 1] == '' then
     redis.call('HDEL', head, fields[i])
   else
     redis.call('HSET', head, fields[i], fields[i + 1])
   end
 end
-return {'OK', changes, name or '', prefix or '', bytes or ''}
+return reply

@@ -10,22 +10,36 @@
 -- defaults: the API's default prefix and length that the secret was made with, '*' = it used no default
 -- credits: JSON {id: unique, value, refill: '' = none}; '' = unlimited  base: the beginning of the API's other keys
 -- fields: field, value pairs of the record
--- Returns 'OK' | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
+-- Returns {'OK', when the key expires, if its API's default says so, else ''}
+--         | {'TOO_LONG', the longest lifetime of the API, ms}: the key would live longer
+--         | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
 --         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'OTHER_DEFAULTS', current prefix and length}: the defaults changed; make another secret
 -- include ../writer/rights.lua
 -- include ../writer/gate.lua
 -- include ../../shared/protocol/credits.lua
 -- include creation.lua
+-- include lifetime.lua
 
 requireRights(head)
-local created, deleted, protocol, prefix, bytes = unpack(redis.call('HMGET', head, 'c', 'deleted', 'P', 'prefix', 'bytes'))
+local created, deleted, protocol, prefix, bytes, longest, usual =
+  unpack(redis.call('HMGET', head, 'c', 'deleted', 'P', 'prefix', 'bytes', 'longest', 'usual'))
 if deleted then return 'DELETED' end
 if not created and auto ~= '1' then return 'NO_API' end
 local present = (prefix or '') .. ' ' .. (bytes or '')
 if defaults ~= '*' and defaults ~= present then return {'OTHER_DEFAULTS', present} end
 if redis.call('EXISTS', record) == 1 then return 'EXISTS' end
-local refusal = gate(head, members, protocol, tonumber(needs))
+local expires
+for i = 1, #fields, 2 do
+  if fields[i] == 'x' then expires = fields[i + 1] end
+end
+local given = ''
+if usual and not expires then
+  given = string.format('%.0f', now + usual)
+  expires, fields[#fields + 1], fields[#fields + 2] = given, 'x', given
+  content = content .. ' ' .. given
+end
+local refusal = tooLong(longest, now, expires) or gate(head, members, protocol, tonumber(needs))
 if refusal then return refusal end
 if not created then redis.call('HSET', head, 'c', now, 'L', lease, 'Lf', lease) end
 
@@ -52,8 +66,6 @@ elseif meta ~= '' then
   redis.call('HSET', record, 'm', meta)
 end
 redis.call('ZADD', index, number, keyId)
-for i = 1, #fields, 2 do
-  if fields[i] == 'x' then redis.call('ZADD', base .. 'due', 0, keyId) end
-end
+if expires then redis.call('ZADD', base .. 'due', 0, keyId) end
 if foreign == '1' then redis.call('HSET', head, 'foreign', '1') end
-return 'OK'
+return {'OK', given}

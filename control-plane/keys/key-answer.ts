@@ -1,5 +1,7 @@
 import { Type } from 'typebox';
+import type { Clock } from '#shared/process/clock.ts';
 import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/protocol/key-record.ts';
+import type { Apis } from '../apis/apis.ts';
 import type { Identities } from '../identities/identities.ts';
 import type { Roles } from '../roles/roles.ts';
 import {
@@ -17,6 +19,7 @@ import {
   slugsIn,
   Time,
 } from '../serve/schemas.ts';
+import { lifetimeError } from '../writer/write-error.ts';
 import type { Key } from './key-view.ts';
 
 /** An id of a key, for examples. */
@@ -77,6 +80,26 @@ export async function withNames<Shown extends Key>(
 
 /** The field with the time when a key was last used. */
 export const lastUsed = (lastUsedAt: number | undefined) => (lastUsedAt === undefined ? {} : { lastUsedAt });
+
+/** The stores that tell how long keys of an API may live. */
+export interface LifetimeStores {
+  readonly apis: Apis;
+  readonly clock: Clock;
+}
+
+/**
+ * Rejects with BAD_REQUEST if a change lets a key live longer than its API allows.
+ * @param expires `null` = for ever; undefined = unchanged
+ */
+export async function checkLifetime(
+  { apis, clock }: LifetimeStores,
+  apiId: string,
+  expires: number | null | undefined,
+): Promise<void> {
+  const longestMs = expires === undefined ? undefined : await apis.maxLifetimeMs(apiId);
+  if (longestMs === undefined || (expires && expires <= clock.wallMs() + longestMs)) return;
+  throw lifetimeError(apiId, longestMs);
+}
 
 const { enabled: _enabled, permissions: _permissions, roles: _roles, ...changedAlike } = CHANGED_FIELDS;
 /** The fields that updateKey and updateKeys change, besides `enabled`. */

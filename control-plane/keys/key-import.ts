@@ -12,12 +12,13 @@ export type KeyToImport = Omit<NewRecord, 'apiId' | 'keyId' | 'createdAt'>;
 
 /**
  * Outcome for one key; `TAKEN` = the secret belongs to a key of another API, `TOO_OLD` = some verifiers are
- * too old for it.
+ * too old for it, `TOO_LONG` = it would live longer than its API allows.
  */
 export type ImportOutcome =
   | { readonly result: 'created' | 'exists'; readonly keyId: string }
   | { readonly result: 'TAKEN' }
-  | { readonly result: 'TOO_OLD'; readonly refusal: TooOld };
+  | { readonly result: 'TOO_OLD'; readonly refusal: TooOld }
+  | { readonly result: 'TOO_LONG'; readonly longestMs: number };
 
 interface KeyImportOptions {
   readonly writer: DurableWriter;
@@ -67,9 +68,11 @@ export class KeyImport {
       const reply = replies[i];
       if (reply?.status === 'TOO_OLD')
         return { result: 'TOO_OLD', refusal: { ...reply, needs: record.needs ?? 1 } };
+      if (reply?.status === 'TOO_LONG') return { result: 'TOO_LONG', longestMs: reply.longestMs };
       return { result: statuses[i] === 'OK' ? 'created' : 'exists', keyId: record.keyId };
     });
-    await this.#forget(records.filter((record, i) => outcomes[i]?.result === 'TOO_OLD' && isOurs(record)));
+    const isRefused = (i: number) => outcomes[i] !== undefined && !('keyId' in outcomes[i]);
+    await this.#forget(records.filter((record, i) => isRefused(i) && isOurs(record)));
     // Existing pointers without a record may belong to a key that is being deleted, and vanish with it.
     const completions = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ownIds.has(keyId));
     await this.#point(completions.flatMap(pointersOf));

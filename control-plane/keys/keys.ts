@@ -16,7 +16,7 @@ import { slugsOf } from '#shared/rules/slugs.ts';
 import { BYTES, parseDefaults, SeenDefaults } from '../apis/api-defaults.ts';
 import type { ChangeLog } from '../writer/change-log-port.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
-import { tooOldError } from '../writer/write-error.ts';
+import { lifetimeError, tooOldError } from '../writer/write-error.ts';
 import {
   type Created,
   deletePointer,
@@ -32,6 +32,15 @@ export interface NewKey extends NewFields {
   /** If absent, the API's default applies; the same holds for `byteLength`. */
   readonly prefix?: string;
   readonly byteLength?: number;
+}
+
+/** A key that was created. */
+interface CreatedKey {
+  readonly keyId: string;
+  /** The secret. */
+  readonly key: string;
+  /** When it expires, if the API's default says so. */
+  readonly expires?: number;
 }
 
 /** A key and the hash of its secret. */
@@ -62,10 +71,10 @@ export class Keys {
 
   /**
    * Creates a key, which every verifier accepts from the moment this resolves. Rejects with NOT_FOUND (no
-   * such API, and none is created), CONFLICT (the API is being deleted), VERIFIERS_TOO_OLD or
+   * such API, and none is created), BAD_REQUEST (it would live too long), CONFLICT (the API is being deleted), VERIFIERS_TOO_OLD or
    * SERVICE_UNAVAILABLE; then nobody has the secret, and what was written is undone as far as possible.
    */
-  async create(key: NewKey): Promise<{ keyId: string; key: string }> {
+  async create(key: NewKey): Promise<CreatedKey> {
     for (let tries = 0; tries < TRIES; tries++) {
       const created = await this.#createWith(this.#defaults.of(key.apiId), key);
       if (typeof created !== 'string') return created;
@@ -75,7 +84,7 @@ export class Keys {
   }
 
   /** @returns the API's current defaults, if `defaults` were outdated and nothing was created */
-  async #createWith(defaults: string, key: NewKey): Promise<{ keyId: string; key: string } | string> {
+  async #createWith(defaults: string, key: NewKey): Promise<CreatedKey | string> {
     const { byteLength, prefix, ...fields } = key;
     const { apiId } = key;
     const { defaultPrefix, defaultBytes = BYTES } = parseDefaults(defaults);
@@ -97,15 +106,17 @@ export class Keys {
         reply = await this.#createRecord(record, true);
       }
       const { status } = reply;
+      if (status === 'OK')
+        return { keyId, key: secret, ...(reply.expires ? { expires: Number(reply.expires) } : {}) };
       if (status === 'OTHER_DEFAULTS') {
         await this.forgetPointers(apiId, keyId, secretHash);
         return reply.present;
       }
       if (status === 'TOO_OLD') throw tooOldError(apiId, { ...reply, needs: record.needs ?? 1 });
+      if (status === 'TOO_LONG') throw lifetimeError(apiId, reply.longestMs);
       if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
-      if (status !== 'OK') throw new ApiError('CONFLICT', 'the key exists already');
-      return { keyId, key: secret };
+      throw new ApiError('CONFLICT', 'the key exists already');
     } catch (error) {
       await this.#undo(apiId, keyId, secretHash);
       throw error;

@@ -14,7 +14,8 @@ export const createKey = command(
     ...['defaults', 'credits', 'base', '...fields'],
   ] as const,
   oneOf('status', {
-    ...{ OK: [], NO_API: [], DELETED: [], EXISTS: [], OTHER_DEFAULTS: ['present'] },
+    ...{ OK: ['expires'], NO_API: [], DELETED: [], EXISTS: [], OTHER_DEFAULTS: ['present'] },
+    TOO_LONG: ['longestMs#'],
     TOO_OLD: ['followers#', '...names'],
   }),
 );

@@ -11,6 +11,7 @@
 -- Returns {'OK', when the old key ends, '' or the key that was deleted and the hash of its secret, what write-change.lua
 --         returns from the sequence on}
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'ENDED'}: the key has expired, so there is nothing to reroll
+--         | {'TOO_LONG', the longest lifetime of the API, ms}: the new key, which has the old one's expiry, would live longer
 --         | {'REUSED'}: an earlier call of this name gave another time
 --         | {'REROLLED', the key that replaced it} | {'SHARED', keys that share its credits}: too many
 -- include ../writer/rights.lua
@@ -22,6 +23,7 @@
 -- include change-credits.lua
 -- include ../writer/change.lua
 -- include creation.lua
+-- include lifetime.lua
 requireRights(head)
 
 local p, version, expires, successor, madeBy, pool = unpack(redis.call('HMGET', record, 'p', 'v', 'x', 'T', 'Y', 'q'))
@@ -58,6 +60,8 @@ elseif #sharers >= tonumber(most) then
   end
   if not deleted then return {'SHARED', #sharers} end
 end
+local refusal = tooLong(redis.call('HGET', head, 'longest'), now, redis.call('HGET', source, 'x'))
+if refusal then return refusal end
 local gone = deleted and deleted .. ' ' .. redis.call('HGET', base .. 'k:' .. deleted, 'p') or ''
 local own = {p = true, s = true, b = true, c = true, i = true, u = true, v = true, T = true, Y = true, F = true}
 local fields = {'p', secretHash, 's', start, 'c', now, 'F', keyId}

@@ -68,7 +68,7 @@ export interface TooOld {
 /**
  * The reason why a write was refused. UNLIMITED: the key has no credits that could be changed this way.
  * REUSED: another change had this name. EXISTS: the record to be created exists. A key that has ENDED, was
- * already REROLLED, or whose credits too many keys have SHARED cannot be rerolled.
+ * already REROLLED, whose credits too many keys have SHARED, or which would live TOO_LONG cannot be rerolled.
  */
 export type WriteRefusal =
   | { readonly status: 'NOT_FOUND' | 'EXISTS' | 'UNLIMITED' | 'REUSED' | 'ENDED' }
@@ -76,6 +76,7 @@ export type WriteRefusal =
   | { readonly status: 'CONFLICT'; readonly version?: string }
   | { readonly status: 'REROLLED'; readonly successor: string }
   | { readonly status: 'SHARED'; readonly keys: number }
+  | { readonly status: 'TOO_LONG'; readonly longestMs: number }
   | TooOld;
 
 /** A change that is in the log. */

@@ -21,6 +21,10 @@ export function writeError(
     const advice = 'none of which was rerolled and has ended; delete some, then reroll it';
     return new ApiError('CONFLICT', `key ${keyId} shares its credits with ${outcome.keys} keys, ${advice}`);
   }
+  if (outcome.status === 'TOO_LONG') {
+    const { message } = lifetimeError(apiId, outcome.longestMs);
+    return new ApiError('BAD_REQUEST', `${message} for key ${keyId} with keys.updateKey, then reroll it`);
+  }
   if (outcome.status === 'REUSED')
     return new ApiError(
       'CONFLICT',
@@ -40,6 +44,13 @@ export const cameLate = (ifSequence: number, sequence: number): ApiError =>
   new ApiError(
     'CONFLICT',
     `ifSequence: somebody changed it after ${ifSequence}, the present sequence is ${sequence}; read it again, then send the change with that`,
+  );
+
+/** Returns the error for a key that would live longer than its API allows. */
+export const lifetimeError = (apiId: string, longestMs: number): ApiError =>
+  new ApiError(
+    'BAD_REQUEST',
+    `expires: keys of api ${apiId} may live at most ${longestMs} ms from now (its maxLifetimeMs); set an expiry within that`,
   );
 
 /** Returns the error for a write that needs a later protocol than some verifiers of the API speak. */

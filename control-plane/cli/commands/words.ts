@@ -17,6 +17,18 @@ const REFILL: FieldWords = [
   'when credits are refilled: daily:<credits>, monthly:<credits> or monthly:<credits>:<day>',
   refillPlan,
 ];
+const LIFETIMES: Readonly<Record<string, FieldWords>> = {
+  defaultLifetimeMs: [
+    '--default-lifetime <time>',
+    'lifetime of keys that are created without --expires: 90m, 12h, 30d',
+    span,
+  ],
+  maxLifetimeMs: [
+    '--max-lifetime <time>',
+    'the longest lifetime that a key may be given: 90m, 12h, 30d',
+    span,
+  ],
+};
 const SHARED_LIMITS: FieldWords = [
   '--ratelimits <json>',
   'limits that all keys of the identity share, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]',
@@ -126,12 +138,16 @@ export const WORDS: Readonly<Record<string, Words>> = {
     show: LISTED_KEY,
   },
   'apis.createApi': {
-    examples: ['apis create Shop --id webshop --default-prefix shop'],
-    fields: { apiId: ['--id <apiId>', 'id of the API; default: a random one'] },
+    examples: ['apis create Shop --id webshop --default-prefix shop --max-lifetime 90d'],
+    fields: { apiId: ['--id <apiId>', 'id of the API; default: a random one'], ...LIFETIMES },
   },
   'apis.updateApi': {
-    help: 'change the name of an API and the defaults of its new keys',
-    examples: ["apis update shop --name 'The shop'"],
+    help: 'change the name of an API, the defaults of its new keys and its rules',
+    examples: [
+      "apis update shop --name 'The shop'",
+      'apis update shop --default-lifetime 30d --max-lifetime 90d',
+    ],
+    fields: LIFETIMES,
   },
   'apis.listApis': {
     help: 'list the APIs that the root key may read',

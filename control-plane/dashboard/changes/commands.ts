@@ -105,7 +105,7 @@ function spanOf(ms: number): string {
 
 /** Formats a field as an option; null clears it. undefined = no option has such a value. */
 function optionOf(name: string, value: unknown): string | undefined {
-  const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  const flag = name.replace(/Ms$/, '').replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   if (value === null) return `--clear ${name}`;
   if (value === true) return `--${flag}`;
   const argument = argumentOf(name, value);
@@ -117,6 +117,7 @@ function argumentOf(name: string, value: unknown): string | undefined {
     const { limit, duration, async = true } = value as LimitInput;
     return async && duration % 1000 === 0 ? `${limit}/${duration / 1000}s` : undefined;
   }
+  if (name.endsWith('Ms')) return Number(value) % UNITS.m === 0 ? spanOf(Number(value)) : undefined;
   if (name === 'expires') return new Date(Number(value)).toISOString();
   if (name === 'refill') {
     const { interval, amount, refillDay } = value as Record<string, string | number>;

@@ -3,12 +3,21 @@ import { call } from '../api/client.ts';
 import { ActionForm, Field, type FormEntry } from '../forms/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 
-interface Defaults {
+/** The rules of an API that are times, by the labels and hints of their inputs. */
+const TIMES = {
+  defaultLifetimeMs: ['Days until new keys expire', 'empty = never, if the next allows it'],
+  maxLifetimeMs: ['Days that a key may live at most', 'empty = for ever'],
+} as const;
+type Time = keyof typeof TIMES;
+const times = Object.entries(TIMES) as [Time, (typeof TIMES)[Time]][];
+const DAY_MS = 86_400_000;
+
+interface Defaults extends Partial<Record<Time, number>> {
   readonly defaultPrefix?: string;
   readonly defaultBytes?: number;
 }
 
-/** Inputs for an API's defaults for new keys, in the forms that create and change an API. */
+/** Inputs for an API's defaults for new keys and its rules, in the forms that create and change an API. */
 export function DefaultFields({ of }: { of?: Defaults }) {
   return (
     <>
@@ -28,6 +37,15 @@ export function DefaultFields({ of }: { of?: Defaults }) {
         max="255"
         defaultValue={of?.defaultBytes ?? ''}
       />
+      {times.map(([name, [label, hint]]) => (
+        <Field
+          {...{ key: name, name, label, hint }}
+          type="number"
+          min="0"
+          step="any"
+          defaultValue={of?.[name] === undefined ? '' : of[name] / DAY_MS}
+        />
+      ))}
     </>
   );
 }
@@ -35,10 +53,15 @@ export function DefaultFields({ of }: { of?: Defaults }) {
 /** Returns the entered defaults, with `emptyValue` in place of empty ones. */
 export function enteredDefaults<None>(entry: FormEntry, emptyValue: None) {
   const [prefix, bytes] = [entry('defaultPrefix'), entry('defaultBytes')];
-  return { defaultPrefix: prefix || emptyValue, defaultBytes: bytes ? Number(bytes) : emptyValue };
+  const ms = (days: string) => (days === '' ? emptyValue : Math.round(Number(days) * DAY_MS));
+  return {
+    defaultPrefix: prefix || emptyValue,
+    defaultBytes: bytes ? Number(bytes) : emptyValue,
+    ...(Object.fromEntries(times.map(([name]) => [name, ms(entry(name))])) as Record<Time, number | None>),
+  };
 }
 
-/** A form that changes an API's name and its defaults for new keys. */
+/** A form that changes an API's name, its defaults for new keys and its rules. */
 export function ApiSettings({ apiId }: { apiId: string }) {
   const api = useLoad(() => call('apis.getApi', { apiId }), [apiId]);
   const [message, setMessage] = useState('');
@@ -46,7 +69,7 @@ export function ApiSettings({ apiId }: { apiId: string }) {
     const name = entry('name');
     const input = { apiId, ifSequence, ...(name ? { name } : {}), ...enteredDefaults(entry, null) };
     const { sequence } = await call('apis.updateApi', input).finally(api.reload);
-    setMessage('Saved. Keys that exist stay as they are.');
+    setMessage('Saved. Keys that exist keep their prefix and expiry.');
     return { sequence };
   };
   return (

@@ -21,7 +21,7 @@ import {
 } from '../../serve/schemas.ts';
 import { checkStrings } from '../../serve/strings.ts';
 import type { Notice, Notices } from '../../webhooks/notices.ts';
-import { tooOldError } from '../../writer/write-error.ts';
+import { lifetimeError, tooOldError } from '../../writer/write-error.ts';
 import type { ImportOutcome, KeyImport, KeyToImport } from '../key-import.ts';
 
 /** A key that was made elsewhere; only its hash is sent. */
@@ -145,6 +145,7 @@ function parseKey(value: unknown): KeyToImport {
 
 function resultOf(apiId: string, outcome: ImportOutcome | undefined): Result {
   if (outcome?.result === 'TOO_OLD') return refusal(tooOldError(apiId, outcome.refusal));
+  if (outcome?.result === 'TOO_LONG') return refusal(lifetimeError(apiId, outcome.longestMs));
   if (outcome && outcome.result !== 'TAKEN') return outcome;
   return { result: 'refused', code: 'CONFLICT', message: 'the secret exists already' };
 }

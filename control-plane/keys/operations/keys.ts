@@ -55,8 +55,10 @@ import type { ChangeWriter, Propagation } from '../../writer/writer.ts';
 import type { Credits } from '../credit-changes.ts';
 import {
   CHANGES,
+  checkLifetime,
   KeyAnswer,
   keyIdExample,
+  type LifetimeStores,
   lastUsed,
   type NameStores,
   storedChanges,
@@ -73,7 +75,7 @@ export const createKey = operation({
   name: 'keys.createKey',
   summary: 'Create a key',
   description:
-    'Every verifier accepts the key as soon as this call returns. An unknown API is created too, unless API_AUTO_CREATE is off.',
+    'Every verifier accepts the key as soon as this call returns. An unknown API is created too, unless API_AUTO_CREATE is off. The API may have rules for `expires` (updateApi).',
   permissions: ['api.<apiId>.create_key'],
   request: Fields({
     apiId: ApiId,
@@ -85,7 +87,11 @@ export const createKey = operation({
     enabled: Type.Boolean({ default: true, description: 'false: the key is refused until it is enabled.' }),
   }),
   response: Type.Object(
-    { keyId: Id('the key'), key: Secret },
+    {
+      keyId: Id('the key'),
+      key: Secret,
+      expires: Type.Optional(Time("When the key expires, if the API's `defaultLifetimeMs` says so")),
+    },
     { examples: [{ keyId: keyIdExample, key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' }] },
   ),
   event: 'key.created',
@@ -104,7 +110,9 @@ export const createKey = operation({
       throw await withNearestApi(error, call, apis);
     });
     call.giveTurnBack();
-    call.note({ keyId: created.keyId }, { after: { ...auditView(storedFields(key)), ...withCredits } });
+    const { expires = key.expires } = created;
+    const after = { ...auditView(storedFields({ ...key, ...(expires && { expires }) })), ...withCredits };
+    call.note({ keyId: created.keyId }, { after });
     return created;
   },
 });
@@ -270,12 +278,11 @@ export const updateKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { keyId: keyIdExample, enabled: false },
   neverShed: true,
-  async handle(
-    call,
-    { keys, roles, changeWriter }: { keys: Keys; roles: Roles; changeWriter: ChangeWriter },
-  ) {
+  async handle(call, needs: LifetimeStores & { keys: Keys; roles: Roles; changeWriter: ChangeWriter }) {
+    const { keys, roles, changeWriter } = needs;
     const { apiId } = call;
     const { keyId, waitMs, ifSequence, remaining, refill, ...changes } = call.request;
+    await checkLifetime(needs, apiId, changes.expires);
     const fields = await storedChanges(roles, withoutAliases(changes));
     const credits = creditsChange({ remaining, refill });
     let propagation: Propagation | undefined;

@@ -31,7 +31,7 @@ import type {
   ChangeWriter,
   Propagation as Progress,
 } from '../../writer/writer.ts';
-import { CHANGES, keyIdExample, storedChanges } from '../key-answer.ts';
+import { CHANGES, checkLifetime, keyIdExample, type LifetimeStores, storedChanges } from '../key-answer.ts';
 import type { KeyView } from '../key-view.ts';
 import type { Keys, PointedKey } from '../keys.ts';
 
@@ -263,8 +263,9 @@ const updateKeys = operation({
   example: { apiId: 'shop', externalId: 'ada', enabled: false },
   neverShed: true,
   bodyBytesMax: MANY_KEYS_BYTES_MAX,
-  async handle(call, needs: { roles: Roles; view: KeyView; apis: Apis; changeWriter: ChangeWriter }) {
+  async handle(call, needs: LifetimeStores & { roles: Roles; view: KeyView; changeWriter: ChangeWriter }) {
     const { apiId, keyIds, externalId, ownerId, cursor, waitMs, ...changes } = call.request;
+    await checkLifetime(needs, apiId, changes.expires);
     const fields = await storedChanges(needs.roles, changes);
     if (Object.keys(fields).length === 0)
       throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');

@@ -83,9 +83,10 @@ test('every shown command does what its call does', async () => {
   expect((await fleet.admin('keys.getKey', { keyId })).status).toBe(404);
 
   await does('apis.createApi', { apiId: 'made', name: 'Made here', defaultPrefix: 'm', defaultBytes: 20 });
-  await does('apis.updateApi', { apiId: 'made', defaultPrefix: null, defaultBytes: 24 });
+  const rules = { defaultLifetimeMs: 5_400_000, maxLifetimeMs: 7_776_000_000 };
+  await does('apis.updateApi', { apiId: 'made', defaultPrefix: null, defaultBytes: 24, ...rules });
   const api = await fleet.ok('apis.getApi', { apiId: 'made' });
-  expect(api).toMatchObject({ name: 'Made here', defaultBytes: 24 });
+  expect(api).toMatchObject({ name: 'Made here', defaultBytes: 24, ...rules });
   expect(api).not.toHaveProperty('defaultPrefix');
   await does('apis.deleteApi', { apiId: 'made' });
   expect((await fleet.admin('apis.getApi', { apiId: 'made' })).status).toBe(404);

@@ -52,7 +52,7 @@ describe('keys', () => {
   test('get the defaults their API has at the moment', async () => {
     expect(await create('key_1', { defaults: 'old 32' })).toEqual({ status: 'OTHER_DEFAULTS', present: ' ' });
     expect(await at.redis.keys('*')).toEqual([]);
-    expect(await create('key_1', { defaults: ' ' })).toEqual({ status: 'OK' });
+    expect(await create('key_1', { defaults: ' ' })).toEqual({ status: 'OK', expires: '' });
     await at.redis.hset('head', 'prefix', 'shop');
     expect(await create('key_2', { defaults: ' ' })).toEqual({ status: 'OTHER_DEFAULTS', present: 'shop ' });
     await at.redis.hset('head', 'bytes', '24');
@@ -61,18 +61,18 @@ describe('keys', () => {
       present: 'shop 24',
     });
     expect(await at.redis.zrange('index', '0', '-1')).toEqual(['key_1']);
-    expect(await create('key_2', { defaults: 'shop 24' })).toEqual({ status: 'OK' });
-    expect(await create('key_3', { defaults: '*' })).toEqual({ status: 'OK' });
+    expect(await create('key_2', { defaults: 'shop 24' })).toEqual({ status: 'OK', expires: '' });
+    expect(await create('key_3', { defaults: '*' })).toEqual({ status: 'OK', expires: '' });
   });
 
   test('are created once, with or without their API', async () => {
     expect(await create('key_1', { auto: '0' })).toEqual({ status: 'NO_API' });
     expect(await at.redis.keys('*')).toEqual([]);
-    expect(await create('key_1')).toEqual({ status: 'OK' });
+    expect(await create('key_1')).toEqual({ status: 'OK', expires: '' });
     expect(await at.redis.hmget('head', 'c', 'L', 'Lf', 'foreign')).toEqual(['7', '500', '500', null]);
     expect(await create('key_1')).toEqual({ status: 'EXISTS' });
     expect(await create('key_2', { auto: '0', foreign: '1', owner: 'ann', meta: '{"a":1}' })).toEqual({
-      status: 'OK',
+      ...{ status: 'OK', expires: '' },
     });
     expect(await at.redis.hget('head', 'foreign')).toBe('1');
     expect(await at.redis.zrange('index', '0', '-1', 'WITHSCORES')).toEqual(['key_1', '1', 'key_2', '2']);

@@ -207,13 +207,10 @@ describe('APIs', () => {
     const fields = ['name', 'Shop', 'bytes', 24];
     await run(createApi({ head: 'head', members: [], now: 7, lease: 500, fields }));
     expect(await update('prefix', 'p', 'bytes', '')).toEqual({
-      status: 'OK',
-      changes: 1,
-      name: 'Shop',
-      prefix: '',
-      bytes: '24',
+      ...{ status: 'OK', changes: 1, before: ['', '24'] },
     });
-    expect(await update()).toEqual({ status: 'OK', changes: 1, name: 'Shop', prefix: 'p', bytes: '' });
+    expect(await update()).toEqual({ status: 'OK', changes: 1, before: [] });
+    expect(await at.redis.hmget('head', 'name', 'prefix', 'bytes')).toEqual(['Shop', 'p', null]);
     await at.redis.hset('head', 'deleted', '8');
     expect(await update('name', 'x')).toEqual({ status: 'NOT_FOUND' });
     expect(await at.redis.hget('head', 'name')).toBe('Shop');
