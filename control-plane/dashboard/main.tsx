@@ -18,10 +18,11 @@ import { Keys } from './pages/keys.tsx';
 import { Overview } from './pages/overview.tsx';
 import { Roles } from './pages/roles.tsx';
 import { RootKeys } from './pages/root-keys.tsx';
-import { SignIn } from './pages/sign-in.tsx';
+import { SignIn, SignInForm } from './pages/sign-in.tsx';
 import { WebhookDetail } from './pages/webhook.tsx';
 import { Webhooks } from './pages/webhooks.tsx';
 import { partsOf } from './parts/conditions.ts';
+import { Dialog } from './parts/dialogs.tsx';
 import { Page } from './parts/page.tsx';
 
 /** The sections, each with the permission without which it would be empty. */
@@ -42,15 +43,18 @@ const permittedSections = () =>
   );
 
 function App() {
-  const [signedIn, setSignedIn] = useState(isSignedIn());
+  // Who signed in last here; stays while the session is over, so that the page keeps what was entered.
+  const [who, setWho] = useState(isSignedIn() ? signedInAs() : undefined);
   const [endReason, setEndReason] = useState('');
   const [signOutUrl, setSignOutUrl] = useState<string>();
   const [isOffline, setOffline] = useState(false);
   const { hash, question } = useHash();
   useEffect(() => {
     const session = (event: Event) => {
-      setSignedIn(isSignedIn());
-      setEndReason((event as CustomEvent<string>).detail);
+      const { detail } = event as CustomEvent<string>;
+      setEndReason(detail);
+      if (isSignedIn()) setWho(signedInAs());
+      else if (detail === '') setWho(undefined);
     };
     events.addEventListener('session', session);
     events.addEventListener('lost', () => setOffline(true));
@@ -58,15 +62,15 @@ function App() {
     watchConnection();
   }, []);
   useLayoutEffect(() => {
-    document.getElementById('app')?.classList.toggle('signed-in', signedIn);
-  }, [signedIn]);
-  const finder = useFinder(signedIn);
+    document.getElementById('app')?.classList.toggle('signed-in', who !== undefined);
+  }, [who]);
+  const finder = useFinder(who !== undefined && endReason === '');
   const [path] = partsOf(hash);
   const [, section = '', id = ''] = path.split('/');
   const current = section === 'apis' || section === 'keys' ? '#/apis' : `#/${section}`;
   return (
     <>
-      <Header hasSession={signedIn} current={current} onFind={finder.open} onSignOut={setSignOutUrl} />
+      <Header who={who} current={current} onFind={finder.open} onSignOut={setSignOutUrl} />
       <div class="lost" role="alert">
         {isOffline && 'Connection to the control plane lost. What is shown may be out of date.'}
       </div>
@@ -74,27 +78,35 @@ function App() {
       {finder.start !== undefined && (
         <Finder start={finder.start} sections={permittedSections()} onClose={finder.close} />
       )}
-      <main key={`${signedIn}${hash}`}>
+      {endReason !== '' && (
+        <Dialog title="Sign in again" onClose={() => undefined} mustAnswer isOpaque>
+          <SignInForm reason={endReason} isAgain />
+        </Dialog>
+      )}
+      <main key={`${who && idOf(who)}${hash}`}>
         {section === 'handover' ? (
           <Handover part={id} />
-        ) : signedIn ? (
+        ) : who ? (
           view(section, id)
         ) : (
-          <SignIn reason={endReason} signOutUrl={signOutUrl} />
+          <SignIn signOutUrl={signOutUrl} />
         )}
       </main>
     </>
   );
 }
 
+type Who = ReturnType<typeof signedInAs>;
+const idOf = ({ rootKeyId, person }: Who) => rootKeyId ?? person?.personId;
+
 /** The sections and who is signed in, at the side of the page. */
 function Header(props: {
-  hasSession: boolean;
+  who: Who | undefined;
   current: string;
   onFind: () => void;
   onSignOut: (signOutUrl: string | undefined) => void;
 }) {
-  const { hasSession, current, onFind, onSignOut } = props;
+  const { who, current, onFind, onSignOut } = props;
   const [lastCall, setLastCall] = useState<Call>();
   useEffect(() => {
     events.addEventListener('changed', (event) => setLastCall((event as CustomEvent<Call>).detail));
@@ -110,7 +122,7 @@ function Header(props: {
       <a class="brand" href="#/">
         <img src="./icon.svg" alt="" /> Keyfence
       </a>
-      {hasSession && (
+      {who && (
         <>
           <button type="button" class="find" onClick={onFind} aria-keyshortcuts="Control+K Meta+K">
             Find <kbd>⌘K</kbd>
@@ -125,7 +137,7 @@ function Header(props: {
           </nav>
           <div class="who">
             <span>
-              Signed in as <bdi title={callerDetails(signedInAs())}>{callerName(signedInAs())}</bdi>
+              Signed in as <bdi title={callerDetails(who)}>{callerName(who)}</bdi>
             </span>
             {lastCall && <CopyAs call={lastCall} />}
             <button type="button" class="small sign-out" onClick={() => void signOut().then(onSignOut)}>

@@ -60,8 +60,9 @@ const CHANGE_MS_MAX = 75_000;
 let csrfToken = '';
 /** The permissions of the root key or the person with which the session began. */
 let permissions: ReadonlySet<string> = new Set();
-/** The root key or the person that is signed in, and the host of the identity provider; absent = only root keys sign in. */
-let signedIn: Pick<AuditEvent['by'], 'rootKeyId' | 'person'> & { readonly provider?: string } = {};
+/** The root key or the person that is signed in, or was before the session was over. */
+let signedIn: Pick<AuditEvent['by'], 'rootKeyId' | 'person'> = {};
+let provider: string | undefined;
 let clockAheadMs = 0;
 
 /** Events of the session: begun, ended (with the reason), connection lost, connection restored, something changed (with the call). */
@@ -71,7 +72,7 @@ export const isSignedIn = () => csrfToken !== '';
 /** Returns the root key or the person that is signed in. */
 export const signedInAs = () => signedIn;
 /** Returns the host of the identity provider; undefined = only root keys sign in. */
-export const signInProvider = () => signedIn.provider;
+export const signInProvider = () => provider;
 /**
  * Returns the server's clock, Unix milliseconds, at most a second late; times from the server are compared
  * with it.
@@ -90,15 +91,27 @@ export function may(permission: string): boolean {
 
 /** Goes on with the session that this browser has, if it has one. */
 export async function resume(): Promise<void> {
-  csrfToken = await currentToken().catch(() => '');
+  const session = await currentSession().catch(() => undefined);
+  if (session) begin(session);
 }
 
-/** Returns the token of the session that this browser has now; '' = none. */
-async function currentToken(): Promise<string> {
+/** Returns the session that this browser has now; undefined = none. */
+async function currentSession(): Promise<Session | undefined> {
   const session = await exchange(SESSION, { method: 'GET', waitMs: READ_MS_MAX });
+  ({ provider } = session);
+  return session.csrfToken === undefined ? undefined : session;
+}
+
+interface Session extends Pick<AuditEvent['by'], 'rootKeyId' | 'person'> {
+  readonly csrfToken: string;
+  readonly permissions: readonly string[];
+}
+
+function begin(session: Session): void {
+  csrfToken = session.csrfToken;
   signedIn = session;
-  permissions = new Set(session.permissions ?? []);
-  return session.csrfToken ?? '';
+  permissions = new Set(session.permissions);
+  events.dispatchEvent(new CustomEvent('session', { detail: '' }));
 }
 
 /**
@@ -107,11 +120,7 @@ async function currentToken(): Promise<string> {
  */
 export async function signIn(rootKey: string): Promise<void> {
   if (!/^[\x21-\x7e]{1,512}$/.test(rootKey)) throw new Failure('UNAUTHORIZED', 'this is not a root key');
-  const session = await exchange(SESSION, { method: 'POST', body: { rootKey }, waitMs: READ_MS_MAX });
-  csrfToken = session.csrfToken;
-  signedIn = session;
-  permissions = new Set(session.permissions);
-  events.dispatchEvent(new CustomEvent('session', { detail: '' }));
+  begin(await exchange(SESSION, { method: 'POST', body: { rootKey }, waitMs: READ_MS_MAX }));
 }
 
 /**
@@ -143,13 +152,13 @@ export async function call<Name extends keyof Responses>(
   } catch (error) {
     if (!(error instanceof Failure && error.code === 'UNAUTHORIZED')) throw error;
     // Another tab may have opened another session.
-    const token = await currentToken();
-    if (token === '' || token === sentToken) {
+    const session = await currentSession();
+    if (session === undefined || session.csrfToken === sentToken) {
       const reason = wasPerson ? 'sign in again' : 'or its root key is no longer accepted';
       leave(`The session is over, ${reason}.`);
-      throw error;
+      throw new Failure('SESSION_OVER', error.message);
     }
-    csrfToken = token;
+    begin(session);
     return send(operation, input);
   }
 }

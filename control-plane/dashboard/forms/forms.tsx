@@ -68,8 +68,8 @@ export function ActionForm(props: {
     ifSequence: number | undefined,
   ) => Promise<{ key: string } | { sequence: number } | undefined>;
   message?: string;
-  /** True if what was entered is lost when the page is left. */
-  isEdit?: boolean;
+  /** True if it changes nothing, so that what was entered may be lost. */
+  isQuestion?: boolean;
   /** The `sequence` of what the form shows. */
   sequence?: number;
   /** False if the page has another primary action. */
@@ -89,7 +89,7 @@ export function ActionForm(props: {
     delete form.dataset['edited'];
     void run(async () => {
       const result = await props.run(entry, base ?? latest).catch((error: unknown) => {
-        if (props.isEdit) form.dataset['edited'] = '';
+        if (!props.isQuestion) form.dataset['edited'] = '';
         // What somebody else saved is shown now, so that saving again is a decision.
         if (isConflict(error)) {
           setBase(undefined);
@@ -114,7 +114,7 @@ export function ActionForm(props: {
       class="panel fields"
       onSubmit={submit}
       onInput={({ currentTarget }) => {
-        if (!props.isEdit) return;
+        if (props.isQuestion) return;
         currentTarget.dataset['edited'] = '';
         setBase(base ?? latest);
       }}

@@ -1,9 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
-import { Dialog } from '../parts/dialogs.tsx';
+import { LeaveQuestion } from '../parts/dialogs.tsx';
 
-/** Edited forms, and dialogs that show something once, mark themselves, so that the page knows of all of them. */
+/** Edited forms, and what is shown only once, mark themselves, so that the page knows of all of them. */
 const unsaved = () => [
-  ...document.querySelectorAll<HTMLElement>('main form[data-edited], dialog[data-unanswered]'),
+  ...document.querySelectorAll<HTMLElement>('main form[data-edited], [data-unanswered]'),
 ];
 
 /**
@@ -36,17 +36,7 @@ export function useHash() {
     setTarget(undefined);
   };
   const question = target !== undefined && (
-    <Dialog title="Leave without saving?" onClose={() => setTarget(undefined)}>
-      <p>What you changed, or what is shown only once, is lost.</p>
-      <div class="row">
-        <button type="button" class="danger" onClick={leave}>
-          Leave
-        </button>
-        <button type="button" onClick={() => setTarget(undefined)}>
-          Stay
-        </button>
-      </div>
-    </Dialog>
+    <LeaveQuestion onLeave={leave} onStay={() => setTarget(undefined)} />
   );
   return { hash, question };
 }

@@ -10,44 +10,46 @@ export function Handover({ part }: { part: string }) {
   const [secret, setSecret] = useState<string>();
   const [isStored, setStored] = useState(false);
   return (
-    <Page title="A secret for you">
-      <div class="panel sign-in">
-        {isStored ? (
-          <p>The link shows nothing any more. You can close this page.</p>
-        ) : (
-          <>
-            <p>
-              Somebody gives you the secret of an API key. It is shown once, and the link is used up then; so
-              show it when you can store it.
-            </p>
-            {problem}
-            {canEncrypt() ? (
-              <button
-                type="button"
-                class="main"
-                aria-disabled={busy}
-                onClick={() => void run(async () => setSecret(await openLink(part)))}
-              >
-                Show the secret
-              </button>
-            ) : (
-              <p role="alert">
-                This page must be opened over HTTPS, because the browser decrypts the secret.
+    <div class="sign-in">
+      <Page title="A secret for you">
+        <div class="panel again">
+          {isStored ? (
+            <p>The link shows nothing any more. You can close this page.</p>
+          ) : (
+            <>
+              <p>
+                Somebody gives you the secret of an API key. It is shown once, and the link is used up then;
+                so show it when you can store it.
               </p>
-            )}
-          </>
+              {problem}
+              {canEncrypt() ? (
+                <button
+                  type="button"
+                  class="main"
+                  aria-disabled={busy}
+                  onClick={() => void run(async () => setSecret(await openLink(part)))}
+                >
+                  Show the secret
+                </button>
+              ) : (
+                <p role="alert">
+                  This page must be opened over HTTPS, because the browser decrypts the secret.
+                </p>
+              )}
+            </>
+          )}
+        </div>
+        {secret !== undefined && (
+          <SecretDialog
+            title="Your secret"
+            secret={secret}
+            onClose={() => {
+              setSecret(undefined);
+              setStored(true);
+            }}
+          />
         )}
-      </div>
-      {secret !== undefined && (
-        <SecretDialog
-          title="Your secret"
-          secret={secret}
-          onClose={() => {
-            setSecret(undefined);
-            setStored(true);
-          }}
-        />
-      )}
-    </Page>
+      </Page>
+    </div>
   );
 }

@@ -76,7 +76,6 @@ export function ApiSettings({ apiId }: { apiId: string }) {
     <Loaded of={api}>
       {(of) => (
         <ActionForm
-          isEdit
           sequence={of.sequence}
           label="Settings of the API"
           action="Save"

@@ -26,7 +26,7 @@ export function Explain({ of, refusal }: { of: Key; refusal: { readonly clientIp
   };
   return (
     <div ref={place}>
-      <ActionForm label="Explain a question" action="Explain" run={run} message="">
+      <ActionForm isQuestion label="Explain a question" action="Explain" run={run} message="">
         <Field label="Permissions" hint="such as files.read AND files.write" name="permissions" />
         <Field label="Client's address" hint="for a key with allowed addresses" name="clientIp" />
         <Field label="Cost" hint="in credits; empty = 1" name="cost" inputMode="numeric" pattern="\d{1,9}" />

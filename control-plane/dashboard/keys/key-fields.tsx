@@ -160,7 +160,7 @@ export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
     return undefined;
   };
   return (
-    <ActionForm isEdit label="Set the credits" action="Set" run={save} message={message} isMain={false}>
+    <ActionForm label="Set the credits" action="Set" run={save} message={message} isMain={false}>
       <Whole label="Credits" hint="empty = no limit" name="remaining" of={remaining} />
       <label>
         Refill

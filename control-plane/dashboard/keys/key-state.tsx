@@ -52,11 +52,11 @@ export function useForeignFound(keys: readonly Key[] = []): boolean {
 }
 
 /** The button that disables or enables a key; its panel offers to undo that. */
-export function KeySwitch({ of, apply, isLarge = false }: { of: Key; apply: Apply; isLarge?: boolean }) {
+export function KeySwitch({ of, apply }: { of: Key; apply: Apply }) {
   return (
     <Switch
       enabled={of.enabled}
-      isLarge={isLarge}
+      isLarge
       name={of.name ?? `${of.start}…`}
       change={(enabled, headline) => apply(of, headline, { enabled }, { enabled: of.enabled })}
     />

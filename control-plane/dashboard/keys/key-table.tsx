@@ -1,11 +1,13 @@
 import type { ComponentChildren } from 'preact';
 import { type Key, may } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
-import { CopyId } from '../parts/copy-id.tsx';
+import { CopyButton } from '../parts/copy-id.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
+import { useAction } from '../parts/loading.tsx';
+import { More } from '../parts/more.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
-import { Expiry, KeyState, KeySwitch, useForeignFound } from './key-state.tsx';
+import { Expiry, KeyState, useForeignFound } from './key-state.tsx';
 import type { useSelection } from './selection.tsx';
 
 /** A page of an API's keys, which can be selected, opened and changed. */
@@ -34,42 +36,63 @@ export function KeyTable(props: {
       columns={[
         ...(mayChange ? [{ title: 'Selected', narrow: 'box', cell: props.selection.box } as const] : []),
         KEY_COLUMN,
-        { title: 'Starts with', narrow: 'none', cell: ({ start }) => <code class="nowrap">{start}…</code> },
-        {
-          title: 'Identity',
-          cell: ({ externalId }) =>
-            externalId && (
-              <a class="short" href={identityPage(externalId)} title={externalId}>
-                <bdi>{externalId}</bdi>
-              </a>
-            ),
-        },
         { title: 'State', narrow: 'beside', cell: (key) => <KeyState of={key} isFound={isFound} /> },
         { title: 'Last use', cell: ({ lastUsedAt }) => <Time at={lastUsedAt} placeholder="never seen" /> },
-        { title: 'Expires', cell: (key) => <Expiry of={key} /> },
+        ...(page.keys.some(({ expires }) => expires !== undefined)
+          ? [{ title: 'Expires', cell: (key) => <Expiry of={key} /> } satisfies Column<Key>]
+          : []),
         { title: 'Created', narrow: 'none', cell: ({ createdAt }) => <Time at={createdAt} /> },
-        ...(mayChange ? [changeColumn(props.apply)] : []),
+        {
+          title: 'Actions',
+          narrow: 'menu',
+          cell: (key) => <KeyMenu of={key} apply={mayChange ? props.apply : undefined} />,
+        },
       ]}
       below={({ keyId }) => props.panelOf(keyId)}
     />
   );
 }
 
-const changeColumn = (apply: Apply): Column<Key> => ({
-  title: 'Change',
-  narrow: 'beside',
-  cell: (key) => <KeySwitch of={key} apply={apply} />,
-});
+/** What can be done with a key in a list, in a menu. */
+function KeyMenu({ of, apply }: { of: Key; apply: Apply | undefined }) {
+  const { run, problem } = useAction();
+  const name = of.name ?? of.keyId;
+  const verb = of.enabled ? 'Disable' : 'Enable';
+  const change = () => apply?.(of, `${verb}d ${name}`, { enabled: !of.enabled }, { enabled: of.enabled });
+  return (
+    <>
+      <More of={name}>
+        {apply && (
+          <button type="button" aria-label={`${verb} ${name}`} onClick={() => void run(async () => change())}>
+            {verb}
+          </button>
+        )}
+        <CopyButton text={of.keyId}>Copy id</CopyButton>
+        {of.externalId !== undefined && <a href={identityPage(of.externalId)}>Open its identity</a>}
+        {may('root.*.read_audit') && <a href={`#/keys/${of.keyId}?tab=history`}>History</a>}
+      </More>
+      {problem}
+    </>
+  );
+}
 
 const KEY_COLUMN: Column<Key> = {
   title: 'Key',
   narrow: 'first',
-  cell: ({ keyId, name }) => (
+  grows: true,
+  cell: ({ keyId, name, start, externalId }) => (
     <>
       <a href={`#/keys/${keyId}`} title={name}>
         <bdi>{name ?? keyId}</bdi>
       </a>
-      <CopyId id={keyId} of={name ?? keyId} unseen />
+      <div class="under">
+        {externalId !== undefined && (
+          <>
+            <bdi title={externalId}>{externalId}</bdi> ·{' '}
+          </>
+        )}
+        <code>{start}…</code>
+      </div>
     </>
   ),
 };

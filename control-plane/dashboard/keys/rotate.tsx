@@ -1,4 +1,4 @@
-import { useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { call, type Key } from '../api/client.ts';
 import { Dialog, SecretDialog } from '../parts/dialogs.tsx';
 import { useAction } from '../parts/loading.tsx';
@@ -23,20 +23,17 @@ export function RotateDialog({ of, onClose }: { of: Key; onClose: () => void }) 
   // the key that nobody has.
   const [name] = useState(() => crypto.getRandomValues(new Uint32Array(4)).join('-'));
   const [successor, setSuccessor] = useState<Successor>();
-  // True once the next dialog replaces this one, which closes then.
-  const isDone = useRef(false);
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
       const operationId = `${name}-${expiration}`;
       const answer = await call('keys.rerollKey', { keyId: of.keyId, expiration, operationId });
-      isDone.current = true;
       setSuccessor(answer);
     });
   };
   if (successor) return <SuccessorSecret of={successor} />;
   return (
-    <Dialog title="Rotate this key?" onClose={() => isDone.current || onClose()}>
+    <Dialog title="Rotate this key?" onClose={onClose}>
       <form onSubmit={submit}>
         <p>
           A new key takes the place of <code>{of.start}…</code> {of.name}, with all that it has. Both draw on

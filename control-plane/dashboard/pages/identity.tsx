@@ -164,7 +164,7 @@ function Edit({ of, onSaved }: { of: Identity; onSaved: () => void }) {
   return (
     <>
       <h2>Change</h2>
-      <ActionForm isEdit sequence={of.sequence} label="Change the identity" action="Save" run={save}>
+      <ActionForm sequence={of.sequence} label="Change the identity" action="Save" run={save}>
         <label class="wide">
           Meta <small>a JSON object; every verification returns it</small>
           <textarea name="meta" rows={4} spellcheck={false} defaultValue={JSON.stringify(of.meta, null, 2)} />

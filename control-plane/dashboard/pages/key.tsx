@@ -110,7 +110,7 @@ function Actions({ of, apply }: { of: Key; apply: Apply }) {
   const mayRotate = of.rerolledTo === undefined && mayUpdate && may(`api.${of.apiId}.create_key`);
   return (
     <>
-      {mayUpdate && <KeySwitch of={of} apply={apply} isLarge />}
+      {mayUpdate && <KeySwitch of={of} apply={apply} />}
       {mayRotate && (
         <button type="button" onClick={() => setRotating(true)}>
           Rotate key…
@@ -154,14 +154,7 @@ function Edit({ of, apply }: { of: Key; apply: Apply }) {
     return sequence === undefined ? undefined : { sequence };
   };
   return (
-    <ActionForm
-      isEdit
-      sequence={of.sequence}
-      label="Change the key"
-      action="Save"
-      run={save}
-      message={message}
-    >
+    <ActionForm sequence={of.sequence} label="Change the key" action="Save" run={save} message={message}>
       <KeyFields of={of} />
     </ActionForm>
   );

@@ -1,44 +1,67 @@
-import { signIn, signInProvider } from '../api/client.ts';
+import { useEffect } from 'preact/hooks';
+import { resume, signIn, signInProvider } from '../api/client.ts';
 import { fieldsOf } from '../forms/forms.tsx';
 import { useAction } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 
 /** A page that leads to the identity provider, if there is one, and asks for a root key. */
-export function SignIn({ reason, signOutUrl }: { reason: string; signOutUrl: string | undefined }) {
+export function SignIn({ signOutUrl }: { signOutUrl: string | undefined }) {
   const provider = signInProvider();
-  const { busy, run, problem } = useAction();
-  const submit = (event: Event) => {
-    const field = fieldsOf(event);
-    void run(() => signIn(field('rootKey')));
-  };
   return (
-    <Page title="Sign in">
-      <form class="panel sign-in" onSubmit={submit}>
-        {reason && <p role="alert">{reason}</p>}
+    <div class="sign-in">
+      <Page title="Sign in">
         {provider && signOutUrl && (
           <p>
             You are still signed in at {provider}. <a href={signOutUrl}>Sign out there, too</a>
           </p>
         )}
-        {provider && (
-          <a class="main" href="session/oidc/begin">
-            Sign in with {provider}
-          </a>
+        <SignInForm />
+      </Page>
+    </div>
+  );
+}
+
+/** @param props.isAgain true over a page that keeps what was entered, which must not be left */
+export function SignInForm({ reason, isAgain = false }: { reason?: string; isAgain?: boolean }) {
+  const provider = signInProvider();
+  const { busy, run, problem } = useAction();
+  useEffect(() => {
+    if (!isAgain) return;
+    const back = () => void resume();
+    addEventListener('focus', back);
+    return () => removeEventListener('focus', back);
+  }, []);
+  const submit = (event: Event) => {
+    const field = fieldsOf(event);
+    void run(() => signIn(field('rootKey')));
+  };
+  return (
+    <form class={isAgain ? 'again' : 'panel again'} onSubmit={submit}>
+      {reason && <p role="alert">{reason}</p>}
+      {provider && (
+        <a class="main" href="session/oidc/begin" {...(isAgain ? { target: '_blank' } : {})}>
+          Sign in with {provider}
+        </a>
+      )}
+      <label>
+        Root key
+        <input name="rootKey" type="password" required autocomplete="off" spellcheck={false} />
+      </label>
+      {problem}
+      <button type="submit" class="main" aria-disabled={busy}>
+        Sign in
+      </button>
+      <p class="quiet">
+        {isAgain
+          ? 'What you entered is kept on this page.'
+          : 'The session ends after 30 minutes without use, and after 12 hours. This browser keeps no root key.'}
+        {!isAgain && /^(localhost|127\.)/.test(location.hostname) && (
+          <>
+            {' '}
+            <code>npm start</code> shows the one it made.
+          </>
         )}
-        <label>
-          Root key
-          <input name="rootKey" type="password" required autocomplete="off" spellcheck={false} />
-        </label>
-        {problem}
-        <button type="submit" class="main" aria-disabled={busy}>
-          Sign in
-        </button>
-        <p class="quiet">
-          The server exchanges it for a session, which ends after 30 minutes without use, and after 12 hours.
-          This browser keeps no root key. <code>npm start</code> shows the one it made. Everything here can be
-          done by programs, too: <a href="/docs">the reference</a>.
-        </p>
-      </form>
-    </Page>
+      </p>
+    </form>
   );
 }

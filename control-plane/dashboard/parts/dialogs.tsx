@@ -5,15 +5,25 @@ import { canEncrypt, linkTo } from '../api/one-time-links.ts';
 import { useAction } from './loading.tsx';
 import { Time } from './time.tsx';
 
-/** A modal dialog. `onClose` also runs if the user presses Escape, unless `mustAnswer` is set. */
+/**
+ * A modal dialog. `onClose` also runs if the user presses Escape, unless `mustAnswer` is set; a form with entries that
+ * were not saved is left only by who confirms it.
+ */
 export function Dialog(props: {
   title: string;
   onClose: () => void;
   mustAnswer?: boolean;
+  /** True if nothing of the page may be seen behind it. */
+  isOpaque?: boolean;
   children: ComponentChildren;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const [asks, setAsks] = useState(false);
   const id = useId();
+  const leave = () => {
+    if (dialog.current?.querySelector('form[data-edited]')) setAsks(true);
+    else props.onClose();
+  };
   useEffect(() => {
     const element = dialog.current;
     element?.showModal();
@@ -21,22 +31,50 @@ export function Dialog(props: {
     return () => element?.close();
   }, []);
   return (
-    <dialog
-      ref={dialog}
-      aria-labelledby={id}
-      {...(props.mustAnswer ? { closedby: 'none', 'data-unanswered': '' } : {})}
-      onCancel={(event) => props.mustAnswer && event.preventDefault()}
-      onClose={props.onClose}
-    >
-      <h2 id={id}>{props.title}</h2>
-      {props.children}
-      {/* Last, so that the focus goes to what the dialog is for. */}
-      {!props.mustAnswer && (
-        <button type="button" class="close" aria-label="Dismiss" onClick={props.onClose}>
-          ×
+    <>
+      <dialog
+        ref={dialog}
+        class={props.isOpaque ? 'opaque' : ''}
+        aria-labelledby={id}
+        // A click on its text focuses it, so that it hears Escape, which browsers would obey without asking.
+        tabIndex={-1}
+        closedby="none"
+        onCancel={(event) => event.preventDefault()}
+        onKeyDown={(event) => {
+          if (event.key !== 'Escape') return;
+          // It may be within another.
+          event.stopPropagation();
+          if (!props.mustAnswer) leave();
+        }}
+      >
+        <h2 id={id}>{props.title}</h2>
+        {props.children}
+        {/* Last, so that the focus goes to what the dialog is for. */}
+        {!props.mustAnswer && (
+          <button type="button" class="close" aria-label="Dismiss" onClick={leave}>
+            ×
+          </button>
+        )}
+      </dialog>
+      {asks && <LeaveQuestion onLeave={props.onClose} onStay={() => setAsks(false)} />}
+    </>
+  );
+}
+
+/** Asks before entries that were not saved, or what is shown only once, are lost. */
+export function LeaveQuestion({ onLeave, onStay }: { onLeave: () => void; onStay: () => void }) {
+  return (
+    <Dialog title="Leave without saving?" onClose={onStay}>
+      <p>What you entered, or what is shown only once, is lost.</p>
+      <div class="row">
+        <button type="button" class="danger" onClick={onLeave}>
+          Leave
         </button>
-      )}
-    </dialog>
+        <button type="button" onClick={onStay}>
+          Stay
+        </button>
+      </div>
+    </Dialog>
   );
 }
 
@@ -127,7 +165,7 @@ export function SecretDialog(props: {
   const [notice, setNotice] = useState('');
   const field = useRef<HTMLInputElement>(null);
   const finish = () => {
-    field.current?.closest('dialog')?.removeAttribute('data-unanswered');
+    field.current?.closest('label')?.removeAttribute('data-unanswered');
     props.onClose();
   };
   const copy = async () => {
@@ -144,7 +182,7 @@ export function SecretDialog(props: {
     <Dialog title={props.title} onClose={props.onClose} mustAnswer>
       <p>This is the only time it is shown. It is kept nowhere, so store it now.</p>
       {props.children}
-      <label>
+      <label data-unanswered="">
         Secret
         <input
           ref={field}

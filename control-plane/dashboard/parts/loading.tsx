@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { Failure } from '../api/client.ts';
+import { events, Failure, isSignedIn } from '../api/client.ts';
 
 const RETRY_MS = 2000;
 /** Age of data that is loaded again when the reader comes back to the page. */
@@ -39,17 +39,21 @@ export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], e
       },
       (error: unknown) => {
         const failure = failureOf(error);
-        if (current) setState((before) => ({ ...before, failure, busy: false }));
+        const shown = isOver(failure) ? {} : { failure };
+        if (current) setState((before) => ({ ...before, ...shown, busy: false }));
         repeat(failure.passes ? RETRY_MS : everyMs);
       },
     );
     // Another tab may have changed it meanwhile.
     const look = () => current && !document.hidden && Date.now() - startedAt > FRESH_MS && reload();
     addEventListener('focus', look);
+    const again = () => current && isSignedIn() && reload();
+    events.addEventListener('session', again);
     return () => {
       current = false;
       clearTimeout(timer);
       removeEventListener('focus', look);
+      events.removeEventListener('session', again);
     };
   }, [...inputs, round]);
   return { ...state, reload };
@@ -57,6 +61,9 @@ export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], e
 
 const failureOf = (error: unknown) =>
   error instanceof Failure ? error : new Failure('INTERNAL', String(error));
+
+/** Tells whether a call failed because the session is over, which a dialog over the page says. */
+const isOver = ({ code }: Failure) => code === 'SESSION_OVER';
 
 /** Shows loaded data, or the reason why there is none. */
 export function Loaded<T>({ of, children }: { of: Load<T>; children: (data: T) => ComponentChildren }) {
@@ -116,7 +123,8 @@ export function useAction() {
     try {
       await action();
     } catch (error) {
-      setFailure(failureOf(error));
+      const failure = failureOf(error);
+      if (!isOver(failure)) setFailure(failure);
     } finally {
       running.current = false;
       setBusy(false);

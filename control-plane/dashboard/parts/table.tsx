@@ -4,10 +4,15 @@ import type { ComponentChildren } from 'preact';
 export interface Column<Row> {
   readonly title: string;
   readonly cell: (row: Row) => ComponentChildren;
-  /** Its place when rows become cards for lack of room: the first line, beside that, or nowhere. */
-  readonly narrow?: 'box' | 'first' | 'beside' | 'none';
+  /**
+   * Its place when rows become cards for lack of room: the first line, beside that, or nowhere. A box and a menu show no
+   * title.
+   */
+  readonly narrow?: 'box' | 'first' | 'beside' | 'menu' | 'none';
   /** Numbers are aligned to the right. */
   readonly number?: boolean;
+  /** It takes the room that the others leave. */
+  readonly grows?: boolean;
 }
 
 /**
@@ -28,9 +33,13 @@ export function Table<Row>(props: {
     <table aria-label={label} onKeyDown={goToNextRow}>
       <thead>
         <tr>
-          {columns.map(({ title, number, narrow }) => (
-            <th scope="col" key={title} class={`${narrow ?? ''} ${number ? 'number' : ''}`}>
-              {narrow === 'box' ? <span class="unseen">{title}</span> : title}
+          {columns.map(({ title, ...column }) => (
+            <th scope="col" key={title} class={classOf(column)}>
+              {column.narrow === 'box' || column.narrow === 'menu' ? (
+                <span class="unseen">{title}</span>
+              ) : (
+                title
+              )}
             </th>
           ))}
         </tr>
@@ -40,8 +49,8 @@ export function Table<Row>(props: {
           const under = below?.(row);
           return [
             <tr key={id(row)}>
-              {columns.map(({ title, cell, narrow = '', number }) => (
-                <td data-title={title} key={title} class={`${narrow} ${number ? 'number' : ''}`}>
+              {columns.map(({ title, cell, ...column }) => (
+                <td data-title={title} key={title} class={classOf(column)}>
                   <div>{cell(row)}</div>
                 </td>
               ))}
@@ -57,6 +66,9 @@ export function Table<Row>(props: {
     </table>
   );
 }
+
+const classOf = ({ narrow, number, grows }: Pick<Column<unknown>, 'narrow' | 'number' | 'grows'>) =>
+  [narrow, number && 'number', grows && 'grows'].filter(Boolean).join(' ');
 
 /** Moves the focus from a control to the same control in the next row, for arrow keys. */
 function goToNextRow(event: KeyboardEvent): void {

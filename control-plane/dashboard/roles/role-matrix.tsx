@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { isConflict, may, type Role } from '../api/client.ts';
 import { slugsOf } from '../forms/entered-values.ts';
 import { Field, fieldsOf } from '../forms/forms.tsx';
-import { CopyId } from '../parts/copy-id.tsx';
+import { CopyButton } from '../parts/copy-id.tsx';
 import { useAction } from '../parts/loading.tsx';
 
 /** Ticks by role that differ from its permissions, and the `sequence` that it had at the first of them. */
@@ -132,7 +132,9 @@ function Head({ roles }: { roles: readonly Role[] }) {
         {roles.map((role) => (
           <th scope="col" key={role.id} title={role.description}>
             <bdi>{role.name}</bdi>
-            <CopyId id={role.id} of={role.name} unseen />
+            <CopyButton class="copy" text={role.id} label={`Copy the id of ${role.name}`}>
+              id
+            </CopyButton>
           </th>
         ))}
       </tr>

@@ -34,12 +34,14 @@ onStage('for everybody', (stage) => {
     await page.getByRole('heading', { name: 'Keys of keyboard' }).waitFor();
     expect(await focused()).toBe('Keys of keyboard');
     await dashboard.loaded();
+    await tabTo('Actions on Kay');
+    await page.keyboard.press('Enter');
     await tabTo('Disable Kay');
     await page.keyboard.press('Space');
     await page.getByText('Disabled Kay').waitFor();
     expect(await stage.fleet.verdict(key)).toBe('DISABLED');
     // The focus stays where one was, also where what was clicked went away.
-    await stage.fleet.until(async () => (await focused()) === 'Enable Kay');
+    await stage.fleet.until(async () => (await focused()) === 'Actions on Kay');
     await tabTo('Undo');
     await page.keyboard.press('Enter');
     await page.getByText('Undone: Disabled Kay').waitFor();
@@ -90,7 +92,7 @@ onStage('for everybody', (stage) => {
       if (hash === '#/apis/checked') {
         const height = await page.evaluate<number>('document.documentElement.scrollHeight');
         if (width === 390) expect(height).toBeLessThan(3500);
-        await page.getByRole('button', { name: 'Disable Key 20' }).click();
+        await dashboard.act('Key 20', 'Disable');
         await page.getByText('Disabled Key 20').waitFor();
         await page.getByRole('checkbox', { name: 'Select Key 3', exact: true }).check();
         const bar = await page.getByRole('group', { name: 'Selection' }).boundingBox();

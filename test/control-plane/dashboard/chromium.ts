@@ -82,6 +82,12 @@ export class Dashboard {
     await this.page.getByRole('button', { name: action }).click();
   }
 
+  /** Chooses an action of the menu in the row of something. */
+  async act(name: string, action: string): Promise<void> {
+    await this.page.getByLabel(`Actions on ${name}`, { exact: true }).click();
+    await this.page.getByRole('button', { name: `${action} ${name}`, exact: true }).click();
+  }
+
   async loaded(): Promise<void> {
     await this.page.locator('main h1').waitFor();
     await this.page.locator('[aria-busy="true"]').first().waitFor({ state: 'detached' });

@@ -24,7 +24,8 @@ onStage('a colleague', (stage) => {
     const buttons: string[] = [];
     for (const hash of hashes) {
       await dashboard.go(hash);
-      const names = await dashboard.page.locator('main').getByRole('button').allInnerTexts();
+      // Those in menus too.
+      const names = await dashboard.page.locator('main button').allTextContents();
       buttons.push(...names.filter((name) => CHANGES.test(name.trim())).map((name) => `${hash} ${name}`));
     }
     return buttons;

@@ -60,19 +60,19 @@ onStage('the keys of an API', (stage) => {
       permissions: ['files.read', 'files.write'],
     });
     const panel = page.getByLabel('How far the change has come');
-    await page.getByRole('button', { name: 'Disable Ada' }).click();
+    await dashboard.act('Ada', 'Disable');
     await panel.getByText(/Disabled Ada\. Complete in [\d.]+ m?s: applied by the verifier\./).waitFor();
     expect(await stage.fleet.verdict(key)).toBe('DISABLED');
     await page.getByRole('cell', { name: 'disabled', exact: true }).waitFor();
     // Where one looks: right below the row.
-    expect(await page.locator('tr:has(button[aria-label="Enable Ada"]) + tr').innerText()).toMatch(
+    expect(await page.locator('tr:has(summary[aria-label="Actions on Ada"]) + tr').innerText()).toMatch(
       'Disabled Ada',
     );
     await panel.getByRole('button', { name: 'Undo' }).click();
     await panel.getByText(/Undone: Disabled Ada\. Complete in/).waitFor();
     expect(await stage.fleet.verdict(key)).toBe('VALID');
-    await page.getByRole('button', { name: 'Disable Ada' }).click();
-    await page.getByRole('button', { name: 'Enable Ada' }).click();
+    await dashboard.act('Ada', 'Disable');
+    await dashboard.act('Ada', 'Enable');
     await panel.getByText(/Enabled Ada\. Complete in/).waitFor();
     expect(await stage.fleet.verdict(key)).toBe('VALID');
 
@@ -247,6 +247,26 @@ onStage('the keys of an API', (stage) => {
         ...Array.from({ length: 10 }, (_, i) => 100 + i),
         ...Array.from({ length: 14 }, (_, i) => 1000 + i),
       ]);
+    await dashboard.close();
+  });
+
+  test('names are wide, and empty columns left out', async () => {
+    const name = `Søren – Wayne Enterprises ${'batch export '.repeat(12)}`;
+    await stage.fleet.ok('keys.createKey', { apiId: 'wide', name, externalId: 'wayne', expires: undefined });
+    const dashboard = await stage.signedIn('#/apis/wide');
+    const { page } = dashboard;
+    const headings = () => page.getByRole('columnheader').allInnerTexts();
+    expect(await headings()).not.toContain('Expires');
+    expect((await dashboard.rows('Keys'))[0]?.[1]).toContain('wayne');
+    const cell = page.getByRole('cell').filter({ has: page.getByRole('link', { name }) });
+    for (const width of [1440, 1024, 768]) {
+      await page.setViewportSize({ width, height: 800 });
+      expect((await cell.boundingBox())?.width).toBeGreaterThanOrEqual(240);
+    }
+    expect((await page.getByRole('link', { name }).boundingBox())?.height).toBeGreaterThan(30);
+    await stage.fleet.ok('keys.createKey', { apiId: 'wide', expires: 4_000_000_000_000 });
+    await page.reload();
+    await page.getByRole('columnheader', { name: 'Expires' }).waitFor();
     await dashboard.close();
   });
 });

@@ -104,11 +104,11 @@ onStage('the pictures of the README', (stage) => {
         await page.getByRole('heading', { name: 'Overview' }).waitFor();
         const shoot = (name: string) => shootOf(page, `${name}-${colorScheme}`);
         await dashboard.go('#/apis/orders');
-        await page.getByRole('button', { name: 'Disable Night import' }).click();
+        await dashboard.act('Night import', 'Disable');
         await page.getByText(/Complete in/).waitFor();
         await dashboard.loaded();
         await shoot('keys');
-        await page.getByRole('button', { name: 'Enable Night import' }).click();
+        await dashboard.act('Night import', 'Enable');
         await page.getByText(/Enabled Night import. Complete in/).waitFor();
         if (colorScheme === 'dark') {
           await dashboard.go(`#/keys/${keyId}`);

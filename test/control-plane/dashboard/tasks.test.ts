@@ -119,6 +119,7 @@ onStage('what people come for', (stage) => {
     const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'twice', name: 'Bea' });
     const dashboard = await stage.signedIn('#/apis/twice');
     const { page } = dashboard;
+    await page.getByLabel('Actions on Bea').click();
     await page.getByRole('button', { name: 'Disable Bea' }).dblclick();
     await page.getByText(/Disabled Bea. Complete/).waitFor();
     expect(await stage.fleet.verdict(key)).toBe('DISABLED');
@@ -231,5 +232,51 @@ onStage('what people come for', (stage) => {
     await page.getByRole('heading', { name: 'Roles' }).waitFor();
     expect((await stage.fleet.ok('keys.getKey', { keyId })).name).toBe('Edi');
     await dashboard.close();
+  });
+
+  test('keeps the entries of a dialog', async () => {
+    await stage.fleet.ok('apis.createApi', { apiId: 'careful', name: 'Careful' });
+    const dashboard = await stage.signedIn('#/apis/careful');
+    const { page } = dashboard;
+    const form = page.getByRole('form', { name: 'New key' });
+    const question = page.getByRole('dialog', { name: 'Leave without saving?' });
+    await page.getByRole('button', { name: 'New key' }).click();
+    await page.keyboard.press('Escape');
+    await form.waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'New key' }).click();
+    await form.getByLabel('Name').fill('Long considered');
+    // Twice, because browsers close a dialog at the second, whatever its page says.
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Escape');
+    await question.getByRole('button', { name: 'Stay' }).click();
+    expect(await form.getByLabel('Name').inputValue()).toBe('Long considered');
+    await page.getByRole('button', { name: 'Dismiss' }).click();
+    await question.getByRole('button', { name: 'Leave' }).click();
+    await form.waitFor({ state: 'detached' });
+    await dashboard.close();
+  });
+
+  test('keeps entries when the session is over', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'kept', name: 'Before' });
+    const permissions = ['api.*.read_key', 'api.*.update_key', 'api.*.read_api'];
+    const { key: rootKey } = await stage.fleet.ok('rootKeys.createRootKey', { name: 'Kept', permissions });
+    const dashboard = await stage.signedIn(`#/keys/${keyId}?tab=access`, rootKey);
+    const { page } = dashboard;
+    const form = page.getByRole('form', { name: 'Change the key' });
+    await form.getByLabel('Name').fill('After');
+    await page.context().clearCookies();
+    await form.getByRole('button', { name: 'Save' }).click();
+    const again = page.getByRole('dialog', { name: 'Sign in again' });
+    await again.getByText('The session is over').waitFor();
+    await page.keyboard.press('Escape');
+    await again.getByLabel('Root key').fill(rootKey);
+    await again.getByRole('button', { name: 'Sign in' }).click();
+    await again.waitFor({ state: 'detached' });
+    expect(await form.getByLabel('Name').inputValue()).toBe('After');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved.').waitFor();
+    expect((await stage.fleet.ok('keys.getKey', { keyId })).name).toBe('After');
+    await dashboard.close(rootKey);
   });
 });

@@ -69,7 +69,7 @@ onStage('what the dashboard says is so', (stage) => {
     await page.getByText('stopped with late payer').waitFor();
     await dashboard.go('#/apis/states');
     const states = Object.fromEntries(
-      (await dashboard.rows('Keys')).map((row) => [row[1]?.trim(), [row[4]?.trim(), row[6]?.trim()]]),
+      (await dashboard.rows('Keys')).map((row) => [row[1]?.trim(), [row[2]?.trim(), row[4]?.trim()]]),
     );
     expect(Object.values(states)).toContainEqual(['stopped with late payer', '']);
     expect(Object.values(states)).toContainEqual(['replaced', 'at its rotation']);
