@@ -4,7 +4,7 @@ import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-set
 import { API_ID } from '#shared/rules/slugs.ts';
 import { engineLimits, engineSettings } from './engine.ts';
 import { grpcSettings } from './grpc/server.ts';
-import { clientIpFaults, clientIpSettings } from './http/credentials.ts';
+import { clientIpFaults, clientIpSettings, credentialSettings } from './http/credentials.ts';
 import { httpLimits, httpSettings } from './http/server.ts';
 import { tlsFaults, tlsSettings } from './http/tls.ts';
 import { unixSettings } from './node-internals/unix-socket.ts';
@@ -31,13 +31,7 @@ export const settings = {
   VERIFY_ROOT_KEYS: choice(['ignored', 'required'], 'ignored').help(
     'With `required`, `verifyKey` needs a root key with `api.<apiId>.verify_key` in `Authorization: Bearer`, and `ratelimit.limit` and `multiLimit` one with `root.*.check_rate_limit`. Answers to gateways, and proxy mode, need no root key',
   ),
-  CREDENTIAL_SOURCES: list(
-    /^(bearer|x-api-key|query)$/,
-    'comma-separated: bearer, x-api-key, query',
-    'bearer,x-api-key',
-  ).help(
-    'Where a client of a gateway or of proxy mode may put its key: in `Authorization: Bearer`, in `X-Api-Key`, or in the query parameter `api_key` (which ends up in logs). A request that uses one place twice, or has two different keys, gets 401. Leave out `bearer` if your clients use `Authorization: Bearer` for another token',
-  ),
+  ...credentialSettings,
   ...clientIpSettings,
   AUTHZ_META: flag(false).help(
     "If true, answers to gateways and requests to the API in proxy mode also have `X-Key-Meta`, the key's `meta` as JSON in ASCII. It is empty if `meta` is larger than 2 KiB",

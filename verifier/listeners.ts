@@ -6,7 +6,7 @@ import type { VerdictSource } from './core/verdict.ts';
 import type { Engine } from './engine.ts';
 import { listenGrpc } from './grpc/server.ts';
 import type { AuthzSettings } from './http/authz.ts';
-import { ClientIps, SOURCES } from './http/credentials.ts';
+import { ClientIps } from './http/credentials.ts';
 import { followCertificate } from './http/tls.ts';
 import type { LaneCounts } from './lane/lane.ts';
 import { createControlPlaneProxy, notForwarded } from './proxy/control-plane-proxy.ts';
@@ -136,7 +136,7 @@ function openGrpc(
 }
 
 const authzSettings = (config: Config): AuthzSettings => ({
-  sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
+  sources: config.CREDENTIAL_SOURCES,
   withMeta: config.AUTHZ_META,
   allowPreflight: config.CORS_PREFLIGHT === 'allow',
   clientIps: new ClientIps(config.CLIENT_IP_HEADER, config.TRUSTED_PROXIES),

@@ -80,7 +80,8 @@ interface SettingWithoutHelp<T> {
   help(text: string): Setting<T>;
 }
 
-const withoutHelp = <T>(setting: Omit<Setting<T>, 'help'>): SettingWithoutHelp<T> => ({
+/** Creates a setting with a rule of its own. */
+export const setting = <T>(setting: Omit<Setting<T>, 'help'>): SettingWithoutHelp<T> => ({
   help: (help) => ({ ...setting, help }),
 });
 
@@ -91,7 +92,7 @@ export function integer(
   unit: string,
   byDefault: number,
 ): SettingWithoutHelp<number> {
-  return withoutHelp({
+  return setting({
     parse(text) {
       const value = Number(text);
       if (!/^-?\d+$/.test(text) || value < min || value > max) throw new Error(`"${text}" is not allowed`);
@@ -109,7 +110,7 @@ export const port = (byDefault: number): Pick<SettingWithoutHelp<number>, 'help'
 
 /** Creates a setting with an address to listen at, which may be written as in a URL: `[::1]`. */
 export const host = (): SettingWithoutHelp<string> =>
-  withoutHelp({
+  setting({
     parse: (value) => value.replace(/^\[(.*)\]$/, '$1'),
     default: '127.0.0.1',
     rule: 'host name or address',
@@ -117,12 +118,12 @@ export const host = (): SettingWithoutHelp<string> =>
 
 /** Creates a setting with any text; required if it has no default. */
 export function text(byDefault: string | undefined): SettingWithoutHelp<string> {
-  return withoutHelp({ parse: (value) => value, default: byDefault, rule: 'text' });
+  return setting({ parse: (value) => value, default: byDefault, rule: 'text' });
 }
 
 /** Creates a setting with an http:// or https:// URL, which may have a path; unset = undefined. */
 export function httpUrl(): SettingWithoutHelp<URL | undefined> {
-  return withoutHelp({
+  return setting({
     parse(value) {
       if (value === '') return undefined;
       const url = URL.canParse(value) ? new URL(value) : undefined;
@@ -139,7 +140,7 @@ export function httpUrl(): SettingWithoutHelp<URL | undefined> {
 
 /** Creates a setting with `true` or `false`. */
 export function flag(byDefault: boolean): SettingWithoutHelp<boolean> {
-  return withoutHelp({
+  return setting({
     parse: (value) => oneOf(['true', 'false'], value) === 'true',
     default: String(byDefault),
     rule: 'true or false',
@@ -148,7 +149,7 @@ export function flag(byDefault: boolean): SettingWithoutHelp<boolean> {
 
 /** Creates a setting with one of `values`. */
 export function choice<const T extends string>(values: readonly T[], byDefault: T): SettingWithoutHelp<T> {
-  return withoutHelp({
+  return setting({
     parse: (value) => oneOf(values, value),
     default: byDefault,
     rule: values.join(', '),
@@ -163,7 +164,7 @@ function oneOf<T extends string>(values: readonly T[], text: string): T {
 
 /** Creates a setting with comma-separated values that match `pattern`; an empty default is an empty list. */
 export function list(pattern: RegExp, rule: string, byDefault = ''): SettingWithoutHelp<readonly string[]> {
-  return withoutHelp({
+  return setting({
     parse(value) {
       const items = value
         .split(',')
@@ -187,7 +188,7 @@ export function secret<T = string>(
   rule: string,
   parse: (text: string) => T = (text) => text as T,
 ): SettingWithoutHelp<T> {
-  return withoutHelp({ parse, default: byDefault, rule, secret: true });
+  return setting({ parse, default: byDefault, rule, secret: true });
 }
 
 /**

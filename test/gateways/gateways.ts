@@ -181,7 +181,8 @@ const launches: Record<
     return launchNginx(home, [file]);
   },
   haproxy(home, place, around) {
-    const KEYFENCE_LUA = join(SHIPPED, 'haproxy', 'keyfence.lua');
+    const KEYFENCE_LUA = join(home, 'keyfence.lua');
+    writeFileSync(KEYFENCE_LUA, shipped('haproxy/keyfence.lua', around));
     const file = join(home, 'haproxy.cfg');
     writeFileSync(file, shipped('haproxy/haproxy.cfg', around));
     const LISTEN = typeof place === 'string' ? place : `127.0.0.1:${place}`;
@@ -241,11 +242,18 @@ function substituted(file: string, values: Around & Readonly<Record<string, stri
   return shipped(file, values).replace(/\$\{(\w+)\}/g, (whole, name: keyof Around) => values[name] ?? whole);
 }
 
-/** A file of deploy/gateways for one setting of the verifier. */
-function shipped(file: string, { CREDENTIAL_SOURCES }: Around): string {
-  const text = readFileSync(join(SHIPPED, file), 'utf8');
+/** A file of deploy/gateways for one setting of the verifier, changed as their README says. */
+export function shipped(file: string, { CREDENTIAL_SOURCES }: Pick<Around, 'CREDENTIAL_SOURCES'>): string {
   const sources = CREDENTIAL_SOURCES.split(',');
-  return text.replace(/^.* for the source (\S+)\n/gm, (line, source: string) =>
-    sources.includes(source) ? line : '',
+  const header = sources.find((source) => source.startsWith('header:'))?.slice('header:'.length);
+  const text = readFileSync(join(SHIPPED, file), 'utf8');
+  const named = header ? text.replace(/x-api-key/gi, header).replaceAll('x_api_key', header) : text;
+  const has = (source?: string) => sources.some((each) => each === source || each === `header:${source}`);
+  return named.replace(
+    /^.*?\b(not )?for the sources? (\S+)(?: and (\S+))?\n/gm,
+    (line, not: string | undefined, one: string, other: string | undefined) => {
+      if (not) return has(one) ? '' : line;
+      return has(one) || has(other) ? line.replace(/^(\s*)(?:#|--) /, '$1') : '';
+    },
   );
 }

@@ -1,7 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { connect, type Socket } from 'node:net';
 import type { Callers } from '../../verifier/core/callers.ts';
-import type { ClientIps } from '../../verifier/http/credentials.ts';
+import type { ClientIps, CredentialSource } from '../../verifier/http/credentials.ts';
 import type { HttpLimits, Listener } from '../../verifier/http/server.ts';
 import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
@@ -50,7 +50,11 @@ const READ_TURNS_MAX = 20;
  */
 export function verifierSubject(
   changed: Partial<HttpLimits>,
-  { callers, clientIps }: { callers?: Callers; clientIps?: ClientIps } = {},
+  {
+    callers,
+    clientIps,
+    sources = ['bearer', 'x-api-key'],
+  }: { callers?: Callers; clientIps?: ClientIps; sources?: readonly CredentialSource[] } = {},
 ): Subject<VerifierServer> {
   const answers = new ScriptedAnswers();
   const server = createVerifierServer({
@@ -58,7 +62,7 @@ export function verifierSubject(
     callers,
     limits: { ...limits, ...changed },
     log: { error: () => undefined },
-    authz: { sources: ['bearer', 'x-api-key'], withMeta: true, allowPreflight: true, clientIps },
+    authz: { sources, withMeta: true, allowPreflight: true, clientIps },
   });
   return new Subject(server, answers, PROBE);
 }

@@ -4,11 +4,17 @@ import { API_ID } from '#shared/rules/slugs.ts';
 import { DEFAULT_REQUIREMENTS } from '../core/question.ts';
 import { memoize, NO_META, showsKey, VERDICT_FIELDS, type VerdictWithKey } from '../core/verdict-body.ts';
 import { type AuthzSettings, type ClientQuestion, clientQuestion, requiringEncoded } from '../http/authz.ts';
-import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from '../http/credentials.ts';
+import {
+  asReadByServers,
+  type HeaderLines,
+  keyHeaders,
+  keyParameters,
+  QUERY_PARAMETER,
+  withoutKeyCookies,
+} from '../http/credentials.ts';
 import {
   type AuthzAnswer,
   type AuthzOutcome,
-  asReadByServers,
   type HeaderLine,
   isIdentityHeader,
 } from '../http/gateway-answer.ts';
@@ -115,12 +121,19 @@ export function checkResponse(
       dynamic_metadata: metadata,
     };
   }
+  const lines = linesOf(request.attributes?.request?.http);
   const ownNames = new Set(headers.map(([name]) => name.toLowerCase()));
-  const removedNames = Object.entries(linesOf(request.attributes?.request?.http))
-    .filter(([name, lines]) =>
+  const { cookie: cookies = [] } = lines;
+  const restOfCookies = cookies.map((line) => withoutKeyCookies(line, sources)).filter(Boolean);
+  const hasKeyCookie = restOfCookies.join() !== cookies.join();
+  const holdsKey = keyHeaders(sources);
+  const removedNames = Object.entries(lines)
+    .filter(([name, values]) =>
       isIdentityHeader(name)
         ? !ownNames.has(name)
-        : lines?.some((line) => mayHoldKey(asReadByServers(name), line, sources)),
+        : name === 'cookie'
+          ? hasKeyCookie && restOfCookies.length === 0
+          : values?.some((value) => holdsKey(asReadByServers(name), value)),
     )
     .map(([name]) => name);
   // Envoy compares the names as they are spelt in the query.
@@ -131,7 +144,10 @@ export function checkResponse(
   return {
     status: { code: 0 },
     ok_response: {
-      headers: headers.map(overwrite),
+      headers: [
+        ...headers,
+        ...(hasKeyCookie && restOfCookies.length > 0 ? [['Cookie', restOfCookies.join('; ')] as const] : []),
+      ].map(overwrite),
       headers_to_remove: removedNames,
       query_parameters_to_remove: sources.includes('query') ? [...parameters] : [],
     },

@@ -11,9 +11,9 @@ import { type RefusalLog, routeOf, type Verdict, type VerdictSource } from '../c
 import {
   type ClientIps,
   type CredentialFault,
+  type CredentialSource,
   credentialOf,
   type HeaderLines,
-  type Source,
 } from './credentials.ts';
 import {
   ANSWERS,
@@ -151,7 +151,7 @@ function onlyLine(lines: readonly string[] | undefined): string | undefined {
 
 /** Settings of the endpoints for gateways. */
 export interface AuthzSettings {
-  readonly sources: readonly Source[];
+  readonly sources: readonly CredentialSource[];
   /** True = the identity headers include `X-Key-Meta`. */
   readonly withMeta: boolean;
   /** True = a CORS preflight, which never carries a key, is allowed. */

@@ -1,16 +1,76 @@
 import { isIP } from 'node:net';
-import { text } from '#shared/process/load-config.ts';
+import { setting, text } from '#shared/process/load-config.ts';
 import type { TrustedProxies } from './trusted-proxies.ts';
 
 /**
- * The places where a client may put its key: `Authorization: Bearer`, `X-Api-Key`, or the query parameter
- * `api_key`.
+ * The places with a name of their own where a client may put its key: `Authorization: Bearer`, `X-Api-Key`, the
+ * query parameter `api_key`, or `Authorization: Basic`.
  */
-export const SOURCES = ['bearer', 'x-api-key', 'query'] as const;
-/** One of `SOURCES`. */
-export type Source = (typeof SOURCES)[number];
-/** A source of `SOURCES`, or a header whose whole value is the key. The name is in lower case. */
-export type CredentialSource = Source | `header:${string}`;
+export const SOURCES = ['bearer', 'x-api-key', 'query', 'basic'] as const;
+/**
+ * A source of `SOURCES`, a header whose whole value is the key (its name in lower case), or a cookie whose value is
+ * the key.
+ */
+export type CredentialSource = (typeof SOURCES)[number] | `header:${string}` | `cookie:${string}`;
+
+/** Maximum number of sources. */
+const SOURCES_MAX = 8;
+
+/** A name of a header or a cookie (RFC 9110, RFC 6265). */
+const TOKEN = /^[\w!#$%&'*+.^`|~-]{1,100}$/;
+
+/** Headers that mean something else to HTTP, gateways, browsers or this process; in lower case. */
+const RESERVED =
+  /^(?:authorization|cookie|set-cookie|host|connection|upgrade|te|trailer|transfer-encoding|keep-alive|expect|date|range|via|origin|referer|user-agent|x-request-id|traceparent|tracestate|x-real-ip|x-client-ip|(?:content|accept|if|sec|proxy|forwarded|x-forwarded|x-original|access-control)(?:-.*)?|x[^a-z\d]key[^a-z\d].*)$/;
+
+/** Returns the source for a header of that name, or what is wrong with the name. */
+export function headerSource(name: string): CredentialSource | { readonly fault: string } {
+  const lowerName = name.toLowerCase();
+  if (!TOKEN.test(name)) return { fault: 'must be the name of a header, of at most 100 characters' };
+  if (RESERVED.test(lowerName))
+    return { fault: 'has a meaning of its own; name a header whose whole value is the key' };
+  return lowerName === 'x-api-key' ? lowerName : `header:${lowerName}`;
+}
+
+/** Returns the source for a cookie of that name, or what is wrong with the name. */
+export const cookieSource = (name: string): CredentialSource | { readonly fault: string } =>
+  TOKEN.test(name) ? `cookie:${name}` : { fault: 'must be the name of a cookie, of at most 100 characters' };
+
+/** The setting CREDENTIAL_SOURCES. */
+export const credentialSettings = {
+  CREDENTIAL_SOURCES: setting({
+    parse(value: string): readonly CredentialSource[] {
+      const items = value
+        .split(',')
+        .map((item) => item.trim())
+        .filter(Boolean);
+      const sources = new Set(items.map(sourceOf));
+      if (sources.size > SOURCES_MAX) throw new Error(`has ${sources.size} places`);
+      return [...sources];
+    },
+    default: 'bearer,x-api-key',
+    rule: `comma-separated, at most ${SOURCES_MAX}: ${SOURCES.join(', ')}, header:<name>, cookie:<name>`,
+  }).help(
+    'Where a client of a gateway or of proxy mode may put its key: in `Authorization: Bearer`; in `X-Api-Key`; in the query parameter `api_key` (which ends up in logs); in `Authorization: Basic`, as user name or as password, with the other one empty; in another header, such as `header:apikey`; in a cookie. A request that uses one place twice, or has two different keys, gets 401. Leave out `bearer` if your clients use `Authorization: Bearer` for another token',
+  ),
+};
+
+function sourceOf(item: string): CredentialSource {
+  const [kind, name] = item.split(/:(.*)/s);
+  if (name === undefined) {
+    const source = SOURCES.find((each) => each === item);
+    if (source === undefined) throw new Error(`"${item}" is not allowed`);
+    return source;
+  }
+  const source = kind === 'header' ? headerSource(name) : kind === 'cookie' ? cookieSource(name) : undefined;
+  if (source === undefined) throw new Error(`"${item}" is not allowed`);
+  if (typeof source === 'object') throw new Error(`"${item}" ${source.fault}`);
+  return source;
+}
+
+/** Returns the names after `kind:` among the sources. */
+export const namesOf = (sources: readonly CredentialSource[], kind: 'header' | 'cookie'): string[] =>
+  sources.flatMap((source) => (source.startsWith(`${kind}:`) ? [source.slice(kind.length + 1)] : []));
 
 /**
  * Header lines by name in lower case. Each line is a value by itself, as in `headersDistinct` of `node:http`.
@@ -47,14 +107,36 @@ export function credentialOf(
   return key === '' ? { fault: 'KEY_MISSING' } : { key };
 }
 
-/** Returns true if a header may contain a key and so must not reach the API. `name` is in lower case. */
-export function mayHoldKey(name: string, value: string, sources: readonly Source[]): boolean {
-  if (name === 'authorization') return sources.includes('bearer') && /^bearer\b/i.test(value);
-  return name === 'x-api-key' && sources.includes('x-api-key');
+/**
+ * Returns a function that returns true for a header that may contain a key, and so must not reach the API; its `name`
+ * is in lower case. Of `Cookie`, `withoutKeyCookies` leaves the rest.
+ */
+export function keyHeaders(sources: readonly CredentialSource[]): (name: string, value: string) => boolean {
+  const names = new Set(namesOf(sources, 'header').map(asReadByServers));
+  if (sources.includes('x-api-key')) names.add('x-api-key');
+  const schemes = sources.filter((source) => source === 'bearer' || source === 'basic');
+  const scheme = schemes.length === 0 ? undefined : new RegExp(`^(?:${schemes.join('|')})\\b`, 'i');
+  return (name, value) => names.has(name) || (name === 'authorization' && scheme?.test(value) === true);
+}
+
+/**
+ * Returns the name in lower case as a server may read it. Behind CGI, WSGI or PHP, `X_Key_Id` and `X.Key.Id`
+ * cannot be told from `X-Key-Id`.
+ */
+export function asReadByServers(name: string): string {
+  return /[^a-z\d-]/.test(name) ? name.replace(/[^a-z\d]/g, '-') : name;
+}
+
+/** Returns a `Cookie` line without the cookies that may have a key; `''` = nothing else is in it. */
+export function withoutKeyCookies(line: string, sources: readonly CredentialSource[]): string {
+  const names = namesOf(sources, 'cookie');
+  const pairs = line.split(';');
+  const rest = pairs.filter((pair) => !names.includes(cookieName(pair)));
+  return rest.length === pairs.length ? line : rest.join(';').trim();
 }
 
 /** Returns path and query without the keys in it, otherwise unchanged. */
-export function withoutKey(target: string, sources: readonly Source[]): string {
+export function withoutKey(target: string, sources: readonly CredentialSource[]): string {
   const start = target.indexOf('?');
   if (start < 0 || !sources.includes('query')) return target;
   const rest = target
@@ -82,10 +164,52 @@ function valuesOf(source: CredentialSource, headers: HeaderLines, target = ''): 
       return headers['x-api-key'] ?? [];
     case 'query':
       return queryKeys(target);
+    case 'basic':
+      return (headers['authorization'] ?? []).flatMap(basicKeys);
     default:
-      return headers[source.slice('header:'.length)] ?? [];
+      return source.startsWith('cookie:')
+        ? cookieValues(headers['cookie'], source.slice('cookie:'.length))
+        : (headers[source.slice('header:'.length)] ?? []);
   }
 }
+
+/** Stands for a credential that nobody can read: no key has this character. */
+const UNREADABLE = '\ufffd';
+
+/**
+ * Returns the key in an `Authorization: Basic` line, which is the user name or the password; both if both are there
+ * and differ. An empty text if the line has another scheme.
+ */
+function basicKeys(line: string): readonly string[] {
+  const [, token = ''] = /^basic(?: +(.*))?$/i.exec(line) ?? [];
+  if (token === '') return [''];
+  const text = Buffer.from(token, 'base64').toString('latin1');
+  const colon = text.indexOf(':');
+  // Node decodes anything. What it does not encode again to the same was not base64.
+  if (
+    colon < 0 ||
+    Buffer.from(text, 'latin1').toString('base64').replace(/=+$/, '') !== token.replace(/=+$/, '')
+  )
+    return [UNREADABLE];
+  const [user, password] = [text.slice(0, colon), text.slice(colon + 1)];
+  return user === '' || user === password ? [password] : password === '' ? [user] : [user, password];
+}
+
+/** Returns the values of all cookies of that name. Several lines count as one: HTTP/2 splits a long one. */
+function cookieValues(lines: readonly string[] = [], name: string): string[] {
+  return lines
+    .flatMap((line) => line.split(';'))
+    .filter((pair) => cookieName(pair) === name)
+    .map((pair) =>
+      pair
+        .slice(pair.indexOf('=') + 1)
+        .trim()
+        .replace(/^"(.*)"$/, '$1'),
+    );
+}
+
+/** Returns the name in `name=value`; `''` = it has none. */
+const cookieName = (pair: string) => pair.slice(0, Math.max(0, pair.indexOf('='))).trim();
 
 /** The query parameter that may contain a key. */
 export const QUERY_PARAMETER = 'api_key';
@@ -136,12 +260,18 @@ export const clientIpSettings = {
 /** Returns the faults of the settings for addresses. */
 export const clientIpFaults = ({
   CLIENT_IP_HEADER: name,
+  CREDENTIAL_SOURCES: sources,
 }: {
   readonly CLIENT_IP_HEADER: string;
-}): string[] =>
-  /^([A-Za-z0-9-]{1,29})?$/.test(name)
+  readonly CREDENTIAL_SOURCES: readonly CredentialSource[];
+}): string[] => [
+  ...(/^([A-Za-z0-9-]{1,29})?$/.test(name)
     ? []
-    : ['CLIENT_IP_HEADER: must be the name of a header, of at most 29 letters, digits and `-`'];
+    : ['CLIENT_IP_HEADER: must be the name of a header, of at most 29 letters, digits and `-`']),
+  ...(sources.includes(`header:${name.toLowerCase()}`)
+    ? [`CREDENTIAL_SOURCES: header:${name} is CLIENT_IP_HEADER, which has an address and no key`]
+    : []),
+];
 
 /** The addresses of clients, from where this process, or somebody whom it trusts, knows them. */
 export class ClientIps {

@@ -181,14 +181,6 @@ export function isIdentityHeader(name: string): boolean {
 }
 
 /**
- * Returns the name in lower case as a server may read it. Behind CGI, WSGI or PHP, `X_Key_Id` and `X.Key.Id`
- * cannot be told from `X-Key-Id`.
- */
-export function asReadByServers(name: string): string {
-  return /[^a-z\d-]/.test(name) ? name.replace(/[^a-z\d]/g, '-') : name;
-}
-
-/**
  * Encodes every character except visible ASCII, and `%`, as in a URL. decodeURIComponent restores the text.
  */
 function percentEncoded(text: string): string {

@@ -1,5 +1,5 @@
 import { requestIdFrom } from '#shared/rules/request-id.ts';
-import type { AuthzSettings } from '../http/authz.ts';
+import { type CredentialSource, namesOf } from '../http/credentials.ts';
 
 /** Maximum length of a common request's head, well below Node's limit. */
 const HEAD_BYTES_MAX = 4096;
@@ -159,12 +159,10 @@ const [CR, LF, COLON, ZERO, COMMA] = [13, 10, 58, 48, 44] as const;
  * Headers that change how a request is read or answered. Each is a bit, so that a second occurrence is
  * noticed.
  */
-export const [HOST, CONTENT_LENGTH, CONTENT_TYPE, AUTHORIZATION, API_KEY, FOR_NODE, UPGRADE, CLIENT_IP] = [
-  1, 2, 4, 8, 16, 64, 512, 1024,
+export const [HOST, CONTENT_LENGTH, CONTENT_TYPE, AUTHORIZATION, FOR_NODE, UPGRADE, CLIENT_IP] = [
+  1, 2, 4, 8, 64, 512, 1024,
 ] as const;
-const [OTHER_HEADER, FORWARDED_FOR, CONNECTION, REQUEST_ID] = [0, 32, 128, 256] as const;
-
-const LONGEST_NAME = 'access-control-request-method'.length;
+const [OTHER_HEADER, API_KEY, FORWARDED_FOR, CONNECTION, REQUEST_ID] = [0, 16, 32, 128, 256] as const;
 
 /** Header names in lower case, by their length. */
 export type Headers = readonly (readonly { readonly name: Buffer; readonly header: number }[] | undefined)[];
@@ -182,7 +180,8 @@ export function headersOf(own: Readonly<Record<string, number>>): Headers {
     'transfer-encoding': FOR_NODE,
   };
   const headers = Object.entries(all).map(([name, header]) => ({ name: Buffer.from(name), header }));
-  return Array.from({ length: LONGEST_NAME + 1 }, (_, length) => {
+  const longest = Math.max(...headers.map(({ name }) => name.length));
+  return Array.from({ length: longest + 1 }, (_, length) => {
     const sameLength = headers.filter(({ name }) => name.length === length);
     return sameLength.length > 0 ? sameLength : undefined;
   });
@@ -200,7 +199,7 @@ export function bytesOf(pattern: RegExp): Uint8Array {
 }
 
 function headerOf(headers: Headers, bytes: Buffer, at: number, length: number): number {
-  const candidates = length <= LONGEST_NAME ? headers[length] : undefined;
+  const candidates = length < headers.length ? headers[length] : undefined;
   if (candidates !== undefined) {
     for (let i = 0; i < candidates.length; i++) {
       const { name, header } = candidates[i] as (typeof candidates)[number];
@@ -252,6 +251,47 @@ function decimal(bytes: Buffer, from: number, to: number): number {
   return value;
 }
 
+/** The places in which the lane finds the keys of clients. */
+export interface KeyPlaces {
+  readonly headers: Headers;
+  readonly takesBearer: boolean;
+  /** True if `Authorization` may have a key in another scheme, which Node reads. */
+  readonly takesBasic: boolean;
+}
+
+/**
+ * Returns where the lane finds keys: in `Authorization: Bearer`, and in headers of which the whole value is the key. All
+ * of these have one bit, so a request with two of them goes to Node. undefined = Node must find all keys.
+ * @param own further headers to notice
+ */
+export function keyPlacesOf(
+  sources: readonly CredentialSource[],
+  own: Readonly<Record<string, number>>,
+): KeyPlaces | undefined {
+  const names = [...(sources.includes('x-api-key') ? ['x-api-key'] : []), ...namesOf(sources, 'header')];
+  if (sources.includes('query') || names.some((name) => !/^[a-z\d-]+$/.test(name))) return undefined;
+  return {
+    headers: headersOf({
+      ...own,
+      ...Object.fromEntries(names.map((name) => [name, API_KEY])),
+      ...(namesOf(sources, 'cookie').length > 0 ? { cookie: FOR_NODE } : {}),
+      authorization: AUTHORIZATION,
+    }),
+    takesBearer: sources.includes('bearer'),
+    takesBasic: sources.includes('basic'),
+  };
+}
+
+/** Returns the key in a head; undefined = it has none, or Node must find it. */
+export function keyIn(bytes: Buffer, head: Head, { takesBearer, takesBasic }: KeyPlaces): string | undefined {
+  if (takesBasic && head.bearer === 0 && (head.headerBits & AUTHORIZATION) !== 0) return undefined;
+  const bearer =
+    takesBearer && head.bearer > 0 ? bytes.toString('latin1', head.bearer, head.bearerEnd) : undefined;
+  if (head.apiKey === 0) return bearer;
+  const apiKey = bytes.toString('latin1', head.apiKey, head.apiKeyEnd);
+  return bearer === undefined || bearer === apiKey ? apiKey : undefined;
+}
+
 /** A complete call to the API behind this process. */
 export interface Call {
   readonly method: string;
@@ -276,13 +316,9 @@ export interface Call {
 /**
  * Recognizes a common call at the start of `bytes`: plain, with one key (or the same key twice), and with a
  * body only if the body has arrived. `partial` = the beginning of such a head. undefined = Node must read it.
- * Do not call it if the key may be in the query.
+ * @param places from `callPlacesOf`
  */
-export function parseCall(
-  bytes: Buffer,
-  { sources }: AuthzSettings,
-  head: Head,
-): Call | 'partial' | undefined {
+export function parseCall(bytes: Buffer, places: KeyPlaces, head: Head): Call | 'partial' | undefined {
   const method = METHODS.find(({ start }) => follows(bytes, 0, start));
   if (method === undefined)
     return METHODS.some(({ start }) => endsIn(bytes, 0, start)) ? 'partial' : undefined;
@@ -293,7 +329,7 @@ export function parseCall(
     return endsIn(bytes, i, VERSION) && i < TARGET_LENGTH_MAX ? 'partial' : undefined;
   }
   const lines = i + VERSION.length;
-  const body = scanHead(bytes, 0, lines, CALL_HEADERS, head);
+  const body = scanHead(bytes, 0, lines, places.headers, head);
   if (body < 0) return body === PARTIAL ? 'partial' : undefined;
   if ((head.headerBits & HOST) === 0) return undefined;
   const length = body + head.length;
@@ -301,11 +337,8 @@ export function parseCall(
   // end.
   if (length > bytes.length || head.length > SHORT_BODY_BYTES_MAX) return undefined;
   const text = bytes.toString('latin1', 0, body);
-  const bearer = head.bearer > 0 && sources.includes('bearer') ? text.slice(head.bearer, head.bearerEnd) : '';
-  const apiKey =
-    head.apiKey > 0 && sources.includes('x-api-key') ? text.slice(head.apiKey, head.apiKeyEnd) : '';
-  const key = bearer || apiKey;
-  if (key === '' || (apiKey !== '' && apiKey !== key)) return undefined;
+  const key = keyIn(bytes, head, places);
+  if (key === undefined) return undefined;
   const rawHeaders: string[] = [];
   let connection: string | undefined;
   let forwardedFor: string | undefined;
@@ -346,9 +379,6 @@ const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'].map((name) => 
   start: Buffer.from(`${name} /`),
 }));
 
-const CALL_HEADERS = headersOf({
-  authorization: AUTHORIZATION,
-  'x-api-key': API_KEY,
-  'content-length': CONTENT_LENGTH,
-  'x-forwarded-for': FORWARDED_FOR,
-});
+/** Returns where calls have their keys; undefined = Node must find all keys. */
+export const callPlacesOf = (sources: readonly CredentialSource[]): KeyPlaces | undefined =>
+  keyPlacesOf(sources, { 'content-length': CONTENT_LENGTH, 'x-forwarded-for': FORWARDED_FOR });

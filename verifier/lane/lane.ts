@@ -13,10 +13,12 @@ import { giveBytes, takeConnections } from '../node-internals/http-server.ts';
 import {
   type Call,
   CONTENT_LENGTH,
+  callPlacesOf,
   follows,
   type Head,
   HOST,
   headersOf,
+  type KeyPlaces,
   parseCall,
   scanHead,
   TARGET,
@@ -69,6 +71,8 @@ interface LaneOptions {
 export class FastLane {
   readonly options: LaneOptions;
   readonly reader: QuestionReader;
+  /** The places of keys in calls to pass on; undefined = Node must find all keys. */
+  readonly callPlaces: KeyPlaces | undefined;
   /** Memory used by partial requests, in bytes. */
   heldBytes = 0;
   /** Requests whose body is arriving, whose look-up is running, or that are passed on. */
@@ -81,6 +85,7 @@ export class FastLane {
   constructor(server: Server, options: LaneOptions) {
     this.options = options;
     this.reader = new QuestionReader(options.limits.BODY_BYTES_MAX, options.authz, options.callers);
+    this.callPlaces = options.authz && callPlacesOf(options.authz.sources);
     takeConnections(server, (socket, giveToNode) => {
       this.#connections.add(new LaneConnection(socket, this, giveToNode));
     });
@@ -281,9 +286,9 @@ export class LaneConnection implements RequestEvents {
 
   /** Passes on the call in `bytes`. Bytes behind it, and bytes that arrive meanwhile, are kept in order. */
   #passOn(bytes: Buffer, sinceMs: number, passOn: NonNullable<LaneOptions['passOn']>): void {
-    const { closing, options } = this.#lane;
-    const mayPass = options.authz !== undefined && !closing && !this.#lane.isFull;
-    const call = mayPass ? parseCall(bytes, options.authz, this.#request.head) : undefined;
+    const { closing, callPlaces } = this.#lane;
+    const mayPass = callPlaces !== undefined && !closing && !this.#lane.isFull;
+    const call = mayPass ? parseCall(bytes, callPlaces, this.#request.head) : undefined;
     if (call === 'partial' && this.#receive(bytes, 0, 0, sinceMs)) return;
     if (call === undefined || call === 'partial') return void this.#toNode(restOf(bytes, 0));
     this.#request.isLast = call.isLast;

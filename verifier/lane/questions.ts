@@ -16,7 +16,6 @@ import { AUTHZ_PREFIX, type AuthzPath, type AuthzSettings, DIALECTS, parseAuthzP
 import { parseJson } from '../http/json-body.ts';
 import { V1, V2 } from '../http/verify-key.ts';
 import {
-  API_KEY,
   AUTHORIZATION,
   bytesOf,
   CLIENT_IP,
@@ -29,6 +28,9 @@ import {
   type Headers,
   HOST,
   headersOf,
+  type KeyPlaces,
+  keyIn,
+  keyPlacesOf,
   PARTIAL,
   SPACE,
   scanHead,
@@ -165,7 +167,7 @@ export class QuestionReader {
   readonly #authz: AuthzSettings | undefined;
   readonly #callers: Callers | undefined;
   readonly #headers: Headers;
-  readonly #authzHeaders: Headers;
+  readonly #places: KeyPlaces | undefined;
   readonly #targets: GatewayTargets;
   readonly #generations = [
     generationOf('v1', V1.questionOf, jsonReplies),
@@ -182,7 +184,7 @@ export class QuestionReader {
     this.#authz = authz;
     this.#callers = callers;
     this.#headers = callers ? VERIFY_KEY_HEADERS_WITH_ROOT_KEY : VERIFY_KEY_HEADERS;
-    this.#authzHeaders = authzHeaders(authz?.clientIps?.header);
+    this.#places = authz && placesOf(authz);
     this.#targets = new GatewayTargets(authz?.withMeta ?? false);
   }
 
@@ -216,8 +218,8 @@ export class QuestionReader {
 
   /** Reads a GET below `/authz/` without a body and with one key, or the same key twice. */
   #readAuthz(bytes: Buffer, at: number, authz: AuthzSettings, request: LaneRequest): Completeness {
-    // If the key may be in the query, the client's target in the gateway's headers matters too.
-    if (authz.sources.includes('query')) return 'for Node';
+    const places = this.#places;
+    if (places === undefined) return 'for Node';
     if (!follows(bytes, at, GET_AUTHZ)) return endsIn(bytes, at, GET_AUTHZ) ? 'partial' : 'for Node';
     const from = at + METHOD_LENGTH;
     let i = from;
@@ -230,19 +232,11 @@ export class QuestionReader {
     if (target === undefined) return 'for Node';
     if (!isVersion(bytes, version)) return isPartOfVersion(bytes, version) ? 'partial' : 'for Node';
     const { head } = request;
-    const end = scanHead(bytes, at, version + VERSION_LENGTH - at, this.#authzHeaders, head);
+    const end = scanHead(bytes, at, version + VERSION_LENGTH - at, places.headers, head);
     if (end < 0) return end === PARTIAL ? 'partial' : 'for Node';
     if ((head.headerBits & HOST) === 0 || head.length !== 0) return 'for Node';
-    let key = '';
-    if (head.bearer > 0 && authz.sources.includes('bearer')) {
-      key = bytes.toString('latin1', head.bearer, head.bearerEnd);
-    }
-    if (head.apiKey > 0 && authz.sources.includes('x-api-key')) {
-      const second = bytes.toString('latin1', head.apiKey, head.apiKeyEnd);
-      if (key !== '' && key !== second) return 'for Node';
-      key = second;
-    }
-    if (key === '') return 'for Node';
+    const key = keyIn(bytes, head, places);
+    if (key === undefined) return 'for Node';
     request.key = key;
     request.apiId = target.apiId;
     request.requirements = target.requirements;
@@ -283,12 +277,9 @@ const VERIFY_KEY_HEADERS_WITH_ROOT_KEY = headersOf({
   'content-type': CONTENT_TYPE,
   authorization: AUTHORIZATION,
 });
-/** @param clientIp name of the header with the client's address; undefined or `''` = none */
-const authzHeaders = (clientIp = '') =>
-  headersOf({
-    ...(clientIp === '' ? {} : { [clientIp]: CLIENT_IP }),
-    authorization: AUTHORIZATION,
-    'x-api-key': API_KEY,
+const placesOf = ({ sources, clientIps }: AuthzSettings) =>
+  keyPlacesOf(sources, {
+    ...(clientIps?.header ? { [clientIps.header]: CLIENT_IP } : {}),
     'content-length': CONTENT_LENGTH,
     // Marks a CORS preflight, which may be allowed without a key.
     'access-control-request-method': FOR_NODE,

@@ -2,7 +2,7 @@ import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, httpUrl } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { asReadByServers } from '../http/gateway-answer.ts';
+import { asReadByServers } from '../http/credentials.ts';
 import type { Handler, Routes } from '../http/server.ts';
 import { endToEndHeaders, forwardedFor, writtenByTracer } from './headers.ts';
 import {

@@ -16,11 +16,10 @@ import {
 import { Rechecker } from '../core/rechecker.ts';
 import { type RefusalLog, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import { type AuthzSettings, clientQuestion } from '../http/authz.ts';
-import { mayHoldKey, withoutKey } from '../http/credentials.ts';
+import { asReadByServers, keyHeaders, namesOf, withoutKey, withoutKeyCookies } from '../http/credentials.ts';
 import {
   ANSWERS,
   type AuthzOutcome,
-  asReadByServers,
   authzAnswer,
   type HeaderLine,
   identityHeaders,
@@ -144,12 +143,10 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
   const rechecker = new Rechecker(options.verifier, log, options.clock, config.PROXY_RECHECK_MS);
   const forwarder = new Forwarder(upstream, rechecker, options);
   const lane = { answered: 0, delegated: 0, handedOver: 0 };
-  // If the query may contain several keys, the reference must decide which one counts.
-  const oneKey = !options.authz.sources.includes('query');
   // A request in the lane bypasses Node's server, so a tracer has no span there as a parent for the request
   // to the API.
   const hasTracer = writtenByTracer().size > 0;
-  const hasLane = limits.FAST_LANE && certificate === undefined && oneKey && !hasTracer;
+  const hasLane = limits.FAST_LANE && certificate === undefined && !hasTracer;
   const passOn = laneHandler(forwarder, options);
   // A long body may take long. STALL_TIMEOUT_MS bounds the time without progress.
   const ownLimits = { ...limits, REQUEST_TIMEOUT_MS: 0 };
@@ -215,12 +212,16 @@ class Forwarder {
   readonly #options: ProxyOptions;
   readonly #isSecure: boolean;
   readonly #byTracer = writtenByTracer();
+  readonly #holdsKey: ReturnType<typeof keyHeaders>;
+  readonly #hasKeyCookies: boolean;
 
   constructor(upstream: UpstreamPool, rechecker: Rechecker, options: ProxyOptions) {
     this.#upstream = upstream;
     this.#rechecker = rechecker;
     this.#options = options;
     this.#isSecure = options.certificate !== undefined;
+    this.#holdsKey = keyHeaders(options.authz.sources);
+    this.#hasKeyCookies = namesOf(options.authz.sources, 'cookie').length > 0;
   }
 
   /** @param identity headers that say whose key it is */
@@ -236,6 +237,7 @@ class Forwarder {
     const isTrusted = config.TRUSTED_PROXIES.has(outgoing.address);
     const drop = isTrusted ? this.#drop : this.#dropForwarding;
     const headers = endToEndHeaders(outgoing.rawHeaders, outgoing.connection, drop);
+    if (this.#hasKeyCookies) keepOtherCookies(headers, authz.sources);
     for (const [name, value] of identity) headers.push(name, value);
     headers.push(
       'X-Forwarded-For',
@@ -277,7 +279,7 @@ class Forwarder {
       OWN_HEADERS.has(name) ||
       this.#byTracer.has(name) ||
       isIdentityHeader(name) ||
-      mayHoldKey(name, value, this.#options.authz.sources) ||
+      this.#holdsKey(name, value) ||
       (name !== spelling && (isOfConnection(name) || isForwarding(name)))
     );
   };
@@ -285,6 +287,16 @@ class Forwarder {
   /** Returns true also for headers that only a trusted proxy may send. */
   readonly #dropForwarding = (spelling: string, value: string) =>
     isForwarding(asReadByServers(spelling)) || this.#drop(spelling, value);
+}
+
+/** Removes the cookies that may have a key from the headers. */
+function keepOtherCookies(headers: string[], sources: AuthzSettings['sources']): void {
+  for (let i = headers.length - 2; i >= 0; i -= 2) {
+    if (headers[i]?.toLowerCase() !== 'cookie') continue;
+    const rest = withoutKeyCookies(headers[i + 1] ?? '', sources);
+    if (rest === '') headers.splice(i, 2);
+    else headers[i + 1] = rest;
+  }
 }
 
 /** Returns true if `X-Forwarded-Proto` is among the headers. */

@@ -201,6 +201,28 @@ describe('Check', () => {
     expect(told(reply.ok_response?.headers)).toHaveProperty('X-Key-Meta', '{"plan":"\\u65e5\\u672c"}');
   });
 
+  test('removes the key from where it may be alone', async () => {
+    await listener.close(0);
+    await start({ sources: ['basic', 'header:shop.key', 'cookie:k'] });
+    const basic = `Basic ${Buffer.from(':good').toString('base64')}`;
+    const removed = async (headers: Record<string, string>) => {
+      const { ok_response } = await check(http({ 'x-api-key': 'own', ...headers }));
+      return [ok_response?.headers_to_remove, told(ok_response?.headers)['Cookie']];
+    };
+    expect(await removed({ authorization: basic, cookie: 'a=1' })).toEqual([['authorization'], undefined]);
+    expect(await removed({ 'shop.key': 'good', authorization: 'Bearer own' })).toEqual([
+      ['shop.key'],
+      undefined,
+    ]);
+    expect(await removed({ cookie: 'a=1; k=good; b=2' })).toEqual([undefined, 'a=1; b=2']);
+    expect(await removed({ cookie: 'k=good' })).toEqual([['cookie'], undefined]);
+    const raw = ['a=1', 'k=good', 'b=2'].map((line) => ({ key: 'cookie', raw_value: Buffer.from(line) }));
+    const { ok_response } = await check({ method: 'GET', header_map: { headers: raw } });
+    expect(told(ok_response?.headers)['Cookie']).toBe('a=1; b=2');
+    const { denied_response } = await check(http({ cookie: 'k=good; k=good' }));
+    expect(JSON.parse(denied_response?.body ?? '').code).toBe('KEY_AMBIGUOUS');
+  });
+
   test('reads raw headers, where doubles are two', async () => {
     const raw = (...values: string[]) => ({
       method: 'GET',

@@ -1,16 +1,19 @@
 import { describe, expect, test } from 'vitest';
 import {
   type Credential,
+  type CredentialSource,
+  clientIpFaults,
   credentialOf,
+  credentialSettings,
   type HeaderLines,
-  mayHoldKey,
-  type Source,
+  keyHeaders,
   withoutKey,
+  withoutKeyCookies,
 } from '../../../verifier/http/credentials.ts';
 
 const MISSING: Credential = { fault: 'KEY_MISSING' };
 const AMBIGUOUS: Credential = { fault: 'KEY_AMBIGUOUS' };
-const of = (headers: HeaderLines, target?: string, sources: Source[] = ['bearer', 'x-api-key']) =>
+const of = (headers: HeaderLines, target?: string, sources: CredentialSource[] = ['bearer', 'x-api-key']) =>
   credentialOf(headers, target, sources);
 const bearer = (...lines: string[]): HeaderLines => ({ authorization: lines });
 
@@ -86,6 +89,122 @@ describe('no key is chosen', () => {
   });
 });
 
+const base64 = (text: string) => Buffer.from(text, 'latin1').toString('base64');
+
+describe('Authorization: Basic', () => {
+  const basic = (...lines: string[]) => of(bearer(...lines), undefined, ['basic']);
+  test('has the key as user name or as password', () => {
+    for (const text of ['k1:', ':k1', 'k1:k1'])
+      for (const scheme of ['Basic', 'basic', 'BASIC  '])
+        expect(basic(`${scheme} ${base64(text)}`)).toEqual({ key: 'k1' });
+    expect(basic(`Basic ${base64(':a:b')}`)).toEqual({ key: 'a:b' });
+    expect(basic(`Basic ${base64('k1:').replace(/=+$/, '')}`)).toEqual({ key: 'k1' });
+  });
+
+  test('has no two, and not another scheme beside it', () => {
+    expect(basic(`Basic ${base64('k1:k2')}`)).toEqual(AMBIGUOUS);
+    expect(basic(`Basic ${base64('k1:')}`, `Basic ${base64('k1:')}`)).toEqual(AMBIGUOUS);
+    expect(basic(`Basic ${base64('k1:')}`, 'Bearer k1')).toEqual(AMBIGUOUS);
+    const [line] = [`Basic ${base64('k1:')}`];
+    for (const [apiKey, found] of [
+      ['k1', { key: 'k1' }],
+      ['k2', AMBIGUOUS],
+    ] as const)
+      expect(of({ ...bearer(line), 'x-api-key': [apiKey] }, undefined, ['x-api-key', 'basic'])).toEqual(
+        found,
+      );
+    for (const other of ['Bearer k1', 'Basic', 'Basic ', `Basic ${base64(':')}`, '', 'Basics azE6'])
+      expect(basic(other)).toEqual(MISSING);
+    expect(of(bearer(line))).toEqual(MISSING);
+  });
+
+  test('that nobody can read is a key that nobody has', () => {
+    for (const token of [
+      'k1',
+      '***',
+      'azE6!',
+      'azE6 azE6',
+      'a',
+      base64('k1'),
+      'azE6\u00e9',
+      '_-_-',
+      'azE6=x',
+    ])
+      expect([token, basic(`Basic ${token}`)]).toEqual([token, { key: '\ufffd' }]);
+  });
+});
+
+describe('a header or a cookie of a name that the team chose', () => {
+  const own: CredentialSource[] = ['bearer', 'header:apikey', 'cookie:k'];
+  const from = (headers: HeaderLines) => of(headers, undefined, own);
+  test('has the key', () => {
+    expect(from({ apikey: ['k1'] })).toEqual({ key: 'k1' });
+    for (const cookie of ['k=k1', 'a=1; k=k1', 'a=1;k = k1 ;b', 'k="k1"; K=k2; ak=k2'])
+      expect(from({ cookie: [cookie] })).toEqual({ key: 'k1' });
+    expect(from({ cookie: ['a=1', 'k=k1', 'b=1'] })).toEqual({ key: 'k1' });
+    expect(from({ cookie: ['k=k1'], apikey: ['k1'], ...bearer('Bearer k1') })).toEqual({ key: 'k1' });
+    for (const cookie of ['', 'k', 'k=', 'K=k1', 'a=k=k1'])
+      expect(from({ cookie: [cookie] })).toEqual(MISSING);
+    expect(from({ 'x-api-key': ['k1'] })).toEqual(MISSING);
+  });
+
+  test('has no second', () => {
+    for (const headers of [
+      { apikey: ['k1', 'k1'] },
+      { cookie: ['k=k1; k=k1'] },
+      { cookie: ['k=k1', 'k=k1'] },
+      { cookie: ['k=k1; k ='] },
+      { cookie: ['k=k1'], apikey: ['k2'] },
+      { cookie: ['k=k1'], ...bearer('Bearer k2') },
+      { apikey: ['k1'], ...bearer('Bearer k2') },
+    ])
+      expect(from(headers)).toEqual(AMBIGUOUS);
+  });
+});
+
+describe('CREDENTIAL_SOURCES', () => {
+  test('names no header with the address of the client', () => {
+    const faults = (CLIENT_IP_HEADER: string) =>
+      clientIpFaults({ CLIENT_IP_HEADER, CREDENTIAL_SOURCES: ['header:who'] });
+    expect([faults(''), faults('x-client-ip')]).toEqual([[], []]);
+    expect(faults('Who')).toEqual([
+      'CREDENTIAL_SOURCES: header:Who is CLIENT_IP_HEADER, which has an address and no key',
+    ]);
+    expect(faults('a b')).toEqual([
+      expect.stringContaining('CLIENT_IP_HEADER: must be the name of a header'),
+    ]);
+  });
+
+  const { parse } = credentialSettings.CREDENTIAL_SOURCES;
+  test('takes places of a name', () => {
+    expect(parse(' bearer , header:ApiKey,cookie:__Host-Key,basic,header:X-API-Key,header:apikey')).toEqual([
+      ...['bearer', 'header:apikey', 'cookie:__Host-Key', 'basic', 'x-api-key'],
+    ]);
+    expect(parse('header:a_b.c')).toEqual(['header:a_b.c']);
+  });
+
+  test.each([
+    ['token', '"token" is not allowed'],
+    ['Bearer', '"Bearer" is not allowed'],
+    ['query:key', '"query:key" is not allowed'],
+    ['header:', 'must be the name of a header'],
+    ['header:a b', 'must be the name of a header'],
+    ['header:a:b', 'must be the name of a header'],
+    ['header:a\r\nb', 'must be the name of a header'],
+    ['header:schlüssel', 'must be the name of a header'],
+    [`header:${'a'.repeat(101)}`, 'of at most 100 characters'],
+    ['cookie:a;b', 'must be the name of a cookie'],
+    ['cookie:a=b', 'must be the name of a cookie'],
+    ['cookie:', 'must be the name of a cookie'],
+    ...'Host Content-Length X-Forwarded-For X-Forwarded Forwarded Connection Transfer-Encoding Cookie Authorization X-Key-Id X_Key_Id Origin X-Original-URI Proxy-Authorization X-Request-Id Accept TE'
+      .split(' ')
+      .map((name) => [`header:${name}`, 'has a meaning of its own']),
+    [Array.from({ length: 9 }, (_, i) => `header:a${i}`).join(), 'has 9 places'],
+  ])('refuses %s', (value, message) => {
+    expect(() => parse(value as string)).toThrow(message as string);
+  });
+});
+
 describe('a parameter under an encoded name', () => {
   const query = (target: string) => of({}, target, ['query']);
   const NAMES = ['%61pi_key', 'api%5Fkey', 'api%5fkey', '%61%70%69%5f%6b%65%79'];
@@ -131,14 +250,25 @@ describe('what is behind the proxy does not see', () => {
   });
 
   test('a key header, where that source is enabled', () => {
-    const all: Source[] = ['bearer', 'x-api-key', 'query'];
-    const holds = (name: string, value: string) => all.filter((source) => mayHoldKey(name, value, [source]));
+    const all: CredentialSource[] = ['bearer', 'x-api-key', 'query', 'basic', 'header:shop_key', 'cookie:k'];
+    const holds = (name: string, value: string) => all.filter((source) => keyHeaders([source])(name, value));
     for (const value of ['Bearer k1', 'bearer', 'BEARER,x', 'Bearer  '])
       expect(holds('authorization', value)).toEqual(['bearer']);
-    for (const value of ['Basic Bearer', 'Bearers k1', 'xbearer k', ''])
+    for (const value of ['Basic Bearer', 'basic', 'BASIC\tx'])
+      expect(holds('authorization', value)).toEqual(['basic']);
+    for (const value of ['Bearers k1', 'xbearer k', 'Basics', ''])
       expect(holds('authorization', value)).toEqual([]);
     expect(holds('x-api-key', '')).toEqual(['x-api-key']);
     expect(holds('x-api-keys', 'Bearer k1')).toEqual([]);
-    expect(mayHoldKey('authorization', 'Bearer k1', all)).toBe(true);
+    expect(holds('shop-key', 'k1')).toEqual(['header:shop_key']);
+    expect(keyHeaders(all)('authorization', 'Bearer k1')).toBe(true);
+  });
+
+  test('a key cookie, and sees all other cookies', () => {
+    const without = (line: string) => withoutKeyCookies(line, ['cookie:k', 'cookie:__Host-k']);
+    expect(without('k=1')).toBe('');
+    expect(without('a=1; k=2; b=3;k = 4; __Host-k=5')).toBe('a=1; b=3');
+    expect(without(' k="1"; a=k=1')).toBe('a=k=1');
+    for (const line of ['', 'k', 'K=1', 'ak=1; a=1', '=k', 'a="x; b=1']) expect(without(line)).toBe(line);
   });
 });

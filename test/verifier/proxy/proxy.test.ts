@@ -117,6 +117,30 @@ describe('a request that its key allows', () => {
     }
   });
 
+  test('loses the key wherever it may be, and no more', async () => {
+    await restart({ authz: { sources: ['basic', 'header:shop_key', 'cookie:k'] } });
+    const own = ['X-Api-Key: own', 'Cookie: a=1; b=2'];
+    const basic = `Authorization: Basic ${Buffer.from('good:').toString('base64')}`;
+    for (const [lines, cookie] of [
+      [[basic, ...own], 'a=1; b=2'],
+      [['Shop_Key: good', 'Authorization: Bearer own', ...own], 'a=1; b=2'],
+      [['X-Api-Key: own', 'Cookie: a=1; k=good; b=2'], 'a=1; b=2'],
+      [['X-Api-Key: own', 'Cookie: k=good', 'Shop-Key: good', 'Shop_Key: good'], undefined],
+    ] as const) {
+      expect((await ask([...lines])).status).toBe(200);
+      const { headers, rawHeaders } = upstream.seen.at(-1) ?? expect.unreachable();
+      expect([headers['x-api-key'], headers.cookie]).toEqual(['own', cookie]);
+      expect(headers.authorization).toBe(
+        lines.includes('Authorization: Bearer own' as never) ? 'Bearer own' : undefined,
+      );
+      expect(rawHeaders.filter((text) => text !== 'key_good').join()).not.toContain('good');
+    }
+    const { length } = upstream.seen;
+    for (const lines of [[basic, basic], ['Cookie: k=good; k=good'], ['Cookie: k=good', 'Shop_Key: rich']])
+      expect((await ask(lines)).status).toBe(401);
+    expect(upstream.seen).toHaveLength(length);
+  });
+
   test('keeps an Authorization that is no key', async () => {
     await ask(['Authorization: Basic dTpw', 'X-Api-Key: good']);
     expect(upstream.seen[0]?.headers).toMatchObject({ authorization: 'Basic dTpw' });

@@ -15,11 +15,18 @@ export interface RouteGuardOptions<R = unknown> {
   /** Permissions that a key must have; a key that lacks one gets 403. Default: none. */
   readonly permissions?: PermissionQuery;
   /**
-   * The places where a client may put its key: those of CREDENTIAL_SOURCES, and headers of your own, whose
-   * whole value is the key. Default `['bearer', 'x-api-key']`. A request with one key in two places, or with
-   * two different keys, is refused.
+   * The places where a client may put its key: those of CREDENTIAL_SOURCES, with headers of your own, whose whole
+   * value is the key, and cookies. Default `['bearer', 'x-api-key']`. A request that uses one place twice, or has two
+   * different keys, is refused.
    */
-  readonly sources?: readonly ('bearer' | 'x-api-key' | 'query' | { readonly header: string })[];
+  readonly sources?: readonly (
+    | 'bearer'
+    | 'x-api-key'
+    | 'query'
+    | 'basic'
+    | { readonly header: string }
+    | { readonly cookie: string }
+  )[];
   /**
    * Returns the address of the client, for keys with `allowedIps`; undefined = unknown, and such keys are refused.
    * Default: the framework's own (`request.ip` of Express and Fastify, which obey their settings for trusted proxies),

@@ -1,5 +1,13 @@
 import { CREDITS_MAX } from '#shared/protocol/credits.ts';
-import { bearerKey, type CredentialSource, type HeaderLines, SOURCES } from '../../http/credentials.ts';
+import {
+  bearerKey,
+  type CredentialSource,
+  cookieSource,
+  type HeaderLines,
+  headerSource,
+  namesOf,
+  SOURCES,
+} from '../../http/credentials.ts';
 import { isIdentityHeader } from '../../http/gateway-answer.ts';
 import type { AskedRateLimit, QuestionOptions } from '../key-verifier.ts';
 import { apiIdFault, fixedOptions, optionsObject, permissionsFault, wrongOptions } from '../options.ts';
@@ -166,7 +174,7 @@ const CHECKS: Readonly<Record<keyof RouteGuardOptions, (value: unknown) => strin
   sources: (value) =>
     value === undefined || sourcesOf(value) !== undefined
       ? undefined
-      : `sources: must be an array of ${SOURCES.join(', ')} and { header: 'X-Your-Header' }`,
+      : `sources: must be an array of ${SOURCES.join(', ')}, { header: 'X-Your-Header' } and { cookie: 'your-cookie' }`,
   cost: (value) =>
     typeof value === 'function' || isCost(value)
       ? undefined
@@ -198,27 +206,22 @@ function* faultsOf(record: Readonly<Record<string, unknown>>): Generator<string>
   }
 }
 
-/** Returns the sources, with headers of the application's own; undefined = they are wrong. */
+/** Returns the sources, with headers and cookies of the application's own; undefined = they are wrong. */
 function sourcesOf(sources: unknown): readonly CredentialSource[] | undefined {
   if (!Array.isArray(sources) || sources.length === 0) return undefined;
-  const own: CredentialSource[] = [];
-  for (const source of sources as readonly unknown[]) {
-    const header: unknown = Object(source) === source ? (source as { header?: unknown }).header : undefined;
-    if (typeof header === 'string' && HEADER_NAME.test(header) && !isIdentity(header))
-      own.push(`header:${header.toLowerCase()}`);
-    else if (!SOURCES.some((name) => name === source)) return undefined;
-  }
-  return [...SOURCES.filter((source) => sources.includes(source)), ...own];
+  const all = (sources as readonly unknown[]).map((source) => {
+    const { header, cookie } = Object(source) as { readonly header?: unknown; readonly cookie?: unknown };
+    if (typeof header === 'string') return headerSource(header);
+    if (typeof cookie === 'string') return cookieSource(cookie);
+    return SOURCES.find((name) => name === source);
+  });
+  return all.every((source) => typeof source === 'string') ? [...new Set(all)] : undefined;
 }
-
-/** A header with a key by itself: any but those that a guard or HTTP itself reads for another purpose. */
-const HEADER_NAME =
-  /^(?!(?:authorization|cookie|host|connection|content-length|x-request-id|transfer-encoding)$)[\w!#$%&'*+.^`|~-]{1,100}$/i;
 
 function placesOf(
   sources: readonly CredentialSource[],
 ): Pick<Rules<unknown>, 'sources' | 'headers' | 'takesBearer'> {
-  const own = sources.filter((source) => source.startsWith('header:')).map((source) => source.slice(7));
+  const own = [...namesOf(sources, 'header'), ...(namesOf(sources, 'cookie').length > 0 ? ['cookie'] : [])];
   return {
     sources,
     headers: own.length === 0 ? USUAL_HEADERS : new HeaderReader(own),

@@ -69,6 +69,15 @@ describe.each(names)('%s', (name) => {
     const both = await open(name, { sources: ['bearer', { header: 'x-shop-token' }] });
     expect((await get(`${both.address}/orders`, bearer(key))).status).toBe(200);
     expect((await get(`${both.address}/orders`, { ...bearer(key), 'x-shop-token': 'a' })).status).toBe(401);
+    const browser = await open(name, { sources: ['basic', { cookie: 'key' }] });
+    const basic = `Basic ${Buffer.from(`:${key}`).toString('base64')}`;
+    for (const [headers, status] of [
+      [{ cookie: `a=1; key=${key}` }, 200],
+      [{ authorization: basic }, 200],
+      [{ authorization: basic, cookie: 'key=a' }, 401],
+      [bearer(key), 401],
+    ] as const)
+      expect((await get(`${browser.address}/orders`, headers)).status).toBe(status);
   });
 
   test('a passed request tells what its key has left', async () => {
@@ -165,6 +174,8 @@ describe.each(names)('%s', (name) => {
     [{ sources: [{ header: 'a b' }] }, /sources: must be an array of/],
     [{ sources: [{ header: 'X-Request-Id' }] }, /sources: must be an array of/],
     [{ sources: [{ header: 'x-key-id' }] }, /sources: must be an array of/],
+    [{ sources: [{ header: 'X-Forwarded-For' }] }, /sources: must be an array of/],
+    [{ sources: [{ cookie: 'a=b' }] }, /sources: must be an array of/],
   ])('wrong options stop the start: %j', async (options, message) => {
     await expect(open(name, options)).rejects.toThrow(message);
   });
@@ -195,6 +206,14 @@ test('reads the key of a request as a guard does', () => {
   expect(from([], '/?api_key=k')).toEqual({ fault: 'KEY_MISSING' });
   expect(from([], '/?api_key=k', ['query'])).toEqual({ key: 'k' });
   expect(from(['x-mine', 'k'], '/', [{ header: 'X-Mine' }])).toEqual({ key: 'k' });
+  const basic = ['Authorization', `Basic ${Buffer.from('k:').toString('base64')}`];
+  expect(from(basic, '/', ['bearer', 'basic'])).toEqual({ key: 'k' });
+  const cookie = ['Cookie', 'a=1; K=k'];
+  expect(from(cookie, '/', [{ cookie: 'K' }])).toEqual({ key: 'k' });
+  expect(from([...cookie, ...cookie], '/', [{ cookie: 'K' }])).toEqual({ fault: 'KEY_AMBIGUOUS' });
+  expect(from(['Authorization', 'Bearer b', ...cookie], '/', ['bearer', { cookie: 'K' }])).toEqual({
+    fault: 'KEY_AMBIGUOUS',
+  });
 });
 
 test('wrong rules of NestJS stop the start', () => {

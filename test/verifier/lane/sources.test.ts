@@ -1,0 +1,69 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { CredentialSource } from '../../../verifier/http/credentials.ts';
+import { verifierSubject } from '../../harness/side-by-side.ts';
+
+const LONG = `x-${'long-'.repeat(12)}key`;
+const SETS: readonly CredentialSource[][] = [
+  ['header:apikey'],
+  ['x-api-key', 'basic', 'header:apikey', `header:${LONG}`],
+  ['bearer', 'basic'],
+  ['bearer', 'header:apikey', 'cookie:k'],
+  ['bearer', 'header:my_key'],
+];
+const sets = SETS.map((sources) => ({
+  sources,
+  lane: verifierSubject({ FAST_LANE: true }, { sources }),
+  reference: verifierSubject({ FAST_LANE: false }, { sources }),
+}));
+const subjects = sets.flatMap(({ lane, reference }) => [lane, reference]);
+beforeAll(() => Promise.all(subjects.map((subject) => subject.start())));
+afterAll(() => Promise.all(subjects.map((subject) => subject.stop())));
+
+const basic = (text: string) => `Authorization: Basic ${Buffer.from(text).toString('base64')}`;
+const LINES = [
+  '',
+  'Authorization: Bearer good',
+  'Authorization: Bearer disabled',
+  ...['good:', ':good', 'good:disabled', ':'].map(basic),
+  'Authorization: Basic ***',
+  'X-Api-Key: good',
+  'x-api-key: disabled',
+  'ApiKey: good',
+  'apikey: disabled',
+  `${LONG}: good`,
+  'MY_KEY: good',
+  'my-key: disabled',
+  'Cookie: k=good',
+  'Cookie: a=1; k=disabled',
+  'Cookie: k=good; k=good',
+];
+
+test.each(sets)('both find a key in $sources the same', async ({ sources, lane, reference }) => {
+  const before = lane.server.lane.answered;
+  const passed = new Set<string>();
+  for (const first of LINES)
+    for (const second of LINES) {
+      const lines = [first, second].filter(Boolean);
+      const text = ['GET /authz/forward-auth HTTP/1.1', 'Host: a', 'X-Request-Id: r', ...lines, '', ''].join(
+        '\r\n',
+      );
+      const writes = [Buffer.from(text)];
+      const [ours, nodes] = await Promise.all([
+        lane.hear(writes, 'patient'),
+        reference.hear(writes, 'patient'),
+      ]);
+      expect(ours, text).toEqual(nodes);
+      if (ours.answered.startsWith('HTTP/1.1 200 ') && second === '') passed.add(first.split(':')[0] ?? '');
+    }
+  const names = sources.map(
+    (source) =>
+      ({ bearer: 'Authorization', basic: 'Authorization', 'x-api-key': 'X-Api-Key' })[source as string] ??
+      { apikey: 'ApiKey', my_key: 'MY_KEY', k: 'Cookie' }[source.split(':')[1] ?? ''] ??
+      LONG,
+  );
+  expect(passed).toEqual(new Set(names));
+  // Each request is followed by one that the lane answers.
+  const answered = lane.server.lane.answered - before - LINES.length ** 2;
+  if (sources.includes('header:my_key')) expect(answered).toBeLessThanOrEqual(0);
+  else expect(answered).toBeGreaterThan(0);
+});
