@@ -7,6 +7,7 @@ import { slugsOf } from '#shared/rules/slugs.ts';
 import { type Apis, createSharedLog } from '../apis/apis.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';
+import { neededBy } from '../roles/roles.ts';
 import type { LogEntry } from '../writer/change-log-port.ts';
 import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
@@ -24,6 +25,8 @@ export interface Identity {
   readonly meta: object;
   /** Rate limits that all keys of the identity share. */
   readonly ratelimits: readonly NamedLimit[];
+  /** Its roles, which count for all its keys: their names in answers, otherwise their ids. */
+  readonly roles: readonly string[];
   /** The APIs in which the identity applies; absent = all. */
   readonly apiIds?: readonly string[];
   /** The sequence of its last change. */
@@ -70,7 +73,7 @@ export class Identities {
       operation: 'create',
       keyId: identityId,
     } as const;
-    const write = { ...about, fields: storedTexts };
+    const write = { ...about, fields: storedTexts, needs: neededBy(fields.roles) };
     let propagation = await changeWriter.apply(write, waitMs, onWritten);
     if (!propagation) {
       await createSharedLog(writer, clock.wallMs(), leaseMs);
@@ -190,9 +193,10 @@ const identityOf = ({
   enabled,
   meta,
   ratelimits = [],
+  roles = [],
   apiIds,
   sequence,
 }: Key): Identity => ({
-  ...{ id: keyId, externalId: name, enabled, meta, ratelimits, sequence },
+  ...{ id: keyId, externalId: name, enabled, meta, ratelimits, roles, sequence },
   ...(apiIds ? { apiIds } : {}),
 });

@@ -6,6 +6,7 @@ import { identityIdOf } from '#shared/rules/key-format.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import { lastUsed, type NameStores, UsedKey, withNames } from '../keys/key-answer.ts';
 import type { KeyPage, KeyView } from '../keys/key-view.ts';
+import { neededBy } from '../roles/roles.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { operation } from '../serve/operation.ts';
 import {
@@ -16,6 +17,7 @@ import {
   ExternalId,
   FIELDS,
   Fields,
+  GivenRoles,
   Id,
   IfSequence,
   LastSequence,
@@ -51,6 +53,12 @@ const CHANGEABLE_FIELDS = {
         'Rate limits that all keys of the identity share, in all APIs. A limit applies to verifications that name it; if the key itself has a limit of that name, only that one applies. `[]` removes all.',
     }),
   ),
+  roles: Type.Optional(
+    GivenRoles({
+      description:
+        'All roles of the identity. All its keys have their permissions and rate limits, beside those of their own roles.',
+    }),
+  ),
 };
 
 /** A tenant has few APIs; an identity for more leaves this out. */
@@ -67,6 +75,7 @@ const IdentityView = Type.Object({
   enabled: Type.Boolean({ description: 'false: no key of the identity is accepted.' }),
   meta: Type.Object({}, { additionalProperties: true, description: 'The meta, unchanged.' }),
   ratelimits: Ratelimits({ description: 'Rate limits that all keys of the identity share, in all APIs.' }),
+  roles: List(Type.String(), { description: 'Names of its roles, which count for all its keys.' }),
   apiIds: Type.Optional(
     List(Type.String(), { description: 'The APIs in which the identity applies; absent = all.' }),
   ),
@@ -104,13 +113,15 @@ export const createIdentity = operation({
   }),
   response: Type.Object({ identityId: Id('the identity'), propagation: Propagation }),
   event: 'identity.created',
-  errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { externalId: 'ada', meta: { plan: 'pro' } },
-  async handle(call, { identities }: { identities: Identities }) {
-    const { externalId, waitMs, enabled, meta = {}, ratelimits = [], apiIds } = call.request;
+  async handle(call, { identities, roles }: NameStores) {
+    const { externalId, waitMs, enabled, meta = {}, ratelimits = [], roles: roleNames = [] } = call.request;
+    const { apiIds } = call.request;
     checkMeta(meta);
     checkLimits(ratelimits);
-    const fields = { enabled, meta, ratelimits, ...(apiIds ? { apiIds } : {}) };
+    const ids = await roles.idsOf(roleNames);
+    const fields = { enabled, meta, ratelimits, roles: ids, ...(apiIds ? { apiIds } : {}) };
     call.note({ externalId, identityId: identityIdOf(externalId) });
     const record = call.recordChange(storedFields(fields));
     return identities.create({ externalId, ...fields }, waitMs, ({ sequence }) => record({ sequence }));
@@ -126,10 +137,11 @@ export const getIdentity = operation({
   response: IdentityView,
   errors: ['NOT_FOUND'],
   example: { externalId: 'ada' },
-  async handle({ request }, { identities }: { identities: Identities }) {
+  async handle({ request }, { identities, roles }: NameStores) {
     const identity = await identities.get(idIn(request));
     if (!identity) throw identityNotFound();
-    return identity;
+    const [answer = identity] = await roles.withRoleNames([identity]);
+    return answer;
   },
 });
 
@@ -154,15 +166,18 @@ export const listIdentities = operation({
   }),
   errors: [],
   example: { limit: '25' },
-  async handle({ request: { limit, cursor, search } }, { identities }: { identities: Identities }) {
+  async handle({ request: { limit, cursor, search } }, { identities, roles }: NameStores) {
     const listing = ['listIdentities', search] as const;
     const [from] = cursor === undefined ? [] : openCursor(listing, cursor, LIST_IDENTITIES_PLACE);
-    const { next, ...page } = await identities.list(
+    const { next, total, ...page } = await identities.list(
       Number(limit),
       from === undefined ? undefined : Number(from),
       search,
     );
-    return { ...page, ...(next === undefined ? {} : { cursor: makeCursor(listing, `identity:${next}`) }) };
+    return {
+      ...{ identities: await roles.withRoleNames(page.identities), total },
+      ...(next === undefined ? {} : { cursor: makeCursor(listing, `identity:${next}`) }),
+    };
   },
 });
 
@@ -282,25 +297,29 @@ export const updateIdentity = operation({
     propagation: Propagation,
   }),
   event: 'identity.updated',
-  errors: ['NOT_FOUND', 'CONFLICT'],
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { externalId: 'ada', enabled: false },
   neverShed: true,
-  async handle(call, { identities, changeWriter }: { identities: Identities; changeWriter: ChangeWriter }) {
-    const { waitMs, ifSequence, identityId: _id, externalId: _externalId, ...patch } = call.request;
+  async handle(call, { identities, roles, changeWriter }: NameStores & { changeWriter: ChangeWriter }) {
+    const { waitMs, ifSequence, identityId: _id, externalId: _externalId, ...changes } = call.request;
+    const { roles: roleNames, ...patch } = changes;
     checkMeta(patch.meta ?? {});
     checkLimits(patch.ratelimits);
-    const fields = storedFields(patch);
+    const rolePatch = await roles.patchOf(roleNames);
+    const fields = storedFields({ ...patch, ...rolePatch });
     if (Object.keys(fields).length === 0)
       throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');
     const identityId = idIn(call.request);
     call.note({ identityId });
     if (patch.apiIds && (await identities.get(identityId))) await identities.checkApis(patch.apiIds);
     const write = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields, ifSequence } as const;
-    const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
+    const needs = neededBy(rolePatch.roles);
+    const propagation = await changeWriter.apply({ ...write, needs }, waitMs, call.recordChange(fields));
     const identity = await identities.get(identityId);
     if (!propagation || !identity) throw identityNotFound();
     const mayRead = call.caller.permissions.allowsRoot('read_identity');
-    return { ...(mayRead ? identity : { id: identityId }), propagation };
+    const [answer = identity] = mayRead ? await roles.withRoleNames([identity]) : [];
+    return { ...(mayRead ? answer : { id: identityId }), propagation };
   },
 });
 

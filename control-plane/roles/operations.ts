@@ -6,6 +6,7 @@ import { SLUG } from '#shared/rules/slugs.ts';
 import { auditView } from '../audit/audit-event.ts';
 import { operation } from '../serve/operation.ts';
 import {
+  checkLimits,
   Fields,
   GivenSlugs,
   Id,
@@ -16,23 +17,30 @@ import {
   PropagationResponse,
   RoleId,
   RoleName,
+  RoleRatelimits,
   SequenceText,
   slugsIn,
   WaitMs,
 } from '../serve/schemas.ts';
 import type { ChangeWriter } from '../writer/writer.ts';
 import type { Catalogue, CataloguedPermission } from './permissions.ts';
-import type { Roles } from './roles.ts';
+import { neededBy, type Roles } from './roles.ts';
 
 const RoleView = Type.Object({
   id: Id('the role'),
   name: Type.String({ description: 'Its name.' }),
   description: Type.Optional(Type.String({ description: 'What it is for.' })),
   permissions: List(Type.Object(Permissions.items.properties), { description: 'Permissions of the role.' }),
+  ratelimits: RoleRatelimits({ description: 'Rate limits of the keys with the role.' }),
   sequence: LastSequence,
 });
 /** The permissions of a role, in requests. */
 const RolePermissions = GivenSlugs({ description: 'All permissions of the role.' });
+/** The limits of a role, in requests. */
+const RoleLimits = RoleRatelimits({
+  description:
+    'All rate limits of the role. Every key with the role obeys them, unless the key or its identity has a limit of that name. Of several roles, the largest limit of a name applies.',
+});
 const roleIdExample = 'role_0mzc9k4q8r2wfXa1Bc2d';
 
 /** The error for a role that does not exist. */
@@ -43,22 +51,25 @@ const CREATE_ROLE_DESCRIPTION = Type.String({ minLength: 1, maxLength: 512, desc
 export const createRole = operation({
   name: 'permissions.createRole',
   summary: 'Create a role',
-  description: 'A role is one list of permissions for any number of keys of all APIs.',
+  description:
+    'A role is one list of permissions, and of rate limits, for any number of keys and identities of all APIs. A role with limits is a plan.',
   permissions: ['root.*.create_role'],
   request: Fields({
     name: RoleName,
     description: Type.Optional(CREATE_ROLE_DESCRIPTION),
     permissions: Type.Optional(RolePermissions),
+    ratelimits: Type.Optional(RoleLimits),
   }),
   response: Type.Object({ roleId: Id('the role') }),
   event: 'role.created',
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { name: 'editor', description: 'Writes articles', permissions: ['articles.write'] },
   async handle(call, { roles }: { roles: Roles }) {
-    const { name, permissions: slugs = [], ...rest } = call.request;
+    const { name, permissions: slugs = [], ratelimits = [], ...rest } = call.request;
+    checkLimits(ratelimits);
     const permissions = slugsIn(slugs);
-    const roleId = await roles.create({ name, ...rest, permissions });
-    call.note({ roleId }, { after: auditView(storedFields({ name, permissions })) });
+    const roleId = await roles.create({ name, ...rest, permissions, ratelimits });
+    call.note({ roleId }, { after: auditView(storedFields({ name, permissions, ratelimits })) });
     return { roleId };
   },
 });
@@ -66,7 +77,7 @@ export const createRole = operation({
 export const getRole = operation({
   name: 'permissions.getRole',
   summary: 'Show a role',
-  description: 'Shows its permissions.',
+  description: 'Shows its permissions and rate limits.',
   permissions: ['root.*.read_role'],
   request: Fields({ roleId: RoleId }),
   response: RoleView,
@@ -108,6 +119,36 @@ export const setRolePermissions = operation({
     const fields = storedFields({ permissions: slugsIn(permissions) });
     const write = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields, ifSequence } as const;
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
+    if (!propagation) throw roleNotFound(roleId);
+    return { propagation };
+  },
+});
+
+const setRoleLimits = operation({
+  name: 'permissions.setRoleLimits',
+  summary: 'Set all rate limits of a role',
+  description:
+    'Makes one change, however many keys have the role. Returns when the change is complete, like updateKey: no verifier anywhere obeys the earlier limits. Uses still count, unless the change altered `duration`.',
+  permissions: ['root.*.update_role'],
+  request: Fields({ roleId: RoleId, ratelimits: RoleLimits, ifSequence: IfSequence, waitMs: WaitMs }),
+  response: PropagationResponse,
+  event: 'role.updated',
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: {
+    roleId: roleIdExample,
+    ratelimits: [{ name: 'requests', limit: 1000, duration: 60_000, autoApply: true, per: 'identity' }],
+  },
+  neverShed: true,
+  async handle(call, { changeWriter }: { changeWriter: ChangeWriter }) {
+    const { roleId, ratelimits, ifSequence, waitMs } = call.request;
+    checkLimits(ratelimits);
+    const fields = storedFields({ ratelimits });
+    const write = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields, ifSequence } as const;
+    const propagation = await changeWriter.apply(
+      { ...write, needs: neededBy(ratelimits) },
+      waitMs,
+      call.recordChange(fields),
+    );
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };
   },
@@ -279,6 +320,7 @@ export const roleOperations = [
   getRole,
   listRoles,
   setRolePermissions,
+  setRoleLimits,
   deleteRole,
   getRolePropagation,
   createPermission,

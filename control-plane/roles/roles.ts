@@ -1,3 +1,4 @@
+import type { NamedLimit } from '#shared/protocol/credits.ts';
 import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
@@ -16,6 +17,8 @@ export interface Role {
   readonly name: string;
   readonly description?: string;
   readonly permissions: readonly { readonly id: string; readonly name: string }[];
+  /** Rate limits of the keys with the role. */
+  readonly ratelimits: readonly NamedLimit[];
   /** The sequence of its last change; 0 = never changed. */
   readonly sequence: number;
 }
@@ -43,10 +46,12 @@ export class Roles {
     readonly name: string;
     readonly description?: string;
     readonly permissions: readonly string[];
+    readonly ratelimits: readonly NamedLimit[];
   }): Promise<string> {
-    const { name, description, permissions } = role;
+    const { name, description, permissions, ratelimits } = role;
     const conflict = () => new ApiError('CONFLICT', `name: there is a role ${name} already`);
-    const fields = { name, permissions, enabled: true, meta: description ? { description } : {} };
+    const meta = description ? { description } : {};
+    const fields = { name, permissions, ratelimits, enabled: true, meta, needs: neededBy(ratelimits) };
     const nouns = { singular: 'the role', plural: 'roles' };
     const room = { index: apiKeys(SHARED_LOG).index, max: ROLES_MAX };
     return createRecord(this.#options, { kind: 'role', uniqueName: name, fields, nouns, room }, conflict);
@@ -140,13 +145,18 @@ export class Roles {
   }
 }
 
-function roleOf({ keyId, name = '', meta, permissions = [], sequence }: Key): Role {
+/** The protocol of verifiers that know of limits or roles such as these. */
+export const neededBy = (list: readonly unknown[] | null | undefined): number =>
+  list && list.length > 0 ? 2 : 1;
+
+function roleOf({ keyId, name = '', meta, permissions = [], ratelimits = [], sequence }: Key): Role {
   const description = 'description' in meta ? { description: String(meta.description) } : {};
   return {
     id: keyId,
     name,
     ...description,
     permissions: permissions.map((slug) => ({ id: slug, name: slug })),
+    ratelimits,
     sequence,
   };
 }

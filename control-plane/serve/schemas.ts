@@ -142,21 +142,33 @@ const strict = { additionalProperties: false } as const;
 
 /** Schema of a key's default limit. */
 const Ratelimit = (options: TSchemaOptions) => Type.Object(limit, { ...strict, ...options });
+const namedLimit = {
+  name: Type.String({
+    pattern: LIMIT_NAME.source,
+    description: `The name by which verifications request this limit. Not \`${DEFAULT_LIMIT}\`, which is a key's own \`ratelimit\`.`,
+  }),
+  ...limit,
+  autoApply: Type.Optional(
+    Type.Boolean({
+      description:
+        'true: each verification obeys it, and takes 1 of it unless it names the limit with another cost. false, the default: those that name it.',
+    }),
+  ),
+};
 /** Schema of a key's other limits. */
 export const Ratelimits = (options: TSchemaOptions) =>
+  Type.Immutable(Type.Array(Type.Object(namedLimit, strict), { maxItems: LIMITS_MAX, ...options }));
+/** Schema of a role's limits. */
+export const RoleRatelimits = (options: TSchemaOptions) =>
   Type.Immutable(
     Type.Array(
       Type.Object(
         {
-          name: Type.String({
-            pattern: LIMIT_NAME.source,
-            description: `The name by which verifications request this limit. Not \`${DEFAULT_LIMIT}\`, which is set as \`ratelimit\`.`,
-          }),
-          ...limit,
-          autoApply: Type.Optional(
-            Type.Boolean({
+          ...namedLimit,
+          per: Type.Optional(
+            Type.Union([Type.Literal('key'), Type.Literal('identity')], {
               description:
-                'true: each verification obeys it, and takes 1 of it unless it names the limit with another cost. false, the default: those that name it.',
+                'key, the default: each key with the role has the limit for itself. identity: all keys of one identity share it.',
             }),
           ),
         },
@@ -172,7 +184,7 @@ export function checkLimits(limits: readonly { readonly name: string }[] | null 
   if (names.includes(DEFAULT_LIMIT))
     throw new ApiError(
       'BAD_REQUEST',
-      `ratelimits: must not name a limit ${DEFAULT_LIMIT}; set that one as ratelimit`,
+      `ratelimits: must not name a limit ${DEFAULT_LIMIT}, which is the ratelimit of a key`,
     );
   const twice = names.find((name, i) => names.indexOf(name) < i);
   if (twice !== undefined) throw new ApiError('BAD_REQUEST', `ratelimits: must contain ${twice} only once`);

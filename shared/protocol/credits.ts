@@ -36,13 +36,16 @@ export interface RateLimit {
   readonly async: boolean;
   /** True = the limit applies to each verification; absent = only to those that name it. */
   readonly autoApply?: boolean;
+  /** Only of a role's limit: all keys of an identity share it; absent = each key with the role has its own. */
+  readonly per?: 'identity';
 }
 
 /** A limit in the form in which users set it. */
-export type LimitInput = Omit<RateLimit, 'name' | 'async' | 'autoApply'> & { readonly async?: boolean };
+export type LimitInput = Pick<RateLimit, 'limit' | 'duration'> & { readonly async?: boolean };
 
 /** A limit with a name, in the form in which users set it. */
-export type NamedLimit = LimitInput & Pick<RateLimit, 'name' | 'autoApply'>;
+export type NamedLimit = LimitInput &
+  Pick<RateLimit, 'name' | 'autoApply'> & { readonly per?: 'key' | 'identity' };
 
 /** Returns a limit with the defaults of its optional fields. */
 export const wholeLimit = <L extends LimitInput>(limit: L): L & { readonly async: boolean } => ({
@@ -50,10 +53,11 @@ export const wholeLimit = <L extends LimitInput>(limit: L): L & { readonly async
   async: limit.async ?? true,
 });
 
-/** Returns a named limit with the defaults of its optional fields. Leaves out an `autoApply` of false. */
-export const wholeNamedLimit = ({ autoApply, ...limit }: NamedLimit): RateLimit => ({
+/** Returns a named limit with the defaults of its optional fields. Leaves out `autoApply` and `per` where they are the defaults. */
+export const wholeNamedLimit = ({ autoApply, per, ...limit }: NamedLimit): RateLimit => ({
   ...wholeLimit(limit),
   ...(autoApply ? { autoApply } : {}),
+  ...(per === 'identity' ? { per } : {}),
 });
 
 /** The limit that applies to each verification. Other limits apply if the question names them, or if they have `autoApply`. */

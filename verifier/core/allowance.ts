@@ -43,13 +43,13 @@ export const isMetered = (
   pool !== '' ||
   limits !== undefined ||
   requirements.limits.length > 0 ||
-  effectivePermissions?.identity?.limits?.[0]?.isAutoApplied === true;
+  effectivePermissions?.identity?.limits?.[0]?.isAutoApplied === true ||
+  effectivePermissions?.limits?.[0]?.isAutoApplied === true;
 
 /**
- * Returns all needs of a request. Rate limits come first, because they refuse before credits do.
- * @param effectivePermissions their identity has the limits that its keys share; a limit of the key itself
- * takes precedence
- * @returns the name of a limit in the question that neither key nor identity has
+ * Returns all needs of a request. Rate limits come first, because they refuse before credits do. Of limits with one
+ * name, that of the key applies, or else that of its identity, or else that of its roles.
+ * @returns the name of a limit in the question that none of them has
  */
 export function needsOf(
   entry: Entry,
@@ -59,17 +59,21 @@ export function needsOf(
   const { epoch, limitsId, pool, limits } = entry;
   const needs: Need[] = [];
   if (limits?.[0]?.isAutoApplied) addAlways(needs, entry, limits, requirements);
-  if (effectivePermissions?.identity?.limits?.[0]?.isAutoApplied)
-    addShared(needs, entry, requirements, effectivePermissions);
+  if (effectivePermissions) addShared(needs, entry, requirements, effectivePermissions);
   for (const { name, cost, own } of requirements.limits) {
     const limit = own ?? limitNamed(limits, name);
-    const shared = limit ?? limitNamed(effectivePermissions?.identity?.limits, name);
-    if (!shared) return name;
-    const [pools, id] =
-      limit || !effectivePermissions?.identity
-        ? [epoch.pools, limitsId]
-        : [effectivePermissions.pools, effectivePermissions.identity.id];
-    needs.push({ pool: pools.get(limitPool(id, shared), shared), cost, limit: shared });
+    if (limit) {
+      needs.push({ pool: epoch.pools.get(limitPool(limitsId, limit), limit), cost, limit });
+      continue;
+    }
+    const shared = limitNamed(effectivePermissions?.identity?.limits, name);
+    const other = shared ?? limitNamed(effectivePermissions?.limits, name);
+    if (!other) return name;
+    needs.push({
+      pool: poolFor(entry, other, effectivePermissions, shared !== undefined),
+      cost,
+      limit: other,
+    });
   }
   if (pool !== '') needs.push({ pool: epoch.pools.get(pool), cost: requirements.cost, limit: undefined });
   return needs;
@@ -87,21 +91,38 @@ function addAlways(needs: Need[], entry: Entry, limits: readonly Limit[], requir
 }
 
 /**
- * Adds the identity's limits that apply to each verification. Skips a limit that the question names, and one
- * that has the same name as a limit of the key.
+ * Adds the limits of the identity and the roles that apply to each verification, except those that the question names,
+ * and those of a name that one before them has.
  */
 function addShared(
   needs: Need[],
   entry: Entry,
   requirements: Requirements,
-  { pools, identity }: EffectivePermissions,
+  effectivePermissions: EffectivePermissions,
 ): void {
-  const { id = '', limits = [] } = identity ?? {};
-  for (const limit of limits) {
-    if (!limit.isAutoApplied) return;
-    if (names(requirements, limit.name) || limitNamed(entry.limits, limit.name)) continue;
-    needs.push({ pool: pools.get(limitPool(id, limit), limit), cost: 1, limit });
-  }
+  const { identity, limits: ofRoles } = effectivePermissions;
+  for (const limits of [identity?.limits, ofRoles])
+    for (const limit of limits ?? []) {
+      const { name, isAutoApplied } = limit;
+      if (!isAutoApplied) break;
+      const isOfIdentity = limits !== ofRoles;
+      if (names(requirements, name) || limitNamed(entry.limits, name)) continue;
+      if (!isOfIdentity && limitNamed(identity?.limits, name)) continue;
+      needs.push({ pool: poolFor(entry, limit, effectivePermissions, isOfIdentity), cost: 1, limit });
+    }
+}
+
+/** The pool of a limit of the identity or a role: that of the identity, if its keys share the limit. */
+function poolFor(
+  { epoch, limitsId }: Entry,
+  limit: Limit,
+  effectivePermissions: EffectivePermissions | undefined,
+  isOfIdentity: boolean,
+): Pool {
+  const { identity, pools } = effectivePermissions ?? {};
+  return identity && pools && (isOfIdentity || limit.isPerIdentity)
+    ? pools.get(limitPool(identity.id, limit), limit)
+    : epoch.pools.get(limitPool(limitsId, limit), limit);
 }
 
 const limitNamed = (limits: readonly Limit[] | undefined, limitName: string): Limit | undefined =>

@@ -23,6 +23,8 @@ export interface Limit extends Window {
    * true ones.
    */
   readonly isAutoApplied: boolean;
+  /** True = a role's limit that all keys of an identity share. */
+  readonly isPerIdentity: boolean;
   /** The beginning of its JSON in answers, up to the number that remains. */
   readonly label: string;
 }
@@ -32,9 +34,9 @@ const limitOf = (
   limit: number,
   durationMs: number,
   isExact: boolean,
-  { isBrought = false, isAutoApplied = false } = {},
+  { isBrought = false, isAutoApplied = false, isPerIdentity = false } = {},
 ): Limit => ({
-  ...{ name, limit, durationMs, isExact, isBrought, isAutoApplied },
+  ...{ name, limit, durationMs, isExact, isBrought, isAutoApplied, isPerIdentity },
   suffix: `${durationMs}.${name}${isBrought ? `.${limit}` : ''}`,
   // A limit's name contains nothing that JSON would escape.
   label: flattenString(`{"name":"${name}","limit":${limit},"duration":${durationMs},"remaining":`),
@@ -64,15 +66,29 @@ export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] 
     ...(ratelimit ? [{ ...(JSON.parse(ratelimit) as RateLimit), name: DEFAULT_LIMIT, autoApply: true }] : []),
     ...(ratelimits ? (JSON.parse(ratelimits) as RateLimit[]) : []),
   ];
-  const all = rateLimits.map(({ name, limit, duration, async, autoApply: isAutoApplied = false }) =>
-    limitOf(name, limit, duration, !async, { isAutoApplied }),
+  const limits = autoAppliedFirst(
+    rateLimits.map(({ name, limit, duration, async, autoApply: isAutoApplied = false, per }) =>
+      limitOf(name, limit, duration, !async, { isAutoApplied, isPerIdentity: per === 'identity' }),
+    ),
   );
-  const limits = [
-    ...all.filter(({ isAutoApplied }) => isAutoApplied),
-    ...all.filter(({ isAutoApplied }) => !isAutoApplied),
-  ];
   limitsByText.set(text, limits);
   return limits;
+}
+
+const autoAppliedFirst = (limits: readonly Limit[]): readonly Limit[] => [
+  ...limits.filter(({ isAutoApplied }) => isAutoApplied),
+  ...limits.filter(({ isAutoApplied }) => !isAutoApplied),
+];
+
+/** Returns the limits of several roles, the largest of each name, in the order of `limitsOf`; undefined = none. */
+export function largestOf(all: readonly Limit[]): readonly Limit[] | undefined {
+  const limits = new Map<string, Limit>();
+  const rate = ({ limit, durationMs }: Limit) => limit / durationMs;
+  for (const each of all) {
+    const other = limits.get(each.name);
+    if (other === undefined || rate(each) > rate(other)) limits.set(each.name, each);
+  }
+  return limits.size === 0 ? undefined : autoAppliedFirst([...limits.values()]);
 }
 
 /**

@@ -65,17 +65,21 @@ export interface Identity {
   readonly json: string;
   /** Rate limits that all keys of the identity share; undefined = none. */
   readonly limits: readonly Limit[] | undefined;
+  /** Ids of the roles that all keys of the identity have. */
+  readonly roles: readonly string[];
 }
 
 /** The effective permissions of a key at one moment: from the key itself, its roles and its identity. */
 export interface EffectivePermissions {
   readonly slugSet: ReadonlySet<string>;
   readonly slugs: readonly string[];
-  /** Names of the key's roles, without roles that do not exist. */
+  /** Names of the roles of the key and its identity, without roles that do not exist. */
   readonly roles: readonly string[];
+  /** Rate limits of the roles; undefined = none. */
+  readonly limits: readonly Limit[] | undefined;
   /** undefined = the key has no identity. */
   readonly identity: Identity | undefined;
-  /** The pools of the identity's rate limits. */
+  /** The pools of the limits that the identity's keys share. */
   readonly pools: Pools;
 }
 

@@ -94,8 +94,8 @@ export class Pools {
     if (present) {
       const { window: before } = present;
       present.window = window;
-      // What was granted under a higher limit must not be spent under a lower one.
-      if (before && window && window.limit < before.limit) present.applyChange();
+      // What was granted under a higher limit must not be spent under a lower one, nor a refusal outlast a lower one.
+      if (before && window && window.limit !== before.limit) present.applyChange();
       return present;
     }
     const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#request, window);

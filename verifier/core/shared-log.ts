@@ -4,12 +4,12 @@ import { type Override, overridesIn } from '#shared/protocol/namespace-record.ts
 import { ROOT_KEYS_ID, rootKeyMark, scopesIn } from '#shared/protocol/root-keys-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { hashSecret, IDENTITY, identityIdOf } from '#shared/rules/key-format.ts';
-import { slugsOf } from '#shared/rules/slugs.ts';
+import { slugsOf, slugsText } from '#shared/rules/slugs.ts';
 import type { Follower } from './follower.ts';
 import { Entry, type Epoch, type Memory, poolsOf } from './key-cache.ts';
 import type { Lease } from './lease.ts';
-import { limitsOf } from './limits.ts';
-import type { EffectivePermissions, Identity, Join, Links } from './permissions.ts';
+import { type Limit, largestOf, limitsOf } from './limits.ts';
+import { type EffectivePermissions, type Identity, type Join, type Links, linksOf } from './permissions.ts';
 import type { Pools } from './pools.ts';
 
 /** Minimum capacity for roles and identities, including deleted ones. */
@@ -55,11 +55,20 @@ export class SharedLog {
   async learn(entry: Entry, { roles }: Links): Promise<void> {
     const follower = await this.#live();
     const externalId = externalIdOf(entry);
-    const all = externalId === '' ? roles : [...roles, identityIdOf(externalId)];
-    const missing = all.filter((id) => this.#records.get(id) === undefined);
+    const identityId = identityIdOf(externalId);
+    const all = externalId === '' ? roles : [...roles, identityId];
+    const missing = this.#missingOf(all);
     // If none is missing but the lease is over, reading any of them renews the lease.
     const ids = missing.length > 0 || follower.canAnswer ? missing : all.slice(0, 1);
     await Promise.all(ids.map((id) => this.#read(follower, id)));
+    if (externalId === '') return;
+    // The roles of the identity are known only now.
+    const identity = this.#records.get(identityId)?.identityIn(entry.epoch.apiId);
+    await Promise.all(this.#missingOf(identity?.roles ?? []).map((id) => this.#read(follower, id)));
+  }
+
+  #missingOf(ids: readonly string[]): string[] {
+    return ids.filter((id) => this.#records.get(id) === undefined);
   }
 
   /**
@@ -112,13 +121,14 @@ export class SharedLog {
   }
 
   #make(entry: Entry, links: Links): JoinOf | undefined {
-    const byRoles = links.roles.length === 0 ? undefined : this.#joinOfRoles(links);
-    if (byRoles === undefined && links.roles.length > 0) return undefined;
     const externalId = externalIdOf(entry);
-    if (externalId === '') return byRoles;
-    const state = this.#records.get(identityIdOf(externalId));
-    if (state === undefined) return undefined;
-    const identity = state.identityIn(entry.epoch.apiId);
+    const state = externalId === '' ? undefined : this.#records.get(identityIdOf(externalId));
+    if (state === undefined && externalId !== '') return undefined;
+    const identity = state?.identityIn(entry.epoch.apiId);
+    const all = identity && identity.roles.length > 0 ? withRoles(links, identity.roles) : links;
+    const byRoles = all.roles.length === 0 ? undefined : this.#joinOfRoles(all);
+    if (byRoles === undefined && all.roles.length > 0) return undefined;
+    if (state === undefined) return byRoles;
     if (identity === undefined)
       return byRoles ? new JoinOf([state, ...byRoles.states], byRoles.effectivePermissions) : state.bare();
     const present = state.joins.get(links);
@@ -126,7 +136,7 @@ export class SharedLog {
     const join = new JoinOf(
       [state, ...(byRoles?.states ?? [])],
       joinPermissions(
-        byRoles?.effectivePermissions?.roles ?? [],
+        byRoles?.effectivePermissions,
         byRoles?.effectivePermissions ?? links.ownPermissions,
         identity,
         state.epoch,
@@ -142,6 +152,7 @@ export class SharedLog {
     if (present?.isCurrent) return present;
     const states: State[] = [];
     const names: string[] = [];
+    const limits: Limit[] = [];
     const slugSet = new Set(links.ownPermissions?.slugSet);
     for (const id of links.roles) {
       const state = this.#records.get(id);
@@ -150,6 +161,7 @@ export class SharedLog {
       if (state.record === undefined) continue;
       names.push(state.record.details?.name ?? '');
       for (const slug of state.record.ownPermissions?.slugs ?? []) slugSet.add(slug);
+      limits.push(...(state.record.limits ?? []));
     }
     const [first, ...rest] = states;
     if (first === undefined) return undefined;
@@ -157,23 +169,28 @@ export class SharedLog {
     const roles = Object.freeze(names.sort());
     const join = new JoinOf(
       [first, ...rest],
-      joinPermissions(roles, { slugSet, slugs }, undefined, first.epoch),
+      joinPermissions({ roles, limits: largestOf(limits) }, { slugSet, slugs }, undefined, first.epoch),
     );
     this.#ofRoles.set(links, join);
     return join;
   }
 }
 
+/** Returns the links of a key whose identity has these roles. */
+const withRoles = ({ roles, ownPermissions }: Links, ofIdentity: readonly string[]): Links =>
+  linksOf(slugsText([...new Set([...roles, ...ofIdentity])]), ownPermissions);
+
 const externalIdOf = ({ details }: Entry): string => details?.externalId ?? '';
 
 function joinPermissions(
-  roles: readonly string[],
+  ofRoles: Pick<EffectivePermissions, 'roles' | 'limits'> | undefined,
   permissions: Pick<EffectivePermissions, 'slugSet' | 'slugs'> | undefined,
   identity: Identity | undefined,
   { pools }: Epoch,
 ): EffectivePermissions {
   const { slugSet = NO_PERMISSIONS, slugs = [] } = permissions ?? {};
-  return { slugSet, slugs, roles, identity, pools };
+  const { roles = [], limits } = ofRoles ?? {};
+  return { slugSet, slugs, roles, limits, identity, pools };
 }
 
 const NO_PERMISSIONS: ReadonlySet<string> = new Set();
@@ -200,13 +217,13 @@ class JoinOf implements Join {
   }
 }
 
-function identityOf({ keyId: id, enabled, details, limits }: Entry): Identity {
+function identityOf({ keyId: id, enabled, details, limits, links }: Entry): Identity {
   const { name: externalId = '', meta = '{}' } = details ?? {};
   // A flat string: V8 would join a concatenation at every use.
   const json = Buffer.from(
     `{"id":"${id}","externalId":${JSON.stringify(externalId)},"meta":${meta}}`,
   ).toString();
-  return { enabled, id, externalId, meta, json, limits };
+  return { enabled, id, externalId, meta, json, limits, roles: links?.roles ?? [] };
 }
 
 /**

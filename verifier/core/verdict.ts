@@ -206,7 +206,7 @@ export class Spender {
         if (verdict) return verdict;
         throw new ApiError(
           'BAD_REQUEST',
-          `ratelimits: neither the key nor its identity has a limit named ${needs}`,
+          `ratelimits: neither the key nor its identity or roles have a limit named ${needs}`,
         );
       }
       if (!verdict) ask(needs, waiter, entry.epoch.lease.latestCheck);

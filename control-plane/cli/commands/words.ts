@@ -33,6 +33,10 @@ const SHARED_LIMITS: FieldWords = [
   '--ratelimits <json>',
   'limits that all keys of the identity share, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]',
 ];
+const ROLE_LIMITS: FieldWords = [
+  '--ratelimits <json>',
+  'limits of the keys with the role, JSON: [{"name":"requests","limit":1000,"duration":60000,"autoApply":true,"per":"identity"}]',
+];
 const state = ({ enabled }: { enabled: boolean }) => (enabled ? 'enabled' : 'disabled');
 /** Returns the name of a person for people. An address is harder to choose freely than a name, so it comes first. */
 const nameOf = ({ email, name, subject }: Person) => email ?? name ?? subject;
@@ -183,13 +187,22 @@ export const WORDS: Readonly<Record<string, Words>> = {
     help: 'delete a permission from the catalogue and from all roles; keys to which you gave it directly keep it',
     fields: { permissionId: ['slug'] },
   },
-  'permissions.createRole': { as: 'roles create' },
+  'permissions.createRole': { as: 'roles create', fields: { ratelimits: ROLE_LIMITS } },
   'permissions.getRole': { as: 'roles get' },
-  'permissions.listRoles': { as: 'roles list', show: columns('roleId:id name permissions description') },
+  'permissions.listRoles': {
+    as: 'roles list',
+    show: columns('roleId:id name permissions description ratelimits'),
+  },
   'permissions.setRolePermissions': {
     as: 'roles set',
     help: 'replace the permissions of a role; when this returns, no verifier uses the old permissions any more',
     fields: { permissions: ['slugs'] },
+    subject: (_: object, { roleId }: { roleId: string }) => `changed ${roleId}`,
+  },
+  'permissions.setRoleLimits': {
+    as: 'roles set-limits',
+    help: 'replace the rate limits of a role, which is then a plan; when this returns, every verifier obeys them',
+    fields: { ratelimits: ROLE_LIMITS },
     subject: (_: object, { roleId }: { roleId: string }) => `changed ${roleId}`,
   },
   'permissions.deleteRole': { as: 'roles delete', help: 'delete a role; it then grants nothing to any key' },
@@ -208,7 +221,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
     help: 'show an identity',
     args: ['externalId'],
     fields: { identityId: null, externalId: ['externalId'] },
-    show: columns('identityId:id externalId enabled meta ratelimits apiIds'),
+    show: columns('identityId:id externalId enabled meta ratelimits roles apiIds'),
   },
   'identities.listIdentities': {
     show: { identityId: 'id', state, externalId: 'externalId' },
@@ -220,7 +233,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
     show: { apiId: 'apiId', ...LISTED_KEY },
   },
   'identities.updateIdentity': {
-    help: 'change the meta, the shared limits or the APIs of an identity',
+    help: 'change the meta, the shared limits, the roles or the APIs of an identity',
     examples: ['identities update grace --meta \'{"plan":"pro"}\''],
     args: ['externalId'],
     fields: {

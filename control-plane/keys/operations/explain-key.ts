@@ -17,7 +17,7 @@ import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rul
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
 import type { Identities } from '../../identities/identities.ts';
 import type { LimitView } from '../../rate-limits/limit-view.ts';
-import type { Roles } from '../../roles/roles.ts';
+import type { Role, Roles } from '../../roles/roles.ts';
 import { absence, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
@@ -145,11 +145,12 @@ const explainKey = operation({
       return { valid: false, code: 'NOT_FOUND', rules };
     }
     const identity = await identityOf(key, needs);
+    const roles = await rolesOf(key, identity, needs);
     const rules: Explained[] = [
       ...ofSecret.map((rule) => (key.foreign ? { ...rule, passed: true, detail: FOREIGN } : rule)),
       { rule: 'key', passed: true, detail: `${key.keyId}${key.name ? `, ${key.name}` : ''}` },
-      ...(await recordRules(key, identity, question, needs)),
-      ...(await limitRules(key, identity, question, needs)),
+      ...recordRules(key, identity, roles, question),
+      ...(await limitRules(key, identity, roles, question, needs)),
       creditRule(key, question),
     ];
     const failed = rules.find(({ passed }) => !passed);
@@ -211,20 +212,18 @@ async function placeOf(
 type KeyIdentity = Awaited<ReturnType<typeof identityOf>>;
 
 /** The rules that a key's record decides, with what people want to know of each. */
-async function recordRules(
+function recordRules(
   key: Key,
   identity: KeyIdentity,
+  roles: readonly Role[],
   question: KeyQuestion,
-  { roles: store }: { roles: Roles },
-): Promise<Explained[]> {
+): Explained[] {
   const { apiId, enabled, expires, allowedIps = [], permissions = [] } = key;
-  const roles = (await Promise.all((key.roles ?? []).map((id) => store.get(id))))
-    .filter((role) => role !== undefined)
-    .map(({ name, permissions }) => ({ name, slugs: permissions.map((each) => each.id) }));
+  const holders = roles.map(({ name, permissions }) => ({ name, slugs: permissions.map(({ id }) => id) }));
   const facts = {
     ...{ apiId, enabled, identity, expires: expires ?? 0 },
     ranges: allowedIps.length === 0 ? undefined : new IpRanges(rangesText(allowedIps)),
-    slugSet: new Set([...permissions, ...roles.flatMap(({ slugs }) => slugs)]),
+    slugSet: new Set([...permissions, ...holders.flatMap(({ slugs }) => slugs)]),
   };
   const details: Record<RuleName, (passed: boolean) => string> = {
     api: (passed) => {
@@ -249,9 +248,9 @@ async function recordRules(
     permissions: () => {
       if (question.permissions === undefined) return 'the question needs none';
       const parts = slugsIn(question.permissions).map((slug) => {
-        const holders = roles.filter(({ slugs }) => slugs.includes(slug)).map(({ name }) => `role ${name}`);
-        if (permissions.includes(slug)) holders.unshift('the key');
-        return `${slug}: ${holders.length > 0 ? `by ${holders.join(', ')}` : 'missing'}`;
+        const from = holders.filter(({ slugs }) => slugs.includes(slug)).map(({ name }) => `role ${name}`);
+        if (permissions.includes(slug)) from.unshift('the key');
+        return `${slug}: ${from.length > 0 ? `by ${from.join(', ')}` : 'missing'}`;
       });
       return parts.join('; ');
     },
@@ -262,6 +261,13 @@ async function recordRules(
   });
 }
 
+/** The roles of a key and of its identity that exist. */
+async function rolesOf(key: Key, identity: KeyIdentity, { roles }: { roles: Roles }): Promise<Role[]> {
+  const ids = new Set([...(key.roles ?? []), ...(identity?.roles ?? [])]);
+  const records = await Promise.all([...ids].map((id) => roles.get(id)));
+  return records.filter((role) => role !== undefined);
+}
+
 /** The identity that applies to a key in its API; undefined = none does. */
 async function identityOf({ apiId, externalId }: Key, { identities }: { identities: Identities }) {
   const identity = externalId === undefined ? undefined : await identities.get(identityIdOf(externalId));
@@ -269,25 +275,29 @@ async function identityOf({ apiId, externalId }: Key, { identities }: { identiti
 }
 
 /**
- * The rate limits that apply to the question. A limit of the key takes precedence over its identity's limit of the
- * same name. What is left is that of the current window in Redis; amounts that verifiers took in advance count as
+ * The rate limits that apply to the question. Of limits with one name, that of the key applies, or else that of its
+ * identity, or else the largest of its roles. What is left is that of the current window in Redis; amounts that verifiers took in advance count as
  * used.
  */
 async function limitRules(
   { apiId, keyId, ratelimit, ratelimits = [] }: Key,
   identity: KeyIdentity,
+  roles: readonly Role[],
   { limits: named, nowMs }: KeyQuestion,
   { limits }: { limits: LimitView },
 ): Promise<Explained[]> {
-  const ownerId = ratelimit || ratelimits.length > 0 ? await limits.ownerOf(apiId, keyId) : keyId;
-  const own = [
-    ...(ratelimit ? [{ ...ratelimit, name: DEFAULT_LIMIT, autoApply: true }] : []),
-    ...ratelimits,
-  ].map((limit) => ({ ...limit, of: 'key', ownerId, space: apiId }));
-  const shared = (identity?.ratelimits ?? [])
-    .map((limit) => ({ ...limit, of: 'identity', ownerId: identity?.id ?? '', space: SHARED_LOG }))
-    .filter(({ name }) => !own.some((limit) => limit.name === name));
-  const stored = [...own, ...shared];
+  const ownerId = await limits.ownerOf(apiId, keyId);
+  const ofKey = { ownerId, space: apiId };
+  const ofIdentity = { ownerId: identity?.id ?? '', space: SHARED_LOG };
+  const stored = [
+    ...(ratelimit ? [{ ...ratelimit, name: DEFAULT_LIMIT, autoApply: true, of: 'key', ...ofKey }] : []),
+    ...ratelimits.map((limit) => ({ ...limit, of: 'key', ...ofKey })),
+    ...(identity?.ratelimits ?? []).map((limit) => ({ ...limit, of: 'identity', ...ofIdentity })),
+    ...roles
+      .flatMap((role) => role.ratelimits.map((limit) => ({ ...limit, of: `role ${role.name}` })))
+      .sort((a, b) => b.limit / b.duration - a.limit / a.duration)
+      .map((limit) => ({ ...limit, ...(limit.per === 'identity' && identity ? ofIdentity : ofKey) })),
+  ].filter(({ name }, i, all) => all.findIndex((each) => each.name === name) === i);
   const questionLimits: Omit<(typeof stored)[number], 'async'>[] = [];
   for (const [i, { name, limit, duration }] of named.entries()) {
     if ((limit === undefined) !== (duration === undefined))
@@ -299,13 +309,12 @@ async function limitRules(
         duration,
         autoApply: true,
         of: 'question',
-        ownerId: keyId,
-        space: apiId,
+        ...ofKey,
       });
     else if (!stored.some((each) => each.name === name))
       throw new ApiError(
         'BAD_REQUEST',
-        `ratelimits.${i}.name: neither the key nor its identity has this limit`,
+        `ratelimits.${i}.name: neither the key nor its identity or roles have this limit`,
       );
   }
   const all = [

@@ -192,7 +192,7 @@ describe('an identity that holds in some APIs', () => {
     const asked = { ratelimits: [{ name: 'tokens' }] };
     expect(await fleet.verdict(mine.key, asked)).toBe('VALID');
     expect((await fleet.verify(theirs.key, asked)).body.error.message).toContain(
-      'neither the key nor its identity has a limit named tokens',
+      'neither the key nor its identity or roles have a limit named tokens',
     );
     for (const body of await verdicts(mine.key)) expect(body.identity.meta).toEqual({ plan: 'pro' });
     for (const body of await verdicts(theirs.key)) expect(body).not.toHaveProperty('identity');
@@ -250,6 +250,7 @@ describe('an identity', () => {
       enabled: true,
       ratelimits: [],
       meta: { of: owners[1] },
+      roles: [],
       sequence: expect.any(Number),
     };
     expect(await fleet.ok('identities.getIdentity', { identityId: ids[1] })).toEqual(shown);

@@ -84,7 +84,7 @@ describe('a limit of an identity', () => {
     const answer = await fleet.verify(keys[0] ?? '', NAMED);
     expect([answer.status, answer.body.error.message]).toEqual([
       400,
-      'ratelimits: neither the key nor its identity has a limit named tokens',
+      'ratelimits: neither the key nor its identity or roles have a limit named tokens',
     ]);
     await set(tokens(6));
     expect(validOf(await many(keys, 6))).toBe(1);

@@ -102,7 +102,7 @@ test('explains a secret whether or not its key is', async () => {
   expect(await wrong({ keyId, clientIp: 'x' })).toBe('clientIp: must be an IPv4 or IPv6 address');
   expect(await wrong({ keyId, permissions: 'a AND' })).toMatch(/^permissions: expected a permission/);
   expect(await wrong({ keyId, ratelimits: [{ name: 'none' }] })).toBe(
-    'ratelimits.0.name: neither the key nor its identity has this limit',
+    'ratelimits.0.name: neither the key nor its identity or roles have this limit',
   );
   expect(fleet.logged.join('')).not.toContain(key);
 });

@@ -105,6 +105,7 @@ describe('a role', () => {
         { id: 'b', name: 'b' },
       ],
       sequence: 0,
+      ratelimits: [],
     };
     expect(await fleet.ok('permissions.getRole', { roleId })).toEqual(shown);
     expect((await fleet.ok('permissions.listRoles')).at(-1)).toEqual(shown);

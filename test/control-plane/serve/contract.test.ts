@@ -291,7 +291,7 @@ describe('bad input names the field and the rule', () => {
     [
       'keys.createKey',
       { apiId: 'a', ratelimits: [{ name: 'default', limit: 1, duration: 1000 }] },
-      /^ratelimits: must not name a limit default; set that one as ratelimit$/,
+      /^ratelimits: must not name a limit default, which is the ratelimit of a key$/,
     ],
     [
       'keys.createKey',

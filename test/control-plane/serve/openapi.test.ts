@@ -156,6 +156,7 @@ test('every operation succeeds as documented', async () => {
     getRole: { roleId },
     listRoles: {},
     setRolePermissions: { roleId, permissions: ['a'] },
+    setRoleLimits: { roleId, ratelimits: [] },
     getRolePropagation: { roleId, sequence: String(propagation.sequence) },
     createPermission: { name: 'Read files', slug: 'files.read', description: 'all of them' },
     getPermission: { permissionId: 'files.read' },

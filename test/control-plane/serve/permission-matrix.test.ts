@@ -114,6 +114,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   getRole: { input: async () => ({ roleId: await newRole() }) },
   listRoles: { input: async () => ({}) },
   setRolePermissions: { input: async () => ({ roleId: await newRole(), permissions: ['a'] }) },
+  setRoleLimits: { input: async () => ({ roleId: await newRole(), ratelimits: [] }) },
   getRolePropagation: {
     input: async () => {
       const roleId = await newRole();

@@ -29,7 +29,8 @@ test('a key has its roles and identity by name', () => {
     slugSet: new Set(['a', 'b']),
     slugs: ['a', 'b'],
     roles: ['admin'],
-    identity: { ...identity, limits: undefined },
+    limits: undefined,
+    identity: { ...identity, limits: undefined, roles: [] },
     pools: noPools,
   };
   const entry = entryWith({ externalId: 'acme', environment: 'live', roles: 'admin' });

@@ -190,7 +190,7 @@ test('a question names rate limits and their costs', async () => {
     expect(await one.verify(key)).toMatchObject({ code: 'RATE_LIMITED', ratelimit: { remaining: 0 } });
     const unknown = one.verify(key, { ratelimits: [{ name: 'none' }] });
     await expect(unknown).rejects.toThrow(
-      /^ratelimits: neither the key nor its identity has a limit named none/,
+      /^ratelimits: neither the key nor its identity or roles have a limit named none/,
     );
     await expect(unknown).rejects.toBeInstanceOf(TypeError);
     expect((await one.verify(key, { ratelimits: [{ name: 'default', cost: 0 }] })).code).toBe('VALID');

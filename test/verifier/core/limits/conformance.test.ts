@@ -222,7 +222,9 @@ describe('a limit', () => {
     const fields = { ratelimits: [{ name: 'nobody' }] };
     expect(await ask(0, key, fields)).toMatchObject({
       status: 400,
-      body: { error: { message: 'ratelimits: neither the key nor its identity has a limit named nobody' } },
+      body: {
+        error: { message: 'ratelimits: neither the key nor its identity or roles have a limit named nobody' },
+      },
     });
     expect(await verify(0, key, { ...fields, apiId: 'other' })).toEqual({
       ...{ valid: false, code: 'FORBIDDEN', requestId: expect.any(String) },
