@@ -4,6 +4,7 @@ import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-set
 import { API_ID } from '#shared/rules/slugs.ts';
 import { engineLimits, engineSettings } from './engine.ts';
 import { grpcSettings } from './grpc/server.ts';
+import { anonymousFaults, anonymousSettings } from './http/anonymous-limit.ts';
 import { clientIpFaults, clientIpSettings, credentialSettings } from './http/credentials.ts';
 import { httpLimits, httpSettings } from './http/server.ts';
 import { tlsFaults, tlsSettings } from './http/tls.ts';
@@ -33,6 +34,7 @@ export const settings = {
   ),
   ...credentialSettings,
   ...clientIpSettings,
+  ...anonymousSettings,
   AUTHZ_META: flag(false).help(
     "If true, answers to gateways and requests to the API in proxy mode also have `X-Key-Meta`, the key's `meta` as JSON in ASCII. It is empty if `meta` is larger than 2 KiB",
   ),
@@ -57,6 +59,7 @@ export function configFaults(config: ConfigOf<typeof settings>): string[] {
     ...redisFaults(config),
     ...tlsFaults(config),
     ...clientIpFaults(config),
+    ...anonymousFaults(config),
     ...forwardFaults(config),
     ...proxyFaults(config),
   ];

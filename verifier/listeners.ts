@@ -5,6 +5,7 @@ import type { Config } from './config.ts';
 import type { VerdictSource } from './core/verdict.ts';
 import type { Engine } from './engine.ts';
 import { listenGrpc } from './grpc/server.ts';
+import { AnonymousLimit } from './http/anonymous-limit.ts';
 import type { AuthzSettings } from './http/authz.ts';
 import { ClientIps } from './http/credentials.ts';
 import { followCertificate } from './http/tls.ts';
@@ -63,7 +64,7 @@ export async function openListeners(options: {
   const { rateLimits, callers } = engine.verifier;
   const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, REUSE_PORT, UPSTREAM_URL } =
     config;
-  const authz = authzSettings(config);
+  const authz = authzSettings(config, clock);
   const certificate = followCertificate(config, clock, log);
   const forward =
     CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
@@ -135,11 +136,12 @@ function openGrpc(
   return listenGrpc({ ...gateway, host, port, isShared, limits: config });
 }
 
-const authzSettings = (config: Config): AuthzSettings => ({
+const authzSettings = (config: Config, clock: Clock): AuthzSettings => ({
   sources: config.CREDENTIAL_SOURCES,
   withMeta: config.AUTHZ_META,
   allowPreflight: config.CORS_PREFLIGHT === 'allow',
   clientIps: new ClientIps(config.CLIENT_IP_HEADER, config.TRUSTED_PROXIES),
+  anonymousLimit: config.ANONYMOUS_LIMIT && new AnonymousLimit(config.ANONYMOUS_LIMIT, clock),
 });
 
 /** Returns the sums of the counts of several lanes, computed at each read. */

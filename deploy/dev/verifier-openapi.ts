@@ -70,6 +70,9 @@ const gatewayAnswers = {
   403: problem(
     'The key is of another API, whether or not it is disabled or expired; it may not be used from the address of the client; or it lacks a permission that is required.',
   ),
+  429: problem(
+    'The key was used too often or has too few credits, or too many requests came without a key. With `Retry-After`, `RateLimit` and `X-Key-Code`. For nginx and HAProxy the status is 403.',
+  ),
   404: problem('No such path, or what stands in the place of an API cannot be the id of one.'),
   503: problem('Nothing could be decided: refuse the client. With `Retry-After`.'),
 };
@@ -80,6 +83,7 @@ const SCOPES = {
   '': '',
   'api/{apiId}/': 'OfApi',
   'api/{apiId}/require/{query}/': 'OfApiRequiring',
+  'api/{apiId}/optional/': 'OfApiOptional',
 } as const;
 
 /**
@@ -87,7 +91,7 @@ const SCOPES = {
  */
 const gatewayPaths = Object.fromEntries(
   DIALECTS.flatMap(({ name, takesPath, operationId, gateways }) =>
-    (['', 'api/{apiId}/', 'api/{apiId}/require/{query}/'] as const).map((scope) => {
+    (Object.keys(SCOPES) as (keyof typeof SCOPES)[]).map((scope) => {
       const dialect = takesPath ? `${name}/{path}` : name;
       const parameters = ['apiId', 'query', 'path']
         .filter((name) => `${scope}${dialect}`.includes(`{${name}}`))
@@ -102,8 +106,7 @@ const gatewayPaths = Object.fromEntries(
         tags: ['gateways'],
         operationId: `${operationId}${SCOPES[scope]}`,
         summary: `May a client pass? For ${gateways}`,
-        description:
-          'Asked with the headers of the client, whatever the method. The key is where CREDENTIAL_SOURCES says.',
+        description: `Asked with the headers of the client, whatever the method. The key is where CREDENTIAL_SOURCES says.${scope.includes('optional') ? ' A request without a key gets 200 with empty headers. `optional/` may also stand after `require/{query}/`, or directly after `/authz/`.' : ''}`,
         security: [],
         ...(parameters.length > 0 ? { parameters } : {}),
         responses: gatewayAnswers,

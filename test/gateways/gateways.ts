@@ -48,7 +48,18 @@ export interface Around {
   readonly API_ID: string;
   /** The verifier's setting. Lines for a source that is not in it are deleted, as the README says. */
   readonly CREDENTIAL_SOURCES: string;
+  /** `true` = keys are optional, with the change that the README names for each gateway. */
+  readonly OPTIONAL: 'true' | '';
 }
+
+/** Changes that make keys optional. */
+const MADE_OPTIONAL = [
+  [/default (auth-request;)/, 'default optional/$1'],
+  [/(\{API_ID\})(" unless)/, '$1/optional$2'],
+  [/vars require ""/, 'vars require optional/'],
+  [/(\{API_ID\})(\/ext-authz)/, '$1/optional$2'],
+  [/(\{API_ID\}") \} \}$/m, '$1, optional: "true" } }'],
+] as const;
 
 export interface Ask {
   readonly method?: string;
@@ -243,10 +254,14 @@ function substituted(file: string, values: Around & Readonly<Record<string, stri
 }
 
 /** A file of deploy/gateways for one setting of the verifier, changed as their README says. */
-export function shipped(file: string, { CREDENTIAL_SOURCES }: Pick<Around, 'CREDENTIAL_SOURCES'>): string {
+export function shipped(
+  file: string,
+  { CREDENTIAL_SOURCES, OPTIONAL }: Pick<Around, 'CREDENTIAL_SOURCES' | 'OPTIONAL'>,
+): string {
   const sources = CREDENTIAL_SOURCES.split(',');
   const header = sources.find((source) => source.startsWith('header:'))?.slice('header:'.length);
-  const text = readFileSync(join(SHIPPED, file), 'utf8');
+  let text = readFileSync(join(SHIPPED, file), 'utf8');
+  if (OPTIONAL) for (const [from, to] of MADE_OPTIONAL) text = text.replace(from, to);
   const named = header ? text.replace(/x-api-key/gi, header).replaceAll('x_api_key', header) : text;
   const has = (source?: string) => sources.some((each) => each === source || each === `header:${source}`);
   return named.replace(

@@ -109,9 +109,9 @@ describe.each(VARIANTS)('where keys come by %s', (sources, showing, own, twice) 
 
 const FOLDER = join(import.meta.dirname, '..', '..', 'deploy', 'gateways');
 test.each(globSync('*/*.yaml', { cwd: FOLDER }))('%s carries and removes another header', (file) => {
-  const changed = shipped(file, { CREDENTIAL_SOURCES: 'basic,header:apikey' });
+  const changed = shipped(file, { CREDENTIAL_SOURCES: 'basic,header:apikey', OPTIONAL: '' });
   for (const { errors } of parseAllDocuments(changed)) expect(errors).toEqual([]);
-  const before = shipped(file, { CREDENTIAL_SOURCES: 'bearer,x-api-key' });
+  const before = shipped(file, { CREDENTIAL_SOURCES: 'bearer,x-api-key', OPTIONAL: '' });
   const count = (text: string, name: RegExp) => text.match(name)?.length ?? 0;
   expect(count(changed, /\bapikey\b/gi)).toBe(count(before, /\bx-api-key\b/gi));
   expect(changed).not.toMatch(/x-api-key/i);

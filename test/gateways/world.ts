@@ -14,7 +14,14 @@ export class World {
   readonly fleet: Fleet;
   readonly verifier: Process;
   readonly upstream: Upstream;
-  around: Around = { VERIFIER: '', VERIFIER_GRPC: '', UPSTREAM: '', API_ID, CREDENTIAL_SOURCES: '' };
+  around: Around = {
+    VERIFIER: '',
+    VERIFIER_GRPC: '',
+    UPSTREAM: '',
+    API_ID,
+    CREDENTIAL_SOURCES: '',
+    OPTIONAL: '',
+  };
   readonly #gateways = new Map<GatewayName, Gateway>();
 
   private constructor(
@@ -39,8 +46,13 @@ export class World {
   /**
    * @param env the verifier's settings
    * @param hasPorts true = gateways listen at ports, so that their clients have addresses
+   * @param isOptional true = requests without a key may pass, but on the route that needs a permission
    */
-  static async start(env: Readonly<Record<string, string>> = {}, hasPorts = false): Promise<World> {
+  static async start(
+    env: Readonly<Record<string, string>> = {},
+    hasPorts = false,
+    isOptional = false,
+  ): Promise<World> {
     const grpcPort = await freePort();
     const fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '20000' } });
     const world = new World(fleet, await Upstream.start(), grpcPort, env);
@@ -51,6 +63,7 @@ export class World {
       UPSTREAM: `127.0.0.1:${world.upstream.port}`,
       API_ID,
       CREDENTIAL_SOURCES: env['CREDENTIAL_SOURCES'] ?? 'bearer,x-api-key',
+      OPTIONAL: isOptional ? 'true' : '',
     };
     await Promise.all(
       gatewayNames.map(async (name) => {

@@ -68,10 +68,10 @@ const API_EXTENSION = 'api_id';
 /** The context extension with the permissions that a key must have; if absent, none. */
 const PERMISSIONS_EXTENSION = 'permissions';
 
-/**
- * Reads Envoy's question. Throws ApiError BAD_REQUEST if Envoy's configuration names an invalid API id or
- * invalid permissions.
- */
+/** The context extension that lets requests without a key pass: `true`; if absent, they are refused. */
+const OPTIONAL_EXTENSION = 'optional';
+
+/** Reads Envoy's question. Throws ApiError BAD_REQUEST if a context extension of Envoy's configuration is invalid. */
 export function checkQuestion({ attributes = {} }: CheckRequest, settings: AuthzSettings): ClientQuestion {
   const apiId = attributes.context_extensions?.[API_EXTENSION];
   if (apiId !== undefined && !API_ID.test(apiId))
@@ -79,13 +79,21 @@ export function checkQuestion({ attributes = {} }: CheckRequest, settings: Authz
   const query = attributes.context_extensions?.[PERMISSIONS_EXTENSION];
   const requirements =
     query === undefined ? DEFAULT_REQUIREMENTS : requiringEncoded(query, PERMISSIONS_EXTENSION);
+  const optional = attributes.context_extensions?.[OPTIONAL_EXTENSION];
+  if (optional !== undefined && optional !== 'true')
+    throw new ApiError('BAD_REQUEST', `${OPTIONAL_EXTENSION}: must be "true", or absent`);
   const { method, path } = attributes.request?.http ?? {};
   const original = { method, target: path };
   const headers = linesOf(attributes.request?.http);
   const { address } = attributes.source?.address?.socket_address ?? {};
   // The other end of Envoy's connection. Of the headers, only those of a trusted proxy count.
   const clientIp = settings.clientIps?.behind(address, headers['x-forwarded-for']?.join(','));
-  return clientQuestion(original, headers, { apiId, clientIp, requirements }, settings);
+  return clientQuestion(
+    original,
+    headers,
+    { apiId, clientIp, requirements, isOptional: optional === 'true' },
+    settings,
+  );
 }
 
 /** Returns the client's request id according to Envoy; undefined = none. */

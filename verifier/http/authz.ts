@@ -7,7 +7,14 @@ import {
   type Requirements,
   requiring,
 } from '../core/question.ts';
-import { type RefusalLog, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
+import {
+  type QuestionBasics,
+  type RefusalLog,
+  routeOf,
+  type Verdict,
+  type VerdictSource,
+} from '../core/verdict.ts';
+import type { AnonymousLimit } from './anonymous-limit.ts';
 import {
   type ClientIps,
   type CredentialFault,
@@ -18,6 +25,7 @@ import {
 import {
   ANSWERS,
   ANSWERS_WITHOUT_429,
+  type AnonymousRefusal,
   type AuthzOutcome,
   type GatewayAnswers,
   sendAnswer,
@@ -42,7 +50,7 @@ interface ArrivedQuestion {
 interface Dialect {
   /**
    * Name in the path `/authz/<name>`. Requirements come between the two: `api/<apiId>/`, then
-   * `require/<query>/`.
+   * `require/<query>/`, then `optional/`.
    */
   readonly name: string;
   /** True if the gateway appends the client's path and query. */
@@ -98,6 +106,8 @@ export interface AuthzPath {
   readonly apiId: string | undefined;
   /** The permissions in the path. */
   readonly requirements: Requirements;
+  /** True if a request without a key may pass. */
+  readonly isOptional: boolean;
   /** Path and query after the dialect's name. */
   readonly rest: string;
 }
@@ -107,11 +117,11 @@ export interface AuthzPath {
  * query is invalid.
  */
 export function parseAuthzPath(url: string): AuthzPath | undefined {
-  const [, apiId, query, name, rest = ''] = PATH.exec(url) ?? [];
+  const [, apiId, query, optional, name, rest = ''] = PATH.exec(url) ?? [];
   const dialect = DIALECTS.find((row) => row.name === name);
   if (dialect === undefined || !(dialect.takesPath || /^(?:\?|$)/.test(rest))) return undefined;
   const requirements = query === undefined ? DEFAULT_REQUIREMENTS : requiringEncoded(query, 'require');
-  return { dialect, apiId, requirements, rest };
+  return { dialect, apiId, requirements, isOptional: optional !== undefined, rest };
 }
 
 /**
@@ -132,7 +142,7 @@ function decodedOf(text: string): string {
 
 const NAMES = DIALECTS.map(({ name }) => name).join('|');
 const PATH = new RegExp(
-  `^${AUTHZ_PREFIX}(?:api/(${API_ID_PATTERN})/)?(?:require/([^/?#]*)/)?(${NAMES})(?![\\w-])(.*)$`,
+  `^${AUTHZ_PREFIX}(?:api/(${API_ID_PATTERN})/)?(?:require/([^/?#]*)/)?(optional/)?(${NAMES})(?![\\w-])(.*)$`,
   's',
 );
 
@@ -158,6 +168,8 @@ export interface AuthzSettings {
   readonly allowPreflight: boolean;
   /** undefined = the addresses of clients are unknown. */
   readonly clientIps?: ClientIps | undefined;
+  /** undefined = requests without a key have no limit, where keys are optional. */
+  readonly anonymousLimit?: AnonymousLimit | undefined;
 }
 
 /** Returns the routes below `/authz/` for gateways, for every method; see deploy/gateways/README.md. */
@@ -189,7 +201,10 @@ export function authzRoutes(
 }
 
 /** A question, or the outcome of a request without a usable key. */
-export type ClientQuestion = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
+export type ClientQuestion =
+  | Question
+  | AnonymousRefusal
+  | { readonly code: CredentialFault | 'PREFLIGHT' | 'ANONYMOUS' };
 
 /**
  * Reads the question from a client's request.
@@ -198,14 +213,14 @@ export type ClientQuestion = Question | Extract<AuthzOutcome, { code: Credential
 export function clientQuestion(
   original: OriginalRequest,
   headers: HeaderLines,
-  { apiId, clientIp, requirements }: Pick<Question, 'apiId' | 'clientIp' | 'requirements'>,
+  { apiId, clientIp, requirements, isOptional = false }: QuestionBasics & { readonly isOptional?: boolean },
   settings: AuthzSettings,
 ): ClientQuestion {
   if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT' };
   const credential = credentialOf(headers, original.target, settings.sources);
-  return 'key' in credential
-    ? questionAbout(credential.key, { apiId, clientIp, requirements })
-    : { code: credential.fault };
+  if ('key' in credential) return questionAbout(credential.key, { apiId, clientIp, requirements });
+  if (!isOptional || credential.fault !== 'KEY_MISSING') return { code: credential.fault };
+  return settings.anonymousLimit?.take(clientIp) ?? { code: 'ANONYMOUS' };
 }
 
 function isPreflight(method: string | undefined, headers: HeaderLines): boolean {

@@ -8,7 +8,18 @@ import type { CredentialFault } from './credentials.ts';
 import { answer, PROBLEM_TYPE, problemBody } from './respond.ts';
 
 /** The outcome of a question: a verdict, or the reason why there was no usable key. */
-export type AuthzOutcome = Verdict | { readonly code: CredentialFault | 'PREFLIGHT' };
+export type AuthzOutcome =
+  | Verdict
+  | AnonymousRefusal
+  // ANONYMOUS: a request without a key, where keys are optional.
+  | { readonly code: CredentialFault | 'PREFLIGHT' | 'ANONYMOUS' };
+
+/** The refusal of a request without a key, from an address that has sent too many. */
+export interface AnonymousRefusal {
+  readonly code: 'RATE_LIMITED';
+  readonly spending: Spending;
+  readonly detail: string;
+}
 
 /** An answer to a gateway. */
 export interface AuthzAnswer {
@@ -43,11 +54,12 @@ export function authzAnswer(
   knows429 = true,
 ): AuthzAnswer {
   const { code } = outcome;
-  if (code === 'VALID' || code === 'PREFLIGHT') {
+  if (code === 'VALID' || code === 'PREFLIGHT' || code === 'ANONYMOUS') {
     const entry = 'entry' in outcome ? outcome.entry : undefined;
     return { status: 200, headers: identityHeaders(entry, withMeta), body: '' };
   }
-  const [status, challenge, detail] = REFUSALS[code];
+  const [status, challenge, sentence] = REFUSALS[code];
+  const detail = 'detail' in outcome ? outcome.detail : sentence;
   const headers: HeaderLine[] = challenge === undefined ? [] : [['WWW-Authenticate', challenge]];
   if (status !== 429) return { status, headers, body: problemBody({ status, code, detail, requestId }) };
   headers.push(['X-Key-Code', code], ...whenAgain('spending' in outcome ? outcome.spending : undefined));

@@ -11,6 +11,7 @@ import { load, type MethodDefinition } from '@grpc/proto-loader';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/process/clock.ts';
 import { type GrpcListener, listenGrpc } from '../../../verifier/grpc/server.ts';
+import { AnonymousLimit } from '../../../verifier/http/anonymous-limit.ts';
 import type { AuthzSettings } from '../../../verifier/http/authz.ts';
 import { followCertificate } from '../../../verifier/http/tls.ts';
 import { makeCertificate } from '../../harness/certificates.ts';
@@ -221,6 +222,28 @@ describe('Check', () => {
     expect(told(ok_response?.headers)['Cookie']).toBe('a=1; b=2');
     const { denied_response } = await check(http({ cookie: 'k=good; k=good' }));
     expect(JSON.parse(denied_response?.body ?? '').code).toBe('KEY_AMBIGUOUS');
+  });
+
+  test('lets nobody pass where keys are optional', async () => {
+    const optional = { optional: 'true', permissions: 'a' };
+    const { ok_response, dynamic_metadata } = await check(
+      http({ 'x-key-id': 'boss', x_key_id: 'boss' }),
+      optional,
+    );
+    expect(told(ok_response?.headers)).toMatchObject({ 'X-Key-Id': '', 'X-Key-Name': '' });
+    expect(ok_response?.headers_to_remove).toEqual(['x_key_id']);
+    expect(dynamic_metadata?.fields).toEqual({ code: { stringValue: 'ANONYMOUS' } });
+    const codeOf = async (request: object, extensions: Record<string, string>) =>
+      (await check(request, extensions)).denied_response?.status.code;
+    expect(await codeOf(bearer('nobody'), optional)).toBe(401);
+    expect(await codeOf(bearer('good'), optional)).toBe(403);
+    for (const wrong of ['false', '', 'True', '1'])
+      expect(await codeOf(http({}), { optional: wrong })).toBe(400);
+    const limit = { limit: 1, durationMs: 86_400_000 };
+    await listener.close(0);
+    await start({ anonymousLimit: new AnonymousLimit(limit, systemClock) });
+    expect(await codeOf(http({}), optional)).toBeUndefined();
+    expect((await check(http({}), optional)).denied_response?.status.code).toBe(429);
   });
 
   test('reads raw headers, where doubles are two', async () => {

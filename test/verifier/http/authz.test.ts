@@ -1,5 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '#shared/process/clock.ts';
+import { AnonymousLimit } from '../../../verifier/http/anonymous-limit.ts';
 import type { AuthzSettings } from '../../../verifier/http/authz.ts';
+import { ClientIps } from '../../../verifier/http/credentials.ts';
+import { TrustedProxies } from '../../../verifier/http/trusted-proxies.ts';
 import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
 import { Wire } from '../../harness/wire.ts';
@@ -102,6 +106,49 @@ describe.each([
       const rich = await ask(path, [bearer('rich')]);
       expect(rich.headers).toMatchObject({ 'x-key-name': 'Zo%C3%AB%20"Z"', 'x-key-external-id': 'user_1' });
       expect(rich.headers).not.toHaveProperty('x-key-meta');
+    });
+
+    test('lets nobody pass where keys are optional', async () => {
+      const optional = path.replace('/authz/', '/authz/api/payments/require/a/optional/');
+      for (const lines of [[], ['Authorization: Basic dTpw'], ['X-Key-Id: boss', 'Authorization: Bearer']]) {
+        const { status, headers, body } = await ask(optional, lines);
+        expect([status, body]).toEqual([200, '']);
+        expect(headers).toMatchObject({ 'x-key-id': '', 'x-key-api-id': '', 'cache-control': 'no-store' });
+        expect(headers).toMatchObject({ 'x-key-name': '', 'x-key-external-id': '' });
+      }
+      expect(answers.asked).toEqual([]);
+      const statusOf = async (...lines: string[]) => (await ask(optional, lines)).status;
+      expect(await statusOf(bearer('permitted'))).toBe(200);
+      expect(await statusOf(bearer('good'))).toBe(403);
+      for (const key of ['nobody', 'disabled']) expect(await statusOf(bearer(key))).toBe(401);
+      expect(await statusOf(bearer('permitted'), 'X-Api-Key: other')).toBe(401);
+      for (const wrong of ['/authz/optional/require/a/', '/authz/optional/optional/', '/authz/Optional/'])
+        expect((await ask(path.replace('/authz/', wrong))).status).toBe(404);
+      expect((await ask(path)).status).toBe(401);
+    });
+
+    test('limits nobody by address', async () => {
+      const clientIps = new ClientIps('x-client-ip', new TrustedProxies([]));
+      const limit = { limit: 2, durationMs: 86_400_000 };
+      await restart({ clientIps, anonymousLimit: new AnonymousLimit(limit, systemClock) });
+      const optional = path.replace('/authz/', '/authz/optional/');
+      const from = (address: string) => ask(optional, [`X-Client-IP: ${address}`]);
+      for (const address of ['192.0.2.1', '2001:db8::1', '::ffff:192.0.2.1', '2001:db8::2'])
+        expect((await from(address)).status).toBe(200);
+      for (const address of ['192.0.2.1', '2001:db8::3']) {
+        const { status, headers, body } = await from(address);
+        expect(status).toBe(path === AUTH ? 403 : 429);
+        expect(headers).toMatchObject({
+          'x-key-code': 'RATE_LIMITED',
+          'retry-after': expect.stringMatching(/^\d+$/),
+          'ratelimit-policy': '"anonymous";q=2;w=86400',
+        });
+        expect(JSON.parse(body)).toMatchObject({
+          code: 'RATE_LIMITED',
+          detail: expect.stringContaining('without an API key'),
+        });
+      }
+      expect((await ask(optional, [bearer('good'), 'X-Client-IP: 192.0.2.1'])).status).toBe(200);
     });
 
     test('refuses with 401, or 403 for another API', async () => {
