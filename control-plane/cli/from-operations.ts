@@ -200,6 +200,7 @@ const VALUES: Readonly<Partial<Record<Field['kind'], string>>> = {
 /** Times of a search are over. */
 const PAST: Readonly<Record<string, ConstructorParameters<typeof TimeOption>[2]>> = {
   ...{ since: { sign: '-', date: 'first' }, start: { sign: '-', date: 'first' } },
+  lastUsedBefore: { sign: '-', date: 'first' },
   ...{ until: { sign: '-', date: 'last' }, end: { sign: '-', date: 'last' } },
 };
 

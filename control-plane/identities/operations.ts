@@ -4,7 +4,7 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
-import { lastUsed, type NameStores, UsedKey, withNames } from '../keys/key-answer.ts';
+import { type NameStores, UsedKey, withNames } from '../keys/key-answer.ts';
 import type { KeyPage, KeyView } from '../keys/key-view.ts';
 import { neededBy } from '../roles/roles.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
@@ -33,7 +33,7 @@ import {
   SequenceText,
   WaitMs,
 } from '../serve/schemas.ts';
-import type { UsageView } from '../usage/usage.ts';
+import type { LastUses, UsageView } from '../usage/usage.ts';
 import type { ChangeWriter } from '../writer/writer.ts';
 import type { Identities } from './identities.ts';
 
@@ -232,12 +232,11 @@ async function readPage(
   caller: Caller,
   { identities, view, usage }: { identities: Identities; view: KeyView; usage: UsageView },
 ) {
-  const keys: (KeyPage['keys'][number] & { readonly lastUsedAt?: number })[] = [];
+  const keys: (KeyPage['keys'][number] & LastUses)[] = [];
   /** Adds the API's keys to the page; returns the place where the listing goes on, if the page is full. */
   const add = async (apiId: string, from?: number): Promise<Place | undefined> => {
     const page = await view.list(apiId, { externalId }, limit - keys.length, 'asc', from);
-    const usageTimes = await usage.lastUsedAtOf(apiId, page?.keys.map(({ keyId }) => keyId) ?? []);
-    keys.push(...(page?.keys.map((key, i) => ({ ...key, ...lastUsed(usageTimes[i]) })) ?? []));
+    keys.push(...(await usage.withLastUses(apiId, page?.keys ?? [])));
     if (page?.next !== undefined) return { after: apiId, within: { apiId, from: page.next } };
     return keys.length === limit ? { after: apiId } : undefined;
   };

@@ -1,6 +1,8 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/protocol/key-record.ts';
+import { RETENTION } from '#shared/protocol/usage.ts';
+import { brokenRule, type RuleName } from '#shared/rules/rules.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { Identities } from '../identities/identities.ts';
 import type { Roles } from '../roles/roles.ts';
@@ -20,10 +22,29 @@ import {
   Time,
 } from '../serve/schemas.ts';
 import { lifetimeError } from '../writer/write-error.ts';
-import type { Key } from './key-view.ts';
+import type { Key, KeyFilter } from './key-view.ts';
 
 /** An id of a key, for examples. */
 export const keyIdExample = 'key_0mzc9k4q8r2wfXa1Bc2d';
+
+/** The schema of a key's state. */
+export const StateOf = (description: string) =>
+  Type.Union(
+    [
+      Type.Literal('enabled'),
+      Type.Literal('disabled'),
+      Type.Literal('identity_disabled'),
+      Type.Literal('expired'),
+    ],
+    { description },
+  );
+export type KeyState = Static<ReturnType<typeof StateOf>>;
+/** The states that stand for rules that a key breaks. */
+const STATES: Partial<Record<RuleName, KeyState>> = {
+  enabled: 'disabled',
+  identity: 'identity_disabled',
+  expires: 'expired',
+};
 
 const { enabled, expires, ...fieldViews } = FIELDS_VIEW;
 /** A key as admins see it. */
@@ -52,6 +73,15 @@ export const KeyAnswer = Type.Object({
     }),
   ),
   enabled,
+  state: StateOf(
+    'The state in which verifiers see the key: `disabled` itself, with its identity, expired, or none of these.',
+  ),
+  leaked: Type.Optional(
+    Type.Object(
+      { at: Time('When it was last reported'), url: Type.String({ description: "`''` = unknown." }) },
+      { description: 'The secret was found in public.' },
+    ),
+  ),
   createdAt: Time('When it was created'),
   updatedAt: Type.Optional(Time('When it was last changed')),
   sequence: LastSequence,
@@ -60,26 +90,45 @@ export const KeyAnswer = Type.Object({
 export const UsedKey = Type.Object({
   ...KeyAnswer.properties,
   lastUsedAt: Type.Optional(
-    Time('When a verifier last reported an accepted verification; reports are up to USAGE_PERIOD_MS late'),
+    Time(
+      `When a verifier last reported an accepted verification; absent = never, or not for ${RETENTION.day} days. Reports are up to USAGE_PERIOD_MS late`,
+    ),
   ),
+  lastRefusedAt: Type.Optional(Time('The same of a refused verification')),
 });
 
 /** The stores of what the records of keys only refer to. */
 export interface NameStores {
   readonly roles: Roles;
   readonly identities: Identities;
+  readonly clock: Clock;
 }
 
-/** Adds to keys what their records do not contain: the names of their roles, and their identities. */
+/** Adds to keys what their records do not contain: the names of their roles, their identities, and their states. */
 export async function withNames<Shown extends Key>(
-  { roles, identities }: NameStores,
+  { roles, identities, clock }: NameStores,
   keys: readonly Shown[],
 ) {
-  return identities.withIdentities(await roles.withRoleNames(keys));
+  const complete = await identities.withIdentities(await roles.withRoleNames(keys));
+  return complete.map((key) => ({ ...key, state: stateOf(key, clock.wallMs()) }));
 }
 
-/** The field with the time when a key was last used. */
-export const lastUsed = (lastUsedAt: number | undefined) => (lastUsedAt === undefined ? {} : { lastUsedAt });
+function stateOf(
+  { apiId, enabled, identity, expires = 0 }: Key & { readonly identity?: { readonly enabled: boolean } },
+  nowMs: number,
+): KeyState {
+  const facts = { apiId, enabled, identity, expires, ranges: undefined, slugSet: undefined };
+  const rule = brokenRule(facts, {}, nowMs);
+  return (rule && STATES[rule]) ?? 'enabled';
+}
+
+/** The conditions on its record that a key of this state meets; the identity is still to be asked. */
+export const recordsIn = (state: KeyState | undefined, nowMs: number): KeyFilter => {
+  if (state === undefined) return {};
+  if (state === 'disabled') return { enabled: false };
+  if (state === 'expired') return { enabled: true, expiredAt: nowMs };
+  return state === 'enabled' ? { enabled: true, unexpiredAt: nowMs } : { enabled: true };
+};
 
 /** The stores that tell how long keys of an API may live. */
 export interface LifetimeStores {

@@ -2,7 +2,7 @@ import { type Refill, refillOf } from '#shared/protocol/credits.ts';
 import { type AliasedFields, aliasedFields, KEY_LETTERS, sequenceOf } from '#shared/protocol/key-record.ts';
 import { command, list, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { apiKeys, identityIndexKey, metaKey, recordKey, usageKey } from '#shared/redis/redis-keys.ts';
 import { type Run, send } from '#shared/redis/script.ts';
 import { folded, formsOf } from '../serve/search.ts';
 
@@ -18,12 +18,10 @@ export const listIds = command(
   ['from', 'limit'],
   unlessEmpty(row('next', '...keyIds')),
 );
-/** The arguments of filter.lua. */
-export const CONDITIONS = ['enabled', 'prefix', 'part', 'forms'] as const;
 export const listKeys = command(
   new URL('./list-keys.lua', import.meta.url),
   ['head', 'index', 'source'],
-  ['records', 'metas', 'base', 'order', 'from', 'limit', 'most', ...CONDITIONS, '...letters'],
+  ['records', 'metas', 'base', 'order', 'from', 'limit', 'most', 'conditions', '...letters'],
   unlessEmpty(row('total#', 'next', '...rows[]')),
 );
 
@@ -54,11 +52,31 @@ export type Key = AliasedFields &
     readonly rerolledFrom?: string;
     /** True if the secret has a foreign format, so that only verifiers with FOREIGN_KEYS on find it. */
     readonly foreign?: true;
+    readonly leaked?: Leak;
   };
 
-/** Conditions on the keys of a listing; a key must meet all. */
+/** The place where a secret was found in public, as it was last reported. */
+export interface Leak {
+  /** Unix milliseconds. */
+  readonly at: number;
+  /** Contains no secret; '' = unknown. */
+  readonly url: string;
+}
+
+/** Conditions on the keys of a listing; a key must meet all. Times are Unix milliseconds. */
 export interface KeyFilter {
   readonly enabled?: boolean;
+  /** At this time the key has expired, or has not. */
+  readonly expiredAt?: number;
+  readonly unexpiredAt?: number;
+  readonly expiresBefore?: number;
+  /** No use is known, or none since this time; a key without a known use counts from its creation. */
+  readonly neverUsed?: boolean;
+  readonly lastUsedBefore?: number;
+  /** Id of a role that the key itself has. */
+  readonly role?: string;
+  readonly leaked?: boolean;
+  readonly foreign?: boolean;
   readonly externalId?: string;
   readonly namePrefix?: string;
   /** Part of the name, the id or the external id, in any case. */
@@ -75,7 +93,7 @@ export interface KeyPage {
 }
 
 /** Letters of the fields that the scripts return besides meta. */
-const LETTERS = ['s', 'c', 'u', 'v', 'T', 'F', 'f', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
+const LETTERS = ['s', 'c', 'u', 'v', 'T', 'F', 'f', 'K', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
 /** The maximum number of keys that one page examines under a filter without an index. */
 const EXAMINED_MAX = 1000;
 
@@ -135,7 +153,7 @@ export class KeyView {
       listKeys({
         ...{ head, index, source: sourceOf(apiId, filter, index), base },
         ...{ records: recordKey(apiId, ''), metas: metaKey(apiId, ''), letters: LETTERS },
-        ...{ order, from, limit, most: EXAMINED_MAX, ...conditionsOf(filter) },
+        ...{ order, from, limit, most: EXAMINED_MAX, conditions: conditionsOf(apiId, filter) },
       }),
     );
     if (page === undefined) return undefined;
@@ -172,13 +190,19 @@ export class KeyView {
 export const sourceOf = (apiId: string, { externalId }: KeyFilter, index = apiKeys(apiId).index): string =>
   externalId === undefined ? index : identityIndexKey(apiId, externalId);
 
-/** The conditions of a filter for which there is no index, as scripts take them. */
-export const conditionsOf = ({ enabled, namePrefix = '', search = '' }: KeyFilter) => ({
-  enabled: enabled === undefined ? '' : enabled ? '1' : '0',
-  prefix: namePrefix,
-  part: folded(search),
-  forms: /^[\0-\x7f]*$/.test(search) ? '' : JSON.stringify(formsOf(folded(search))),
-});
+/** The conditions of a filter for which there is no index, as filter.lua takes them. */
+export function conditionsOf(apiId: string, filter: KeyFilter): string {
+  const { enabled, externalId: _inSource, namePrefix, search, ...others } = filter;
+  const conditions = {
+    ...(enabled === undefined ? {} : { enabled: enabled ? '1' : '0' }),
+    ...(namePrefix ? { prefix: namePrefix } : {}),
+    ...(search ? { part: folded(search) } : {}),
+    ...(search && /[^\0-\x7f]/.test(search) ? { forms: formsOf(folded(search)) } : {}),
+    ...(others.neverUsed || others.lastUsedBefore !== undefined ? { usages: usageKey(apiId, '') } : {}),
+    ...others,
+  };
+  return Object.keys(conditions).length === 0 ? '' : JSON.stringify(conditions);
+}
 
 /** @param values meta, then the values of LETTERS */
 function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly string[]): Key {
@@ -190,6 +214,7 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     T,
     F,
     f,
+    K,
     ...fields
   } = Object.fromEntries(LETTERS.map((letter, i) => [letter, values[i]]));
   return {
@@ -203,6 +228,7 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     ...(T ? { rerolledTo: T } : {}),
     ...(F ? { rerolledFrom: F } : {}),
     ...(f ? { foreign: true } : {}),
+    ...(K ? { leaked: JSON.parse(K) as Leak } : {}),
     ...aliasedFields({ ...fields, m }),
     ...creditsOf(values.slice(LETTERS.length)),
   };

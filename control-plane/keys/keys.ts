@@ -1,5 +1,6 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { KEY_FIELDS, sequenceOf } from '#shared/protocol/key-record.ts';
+import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
@@ -17,6 +18,7 @@ import { BYTES, parseDefaults, SeenDefaults } from '../apis/api-defaults.ts';
 import type { ChangeLog } from '../writer/change-log-port.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
 import { lifetimeError, tooOldError } from '../writer/write-error.ts';
+import type { Leak } from './key-view.ts';
 import {
   type Created,
   deletePointer,
@@ -48,6 +50,8 @@ export interface PointedKey {
   readonly keyId: string;
   readonly secretHash: string;
 }
+
+const markLeak = command(new URL('./mark-leak.lua', import.meta.url), ['record'], ['leak'], String);
 
 /** Maximum number of secrets made while the API's defaults keep changing; then the caller must try again. */
 const TRIES = 5;
@@ -194,6 +198,13 @@ export class Keys {
   async secretHashOf(apiId: string, keyId: string): Promise<string | undefined> {
     const record = recordKey(apiId, keyId);
     return (await this.#options.nodes.run(record, (redis) => redis.hget(record, 'p'))) ?? undefined;
+  }
+
+  /** Notes that the secret of a key was found in public. Rejects with SERVICE_UNAVAILABLE if that could get lost. */
+  async noteLeak(apiId: string, keyId: string, leak: Leak): Promise<void> {
+    const run = markLeak({ record: recordKey(apiId, keyId), leak: JSON.stringify(leak) });
+    const { replicated } = await this.#options.writer.send(run);
+    if (!replicated) throw unavailable('not all replicas confirmed that the key leaked; send it again');
   }
 
   /** Adds an API that is about to be created to the list that listApis reads. */

@@ -5,8 +5,7 @@
 -- head, index, source: the index to read, the same or an owner's
 -- records, metas: prefixes  base: the beginning of the API's other keys  order: 'asc' | 'desc' | 'numbers'
 -- from: creation number to begin with, '' = the first; 'numbers': all creation numbers of the page, with a space between
--- limit: maximum number of keys on the page  most: maximum number of keys examined  enabled: '1' | '0' | '' = either
--- prefix: of the keys' names  part: of the name, the id or the external id, folded  forms: its forms, see filter.lua
+-- limit: maximum number of keys on the page  most: maximum number of keys examined  conditions: see filter.lua
 -- letters: of the fields to return besides meta
 -- Returns {} if there is no such API | {number of keys of the API, creation number to continue from or '', and for each key
 --   {keyId, meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none}
@@ -15,7 +14,7 @@
 local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
 if not created or deleted then return {} end
 local credits
-local condition = conditionOf(enabled, prefix, part, forms)
+local condition = conditionsIn(conditions)
 limit = tonumber(limit)
 most = condition and tonumber(most) or limit
 
@@ -36,11 +35,11 @@ for i = 1, #found, 2 do
     break
   end
   local keyId = found[i]
-  local f = redis.call('HMGET', records .. keyId, 'e', 'n', 'o', 'M', 'm', unpack(letters))
-  if not condition or matches(condition, keyId, f[1], f[2] or '', f[3] or '') then
-    if f[4] then f[5] = redis.call('GET', metas .. keyId) end
+  if not condition or matches(condition, records, keyId) then
+    local f = redis.call('HMGET', records .. keyId, 'M', 'm', unpack(letters))
+    if f[1] then f[2] = redis.call('GET', metas .. keyId) end
     local key = {keyId}
-    for n = 5, #f do key[n - 3] = f[n] or '' end
+    for n = 2, #f do key[n] = f[n] or '' end
     local pool = redis.call('HGET', records .. keyId, 'q')
     if pool then
       credits = credits or creditsOf(base .. 'members', base .. 'held')

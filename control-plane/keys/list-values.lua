@@ -4,22 +4,20 @@
 --
 -- head, source: the index to read, the API's or an owner's
 -- records: prefix  values: prefix of the hashes with the values  field: of the value  from: creation number to begin with, '' = the first
--- most: maximum number of keys examined  enabled: '1' | '0' | '' = either  prefix: of the keys' names
--- part: of the name, the id or the external id, folded  forms: its forms, see filter.lua
+-- most: maximum number of keys examined  conditions: see filter.lua
 -- Returns {} if there is no such API | {number of keys in the index, creation number to continue from or '', and for each key
 --   its creation number and its value, '' = none}
 -- include filter.lua
 local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
 if not created or deleted then return {} end
-local condition = conditionOf(enabled, prefix, part, forms)
+local condition = conditionsIn(conditions)
 if from == '' then from = '-inf' end
 local found = redis.call('ZRANGEBYSCORE', source, from, '+inf', 'WITHSCORES', 'LIMIT', 0, most + 1)
 local reply = {redis.call('ZCARD', source), ''}
 if #found > 2 * most then reply[2] = found[#found] end
 for i = 1, math.min(#found, 2 * most), 2 do
   local keyId = found[i]
-  local f = condition and redis.call('HMGET', records .. keyId, 'e', 'n', 'o')
-  if not f or matches(condition, keyId, f[1], f[2] or '', f[3] or '') then
+  if not condition or matches(condition, records, keyId) then
     reply[#reply + 1] = found[i + 1]
     reply[#reply + 1] = redis.call('HGET', values .. keyId, field) or ''
   end

@@ -5,12 +5,12 @@ import { apiKeys, recordKey, usageKey } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import type { CostlyReads } from '../serve/turns.ts';
-import { CONDITIONS, conditionsOf, type Key, type KeyFilter, type KeyView, sourceOf } from './key-view.ts';
+import { conditionsOf, type Key, type KeyFilter, type KeyView, sourceOf } from './key-view.ts';
 
 const listValues = command(
   new URL('./list-values.lua', import.meta.url),
   ['head', 'source'],
-  ['records', 'values', 'field', 'from', 'most', ...CONDITIONS],
+  ['records', 'values', 'field', 'from', 'most', 'conditions'],
   row('total#', 'next', '...values'),
 );
 
@@ -111,7 +111,7 @@ export class OrderedKeys {
     const { prefixOf, letter } = FIELDS[field];
     const run = listValues({
       ...{ head, source: sourceOf(apiId, filter), records: recordKey(apiId, ''), values: prefixOf(apiId) },
-      ...{ field: letter, from, most: AT_ONCE, ...conditionsOf(filter) },
+      ...{ field: letter, from, most: AT_ONCE, conditions: conditionsOf(apiId, filter) },
     });
     const { total, next, values } = await this.#nodes.run(head, (redis) => send(redis, run));
     if (total > ORDERED_MAX && filter.externalId === undefined)

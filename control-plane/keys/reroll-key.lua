@@ -63,7 +63,7 @@ end
 local refusal = tooLong(redis.call('HGET', head, 'longest'), now, redis.call('HGET', source, 'x'))
 if refusal then return refusal end
 local gone = deleted and deleted .. ' ' .. redis.call('HGET', base .. 'k:' .. deleted, 'p') or ''
-local own = {p = true, s = true, b = true, c = true, i = true, u = true, v = true, T = true, Y = true, F = true}
+local own = {p = true, s = true, b = true, c = true, i = true, u = true, v = true, T = true, Y = true, F = true, K = true}
 local fields = {'p', secretHash, 's', start, 'c', now, 'F', keyId}
 local has = redis.call('HGETALL', source)
 if redis.call('HEXISTS', source, 'W') == 0 then

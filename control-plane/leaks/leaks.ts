@@ -88,13 +88,14 @@ type RootKeyLeak = Exclude<LeakedKey, { kind: 'key' }>;
 interface HandlerOptions {
   readonly policy: 'tell' | 'disable';
   readonly changeWriter: Pick<ChangeWriter, 'applyAll' | 'remainingTime'>;
+  readonly keys: Pick<Keys, 'noteLeak'>;
   readonly rootKeys: Pick<RootKeys, 'setEnabled'>;
   readonly publishedRootKeys: Pick<PublishedRootKeys, 'publish'>;
   readonly audit: Pick<Audit, 'record' | 'recordAll'>;
   readonly log: Pick<Logger, 'warn'>;
 }
 
-/** Tells of leaked keys in the log and the audit log and, as the policy says, disables them. */
+/** Tells of leaked keys in the log, the audit log and their records and, as the policy says, disables them. */
 export class LeakHandler {
   readonly #options: HandlerOptions;
 
@@ -111,6 +112,13 @@ export class LeakHandler {
       const { type, source, url } = leak.at;
       this.#options.log.warn({ ...subjectOf(leak), kind: leak.kind, type, source, url }, 'a secret leaked');
     }
+    await Promise.all(
+      leaked.map((leak) =>
+        leak.kind === 'key'
+          ? this.#options.keys.noteLeak(leak.apiId, leak.keyId, { at: arrival.time, url: leak.at.url })
+          : undefined,
+      ),
+    );
     const isDisabled = (leak: LeakedKey) =>
       this.#options.policy === 'disable' && leak.kind !== 'bootstrap' && leak.enabled;
     const kept = leaked.filter((leak) => !isDisabled(leak));
@@ -364,6 +372,7 @@ type SecretKind = 'key' | 'root_key' | 'unknown';
 
 type LeakParts = LookUps &
   Omit<HandlerOptions, 'policy'> & {
+    readonly keys: Pick<Keys, 'lookUp' | 'noteLeak'>;
     readonly config: LeakConfig;
     readonly clock: Clock;
     readonly log: Logger;

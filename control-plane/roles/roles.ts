@@ -88,6 +88,13 @@ export class Roles {
     );
   }
 
+  /** The id of a role that is given by its name or its id. Rejects with NOT_FOUND. */
+  async oneOf(reference: string): Promise<string> {
+    const id = (await this.idOf(reference)) ?? (await this.#present(reference));
+    if (id === undefined) throw new ApiError('NOT_FOUND', `role: there is no role ${reference}`);
+    return id;
+  }
+
   /**
    * The change to a key's roles that a call requests; `{}` if the call does not mention roles. Rejects like
    * `idsOf`.

@@ -471,6 +471,10 @@ export const Search = (where: string) =>
     Type.String({ maxLength: 256, description: `Part of ${where}, in any case. \`''\` finds all.` }),
   );
 
+/** A condition that a listing has only if it is given. */
+export const Only = (items: string) =>
+  Type.Optional(Type.Literal('true', { description: `true: only ${items}.` }));
+
 export const Moment = (description: string) =>
   Type.Optional(Type.String({ pattern: MOMENT_PATTERN, description: `Unix milliseconds; ${description}` }));
 /** Returns the Unix milliseconds of a `Moment`. */

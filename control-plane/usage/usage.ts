@@ -1,5 +1,6 @@
 import {
   type Granularity,
+  LAST_REFUSED,
   LAST_USED,
   LENGTH_MS,
   perUsageField,
@@ -22,6 +23,12 @@ export interface UsageBucket extends UsageCounts {
   readonly time: number;
 }
 
+/** When verifiers last reported that a key was accepted, and that it was refused, in Unix milliseconds; absent = unknown. */
+export interface LastUses {
+  readonly lastUsedAt?: number;
+  readonly lastRefusedAt?: number;
+}
+
 /** The usage of keys, as verifiers reported it. A value that is not a number counts as 0. */
 export class UsageView {
   readonly #nodes: RedisNodes;
@@ -30,20 +37,22 @@ export class UsageView {
     this.#nodes = nodes;
   }
 
-  /** Time of the latest reported accepted verification, Unix milliseconds; undefined if none is known. */
-  async lastUsedAt(apiId: string, keyId: string): Promise<number | undefined> {
-    const usage = usageKey(apiId, keyId);
-    return count(await this.#nodes.run(usage, (redis) => redis.hget(usage, LAST_USED))) || undefined;
-  }
-
-  /** The same for a page of an API's keys, in their order. */
-  async lastUsedAtOf(apiId: string, keyIds: readonly string[]): Promise<(number | undefined)[]> {
-    const usages = keyIds.map((keyId) => usageKey(apiId, keyId));
-    return this.#nodes.run(usageKey(apiId, ''), async (redis) =>
-      (await Promise.all(usages.map((usage) => redis.hget(usage, LAST_USED)))).map(
-        (text) => count(text) || undefined,
-      ),
+  /** The keys of an API, each with the times of its last uses. */
+  async withLastUses<Shown extends { readonly keyId: string }>(
+    apiId: string,
+    keys: readonly Shown[],
+  ): Promise<(Shown & LastUses)[]> {
+    const times = await this.#nodes.run(usageKey(apiId, ''), (redis) =>
+      Promise.all(keys.map(({ keyId }) => redis.hmget(usageKey(apiId, keyId), LAST_USED, LAST_REFUSED))),
     );
+    return keys.map((key, i) => {
+      const [lastUsedAt, lastRefusedAt] = (times[i] ?? []).map(count);
+      return {
+        ...key,
+        ...(lastUsedAt ? { lastUsedAt } : {}),
+        ...(lastRefusedAt ? { lastRefusedAt } : {}),
+      };
+    });
   }
 
   /**

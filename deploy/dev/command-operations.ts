@@ -48,7 +48,7 @@ function fieldOf(name: string, schema: Schema, required: boolean): Field {
   const forms = (schema.anyOf ?? [schema]).filter(({ type }) => type !== 'null');
   const choices = forms.flatMap((form) => (form.const === undefined ? [] : [String(form.const)]));
   const [form = schema] = forms;
-  const isFlag = form.type === 'boolean' || choices.join() === 'true,false';
+  const isFlag = form.type === 'boolean' || /^true(,false)?$/.test(choices.join());
   const kind = isFlag ? 'flag' : kindOf(name, form);
   const bounds = [form.minimum ?? 0, form.maximum ?? Number.MAX_SAFE_INTEGER] as const;
   return {

@@ -294,6 +294,7 @@ export const RECORD_FACTS = {
   Y: 'Only after a rotation: the `operationId` and `expiration` of the call.',
   F: 'Only on a key that replaces another key after a rotation: the id of the replaced key.',
   W: 'Only on a key that replaces another key after a rotation: the id of the first key, under which the uses of its limits count.',
+  K: 'Only if its secret was found in public: JSON with the time of the report and the URL.',
   q: 'Name of the pool with the credits of the key. Absent if the key has no credits.',
   M: '`1` if `meta` is longer than 64 bytes. It is then stored under a Redis key of its own.',
 } as const;

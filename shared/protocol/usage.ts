@@ -30,8 +30,9 @@ export function perUsageField<T>(make: (column: (typeof USAGE_COLUMNS)[number]) 
   >;
 }
 
-/** Field: Unix milliseconds of the latest report of a VALID verdict. */
+/** Fields: Unix milliseconds of the latest report of a VALID verdict, and of any other. */
 export const LAST_USED = 't';
+export const LAST_REFUSED = 'r';
 
 /** Field: the number of a key's verdicts in the hour or day with this number since 1970. */
 export const usageField = (granularity: Granularity, number: number, letter: string): string =>

@@ -42,18 +42,18 @@ const state = ({ enabled }: { enabled: boolean }) => (enabled ? 'enabled' : 'dis
 const nameOf = ({ email, name, subject }: Person) => email ?? name ?? subject;
 
 const KEY: Columns<Key & { identity?: { id: string } }> = {
-  ...columns(`keyId apiId start ${Object.keys(KEY_FIELDS).join(' ')}`),
+  ...columns(`keyId apiId start state ${Object.keys(KEY_FIELDS).join(' ')} effectivePermissions`),
   identity: ({ identity }) => identity?.id,
   ...columns('remaining remainingHeld remainingLost'),
   refill: ({ refill }) =>
     refill &&
     `${count(refill.amount)} ${refill.interval}${refill.refillDay === undefined ? '' : ` on day ${refill.refillDay}`}`,
-  ...columns('created:createdAt updated:updatedAt rerolledTo rerolledFrom lastUsed:lastUsedAt'),
+  ...columns('created:createdAt updated:updatedAt rerolledTo rerolledFrom'),
+  leaked: ({ leaked }) => leaked && `${time(leaked.at)} ${leaked.url}`,
+  ...columns('lastUsed:lastUsedAt lastRefused:lastRefusedAt'),
 };
 const LISTED_KEY: Columns<Key> = {
-  ...columns('keyId start'),
-  state,
-  ...columns('created:createdAt expires lastUsed:lastUsedAt externalId name'),
+  ...columns('keyId start state created:createdAt expires lastUsed:lastUsedAt externalId name'),
 };
 type OfKey = { readonly keyId: string };
 type Rotation = OfKey & { readonly key: string; readonly endsAt?: number };
@@ -136,7 +136,12 @@ export const WORDS: Readonly<Record<string, Words>> = {
   'apis.listKeys': {
     as: 'keys list',
     help: 'list the keys of an API',
-    examples: ['keys list shop --disabled --limit 20', 'keys list shop --external-id ada'],
+    examples: [
+      'keys list shop --disabled --limit 20',
+      'keys list shop --state expired --role night-shift',
+      'keys list shop --unused-for 30d --sort lastUsedAt',
+    ],
+    fields: { lastUsedBefore: ['--unused-for <time>'] },
     options: () => [new Option('--newest', 'newest first; the same as --sort -createdAt').conflicts('sort')],
     input: ({ newest, ...query }: { newest?: true }) => (newest ? { ...query, sort: '-createdAt' } : query),
     show: LISTED_KEY,

@@ -262,14 +262,14 @@ function recordRules(
 }
 
 /** The roles of a key and of its identity that exist. */
-async function rolesOf(key: Key, identity: KeyIdentity, { roles }: { roles: Roles }): Promise<Role[]> {
+export async function rolesOf(key: Key, identity: KeyIdentity, { roles }: { roles: Roles }): Promise<Role[]> {
   const ids = new Set([...(key.roles ?? []), ...(identity?.roles ?? [])]);
   const records = await Promise.all([...ids].map((id) => roles.get(id)));
   return records.filter((role) => role !== undefined);
 }
 
 /** The identity that applies to a key in its API; undefined = none does. */
-async function identityOf({ apiId, externalId }: Key, { identities }: { identities: Identities }) {
+export async function identityOf({ apiId, externalId }: Key, { identities }: { identities: Identities }) {
   const identity = externalId === undefined ? undefined : await identities.get(identityIdOf(externalId));
   return identity?.apiIds && !identity.apiIds.includes(apiId) ? undefined : identity;
 }

@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { storedFields } from '#shared/protocol/key-record.ts';
+import { LENGTH_MS, RETENTION } from '#shared/protocol/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
 import type { Apis } from '../../apis/apis.ts';
@@ -27,9 +28,11 @@ import {
   KeyId,
   Limit,
   List,
+  Moment,
   makeCursor,
   NEW_CREDITS,
   newCredits,
+  Only,
   OPTIONAL_FIELDS,
   OperationId,
   OwnerId,
@@ -59,8 +62,9 @@ import {
   KeyAnswer,
   keyIdExample,
   type LifetimeStores,
-  lastUsed,
   type NameStores,
+  recordsIn,
+  StateOf,
   storedChanges,
   UsedKey,
   withNames,
@@ -68,6 +72,7 @@ import {
 import type { KeyFilter, KeyView } from '../key-view.ts';
 import type { Keys } from '../keys.ts';
 import type { OrderedKeys, Place, ValueOrder } from '../ordered-keys.ts';
+import { identityOf, rolesOf } from './explain-key.ts';
 
 const { name, ...optionalFields } = OPTIONAL_FIELDS;
 
@@ -147,7 +152,14 @@ export const getKey = operation({
   description: 'Shows everything except the secret.',
   permissions: ['api.<apiId>.read_key'],
   request: Fields({ keyId: KeyId }),
-  response: UsedKey,
+  response: Type.Object({
+    ...UsedKey.properties,
+    effectivePermissions: Type.Optional(
+      List(Type.String(), {
+        description: 'The permissions of the key itself, of its roles and of those of its identity.',
+      }),
+    ),
+  }),
   errors: ['NOT_FOUND'],
   example: { keyId: keyIdExample },
   async handle(
@@ -155,10 +167,13 @@ export const getKey = operation({
     needs: NameStores & { keys: Keys; view: KeyView; usage: UsageView },
   ) {
     const { keys, view, usage } = needs;
-    const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
-    const [keyView] = key ? await withNames(needs, [{ ...key, ...lastUsed(lastUsedAt) }]) : [];
-    if (!keyView) throw await recordNotFound(keys, apiId, keyId);
-    return keyView;
+    const key = await view.get(apiId, keyId);
+    if (!key) throw await recordNotFound(keys, apiId, keyId);
+    const roles = await rolesOf(key, await identityOf(key, needs), needs);
+    const ofRoles = roles.flatMap(({ permissions }) => permissions);
+    const slugs = [...(key.permissions ?? []), ...ofRoles.map(({ id }) => id)];
+    const [keyView] = await withNames(needs, await usage.withLastUses(apiId, [key]));
+    return { ...(keyView as NonNullable<typeof keyView>), effectivePermissions: [...new Set(slugs)].sort() };
   },
 });
 
@@ -187,6 +202,21 @@ export const listKeys = operation({
     ownerId: Type.Optional(OwnerId),
     name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Prefix of the name.' })),
     search: Search('the name, the id or the external id'),
+    state: Type.Optional(StateOf('Only keys in this `state`.')),
+    role: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 256,
+        description: 'Only keys that have this role themselves; its name or its id.',
+      }),
+    ),
+    leaked: Only('keys whose secret was found in public'),
+    foreign: Only('keys whose secret has a foreign format'),
+    neverUsed: Only(`keys that no verifier has reported as accepted, at least for ${RETENTION.day} days`),
+    lastUsedBefore: Moment(
+      `only keys that were neither accepted nor created since. At most ${RETENTION.day} days ago.`,
+    ),
+    expiresBefore: Moment('only keys that expire before then, or have.'),
     sort: Type.Union(
       [
         Type.Literal('createdAt'),
@@ -198,7 +228,11 @@ export const listKeys = operation({
         Type.Literal('lastUsedAt'),
         Type.Literal('-lastUsedAt'),
       ],
-      { default: 'createdAt', description: '`-`: the greatest value first.' },
+      {
+        default: 'createdAt',
+        description:
+          '`-`: the greatest value first. `lastUsedAt` begins with the key that has been unused the longest.',
+      },
     ),
   }),
   response: Type.Object({
@@ -212,33 +246,64 @@ export const listKeys = operation({
     { request, caller },
     needs: NameStores & { view: KeyView; orderedKeys: OrderedKeys; usage: UsageView },
   ) {
-    const { usage } = needs;
-    const { apiId, limit, cursor, sort, enabled, externalId, name, search } = withoutAliases(request);
+    const { usage, clock } = needs;
+    const { apiId, limit, cursor, sort, enabled, externalId, name, search, state, ...others } =
+      withoutAliases(request);
     const order = sort === 'createdAt' ? 'asc' : sort === '-createdAt' ? 'desc' : sort;
     const filter: KeyFilter = {
       ...(enabled === undefined ? {} : { enabled: enabled === 'true' }),
       ...(externalId === undefined ? {} : { externalId }),
       ...(name === undefined ? {} : { namePrefix: name }),
       ...(search === undefined ? {} : { search }),
+      ...(await conditionsIn(others, needs)),
     };
-    const listing = ['listKeys', apiId, order, filter] as const;
+    const listing = ['listKeys', apiId, order, filter, state] as const;
     const place = cursor === undefined ? undefined : placeIn(openCursor(listing, cursor, PLACE));
-    const page = await readPage(needs, caller.id, apiId, filter, Number(limit), order, place);
+    const inState = recordsIn(state, clock.wallMs());
+    if (inState.enabled !== undefined && (filter.enabled ?? inState.enabled) !== inState.enabled)
+      throw new ApiError(
+        'BAD_REQUEST',
+        `enabled: no key that is ${state} has enabled ${enabled}; leave it out`,
+      );
+    const all = { ...filter, ...inState };
+    const page = await readPage(needs, caller.id, apiId, all, Number(limit), order, place);
     if (!page) throw apiNotFound(apiId);
-    const usageTimes = await usage.lastUsedAtOf(
-      apiId,
-      page.keys.map(({ keyId }) => keyId),
-    );
+    const keys = await withNames(needs, await usage.withLastUses(apiId, page.keys));
     return {
-      keys: await withNames(
-        needs,
-        page.keys.map((key, i) => ({ ...key, ...lastUsed(usageTimes[i]) })),
-      ),
+      keys: keys.filter((key) => state === undefined || key.state === state),
       total: page.total,
       ...(page.next ? { cursor: makeCursor(listing, `${page.next.number}:${page.next.value}`) } : {}),
     };
   },
 });
+
+/** The conditions of a call on times, roles and marks. */
+async function conditionsIn(
+  query: {
+    readonly role?: string;
+    readonly leaked?: 'true';
+    readonly foreign?: 'true';
+    readonly neverUsed?: 'true';
+    readonly lastUsedBefore?: string;
+    readonly expiresBefore?: string;
+  },
+  { roles, clock }: { readonly roles: Roles; readonly clock: Clock },
+): Promise<KeyFilter> {
+  const { role, lastUsedBefore, expiresBefore } = query;
+  if (Number(lastUsedBefore ?? Infinity) < clock.wallMs() - RETENTION.day * LENGTH_MS.day)
+    throw new ApiError(
+      'BAD_REQUEST',
+      `lastUsedBefore: must be at most ${RETENTION.day} days ago; earlier uses are not kept`,
+    );
+  return {
+    ...(role === undefined ? {} : { role: await roles.oneOf(role) }),
+    ...(query.leaked ? { leaked: true } : {}),
+    ...(query.foreign ? { foreign: true } : {}),
+    ...(query.neverUsed ? { neverUsed: true } : {}),
+    ...(lastUsedBefore === undefined ? {} : { lastUsedBefore: Number(lastUsedBefore) }),
+    ...(expiresBefore === undefined ? {} : { expiresBefore: Number(expiresBefore) }),
+  };
+}
 
 async function readPage(
   { view, orderedKeys }: { view: KeyView; orderedKeys: OrderedKeys },

@@ -40,9 +40,13 @@ describe('keys', () => {
     const [head, index] = ['head', 'index'];
     const page = await run(
       listKeys({
-        ...{ head, index, source, records: 'k:', metas: 'm:', base: '', letters: LETTERS, forms: '', part },
+        ...{ head, index, source, records: 'k:', metas: 'm:', base: '', letters: LETTERS },
         ...{ order: order ?? '', from: from ?? '', limit: limit ?? 0, most: most ?? 0 },
-        ...{ enabled: enabled ?? '', prefix: prefix ?? '' },
+        conditions: JSON.stringify({
+          ...(enabled ? { enabled } : {}),
+          ...(prefix ? { prefix } : {}),
+          ...(part ? { part } : {}),
+        }),
       }),
     );
     return page ? [page.total, page.next, ...page.rows] : [];

@@ -17,6 +17,7 @@ function handling(
   const handler = new LeakHandler({
     policy: 'disable',
     changeWriter: { applyAll: apply as never, remainingTime: (waitMs) => () => waitMs },
+    keys: { noteLeak: async () => undefined },
     rootKeys: { setEnabled: async () => undefined },
     publishedRootKeys: { publish: () => Promise.reject(new Error('there was no root key')) },
     audit: {

@@ -71,6 +71,19 @@ describe('a signed report', () => {
     expect(await leaksCounted('key', TELL)).toBe(before + 1);
   });
 
+  test('is shown with its key, but not with the key that replaces it', async () => {
+    const [{ key, keyId }] = [await createKey({ apiId: 'shown' }), await createKey({ apiId: 'shown' })];
+    const before = Date.now();
+    expect((await report(bodyOf([key]), TELL)).status).toBe(200);
+    const { leaked } = await fleet.ok('keys.getKey', { keyId });
+    expect(leaked.url).toBe('https://github.example/blob/1/0.txt');
+    expect(leaked.at).toBeGreaterThanOrEqual(before);
+    const rotated = await fleet.ok('keys.rerollKey', { keyId, expiration: 60_000 });
+    expect(await fleet.ok('keys.getKey', { keyId: rotated.keyId })).not.toHaveProperty('leaked');
+    const { keys } = await fleet.ok('apis.listKeys', { apiId: 'shown', leaked: 'true' });
+    expect(keys).toMatchObject([{ keyId, leaked }]);
+  });
+
   test('disables the keys under `disable`, at every verifier before the answer, and leaves others alone', async () => {
     const [leaked, disabled, spared] = [await createKey(), await createKey(), await createKey()];
     const other = await createKey({ apiId: 'billing' });

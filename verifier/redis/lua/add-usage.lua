@@ -28,7 +28,7 @@ for _, usage in ipairs(usages) do
     if count > 0 then
       new = redis.call('HINCRBY', usage, string.format('h%d%s', hour, letter), count) == count or new
       redis.call('HINCRBY', usage, string.format('d%d%s', day, letter), count)
-      if j == 1 then redis.call('HSET', usage, 't', time[1] .. string.sub('00000' .. time[2], -6, -4)) end
+      redis.call('HSET', usage, j == 1 and 't' or 'r', time[1] .. string.sub('00000' .. time[2], -6, -4))
     end
   end
   if new then
