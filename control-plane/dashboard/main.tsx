@@ -2,7 +2,7 @@ import './style/style.css';
 import { render } from 'preact';
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import { events, isSignedIn, may, resume, signedInAs, signOut, watchConnection } from './api/client.ts';
-import { callerDetails, callerName } from './audit/events.tsx';
+import { callerDetails, callerName, useNames } from './audit/events.tsx';
 import type { Call } from './changes/commands.ts';
 import { CopyAs } from './changes/copy-as.tsx';
 import { useHash } from './forms/unsaved.tsx';
@@ -136,9 +136,7 @@ function Header(props: {
             <a href="/docs">Reference</a>
           </nav>
           <div class="who">
-            <span>
-              Signed in as <bdi title={callerDetails(who)}>{callerName(who)}</bdi>
-            </span>
+            <SignedInAs who={who} />
             {lastCall && <CopyAs call={lastCall} />}
             <button type="button" class="small sign-out" onClick={() => void signOut().then(onSignOut)}>
               Sign out
@@ -147,6 +145,14 @@ function Header(props: {
         </>
       )}
     </header>
+  );
+}
+
+function SignedInAs({ who }: { who: Who }) {
+  return (
+    <span>
+      Signed in as <bdi title={callerDetails(who)}>{callerName(who, useNames())}</bdi>
+    </span>
   );
 }
 

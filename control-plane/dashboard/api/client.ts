@@ -31,16 +31,32 @@ declare const CHANGING_OPERATIONS: readonly string[];
 export class Failure extends Error {
   readonly code: string;
   readonly requestId: string | undefined;
+  /** The fields that it names, each with what is wrong with it. */
+  readonly fields: ReadonlyMap<string, string>;
 
-  constructor(code: string, message: string, requestId?: string) {
+  constructor(code: string, message: string, requestId?: string, fields = fieldIn(message)) {
     super(message);
     this.code = code;
     this.requestId = requestId;
+    this.fields = fields;
   }
 
   /** True if the failure may pass soon without any action. */
   get passes(): boolean {
     return ['UNREACHABLE', 'SERVICE_UNAVAILABLE', 'RATE_LIMITED'].includes(this.code);
+  }
+}
+
+/** Returns the field that a message begins with, such as `roles.0: there is no role x`, and the rest. */
+function fieldIn(message: string): ReadonlyMap<string, string> {
+  const [, field, rule] = /^(\w+)(?:[.[]\S*)?: (.+)$/s.exec(message) ?? [];
+  return new Map(field !== undefined && rule !== undefined ? [[field, rule]] : []);
+}
+
+/** Several fields of a form that were not entered rightly. */
+export class InvalidFields extends Failure {
+  constructor(fields: ReadonlyMap<string, string>) {
+    super('BAD_REQUEST', 'some fields are not right', undefined, fields);
   }
 }
 

@@ -1,5 +1,6 @@
-import { type AuditEvent, call } from '../api/client.ts';
+import { type AuditEvent, call, may } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
+import { Fact } from '../parts/fact.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
 import { useLoad } from '../parts/loading.tsx';
 import { Table } from '../parts/table.tsx';
@@ -9,8 +10,8 @@ import { Time } from '../parts/time.tsx';
 export function useNames(): ReadonlyMap<string, string> {
   const list = async () => {
     const [{ rootKeys }, roles] = await Promise.all([
-      call('rootKeys.listRootKeys').catch(() => ({ rootKeys: [] })),
-      call('permissions.listRoles').catch(() => []),
+      may('root.*.read_root_key') ? call('rootKeys.listRootKeys') : { rootKeys: [] },
+      may('root.*.read_role') ? call('permissions.listRoles') : [],
     ]);
     return new Map([
       ...rootKeys.map(({ rootKeyId, name }) => [rootKeyId, name] as const),
@@ -20,22 +21,70 @@ export function useNames(): ReadonlyMap<string, string> {
   return useLoad(list, []).data ?? new Map();
 }
 
+/** Loads the names of the keys that events are about, as far as this root key may read them. */
+function useKeyNames(events: readonly AuditEvent[]): ReadonlyMap<string, string> {
+  const ids = new Set(
+    events.flatMap(({ on: { keyId, apiId } }) => (keyId && may(`api.${apiId}.read_key`) ? [keyId] : [])),
+  );
+  const list = async () => {
+    // Some were deleted since.
+    const keys = [...ids].map((keyId) =>
+      call('keys.getKey', { keyId }).catch(() => ({ keyId, name: undefined })),
+    );
+    return new Map(
+      (await Promise.all(keys)).flatMap(({ keyId, name }) => (name ? [[keyId, name] as const] : [])),
+    );
+  };
+  return useLoad(list, [[...ids].join()]).data ?? new Map();
+}
+
 type Caller = Pick<AuditEvent['by'], 'rootKeyId' | 'person'>;
 
 /** Returns the name of a root key or a person. An address is harder to choose freely than a name, so it comes first. */
 export function callerName(
-  { rootKeyId, person }: Caller,
+  { rootKeyId = '', person }: Caller,
   names: ReadonlyMap<string, string> = new Map(),
 ): string {
   if (person) return person.email ?? person.name ?? person.subject;
-  return names.get(rootKeyId ?? '') ?? rootKeyId ?? 'nobody known';
+  // Those of the configuration have no other name.
+  return names.get(rootKeyId) ?? (rootKeyId.replace(/^(bootstrap)_.*/, '$1') || 'nobody known');
 }
 
 /** Returns everything that is known of a root key or a person, on one line. */
 export const callerDetails = ({ rootKeyId, person }: Caller): string =>
   person ? Object.values(person).join(' · ') : (rootKeyId ?? '');
 
-/** Events of the audit log, as a table. */
+/** What operations did to what they were on, where their name does not say it. */
+const PHRASES: Readonly<Record<string, string>> = {
+  'keys.updateRemaining': 'changed the credits of',
+  'keys.rerollKey': 'rotated',
+  'keys.addPermissions': 'gave permissions to',
+  'keys.setPermissions': 'set the permissions of',
+  'keys.removePermissions': 'took permissions from',
+  'keys.addRoles': 'gave roles to',
+  'keys.setRoles': 'set the roles of',
+  'keys.removeRoles': 'took roles from',
+  'apis.deleteKeys': 'deleted all keys of',
+  'permissions.setRolePermissions': 'set the permissions of role',
+  'rootKeys.endSession': 'ended a session of',
+  'webhooks.rotateSecret': 'replaced the secret of webhook',
+  'webhooks.redeliver': 'sent an event again to webhook',
+  'webhooks.test': 'tested webhook',
+  'ratelimit.setOverride': 'set a limit',
+  'ratelimit.deleteOverride': 'deleted a limit',
+};
+
+/** Says in words what an operation did, such as `created key`. */
+export function phraseOf(operation: string, after: object = {}): string {
+  const [, verb = '', noun = ''] = /\.([a-z]+)(.*)/.exec(operation) ?? [];
+  const thing = noun.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  if (verb === 'update' && 'enabled' in after && Object.keys(after).length === 1)
+    return `${after.enabled ? 'enabled' : 'disabled'}${thing}`;
+  const past = verb === 'update' ? 'changed' : verb.endsWith('e') ? `${verb}d` : `${verb}ed`;
+  return PHRASES[operation] ?? `${past}${thing}`;
+}
+
+/** Events of the audit log, as a table of sentences. */
 export function Events(props: {
   events: readonly AuditEvent[];
   empty: string;
@@ -43,7 +92,8 @@ export function Events(props: {
   /** True for exact times, which serve as evidence. */
   exact?: boolean;
 }) {
-  const { events, empty, names, exact = false } = props;
+  const { events, empty, exact = false } = props;
+  const names = new Map([...props.names, ...useKeyNames(events)]);
   return (
     <Table
       label="Events"
@@ -52,42 +102,65 @@ export function Events(props: {
       empty={empty}
       columns={[
         {
-          title: 'Operation',
+          title: 'What',
           narrow: 'first',
-          cell: ({ operation }) => <span class="nowrap">{operation}</span>,
+          grows: true,
+          cell: (event) => <Sentence event={event} names={names} />,
         },
         {
           title: 'Outcome',
           narrow: 'beside',
-          cell: ({ outcome }) => <Badge kind={outcome === 'OK' ? 'good' : 'bad'}>{outcome}</Badge>,
+          cell: ({ outcome }) =>
+            outcome === 'OK' ? <span class="quiet">OK</span> : <Badge kind="bad">{outcome}</Badge>,
         },
         { title: 'When', cell: ({ time }) => <Time at={time} exact={exact} /> },
-        {
-          title: 'By',
-          cell: ({ by }) => (
-            <span title={callerDetails(by)}>
-              <bdi>{callerName(by, names)}</bdi> <small>{by.address}</small>
-            </span>
-          ),
-        },
-        { title: 'On', cell: ({ on }) => <Subject on={on} names={names} /> },
-        { title: 'What', cell: (event) => <Effect event={event} /> },
       ]}
+      details={(event) => <Details event={event} />}
     />
   );
 }
 
+/** Where a leaked secret was found, as an event of a report has it. */
+const leakIn = ({ after = {} }: AuditEvent) =>
+  'leak' in after ? (after.leak as { readonly source?: string; readonly url?: string }) : undefined;
+
+function Sentence({ event, names }: { event: AuditEvent; names: ReadonlyMap<string, string> }) {
+  const { operation, outcome, by, on, after } = event;
+  const leak = leakIn(event);
+  return (
+    <>
+      {leak ? (
+        <>
+          <b>{leak.source ?? 'somebody'}</b> found in public: key{' '}
+        </>
+      ) : (
+        <>
+          <b>
+            <bdi title={`${callerDetails(by)} · ${by.address}`}>{callerName(by, names)}</bdi>
+          </b>{' '}
+          {outcome === 'OK' ? phraseOf(operation, after) : `was refused ${operation}`}{' '}
+        </>
+      )}
+      <Subject on={on} names={names} />
+      {leak?.url !== undefined && <div class="under">{leak.url}</div>}
+    </>
+  );
+}
+
 function Subject({ on, names }: { on: AuditEvent['on']; names: ReadonlyMap<string, string> }) {
-  const { apiId, keyId, rootKeyId, roleId, permissionId, identityId, externalId } = on;
+  const { apiId, keyId, rootKeyId, roleId, permissionId, identityId, externalId, endpointId } = on;
   const identity = externalId ?? identityId;
   return (
     <>
-      {apiId !== undefined && <a href={`#/apis/${apiId}`}>{apiId}</a>}{' '}
       {keyId !== undefined && (
-        <a href={`#/keys/${keyId}`}>
-          <code>{keyId}</code>
-        </a>
-      )}{' '}
+        <>
+          <a href={`#/keys/${keyId}`}>
+            <bdi>{names.get(keyId) ?? keyId}</bdi>
+          </a>{' '}
+          {apiId !== undefined && 'in '}
+        </>
+      )}
+      {apiId !== undefined && <a href={`#/apis/${apiId}`}>{apiId}</a>}{' '}
       {identity !== undefined && (
         <a href={identityPage(identity)}>
           <bdi class="short" title={identity}>
@@ -101,19 +174,42 @@ function Subject({ on, names }: { on: AuditEvent['on']; names: ReadonlyMap<strin
         </a>
       )}{' '}
       {permissionId !== undefined && <code>{permissionId}</code>}{' '}
-      {rootKeyId !== undefined && <bdi>{names.get(rootKeyId) ?? rootKeyId}</bdi>}
+      {endpointId !== undefined && <a href={`#/webhooks/${endpointId}`}>{endpointId}</a>}{' '}
+      {rootKeyId !== undefined && <bdi title={rootKeyId}>{callerName({ rootKeyId }, names)}</bdi>}
     </>
   );
 }
 
-function Effect({ event }: { event: AuditEvent }) {
-  const { before, after, sequence, requestId } = event;
+/** All of an event: the fields that it changed, and where it came from. */
+function Details({ event }: { event: AuditEvent }) {
+  const { operation, before = {}, after = {}, by, on, sequence, requestId } = event;
+  const was = new Map(Object.entries(before));
+  const is = new Map(Object.entries(after));
+  const textOf = (value: unknown) => (value === undefined || value === null ? 'none' : JSON.stringify(value));
   return (
-    <details>
-      <summary>{sequence === undefined ? 'Details' : `Change ${sequence}`}</summary>
-      {before && <pre>before {JSON.stringify(before, null, 1)}</pre>}
-      {after && <pre>after {JSON.stringify(after, null, 1)}</pre>}
-      <small>request {requestId}</small>
-    </details>
+    <dl>
+      {[...new Set([...was.keys(), ...is.keys()])].map((name) => (
+        <Fact key={name} name={name}>
+          <code>
+            {textOf(was.get(name))} → {textOf(is.get(name))}
+          </code>
+        </Fact>
+      ))}
+      <Fact name="Operation">
+        {operation}
+        {sequence !== undefined && `, change ${sequence}`}
+      </Fact>
+      {on.keyId !== undefined && (
+        <Fact name="Key">
+          <code>{on.keyId}</code>
+        </Fact>
+      )}
+      <Fact name="By">
+        {callerDetails(by)} from {by.address}
+      </Fact>
+      <Fact name="Request">
+        <code>{requestId}</code>
+      </Fact>
+    </dl>
   );
 }

@@ -2,8 +2,8 @@ import type { LimitInput, NamedLimit } from '#shared/protocol/credits.ts';
 import { parseExactly } from '#shared/rules/json.ts';
 import { Failure } from '../api/client.ts';
 
-const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
-const LIMIT = /^(\d{1,10})\s*\/\s*(\d{1,10})(ms|[smhd])(\s+exact)?$/;
+export const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
+export const LIMIT = /^(\d{1,10})\s*\/\s*(\d{1,10})(ms|[smhd])(\s+exact)?$/;
 
 /** Formats a rate limit as people enter it, such as `100/10s`. */
 export function limitText({ limit, duration, async = true }: LimitInput): string {
@@ -19,7 +19,7 @@ export const limitsText = (limits: readonly NamedLimit[]): string =>
 export function limitOf(field: string, text: string): LimitInput {
   const [, limit, amount, unit, exact] = LIMIT.exec(text) ?? [];
   if (limit === undefined || amount === undefined || unit === undefined)
-    throw new Failure('BAD_REQUEST', `${field}: must be calls and a time, such as 100/10s or 5000/1d exact`);
+    throw new Failure('BAD_REQUEST', `${field}: must be a number of calls and a time`);
   const duration = Number(amount) * UNITS[unit as keyof typeof UNITS];
   return { limit: Number(limit), duration, async: exact === undefined };
 }

@@ -1,6 +1,6 @@
-import type { ComponentChildren, InputHTMLAttributes } from 'preact';
-import { useState } from 'preact/hooks';
-import { isConflict, may } from '../api/client.ts';
+import { type ComponentChildren, createContext, type InputHTMLAttributes } from 'preact';
+import { useContext, useState } from 'preact/hooks';
+import { Failure, InvalidFields, isConflict, may } from '../api/client.ts';
 import { Dialog, SecretDialog } from '../parts/dialogs.tsx';
 import { useAction } from '../parts/loading.tsx';
 
@@ -14,6 +14,19 @@ export function fieldsOf(event: Event): (name: string) => string {
 /** The values of a form by field name, trimmed. */
 export type FormEntry = ReturnType<typeof fieldsOf>;
 
+/** What is wrong with the fields of a form, by their names. */
+const FieldErrors = createContext<ReadonlyMap<string, string>>(new Map());
+
+/** What is wrong with a field, below it. */
+export function FieldError({ name = '' }: { name?: string | undefined }) {
+  const error = useContext(FieldErrors).get(name);
+  return error === undefined ? null : (
+    <span class="error" role="alert">
+      {error}
+    </span>
+  );
+}
+
 /** A text input with its label. */
 export function Field({
   label,
@@ -22,9 +35,10 @@ export function Field({
   ...input
 }: { label: string; hint?: string; wide?: boolean } & InputHTMLAttributes<HTMLInputElement>) {
   return (
-    <label class={wide ? 'wide' : ''}>
+    <label class={wide ? 'field wide' : 'field'}>
       {label} {hint && <small>{hint}</small>}
       <input autocomplete="off" {...input} />
+      <FieldError name={input.name as string} />
     </label>
   );
 }
@@ -78,6 +92,7 @@ export function ActionForm(props: {
   children: ComponentChildren;
 }) {
   const { busy, run, problem } = useAction();
+  const [errors, setErrors] = useState<ReadonlyMap<string, string>>(new Map());
   const [secret, setSecret] = useState<string>();
   const [base, setBase] = useState<number>();
   /** That of the user's own last save, which may not be loaded yet. */
@@ -88,8 +103,17 @@ export function ActionForm(props: {
     const form = event.currentTarget as HTMLFormElement;
     delete form.dataset['edited'];
     void run(async () => {
-      const result = await props.run(entry, base ?? latest).catch((error: unknown) => {
+      setErrors(new Map());
+      const result = await entered(form, () => props.run(entry, base ?? latest)).catch((error: unknown) => {
         if (!props.isQuestion) form.dataset['edited'] = '';
+        const fields = error instanceof Failure ? error.fields : new Map<string, string>();
+        const [first] = [...fields.keys()].map((name) => form.elements.namedItem(name));
+        // It is said at the fields, if this form has them.
+        if (first) {
+          setErrors(fields);
+          show(first);
+          return null;
+        }
         // What somebody else saved is shown now, so that saving again is a decision.
         if (isConflict(error)) {
           setBase(undefined);
@@ -97,6 +121,7 @@ export function ActionForm(props: {
         }
         throw error;
       });
+      if (result === null) return;
       setBase(undefined);
       if (result && 'sequence' in result) setOwn(result.sequence);
       if (result && 'key' in result) setSecret(result.key);
@@ -112,6 +137,7 @@ export function ActionForm(props: {
   return (
     <form
       class="panel fields"
+      noValidate
       onSubmit={submit}
       onInput={({ currentTarget }) => {
         if (props.isQuestion) return;
@@ -120,7 +146,7 @@ export function ActionForm(props: {
       }}
       aria-label={props.label}
     >
-      {props.children}
+      <FieldErrors value={errors}>{props.children}</FieldErrors>
       {problem}
       <div class="row wide">
         <button type="submit" class={props.isMain === false ? '' : 'main'} aria-disabled={busy}>
@@ -130,6 +156,26 @@ export function ActionForm(props: {
       </div>
     </form>
   );
+}
+
+/** Runs what a form is for, if the browser finds no fault in its fields. Rejects with all faults. */
+async function entered<T>(form: HTMLFormElement, run: () => Promise<T>): Promise<T> {
+  const faults = [...form.elements].flatMap((field) =>
+    field instanceof HTMLInputElement && !field.checkValidity()
+      ? [[field.name, field.validationMessage] as const]
+      : [],
+  );
+  if (faults.length > 0) throw new InvalidFields(new Map(faults));
+  return run();
+}
+
+/** Brings a field into sight, which may be among those that are folded, and focuses it or what stands for it. */
+function show(field: Element | RadioNodeList): void {
+  if (!(field instanceof HTMLElement)) return;
+  field.closest('details')?.setAttribute('open', '');
+  const target = field.matches('[type=hidden]') ? field.parentElement?.querySelector('input') : field;
+  target?.scrollIntoView({ block: 'center' });
+  target?.focus();
 }
 
 const titleOf = (label: string) => `The ${label.toLowerCase()}`;

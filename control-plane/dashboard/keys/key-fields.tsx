@@ -1,6 +1,7 @@
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { KEY_FIELDS } from '#shared/protocol/key-record.ts';
-import { call, Failure, type Key, may } from '../api/client.ts';
+import { call, Failure, InvalidFields, type Key, may } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import {
   limitOf,
@@ -11,7 +12,8 @@ import {
   parseObject,
   slugsOf,
 } from '../forms/entered-values.ts';
-import { ActionForm, Field, type FormEntry } from '../forms/forms.tsx';
+import { ActionForm, Field, FieldError, type FormEntry } from '../forms/forms.tsx';
+import { LimitInput } from '../forms/limit-input.tsx';
 import { Picker } from '../forms/picker.tsx';
 import { useLoad } from '../parts/loading.tsx';
 
@@ -24,22 +26,24 @@ const FIELDS: {
 } = {
   name: ['text', 'Name'],
   externalId: ['text', 'Identity', 'its id in your own system'],
-  environment: ['text', 'Environment', 'such as live or test'],
   expires: ['time', 'Expires', 'empty = never'],
-  permissions: ['slugs', 'Permissions', 'such as files.read; Enter adds it'],
+  ratelimit: ['limit', 'Rate limit'],
   roles: ['slugs', 'Roles', 'such as editor; Enter adds it'],
+  permissions: ['slugs', 'Permissions', 'such as files.read; Enter adds it'],
+  environment: ['text', 'Environment', 'such as live or test'],
   allowedIps: ['ranges', 'Allowed addresses', 'such as 192.0.2.0/24 2001:db8::/32; empty = anywhere'],
-  ratelimit: ['limit', 'Rate limit', 'such as 100/10s [exact]'],
   ratelimits: ['limits', 'Further rate limits', 'one a line, such as tokens 5000/1d'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
 };
 const LONG: ReadonlySet<string> = new Set(['object', 'slugs', 'ranges', 'limits']);
 const NAMES = Object.keys(FIELDS) as FieldName[];
+/** So many are always seen. */
+const FIRST = 4;
 
 /** Inputs for the fields of a key, in the forms that create and change a key. */
-export function KeyFields({ of }: { of?: Key }) {
+export function KeyFields({ of, children }: { of?: Key; children?: ComponentChildren }) {
   const catalogue = useCatalogue();
-  return NAMES.map((name) => {
+  const fieldOf = (name: FieldName) => {
     const [kind, label, hint] = FIELDS[name];
     const value = textOf(name, of);
     const id = `field-${name}`;
@@ -52,20 +56,44 @@ export function KeyFields({ of }: { of?: Key }) {
           values={(name === 'roles' ? of?.roles : of?.permissions) ?? []}
           options={(name === 'roles' ? catalogue.roles : catalogue.permissions) ?? []}
           separator={name === 'roles' ? ', ' : ' '}
+          isClosed={name === 'roles'}
         />
       ),
       ranges: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
-      limit: <input id={id} name={name} defaultValue={value} autocomplete="off" />,
+      limit: <LimitInput id={id} name={name} text={value} />,
       limits: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
       object: <textarea id={id} name={name} rows={4} spellcheck={false} defaultValue={value} />,
     }[kind];
-    return (
-      <label key={name} for={id} class={LONG.has(kind) ? 'wide' : ''}>
+    const content = (
+      <>
         {label} {hint && <small>{hint}</small>}
         {input}
+        <FieldError name={name} />
+      </>
+    );
+    return kind === 'limit' ? (
+      // biome-ignore lint/a11y/useSemanticElements: a legend would stand elsewhere than the labels beside it
+      <div key={name} class="field" role="group" aria-label={label}>
+        {content}
+      </div>
+    ) : (
+      <label key={name} for={id} class={LONG.has(kind) ? 'field wide' : 'field'}>
+        {content}
       </label>
     );
-  });
+  };
+  return (
+    <>
+      {NAMES.slice(0, FIRST).map(fieldOf)}
+      <details class="wide more-fields" open={of !== undefined}>
+        <summary>More</summary>
+        <div class="fields">
+          {NAMES.slice(FIRST).map(fieldOf)}
+          {children}
+        </div>
+      </details>
+    </>
+  );
 }
 
 /** Loads the names of roles and permissions that there are, as far as the user may list them. */
@@ -85,13 +113,20 @@ function useCatalogue() {
  * clears a field. Throws a Failure if a value is not valid.
  */
 export function enteredOf(field: (name: string) => string, was?: Key): Record<string, unknown> {
-  return Object.fromEntries(
-    NAMES.map(
-      (name) => [name, enteredAs(name, field(name)), enteredAs(name, textOf(name, was).trim())] as const,
-    )
-      .filter(([, value, before]) => JSON.stringify(value) !== JSON.stringify(before))
-      .map(([name, value]) => [name, value]),
-  );
+  const faults = new Map<string, string>();
+  const entered = NAMES.flatMap((name) => {
+    const before = enteredAs(name, textOf(name, was).trim());
+    try {
+      const value = enteredAs(name, field(name));
+      return JSON.stringify(value) === JSON.stringify(before) ? [] : [[name, value]];
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      faults.set(name, error.fields.get(name) ?? error.message);
+      return [];
+    }
+  });
+  if (faults.size > 0) throw new InvalidFields(faults);
+  return Object.fromEntries(entered);
 }
 
 /** Returns the text of a field's input. */
@@ -126,8 +161,7 @@ function localText(at: number): string {
 /** The inputs of the form that creates a key. */
 export function NewKeyFields() {
   return (
-    <>
-      <KeyFields />
+    <KeyFields>
       <Field
         label="Prefix"
         hint="what the key begins with; empty = as the API says"
@@ -137,7 +171,7 @@ export function NewKeyFields() {
       <label class="check">
         <input type="checkbox" name="enabled" defaultChecked /> Enabled from the start
       </label>
-    </>
+    </KeyFields>
   );
 }
 
@@ -156,7 +190,7 @@ export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
     setMessage(isSame ? 'Nothing differs.' : '');
     if (isSame) return undefined;
     if (credits === '') await apply(of, 'Made unlimited', { remaining: null });
-    else await apply(of, 'Credits set', { remaining: whole(credits, 'Credits'), refill: plan });
+    else await apply(of, 'Credits set', { remaining: whole(credits, 'remaining'), refill: plan });
     return undefined;
   };
   return (
@@ -189,12 +223,12 @@ function planOf(entry: FormEntry, interval: string) {
   const day = interval === 'monthly' ? entry('refillDay') : '';
   return {
     interval,
-    amount: whole(entry('amount'), 'Amount'),
-    ...(day === '' ? {} : { refillDay: whole(day, 'Date') }),
+    amount: whole(entry('amount'), 'amount'),
+    ...(day === '' ? {} : { refillDay: whole(day, 'refillDay') }),
   };
 }
 
-function whole(text: string, label: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new Failure('BAD_REQUEST', `${label}: must be a whole number`);
+function whole(text: string, name: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new Failure('BAD_REQUEST', `${name}: must be a whole number`);
   return Number(text);
 }

@@ -3,7 +3,7 @@ import { call, type Key } from '../api/client.ts';
 import { Choice, Field, fieldsOf } from '../forms/forms.tsx';
 import { useLoad } from '../parts/loading.tsx';
 
-const PAGE_KEYS = 25;
+export const PAGE_KEYS = 25;
 /** Number of keys that the server examines per call if no index serves the search. */
 const EXAMINED_A_CALL = 1000;
 /** Maximum number of calls for one page of matches; then the reader decides. */
@@ -12,6 +12,10 @@ const CALLS_MAX = 200;
 /** Conditions on the keys of a list, and their order. */
 export type Filter = Readonly<Record<'search' | 'externalId' | 'enabled' | 'sort', string>>;
 export const NO_FILTER: Filter = { search: '', externalId: '', enabled: '', sort: '-createdAt' };
+
+/** Tells whether a filter leaves keys out. */
+export const isFiltered = ({ sort: _, ...conditions }: Filter): boolean =>
+  Object.values(conditions).some(Boolean);
 
 /** Orders for which the server has an index. */
 const INDEX_ORDERS = { '-createdAt': 'newest first', createdAt: 'oldest first' };

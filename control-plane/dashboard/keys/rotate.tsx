@@ -5,12 +5,14 @@ import { useAction } from '../parts/loading.tsx';
 import { Time } from '../parts/time.tsx';
 
 const MINUTE_MS = 60_000;
+const DAY_MS = 1440 * MINUTE_MS;
+/** How long the old secret works: by default long enough to replace it at the customer's. */
 const GRACES: Readonly<Record<string, number>> = {
-  'no longer': 0,
+  'for a day': DAY_MS,
   'for an hour': 60 * MINUTE_MS,
-  'for a day': 1440 * MINUTE_MS,
-  'for a week': 7 * 1440 * MINUTE_MS,
-  'for 30 days': 30 * 1440 * MINUTE_MS,
+  'for a week': 7 * DAY_MS,
+  'for 30 days': 30 * DAY_MS,
+  'until now': 0,
 };
 
 type Successor = Awaited<ReturnType<typeof call<'keys.rerollKey'>>>;
@@ -18,7 +20,7 @@ type Successor = Awaited<ReturnType<typeof call<'keys.rerollKey'>>>;
 /** A dialog that creates a successor of a key, shows its secret once, and says when the key itself ends. */
 export function RotateDialog({ of, onClose }: { of: Key; onClose: () => void }) {
   const { busy, run, problem } = useAction();
-  const [expiration, setExpiration] = useState(0);
+  const [expiration, setExpiration] = useState(DAY_MS);
   // Keep the same name for all tries with the same expiration: if a response is lost, the next try replaces
   // the key that nobody has.
   const [name] = useState(() => crypto.getRandomValues(new Uint32Array(4)).join('-'));
@@ -40,7 +42,7 @@ export function RotateDialog({ of, onClose }: { of: Key; onClose: () => void }) 
           the same credits.
         </p>
         <label>
-          The old key is accepted
+          The old secret works
           <select onChange={(event) => setExpiration(Number(event.currentTarget.value))}>
             {Object.entries(GRACES).map(([text, ms]) => (
               <option key={ms} value={ms} selected={ms === expiration}>

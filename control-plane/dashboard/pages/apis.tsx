@@ -14,7 +14,7 @@ const PAGE_SIZE = '25';
 
 /** A page with the APIs that the root key may read, and a form to create one. */
 export function Apis() {
-  const pages = usePages();
+  const pages = usePages(Number(PAGE_SIZE));
   const apis = useLoad(
     () => call('apis.listApis', { limit: PAGE_SIZE, cursor: pages.cursor }),
     [pages.cursor],
@@ -65,7 +65,7 @@ export function Apis() {
                 { title: 'Created', cell: ({ createdAt }) => <Time at={createdAt} /> },
               ]}
             />
-            {pages.pager(page.cursor)}
+            {pages.pager(page.cursor, page.apis.length)}
           </>
         )}
       </Loaded>

@@ -1,6 +1,6 @@
 import { type AuditEvent, call } from '../api/client.ts';
 import { EventExport } from '../audit/event-export.tsx';
-import { callerName, Events, useNames } from '../audit/events.tsx';
+import { callerName, Events, phraseOf, useNames } from '../audit/events.tsx';
 import { Choice, Field, fieldsOf } from '../forms/forms.tsx';
 import { useConditions } from '../parts/conditions.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
@@ -11,6 +11,10 @@ import { PeriodFields, periodOf } from '../usage/periods.tsx';
 /** The operations that change something; the build takes them from the list of operations. */
 declare const CHANGING_OPERATIONS: readonly string[];
 const APIS_OFFERED = '100';
+/** Those and the reports of leaked keys, with what they did. */
+const OPERATIONS = Object.fromEntries(
+  [...CHANGING_OPERATIONS, 'leaks.report'].map((name) => [name, `${name} – ${phraseOf(name)}`]),
+);
 
 const NO_FILTER = {
   refused: 'false',
@@ -28,7 +32,7 @@ const PERIODS = ['', 'hour', 'today', 'yesterday', '7d', 'custom'] as const;
 export function Audit({ keyId = '' }: { keyId?: string }) {
   const [filter, setFilter] = useConditions({ ...NO_FILTER, keyId });
   const names = useNames();
-  const pages = usePages();
+  const pages = usePages(50);
   const list = (limit: number, cursor: string | undefined) => {
     const { period: _name, ...conditions } = filter;
     // The log's `until` is included.
@@ -60,7 +64,7 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
               exact
               empty={page.cursor ? 'None on this page; there may be more.' : 'No events.'}
             />
-            {pages.pager(page.cursor)}
+            {pages.pager(page.cursor, page.events.length)}
           </>
         )}
       </Loaded>
@@ -109,7 +113,7 @@ function Search(props: {
         label="Operation"
         name="operation"
         value={filter.operation}
-        options={{ '': 'any', ...Object.fromEntries(CHANGING_OPERATIONS.map((name) => [name, name])) }}
+        options={{ '': 'any', ...OPERATIONS }}
       />
       <ApiField value={filter.apiId} />
       <Choice

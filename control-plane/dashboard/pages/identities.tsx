@@ -15,7 +15,7 @@ import { type Column, Table } from '../parts/table.tsx';
  * external id.
  */
 export function Identities() {
-  const pages = usePages();
+  const pages = usePages(25);
   const [filter, setFilter] = useConditions({ search: '' });
   const identities = useLoad(
     () => call('identities.listIdentities', { limit: '25', cursor: pages.cursor, search: filter.search }),
@@ -59,7 +59,7 @@ export function Identities() {
               columns={columnsOf(applyIdentity)}
               below={({ id }) => panelOf(id)}
             />
-            {pages.pager(page.cursor)}
+            {pages.pager(page.cursor, page.identities.length)}
           </>
         )}
       </Loaded>
@@ -145,8 +145,8 @@ const columnsOf = (apply: ReturnType<typeof useChange>['applyIdentity']): readon
   ...(may('root.*.update_identity')
     ? [
         {
-          title: 'Change',
-          narrow: 'beside',
+          title: 'Actions',
+          narrow: 'menu',
           cell: (of: Identity) => <IdentitySwitch of={of} apply={apply} />,
         } as const,
       ]

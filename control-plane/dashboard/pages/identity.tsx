@@ -201,7 +201,7 @@ function DeleteIdentity({ of, onClose }: { of: Identity; onClose: () => void }) 
 
 /** The keys of an identity in all APIs that this root key may read, page by page. */
 function OwnKeys({ externalId }: { externalId: string }) {
-  const pages = usePages();
+  const pages = usePages(Number(PAGE_KEYS));
   const keys = useLoad(
     () => call('identities.listKeys', { externalId, limit: PAGE_KEYS, cursor: pages.cursor }),
     [externalId, pages.cursor],
@@ -242,7 +242,7 @@ function OwnKeys({ externalId }: { externalId: string }) {
               },
             ]}
           />
-          {pages.pager(page.cursor)}
+          {pages.pager(page.cursor, page.keys.length)}
         </>
       )}
     </Loaded>

@@ -44,7 +44,7 @@ function tabsOf(of: Key, apply: Apply, events: ReturnType<typeof useHistory>): r
     { id: 'overview', title: 'Overview', content: () => <KeyOverview of={of} /> },
     {
       id: 'access',
-      title: 'Access',
+      title: 'Settings',
       permission: `api.${of.apiId}.update_key`,
       content: () => (
         <>

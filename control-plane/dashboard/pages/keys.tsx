@@ -4,7 +4,7 @@ import { useChange } from '../changes/change.tsx';
 import { ActionForm, type FormEntry, Opener } from '../forms/forms.tsx';
 import { ApiSettings } from '../keys/api-settings.tsx';
 import { enteredOf, NewKeyFields } from '../keys/key-fields.tsx';
-import { NO_FILTER, Search, SearchState, useSearch } from '../keys/key-search.tsx';
+import { isFiltered, NO_FILTER, PAGE_KEYS, Search, SearchState, useSearch } from '../keys/key-search.tsx';
 import { KeyTable } from '../keys/key-table.tsx';
 import { SelectionBar, useSelection } from '../keys/selection.tsx';
 import { useConditions } from '../parts/conditions.ts';
@@ -28,7 +28,7 @@ export function Keys({ apiId }: { apiId: string }) {
     return <NoSuchApi apiId={apiId} />;
   return (
     <Page
-      title={`Keys of ${api.data?.name ?? apiId}`}
+      title={api.data?.name ?? apiId}
       way={WAY}
       beside={<CopyId id={apiId} of="the API" />}
       actions={
@@ -69,7 +69,7 @@ const ApiTraffic = ({ apiId }: { apiId: string }) => (
 /** The keys of an API: find, disable and enable them, one or several at a time. */
 function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
   const [filter, setFilter] = useConditions(NO_FILTER);
-  const pages = usePages();
+  const pages = usePages(PAGE_KEYS);
   const search = useSearch(apiId, filter, pages.cursor);
   const keys = search.page;
   useEffect(() => {
@@ -102,7 +102,7 @@ function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
             )}
             {panelsBeside(page.keys.map(({ keyId }) => keyId))}
             <KeyTable apiId={apiId} page={page} selection={selection} apply={apply} panelOf={panelOf} />
-            {pages.pager(page.cursor)}
+            {pages.pager(page.cursor, page.keys.length, isFiltered(filter) ? undefined : page.total)}
           </>
         )}
       </Loaded>

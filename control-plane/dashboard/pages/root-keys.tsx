@@ -26,8 +26,8 @@ export function RootKeys() {
     return {};
   };
   const changeColumn: Column<RootKey> = {
-    title: 'Change',
-    narrow: 'beside',
+    title: 'Actions',
+    narrow: 'menu',
     cell: ({ rootKeyId, enabled, name }) => (
       <>
         {may('root.*.update_root_key') && (

@@ -7,7 +7,7 @@ import { Time } from '../parts/time.tsx';
 
 /** The sessions that are open, each with a button that ends it. */
 export function Sessions({ names }: { names: ReadonlyMap<string, string> }) {
-  const pages = usePages();
+  const pages = usePages(100);
   const sessions = useLoad(() => call('rootKeys.listSessions', { cursor: pages.cursor }), [pages.cursor]);
   const { run, problem } = useAction();
   const end = async (sessionId: string) => {
@@ -35,8 +35,8 @@ export function Sessions({ names }: { names: ReadonlyMap<string, string> }) {
                 { title: 'From', cell: ({ address }) => <code>{address}</code> },
                 { title: 'Since', cell: ({ createdAt }) => <Time at={createdAt} /> },
                 {
-                  title: 'Change',
-                  narrow: 'beside',
+                  title: 'Actions',
+                  narrow: 'menu',
                   cell: ({ sessionId, address, ...beginner }) =>
                     may('root.*.update_root_key') && (
                       <button
@@ -51,7 +51,7 @@ export function Sessions({ names }: { names: ReadonlyMap<string, string> }) {
                 },
               ]}
             />
-            {pages.pager(page.cursor)}
+            {pages.pager(page.cursor, page.sessions.length)}
           </>
         )}
       </Loaded>

@@ -1,4 +1,5 @@
 import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
 
 /** A column of a table: the content of its cell for a row. */
 export interface Column<Row> {
@@ -18,6 +19,7 @@ export interface Column<Row> {
 /**
  * A table that becomes a list of small cards for lack of room. The arrow keys move from row to row.
  * @param props.below content of an additional row below a row
+ * @param props.details content of such a row, which a button at the end of the row opens
  */
 export function Table<Row>(props: {
   label: string;
@@ -26,8 +28,30 @@ export function Table<Row>(props: {
   id: (row: Row) => string;
   empty: ComponentChildren;
   below?: (row: Row) => ComponentChildren;
+  details?: (row: Row) => ComponentChildren;
 }) {
-  const { label, columns, rows, id, empty, below } = props;
+  const { label, rows, id, empty, details } = props;
+  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
+  const toggle = (row: Row) =>
+    setOpened(new Set(isOpen(row) ? [...opened].filter((each) => each !== id(row)) : [...opened, id(row)]));
+  const isOpen = (row: Row) => opened.has(id(row));
+  const opener: Column<Row> = {
+    title: 'Details',
+    narrow: 'menu',
+    cell: (row) => (
+      <button
+        type="button"
+        class="dots"
+        aria-label="Details"
+        aria-expanded={isOpen(row)}
+        onClick={() => toggle(row)}
+      >
+        {isOpen(row) ? '▴' : '▾'}
+      </button>
+    ),
+  };
+  const columns = details ? [...props.columns, opener] : props.columns;
+  const below = (row: Row) => (details && isOpen(row) ? details(row) : props.below?.(row));
   if (rows.length === 0) return <div class="quiet empty">{empty}</div>;
   return (
     <table aria-label={label} onKeyDown={goToNextRow}>
@@ -46,7 +70,7 @@ export function Table<Row>(props: {
       </thead>
       <tbody>
         {rows.map((row) => {
-          const under = below?.(row);
+          const under = below(row);
           return [
             <tr key={id(row)}>
               {columns.map(({ title, cell, ...column }) => (

@@ -11,7 +11,7 @@ const PER_PAGE = '50';
 /** The latest attempts to deliver events to an endpoint, or the events that were given up. */
 export function Deliveries({ endpointId }: { endpointId: string }) {
   const [isDead, setDead] = useState(false);
-  const pages = usePages();
+  const pages = usePages(Number(PER_PAGE));
   const deliveries = useLoad(
     () =>
       call('webhooks.listDeliveries', {
@@ -60,7 +60,7 @@ export function Deliveries({ endpointId }: { endpointId: string }) {
                 },
               ]}
             />
-            {pages.pager(page.cursor)}
+            {pages.pager(page.cursor, page.deliveries.length)}
           </>
         )}
       </Loaded>

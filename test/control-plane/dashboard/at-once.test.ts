@@ -7,7 +7,7 @@ onStage('two admins at once', (stage) => {
       thing: 'a key',
       async make() {
         const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'shop', name: 'Ada' });
-        return { hash: `#/keys/${keyId}`, tab: 'Access', reference: { keyId } };
+        return { hash: `#/keys/${keyId}`, tab: 'Settings', reference: { keyId } };
       },
       ...{ read: 'keys.getKey', change: 'keys.updateKey' },
       ...{ form: 'Change the key', field: 'Name', shown: 'name' },

@@ -33,7 +33,7 @@ onStage('what others wrote', (stage) => {
     }
     await dashboard.go(`#/keys/${keyId}`);
     await page.getByRole('heading', { name: `${evil}!` }).waitFor();
-    await dashboard.openTab('Access');
+    await dashboard.openTab('Settings');
     expect(await page.getByLabel('Meta').inputValue()).toContain('onerror');
     await page.getByRole('button', { name: `Disable ${evil}!` }).click();
     await page.getByText(`Disabled ${evil}!`).waitFor();

@@ -12,7 +12,7 @@ onStage('the keys of an API', (stage) => {
     await made.getByLabel('Name').fill('Shop');
     await made.getByLabel('Id').fill('shop');
     await made.getByRole('button', { name: 'Create' }).click();
-    await page.getByRole('heading', { name: 'Keys of Shop' }).waitFor();
+    await page.getByRole('heading', { name: 'Shop' }).waitFor();
     await page.getByText('No keys yet.').waitFor();
 
     await dashboard.openTab('Settings');
@@ -29,6 +29,7 @@ onStage('the keys of an API', (stage) => {
     const form = page.getByRole('form', { name: 'New key' });
     await form.getByLabel('Name').fill('Ada');
     await form.getByLabel('Identity').fill('customer-7');
+    await form.getByText('More').click();
     await form.getByLabel('Environment').fill('live');
     await form.getByLabel('Permissions').fill('files.write, files.read');
     await form.getByLabel('Prefix').fill('shop');
@@ -134,11 +135,11 @@ onStage('the keys of an API', (stage) => {
     expect(first).toHaveLength(25);
     expect(first[0]).toBe('odd 29');
     await page.getByRole('button', { name: 'Next' }).click();
-    await page.getByText('Page 2').waitFor();
+    await page.getByText('26–30 of 30').waitFor();
     await dashboard.loaded();
     expect(await names()).toEqual(['even 4', 'odd 3', 'even 2', 'odd 1', 'even 0']);
     await page.getByRole('button', { name: 'Previous' }).click();
-    await page.getByText('Page 1').waitFor();
+    await page.getByText('1–25 of 30').waitFor();
     await dashboard.loaded();
     expect(await names()).toEqual(first);
 

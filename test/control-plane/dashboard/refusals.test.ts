@@ -26,7 +26,7 @@ onStage('why a request was refused', (stage) => {
     await page.getByRole('cell', { name: '198.51.100.7 is not in 192.0.2.0/24' }).waitFor();
     expect(await page.getByRole('status').getByText('FORBIDDEN').count()).toBe(1);
 
-    await dashboard.openTab('Access');
+    await dashboard.openTab('Settings');
     const form = page.getByRole('form', { name: 'Change the key' });
     expect(await form.getByLabel('Allowed addresses').inputValue()).toBe('192.0.2.0/24');
     await form.getByLabel('Allowed addresses').fill('198.51.100.7/24');

@@ -1,0 +1,50 @@
+import { useState } from 'preact/hooks';
+import { LIMIT, type UNITS } from './entered-values.ts';
+
+const NAMES = {
+  s: 'seconds',
+  m: 'minutes',
+  h: 'hours',
+  d: 'days',
+  ms: 'milliseconds',
+} as const satisfies Record<keyof typeof UNITS, string>;
+
+/** Inputs for a rate limit, in words: so many calls per so much time. A form gets the text that `limitOf` parses. */
+export function LimitInput({ id, name, text }: { id: string; name: string; text: string }) {
+  const [, limit = '', amount = '', unit = 's', exact] = LIMIT.exec(text) ?? [];
+  const [entry, setEntry] = useState({ limit, amount, unit, isExact: exact !== undefined });
+  const input = (key: 'limit' | 'amount', label: string) => ({
+    'aria-label': label,
+    value: entry[key],
+    inputMode: 'numeric' as const,
+    autocomplete: 'off',
+    onInput: (event: { currentTarget: HTMLInputElement }) =>
+      setEntry({ ...entry, [key]: event.currentTarget.value.trim() }),
+  });
+  const isEmpty = entry.limit === '' && entry.amount === '';
+  const value = `${entry.limit}/${entry.amount}${entry.unit}${entry.isExact ? ' exact' : ''}`;
+  return (
+    <span class="limit">
+      <input id={id} {...input('limit', 'Calls')} /> per <input {...input('amount', 'Length')} />
+      <select aria-label="Unit" onChange={(event) => setEntry({ ...entry, unit: event.currentTarget.value })}>
+        {Object.entries(NAMES).map(([each, title]) => (
+          <option key={each} value={each} selected={each === entry.unit}>
+            {title}
+          </option>
+        ))}
+      </select>
+      <label
+        class="check"
+        title="No verifier admits more than the limit, at the price of a call of Redis each"
+      >
+        <input
+          type="checkbox"
+          checked={entry.isExact}
+          onChange={(event) => setEntry({ ...entry, isExact: event.currentTarget.checked })}
+        />{' '}
+        exact
+      </label>
+      <input type="hidden" name={name} value={isEmpty ? '' : value} />
+    </span>
+  );
+}
