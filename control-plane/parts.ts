@@ -10,6 +10,7 @@ import { FleetView } from './fleet/fleet.ts';
 import { Identities } from './identities/identities.ts';
 import { Credits } from './keys/credit-changes.ts';
 import { KeyImport } from './keys/key-import.ts';
+import { KeyRules } from './keys/key-rules.ts';
 import { KeyView } from './keys/key-view.ts';
 import { Keys } from './keys/keys.ts';
 import { OrderedKeys } from './keys/ordered-keys.ts';
@@ -85,20 +86,21 @@ export function makeParts(base: Base) {
   const shared = { nodes, writer, log: changes, clock, leaseMs: config.LEASE_MS, view, apis, changeWriter };
   const fleet = new FleetView(nodes);
   const { resolve } = new NameResolver(clock);
+  const audit = new Audit({
+    nodes,
+    writer,
+    clock,
+    limits: {
+      eventsMax: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
+      waitingMax: config.AUDIT_WAITING_MAX,
+    },
+    onCount: (kind, result, events) => metrics.audit.inc({ kind, result }, events),
+    log,
+  });
   return {
     ...writing,
     apis,
-    audit: new Audit({
-      nodes,
-      writer,
-      clock,
-      limits: {
-        eventsMax: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
-        waitingMax: config.AUDIT_WAITING_MAX,
-      },
-      onCount: (kind, result, events) => metrics.audit.inc({ kind, result }, events),
-      log,
-    }),
+    audit,
     bootstrapKeys,
     bootstrapWatch,
     catalogue: new Catalogue(shared),
@@ -137,7 +139,7 @@ export function makeParts(base: Base) {
     usage: new UsageView(nodes),
     view,
     ...makeSignIn(base, nodes, rootKeys, resolve),
-    ...makeWebhooks(base, { nodes, writer, changeWriter, apis, fleet, resolve }),
+    ...makeWebhooks(base, { nodes, writer, changeWriter, apis, audit, fleet, resolve }),
   };
 }
 
@@ -187,10 +189,12 @@ function makeWebhooks(
     writer,
     changeWriter,
     apis,
+    audit,
     fleet,
     resolve,
   }: Pick<ReturnType<typeof makeWriter>, 'nodes' | 'writer' | 'changeWriter'> & {
     readonly apis: Apis;
+    readonly audit: Audit;
     readonly fleet: FleetView;
     readonly resolve: Resolve;
   },
@@ -199,6 +203,7 @@ function makeWebhooks(
   const poster = new EventPoster({ rules, clock, resolve });
   const endpoints = new WebhookEndpoints(nodes, writer, clock);
   const notices = new Notices(nodes);
+  const watched = new WatchedFleet(nodes, fleet);
   const list: readonly Operation[] = operations;
   const types = new Map(list.map(({ name, event }) => [name, event]));
   return {
@@ -214,8 +219,9 @@ function makeWebhooks(
         new DueWatch({
           ...{ apis, notices, clock, log, leads: config.WEBHOOK_EXPIRING_DAYS },
           dueKeys: new DueKeys(nodes),
+          rules: new KeyRules({ nodes, writer, audit, notices, fleet: watched, clock, log }),
         }),
-        new FleetWatch({ fleet: new WatchedFleet(nodes, fleet), notices, clock, log }),
+        new FleetWatch({ fleet: watched, notices, clock, log }),
       ],
       queueMax: config.WEBHOOK_QUEUE_MAX,
       commandMsMax: config.REDIS_COMMAND_TIMEOUT_MS,

@@ -38,8 +38,8 @@ export async function refusedSince(lines: AsyncIterable<string>, since: number):
     const { keyId, rootKeyId, apiId } = audit.on;
     const id = keyId ?? rootKeyId ?? apiId;
     // A call that changed many keys has an event for each key, and each is refused again separately.
-    const method =
-      audit.operation === 'leaks.report' ? 'updateKey' : audit.operation.replace(/^\w+\.|s$/g, '');
+    const isOwn = ['leaks.report', 'rules.disableUnused'].includes(audit.operation);
+    const method = isOwn ? 'updateKey' : audit.operation.replace(/^\w+\.|s$/g, '');
     const ofRootKey = audit.operation === 'leaks.report' ? 'rootKeys.updateRootKey' : audit.operation;
     const operation = keyId === undefined ? ofRootKey : `keys.${method}`;
     const call = { ...audit, operation };

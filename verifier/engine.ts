@@ -70,6 +70,7 @@ export function createEngine(options: {
     verdicts,
     clock,
     log,
+    usage,
     periodMs: config.STATUS_PERIOD_MS,
     settings: { foreignKeys: config.FOREIGN_KEYS, syncPeriodMs: config.SYNC_PERIOD_MS },
   });
@@ -89,7 +90,8 @@ export function createEngine(options: {
     },
     missing: () => missingPart(verifier, nodes, apiIds),
     async stop() {
-      await Promise.all([verifier.stop(), status.stop(), usage?.stop(), refusals?.stop()]);
+      await Promise.all([verifier.stop(), usage?.stop(), refusals?.stop()]);
+      await status.stop();
     },
     close: () => nodes.close(),
   };

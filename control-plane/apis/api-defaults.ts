@@ -7,6 +7,8 @@ export interface ApiDefaults {
   readonly defaultLifetimeMs?: number;
   /** The longest lifetime that a key may be given, ms. */
   readonly maxLifetimeMs?: number;
+  /** A key that nobody uses for this time is disabled, ms. */
+  readonly disableUnusedAfterMs?: number;
 }
 
 /** Number of random bytes of a key, if neither the caller nor the API sets one. */

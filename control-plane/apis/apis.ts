@@ -51,7 +51,7 @@ export type ApiPatch = { readonly name?: string } & {
 /** The fields of the head that a patch sets. */
 const FIELDS = {
   ...{ name: 'name', defaultPrefix: 'prefix', defaultBytes: 'bytes' },
-  ...{ defaultLifetimeMs: 'usual', maxLifetimeMs: 'longest' },
+  ...{ defaultLifetimeMs: 'usual', maxLifetimeMs: 'longest', disableUnusedAfterMs: 'unused' },
 } as const;
 /** Fields of the head that are text; others are numbers. */
 const TEXTS: readonly string[] = ['name', 'defaultPrefix'];
@@ -89,7 +89,7 @@ export class Apis {
     const apiId = wantedId ?? generateId('api', nowMs);
     await this.#nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
     const { head } = apiKeys(apiId);
-    const fields = encode(about);
+    const fields = encode(about, nowMs);
     const run = createApi({ head, members: [], now: nowMs, lease: this.#leaseMs, fields });
     const { reply: isNew, replicated } = await this.#writer.send(run);
     if (!isNew) throw new ApiError('CONFLICT', `apiId: ${apiId} is in use or still being deleted`);
@@ -109,7 +109,7 @@ export class Apis {
     ifSequence?: number,
   ): Promise<{ readonly sequence: number; readonly before: object } | undefined> {
     const { head } = apiKeys(apiId);
-    const run = updateApi({ head, condition: ifSequence ?? '', fields: encode(patch) });
+    const run = updateApi({ head, condition: ifSequence ?? '', fields: encode(patch, this.#clock.wallMs()) });
     const { reply, replicated } = await this.#writer.send(run);
     if (reply.status === 'CONFLICT') throw cameLate(ifSequence ?? 0, reply.changes);
     if (reply.status === 'ABOVE_MAX') throw aboveMax(reply.defaultMs, reply.maxMs);
@@ -198,12 +198,15 @@ export async function createSharedLog(writer: DurableWriter, nowMs: number, leas
   await writer.send(createApi({ head, members: [members], now: nowMs, lease: leaseMs, fields: [] }));
 }
 
-/** The fields of the head and their values, alternating. */
-const encode = (patch: ApiPatch): (string | number)[] =>
-  NAMES.flatMap((name) => {
+/** The fields of the head and their values, alternating: those of the patch in the order of NAMES, then others. */
+function encode(patch: ApiPatch, nowMs: number): (string | number)[] {
+  const fields = NAMES.flatMap((name) => {
     const value = patch[name];
     return value === undefined ? [] : [FIELDS[name], value ?? ''];
   });
+  const { disableUnusedAfterMs: unused } = patch;
+  return unused === undefined ? fields : [...fields, 'unusedSince', unused === null ? '' : nowMs];
+}
 
 const decode = (name: keyof ApiPatch, text: string) => (TEXTS.includes(name) ? text : Number(text));
 

@@ -46,6 +46,12 @@ const DEFAULTS = {
   maxLifetimeMs: Lifetime(
     'No key can be created, rotated or changed to expire later than this from now, or never, ms. Without `defaultLifetimeMs`, new keys must then have `expires`.',
   ),
+  disableUnusedAfterMs: Type.Integer({
+    minimum: 86_400_000,
+    maximum: LIFETIME_MS_MAX,
+    description:
+      'A key is disabled if no verification accepts it and nobody changes it for this time, ms. The time begins anew when the rule is set.',
+  }),
 };
 type Defaults = typeof DEFAULTS;
 const OPTIONAL_DEFAULTS = Type.Partial(Type.Object(DEFAULTS)).properties;
@@ -61,6 +67,9 @@ const DEFAULTS_VIEW = {
     Type.Integer({ description: 'The lifetime of keys created without `expires`, ms.' }),
   ),
   maxLifetimeMs: Type.Optional(Type.Integer({ description: 'The longest lifetime of a key, ms.' })),
+  disableUnusedAfterMs: Type.Optional(
+    Type.Integer({ description: 'Time after which a key that nobody uses is disabled, ms.' }),
+  ),
 };
 
 const ApiView = Type.Object({

@@ -2,7 +2,8 @@
 -- Changes an API's name, the defaults of its new keys and its rules. Writes no log entry, because verifiers use none of them.
 --
 -- condition: the number of changes so far must equal it, '' = any
--- fields: field, value pairs: name, prefix, bytes; usual, longest: default and maximum lifetime, ms; value '' clears
+-- fields: field, value pairs: name, prefix, bytes; usual, longest: default and maximum lifetime, ms;
+--   unused: disables unused keys, ms; unusedSince: when that was set; value '' clears
 -- Returns {'OK', number of changes so far, the previous value of each field, '' = none} | {'NOT_FOUND'}
 --         | {'CONFLICT', number of changes so far} | {'ABOVE_MAX', default lifetime, maximum}: they would not fit together
 local created, deleted, changes, usual, longest = unpack(redis.call('HMGET', head, 'c', 'deleted', 'u', 'usual', 'longest'))

@@ -115,6 +115,10 @@ interface ApiFacts {
   readonly foreign: boolean;
   /** The protocol that the API's verifiers must speak. */
   readonly needs: number;
+  /** Number of keys that live longer than the API allows, as they were last counted. */
+  readonly over: number;
+  /** True if the API disables unused keys. */
+  readonly disablesUnused: boolean;
 }
 
 /**
@@ -129,6 +133,8 @@ export async function examineFleet(nodes: RedisNodes, verifierId?: string): Prom
     ...syncFaults(verifiers, apis),
     ...foreignFaults(verifiers, apis),
     ...protocolFaults(verifiers, apis),
+    ...lifetimeFaults(apis),
+    ...usageFaults(verifiers, apis),
   ];
   const result = `verifiers that report to this Redis: ${verifiers.length}; APIs examined: ${apis.length}`;
   return [{ check: 'fleet', found: result, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) }];
@@ -139,11 +145,16 @@ async function apiFacts(nodes: RedisNodes): Promise<ApiFacts[]> {
   const facts = await Promise.all(
     apiIds.map(async (apiId) => {
       const { head } = apiKeys(apiId);
-      const [leaseMs, foreign, deleted, needs] = await nodes.run(head, (redis) =>
-        redis.hmget(head, 'L', 'foreign', 'deleted', 'P'),
+      const [leaseMs, foreign, deleted, needs, longest, over, unused] = await nodes.run(head, (redis) =>
+        redis.hmget(head, 'L', 'foreign', 'deleted', 'P', 'longest', 'over', 'unused'),
       );
       if (deleted) return [];
-      return [{ apiId, leaseMs: Number(leaseMs ?? 0), foreign: Boolean(foreign), needs: Number(needs ?? 1) }];
+      return [
+        {
+          ...{ apiId, leaseMs: Number(leaseMs ?? 0), foreign: Boolean(foreign), needs: Number(needs ?? 1) },
+          ...{ over: longest ? Number(over ?? 0) : 0, disablesUnused: Boolean(unused) },
+        },
+      ];
     }),
   );
   return facts.flat();
@@ -194,6 +205,39 @@ function protocolFaults(verifiers: readonly VerifierStatus[], apis: readonly Api
   const old = verifiers.filter(({ protocol }) => protocol === lowest);
   return [
     `${namesOf(old)} speaks protocol ${lowest}, and finds no keys of ${someOf(closed)}, which need a later one: upgrade it`,
+  ];
+}
+
+const lifetimeFaults = (apis: readonly ApiFacts[]): string[] =>
+  apis
+    .filter(({ over }) => over > 0)
+    .map(
+      ({ apiId, over }) =>
+        `${over} keys of the API ${apiId} live longer than its maxLifetimeMs allows, as counted within the last hours: give them an earlier \`expires\``,
+    );
+
+/** Time after which a verifier should have reported its usage: twice the greatest USAGE_PERIOD_MS. */
+const USAGE_LATE_MS = 7_200_000;
+
+/** Finds verifiers without whose usage no key can be called unused. */
+function usageFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFacts[]): string[] {
+  const waiting = apis.filter(({ disablesUnused }) => disablesUnused).map(({ apiId }) => apiId);
+  if (waiting.length === 0) return [];
+  const rule = `so disableUnusedAfterMs disables no keys of ${someOf(waiting)}`;
+  const silent = verifiers.filter(({ usage }) => usage === undefined);
+  const late = verifiers.filter(
+    ({ usage, reportedAt }) => usage && reportedAt - usage.untilMs > USAGE_LATE_MS,
+  );
+  const since = Math.min(...late.flatMap(({ usage }) => usage?.untilMs ?? []));
+  return [
+    ...(silent.length > 0
+      ? [`${namesOf(silent)} counts no usage, ${rule}: set USAGE_PERIOD_MS above 0, or upgrade it`]
+      : []),
+    ...(late.length > 0
+      ? [
+          `${namesOf(late)} has not reported its usage since ${new Date(since).toISOString()}, ${rule}: see why in its log, or restart it`,
+        ]
+      : []),
   ];
 }
 

@@ -60,6 +60,15 @@ export const Verifier = Type.Object({
       { description: 'FOREIGN_KEYS and SYNC_PERIOD_MS, which must fit keys and LEASE_MS.' },
     ),
   ),
+  usage: Type.Optional(
+    Type.Object(
+      {
+        untilMs: Time('All verdicts before this are reported'),
+        lostMs: Type.Optional(Time('When it last lost counts of verdicts')),
+      },
+      { description: 'How far the usage of keys is known; absent if the verifier counts none.' },
+    ),
+  ),
   apis: List(FollowedApi, { maxItems: 100, description: 'APIs with problems come first.' }),
   apisNotShown: Type.Integer({ minimum: 0, description: 'Number of followed APIs that are not shown.' }),
   sharedLog: Type.Optional(

@@ -12,6 +12,7 @@ export const EVENT_TYPES = {
   'key.deleted': 'A key was deleted, and no verifier accepts it any more.',
   'key.expiring': 'A key expires soon; `days` says within how many days.',
   'key.expired': 'A key expired.',
+  'key.unused': 'A key will be disabled soon, because nobody uses it; `disablesAt` says when.',
   'key.credits_exhausted': 'The last credit of a key was spent.',
   'key.leaked': 'The secret of a key was reported as leaked.',
   'identity.created': 'An identity was created.',
@@ -101,6 +102,10 @@ const DATA: Readonly<Record<string, TProperties>> = {
     }),
   },
   'key.expired': expiry,
+  'key.unused': {
+    ...{ ...key, ...identified },
+    disablesAt: Time('When the key is disabled, unless somebody uses or changes it before'),
+  },
   'key.credits_exhausted': { ...key, ...identified, exhaustedAt: Time('When the last credit was spent') },
   'verifier.lost': {
     verifierId: Id('the verifier'),
@@ -136,6 +141,8 @@ export interface PendingEvent {
 
 /** The operation of events about leaked secrets. */
 const LEAKS = 'leaks.report';
+/** The operation of events about keys that were disabled because nobody used them. */
+export const DISABLE_UNUSED = 'rules.disableUnused';
 /** The id in an event's subject, by the group of its type. */
 const SUBJECTS: Readonly<Record<string, 'keyId' | 'identityId' | 'roleId' | 'rootKeyId' | 'apiId'>> = {
   key: 'keyId',
@@ -177,6 +184,7 @@ function typesOf(event: ListedEvent, typeOf: (operation: string) => EventType | 
     const group = on.keyId === undefined ? 'root_key' : 'key';
     return enabled === false ? [`${group}.leaked`, `${group}.disabled`] : [`${group}.leaked`];
   }
+  if (operation === DISABLE_UNUSED) return ['key.disabled'];
   const type = typeOf(operation);
   if (type === undefined) return [];
   if (type === 'key.rotated' && fieldOf(after, 'rerolledFrom') !== undefined) return ['key.created'];

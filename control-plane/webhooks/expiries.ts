@@ -79,6 +79,8 @@ export interface ExhaustedPool {
 export interface DueInApi {
   readonly keys: readonly ExpiringKey[];
   readonly pools: readonly ExhaustedPool[];
+  /** True if the API has rules for its keys that somebody must enforce. */
+  readonly hasRules: boolean;
 }
 
 /** The index of keys by expiry, of each API in the API's own slot, and the pools that ran out of credits. */
@@ -96,9 +98,10 @@ export class DueKeys {
       ...{ head, expiries: expiryIndex(apiId), exhausted: exhaustedPools(apiId) },
       ...{ now: nowMs, most: DUE_AT_ONCE, records: recordKey(apiId, ''), poolNames: poolKey(apiId, '') },
     });
-    const [due, pools] = await this.#send(run);
-    if (!due || !pools) return undefined;
+    const [due, pools, rules] = await this.#send(run);
+    if (!due || !pools || !rules) return undefined;
     return {
+      hasRules: rules.length > 0,
       keys: due.map(([keyId = '', dueMs, expires, externalId, name]) => ({
         ...namedKey([keyId, externalId, name]),
         ...{ dueMs: Number(dueMs), expiresMs: Number(expires) },
@@ -148,6 +151,8 @@ interface DueWatchOptions {
   readonly apis: Pick<Apis, 'ids'>;
   readonly dueKeys: DueKeys;
   readonly notices: Notices;
+  /** Enforces the rules of an API for its keys. */
+  readonly rules: { visit(apiId: string): Promise<void> };
   /** Days before the expiry of a key at which an event is sent. */
   readonly leads: readonly number[];
   readonly clock: Clock;
@@ -155,8 +160,8 @@ interface DueWatchOptions {
 }
 
 /**
- * Tells of keys that expire, and of credits that ran out. Visits 200 APIs a second, and costs in each what is due
- * there.
+ * Tells of keys that expire, and of credits that ran out, and lets the rules of APIs be kept to. Visits 200 APIs a second,
+ * and costs in each what is due there.
  */
 export class DueWatch implements SenderDuty {
   readonly #options: DueWatchOptions;
@@ -186,10 +191,11 @@ export class DueWatch implements SenderDuty {
   }
 
   async #visit(apiId: string, signal: AbortSignal): Promise<void> {
-    const { dueKeys, clock } = this.#options;
+    const { dueKeys, rules, clock } = this.#options;
     for (let pages = 0; pages < PAGES_MAX && !signal.aborted; pages++) {
       const due = await dueKeys.read(apiId, clock.wallMs());
       if (!due) return;
+      if (pages === 0 && due.hasRules) await rules.visit(apiId);
       const isSettled = await this.#tell(apiId, due);
       if (due.keys.length < DUE_AT_ONCE || !isSettled) return;
     }

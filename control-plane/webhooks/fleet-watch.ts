@@ -2,7 +2,7 @@ import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { STOPPED_REPORT, type VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { verifierStatus, watchedVerifiers } from '#shared/redis/redis-keys.ts';
+import { usageLoss, verifierStatus, watchedVerifiers } from '#shared/redis/redis-keys.ts';
 import type { FleetView } from '../fleet/fleet.ts';
 import type { Notices } from './notices.ts';
 import type { SenderDuty } from './webhook-sender.ts';
@@ -23,20 +23,47 @@ export class WatchedFleet {
   readonly #fleet: FleetView;
   /** When each verifier reported last, as far as this process saw it. */
   readonly #lastReports = new Map<string, number>();
+  /** The latest loss that is noted. */
+  #lossMs = 0;
 
   constructor(nodes: RedisNodes, fleet: FleetView) {
     this.#nodes = nodes;
     this.#fleet = fleet;
   }
 
-  /** Remembers the verifiers that report now, and returns those that did and do no more. */
-  async look(): Promise<MissingVerifier[]> {
+  /**
+   * Returns the time until which the usage of all keys is known: every verifier that may answer has reported what it counted
+   * before; and when usage was last lost. Unix milliseconds; 0 = not known, or never.
+   */
+  async usageExtent(): Promise<{ readonly untilMs: number; readonly lostMs: number }> {
+    const { missing, reporting } = await this.look();
+    const lost = await this.#nodes.run(usageLoss, (redis) => redis.get(usageLoss));
+    const isKnown = missing.length === 0 && reporting.length > 0;
+    const untilMs = isKnown ? Math.min(...reporting.map(({ usage }) => usage?.untilMs ?? 0)) : 0;
+    return { untilMs, lostMs: Number(lost ?? 0) };
+  }
+
+  /** Notes that usage was lost. */
+  async noteLoss(atMs: number): Promise<void> {
+    const before = await this.#nodes.run(usageLoss, (redis) => redis.get(usageLoss));
+    if (atMs > Number(before ?? 0))
+      await this.#nodes.run(usageLoss, (redis) => redis.set(usageLoss, String(atMs)));
+    this.#lossMs = Math.max(this.#lossMs, atMs);
+  }
+
+  /** Remembers the verifiers that report now; returns them, and those that did and do no more. */
+  async look(): Promise<{
+    readonly missing: readonly MissingVerifier[];
+    readonly reporting: readonly VerifierStatus[];
+  }> {
     const reporting = new Map<string, VerifierStatus>();
     for (let after: string | undefined = ''; after !== undefined; ) {
       const page = await this.#fleet.list(after, PAGE);
       for (const status of page.verifiers) reporting.set(status.id, status);
       after = page.next;
     }
+    const lossMs = Math.max(0, ...[...reporting.values()].map(({ usage }) => usage?.lostMs ?? 0));
+    if (lossMs > this.#lossMs) await this.noteLoss(lossMs);
     const before = await this.#nodes.run(watchedVerifiers, (redis) => redis.hgetall(watchedVerifiers));
     for (const { id, reportedAt } of reporting.values()) this.#lastReports.set(id, reportedAt);
     const fields = [...reporting.values()].flatMap(({ id, host, version, reportedAt }) =>
@@ -45,18 +72,19 @@ export class WatchedFleet {
     if (fields.length > 0)
       await this.#nodes.run(watchedVerifiers, (redis) => redis.hset(watchedVerifiers, ...fields));
     const silent = Object.keys(before).filter((id) => !reporting.has(id));
-    if (silent.length === 0) return [];
+    if (silent.length === 0) return { missing: [], reporting: [...reporting.values()] };
     const reports = await this.#nodes.run(verifierStatus(''), (redis) =>
       redis.mget(silent.map(verifierStatus)),
     );
     const stopped = silent.filter((_id, i) => reports[i] === STOPPED_REPORT);
     for (const id of stopped) await this.forget(id);
-    return silent.flatMap((verifierId, i) => {
+    const missing = silent.flatMap((verifierId, i) => {
       if (reports[i] !== null) return [];
       const about = JSON.parse(before[verifierId] ?? '{}') as Omit<MissingVerifier, 'verifierId'>;
       const lastReportedAt = this.#lastReports.get(verifierId) ?? about.lastReportedAt;
       return [{ verifierId, ...about, lastReportedAt }];
     });
+    return { missing, reporting: [...reporting.values()] };
   }
 
   /** Watches a verifier no longer. */
@@ -102,13 +130,15 @@ export class FleetWatch implements SenderDuty {
   async #look(missingSince: Map<string, number>): Promise<void> {
     const { fleet, notices, clock } = this.#options;
     const nowMs = clock.monotonicMs();
-    const missing = await fleet.look();
+    const { missing } = await fleet.look();
     const ids = new Set(missing.map(({ verifierId }) => verifierId));
     for (const id of missingSince.keys()) if (!ids.has(id)) missingSince.delete(id);
     for (const { verifierId, ...about } of missing) {
       const sinceMs = missingSince.get(verifierId) ?? nowMs;
       missingSince.set(verifierId, sinceMs);
       if (nowMs - sinceMs < MISSING_MS) continue;
+      // With it went what it had counted and not reported. What it accepted while it was cut off, it did within its leases.
+      await fleet.noteLoss(clock.wallMs());
       const data = { verifierId, ...about };
       const notice = { type: 'verifier.lost', time: clock.wallMs(), data, mark: verifierId } as const;
       if ((await notices.add([notice])) === 1) await fleet.forget(verifierId);

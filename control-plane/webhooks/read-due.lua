@@ -5,9 +5,9 @@
 -- head, expiries: the expiry index  exhausted: the exhausted pools
 -- now: Unix ms  most: maximum number of keys  records: beginning of the records' names  poolNames: beginning of the pools' names
 -- Returns {} if there is no such API
---         | {keys, pools}: for each key {id, when it was due, expires, externalId, name}, and
---           for each pool {id, since when, and for each of its keys id, externalId, name}
-local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
+--         | {keys, pools, rules}: for each key {id, when it was due, expires, externalId, name}, and
+--           for each pool {id, since when, and for each of its keys id, externalId, name}; rules: empty if the API has no rules for its keys
+local created, deleted, longest, unused = unpack(redis.call('HMGET', head, 'c', 'deleted', 'longest', 'unused'))
 if not created or deleted then return {} end
 local function about(keyId) return unpack(redis.call('HMGET', records .. keyId, 'x', 'o', 'n')) end
 
@@ -26,4 +26,4 @@ for i = 1, #empty, 2 do
   end
   pools[#pools + 1] = pool
 end
-return {keys, pools}
+return {keys, pools, (longest or unused) and {{'1'}} or {}}

@@ -69,7 +69,7 @@ export const BATCH_LIMITS = { partMax: 50, periodMs: 8, giveWayMs: 25, lagMax: 0
 /** Keys that one run of the script changes: more would block Redis for longer than a millisecond. */
 const WRITTEN_AT_ONCE = 25;
 /** Limits of what a write leaves in Redis. */
-const LIMITS = {
+export const LIMITS = {
   logEntries: LOG_ENTRIES,
   /** Size above which a new state is logged as "forget this key". */
   payloadBytesMax: 1024,

@@ -13,6 +13,7 @@ import {
   recordKey,
   SHARED_LOG,
   tagUsageKey,
+  unusedKeys,
 } from '#shared/redis/redis-keys.ts';
 import type { Run } from '#shared/redis/script.ts';
 import { type Apis, createSharedLog } from '../apis/apis.ts';
@@ -35,7 +36,7 @@ export const sweepApi = command(
 );
 export const forgetApi = command(
   new URL('./forget-api.lua', import.meta.url),
-  ['head', 'log', 'members', 'index', 'creations', 'held', 'usage', 'tags', 'due', 'exhausted'],
+  ['head', 'log', 'members', 'index', 'creations', 'held', 'usage', 'tags', 'due', 'exhausted', 'unused'],
   ['...days'],
   (reply) => reply === 1,
 );
@@ -62,7 +63,7 @@ export function forgetRun(apiId: string, days: readonly number[]): Run<boolean> 
       usage: apiUsageKey(apiId),
       tags: tagUsageKey(apiId, ''),
     },
-    ...{ due: expiryIndex(apiId), exhausted: exhaustedPools(apiId), days },
+    ...{ due: expiryIndex(apiId), exhausted: exhaustedPools(apiId), unused: unusedKeys(apiId), days },
   });
 }
 

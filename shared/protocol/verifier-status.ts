@@ -1,6 +1,6 @@
 import type { VerdictCounts } from '../rules/verdict-codes.ts';
 
-/** A verifier's report about itself, for humans; no decision depends on it. */
+/** A verifier's report about itself, for humans; of decisions, only the disabling of unused keys depends on it. */
 export interface VerifierStatus {
   /** Id of the process, which changes with each start. Ids sort by start. */
   readonly id: string;
@@ -18,6 +18,15 @@ export interface VerifierStatus {
   readonly keysInMemory: number;
   /** Settings that must fit the settings of other processes; absent in an earlier version of the verifier. */
   readonly settings?: { readonly foreignKeys: boolean; readonly syncPeriodMs: number };
+  /**
+   * The extent of its reported counts of verdicts, Unix milliseconds; absent = it counts none, or is of an earlier version.
+   */
+  readonly usage?: {
+    /** All verdicts before this time are reported. */
+    readonly untilMs: number;
+    /** When it last lost counts. */
+    readonly lostMs?: number;
+  };
   /** The first `APIS_LISTED_MAX` of the followed APIs, those in trouble first. */
   readonly apis: readonly FollowedApi[];
   /** Number of followed APIs that `apis` lacks. */

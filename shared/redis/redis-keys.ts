@@ -69,6 +69,12 @@ export function indexOf(apiId: string, keyId: string): string {
 /** Sorted set: a key that expires → when its next webhook is due, Unix milliseconds; 0 = not computed yet. */
 export const expiryIndex = (apiId: string): string => `kf:{${apiId}}:due`;
 
+/**
+ * Hash: a key that was disabled because nobody used it → the change, as disable-unused.lua writes it; until the audit log
+ * has it.
+ */
+export const unusedKeys = (apiId: string): string => `kf:{${apiId}}:unused`;
+
 /** Hash with an expiry: a pool whose credits ran out → when, Unix milliseconds; for webhooks. */
 export const exhaustedPools = (apiId: string): string => `kf:{${apiId}}:u:!x`;
 
@@ -150,6 +156,9 @@ export const verifierIds = 'kf:{!fleet}:ids';
 
 /** String with an expiry: a verifier's last report, as JSON of `VerifierStatus`. */
 export const verifierStatus = (id: string): string => `kf:{!fleet}:v:${id}`;
+
+/** String: when verifiers last lost usage, as far as is known, Unix milliseconds. */
+export const usageLoss = 'kf:{!fleet}:lost';
 
 /** Hash with an expiry: the usage of one key; add-usage.lua describes its fields. */
 export const usageKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:u:${keyId}`;

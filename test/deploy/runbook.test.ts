@@ -117,6 +117,7 @@ test('the logs say last what a restore must refuse', async () => {
     line(25, 'leaks.report', { keyId: 'key_leaked', apiId: 'a' }, { ...off, leak: {} }),
     line(25, 'leaks.report', { keyId: 'key_only_told', apiId: 'a' }, { leak: {} }),
     line(25, 'leaks.report', { rootKeyId: 'root_leaked' }, { ...off, leak: {} }),
+    line(26, 'rules.disableUnused', { keyId: 'key_unused', apiId: 'a' }, { ...off, unused: {} }),
     'not JSON',
     '{"cut',
   ];
@@ -133,6 +134,7 @@ test('the logs say last what a restore must refuse', async () => {
     'keys.deleteKey {"keyId":"key_all"}',
     'keys.updateKey {"keyId":"key_leaked","enabled":false}',
     'rootKeys.updateRootKey {"rootKeyId":"root_leaked","enabled":false}',
+    'keys.updateKey {"keyId":"key_unused","enabled":false}',
   ]);
 });
 

@@ -19,6 +19,7 @@ import { VERSION } from '#shared/version.ts';
 import { asset } from '../assets.ts';
 import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
+import type { Usage } from './usage-report.ts';
 
 export const reportStatus = command(
   asset('redis/lua/report-status.lua'),
@@ -42,6 +43,8 @@ interface StatusOptions {
   readonly log: Logger;
   readonly periodMs: number;
   readonly settings: NonNullable<VerifierStatus['settings']>;
+  /** undefined = no usage is counted. */
+  readonly usage: Pick<Usage, 'extent'> | undefined;
 }
 
 /** A report about this verifier in the fleet's list. No change waits for it and no decision depends on it. */
@@ -51,6 +54,7 @@ export class StatusReport {
   /** Id of this process in the list of verifiers. */
   readonly id: string;
   readonly #stop = new AbortController();
+  #reportedLossMs: number | undefined;
 
   constructor(options: StatusOptions) {
     this.#options = options;
@@ -66,9 +70,13 @@ export class StatusReport {
     }
   }
 
-  /** Removes this verifier from the list, if Redis can be reached, and leaves a word that it was not lost. */
+  /**
+   * Removes this verifier from the list, if Redis can be reached, and leaves a word that it was not lost; unless it lost usage
+   * of which it has not reported.
+   */
   async stop(): Promise<void> {
     this.#stop.abort();
+    if (this.#options.usage?.extent.lostMs !== this.#reportedLossMs) return;
     await this.#attempt('leave the list', async () => {
       await this.#options.nodes.run(verifierIds, (redis) =>
         redis.set(verifierStatus(this.id), STOPPED_REPORT, 'PX', STOPPED_REPORT_MS),
@@ -78,15 +86,18 @@ export class StatusReport {
   }
 
   async #report(): Promise<void> {
+    const status = this.#status();
     const run = reportStatus({
       ...{ ids: verifierIds, report: verifierStatus(this.id), reports: verifierStatus('') },
-      ...{ own: this.id, text: JSON.stringify(this.#status()), ms: PERIODS_KEPT * this.#options.periodMs },
+      ...{ own: this.id, text: JSON.stringify(status), ms: PERIODS_KEPT * this.#options.periodMs },
     });
     await this.#options.nodes.run(verifierIds, (redis) => send(redis, run));
+    this.#reportedLossMs = status.usage?.lostMs;
   }
 
   #status(): VerifierStatus {
-    const { followers, cache, sharedLog } = this.#options.verifier;
+    const { verifier, usage } = this.#options;
+    const { followers, cache, sharedLog } = verifier;
     const apis = followers
       .map((each) => ({ apiId: each.apiId, ...standingOf(each) }))
       .sort(worstFirst)
@@ -101,6 +112,7 @@ export class StatusReport {
       ...this.#options.verdicts(),
       keysInMemory: cache.size,
       settings: this.#options.settings,
+      ...(usage ? { usage: usage.extent } : {}),
       apis,
       apisNotShown: followers.length - apis.length,
       ...(sharedLog ? { sharedLog: standingOf(sharedLog) } : {}),

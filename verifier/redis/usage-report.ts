@@ -1,6 +1,7 @@
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { RETENTION, USAGE_COLUMNS } from '#shared/protocol/usage.ts';
+import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiUsageKey, tagUsageKey, usageKey, usageMarkKey } from '#shared/redis/redis-keys.ts';
@@ -87,10 +88,17 @@ export class Usage {
   #calls = 0;
   /** Verdicts that no key's usage contains. */
   dropped = 0;
+  /** When verdicts were last dropped, Unix milliseconds; undefined = never. */
+  #lostMs: number | undefined;
+  /** All verdicts before this time are reported, Unix milliseconds. */
+  #untilMs: number;
+  /** True until counts of the current report stay behind. */
+  #isWhole = true;
 
   constructor(options: UsageOptions) {
     this.#options = options;
     this.#tags = new TagCounts(options.tagsHeldMax);
+    this.#untilMs = options.clock.wallMs();
   }
 
   /** Counts a verdict. On the hot path this is one increment. */
@@ -99,6 +107,11 @@ export class Usage {
     if (code === 'VALID' && typeof usage === 'number' && usage > 0) entry.usage = usage + 1;
     else this.#add(entry, code === 'VALID' ? 1 : { ...NO_COUNTS, [code]: 1 });
     if (tags !== undefined) this.#tags.count(entry.epoch.apiId, tags, code);
+  }
+
+  /** The extent of the reported counts, for the fleet's list. */
+  get extent(): NonNullable<VerifierStatus['usage']> {
+    return { untilMs: this.#untilMs, ...(this.#lostMs === undefined ? {} : { lostMs: this.#lostMs }) };
   }
 
   /** Number of keys with unreported counts. */
@@ -136,6 +149,8 @@ export class Usage {
   }
 
   async #flush(): Promise<void> {
+    const startedMs = this.#options.clock.wallMs();
+    this.#isWhole = true;
     for (const { batch, number, sinceMs } of [...this.#unconfirmed.values()])
       await this.#send(batch, number, sinceMs);
     const entries = this.#pending;
@@ -146,6 +161,7 @@ export class Usage {
       await this.#send(batch);
     }
     for (const [apiId, tags] of this.#tags.take(BATCH_TAGS_MAX)) await this.#send({ apiId, keys: [], tags });
+    if (this.#isWhole && this.#unconfirmed.size === 0) this.#untilMs = startedMs;
   }
 
   /** @param number the number under which this batch was sent before; undefined = it was never sent */
@@ -190,10 +206,16 @@ export class Usage {
   /** Gives up a call whose outcome in Redis stays unknown. */
   #drop({ apiId, keys, tags }: Batch): void {
     this.#unconfirmed.delete(apiId);
-    this.dropped += sum(total(keys)) + sum(total(tags));
+    this.#lose(sum(total(keys)) + sum(total(tags)));
+  }
+
+  #lose(verdicts: number): void {
+    this.dropped += verdicts;
+    this.#lostMs = this.#options.clock.wallMs();
   }
 
   #restore({ apiId, keys, tags }: Batch): void {
+    this.#isWhole = false;
     for (const [entry, counts] of keys) this.#add(entry, counts);
     for (const [tag, counts] of tags) this.#tags.restore(apiId, tag, counts);
   }
@@ -203,7 +225,7 @@ export class Usage {
     const { usage } = entry;
     if (usage === 0) {
       if (this.keys >= this.#options.keysMax) {
-        this.dropped += sum(countsOf(more));
+        this.#lose(sum(countsOf(more)));
         return;
       }
       this.#pending.push(entry);

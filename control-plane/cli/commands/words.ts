@@ -23,6 +23,11 @@ const LIFETIMES: Readonly<Record<string, FieldWords>> = {
     'lifetime of keys that are created without --expires: 90m, 12h, 30d',
     span,
   ],
+  disableUnusedAfterMs: [
+    '--disable-unused-after <time>',
+    'time after which a key that nobody uses is disabled: 30d',
+    span,
+  ],
   maxLifetimeMs: [
     '--max-lifetime <time>',
     'the longest lifetime that a key may be given: 90m, 12h, 30d',

@@ -65,6 +65,7 @@ const PHRASES: Readonly<Record<string, string>> = {
   'keys.setRoles': 'set the roles of',
   'keys.removeRoles': 'took roles from',
   'apis.deleteKeys': 'deleted all keys of',
+  'rules.disableUnused': 'disabled as unused',
   'permissions.setRolePermissions': 'set the permissions of role',
   'rootKeys.endSession': 'ended a session of',
   'webhooks.rotateSecret': 'replaced the secret of webhook',
@@ -136,7 +137,9 @@ function Sentence({ event, names }: { event: AuditEvent; names: ReadonlyMap<stri
       ) : (
         <>
           <b>
-            <bdi title={`${callerDetails(by)} · ${by.address}`}>{callerName(by, names)}</bdi>
+            <bdi title={`${callerDetails(by)} · ${by.address}`}>
+              {operation === 'rules.disableUnused' ? 'Keyfence' : callerName(by, names)}
+            </bdi>
           </b>{' '}
           {outcome === 'OK' ? phraseOf(operation, after) : `was refused ${operation}`}{' '}
         </>

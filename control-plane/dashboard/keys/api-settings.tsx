@@ -7,6 +7,7 @@ import { Loaded, useLoad } from '../parts/loading.tsx';
 const TIMES = {
   defaultLifetimeMs: ['Days until new keys expire', 'empty = never, if the next allows it'],
   maxLifetimeMs: ['Days that a key may live at most', 'empty = for ever'],
+  disableUnusedAfterMs: ['Days after which unused keys are disabled', 'empty = never'],
 } as const;
 type Time = keyof typeof TIMES;
 const times = Object.entries(TIMES) as [Time, (typeof TIMES)[Time]][];

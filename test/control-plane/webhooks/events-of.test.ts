@@ -49,6 +49,12 @@ test('a key disabled for a leak has two events', () => {
   ]);
 });
 
+test('a key disabled as unused has an event', () => {
+  const unused = { operation: 'rules.disableUnused', after: { enabled: false, unused: {} }, sequence: 3 };
+  const [sent, ...others] = eventsIn(unused);
+  expect([sent?.type, sent?.change?.sequence, others]).toEqual(['key.disabled', 3, []]);
+});
+
 test('calls without a subject have no event', () => {
   expect(eventsIn({ on: { apiId: 'shop' } })).toEqual([]);
   expect(eventsIn({ operation: 'keys.never' })).toEqual([]);

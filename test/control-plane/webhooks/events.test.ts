@@ -206,6 +206,6 @@ test('every change names its event or its exemption', () => {
   ]);
   const sent = new Set(receiver.received.map(({ type }) => type));
   // These have tests of their own.
-  const others = ['key.leaked', 'root_key.leaked', 'verifier.lost', 'webhook.test'];
+  const others = ['key.unused', 'key.leaked', 'root_key.leaked', 'verifier.lost', 'webhook.test'];
   expect(Object.keys(EVENT_TYPES).filter((type) => !sent.has(type))).toEqual(others);
 });

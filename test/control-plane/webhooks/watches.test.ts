@@ -21,6 +21,7 @@ import {
   expiryIndex,
   noticeStream,
   recordKey,
+  usageLoss,
   verifierIds,
   verifierStatus,
   watchedVerifiers,
@@ -64,6 +65,7 @@ describe('keys that expire', () => {
   const newWatch = (leads = [30, 7, 1]) =>
     new DueWatch({
       ...{ clock, log, leads, dueKeys: dueKeys(), notices: new Notices(nodes) },
+      rules: { visit: async () => undefined },
       apis: new Apis(nodes, new DurableWriter(nodes, 0), clock, 1000),
     });
 
@@ -210,6 +212,8 @@ describe('verifiers that are lost', () => {
         data: { verifierId: CRASHED, host: 'node-1', version: '1', lastReportedAt: 5 },
       },
     ]);
+    // What it had counted is lost, so no key may be called unused since before.
+    expect(Number(await (await redis()).get(usageLoss))).toBeGreaterThan(0);
   });
 });
 

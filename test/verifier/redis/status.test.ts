@@ -48,6 +48,7 @@ test('a full report has the worst APIs first', async () => {
     clock,
     log: { debug: ({ err }: { err: unknown }) => expect.fail(String(err)) } as never,
     settings: { foreignKeys: false, syncPeriodMs: 1000 },
+    usage: undefined,
     periodMs: 1000,
   });
   const running = report.run();

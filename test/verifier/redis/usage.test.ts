@@ -73,7 +73,7 @@ test('repeats an unanswered report, then goes on', async () => {
   const timeline = new Timeline();
   const clock = {
     monotonicMs: () => timeline.nowMs,
-    wallMs: () => 0,
+    wallMs: () => timeline.nowMs,
     after: (ms: number, run: () => void) => timeline.after(ms, run),
   };
   /** Numbers of the reports, and how many verdicts of one key each has. */
@@ -115,6 +115,7 @@ test('repeats an unanswered report, then goes on', async () => {
   count(4);
   await period();
   expect([sent, usage.keys, usage.dropped]).toEqual([[], 1, 0]);
+  expect(usage.extent).toEqual({ untilMs: 0 });
   fault = 'no answer';
   await period();
   const first = sent[0]?.[0] ?? 0;
@@ -126,8 +127,12 @@ test('repeats an unanswered report, then goes on', async () => {
     [first, 4],
     [first, 4],
   ]);
+  expect(usage.extent).toEqual({ untilMs: 0 });
   fault = undefined;
   await period();
+  const { untilMs } = usage.extent;
+  expect(untilMs).toBeGreaterThanOrEqual(4 * PERIOD_MS);
+  expect(untilMs).toBeLessThanOrEqual(timeline.nowMs);
   expect(sent.slice(2)).toEqual([
     [first, 4],
     [expect.any(Number), 2],
@@ -142,6 +147,7 @@ test('repeats an unanswered report, then goes on', async () => {
   await stopped;
   // Nobody will know any more.
   expect([usage.keys, usage.dropped]).toEqual([0, 3]);
+  expect(usage.extent).toEqual({ untilMs, lostMs: expect.any(Number) });
 });
 
 test('drops and counts a report after an hour', async () => {
