@@ -222,11 +222,15 @@ const getApiVerifications = operation({
   id: 'getApiVerifications',
   summary: 'See how often keys of an API were verified',
   description:
-    'By hour or day like keys.getVerifications, for all keys of the API together, including deleted ones; or by day and by the tags of verifyKey. Verifiers report up to their USAGE_PERIOD_MS late.',
+    'By minute of the last hour, by hour or by day like keys.getVerifications, for all keys of the API together, including deleted ones; or by day and by the tags of verifyKey. Verifiers report up to their USAGE_PERIOD_MS late.',
   permissions: ['api.<apiId>.read_key', 'api.<apiId>.read_api'],
   request: Fields({
     apiId: ApiId,
     ...period,
+    granularity: Type.Union([Type.Literal('minute'), Type.Literal('hour'), Type.Literal('day')], {
+      default: 'day',
+      description: 'Minutes are those of the last hour. All are those of UTC.',
+    }),
     tag: Type.Optional(
       Type.String({ minLength: 1, maxLength: 128, description: 'Only verdicts with this tag, by day.' }),
     ),
@@ -240,7 +244,7 @@ const getApiVerifications = operation({
   response: Type.Object({
     verifications: List(
       Type.Object({
-        time: Type.Optional(Time('When the hour or day began; absent if grouped by tag')),
+        time: Type.Optional(Time('When the minute, hour or day began; absent if grouped by tag')),
         tag: Type.Optional(Type.String({ description: 'Present if grouped by tag.' })),
         other: Type.Optional(
           Type.Literal(true, {
@@ -268,7 +272,7 @@ const getApiVerifications = operation({
   ) {
     const { apiId, granularity, start, end, tag, groupBy, limit } = request;
     const byTag = groupBy === 'tag';
-    if ((byTag || tag !== undefined) && granularity === 'hour')
+    if ((byTag || tag !== undefined) && granularity !== 'day')
       throw new ApiError('BAD_REQUEST', 'granularity: must be day; tags are counted by day');
     if (byTag && tag !== undefined)
       throw new ApiError('BAD_REQUEST', 'tag: must be absent if groupBy is given');

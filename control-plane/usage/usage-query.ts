@@ -242,7 +242,9 @@ function tableIn(reader: Reader): Table {
   );
   if (table === undefined) reader.fail('the name of a table');
   if (table === 'key_verifications_per_minute_v1')
-    throw refusal('minutes are not counted; use key_verifications_per_hour_v1');
+    throw refusal(
+      'minutes are counted only by API, see apis.getVerifications; use key_verifications_per_hour_v1',
+    );
   if (table === 'key_verifications_per_month_v1')
     throw refusal('months are not counted, and days are kept for 31 days; use key_verifications_per_day_v1');
   return table;

@@ -1,12 +1,12 @@
 import { VERDICT_CODES, VERDICTS, type VerdictCode } from '../rules/verdict-codes.ts';
 
-/** Usage of a key in Redis: a hash with counts of verdicts per hour and per day, in UTC. */
+/** Usage of a key in Redis: a hash with counts of verdicts per hour and per day, in UTC; of an API also per minute. */
 
 /**
- * Numbers of hours and days that are kept, few enough that Redis stores a key's usage in its compact form.
+ * Numbers of minutes, hours and days that are kept, few enough that Redis stores a key's usage in its compact form.
  */
-export const RETENTION = { hour: 48, day: 31 } as const;
-export const LENGTH_MS = { hour: 3_600_000, day: 86_400_000 } as const;
+export const RETENTION = { minute: 60, hour: 48, day: 31 } as const;
+export const LENGTH_MS = { minute: 60_000, hour: 3_600_000, day: 86_400_000 } as const;
 
 /** The length of the periods in questions about usage. */
 export type Granularity = keyof typeof RETENTION;
@@ -34,6 +34,6 @@ export function perUsageField<T>(make: (column: (typeof USAGE_COLUMNS)[number]) 
 export const LAST_USED = 't';
 export const LAST_REFUSED = 'r';
 
-/** Field: the number of a key's verdicts in the hour or day with this number since 1970. */
+/** Field: the number of a key's verdicts in the minute, hour or day with this number since 1970. */
 export const usageField = (granularity: Granularity, number: number, letter: string): string =>
   `${granularity[0]}${number}${letter}`;

@@ -19,7 +19,7 @@ import { TagCounts } from './tag-counts.ts';
 export const addUsage = command(
   asset('redis/lua/add-usage.lua'),
   ['mark', 'tagged', '...usages'],
-  ['hours', 'days', 'letters', 'number', 'seconds', 'mostTags', '...counts'],
+  ['minutes', 'hours', 'days', 'letters', 'number', 'seconds', 'mostTags', '...counts'],
   Number,
 );
 
@@ -187,7 +187,7 @@ export class Usage {
           addUsage({
             ...{ mark, tagged: tagUsageKey(apiId, '') },
             usages: [apiUsageKey(apiId), ...keys.map(([{ keyId }]) => usageKey(apiId, keyId))],
-            ...{ hours: RETENTION.hour, days: RETENTION.day, letters: LETTERS },
+            ...{ minutes: RETENTION.minute, hours: RETENTION.hour, days: RETENTION.day, letters: LETTERS },
             ...{ number: call, seconds: MARK_S, mostTags: tagsMax, counts: [...counts, ...tagged] },
           }),
         ),

@@ -53,10 +53,11 @@ export function apiUsageCommand(program: Command, session: Session): void {
   const help = 'how often keys of an API were verified, per day, or by the tags of verifications';
   commandAt(program, 'apis usage <apiId>', help, ['apis usage shop --by-tag'])
     .addOption(new Option('--hourly', 'per hour, as far back as counts are kept').conflicts(['tag', 'byTag']))
+    .addOption(new Option('--minutes', 'per minute, for the last hour').conflicts(['hourly', 'tag', 'byTag']))
     .addOption(new Option('--tag <tag>', 'only with this tag').conflicts('byTag'))
     .option('--by-tag', 'by tag, over all days whose counts are kept')
-    .action((apiId: string, { hourly, tag, byTag }) => {
-      const query = { apiId, tag, granularity: hourly ? 'hour' : 'day' };
+    .action((apiId: string, { hourly, minutes, tag, byTag }) => {
+      const query = { apiId, tag, granularity: minutes ? 'minute' : hourly ? 'hour' : 'day' };
       return printUsage(session, 'apis.getVerifications', { ...query, ...(byTag ? { groupBy: 'tag' } : {}) });
     });
 }

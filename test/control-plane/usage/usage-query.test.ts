@@ -167,7 +167,7 @@ test.each([
   ['SELECT * FROM key_verifications_v1', 'a column, COUNT(*) or SUM(count)'],
   ['SELECT COUNT(*) FROM default.key_verifications', 'character 29 begins no word'],
   ['SELECT COUNT(*) FROM default', 'the name of a table'],
-  ['SELECT COUNT(*) FROM key_verifications_per_minute_v1', 'minutes are not counted'],
+  ['SELECT COUNT(*) FROM key_verifications_per_minute_v1', 'minutes are counted only by API'],
   ['SELECT SUM(count) FROM key_verifications_per_month_v1', 'months are not counted'],
   [`SELECT COUNT(*) ${PER_DAY}`, 'use SUM(count)'],
   [

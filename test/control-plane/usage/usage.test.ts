@@ -123,6 +123,23 @@ describe('a series', () => {
     }
   });
 
+  test('has every minute of an hour, of a whole API', async () => {
+    const { keyId, key } = await create({ apiId: 'minutes' });
+    await verify(key, 3);
+    await fleet.ok('keys.updateKey', { keyId, enabled: false });
+    await verify(key, 2);
+    const query = { apiId: 'minutes', granularity: 'minute' };
+    const buckets = async () => (await fleet.ok('apis.getVerifications', query)).verifications;
+    await fleet.until(async () => total(await buckets(), 'disabled') === 2);
+    const minutes = await buckets();
+    expect(total(minutes.slice(-2), 'success')).toBe(3);
+    const last = minutes.at(-1).time;
+    expect(minutes.map(({ time }: Bucket) => time)).toEqual(
+      Array.from({ length: 60 }, (_, i) => last - (59 - i) * 60_000),
+    );
+    expect((await fleet.admin('keys.getVerifications', { keyId, granularity: 'minute' })).status).toBe(400);
+  });
+
   test('is of the time asked for, as far as kept', async () => {
     const { keyId } = await create();
     const now = Date.now();

@@ -24,7 +24,7 @@ const WRITE = {
   ...{ now: 7, maxlen: 100, longest: 1024, needs: 1 },
 };
 /** Of reports of usage. */
-const KEPT = { tagged: 'tags', hours: 2, days: 3, letters: 'VDEF', seconds: 60 };
+const KEPT = { tagged: 'tags', minutes: 60, hours: 2, days: 3, letters: 'VDEF', seconds: 60 };
 
 describe('pointers', () => {
   test('are set once, and keep what they hold', async () => {
@@ -403,7 +403,7 @@ test('adds usage by hour and day, dropping the old', async () => {
     );
   expect(await add(['one', 'two'], 1, [5, 0, 0, 1, 0, 2, 0, 0])).toBe(1);
   expect(await add(['one'], 2, [1, 0, 4, 0])).toBe(1);
-  const { t: usedAt = '', ...one } = await at.redis.hgetall('one');
+  const { t: usedAt = '', r: refusedAt, ...one } = await at.redis.hgetall('one');
   expect(one).toEqual({
     [`h${hour - 1}V`]: '1',
     [`d${day - 2}E`]: '1',
@@ -416,9 +416,29 @@ test('adds usage by hour and day, dropping the old', async () => {
   });
   expect(Number(usedAt)).toBeGreaterThanOrEqual(seconds * 1000);
   expect(Number(usedAt)).toBeLessThan((seconds + 60) * 1000);
-  expect(await at.redis.hgetall('two')).toEqual({ [`h${hour}D`]: '2', [`d${day}D`]: '2' });
+  expect(refusedAt).toBe(usedAt);
+  expect(await at.redis.hgetall('two')).toEqual({
+    ...{ [`h${hour}D`]: '2', [`d${day}D`]: '2', r: expect.any(String) },
+  });
   for (const usage of ['one', 'two']) expect(await at.redis.ttl(usage)).toBeGreaterThan(4 * 86_400 - 60);
   expect(await at.redis.ttl('one')).toBeLessThanOrEqual(4 * 86_400);
+});
+
+test('counts an API by the minute, for an hour', async () => {
+  const [seconds = 0] = (await at.redis.time()).map(Number);
+  const minute = Math.floor(seconds / 60);
+  await at.redis.hset('all', { [`m${minute - 60}V`]: '1', [`m${minute - 58}V`]: '2' });
+  const report = { ...KEPT, mark: 'me', mostTags: 5, usages: ['all', 'one'] };
+  for (const number of [1, 2])
+    await run(addUsage({ ...report, number, counts: [...[3, 1, 0, 0], ...[3, 1, 0, 0]] }));
+  const minutesOf = async (usage: string) =>
+    Object.entries(await at.redis.hgetall(usage)).filter(([field]) => field.startsWith('m'));
+  const counts = await minutesOf('all');
+  expect(counts.map(([field]) => field)).not.toContain(`m${minute - 60}V`);
+  const sumOf = (letter: string) =>
+    counts.reduce((sum, [field, count]) => (field.endsWith(letter) ? sum + Number(count) : sum), 0);
+  expect([sumOf('V'), sumOf('D')]).toEqual([8, 2]);
+  expect(await minutesOf('one')).toEqual([]);
 });
 
 test('adds a repeated report of usage once', async () => {

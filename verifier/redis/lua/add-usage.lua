@@ -5,7 +5,7 @@
 --
 -- mark: of the reporter; tagged: tags of the API, without the day at the end
 -- usages: that of the whole API, and of one key each
--- hours, days: kept; letters: one for each kind of verdict, that of accepted keys first
+-- minutes, hours, days: kept; letters: one for each kind of verdict, that of accepted keys first
 -- number: of this report, higher than that of the reporter's previous one about this API
 -- seconds: for which the report may be repeated; mostTags: distinct ones in a day; further tags are counted together
 -- counts: one for each letter, for each of `usages`; then for each tag its text ('' = others), and one count for each letter
@@ -15,11 +15,11 @@ redis.call('HSET', mark, 'n', number)
 redis.call('EXPIRE', mark, seconds)
 
 local time = redis.call('TIME')
-local hour, day = math.floor(time[1] / 3600), math.floor(time[1] / 86400)
-local oldest = {h = hour - hours, d = day - days}
+local minute, hour, day = math.floor(time[1] / 60), math.floor(time[1] / 3600), math.floor(time[1] / 86400)
+local oldest = {m = minute - minutes, h = hour - hours, d = day - days}
 local place = 1
 
-for _, usage in ipairs(usages) do
+for i, usage in ipairs(usages) do
   local new = false
   for j = 1, #letters do
     local letter = string.sub(letters, j, j)
@@ -28,6 +28,8 @@ for _, usage in ipairs(usages) do
     if count > 0 then
       new = redis.call('HINCRBY', usage, string.format('h%d%s', hour, letter), count) == count or new
       redis.call('HINCRBY', usage, string.format('d%d%s', day, letter), count)
+      -- Minutes are kept of the whole API only.
+      if i == 1 then new = redis.call('HINCRBY', usage, string.format('m%d%s', minute, letter), count) == count or new end
       redis.call('HSET', usage, j == 1 and 't' or 'r', time[1] .. string.sub('00000' .. time[2], -6, -4))
     end
   end
