@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import { CREDITS_MAX, type LimitInput, type Refill } from '#shared/protocol/credits.ts';
+import { CREDITS_MAX, type Interval, type LimitInput, type Refill } from '#shared/protocol/credits.ts';
 import { parseExactly } from '#shared/rules/json.ts';
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -31,13 +31,15 @@ function jsonIn(text: string): unknown {
   }
 }
 
-/** Parses a rate limit, such as `100/10s`; null = none. */
+/** Parses a rate limit, such as `100/10s`, or a quota, such as `1000/month`; null = none. */
 export function rateLimit(text: string): LimitInput | null {
   if (text === 'none') return null;
+  const [, quota, interval] = /^(\d{1,10})\/(hour|day|week|month)$/.exec(text) ?? [];
+  if (interval) return { limit: Number(quota), interval: interval as Interval };
   const [, limit, amount, unit] = /^(\d{1,10})\/(\d{1,7})([smhd])$/.exec(text) ?? [];
   if (!limit || !amount || !unit)
     throw new InvalidArgumentError(
-      'Give a number of calls and a time, such as 100/10s, 5000/1h or 100000/1d, or the word none.',
+      'Give a number of calls and a time, such as 100/10s or 5000/1h, or hour, day, week or month of the calendar, such as 1000/month, or the word none.',
     );
   const duration = Number(amount) * { s: 1000, ...UNIT_MS }[unit as keyof typeof UNIT_MS | 's'];
   return { limit: Number(limit), duration };
@@ -62,13 +64,15 @@ export const whole = (min: number, max: number) => (text: string) => {
   return value;
 };
 
-/** Parses a refill: `daily:<credits>`, `monthly:<credits>` or `monthly:<credits>:<day>`. */
+/** Parses a refill: `daily:<credits>`, `weekly:<credits>`, `monthly:<credits>` or `monthly:<credits>:<day>`. */
 export function refillPlan(text: string): Refill {
-  const [, interval, amount, day] = /^(daily|monthly):(\d{1,15})(?::(\d{1,2}))?$/.exec(text) ?? [];
+  const [, interval, amount, day] = /^(daily|weekly|monthly):(\d{1,15})(?::(\d{1,2}))?$/.exec(text) ?? [];
   const refillDay = day === undefined ? undefined : Number(day);
   const isDay = refillDay === undefined || (interval === 'monthly' && refillDay >= 1 && refillDay <= 31);
   if (interval === undefined || Number(amount) < 1 || Number(amount) > CREDITS_MAX || !isDay)
-    throw new InvalidArgumentError('Give daily:<credits>, monthly:<credits> or monthly:<credits>:<day>.');
+    throw new InvalidArgumentError(
+      'Give daily:<credits>, weekly:<credits>, monthly:<credits> or monthly:<credits>:<day>.',
+    );
   return {
     interval: interval as Refill['interval'],
     amount: Number(amount),

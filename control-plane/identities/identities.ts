@@ -1,4 +1,4 @@
-import type { NamedLimit } from '#shared/protocol/credits.ts';
+import type { NamedLimit, RateLimit } from '#shared/protocol/credits.ts';
 import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
@@ -7,7 +7,6 @@ import { slugsOf } from '#shared/rules/slugs.ts';
 import { type Apis, createSharedLog } from '../apis/apis.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';
-import { neededBy } from '../roles/roles.ts';
 import type { LogEntry } from '../writer/change-log-port.ts';
 import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
@@ -24,7 +23,7 @@ export interface Identity {
   readonly enabled: boolean;
   readonly meta: object;
   /** Rate limits that all keys of the identity share. */
-  readonly ratelimits: readonly NamedLimit[];
+  readonly ratelimits: readonly RateLimit[];
   /** Its roles, which count for all its keys: their names in answers, otherwise their ids. */
   readonly roles: readonly string[];
   /** The APIs in which the identity applies; absent = all. */
@@ -60,7 +59,10 @@ export class Identities {
    * nothing was created, or with SERVICE_UNAVAILABLE.
    */
   async create(
-    { externalId, ...fields }: Omit<Identity, 'id' | 'sequence'>,
+    {
+      externalId,
+      ...fields
+    }: Omit<Identity, 'id' | 'sequence' | 'ratelimits'> & { readonly ratelimits: readonly NamedLimit[] },
     waitMs: number | undefined,
     onWritten: (entry: LogEntry) => void,
   ): Promise<{ readonly identityId: string; readonly propagation: Propagation }> {
@@ -73,7 +75,7 @@ export class Identities {
       operation: 'create',
       keyId: identityId,
     } as const;
-    const write = { ...about, fields: storedTexts, needs: neededBy(fields.roles) };
+    const write = { ...about, fields: storedTexts };
     let propagation = await changeWriter.apply(write, waitMs, onWritten);
     if (!propagation) {
       await createSharedLog(writer, clock.wallMs(), leaseMs);

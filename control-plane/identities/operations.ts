@@ -6,7 +6,6 @@ import { identityIdOf } from '#shared/rules/key-format.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import { type NameStores, UsedKey, withNames } from '../keys/key-answer.ts';
 import type { KeyPage, KeyView } from '../keys/key-view.ts';
-import { neededBy } from '../roles/roles.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { operation } from '../serve/operation.ts';
 import {
@@ -29,6 +28,7 @@ import {
   Propagation,
   PropagationResponse,
   Ratelimits,
+  RatelimitsView,
   Search,
   SequenceText,
   WaitMs,
@@ -74,7 +74,9 @@ const IdentityView = Type.Object({
   externalId: Type.String({ description: "The identity's id in the caller's own system." }),
   enabled: Type.Boolean({ description: 'false: no key of the identity is accepted.' }),
   meta: Type.Object({}, { additionalProperties: true, description: 'The meta, unchanged.' }),
-  ratelimits: Ratelimits({ description: 'Rate limits that all keys of the identity share, in all APIs.' }),
+  ratelimits: RatelimitsView({
+    description: 'Rate limits that all keys of the identity share, in all APIs.',
+  }),
   roles: List(Type.String(), { description: 'Names of its roles, which count for all its keys.' }),
   apiIds: Type.Optional(
     List(Type.String(), { description: 'The APIs in which the identity applies; absent = all.' }),
@@ -119,7 +121,7 @@ export const createIdentity = operation({
     const { externalId, waitMs, enabled, meta = {}, ratelimits = [], roles: roleNames = [] } = call.request;
     const { apiIds } = call.request;
     checkMeta(meta);
-    checkLimits(ratelimits);
+    checkLimits({ ratelimits });
     const ids = await roles.idsOf(roleNames);
     const fields = { enabled, meta, ratelimits, roles: ids, ...(apiIds ? { apiIds } : {}) };
     call.note({ externalId, identityId: identityIdOf(externalId) });
@@ -303,7 +305,7 @@ export const updateIdentity = operation({
     const { waitMs, ifSequence, identityId: _id, externalId: _externalId, ...changes } = call.request;
     const { roles: roleNames, ...patch } = changes;
     checkMeta(patch.meta ?? {});
-    checkLimits(patch.ratelimits);
+    checkLimits(patch);
     const rolePatch = await roles.patchOf(roleNames);
     const fields = storedFields({ ...patch, ...rolePatch });
     if (Object.keys(fields).length === 0)
@@ -312,8 +314,7 @@ export const updateIdentity = operation({
     call.note({ identityId });
     if (patch.apiIds && (await identities.get(identityId))) await identities.checkApis(patch.apiIds);
     const write = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields, ifSequence } as const;
-    const needs = neededBy(rolePatch.roles);
-    const propagation = await changeWriter.apply({ ...write, needs }, waitMs, call.recordChange(fields));
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
     const identity = await identities.get(identityId);
     if (!propagation || !identity) throw identityNotFound();
     const mayRead = call.caller.permissions.allowsRoot('read_identity');

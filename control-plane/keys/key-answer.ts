@@ -181,7 +181,7 @@ export async function storedChanges(
     ...(await roles.patchOf(roleNames)),
   };
   checkMeta(patch.meta ?? {});
-  checkLimits(patch.ratelimits);
+  checkLimits(patch);
   checkRanges(patch.allowedIps);
   return storedFields(patch);
 }

@@ -66,8 +66,7 @@ export class KeyImport {
     }
     const outcomes = records.map((record, i): ImportOutcome => {
       const reply = replies[i];
-      if (reply?.status === 'TOO_OLD')
-        return { result: 'TOO_OLD', refusal: { ...reply, needs: record.needs ?? 1 } };
+      if (reply?.status === 'TOO_OLD') return { result: 'TOO_OLD', refusal: reply };
       if (reply?.status === 'TOO_LONG') return { result: 'TOO_LONG', longestMs: reply.longestMs };
       return { result: statuses[i] === 'OK' ? 'created' : 'exists', keyId: record.keyId };
     });

@@ -116,7 +116,7 @@ export class Keys {
         await this.forgetPointers(apiId, keyId, secretHash);
         return reply.present;
       }
-      if (status === 'TOO_OLD') throw tooOldError(apiId, { ...reply, needs: record.needs ?? 1 });
+      if (status === 'TOO_OLD') throw tooOldError(apiId, reply);
       if (status === 'TOO_LONG') throw lifetimeError(apiId, reply.longestMs);
       if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);

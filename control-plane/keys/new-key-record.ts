@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
-import { type KeyFields, storedFields } from '#shared/protocol/key-record.ts';
+import { type KeyFields, type NewKeyFields, storedFields } from '#shared/protocol/key-record.ts';
+import { protocolFor } from '#shared/protocol/protocol.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { generateId } from '#shared/rules/key-format.ts';
@@ -16,7 +17,7 @@ export const createKey = command(
   oneOf('status', {
     ...{ OK: ['expires'], NO_API: [], DELETED: [], EXISTS: [], OTHER_DEFAULTS: ['present'] },
     TOO_LONG: ['longestMs#'],
-    TOO_OLD: ['followers#', '...names'],
+    TOO_OLD: ['needs#', 'followers#', '...names'],
   }),
 );
 /** The end of a creation. */
@@ -45,7 +46,7 @@ export const CREATIONS_KEPT = 100_000;
 const DIGEST_LENGTH = 32;
 
 /** Fields that a key is created with. */
-export type NewFields = Partial<KeyFields> &
+export type NewFields = NewKeyFields &
   Pick<KeyFields, 'enabled'> & {
     readonly credits?: NewCredits;
     /** The protocol that verifiers must speak for the key, default 1; see protocol.ts. */
@@ -92,7 +93,12 @@ export function recordRun(record: NewRecord, createApi: boolean, leaseMs: number
     ...{ auto: createApi ? '1' : '0', lease: leaseMs, meta, owner: externalId },
     ...{ foreign: record.foreign ? '1' : '0', kept: CREATIONS_KEPT },
     content: digestOf([keyId, meta, externalId, credits, ...fields]),
-    ...{ needs: record.needs ?? 1, defaults: record.defaults ?? '*', credits, fields },
+    ...{
+      needs: Math.max(record.needs ?? 1, protocolFor(keyId, plain, record.credits?.refill)),
+      defaults: record.defaults ?? '*',
+      credits,
+      fields,
+    },
   });
 }
 

@@ -1,12 +1,10 @@
+import { calendarOf, type RateLimit } from '#shared/protocol/credits.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { recordKey, windowKey } from '#shared/redis/redis-keys.ts';
 
 /** A rate limit, and the key or identity that has it. */
-interface LimitOf {
+interface LimitOf extends Pick<RateLimit, 'name' | 'limit' | 'duration' | 'interval' | 'anchor'> {
   readonly ownerId: string;
-  readonly name: string;
-  readonly limit: number;
-  readonly duration: number;
 }
 
 /** The windows of rate limits in Redis; `windows.lua` describes them. */
@@ -26,11 +24,14 @@ export class LimitView {
   /** Resolves with the rest of the current window. Amounts that verifiers took in advance count as used. */
   async remaining(
     apiId: string,
-    { ownerId, name, limit, duration }: LimitOf,
+    { ownerId, name, limit, duration, interval, anchor }: LimitOf,
     nowMs: number,
   ): Promise<number> {
-    const window = windowKey(apiId, `${ownerId}.${duration}.${name}`);
+    const length = interval ? calendarOf(interval, anchor) : duration;
+    const window = windowKey(apiId, `${ownerId}.${length}.${name}`);
     const [n, c, p] = await this.#nodes.run(window, (redis) => redis.hmget(window, 'n', 'c', 'p'));
+    // The number of a period is its end.
+    if (interval) return Math.max(0, limit - (1000 * Number(n) > nowMs ? Number(c) : 0));
     const number = Math.floor(nowMs / duration);
     const age = number - Number(n ?? Number.NaN);
     // The clock of Redis may be a window ahead.

@@ -55,7 +55,7 @@ export async function createRecord(
     await createSharedLog(writer, clock.wallMs(), leaseMs);
     ({ reply, replicated } = await writer.send(run));
   }
-  if (reply.status === 'TOO_OLD') throw tooOldError(SHARED_LOG, { ...reply, needs: fields.needs ?? 1 });
+  if (reply.status === 'TOO_OLD') throw tooOldError(SHARED_LOG, reply);
   if (!replicated) throw unavailable(`not all replicas confirmed; ${nouns.singular} may have been created`);
   // If several were created at the same time, the first remain.
   const isFirst = (await recordOf(nodes, uniqueName)) === keyId;

@@ -18,20 +18,21 @@ import {
   RoleId,
   RoleName,
   RoleRatelimits,
+  RoleRatelimitsView,
   SequenceText,
   slugsIn,
   WaitMs,
 } from '../serve/schemas.ts';
 import type { ChangeWriter } from '../writer/writer.ts';
 import type { Catalogue, CataloguedPermission } from './permissions.ts';
-import { neededBy, type Roles } from './roles.ts';
+import type { Roles } from './roles.ts';
 
 const RoleView = Type.Object({
   id: Id('the role'),
   name: Type.String({ description: 'Its name.' }),
   description: Type.Optional(Type.String({ description: 'What it is for.' })),
   permissions: List(Type.Object(Permissions.items.properties), { description: 'Permissions of the role.' }),
-  ratelimits: RoleRatelimits({ description: 'Rate limits of the keys with the role.' }),
+  ratelimits: RoleRatelimitsView({ description: 'Rate limits of the keys with the role.' }),
   sequence: LastSequence,
 });
 /** The permissions of a role, in requests. */
@@ -66,7 +67,7 @@ export const createRole = operation({
   example: { name: 'editor', description: 'Writes articles', permissions: ['articles.write'] },
   async handle(call, { roles }: { roles: Roles }) {
     const { name, permissions: slugs = [], ratelimits = [], ...rest } = call.request;
-    checkLimits(ratelimits);
+    checkLimits({ ratelimits });
     const permissions = slugsIn(slugs);
     const roleId = await roles.create({ name, ...rest, permissions, ratelimits });
     call.note({ roleId }, { after: auditView(storedFields({ name, permissions, ratelimits })) });
@@ -141,14 +142,10 @@ const setRoleLimits = operation({
   neverShed: true,
   async handle(call, { changeWriter }: { changeWriter: ChangeWriter }) {
     const { roleId, ratelimits, ifSequence, waitMs } = call.request;
-    checkLimits(ratelimits);
+    checkLimits({ ratelimits });
     const fields = storedFields({ ratelimits });
     const write = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields, ifSequence } as const;
-    const propagation = await changeWriter.apply(
-      { ...write, needs: neededBy(ratelimits) },
-      waitMs,
-      call.recordChange(fields),
-    );
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };
   },

@@ -1,4 +1,4 @@
-import type { NamedLimit } from '#shared/protocol/credits.ts';
+import type { NamedLimit, RateLimit } from '#shared/protocol/credits.ts';
 import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
@@ -18,7 +18,7 @@ export interface Role {
   readonly description?: string;
   readonly permissions: readonly { readonly id: string; readonly name: string }[];
   /** Rate limits of the keys with the role. */
-  readonly ratelimits: readonly NamedLimit[];
+  readonly ratelimits: readonly RateLimit[];
   /** The sequence of its last change; 0 = never changed. */
   readonly sequence: number;
 }
@@ -51,7 +51,7 @@ export class Roles {
     const { name, description, permissions, ratelimits } = role;
     const conflict = () => new ApiError('CONFLICT', `name: there is a role ${name} already`);
     const meta = description ? { description } : {};
-    const fields = { name, permissions, ratelimits, enabled: true, meta, needs: neededBy(ratelimits) };
+    const fields = { name, permissions, ratelimits, enabled: true, meta };
     const nouns = { singular: 'the role', plural: 'roles' };
     const room = { index: apiKeys(SHARED_LOG).index, max: ROLES_MAX };
     return createRecord(this.#options, { kind: 'role', uniqueName: name, fields, nouns, room }, conflict);
@@ -151,10 +151,6 @@ export class Roles {
     return (await this.existing([id]))[0];
   }
 }
-
-/** The protocol of verifiers that know of limits or roles such as these. */
-export const neededBy = (list: readonly unknown[] | null | undefined): number =>
-  list && list.length > 0 ? 2 : 1;
 
 function roleOf({ keyId, name = '', meta, permissions = [], ratelimits = [], sequence }: Key): Role {
   const description = 'description' in meta ? { description: String(meta.description) } : {};

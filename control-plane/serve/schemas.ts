@@ -11,14 +11,20 @@ import {
   Type,
 } from 'typebox';
 import {
+  type Anchor as AnchorInput,
   CREDITS_MAX,
   DEFAULT_LIMIT,
   DURATION_MAX_MS,
   DURATION_MIN_MS,
+  type Interval,
   LIMIT_MAX,
   LIMIT_NAME,
   LIMITS_MAX,
+  type LimitInput,
+  LONGEST_MS,
+  type NamedLimit,
   type Refill as Plan,
+  periodOf,
   refillText,
 } from '#shared/protocol/credits.ts';
 import {
@@ -129,25 +135,67 @@ export const LIMIT_SIZE = {
     description: 'Length of a window, milliseconds.',
   }),
 };
-const limit = {
-  ...LIMIT_SIZE,
-  async: Type.Optional(
-    Type.Boolean({
-      description:
-        'true (default): verifiers answer from slices of the limit and rarely ask Redis. false: they ask Redis each time. Neither lets more through than the limit.',
+const ANCHOR = {
+  day: Type.Optional(
+    Type.Integer({
+      ...{ minimum: 1, maximum: 31 },
+      description: 'Only of months: the first day, default 1. A shorter month begins on its last day.',
+    }),
+  ),
+  weekday: Type.Optional(
+    Type.Integer({
+      ...{ minimum: 1, maximum: 7 },
+      description: 'Only of weeks: the first day, 1 = Monday, the default, to 7 = Sunday.',
+    }),
+  ),
+  hour: Type.Optional(Type.Integer({ minimum: 0, maximum: 23, description: 'The hour, default 0.' })),
+  offsetMinutes: Type.Optional(
+    Type.Integer({
+      ...{ minimum: -720, maximum: 840 },
+      description: 'Minutes by which the local time is ahead of UTC, default 0.',
     }),
   ),
 };
+const Anchor = Type.Optional(
+  Type.Object(ANCHOR, {
+    additionalProperties: false,
+    description: 'When a period begins; absent: at 00:00 UTC.',
+  }),
+);
+/** The fields of a limit in answers. */
+const limitView = {
+  limit: LIMIT_SIZE.limit,
+  duration: Type.Integer({
+    minimum: DURATION_MIN_MS,
+    maximum: DURATION_MAX_MS,
+    description:
+      'Length of a window, milliseconds. In answers also beside `interval`: the longest that a period can be.',
+  }),
+  interval: Type.Optional(
+    Type.Union([Type.Literal('hour'), Type.Literal('day'), Type.Literal('week'), Type.Literal('month')], {
+      description:
+        'Instead of `duration`: a quota. Each period of the calendar has `limit`, and nothing of the period before counts in it.',
+    }),
+  ),
+  anchor: Anchor,
+  async: Type.Boolean({
+    description:
+      'true (default): verifiers answer from slices of the limit and rarely ask Redis. false: they ask Redis each time. Neither lets more through than the limit.',
+  }),
+};
 const strict = { additionalProperties: false } as const;
 
-/** Schema of a key's default limit. */
-const Ratelimit = (options: TSchemaOptions) => Type.Object(limit, { ...strict, ...options });
-const namedLimit = {
+/** The fields of a limit in requests. */
+const limit = {
+  ...limitView,
+  duration: Type.Optional(limitView.duration),
+  async: Type.Optional(limitView.async),
+};
+const named = {
   name: Type.String({
     pattern: LIMIT_NAME.source,
     description: `The name by which verifications request this limit. Not \`${DEFAULT_LIMIT}\`, which is a key's own \`ratelimit\`.`,
   }),
-  ...limit,
   autoApply: Type.Optional(
     Type.Boolean({
       description:
@@ -155,32 +203,69 @@ const namedLimit = {
     }),
   ),
 };
+const ofRole = {
+  per: Type.Optional(
+    Type.Union([Type.Literal('key'), Type.Literal('identity')], {
+      description:
+        'key, the default: each key with the role has the limit for itself. identity: all keys of one identity share it.',
+    }),
+  ),
+};
+const limitsOf = <Properties extends TProperties>(fields: Properties, options: TSchemaOptions) =>
+  Type.Immutable(Type.Array(Type.Object(fields, strict), { maxItems: LIMITS_MAX, ...options }));
+
+/** Schema of a key's default limit. */
+const Ratelimit = (options: TSchemaOptions) => Type.Object(limit, { ...strict, ...options });
+const RatelimitView = (options: TSchemaOptions) => Type.Object(limitView, { ...strict, ...options });
 /** Schema of a key's other limits. */
-export const Ratelimits = (options: TSchemaOptions) =>
-  Type.Immutable(Type.Array(Type.Object(namedLimit, strict), { maxItems: LIMITS_MAX, ...options }));
+export const Ratelimits = (options: TSchemaOptions) => limitsOf({ ...named, ...limit }, options);
+export const RatelimitsView = (options: TSchemaOptions) => limitsOf({ ...named, ...limitView }, options);
 /** Schema of a role's limits. */
 export const RoleRatelimits = (options: TSchemaOptions) =>
-  Type.Immutable(
-    Type.Array(
-      Type.Object(
-        {
-          ...namedLimit,
-          per: Type.Optional(
-            Type.Union([Type.Literal('key'), Type.Literal('identity')], {
-              description:
-                'key, the default: each key with the role has the limit for itself. identity: all keys of one identity share it.',
-            }),
-          ),
-        },
-        strict,
-      ),
-      { maxItems: LIMITS_MAX, ...options },
-    ),
-  );
+  limitsOf({ ...named, ...limit, ...ofRole }, options);
+export const RoleRatelimitsView = (options: TSchemaOptions) =>
+  limitsOf({ ...named, ...limitView, per: Type.Optional(Type.Literal('identity')) }, options);
 
-/** Throws BAD_REQUEST if two limits have the same name, or one has the name of the default limit. */
-export function checkLimits(limits: readonly { readonly name: string }[] | null | undefined): void {
-  const names = (limits ?? []).map(({ name }) => name);
+/** Throws BAD_REQUEST if a limit has not either a `duration` or an `interval`, or an anchor that does not fit. */
+function checkLimit(place: string, { duration, interval, anchor }: LimitInput): void {
+  if (interval === undefined && duration === undefined)
+    throw new ApiError('BAD_REQUEST', `${place}.duration: give this or interval`);
+  if (interval === undefined && anchor)
+    throw new ApiError('BAD_REQUEST', `${place}.anchor: allowed only with interval`);
+  if (interval === undefined) return;
+  // Answers show the longest period, and may be sent back.
+  if (duration !== undefined && duration !== LONGEST_MS[interval])
+    throw new ApiError('BAD_REQUEST', `${place}.duration: give either this or interval`);
+  checkAnchor(place, interval, anchor);
+}
+
+function checkAnchor(place: string, interval: Interval, anchor: AnchorInput = {}): void {
+  const { day, weekday, hour } = anchor;
+  const wrong =
+    day !== undefined && interval !== 'month'
+      ? 'day: allowed only for months'
+      : weekday !== undefined && interval !== 'week'
+        ? 'weekday: allowed only for weeks'
+        : hour !== undefined && interval === 'hour'
+          ? 'hour: not allowed for hours; offsetMinutes moves their beginning'
+          : undefined;
+  if (wrong) throw new ApiError('BAD_REQUEST', `${place}.anchor.${wrong}`);
+}
+
+/**
+ * Throws BAD_REQUEST if a limit has no size, if two have the same name, or if a named one has the name of the default
+ * limit.
+ */
+export function checkLimits({
+  ratelimit,
+  ratelimits,
+}: {
+  readonly ratelimit?: LimitInput | null | undefined;
+  readonly ratelimits?: readonly NamedLimit[] | null | undefined;
+}): void {
+  if (ratelimit) checkLimit('ratelimit', ratelimit);
+  for (const [i, each] of (ratelimits ?? []).entries()) checkLimit(`ratelimits.${i}`, each);
+  const names = (ratelimits ?? []).map(({ name }) => name);
   if (names.includes(DEFAULT_LIMIT))
     throw new ApiError(
       'BAD_REQUEST',
@@ -195,15 +280,15 @@ const Credits = (minimum: number, description: string) =>
 
 const Refill = Type.Object(
   {
-    interval: Type.Union([Type.Literal('daily'), Type.Literal('monthly')], {
-      description: 'At 00:00 UTC.',
-    }),
+    interval: Type.Union([Type.Literal('daily'), Type.Literal('weekly'), Type.Literal('monthly')]),
     amount: Credits(1, 'Number of credits after the refill; if more are left, they stay.'),
     refillDay: Type.Optional(
       Type.Union([Type.Integer({ minimum: 1, maximum: 31 }), Type.Null()], {
-        description: 'The day of a monthly refill, default 1; in shorter months, the last day.',
+        description:
+          'The day of a monthly refill, default 1; in shorter months, the last day. The same as `anchor.day`.',
       }),
     ),
+    anchor: Anchor,
   },
   { additionalProperties: false, description: 'When the credits are refilled, and to what number.' },
 );
@@ -242,9 +327,10 @@ export const CREDITS_VIEW = {
   remaining: Type.Optional(Type.Integer({ minimum: 0, description: 'Credits left. Absent: no limit.' })),
   refill: Type.Optional(
     Type.Object({
-      interval: Type.Union([Type.Literal('daily'), Type.Literal('monthly')]),
+      interval: Type.Union([Type.Literal('daily'), Type.Literal('weekly'), Type.Literal('monthly')]),
       amount: Type.Integer(),
       refillDay: Type.Optional(Type.Integer()),
+      anchor: Anchor,
       lastRefillAt: Type.Optional(Time('Time of the last refill')),
     }),
   ),
@@ -294,10 +380,13 @@ export function creditsChange(request: {
   return { op: 'set', value: remaining, ...(text === undefined ? {} : { refill: text }) };
 }
 
-function textOf({ interval, amount, refillDay }: Static<typeof Refill>): string {
-  if (interval === 'daily' && typeof refillDay === 'number')
+function textOf({ interval, amount, refillDay, anchor }: Static<typeof Refill>): string {
+  const isDay = typeof refillDay === 'number';
+  if (isDay && interval !== 'monthly')
     throw new ApiError('BAD_REQUEST', 'refill.refillDay: allowed only with the interval monthly');
-  const plan: Plan = { interval, amount, ...(typeof refillDay === 'number' ? { refillDay } : {}) };
+  if (isDay && anchor) throw new ApiError('BAD_REQUEST', 'refill.refillDay: give anchor.day instead');
+  checkAnchor('refill', periodOf(interval), anchor);
+  const plan: Plan = { interval, amount, ...(isDay ? { refillDay } : {}), ...(anchor ? { anchor } : {}) };
   return refillText(plan);
 }
 
@@ -340,10 +429,15 @@ const kinds = {
   slugs: Slugs,
   ranges: Ranges,
 };
+/** Schemas of a key's fields in responses, by their kind. */
+const viewKinds = { ...kinds, limit: RatelimitView, limits: RatelimitsView };
 type FieldName = Exclude<KeyField, IdentityField> | Alias;
 type FieldOf<Name extends FieldName> = Name extends Alias ? (typeof ALIASES)[Name] : Name;
 type FieldSchema<Name extends FieldName> = ReturnType<
   (typeof kinds)[(typeof KEY_FIELDS)[FieldOf<Name>]['kind']]
+>;
+type FieldView<Name extends FieldName> = ReturnType<
+  (typeof viewKinds)[(typeof KEY_FIELDS)[FieldOf<Name>]['kind']]
 >;
 
 const TIME_MAX = 8_640_000_000_000_000;
@@ -375,7 +469,8 @@ const clearable: readonly string[] = [
 /** People name roles, whose names have other rules than permissions. */
 const roleNames = (options: TSchemaOptions) =>
   Type.Immutable(Type.Array(RoleName, { maxItems: SLUGS_MAX, ...options }));
-const schemaOf = (name: string, kind: keyof typeof kinds) => (name === 'roles' ? roleNames : kinds[kind]);
+const schemaOf = (name: string, kind: keyof typeof kinds, of: typeof kinds | typeof viewKinds = kinds) =>
+  name === 'roles' ? roleNames : of[kind];
 
 /** The fields of a key in requests, under each of their names. */
 export const FIELDS = Object.fromEntries(
@@ -400,11 +495,11 @@ export const CHANGED_FIELDS = Object.fromEntries(
 /** The fields of a key in responses. */
 export const FIELDS_VIEW = Object.fromEntries(
   rows.map(([name, { kind, description }]) => {
-    const schema = schemaOf(name, kind)({ description });
+    const schema = schemaOf(name, kind, viewKinds)({ description });
     return [name, kind === 'flag' || kind === 'object' ? schema : Type.Optional(schema)];
   }),
 ) as {
-  [Name in FieldName]: FieldOf<Name> extends PresentField ? FieldSchema<Name> : TOptional<FieldSchema<Name>>;
+  [Name in FieldName]: FieldOf<Name> extends PresentField ? FieldView<Name> : TOptional<FieldView<Name>>;
 };
 
 /** A role in a call about a key. */

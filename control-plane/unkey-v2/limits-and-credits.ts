@@ -139,8 +139,8 @@ export function changedCreditFields(credits: Static<typeof ChangedCredits> | und
 /** Returns credits as responses show them; empty if use is unlimited. */
 export function creditsView({ remaining, refill: plan }: Pick<Key, 'remaining' | 'refill'>) {
   if (remaining === undefined) return {};
-  const { interval, amount, refillDay } = plan ?? {};
-  if (!interval || !amount) return { credits: { remaining } };
+  const { interval, amount, refillDay = plan?.anchor?.day } = plan ?? {};
+  if (!interval || !amount || interval === 'weekly') return { credits: { remaining } };
   return {
     credits: { remaining, refill: { interval, amount, ...(refillDay === undefined ? {} : { refillDay }) } },
   };

@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { POOL, type StoredFields } from '#shared/protocol/key-record.ts';
+import { protocolFor } from '#shared/protocol/protocol.ts';
 import { command, each, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
@@ -23,7 +24,7 @@ const WRITTEN = [
 ] as const;
 const writtenOf = oneOf('status', {
   ...{ OK: WRITTEN, NOT_FOUND: [], EXISTS: [], CONFLICT: ['version'], UNLIMITED: [], REUSED: [] },
-  TOO_OLD: ['followers#', '...names'],
+  TOO_OLD: ['needs#', 'followers#', '...names'],
 });
 export const writeChange = command(
   new URL('./write-change.lua', import.meta.url),
@@ -114,7 +115,7 @@ export class RedisChangeLog implements BatchedChangeLog {
   async writeAll(writes: readonly Write[]) {
     const runs = together(writes).map((alike) => writeAllRun(alike, this.#now()));
     const { replies, replicated } = await this.#writer.sendInOrder(runs);
-    return replies.flat().map((reply, i) => written(outcomeOf(writes[i]?.needs, reply), replicated));
+    return replies.flat().map((reply) => written(outcomeOf(reply), replicated));
   }
 
   async lag(apiId: string): Promise<number> {
@@ -159,7 +160,7 @@ export function writeRun(
   newPool: () => string,
   limits: typeof LIMITS = LIMITS,
 ): Run<Written> {
-  const { apiId, operation, keyId, fields, credits, ifSequence, successor, needs = 1 } = write;
+  const { apiId, operation, keyId, fields, credits, ifSequence, successor } = write;
   const condition = write.condition ?? ifSequence ?? '';
   const about = {
     ...{ ...aboutWrite(write, nowMs, limits), keyId, condition },
@@ -168,22 +169,22 @@ export function writeRun(
   };
   if (successor) return rerollRun(apiId, about, successor, limits.creationsKept);
   const { read, ...run } = writeChange({
-    ...{ ...about, operation, needs },
+    ...{ ...about, operation, needs: neededBy(write) },
     fields: [
       ...Object.entries(fields).flat(),
       ...(operation === 'create' ? ['p', hashSecret(keyId)] : []),
       ...(credits ? [POOL, JSON.stringify({ ...credits, id: newPool() })] : []),
     ],
   });
-  return { ...run, read: (reply) => outcomeOf(needs, read(reply)) };
+  return { ...run, read: (reply) => outcomeOf(read(reply)) };
 }
 
 /** Makes the same change to several keys. */
 function writeAllRun(alike: readonly [Write, ...Write[]], nowMs: number) {
   const [first] = alike;
-  const { apiId, operation, fields, needs = 1 } = first;
+  const { apiId, operation, fields } = first;
   return writeChanges({
-    ...{ ...aboutWrite(first, nowMs, LIMITS), operation, needs, count: alike.length },
+    ...{ ...aboutWrite(first, nowMs, LIMITS), operation, needs: neededBy(first), count: alike.length },
     records: alike.flatMap(({ keyId }) => [recordKey(apiId, keyId), metaKey(apiId, keyId)]),
     rest: [
       ...alike.flatMap(({ keyId, condition = '' }) => [keyId, condition]),
@@ -191,6 +192,9 @@ function writeAllRun(alike: readonly [Write, ...Write[]], nowMs: number) {
     ],
   });
 }
+
+const neededBy = ({ keyId, fields, credits, needs = 1 }: Write) =>
+  Math.max(needs, protocolFor(keyId, fields, credits && 'refill' in credits ? credits.refill : ''));
 
 /** Returns what the scripts are told about any write. */
 function aboutWrite({ apiId, keyId }: Write, now: number, limits: typeof LIMITS) {
@@ -226,7 +230,7 @@ function rerollRun(
       const { expires, deleted, ...change } = outcome;
       const [deletedId, deletedHash] = deleted.split(' ');
       const gone = deletedId && deletedHash ? { keyId: deletedId, secretHash: deletedHash } : undefined;
-      return { ...outcomeOf(1, change), rerolled: { expires, deleted: gone } };
+      return { ...outcomeOf(change), rerolled: { expires, deleted: gone } };
     },
   };
 }
@@ -312,8 +316,7 @@ const isAlike = (a: Write, b: Write): boolean =>
   a.credits === undefined &&
   b.credits === undefined;
 
-function outcomeOf(needs = 1, reply: ReturnType<typeof writtenOf>): Written {
-  if (reply.status === 'TOO_OLD') return { ...reply, needs };
+function outcomeOf(reply: ReturnType<typeof writtenOf>): Written {
   if (reply.status !== 'OK') return reply;
   const { remaining, debt, fields, ...entry } = reply;
   const credits = remaining ? { credits: { remaining: Number(remaining), isOwed: debt === '1' } } : {};

@@ -5,13 +5,13 @@
 -- Returns nil | a reply for the caller if older followers are registered: nothing was written
 local function gate(head, members, present, needs)
   if needs <= tonumber(present or 1) then return nil end
-  local answer = {'TOO_OLD', 0}
+  local answer = {'TOO_OLD', needs, 0}
   for _, name in ipairs(redis.call('ZRANGE', members, 0, -1)) do
     if tonumber(string.match(name, '^%d+') or 1) < needs then
-      answer[2] = answer[2] + 1
-      if answer[2] <= 10 then answer[#answer + 1] = name end
+      answer[3] = answer[3] + 1
+      if answer[3] <= 10 then answer[#answer + 1] = name end
     end
   end
-  if answer[2] > 0 then return answer end
+  if answer[3] > 0 then return answer end
   redis.call('HSET', head, 'P', needs)
 end

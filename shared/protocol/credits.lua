@@ -49,17 +49,39 @@ local function creditsOf(members, held)
     return year + era * 400 + (month <= 2 and 1 or 0), month
   end
 
+  -- Returns the end of the calendar period that `at` is in, and its beginning, Unix seconds.
+  --
+  -- calendar: h, d, w or m, for hours, days, weeks and months; then the day on which a week (1 = Monday) or a month begins, '' =
+  --   the first; then '+' or '-' and the seconds after 00:00 UTC at which a period begins. A month without that day begins on its
+  --   last day
+  local function periodOf(calendar, at)
+    local kind, day, shift = string.match(calendar, '^(%l)(%d*)([+-]?%d*)$')
+    day, shift = tonumber(day) or 1, tonumber(shift) or 0
+    local time = at - shift
+    local length = ({h = 3600, d = DAY, w = 7 * DAY})[kind]
+    if length then
+      -- 1970 began on a Thursday.
+      local first = kind == 'w' and (day - 4) * DAY or 0
+      local start = math.floor((time - first) / length) * length + first + shift
+      return start + length, start
+    end
+    local function beginning(year, month)
+      local nextYear, nextMonth = year + math.floor(month / 12), month % 12 + 1
+      return math.min(dayOf(year, month, day), dayOf(nextYear, nextMonth, 1) - 1) * DAY, nextYear, nextMonth
+    end
+    local year, month = monthOf(math.floor(time / DAY))
+    local start, nextYear, nextMonth = beginning(year, month)
+    if start > time then
+      local before = beginning(year - (month == 1 and 1 or 0), (month + 10) % 12 + 1)
+      return start + shift, before + shift
+    end
+    return beginning(nextYear, nextMonth) + shift, start + shift
+  end
+
   -- Returns the amount of a refill, and the time of the next one after now.
   local function refillOf(refill)
-    local kind, amount, day = string.match(refill, '^(%l) (%d+) ?(%d*)$')
-    if kind == 'd' then return tonumber(amount), (math.floor(now / DAY) + 1) * DAY end
-    local year, month = monthOf(math.floor(now / DAY))
-    while true do
-      local nextYear, nextMonth = year + math.floor(month / 12), month % 12 + 1
-      local due = math.min(dayOf(year, month, tonumber(day)), dayOf(nextYear, nextMonth, 1) - 1) * DAY
-      if due > now then return tonumber(amount), due end
-      year, month = nextYear, nextMonth
-    end
+    local kind, amount, rest = string.match(refill, '^(%l) (%d+) ?(%S*)')
+    return tonumber(amount), (periodOf(kind .. rest, now))
   end
 
   -- Goes through a pool's holders. The credits of holders that are not live no longer count as spendable; with `ended` they
@@ -136,5 +158,6 @@ local function creditsOf(members, held)
 
   return {
     clamp = clamp, look = look, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, settle = settle, refillOf = refillOf,
+    periodOf = periodOf,
   }
 end

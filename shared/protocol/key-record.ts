@@ -1,6 +1,13 @@
 import { rangesText } from '../rules/ip-ranges.ts';
 import { slugsOf, slugsText } from '../rules/slugs.ts';
-import { type LimitInput, type NamedLimit, wholeLimit, wholeNamedLimit } from './credits.ts';
+import {
+  type DefaultLimit,
+  type LimitInput,
+  type NamedLimit,
+  type RateLimit,
+  wholeLimit,
+  wholeNamedLimit,
+} from './credits.ts';
 
 /** The kinds of values of a key's fields. */
 interface Values {
@@ -9,13 +16,18 @@ interface Values {
   time: number;
   text: string;
   object: object;
-  limit: LimitInput;
-  limits: readonly NamedLimit[];
+  limit: DefaultLimit;
+  limits: readonly RateLimit[];
   slugs: readonly string[];
   /** Addresses and ranges of addresses. */
   ranges: readonly string[];
   /** Ids of APIs. Only identities have such a field. */
   apis: readonly string[];
+}
+/** The kinds of values in the form in which users set them. */
+interface Inputs extends Omit<Values, 'limit' | 'limits'> {
+  limit: LimitInput;
+  limits: readonly NamedLimit[];
 }
 /** The kind of a value. */
 export type Kind = keyof Values;
@@ -79,17 +91,18 @@ export const KEY_FIELDS = {
   ratelimit: {
     letter: 'l',
     kind: 'limit',
-    description: '`{limit, duration, async}`: at most `limit` verifications in each window of `duration` ms.',
+    description:
+      '`{limit, duration, async}`: at most `limit` verifications in each window of `duration` ms. `{limit, interval, anchor, async}`: in each hour, day, week or month.',
     option: [
       '<calls/time>',
-      'maximum number of verifications in a time, such as 100/10s or 5000/1h, or the word none',
+      'maximum number of verifications in a time, such as 100/10s or 5000/1h, or a quota such as 1000/month, or the word none',
     ],
   },
   ratelimits: {
     letter: 'L',
     kind: 'limits',
     description:
-      'Further rate limits with names, `[{name, limit, duration, async, autoApply}]`. A limit applies to verifications that name it, and with `autoApply` to every verification.',
+      'Further rate limits with names, `[{name, limit, duration, interval, anchor, async, autoApply}]`. A limit applies to verifications that name it, and with `autoApply` to every verification.',
     option: ['<json>', 'further limits by name, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]'],
   },
   permissions: {
@@ -148,11 +161,16 @@ export type Clearable = { [Name in KeyField]: KindOf<Name> extends 'flag' ? neve
 export type KeyFields = { readonly [Name in PresentField]: Values[KindOf<Name>] } & {
   readonly [Name in Exclude<KeyField, PresentField>]?: Values[KindOf<Name>];
 };
+/** The fields of a new record, in the form in which users set them. */
+export type NewKeyFields = Partial<Omit<KeyFields, 'ratelimit' | 'ratelimits'>> & {
+  readonly ratelimit?: LimitInput;
+  readonly ratelimits?: readonly NamedLimit[];
+};
 /** The fields of a key under all their names. */
 export type AliasedFields = KeyFields & { readonly [Name in Alias]?: KeyFields[(typeof ALIASES)[Name]] };
 /** Fields to set; `null` clears a field. */
 export type KeyPatch = {
-  readonly [Name in KeyField]?: Values[KindOf<Name>] | (Name extends Clearable ? null : never);
+  readonly [Name in KeyField]?: Inputs[KindOf<Name>] | (Name extends Clearable ? null : never);
 };
 /** Stored fields by their letters; `''` = no value. */
 export type StoredFields = Readonly<Partial<Record<Letter, string>>>;
@@ -209,9 +227,9 @@ function encodeValue(kind: Kind, value: unknown): string {
   if (kind === 'flag') return value ? '1' : '0';
   if (kind === 'ranges') return rangesText(value as readonly string[]);
   if (kind === 'slugs' || kind === 'apis') return slugsText(value as readonly string[]);
-  if (kind === 'limit') return JSON.stringify(wholeLimit(value as Values['limit']));
+  if (kind === 'limit') return JSON.stringify(wholeLimit(value as Inputs['limit']));
   if (kind !== 'object' && kind !== 'limits') return String(value);
-  const text = JSON.stringify(kind === 'limits' ? (value as Values['limits']).map(wholeNamedLimit) : value);
+  const text = JSON.stringify(kind === 'limits' ? (value as Inputs['limits']).map(wholeNamedLimit) : value);
   return text === '{}' || text === '[]' ? '' : text; // empty values are not stored
 }
 

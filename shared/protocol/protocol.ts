@@ -1,9 +1,22 @@
+import type { StoredFields } from './key-record.ts';
+
 /**
  * The protocol of this code: what a verifier understands, and a control plane may write. An older verifier would
  * ignore a field that it does not know. So a write that needs newer verifiers says which protocol it needs, and the
  * scripts refuse older verifiers (gate.lua, register.lua, sync.lua). Raise it with the first such field.
  */
 export const PROTOCOL = 2;
+
+/** Returns the protocol that verifiers must speak to obey a record with these fields, and this refill of its credits. */
+export function protocolFor(recordId: string, fields: StoredFields, refill = ''): number {
+  const { l = '', L: limits = '', R: roles = '' } = fields;
+  const isNew =
+    (limits !== '' && recordId.startsWith('role_')) ||
+    (roles !== '' && recordId.startsWith('identity_')) ||
+    /"interval"/.test(l + limits) ||
+    /^w|[-+{]/.test(refill);
+  return isNew ? 2 : 1;
+}
 
 /** Returns the name under which a verifier registers. The scripts read the protocol from it. */
 export const memberName = (text: string): string => `${PROTOCOL}.${text}`;

@@ -1,12 +1,21 @@
 import { LRUCache } from 'lru-cache';
-import { DEFAULT_LIMIT, type RateLimit } from '#shared/protocol/credits.ts';
+import {
+  type Anchor,
+  calendarOf,
+  DEFAULT_LIMIT,
+  type Interval,
+  type RateLimit,
+} from '#shared/protocol/credits.ts';
 import type { KeyState } from '#shared/protocol/key-record.ts';
 import { flattenString } from './flatten-string.ts';
 
 /** A rate limit: an amount in each window of some length. */
 export interface Window {
   readonly limit: number;
+  /** Of a period of the calendar the longest. */
   readonly durationMs: number;
+  /** The periods of the calendar that are its windows; undefined = windows of `durationMs`. */
+  readonly calendar?: string | undefined;
   /** True = no slices: each request asks Redis. */
   readonly isExact: boolean;
   /** True = a question defines the limit. The number of such limits per key is bounded. */
@@ -16,6 +25,8 @@ export interface Window {
 /** A rate limit of a key. Keys with equal limits share one list. */
 export interface Limit extends Window {
   readonly name: string;
+  /** Present = its windows are periods of the calendar. */
+  readonly interval?: Interval | undefined;
   /** The part of its pool's name after the key's id and a point. */
   readonly suffix: string;
   /**
@@ -34,13 +45,24 @@ const limitOf = (
   limit: number,
   durationMs: number,
   isExact: boolean,
-  { isBrought = false, isAutoApplied = false, isPerIdentity = false } = {},
-): Limit => ({
-  ...{ name, limit, durationMs, isExact, isBrought, isAutoApplied, isPerIdentity },
-  suffix: `${durationMs}.${name}${isBrought ? `.${limit}` : ''}`,
+  options: {
+    readonly isBrought?: boolean;
+    readonly isAutoApplied?: boolean;
+    readonly isPerIdentity?: boolean;
+    readonly interval?: Interval | undefined;
+    readonly anchor?: Anchor | undefined;
+  } = {},
+): Limit => {
+  const { isBrought = false, isAutoApplied = false, isPerIdentity = false, interval, anchor } = options;
+  const calendar = interval && calendarOf(interval, anchor);
   // A limit's name contains nothing that JSON would escape.
-  label: flattenString(`{"name":"${name}","limit":${limit},"duration":${durationMs},"remaining":`),
-});
+  const about = `"name":"${name}","limit":${limit},"duration":${durationMs}`;
+  return {
+    ...{ name, limit, durationMs, interval, calendar, isExact, isBrought, isAutoApplied, isPerIdentity },
+    suffix: `${calendar ?? durationMs}.${name}${isBrought ? `.${limit}` : ''}`,
+    label: flattenString(`{${about}${interval ? `,"interval":"${interval}"` : ''},"remaining":`),
+  };
+};
 
 /** A rate limit that a question names. */
 export interface LimitRequirement {
@@ -67,9 +89,10 @@ export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] 
     ...(ratelimits ? (JSON.parse(ratelimits) as RateLimit[]) : []),
   ];
   const limits = autoAppliedFirst(
-    rateLimits.map(({ name, limit, duration, async, autoApply: isAutoApplied = false, per }) =>
-      limitOf(name, limit, duration, !async, { isAutoApplied, isPerIdentity: per === 'identity' }),
-    ),
+    rateLimits.map(({ name, limit, duration, interval, anchor, async, autoApply = false, per }) => {
+      const scope = { isAutoApplied: autoApply, isPerIdentity: per === 'identity' };
+      return limitOf(name, limit, duration, !async, { ...scope, interval, anchor });
+    }),
   );
   limitsByText.set(text, limits);
   return limits;

@@ -126,8 +126,8 @@ export class Pool {
 
   /** Returns the end of the current window, in Unix milliseconds of Redis' clock. */
   resetMs(nowMs: number): number {
-    const { durationMs = 0 } = this.window ?? {};
-    if (nowMs < this.#endsMs || durationMs === 0) return this.#resetMs;
+    const { durationMs = 0, calendar } = this.window ?? {};
+    if (nowMs < this.#endsMs || durationMs === 0 || calendar) return this.#resetMs;
     return this.#resetMs + durationMs * Math.floor(1 + (nowMs - this.#endsMs) / durationMs);
   }
 
@@ -185,8 +185,8 @@ export class Pool {
     this.#sentAt = instant(this.#clock);
     const report = { pool: this.id, turn, spent: this.#spent, kept, needs: this.#waiters.needs(), slice };
     if (!window) return report;
-    const { limit, durationMs, isBrought } = window;
-    return { ...report, window: { limit, durationMs, isBrought, number: this.#number } };
+    const { limit, durationMs, calendar, isBrought } = window;
+    return { ...report, window: { limit, durationMs, calendar, isBrought, number: this.#number } };
   }
 
   /** Applies a reply, unless its turn no longer counts. */
@@ -218,7 +218,8 @@ export class Pool {
         if (this.#turn === 0 && this.#waiters.size > 0) this.#request(this);
       });
     this.#waiters.wakeAll();
-    this.#slice = this.available;
+    // Without what requests need that still wait for another pool: taking it is no reason to ask for more.
+    this.#slice = Math.max(0, this.available - this.#waiters.cost);
     const isDue = this.#returns || (nowMs < this.#recalledUntilMs && this.available > this.#waiters.cost);
     if (isDue && !this.#settled) this.giveBack();
   }
@@ -238,7 +239,8 @@ export class Pool {
     }
     const { monotonicMs, wallMs } = this.#sentAt;
     this.#endsMs = monotonicMs + leftMs;
-    this.#resetMs = (number + 1) * (this.window?.durationMs ?? 0);
+    const { durationMs = 0, calendar } = this.window ?? {};
+    this.#resetMs = calendar ? number * 1000 : (number + 1) * durationMs;
     // Counts from the sending, so that the grant ends before the window, however late the reply is.
     const goodMs = Math.min(leftMs, GRANTED_MS) / DRIFT;
     this.#until = { monotonicMs: monotonicMs + goodMs, wallMs: wallMs + goodMs };

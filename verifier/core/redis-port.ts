@@ -78,6 +78,8 @@ export interface PoolTurn {
   readonly window?: {
     readonly limit: number;
     readonly durationMs: number;
+    /** The periods of the calendar that are its windows; undefined = windows of `durationMs`. */
+    readonly calendar?: string | undefined;
     /** The window of `spent` and `kept`; undefined = none. */
     readonly number: number | undefined;
     /** True if a question defines the limit. */

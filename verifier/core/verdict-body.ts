@@ -1,4 +1,4 @@
-import { DEFAULT_LIMIT } from '#shared/protocol/credits.ts';
+import { DEFAULT_LIMIT, type Interval } from '#shared/protocol/credits.ts';
 import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/protocol/key-record.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { perVerdict } from '#shared/rules/verdict-codes.ts';
@@ -109,6 +109,7 @@ interface LimitValues {
 interface NamedLimitValues extends LimitValues {
   readonly name: string;
   readonly duration: number;
+  readonly interval?: Interval;
   readonly exceeded: boolean;
 }
 
@@ -239,7 +240,8 @@ export const VERDICT_FIELDS = {
         properties: {
           name: string('The name of the limit; that of the default limit is `default`.'),
           ...limitState,
-          duration: number('Length of its windows, in milliseconds.'),
+          duration: number('Length of its windows, in milliseconds; of a quota the longest.'),
+          interval: string('Only of a quota: hour, day, week or month.'),
           exceeded: { type: 'boolean', description: 'True if the key was refused because of this limit.' },
         },
       },
@@ -250,8 +252,8 @@ export const VERDICT_FIELDS = {
 };
 
 const namedLimits = ({ limits = [] }: Spending): readonly NamedLimitValues[] =>
-  limits.map(({ limit: { name, limit, durationMs: duration }, ...state }) => ({
-    ...{ name, limit, duration },
+  limits.map(({ limit: { name, limit, durationMs: duration, interval }, ...state }) => ({
+    ...{ name, limit, duration, ...(interval ? { interval } : {}) },
     ...state,
   }));
 

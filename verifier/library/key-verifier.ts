@@ -43,8 +43,10 @@ export interface LimitState {
   /** The default limit is named `default`. */
   readonly name: string;
   readonly limit: number;
-  /** Length of the limit's windows, in milliseconds. */
+  /** Length of the limit's windows, in milliseconds; of a quota the longest. */
   readonly duration: number;
+  /** Present = a quota: its windows are periods of the calendar. */
+  readonly interval?: 'hour' | 'day' | 'week' | 'month';
   readonly remaining: number;
   /** End of the current window, in Unix milliseconds. */
   readonly reset: number;

@@ -242,7 +242,7 @@ export function exchangeRun(
   const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
   const parts = turns.flatMap(({ pool, turn, spent = '-', kept, needs, slice, window }) => [
     ...[turn, spent, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), slice],
-    ...[window?.limit ?? '-', window?.durationMs ?? '-', window?.number ?? '-'],
+    ...[window?.limit ?? '-', window?.calendar ?? window?.durationMs ?? '-', window?.number ?? '-'],
     window?.isBrought ? names.push(broughtIndex(apiId, pool)) : '-',
   ]);
   return exchangeTurns({ members, held, names, member, channel: recalls, recall: RECALL_MS, turns: parts });

@@ -14,7 +14,7 @@ import { type Columns, columns, count, list, time } from '../terminal/output.ts'
 
 const REFILL: FieldWords = [
   '--refill <plan>',
-  'when credits are refilled: daily:<credits>, monthly:<credits> or monthly:<credits>:<day>',
+  'when credits are refilled: daily:<credits>, weekly:<credits>, monthly:<credits> or monthly:<credits>:<day>',
   refillPlan,
 ];
 const LIFETIMES: Readonly<Record<string, FieldWords>> = {

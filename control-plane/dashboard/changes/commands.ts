@@ -114,7 +114,7 @@ function optionOf(name: string, value: unknown): string | undefined {
 
 function argumentOf(name: string, value: unknown): string | undefined {
   if (name === 'ratelimit') {
-    const { limit, duration, async = true } = value as LimitInput;
+    const { limit, duration = 1, async = true } = value as LimitInput;
     return async && duration % 1000 === 0 ? `${limit}/${duration / 1000}s` : undefined;
   }
   if (name.endsWith('Ms')) return Number(value) % UNITS.m === 0 ? spanOf(Number(value)) : undefined;

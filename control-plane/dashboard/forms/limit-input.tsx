@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { LIMIT, type UNITS } from './entered-values.ts';
+import { LIMIT, QUOTA, type UNITS } from './entered-values.ts';
 
 const NAMES = {
   s: 'seconds',
@@ -8,10 +8,21 @@ const NAMES = {
   d: 'days',
   ms: 'milliseconds',
 } as const satisfies Record<keyof typeof UNITS, string>;
+const PERIODS = {
+  hour: 'hour of the calendar',
+  day: 'day of the calendar',
+  week: 'week of the calendar',
+  month: 'month of the calendar',
+};
 
-/** Inputs for a rate limit, in words: so many calls per so much time. A form gets the text that `limitOf` parses. */
+/**
+ * Inputs for a rate limit, in words: so many calls per so much time, or per period of the calendar. A form gets the text that
+ * `limitOf` parses.
+ */
 export function LimitInput({ id, name, text }: { id: string; name: string; text: string }) {
-  const [, limit = '', amount = '', unit = 's', exact] = LIMIT.exec(text) ?? [];
+  const [, quota, interval, isExactQuota, anchor] = QUOTA.exec(text) ?? [];
+  const [, limit = quota ?? '', amount = '', unit = interval ?? 's', exact = isExactQuota] =
+    LIMIT.exec(text) ?? [];
   const [entry, setEntry] = useState({ limit, amount, unit, isExact: exact !== undefined });
   const input = (key: 'limit' | 'amount', label: string) => ({
     'aria-label': label,
@@ -21,13 +32,16 @@ export function LimitInput({ id, name, text }: { id: string; name: string; text:
     onInput: (event: { currentTarget: HTMLInputElement }) =>
       setEntry({ ...entry, [key]: event.currentTarget.value.trim() }),
   });
-  const isEmpty = entry.limit === '' && entry.amount === '';
-  const value = `${entry.limit}/${entry.amount}${entry.unit}${entry.isExact ? ' exact' : ''}`;
+  const isQuota = entry.unit in PERIODS;
+  const isEmpty = entry.limit === '' && (isQuota || entry.amount === '');
+  const suffix = `${entry.isExact ? ' exact' : ''}${anchor && entry.unit === interval ? ` ${anchor}` : ''}`;
+  const value = `${entry.limit}/${isQuota ? '' : entry.amount}${entry.unit}${suffix}`;
   return (
     <span class="limit">
-      <input id={id} {...input('limit', 'Calls')} /> per <input {...input('amount', 'Length')} />
+      <input id={id} {...input('limit', 'Calls')} /> per{' '}
+      {!isQuota && <input {...input('amount', 'Length')} />}
       <select aria-label="Unit" onChange={(event) => setEntry({ ...entry, unit: event.currentTarget.value })}>
-        {Object.entries(NAMES).map(([each, title]) => (
+        {Object.entries({ ...NAMES, ...PERIODS }).map(([each, title]) => (
           <option key={each} value={each} selected={each === entry.unit}>
             {title}
           </option>

@@ -1,4 +1,4 @@
-import type { LimitInput } from '#shared/protocol/credits.ts';
+import type { DefaultLimit } from '#shared/protocol/credits.ts';
 import type { Key } from '../api/client.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Fact } from '../parts/fact.tsx';
@@ -85,7 +85,8 @@ export function Credits({ of: { remaining, remainingHeld = 0, remainingLost, ref
       {refill && (
         <p>
           Refilled to {refill.amount.toLocaleString()} {refill.interval}
-          {refill.refillDay !== undefined && ` on day ${refill.refillDay}`} at 00:00 UTC; last{' '}
+          {refill.refillDay !== undefined && ` on day ${refill.refillDay}`}
+          {refill.anchor ? ` (${JSON.stringify(refill.anchor)})` : ' at 00:00 UTC'}; last{' '}
           <Time at={refill.lastRefillAt} placeholder="never" exact />
         </p>
       )}
@@ -105,7 +106,8 @@ const LENGTHS = [
 ] as const;
 
 /** Formats a limit, such as "5,000 a day" or "100 in 10 seconds". */
-function limitInWords({ limit, duration, async = true }: LimitInput): string {
+function limitInWords({ limit, duration, interval, async = true }: DefaultLimit): string {
+  if (interval) return `${limit.toLocaleString()} each calendar ${interval}${async ? '' : ', exact'}`;
   const [unit, ms] = LENGTHS.find(([, each]) => duration % each === 0) ?? LENGTHS[4];
   const count = duration / ms;
   const window =

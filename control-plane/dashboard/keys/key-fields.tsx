@@ -199,11 +199,13 @@ export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
       <label>
         Refill
         <select name="interval">
-          {Object.entries({ '': 'none', daily: 'daily', monthly: 'monthly' }).map(([value, text]) => (
-            <option key={value} value={value} selected={value === (refill?.interval ?? '')}>
-              {text}
-            </option>
-          ))}
+          {Object.entries({ '': 'none', daily: 'daily', weekly: 'weekly', monthly: 'monthly' }).map(
+            ([value, text]) => (
+              <option key={value} value={value} selected={value === (refill?.interval ?? '')}>
+                {text}
+              </option>
+            ),
+          )}
         </select>
       </label>
       <Whole label="Amount" hint="credits after it" name="amount" of={refill?.amount} />

@@ -136,7 +136,7 @@ function parseKey(value: unknown): KeyToImport {
     ...rest
   } = fields;
   checkMeta(meta);
-  checkLimits(rest.ratelimits);
+  checkLimits(rest);
   checkRanges(rest.allowedIps);
   const secretHash = sha256.length === 64 ? Buffer.from(sha256, 'hex').toString('base64url') : sha256;
   const credits = newCredits({ remaining, refill });

@@ -105,7 +105,7 @@ export const createKey = operation({
   async handle(call, { apis, keys, roles, clock }: { apis: Apis; keys: Keys; roles: Roles; clock: Clock }) {
     const { meta = {}, remaining, refill, roles: roleNames, ...fields } = withoutAliases(call.request);
     checkMeta(meta);
-    checkLimits(fields.ratelimits);
+    checkLimits(fields);
     checkRanges(fields.allowedIps);
     checkExpires(fields.expires, clock.wallMs());
     const key = { ...fields, ...(roleNames ? { roles: await roles.idsOf(roleNames) } : {}), meta };

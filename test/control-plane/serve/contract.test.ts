@@ -230,13 +230,13 @@ describe('bad input names the field and the rule', () => {
       { apiId: 'a', enabled: 'false' },
       /^enabled: must be boolean; send it without quotes$/,
     ],
+    ['keys.createKey', { apiId: 'a', ratelimit: {} }, /^ratelimit\.limit: required$/],
+    ['keys.createKey', { apiId: 'a', ratelimit: null }, /^ratelimit: must be object$/],
     [
       'keys.createKey',
-      { apiId: 'a', ratelimit: {} },
-      /^ratelimit\.limit: required\nratelimit\.duration: required$/,
+      { apiId: 'a', ratelimit: { limit: 1 } },
+      /^ratelimit\.duration: give this or interval$/,
     ],
-    ['keys.createKey', { apiId: 'a', ratelimit: null }, /^ratelimit: must be object$/],
-    ['keys.createKey', { apiId: 'a', ratelimit: { limit: 1 } }, /^ratelimit\.duration: required$/],
     [
       'keys.createKey',
       { apiId: 'a', ratelimit: { limit: 0, duration: 1000 } },
@@ -286,7 +286,7 @@ describe('bad input names the field and the rule', () => {
     [
       'keys.createKey',
       { apiId: 'a', ratelimits: [{ name: 'a', limit: 1 }] },
-      /^ratelimits\.0\.duration: required$/,
+      /^ratelimits\.0\.duration: give this or interval$/,
     ],
     [
       'keys.createKey',
@@ -303,7 +303,7 @@ describe('bad input names the field and the rule', () => {
       { apiId: 'a', ratelimits: new Array(9).fill(tokens) },
       /^ratelimits: must NOT have more than 8 items$/,
     ],
-    ['keys.updateKey', { keyId: 'key_x', ratelimit: { limit: 1 } }, /^ratelimit\.duration: required$/],
+    ['keys.updateKey', { keyId: 'key_x', ratelimit: { duration: 1000 } }, /^ratelimit\.limit: required$/],
     ['keys.createKey', { apiId: 'a', permissions: 'a' }, /^permissions: must be array$/],
     ['keys.createKey', { apiId: 'a', permissions: null }, /^permissions: must be array$/],
     ['keys.createKey', { apiId: 'a', permissions: ['a b'] }, /^permissions\.0: must match pattern/],

@@ -10,11 +10,11 @@
 -- channel: of recalls; recall: ms that it may take
 -- turns: nine for each pool or limit: turn; spent ('-' = as last reported); kept;
 --   needs of the waiting requests, in order, as 'cost x times' for each run of equal needs ('1x7 60x1', '' = none); slice wanted;
---   for a limit also its amount, the length of its windows in ms, and the window of spent and kept ('-' = none);
+--   for a limit also its amount, the length of its windows in ms or their calendar, and the window of spent and kept ('-' = none);
 --   for a limit that a question defines also the place of its index in `names`
 -- A pool's hash:
 --   b credits that nobody holds, below 0 if more was subtracted than the pool had; h the sum of what holders can spend
---   r refill, 'd amount' or 'm amount day'; t the next refill, Unix seconds; f the last refill; l lost credits
+--   r refill, see refillText in credits.ts; t the next refill, Unix seconds; f the last refill; l lost credits
 --   k the keys that share it; z since when it has no credits, Unix ms
 --   '@' and a holder's name → granted, spent, turn, spoken for; and Unix ms of the last recall, until the holder's next turn
 --   "Spoken for" is the part of the latest grant that waiting requests will spend immediately.
@@ -34,7 +34,7 @@ recall = tonumber(recall)
 local credits = creditsOf(members, held)
 local now, nowMs, text, field, numbers, live =
   credits.now, credits.nowMs, credits.text, credits.field, credits.numbers, credits.live
-local windows = windowsOf(member, nowMs, text, numbers, live)
+local windows = windowsOf(member, nowMs, text, numbers, live, credits.periodOf)
 local DAY, ASKED_MS = 86400, 1000
 local isLive = live(member)
 local isKnown = isLive or redis.call('ZSCORE', held, member)
@@ -135,7 +135,7 @@ end
 local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit, duration, number, index)
   if not isLive then return {'NOREG', turn, 0, 0, 0, 0, -1, 0} end
   if index and not windows.admits(index, name) then return {'FULL', turn} end
-  local isNew, present, c, p, h, mine, left = windows.open(name, duration)
+  local isNew, present, c, p, h, mine, left, slides = windows.open(name, duration)
   local granted, spent, last, spoken = numbers(mine)
   local said = saidSpent
   if not said then said, kept = granted, 0
@@ -144,13 +144,13 @@ local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit,
   c, h = c + said + kept - granted, h - (granted - spent - spoken) + kept - clear(windows.scan, name, mine)
   granted, spent = said + kept, said
 
-  local before = windows.free(limit, duration, c, p, left)
+  local before = windows.free(limit, slides, c, p, left)
   local status, b, total, most, lacking
   status, b, h, granted, spoken, total, most, lacking = grant(windows.scan, name, before, h, granted, kept, needs, wanted)
   c = c + before - b
   local isRefused = status == 'NONE' or status == 'SPOKEN'
-  local wait = isRefused and windows.wait(limit, duration, c - (most - b), p, left, lacking) or -1
-  windows.close(isNew, name, present, c, p, h, left, duration, field(granted, spent, turn, spoken), index)
+  local wait = isRefused and windows.wait(limit, slides, c - (most - b), p, left, lacking) or -1
+  windows.close(isNew, name, present, c, p, h, left, slides, field(granted, spent, turn, spoken), index)
   return {status, turn, granted, spent, spoken, total or b + h, wait, lacking or 0, present, left}
 end
 
@@ -167,7 +167,7 @@ for i = 1, #turns / 9 do
   if limit == '-' then replies[i] = exchange(names[i], turn, spent, kept, needs, slice)
   else
     replies[i] = exchangeWindow(
-      names[i], turn, spent, kept, needs, slice, tonumber(limit), tonumber(duration), tonumber(number), names[tonumber(index)])
+      names[i], turn, spent, kept, needs, slice, tonumber(limit), duration, tonumber(number), names[tonumber(index)])
   end
 end
 for _, pool in ipairs(recalled) do redis.pcall('PUBLISH', channel, pool) end

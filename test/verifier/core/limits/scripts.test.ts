@@ -1,4 +1,6 @@
+import { readFileSync } from 'node:fs';
 import { beforeEach, expect, test } from 'vitest';
+import { type Anchor, calendarOf, type Interval } from '../../../../shared/protocol/credits.ts';
 import { apiKeys, broughtIndex, windowKey } from '../../../../shared/redis/redis-keys.ts';
 import { exchangeTurns } from '../../../../verifier/redis/api-session.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';
@@ -17,13 +19,22 @@ const present = () => Math.floor(Date.now() / DAY_MS);
 
 /** One turn of a holder, and its reply by name. */
 async function exchange(member: string, turn: number, said: object = {}, brought?: string) {
-  const { spent, kept, need, needs, wanted, number, limit } = {
-    ...{ spent: '-', kept: 0, need: 0, needs: '', wanted: 0, number: present(), limit: LIMIT },
+  const { spent, kept, need, needs, wanted, number, limit, duration } = {
+    ...{
+      spent: '-',
+      kept: 0,
+      need: 0,
+      needs: '',
+      wanted: 0,
+      number: present(),
+      limit: LIMIT,
+      duration: DAY_MS,
+    },
     ...said,
   } as Record<string, string | number>;
   const asked = [turn, spent ?? '-', kept ?? 0, need ? `${need}x1` : (needs ?? ''), wanted ?? 0];
   const names = brought ? [windowKey('a', brought), broughtIndex('a', brought)] : [name];
-  const turns = [...asked, limit ?? LIMIT, DAY_MS, number ?? '-', brought ? 2 : '-'];
+  const turns = [...asked, limit ?? LIMIT, duration ?? DAY_MS, number ?? '-', brought ? 2 : '-'];
   const about = { members, held, names, member, channel: recalls, recall: 50, turns };
   const [reply] = await run(exchangeTurns(about));
   if (!reply) throw new Error('no reply');
@@ -160,4 +171,73 @@ test('brings 100 limits of a key at a time', async () => {
   expect(Math.abs((await at.redis.pexpiretime(index)) - Math.max(...ends))).toBeLessThan(100);
   await at.redis.zadd(index, Date.now() - 1, windowKey('a', 'k.1.mine.5'));
   expect(await bring(104, 'k.1.mine.100')).toBe('OK');
+});
+
+/** The end and the beginning of the period of a calendar at a time, by JavaScript's dates. */
+function periodAt(
+  interval: Interval,
+  anchor: Anchor,
+  seconds: number,
+): readonly [end: number, start: number] {
+  const { day = 1, weekday = 1, hour = 0, offsetMinutes = 0 } = anchor;
+  const shift = 3600 * hour - 60 * offsetMinutes;
+  const local = new Date(1000 * (seconds - shift));
+  const [year, month, date] = [local.getUTCFullYear(), local.getUTCMonth(), local.getUTCDate()];
+  const ofMonth = (months: number) => {
+    const lastDay = new Date(Date.UTC(year, months + 1, 0)).getUTCDate();
+    return Date.UTC(year, months, Math.min(day, lastDay));
+  };
+  const since = (local.getUTCDay() + 7 - (weekday % 7)) % 7;
+  const starts = {
+    hour: (n: number) => Date.UTC(year, month, date, local.getUTCHours() + n),
+    day: (n: number) => Date.UTC(year, month, date + n),
+    week: (n: number) => Date.UTC(year, month, date - since + 7 * n),
+    month: (n: number) => ofMonth(month + n + (ofMonth(month) > local.getTime() ? -1 : 0)),
+  };
+  return [starts[interval](1) / 1000 + shift, starts[interval](0) / 1000 + shift];
+}
+
+test('finds the period of every calendar', async () => {
+  const lua = readFileSync(new URL('../../../../shared/protocol/credits.lua', import.meta.url), 'utf8');
+  const script = `${lua}
+    local periodOf, all = creditsOf('m', 'h').periodOf, {}
+    for i = 2, #ARGV do
+      local finish, start = periodOf(ARGV[1], tonumber(ARGV[i]))
+      all[#all + 1] = string.format('%.0f %.0f', finish, start)
+    end
+    return all`;
+  const anchors: readonly (readonly [Interval, Anchor])[] = [
+    ...(['hour', 'day', 'week', 'month'] as const).map((interval) => [interval, {}] as const),
+    ...[1, 28, 29, 30, 31].map((day) => ['month', { day, hour: 9, offsetMinutes: -420 }] as const),
+    ...[1, 2, 6, 7].map((weekday) => ['week', { weekday, hour: 23, offsetMinutes: 840 }] as const),
+    ['day', { hour: 5, offsetMinutes: 330 }],
+    ['hour', { offsetMinutes: 30 }],
+  ];
+  // From 1999 to 2101, at odd times of the day, and at both sides of each beginning.
+  const times = Array.from({ length: 900 }, (_, i) => Date.UTC(1999) / 1000 + i * 3_571_111);
+  for (const [interval, anchor] of anchors) {
+    const starts = times.map((at) => periodAt(interval, anchor, at)[1]);
+    const all = [...times, ...starts, ...starts.map((start) => start - 1)];
+    const found = (await at.redis.eval(script, 0, calendarOf(interval, anchor), ...all)) as string[];
+    expect(found).toEqual(all.map((each) => periodAt(interval, anchor, each).join(' ')));
+  }
+});
+
+test('a quota counts nothing of the period before', async () => {
+  const calendar = calendarOf('month', { day: 15, hour: 6 });
+  const [end, start] = periodAt('month', { day: 15, hour: 6 }, Date.now() / 1000);
+  const about = { limit: 6, duration: calendar, need: 1 };
+  await at.redis.hset(name, { n: start, c: 6, p: 0, h: 0 });
+  expect(await exchange('2.a', 1, about)).toMatchObject({ status: 'OK', window: end });
+  const ttl = await at.redis.pexpiretime(name);
+  expect(Math.abs(ttl - 1000 * end)).toBeLessThan(5000);
+  const { status, refillMs, leftMs } = await exchange('2.a', 2, { ...about, need: 6, number: end });
+  expect({ status, refillMs }).toEqual({ status: 'NONE', refillMs: Number(leftMs) + 1 });
+  // A clock that was set back by less than a period does not open it again.
+  const [later] = periodAt('month', { day: 15, hour: 6 }, end);
+  await at.redis.hset(name, { n: later, c: 6 });
+  expect(await exchange('2.a', 3, { ...about, number: later })).toMatchObject({
+    status: 'NONE',
+    window: later,
+  });
 });
