@@ -1,6 +1,9 @@
 #!/usr/bin/env node
 // The command `keyfence`: in the project its source, in the package the JavaScript that was made of it.
 import { existsSync } from 'node:fs';
+import { enableCompileCache } from 'node:module';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
 
 const NODE_MAJOR_MIN = 24;
 if (Number(process.versions.node.split('.')[0]) < NODE_MAJOR_MIN) {
@@ -8,6 +11,12 @@ if (Number(process.versions.node.split('.')[0]) < NODE_MAJOR_MIN) {
     `keyfence: needs Node ${NODE_MAJOR_MIN}, this is ${process.version}; npx keyfence brings it along`,
   );
   process.exit(78);
+}
+try {
+  // In the user's own folder: whoever could write into the cache could run code as this user.
+  enableCompileCache(join(homedir(), '.cache', 'keyfence'));
+} catch {
+  // This user has no home. Every start then compiles anew.
 }
 const source = new URL('./main.ts', import.meta.url);
 await import(existsSync(source) ? source.href : './main.js');

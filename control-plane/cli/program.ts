@@ -16,7 +16,7 @@ import { manyKeysCommands } from './commands/many-keys.ts';
 import { GROUPS, WORDS } from './commands/words.ts';
 import { completionCommand } from './completion.ts';
 import { addOperation } from './from-operations.ts';
-import { operationRows } from './operations.ts';
+import { type OperationRow, operationRows } from './operations.ts';
 import { Session } from './session.ts';
 import { TimeOption, zonedTime } from './times.ts';
 
@@ -50,8 +50,11 @@ const BY_HAND: Readonly<Record<string, Add | null>> = {
   'fleet.listVerifiers': fleetCommand,
 };
 
-/** Creates the whole command line. Parsing throws CommanderError or CliError, and never ends the process. */
-export function createProgram(session = new Session(), rows = operationRows()): Command {
+/**
+ * Creates the command line. Parsing throws CommanderError or CliError, and never ends the process.
+ * @param word the first word that is typed, if only the commands that begin with it are needed
+ */
+export function createProgram(session = new Session(), operations?: readonly OperationRow[], word?: string) {
   const program = new Command('keyfence')
     .description(
       'Manages Keyfence: keys, roles, identities, APIs, root keys, webhooks and the fleet of verifiers.',
@@ -79,11 +82,19 @@ export function createProgram(session = new Session(), rows = operationRows()): 
     }
   });
   for (const [name, help] of Object.entries(GROUPS)) program.command(name).description(help);
+  if (word === '--version') return program;
+  const rows = operations ?? operationRows();
+  const isWord = rows.some((row) => firstOf(row) === word);
   for (const row of rows) {
     const byHand = BY_HAND[row.name];
+    if (isWord && firstOf(row) !== word) continue;
     if (byHand === undefined) addOperation(program, session, row, WORDS[row.name] ?? {});
     else byHand?.(program, session);
   }
-  completionCommand(program, session);
+  if (!isWord) completionCommand(program, session);
   return program;
 }
+
+/** The first word of the command of an operation. */
+const firstOf = ({ name, words }: OperationRow) =>
+  name === 'fleet.listFindings' ? 'doctor' : ((WORDS[name]?.as ?? words).split(' ')[0] ?? '');

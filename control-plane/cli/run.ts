@@ -12,7 +12,7 @@ export async function run(session: Session): Promise<void> {
       const advice = 'others can see command lines, so treat that key as exposed; give its keyId instead';
       throw new CliError('USAGE', `a key must not be among the arguments: ${advice}`);
     }
-    await createProgram(session).parseAsync();
+    await createProgram(session, undefined, process.argv[2]).parseAsync();
   } catch (error) {
     end(session, error);
   }

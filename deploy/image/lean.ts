@@ -58,6 +58,37 @@ export function lean(): Plugin[] {
   return [leanNode(), leanPackages(PATCHES)];
 }
 
+/** Modules of Node that few commands of the command line need. */
+const OF_SOME_COMMANDS = ['crypto', 'fs/promises', 'readline/promises', 'timers/promises', 'zlib'];
+
+/** Loads modules of Node, and what starts subcommands in files of their own, at their first use. */
+export function atFirstUse(): Plugin {
+  return {
+    name: 'at-first-use',
+    resolveId(source, _importer, { kind }) {
+      const isOne = OF_SOME_COMMANDS.some((name) => source === `node:${name}`);
+      return isOne && kind === 'import-statement' ? `\0first:${source}` : null;
+    },
+    load(id) {
+      const [, source] = /^\0first:(.*)$/.exec(id) ?? [];
+      if (source === undefined) return null;
+      const module = `process.getBuiltinModule('${source}')`;
+      return Object.entries(process.getBuiltinModule(source) ?? {})
+        .filter(([name]) => /^[a-z]/.test(name))
+        .map(([name, value]) =>
+          typeof value === 'function'
+            ? `export const ${name} = (...of) => ${module}.${name}(...of);`
+            : `export const ${name} = new Proxy({}, { get: (_, of) => ${module}.${name}[of] });`,
+        )
+        .join('\n');
+    },
+    transform: (code, id) =>
+      /commander\/lib\/command\.js$/.test(id)
+        ? code.replace("import childProcess from 'node:child_process';", 'const childProcess = undefined;')
+        : null,
+  };
+}
+
 /** Leaves out of the library's bundle the unused parts of small packages. */
 export function leanLibrary(): Plugin {
   return leanPackages(PATCHES.filter(([file]) => /prom-client/.test(file.source)));

@@ -143,7 +143,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
     help: 'list the keys of an API',
     examples: [
       'keys list shop --disabled --limit 20',
-      'keys list shop --state expired --role night-shift',
+      'keys list shop --state expired --role editor',
       'keys list shop --unused-for 30d --sort lastUsedAt',
     ],
     fields: { lastUsedBefore: ['--unused-for <time>'] },

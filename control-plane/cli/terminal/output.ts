@@ -107,5 +107,5 @@ export function time(ms: number | undefined): string | undefined {
   return ms === undefined ? undefined : new Date(ms).toISOString();
 }
 
-/** Formats a number with thousands separators. */
-export const count = (n: number): string => Number(n).toLocaleString('en');
+/** Formats a number with thousands separators; the tables of `toLocaleString` would take each command 10 ms. */
+export const count = (n: number): string => String(n).replace(/(?<!\.\d*)\B(?=(\d{3})+(?!\d))/g, ',');

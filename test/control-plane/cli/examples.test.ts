@@ -13,7 +13,7 @@ let fleet: Fleet;
 let directory: string;
 let receiver: Receiver;
 beforeAll(async () => {
-  fleet = await Fleet.start({ env: { WEBHOOK_NETWORKS: '127.0.0.0/8' } });
+  fleet = await Fleet.start({ env: { WEBHOOK_NETWORKS: '127.0.0.0/8', USAGE_PERIOD_MS: '50' } });
   receiver = await Receiver.start();
   directory = mkdtempSync(join(tmpdir(), 'keyfence-examples-'));
   const lines = [1, 2].map(() => JSON.stringify({ key: generateKey(16), name: 'Grace' }));
@@ -46,9 +46,9 @@ function examplesOf(command: Command): string[] {
 const wordsOf = (line: string) =>
   [...line.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? '');
 
-/** Things are made before they are used, and used before they are deleted. */
+/** Things are made before they are used, and used before they are deleted; the doctor comes before rules that keys break. */
 const rankOf = (example: string) =>
-  /^(?:apis|roles|identities|permissions|root-keys|webhooks) create/.test(example)
+  /^(?:doctor|(?:apis|roles|identities|permissions|root-keys|webhooks) create)/.test(example)
     ? 0
     : /^(?:apis|roles|identities|permissions|root-keys|webhooks) delete/.test(example)
       ? 2
@@ -66,6 +66,14 @@ test('every command shows an example that works', async () => {
   const deliveryId = async (): Promise<string> => {
     const { deliveries } = await fleet.ok('webhooks.listDeliveries', { endpointId });
     return deliveries[0]?.deliveryId ?? '';
+  };
+  /** The id of a request that was refused, and would pass now. */
+  const refused = async (keyId: string, key: string): Promise<string> => {
+    await fleet.ok('keys.updateKey', { keyId, enabled: false });
+    const { requestId } = (await fleet.verify(key)).body;
+    await fleet.ok('keys.updateKey', { keyId, enabled: true });
+    await fleet.until(async () => (await fleet.admin('verdicts.find', { requestId })).status === 200);
+    return requestId;
   };
   /** The sequence of a change that the example can ask about. */
   const sequence = async (line: string, { keyId, roleId }: { keyId: string; roleId: string }) => {
@@ -92,6 +100,7 @@ test('every command shows an example that works', async () => {
       wordsOf(line).map(async (word) => {
         if (/^d\d+-0$/.test(word)) return deliveryId();
         if (word === '1' && line.includes('propagation')) return sequence(line, { keyId, roleId });
+        if (word === '0mzc9k4q8r2wfXa1') return refused(keyId, key);
         if (word.endsWith('.ndjson')) return join(directory, word);
         return /_0mzc9k4q8r2wfXa1Bc2d$/.test(word)
           ? ids.find((id) => id.startsWith(word.replace(/_.*/, '_')))

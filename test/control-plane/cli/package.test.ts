@@ -83,9 +83,19 @@ test('the server runs as JavaScript in plain node', async () => {
   expect(links.filter((target) => !pages.includes(target))).toEqual([]);
   const keyfence = (...args: string[]) => {
     const command = [join(installed, '.bin', 'keyfence'), ...args];
-    return promisify(execFile)(process.execPath, command, { cwd: tmpdir(), env: envOf(fleet) });
+    return promisify(execFile)(process.execPath, command, {
+      cwd: tmpdir(),
+      env: { ...envOf(fleet, { HOME: folder }), NODE_COMPILE_CACHE: undefined },
+    });
   };
   expect((await keyfence('--version')).stdout.trim()).toBe(packageVersion());
+  // One file, which loads at its start only what is in every Node process already, and is compiled once.
+  const command = readFileSync(join(installed, 'keyfence-server/control-plane/cli/main.js'), 'utf8');
+  const imports = [...command.matchAll(/(?:import|from)\s?["'`]([\w@.#/:-]+)["'`]/g)].map(([, name]) => name);
+  expect(imports.toSorted()).toEqual([
+    ...['node:buffer', 'node:events', 'node:fs', 'node:path', 'node:process', 'node:stream', 'node:util'],
+  ]);
+  expect(readdirSync(join(folder, '.cache', 'keyfence'))).toHaveLength(1);
   const { keyId } = JSON.parse((await keyfence('keys', 'create', 'packed', '--json')).stdout);
   expect((await keyfence('keys', 'disable', keyId)).stdout).toContain('complete');
   // What the doctor finds wrong while a slow machine is busy, such as a verifier that lags, may pass.
