@@ -265,7 +265,7 @@ async function send<Name extends keyof Responses>(operation: Name, input: Input)
   }
   for (const [name, value] of Object.entries(input)) {
     if (value === undefined || value === '') continue;
-    if (looksLikeKey(String(value)))
+    if (String(value).split(/\s+/).some(looksLikeKey))
       throw new Failure('BAD_REQUEST', 'this is a key; keys are not sent in addresses, which are logged');
     url.searchParams.set(name, String(value));
   }

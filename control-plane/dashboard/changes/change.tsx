@@ -22,12 +22,17 @@ export type Apply = (
   undo?: object,
 ) => Promise<number | undefined>;
 
+/** A key with its part of a change of several. */
+export interface Patched {
+  readonly keyId: string;
+  readonly patch: object;
+}
+
 /** The same for several keys of an API together; only the last change is watched. `undo` reverts all. */
 type ApplyAll = (
   apiId: string,
-  keyIds: readonly string[],
+  keys: readonly Patched[],
   headline: string,
-  patch: object,
   undo?: () => Promise<unknown>,
 ) => Promise<unknown>;
 
@@ -46,8 +51,8 @@ export function useChange(onWritten: () => void) {
         undo: undo && (() => apply(key, `Undone: ${headline}`, undo)),
       };
     });
-  const applyAll: ApplyAll = (apiId, keyIds, headline, patch, undo) =>
-    begin(apiId, async () => ({ ...(await sendAll(apiId, keyIds, headline, patch)), undo }));
+  const applyAll: ApplyAll = (apiId, keys, headline, undo) =>
+    begin(apiId, async () => ({ ...(await sendAll(apiId, keys, headline)), undo }));
   /** Sets all permissions of a role, and offers to restore those `before`. */
   const applyRole = (
     roleId: string,
@@ -135,14 +140,16 @@ function useWatch(onWritten: () => void) {
   return { begin, panelOf, panelsBeside };
 }
 
-async function sendAll(
-  apiId: string,
-  keyIds: readonly string[],
-  headline: string,
-  patch: object,
-): Promise<WrittenChange> {
-  const input = { apiId, keyIds, ...patch, waitMs: QUICK_MS };
-  const { results, propagation } = await call('keys.updateKeys', input);
+/** Changes the keys with the same patch together. An API has one log, so that its last change is the last to be complete. */
+async function sendAll(apiId: string, keys: readonly Patched[], headline: string): Promise<WrittenChange> {
+  const results: Awaited<ReturnType<typeof call<'keys.updateKeys'>>>['results'][number][] = [];
+  let propagation: Propagation | undefined;
+  for (const [patch, alike] of Map.groupBy(keys, (key) => JSON.stringify(key.patch))) {
+    const keyIds = alike.map(({ keyId }) => keyId);
+    const answer = await call('keys.updateKeys', { apiId, keyIds, ...JSON.parse(patch), waitMs: QUICK_MS });
+    results.push(...answer.results);
+    propagation = answer.propagation ?? propagation;
+  }
   const refusals = results.filter(({ result }) => result === 'refused').length;
   const last = results.find((each) => 'sequence' in each && each.sequence === propagation?.sequence);
   if (!propagation || !last) throw new Failure('NOT_FOUND', 'none of these keys is there any more');

@@ -1,8 +1,8 @@
 import { useRef, useState } from 'preact/hooks';
 import { type Failure, type Propagation, serverNow, signedInAs } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
+import { saveFile } from '../parts/export.tsx';
 import { Problem, useAction } from '../parts/loading.tsx';
-import { saveFile } from '../parts/save-file.ts';
 import { duration } from '../parts/time.tsx';
 
 /** A change of a key, a role or an identity, and how far it has come. */

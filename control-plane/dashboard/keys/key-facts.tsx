@@ -60,8 +60,11 @@ export function KeyFacts({ of }: { of: Key }) {
           <code>{JSON.stringify(of.meta)}</code>
         </Fact>
       )}
-      <Fact name="Last used">
-        <Time at={of.lastUsedAt} placeholder="no use reported" exact />
+      <Fact name="Last accepted">
+        <Time at={of.lastUsedAt} placeholder="never" exact />
+      </Fact>
+      <Fact name="Last refused">
+        <Time at={of.lastRefusedAt} placeholder="never" exact />
       </Fact>
     </dl>
   );

@@ -1,25 +1,35 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Key } from '../api/client.ts';
-import { Choice, Field, fieldsOf } from '../forms/forms.tsx';
+import { Field } from '../forms/forms.tsx';
 import { useLoad } from '../parts/loading.tsx';
+import { queryOf, VIEWS } from './key-filter.ts';
 
 export const PAGE_KEYS = 25;
 /** Number of keys that the server examines per call if no index serves the search. */
 const EXAMINED_A_CALL = 1000;
 /** Maximum number of calls for one page of matches; then the reader decides. */
 const CALLS_MAX = 200;
+/** After the last letter, before the search begins. */
+const PAUSE_MS = 300;
 
-/** Conditions on the keys of a list, and their order. */
-export type Filter = Readonly<Record<'search' | 'externalId' | 'enabled' | 'sort', string>>;
-export const NO_FILTER: Filter = { search: '', externalId: '', enabled: '', sort: '-createdAt' };
+/** Conditions on the keys of a list as the reader wrote them, and their order. */
+export type Filter = Readonly<Record<'filter' | 'sort', string>>;
+export const NO_FILTER: Filter = { filter: '', sort: '-createdAt' };
 
 /** Tells whether a filter leaves keys out. */
-export const isFiltered = ({ sort: _, ...conditions }: Filter): boolean =>
-  Object.values(conditions).some(Boolean);
+export const isFiltered = ({ filter }: Filter): boolean => filter.trim() !== '';
 
 /** Orders for which the server has an index. */
 const INDEX_ORDERS = { '-createdAt': 'newest first', createdAt: 'oldest first' };
-const ORDERS = { ...INDEX_ORDERS, name: 'name', '-lastUsedAt': 'last use', expires: 'next to expire' };
+const ORDERS = {
+  ...INDEX_ORDERS,
+  ...{
+    name: 'name',
+    '-lastUsedAt': 'last use',
+    lastUsedAt: 'use, longest ago first',
+    expires: 'next to expire',
+  },
+};
 
 /** A page of matching keys. */
 interface Matches {
@@ -36,6 +46,10 @@ interface Reader {
   readonly wants: () => boolean;
 }
 
+/** Lists keys once: at most `limit`, or fewer if the server examined enough. */
+export const listKeys = (apiId: string, { filter, sort }: Filter, limit: number, cursor?: string) =>
+  call('apis.listKeys', { apiId, limit: String(limit), cursor, sort, ...queryOf(filter) });
+
 /**
  * Calls the server until the page is full, or there are no more keys, or the reader stops it, or `CALLS_MAX` is
  * reached. In order of creation, the server examines some keys per call; in any other, all.
@@ -48,10 +62,10 @@ async function searchKeys(
 ): Promise<Matches> {
   const keys: Key[] = [];
   let [cursor, total, calls] = [from, 0, 0];
-  const isPicky = (filter.search !== '' || filter.enabled !== '') && filter.sort in INDEX_ORDERS;
+  const query = queryOf(filter.filter);
+  const isPicky = Object.keys(query).some((name) => name !== 'externalId') && filter.sort in INDEX_ORDERS;
   do {
-    const limit = String(PAGE_KEYS - keys.length);
-    const page = await call('apis.listKeys', { apiId, limit, cursor, ...filter });
+    const page = await listKeys(apiId, filter, PAGE_KEYS - keys.length, cursor);
     keys.push(...page.keys);
     ({ total, cursor } = page);
     calls++;
@@ -108,31 +122,68 @@ export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
   );
 }
 
-/** The form that searches keys. If the user enters the id of a key, it opens that key. */
+/** The line that filters keys while it is written. The id of a key opens that key. */
 export function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter: Filter) => void }) {
-  const search = (event: Event) => {
-    const entry = fieldsOf(event);
-    const text = entry('search');
-    if (/^key_[0-9A-Za-z]{20}$/.test(text)) {
-      location.hash = `#/keys/${text}`;
-      return;
-    }
-    const [externalId, enabled, sort] = [entry('externalId'), entry('enabled'), entry('sort')];
-    onSearch({ search: text, externalId, enabled, sort });
+  const [text, setText] = useState(filter.filter);
+  const timer = useRef<number>(undefined);
+  const search = (next: string, sort = filter.sort) => {
+    clearTimeout(timer.current);
+    if (/^key_[0-9A-Za-z]{20}$/.test(next.trim())) location.hash = `#/keys/${next.trim()}`;
+    else if (next !== filter.filter || sort !== filter.sort) onSearch({ filter: next, sort });
   };
-  const text = { type: 'search', maxLength: 256 } as const;
+  const choose = (next: string) => {
+    setText(next);
+    search(next);
+  };
+  useEffect(() => () => clearTimeout(timer.current), []);
   return (
-    <form class="row search" aria-label="Search" onSubmit={search}>
-      <Field label="Name or id" hint="in part" name="search" defaultValue={filter.search} {...text} />
-      <Field label="Identity" hint="exactly" name="externalId" defaultValue={filter.externalId} {...text} />
-      <Choice
-        label="State"
-        name="enabled"
-        value={filter.enabled}
-        options={{ '': 'any', true: 'enabled', false: 'disabled' }}
-      />
-      <Choice label="Order" name="sort" value={filter.sort} options={ORDERS} />
-      <button type="submit">Search</button>
+    <form
+      class="search"
+      aria-label="Search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        search(text);
+      }}
+    >
+      <div class="row">
+        <Field
+          type="search"
+          label="Filter"
+          hint="a part of a name or id, state: unused: role: customer: expires:"
+          name="filter"
+          maxLength={256}
+          spellcheck={false}
+          value={text}
+          onInput={({ currentTarget: { value } }) => {
+            setText(value);
+            clearTimeout(timer.current);
+            timer.current = window.setTimeout(() => search(value), PAUSE_MS);
+          }}
+        />
+        <label class="order">
+          Order
+          <select value={filter.sort} onChange={(event) => search(text, event.currentTarget.value)}>
+            {Object.entries(ORDERS).map(([value, title]) => (
+              <option key={value} value={value}>
+                {title}
+              </option>
+            ))}
+          </select>
+        </label>
+      </div>
+      <fieldset class="views" aria-label="Views">
+        {VIEWS.map(([name, view]) => (
+          <button
+            key={name}
+            type="button"
+            class="view"
+            aria-pressed={filter.filter.trim() === view}
+            onClick={() => choose(view)}
+          >
+            {name}
+          </button>
+        ))}
+      </fieldset>
     </form>
   );
 }

@@ -7,6 +7,19 @@ import { Time } from '../parts/time.tsx';
 
 /** A badge with the state in which verifiers see the key: its own, or that of its identity. */
 export function KeyState({ of, isFound = true }: { of: Key; isFound?: boolean }) {
+  return (
+    <>
+      {of.leaked && (
+        <span title={of.leaked.url}>
+          <Badge kind="bad">leaked</Badge>{' '}
+        </span>
+      )}
+      <OwnState of={of} isFound={isFound} />
+    </>
+  );
+}
+
+function OwnState({ of, isFound }: { of: Key; isFound: boolean }) {
   const { identity, enabled, expires, rerolledTo, foreign } = of;
   if (identity?.enabled === false)
     return (
@@ -32,6 +45,20 @@ export function KeyState({ of, isFound = true }: { of: Key; isFound?: boolean })
       </span>
     );
   return <Badge kind="good">enabled</Badge>;
+}
+
+/** When a key was accepted last, and refused, if that was later: a job may present it every minute in vain. */
+export function LastUse({ of: { lastUsedAt, lastRefusedAt } }: { of: Key }) {
+  return (
+    <>
+      <Time at={lastUsedAt} placeholder="never" />
+      {lastRefusedAt !== undefined && lastRefusedAt > (lastUsedAt ?? 0) && (
+        <div class="under">
+          refused <Time at={lastRefusedAt} />
+        </div>
+      )}
+    </>
+  );
 }
 
 /** The time when a key expires; a rotation without a grace period sets it to 1 ms after 1970 began. */

@@ -1,4 +1,5 @@
 import type { ComponentChildren } from 'preact';
+import { useEffect } from 'preact/hooks';
 import { type Key, may } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import { CopyButton } from '../parts/copy-id.tsx';
@@ -7,7 +8,7 @@ import { useAction } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
-import { Expiry, KeyState, useForeignFound } from './key-state.tsx';
+import { Expiry, KeyState, LastUse, useForeignFound } from './key-state.tsx';
 import type { useSelection } from './selection.tsx';
 
 /** A page of an API's keys, which can be selected, opened and changed. */
@@ -21,6 +22,7 @@ export function KeyTable(props: {
   const { page } = props;
   const mayChange = may(`api.${props.apiId}.update_key`);
   const isFound = useForeignFound(page.keys);
+  useRowKeys();
   return (
     <Table
       label="Keys"
@@ -34,10 +36,19 @@ export function KeyTable(props: {
             : 'No key matches.'
       }
       columns={[
-        ...(mayChange ? [{ title: 'Selected', narrow: 'box', cell: props.selection.box } as const] : []),
+        ...(mayChange
+          ? [
+              {
+                title: 'Selected',
+                heading: props.selection.pageBox(page.keys),
+                narrow: 'box',
+                cell: props.selection.box,
+              } as const,
+            ]
+          : []),
         KEY_COLUMN,
         { title: 'State', narrow: 'beside', cell: (key) => <KeyState of={key} isFound={isFound} /> },
-        { title: 'Last use', cell: ({ lastUsedAt }) => <Time at={lastUsedAt} placeholder="never seen" /> },
+        { title: 'Last accepted', cell: (key) => <LastUse of={key} /> },
         ...(page.keys.some(({ expires }) => expires !== undefined)
           ? [{ title: 'Expires', cell: (key) => <Expiry of={key} /> } satisfies Column<Key>]
           : []),
@@ -51,6 +62,28 @@ export function KeyTable(props: {
       below={({ keyId }) => props.panelOf(keyId)}
     />
   );
+}
+
+/** Lets j and k go from row to row, and x select one, wherever nothing is written. Enter opens the row's link. */
+function useRowKeys(): void {
+  useEffect(() => {
+    const press = ({ key, target, metaKey, ctrlKey, altKey }: KeyboardEvent) => {
+      const isWriting =
+        target instanceof Element && target.closest('input:not([type=checkbox]), select, dialog');
+      if (isWriting || metaKey || ctrlKey || altKey) return;
+      const rows = [...document.querySelectorAll('[aria-label=Keys] > tbody > tr:not(.below)')];
+      const at = rows.findIndex((row) => row.contains(document.activeElement));
+      const step = { j: 1, k: -1 }[key];
+      if (step !== undefined)
+        rows
+          .at(Math.max(0, at + step))
+          ?.querySelector<HTMLElement>('td.first a')
+          ?.focus();
+      else if (key === 'x') rows[at]?.querySelector<HTMLInputElement>('input')?.click();
+    };
+    addEventListener('keydown', press);
+    return () => removeEventListener('keydown', press);
+  }, []);
 }
 
 /** What can be done with a key in a list, in a menu. */

@@ -1,6 +1,9 @@
-import { useRef, useState } from 'preact/hooks';
-import type { Key } from '../api/client.ts';
-import { useAction } from '../parts/loading.tsx';
+import { useState } from 'preact/hooks';
+import { call, type Key, may, serverNow } from '../api/client.ts';
+import { ActionForm, Field, type FormEntry } from '../forms/forms.tsx';
+import { Confirm, Dialog } from '../parts/dialogs.tsx';
+import { useAction, useLoad } from '../parts/loading.tsx';
+import { More } from '../parts/more.tsx';
 
 /** Maximum number of keys that one call changes. */
 const KEYS_MAX = 1000;
@@ -29,54 +32,153 @@ export function useSelection() {
         </label>
       );
     },
-    /** Adds keys to the selection. */
-    add: (more: readonly Key[]) => {
-      const all = new Map([...keys, ...more].map((key) => [key.keyId, key]));
-      setKeys([...all.values()].slice(0, KEYS_MAX));
+    /** The checkbox of all keys of a page. */
+    pageBox: (page: readonly Key[]) => {
+      const others = keys.filter(({ keyId }) => !page.some((each) => each.keyId === keyId));
+      const isChosen = page.length > 0 && keys.length - others.length === page.length;
+      return (
+        <label class="box">
+          <span class="unseen">Select page</span>
+          <input
+            type="checkbox"
+            checked={isChosen}
+            ref={(box) => {
+              if (box) box.indeterminate = !isChosen && keys.length > others.length;
+            }}
+            onChange={() => setKeys((isChosen ? others : [...others, ...page]).slice(0, KEYS_MAX))}
+          />
+        </label>
+      );
     },
   };
 }
 
+/** What can be done with several keys: a change for each of them. */
+export interface BulkChange {
+  /** What was done, such as `Disabled`. */
+  readonly headline: string;
+  readonly patchOf: (key: Key) => BulkPatch;
+}
+export type BulkPatch = { readonly [Name in 'enabled' | 'roles' | 'expires']?: Key[Name] | null };
+
+const HOUR_MS = 3_600_000;
+
 /** The bar with the actions on the selected keys. */
 export function SelectionBar(props: {
   selection: ReturnType<typeof useSelection>;
-  page: readonly Key[];
-  change: (keys: readonly Key[], headline: string, enabled: boolean) => Promise<unknown>;
+  change: (keys: readonly Key[], change: BulkChange) => Promise<unknown>;
 }) {
-  const { keys, reset, add } = props.selection;
+  const { keys, reset } = props.selection;
+  const [asks, setAsks] = useState<BulkChange>();
+  const [form, setForm] = useState<'Add role' | 'Remove role' | 'Expire'>();
   const { busy, run, problem } = useAction();
-  const first = useRef<HTMLButtonElement>(null);
-  if (props.page.length === 0 && keys.length === 0) return null;
+  if (keys.length === 0) return null;
   const keysText = keys.length === 1 ? '1 key' : `${keys.length.toLocaleString()} keys`;
-  const change = (enabled: boolean) => () =>
-    void run(async () => {
-      await props.change(keys, `${enabled ? 'Enabled' : 'Disabled'} ${keysText}`, enabled);
-      reset();
-      // The clicked button disappears, so move the focus.
-      first.current?.focus();
-    });
+  const change = async (bulk: BulkChange) => {
+    await props.change(keys, { ...bulk, headline: `${bulk.headline} ${keysText}` });
+    reset();
+    // The clicked button disappears, so move the focus.
+    document.querySelector<HTMLElement>('th.box input')?.focus();
+  };
+  const inUse = keys.filter(({ lastUsedAt = 0 }) => lastUsedAt > serverNow() - HOUR_MS).length;
+  const disable: BulkChange = { headline: 'Disabled', patchOf: () => ({ enabled: false }) };
+  const enable: BulkChange = { headline: 'Enabled', patchOf: () => ({ enabled: true }) };
   return (
-    <fieldset class={`row selection ${keys.length > 0 ? 'chosen' : ''}`} aria-label="Selection">
-      <span role="status" class="quiet">
-        {keys.length === 0 ? 'None selected' : `${keysText} selected`}
-      </span>
-      <button ref={first} type="button" class="small" onClick={() => add(props.page)}>
-        Select page
+    <fieldset class="row selection" aria-label="Selection">
+      <span role="status">{keysText} selected</span>
+      <button
+        type="button"
+        class="small"
+        aria-disabled={busy}
+        onClick={() => (keys.length > 1 ? setAsks(disable) : void run(() => change(disable)))}
+      >
+        Disable {keysText}
       </button>
-      {keys.length > 0 && (
-        <>
-          <button type="button" class="small" onClick={reset}>
-            Select none
+      <button type="button" class="small" aria-disabled={busy} onClick={() => void run(() => change(enable))}>
+        Enable {keysText}
+      </button>
+      <More>
+        {(['Add role', 'Remove role', 'Expire'] as const).map((name) => (
+          <button key={name} type="button" onClick={() => setForm(name)}>
+            {name}…
           </button>
-          <button type="button" class="small" aria-disabled={busy} onClick={change(false)}>
-            Disable {keysText}
-          </button>
-          <button type="button" class="small" aria-disabled={busy} onClick={change(true)}>
-            Enable {keysText}
-          </button>
-        </>
-      )}
+        ))}
+      </More>
+      <button type="button" class="small" onClick={reset}>
+        Select none
+      </button>
       {problem}
+      {asks && (
+        <Confirm
+          title={`Disable ${keysText}?`}
+          action={`Disable ${keysText}`}
+          run={async () => {
+            await change(asks);
+            return {};
+          }}
+          onDone={() => setAsks(undefined)}
+          onClose={() => setAsks(undefined)}
+        >
+          {inUse === 0
+            ? 'None of them was'
+            : `${inUse.toLocaleString()} of them ${inUse === 1 ? 'was' : 'were'}`}{' '}
+          accepted in the last hour. It can be undone.
+        </Confirm>
+      )}
+      {form && (
+        <Dialog
+          title={`${form === 'Expire' ? 'Let' : form} ${form === 'Expire' ? `${keysText} expire` : keysText}`}
+          onClose={() => setForm(undefined)}
+        >
+          <BulkForm kind={form} keys={keys} change={change} onDone={() => setForm(undefined)} />
+        </Dialog>
+      )}
     </fieldset>
+  );
+}
+
+/** The form for what a change of several keys needs: a role, or a time. */
+function BulkForm(props: {
+  kind: 'Add role' | 'Remove role' | 'Expire';
+  keys: readonly Key[];
+  change: (change: BulkChange) => Promise<void>;
+  onDone: () => void;
+}) {
+  const { kind, keys, change, onDone } = props;
+  const catalogue = useLoad(
+    () => (may('root.*.read_role') ? call('permissions.listRoles') : Promise.resolve([])),
+    [],
+  );
+  const given = [...new Set(keys.flatMap(({ roles = [] }) => roles))];
+  const names = kind === 'Remove role' ? given : (catalogue.data?.map(({ name }) => name) ?? given);
+  const run = async (entry: FormEntry) => {
+    const role = entry('role');
+    const expires = new Date(entry('expires')).getTime();
+    const without = ({ roles = [] }: Key) => roles.filter((each) => each !== role);
+    if (kind === 'Add role')
+      await change({ headline: `Gave ${role} to`, patchOf: (key) => ({ roles: [...without(key), role] }) });
+    else if (kind === 'Remove role')
+      await change({
+        headline: `Took ${role} from`,
+        patchOf: (key) => ({ roles: without(key).length > 0 ? without(key) : null }),
+      });
+    else await change({ headline: 'Set the end of', patchOf: () => ({ expires }) });
+    return undefined;
+  };
+  return (
+    <ActionForm label={kind} action={kind === 'Expire' ? 'Set' : kind} run={run} onDone={onDone}>
+      {kind === 'Expire' ? (
+        <Field type="datetime-local" label="Expires" name="expires" required />
+      ) : (
+        <label class="field">
+          Role
+          <select name="role" required>
+            {names.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+      )}
+    </ActionForm>
   );
 }

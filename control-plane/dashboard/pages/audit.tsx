@@ -1,8 +1,8 @@
 import { type AuditEvent, call } from '../api/client.ts';
-import { EventExport } from '../audit/event-export.tsx';
 import { callerName, Events, phraseOf, useNames } from '../audit/events.tsx';
 import { Choice, Field, fieldsOf } from '../forms/forms.tsx';
 import { useConditions } from '../parts/conditions.ts';
+import { Export } from '../parts/export.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
@@ -31,6 +31,26 @@ const NO_FILTER = {
 };
 const PERIODS = ['', 'hour', 'today', 'yesterday', '7d', 'custom'] as const;
 
+const textOf = (value: object | undefined) => value && JSON.stringify(value);
+const EXPORTED = {
+  time: ({ time }: AuditEvent) => new Date(time).toISOString(),
+  operation: ({ operation }: AuditEvent) => operation,
+  outcome: ({ outcome }: AuditEvent) => outcome,
+  by: ({ by }: AuditEvent) => by.person?.personId ?? by.rootKeyId,
+  person: ({ by }: AuditEvent) => by.person && callerName(by),
+  address: ({ by }: AuditEvent) => by.address,
+  apiId: ({ on }: AuditEvent) => on.apiId,
+  keyId: ({ on }: AuditEvent) => on.keyId,
+  identity: ({ on }: AuditEvent) => on.externalId ?? on.identityId,
+  role: ({ on }: AuditEvent) => on.roleId ?? on.permissionId,
+  rootKeyId: ({ on }: AuditEvent) => on.rootKeyId,
+  sequence: ({ sequence }: AuditEvent) => sequence,
+  before: ({ before }: AuditEvent) => textOf(before),
+  after: ({ after }: AuditEvent) => textOf(after),
+  requestId: ({ requestId }: AuditEvent) => requestId,
+  id: ({ id }: AuditEvent) => id,
+};
+
 /** The audit log: calls that changed something, or were refused. */
 export function Audit({ keyId = '' }: { keyId?: string }) {
   const [filter, setFilter] = useConditions({ ...NO_FILTER, keyId });
@@ -48,7 +68,17 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
     <Page
       title="Audit"
       {...(keyId ? { way: [[`#/keys/${keyId}`, `Key ${keyId}`]] } : {})}
-      actions={<EventExport key={JSON.stringify(filter)} list={(cursor) => list(100, cursor)} />}
+      actions={
+        <Export
+          key={JSON.stringify(filter)}
+          name="audit"
+          columns={EXPORTED}
+          list={async (cursor) => {
+            const page = await list(100, cursor);
+            return { rows: page.events, cursor: page.cursor };
+          }}
+        />
+      }
     >
       <Search
         filter={filter}

@@ -3,7 +3,7 @@ import { call, Failure, type Identity, may } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
 import { limitsOf, limitsText, parseObject, slugsOf } from '../forms/entered-values.ts';
 import { ActionForm, type FormEntry } from '../forms/forms.tsx';
-import { KeyState, useForeignFound } from '../keys/key-state.tsx';
+import { KeyState, LastUse, useForeignFound } from '../keys/key-state.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
@@ -14,7 +14,6 @@ import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
-import { Time } from '../parts/time.tsx';
 
 const WAY = [['#/identities', 'Identities']] as const;
 const PAGE_KEYS = '50';
@@ -237,8 +236,8 @@ function OwnKeys({ externalId }: { externalId: string }) {
                 cell: (key) => <KeyState of={key} isFound={isFound} />,
               },
               {
-                title: 'Last use',
-                cell: ({ lastUsedAt }) => <Time at={lastUsedAt} placeholder="never seen" />,
+                title: 'Last accepted',
+                cell: (key) => <LastUse of={key} />,
               },
             ]}
           />

@@ -14,6 +14,7 @@ import { Loaded, useLoad } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { type Tab, Tabs } from '../parts/tabs.tsx';
+import { Time } from '../parts/time.tsx';
 import { Usage } from '../usage/usage.tsx';
 
 /** A page for one key: its fields, usage and history, with forms to change, rotate and delete it. */
@@ -27,16 +28,44 @@ export function KeyDetail({ keyId }: { keyId: string }) {
   const of = key.data;
   return (
     <Page
-      title={of?.name ?? `Key ${keyId}`}
+      title={of ? (of.name ?? `Key ${keyId}`) : '…'}
       way={[['#/apis', 'APIs'], ...(of ? [[`#/apis/${of.apiId}`, of.apiId] as const] : [])]}
       beside={of && <KeyState of={of} isFound={isFound} />}
       actions={of && <Actions of={of} apply={apply} />}
     >
+      {of?.leaked && <Leaked of={of} apply={apply} />}
       {panelOf(keyId) ?? <UnderWay keyId={keyId} events={events.data?.events} />}
       <Loaded of={key}>{(of) => <Tabs label="Parts of the key" tabs={tabsOf(of, apply, events)} />}</Loaded>
     </Page>
   );
 }
+
+/** Says that the secret of a key was found in public, and what to do. */
+function Leaked({ of, apply }: { of: Key; apply: Apply }) {
+  const [rotating, setRotating] = useState(false);
+  const { at, url } = of.leaked ?? {};
+  return (
+    <section class="panel alarm" aria-label="Leak">
+      <p>
+        <strong>Its secret was found in public</strong> <Time at={at} />
+        {of.enabled ? ' and it is still accepted.' : '; it is disabled.'}
+        {url !== undefined && <> At {/^https:\/\//.test(url) ? <a href={url}>{url}</a> : <bdi>{url}</bdi>}</>}
+      </p>
+      {mayRotate(of) && (
+        <div class="row">
+          {of.enabled && <KeySwitch of={of} apply={apply} />}
+          <button type="button" onClick={() => setRotating(true)}>
+            Replace it…
+          </button>
+        </div>
+      )}
+      {rotating && <RotateDialog of={of} onClose={() => setRotating(false)} />}
+    </section>
+  );
+}
+
+const mayRotate = ({ apiId, rerolledTo }: Key) =>
+  rerolledTo === undefined && may(`api.${apiId}.update_key`) && may(`api.${apiId}.create_key`);
 
 /** The parts of the page that the user may see. */
 function tabsOf(of: Key, apply: Apply, events: ReturnType<typeof useHistory>): readonly Tab[] {
@@ -107,11 +136,10 @@ function Actions({ of, apply }: { of: Key; apply: Apply }) {
   const [rotating, setRotating] = useState(false);
   const [deleting, setDeleting] = useState(false);
   const mayUpdate = may(`api.${of.apiId}.update_key`);
-  const mayRotate = of.rerolledTo === undefined && mayUpdate && may(`api.${of.apiId}.create_key`);
   return (
     <>
       {mayUpdate && <KeySwitch of={of} apply={apply} />}
-      {mayRotate && (
+      {mayRotate(of) && (
         <button type="button" onClick={() => setRotating(true)}>
           Rotate key…
         </button>

@@ -4,12 +4,21 @@ import { useChange } from '../changes/change.tsx';
 import { ActionForm, type FormEntry, Opener } from '../forms/forms.tsx';
 import { ApiSettings } from '../keys/api-settings.tsx';
 import { enteredOf, NewKeyFields } from '../keys/key-fields.tsx';
-import { isFiltered, NO_FILTER, PAGE_KEYS, Search, SearchState, useSearch } from '../keys/key-search.tsx';
+import {
+  isFiltered,
+  listKeys,
+  NO_FILTER,
+  PAGE_KEYS,
+  Search,
+  SearchState,
+  useSearch,
+} from '../keys/key-search.tsx';
 import { KeyTable } from '../keys/key-table.tsx';
-import { SelectionBar, useSelection } from '../keys/selection.tsx';
+import { type BulkChange, type BulkPatch, SelectionBar, useSelection } from '../keys/selection.tsx';
 import { useConditions } from '../parts/conditions.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
+import { Export } from '../parts/export.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
@@ -66,6 +75,23 @@ const ApiTraffic = ({ apiId }: { apiId: string }) => (
   <Usage load={(period) => call('apis.getVerifications', { apiId, ...period })} />
 );
 
+const EXPORTED_AT_ONCE = 100;
+const timeOf = (at: number | undefined) => at && new Date(at).toISOString();
+const EXPORTED = {
+  keyId: ({ keyId }: Key) => keyId,
+  name: ({ name }: Key) => name,
+  externalId: ({ externalId }: Key) => externalId,
+  start: ({ start }: Key) => start,
+  state: ({ state }: Key) => state,
+  leaked: ({ leaked }: Key) => leaked?.url,
+  roles: ({ roles }: Key) => roles?.join(', '),
+  permissions: ({ permissions }: Key) => permissions?.join(' '),
+  created: ({ createdAt }: Key) => timeOf(createdAt),
+  expires: ({ expires }: Key) => timeOf(expires),
+  lastAccepted: ({ lastUsedAt }: Key) => timeOf(lastUsedAt),
+  lastRefused: ({ lastRefusedAt }: Key) => timeOf(lastRefusedAt),
+};
+
 /** The keys of an API: find, disable and enable them, one or several at a time. */
 function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
   const [filter, setFilter] = useConditions(NO_FILTER);
@@ -77,11 +103,16 @@ function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
   }, [creations]);
   const { apply, applyAll, panelOf, panelsBeside } = useChange(keys.reload);
   const selection = useSelection();
-  const switchAll = (selected: readonly Key[], headline: string, enabled: boolean) => {
-    const idsOf = (keys: readonly Key[]) => keys.map(({ keyId }) => keyId);
-    const keyIds = idsOf(selected.filter((key) => key.enabled !== enabled));
-    const undo = () => applyAll(apiId, keyIds, `Undone: ${headline}`, { enabled: !enabled });
-    return applyAll(apiId, idsOf(selected), headline, { enabled }, keyIds.length > 0 ? undo : undefined);
+  const changeAll = (selected: readonly Key[], { headline, patchOf }: BulkChange) => {
+    const patches = selected.map((key) => ({ keyId: key.keyId, patch: patchOf(key) }));
+    // What differed before is what an undo restores.
+    const before = selected.flatMap((key) => {
+      const was = Object.keys(patchOf(key)).map((name) => [name, key[name as keyof BulkPatch] ?? null]);
+      const patch = Object.fromEntries(was);
+      return JSON.stringify(patch) === JSON.stringify(patchOf(key)) ? [] : [{ keyId: key.keyId, patch }];
+    });
+    const undo = () => applyAll(apiId, before, `Undone: ${headline}`);
+    return applyAll(apiId, patches, headline, before.length > 0 ? undo : undefined);
   };
   return (
     <>
@@ -93,16 +124,27 @@ function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
           setFilter(conditions);
         }}
       />
-      <SearchState of={search} />
+      <div class="title above-list">
+        <SearchState of={search} />
+        <div class="actions">
+          <Export
+            key={JSON.stringify(filter)}
+            name={`keys-${apiId}`}
+            columns={EXPORTED}
+            list={async (cursor) => {
+              const page = await listKeys(apiId, filter, EXPORTED_AT_ONCE, cursor);
+              return { rows: page.keys, cursor: page.cursor };
+            }}
+          />
+        </div>
+      </div>
       <Loaded of={keys}>
         {(page) => (
           <>
-            {may(`api.${apiId}.update_key`) && (
-              <SelectionBar selection={selection} page={page.keys} change={switchAll} />
-            )}
             {panelsBeside(page.keys.map(({ keyId }) => keyId))}
             <KeyTable apiId={apiId} page={page} selection={selection} apply={apply} panelOf={panelOf} />
             {pages.pager(page.cursor, page.keys.length, isFiltered(filter) ? undefined : page.total)}
+            {may(`api.${apiId}.update_key`) && <SelectionBar selection={selection} change={changeAll} />}
           </>
         )}
       </Loaded>

@@ -20,7 +20,7 @@ export function useConditions<T extends Readonly<Record<string, string>>>(unset:
   const change = (next: T) => {
     const [path, query] = partsOf(location.hash);
     for (const [name, value] of Object.entries(next)) {
-      if (value === unset[name] || looksLikeKey(value)) query.delete(name);
+      if (value === unset[name] || value.split(/\s+/).some(looksLikeKey)) query.delete(name);
       else query.set(name, value);
     }
     // No new history entry and no event: the list is already shown.

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Propagation } from '../api/client.ts';
 import { canEncrypt, linkTo } from '../api/one-time-links.ts';
 import { useAction } from './loading.tsx';
@@ -24,7 +24,8 @@ export function Dialog(props: {
     if (dialog.current?.querySelector('form[data-edited]')) setAsks(true);
     else props.onClose();
   };
-  useEffect(() => {
+  // At once, so that what is typed next is for it.
+  useLayoutEffect(() => {
     const element = dialog.current;
     element?.showModal();
     // Closing restores the focus.

@@ -4,6 +4,8 @@ import { useState } from 'preact/hooks';
 /** A column of a table: the content of its cell for a row. */
 export interface Column<Row> {
   readonly title: string;
+  /** What stands above the column instead of its title. */
+  readonly heading?: ComponentChildren;
   readonly cell: (row: Row) => ComponentChildren;
   /**
    * Its place when rows become cards for lack of room: the first line, beside that, or nowhere. A box and a menu show no
@@ -57,13 +59,9 @@ export function Table<Row>(props: {
     <table aria-label={label} onKeyDown={goToNextRow}>
       <thead>
         <tr>
-          {columns.map(({ title, ...column }) => (
+          {columns.map(({ title, heading, ...column }) => (
             <th scope="col" key={title} class={classOf(column)}>
-              {column.narrow === 'box' || column.narrow === 'menu' ? (
-                <span class="unseen">{title}</span>
-              ) : (
-                title
-              )}
+              {heading ?? (column.narrow === 'menu' ? <span class="unseen">{title}</span> : title)}
             </th>
           ))}
         </tr>
@@ -73,7 +71,7 @@ export function Table<Row>(props: {
           const under = below(row);
           return [
             <tr key={id(row)}>
-              {columns.map(({ title, cell, ...column }) => (
+              {columns.map(({ title, cell, heading: _, ...column }) => (
                 <td data-title={title} key={title} class={classOf(column)}>
                   <div>{cell(row)}</div>
                 </td>

@@ -46,11 +46,11 @@ onStage('for everybody', (stage) => {
     await page.keyboard.press('Enter');
     await page.getByText('Undone: Disabled Kay').waitFor();
     await stage.fleet.until(async () => (await focused()) === 'How far the change has come');
-    await page.getByRole('button', { name: 'Select page' }).press('Enter');
+    await page.getByRole('checkbox', { name: 'Select page' }).press('Space');
     await tabTo('Disable 1 key');
     await page.keyboard.press('Enter');
     await page.getByText('Disabled 1 key').waitFor();
-    await stage.fleet.until(async () => (await focused()) === 'Select page');
+    await stage.fleet.until(async () => (await focused()) === '');
     await dashboard.close(key);
   });
 

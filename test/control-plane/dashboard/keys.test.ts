@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { usageKey } from '../../../shared/redis/redis-keys.ts';
+import { recordKey, usageKey } from '../../../shared/redis/redis-keys.ts';
 import { onStage } from './stage.ts';
 
 onStage('the keys of an API', (stage) => {
@@ -92,23 +93,32 @@ onStage('the keys of an API', (stage) => {
     }
     const codes = () => Promise.all(made.map(({ key }) => stage.fleet.verdict(key)));
     expect(await codes()).toEqual(['VALID', 'VALID', 'VALID']);
+    await stage.fleet.until(async () =>
+      (await stage.fleet.ok('apis.listKeys', { apiId: 'several' })).keys.every(
+        ({ lastUsedAt }: { lastUsedAt?: number }) => lastUsedAt !== undefined,
+      ),
+    );
     const dashboard = await stage.signedIn('#/apis/several');
     const { page } = dashboard;
     const bar = page.getByRole('group', { name: 'Selection' });
     const panel = page.getByLabel('How far the change has come');
-    await bar.getByText('None selected').waitFor();
     await page.getByRole('checkbox', { name: 'Select One' }).check();
     await page.getByRole('checkbox', { name: 'Select Three' }).check();
     await bar.getByText('2 keys selected').waitFor();
     await bar.getByRole('button', { name: 'Disable 2 keys' }).click();
+    // Asked once, with how many of them somebody uses.
+    const sure = page.getByRole('dialog', { name: 'Disable 2 keys?' });
+    await sure.getByText('2 of them were accepted in the last hour.').waitFor();
+    expect(await codes()).toEqual(['VALID', 'VALID', 'VALID']);
+    await sure.getByRole('button', { name: 'Disable 2 keys' }).click();
     await panel.getByText(/Disabled 2 keys\. Complete in [\d.]+ m?s: applied by the verifier\./).waitFor();
     expect(await codes()).toEqual(['DISABLED', 'VALID', 'DISABLED']);
     expect(await panel.count()).toBe(1);
     await panel.getByRole('button', { name: 'Undo' }).click();
     await panel.getByText(/Undone: Disabled 2 keys\. Complete in/).waitFor();
     expect(await codes()).toEqual(['VALID', 'VALID', 'VALID']);
-    await bar.getByText('None selected').waitFor();
-    await bar.getByRole('button', { name: 'Select page' }).click();
+    await bar.waitFor({ state: 'detached' });
+    await page.getByRole('checkbox', { name: 'Select page' }).check();
     await bar.getByText('3 keys selected').waitFor();
     await stage.fleet.ok('keys.deleteKey', { keyId: made[1]?.keyId });
     await bar.getByRole('button', { name: 'Enable 3 keys' }).click();
@@ -143,17 +153,18 @@ onStage('the keys of an API', (stage) => {
     await dashboard.loaded();
     expect(await names()).toEqual(first);
 
-    await page.getByLabel('Name or id').fill('odd');
-    await page.getByLabel('Identity').fill('owner 1');
-    await page.keyboard.press('Enter');
-    await dashboard.loaded();
-    expect(await names()).toEqual(['odd 25', 'odd 19', 'odd 13', 'odd 7', 'odd 1']);
-    await page.getByLabel('State').selectOption('disabled');
-    await dashboard.loaded();
-    expect(await names()).toEqual(['odd 25']);
+    // The list follows what is written.
+    await page.getByLabel('Filter').fill('odd customer:"owner 1"');
+    await expect.poll(names).toEqual(['odd 25', 'odd 19', 'odd 13', 'odd 7', 'odd 1']);
+    await page.getByLabel('Filter').fill('state:disabled odd customer:"owner 1"');
+    await expect.poll(names).toEqual(['odd 25']);
+    await page.getByLabel('Filter').fill('state:gone');
+    await page
+      .getByText('filter: state is one of enabled, disabled, expired, stopped, leaked, foreign')
+      .waitFor();
 
-    await page.getByLabel('Name or id').fill(key);
-    await page.getByRole('button', { name: 'Search' }).click();
+    await page.getByLabel('Filter').fill(`of ${key}`);
+    await page.keyboard.press('Enter');
     await page.getByText('keys are not sent in addresses').waitFor();
     await dashboard.close(key);
   });
@@ -173,7 +184,7 @@ onStage('the keys of an API', (stage) => {
     const { page } = dashboard;
     const names = async () => (await dashboard.rows('Keys')).map(([, name = '']) => name.split('\n')[0]);
     const search = async (name: string) => {
-      await page.getByLabel('Name or id').fill(name);
+      await page.getByLabel('Filter').fill(name);
       await page.keyboard.press('Enter');
     };
     await search('needle');
@@ -186,7 +197,7 @@ onStage('the keys of an API', (stage) => {
     expect(await names()).toEqual(['needle']);
     await page.reload();
     await page.getByText('2,500 searched for this page').waitFor();
-    expect(await page.getByLabel('Name or id').inputValue()).toBe('needle');
+    expect(await page.getByLabel('Filter').inputValue()).toBe('needle');
 
     let asked = 0;
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
@@ -238,7 +249,7 @@ onStage('the keys of an API', (stage) => {
     await page.getByLabel('Order').selectOption('next to expire');
     const soonest = Array.from({ length: 12 }, (_, i) => nameOf(1100 - 100 * i));
     await expect.poll(async () => (await names()).slice(0, 12)).toEqual(soonest);
-    await page.getByLabel('Name or id').fill('KEY 10');
+    await page.getByLabel('Filter').fill('KEY 10');
     await page.getByLabel('Order').selectOption('name');
     await page.keyboard.press('Enter');
     await expect
@@ -268,6 +279,99 @@ onStage('the keys of an API', (stage) => {
     await stage.fleet.ok('keys.createKey', { apiId: 'wide', expires: 4_000_000_000_000 });
     await page.reload();
     await page.getByRole('columnheader', { name: 'Expires' }).waitFor();
+    await dashboard.close();
+  });
+
+  test('lists what is unused, ends, leaked, has a role', async () => {
+    const { fleet } = stage;
+    await fleet.ok('permissions.createRole', { name: 'night shift' });
+    const make = (name: string, fields: object = {}) =>
+      fleet.ok('keys.createKey', { apiId: 'clean', name, ...fields });
+    const [used, leaked] = [await make('used'), await make('leaked')];
+    await make('ending', { expires: Date.now() + 3 * 86_400_000 });
+    await make('later', { expires: Date.now() + 30 * 86_400_000 });
+    await make('shifted', { roles: ['night shift'] });
+    expect(await fleet.verdict(used.key)).toBe('VALID');
+    await fleet.client.hset(
+      recordKey('clean', leaked.keyId),
+      'K',
+      JSON.stringify({ at: Date.now(), url: 'https://example.com/x' }),
+    );
+    const dashboard = await stage.signedIn('#/apis/clean');
+    const { page } = dashboard;
+    const names = async () => (await dashboard.rows('Keys')).map(([, name = '']) => name.split('\n')[0]);
+    for (const [view, expected] of [
+      ['Leaked', ['leaked']],
+      ['Expiring', ['ending']],
+      ['Never used', ['shifted', 'later', 'ending', 'leaked']],
+      ['All', ['shifted', 'later', 'ending', 'leaked', 'used']],
+    ] as const) {
+      await page.getByRole('button', { name: view, exact: true }).click();
+      await expect.poll(names).toEqual(expected);
+    }
+    await page.getByRole('button', { name: 'Never used' }).click();
+    await page.reload();
+    expect(await page.getByLabel('Filter').inputValue()).toBe('unused:never');
+    await page.getByLabel('Filter').fill('role:"night shift"');
+    await expect.poll(names).toEqual(['shifted']);
+    await page.getByLabel('Filter').fill('');
+    await page.getByLabel('Order').selectOption('use, longest ago first');
+    await expect.poll(async () => (await names())[0]).toBe('used');
+    // j and k go from row to row, x selects, Enter opens.
+    await page.getByRole('heading', { name: 'clean' }).click();
+    const [first = '', second = ''] = (await names()) as string[];
+    await page.keyboard.press('j');
+    await page.keyboard.press('j');
+    await page.keyboard.press('x');
+    expect(await page.getByRole('checkbox', { name: `Select ${second}`, exact: true }).isChecked()).toBe(
+      true,
+    );
+    await page.keyboard.press('k');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: first }).waitFor();
+    await dashboard.close();
+  });
+
+  test('gives, takes and ends several, and undoes it', async () => {
+    const { fleet } = stage;
+    for (const name of ['bulk reader', 'bulk editor']) await fleet.ok('permissions.createRole', { name });
+    const made = [
+      await fleet.ok('keys.createKey', { apiId: 'bulk', name: 'A', roles: ['bulk editor'] }),
+      await fleet.ok('keys.createKey', { apiId: 'bulk', name: 'B' }),
+    ];
+    const now = () => Promise.all(made.map(({ keyId }) => fleet.ok('keys.getKey', { keyId })));
+    const roles = async () => (await now()).map((key) => key.roles ?? []);
+    const dashboard = await stage.signedIn('#/apis/bulk');
+    const { page } = dashboard;
+    const bar = page.getByRole('group', { name: 'Selection' });
+    const select = async (action: string) => {
+      await dashboard.loaded();
+      await page.getByRole('checkbox', { name: 'Select page' }).check();
+      await bar.getByText('More', { exact: true }).click();
+      await bar.getByRole('button', { name: action }).click();
+    };
+    await select('Add role…');
+    await page.getByRole('combobox', { name: 'Role' }).selectOption('bulk reader');
+    await page.getByRole('dialog').getByRole('button', { name: 'Add role' }).click();
+    await page.getByText(/Gave bulk reader to 2 keys\. Complete/).waitFor();
+    expect(await roles()).toEqual([['bulk editor', 'bulk reader'], ['bulk reader']]);
+    await page.getByRole('button', { name: 'Undo' }).click();
+    await page.getByText(/Undone: Gave bulk reader to 2 keys\. Complete/).waitFor();
+    expect(await roles()).toEqual([['bulk editor'], []]);
+    await select('Remove role…');
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove role' }).click();
+    await page.getByText(/Took bulk editor from 2 keys\. Complete/).waitFor();
+    expect(await roles()).toEqual([[], []]);
+    await select('Expire…');
+    await page.getByRole('dialog').getByLabel('Expires').fill('2999-12-31T10:00');
+    await page.getByRole('button', { name: 'Set', exact: true }).click();
+    await page.getByText(/Set the end of 2 keys\. Complete/).waitFor();
+    for (const { expires } of await now()) expect(new Date(expires).getFullYear()).toBe(2999);
+    const started = page.waitForEvent('download');
+    await page.getByRole('button', { name: 'Export CSV' }).click();
+    const lines = (await readFile(await (await started).path(), 'utf8')).trim().split('\r\n');
+    expect(lines).toHaveLength(3);
+    expect(lines[0]).toMatch(/^"keyId","name"/);
     await dashboard.close();
   });
 });

@@ -107,7 +107,7 @@ onStage('what people come for', (stage) => {
     await page.getByText(/Undone: Disabled Vandelay Industries. Complete/).waitFor();
     expect(await verdicts()).toEqual(['VALID', 'VALID']);
     await dashboard.go('#/apis/films');
-    await page.getByLabel('Name or id').fill('VANDE');
+    await page.getByLabel('Filter').fill('VANDE');
     await page.keyboard.press('Enter');
     await expect
       .poll(async () => (await dashboard.rows('Keys')).map((row) => row[1]?.split('\n')[0]))
@@ -181,7 +181,7 @@ onStage('what people come for', (stage) => {
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line));
-    await page.getByText(`${events.length} events.`).waitFor();
+    await page.getByText(`${events.length} rows.`).waitFor();
     // More than a page, and each once.
     expect(new Set(events.map(({ id }) => id)).size).toBe(events.length);
     expect(events.length).toBeGreaterThanOrEqual(131);

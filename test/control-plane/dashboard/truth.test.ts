@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { auditStream } from '../../../shared/redis/redis-keys.ts';
+import { auditStream, recordKey } from '../../../shared/redis/redis-keys.ts';
 import { onStage } from './stage.ts';
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
@@ -194,6 +194,44 @@ onStage('what the dashboard says is so', (stage) => {
     await page.getByLabel('A secret, key, request id, identity, API or section').fill('LEAKY');
     await page.getByRole('button', { name: 'Leaky Ltd identity' }).click();
     await page.getByRole('heading', { name: externalId }).waitFor();
+    await dashboard.close(key);
+  });
+
+  test('says that a key was found in public', async () => {
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'public', name: 'Open' });
+    const url = 'https://github.com/acme/app/blob/main/.env#L3';
+    const leak = JSON.stringify({ at: Date.now() - 1_620_000, url });
+    await stage.fleet.client.hset(recordKey('public', keyId), 'K', leak);
+    const dashboard = await stage.signedIn('#/apis/public');
+    const { page } = dashboard;
+    await page.getByRole('table', { name: 'Keys' }).getByText('leaked', { exact: true }).waitFor();
+    await page.getByRole('link', { name: 'Open' }).click();
+    const banner = page.getByRole('region', { name: 'Leak' });
+    await banner.getByText('found in public 27 minutes ago and it is still accepted').waitFor();
+    expect(await banner.getByRole('link').getAttribute('href')).toBe(url);
+    await banner.getByRole('button', { name: 'Disable Open' }).click();
+    await banner.getByText('it is disabled').waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('DISABLED');
+    await dashboard.go('#/audit?operation=leaks.report');
+    expect(await page.getByLabel('Operation').inputValue()).toBe('leaks.report');
+    await dashboard.close(key);
+  });
+
+  test('tells an unused key from a refused one', async () => {
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'vain', name: 'Vain' });
+    const asked = { authorization: { permissions: 'admin.all' } };
+    expect(await stage.fleet.verdict(key, asked)).toBe('INSUFFICIENT_PERMISSIONS');
+    await stage.fleet.until(
+      async () => (await stage.fleet.ok('keys.getKey', { keyId })).lastRefusedAt !== undefined,
+    );
+    const dashboard = await stage.signedIn('#/apis/vain');
+    const row = async () => (await dashboard.rows('Keys'))[0]?.join(' ').replaceAll(/\s+/g, ' ');
+    expect(await row()).toMatch(/never refused (now|\d+ seconds? ago)/);
+    await dashboard.go(`#/keys/${keyId}`);
+    await dashboard.page
+      .getByText('Last accepted never')
+      .or(dashboard.page.getByText('Last refused'))
+      .waitFor();
     await dashboard.close(key);
   });
 });
