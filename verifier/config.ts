@@ -2,7 +2,7 @@ import { type ConfigOf, choice, flag, host, list, port } from '#shared/process/l
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
-import { engineLimits, engineSettings } from './engine.ts';
+import { engineFaults, engineLimits, engineSettings } from './engine.ts';
 import { grpcSettings } from './grpc/server.ts';
 import { anonymousFaults, anonymousSettings } from './http/anonymous-limit.ts';
 import { clientIpFaults, clientIpSettings, credentialSettings } from './http/credentials.ts';
@@ -57,6 +57,7 @@ export type Config = ConfigOf<typeof settings> & typeof limits;
 export function configFaults(config: ConfigOf<typeof settings>): string[] {
   return [
     ...redisFaults(config),
+    ...engineFaults(config),
     ...tlsFaults(config),
     ...clientIpFaults(config),
     ...anonymousFaults(config),

@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
-import { type ConfigOf, flag, integer } from '#shared/process/load-config.ts';
+import { type ConfigOf, flag, integer, list, secret } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
+import { digestNames, foreignDigests } from '#shared/rules/foreign-digests.ts';
 import { uniqueTexts } from '#shared/rules/request-id.ts';
 import type { FollowerEvents } from './core/follower.ts';
 import { Verifier, type VerifierLimits } from './core/verifier.ts';
@@ -54,6 +55,7 @@ export function createEngine(options: {
   const commands = necessaryCommands(apiIds, config);
   const nodes = new RedisNodes(config, clock, log, { commands, onUnfit });
   const usage = config.USAGE_PERIOD_MS === 0 ? undefined : usageReport(config, { nodes, clock, log });
+  const digests = foreignDigests.filter((kind) => config.FOREIGN_DIGESTS.includes(kind));
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock),
     clock,
@@ -61,6 +63,7 @@ export function createEngine(options: {
     limits: verifierLimits(config),
     apiIds,
     foreignKeys: config.FOREIGN_KEYS,
+    ...(digests.length > 0 ? { digestNames: digestNames(digests, config.FOREIGN_PEPPER) } : {}),
     usage,
     events,
   });
@@ -72,7 +75,9 @@ export function createEngine(options: {
     log,
     usage,
     periodMs: config.STATUS_PERIOD_MS,
-    settings: { foreignKeys: config.FOREIGN_KEYS, syncPeriodMs: config.SYNC_PERIOD_MS },
+    settings: {
+      ...{ foreignKeys: config.FOREIGN_KEYS, foreignDigests: digests, syncPeriodMs: config.SYNC_PERIOD_MS },
+    },
   });
   const periodMs = config.USAGE_PERIOD_MS;
   const refusals =
@@ -164,10 +169,31 @@ export const engineSettings = {
   FOREIGN_KEYS: flag(false).help(
     "If true, the verifier also looks up keys without Keyfence's own format, such as imported keys. If false, it refuses them",
   ),
+  FOREIGN_DIGESTS: list(
+    new RegExp(`^(${foreignDigests.join('|')})$`),
+    `comma-separated: ${foreignDigests.join(', ')}`,
+  ).help(
+    'Digests besides SHA-256 by which the verifier looks up keys of a foreign format, if they were imported by these. Needs FOREIGN_KEYS',
+  ),
+  FOREIGN_PEPPER: secret('', 'text').help('Key of the HMAC, for `hmacSha256`. Prefer FOREIGN_PEPPER_FILE'),
   USAGE_PERIOD_MS: integer(0, 3_600_000, 'ms', 60_000).help(
     'Period after which the verifier reports its counts of verdicts to Redis. The time `lastUsedAt` of a key is that of a report, so it can be later than the use by this period and the duration of a report. With 0 the verifier counts no usage',
   ),
 };
+
+/** Returns the faults of these settings that do not fit together. */
+export function engineFaults({
+  FOREIGN_KEYS,
+  FOREIGN_DIGESTS,
+  FOREIGN_PEPPER,
+}: Pick<ConfigOf<typeof engineSettings>, `FOREIGN_${'KEYS' | 'DIGESTS' | 'PEPPER'}`>): string[] {
+  const hasHmac = FOREIGN_DIGESTS.includes('hmacSha256');
+  return [
+    ...(FOREIGN_DIGESTS.length > 0 && !FOREIGN_KEYS ? ['FOREIGN_DIGESTS: needs FOREIGN_KEYS=true'] : []),
+    ...(hasHmac && !FOREIGN_PEPPER ? ['FOREIGN_PEPPER: required for hmacSha256 in FOREIGN_DIGESTS'] : []),
+    ...(FOREIGN_PEPPER && !hasHmac ? ['FOREIGN_PEPPER: needs hmacSha256 in FOREIGN_DIGESTS'] : []),
+  ];
+}
 
 /** Limits that suit everybody. Only tests replace them. */
 export const engineLimits = {

@@ -39,6 +39,8 @@ export interface Api extends ApiDefaults {
    * find.
    */
   readonly foreignKeys?: true;
+  /** Digests besides SHA-256 by which some of these were imported. */
+  readonly foreignDigests?: readonly string[];
   /** The protocol that the API's verifiers must speak, if it is above 1. */
   readonly protocol?: number;
 }
@@ -147,6 +149,7 @@ export class Apis {
         ]),
     );
     if (!createdAt || deleted) return undefined;
+    const digests = foreign?.match(/[a-z]\w+/g);
     const about = NAMES.flatMap((name, i) => (defaults[i] ? [[name, decode(name, defaults[i])]] : []));
     return {
       id: apiId,
@@ -155,6 +158,7 @@ export class Apis {
       sequence: Number(changes ?? 0),
       keys,
       ...(foreign ? { foreignKeys: true } : {}),
+      ...(digests ? { foreignDigests: digests } : {}),
       ...(protocol ? { protocol: Number(protocol) } : {}),
     };
   }

@@ -85,6 +85,12 @@ const ApiView = Type.Object({
         'true: some keys of the API have a foreign format, and only verifiers with FOREIGN_KEYS on find them.',
     }),
   ),
+  foreignDigests: Type.Optional(
+    List(Type.String(), {
+      description:
+        'Digests besides SHA-256 by which some of these were imported: FOREIGN_DIGESTS of verifiers.',
+    }),
+  ),
   protocol: Type.Optional(
     Type.Integer({
       minimum: 2,

@@ -113,6 +113,8 @@ interface ApiFacts {
   readonly leaseMs: number;
   /** True if some of the API's keys have a foreign format. */
   readonly foreign: boolean;
+  /** Digests besides SHA-256 by which some of these were imported. */
+  readonly digests: readonly string[];
   /** The protocol that the API's verifiers must speak. */
   readonly needs: number;
   /** Number of keys that live longer than the API allows, as they were last counted. */
@@ -152,6 +154,7 @@ async function apiFacts(nodes: RedisNodes): Promise<ApiFacts[]> {
       return [
         {
           ...{ apiId, leaseMs: Number(leaseMs ?? 0), foreign: Boolean(foreign), needs: Number(needs ?? 1) },
+          digests: (foreign ?? '').match(/[a-z]\w+/g) ?? [],
           ...{ over: longest ? Number(over ?? 0) : 0, disablesUnused: Boolean(unused) },
         },
       ];
@@ -184,16 +187,18 @@ function syncFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFact
 function foreignFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFacts[]): string[] {
   return apis
     .filter(({ foreign }) => foreign)
-    .flatMap(({ apiId }) => {
+    .flatMap(({ apiId, digests }) => {
       const reporters = verifiers.filter(({ settings }) => settings !== undefined);
+      const finds = ({ settings }: VerifierStatus) =>
+        settings?.foreignKeys && digests.every((digest) => settings.foreignDigests?.includes(digest));
       const refusing = reporters.filter(
-        ({ settings, apis }) => !settings?.foreignKeys && apis.some((api) => api.apiId === apiId),
+        (each) => !finds(each) && each.apis.some((api) => api.apiId === apiId),
       );
       const keys = `the API ${apiId} has keys of a foreign format`;
-      if (reporters.length > 0 && reporters.every(({ settings }) => !settings?.foreignKeys))
-        return [`${keys}, which no verifier accepts: set FOREIGN_KEYS=true there`];
-      if (refusing.length > 0)
-        return [`${keys}, which ${namesOf(refusing)} does not accept: set FOREIGN_KEYS=true there`];
+      const fix = `set FOREIGN_KEYS=true${digests.length > 0 ? ` and FOREIGN_DIGESTS=${digests}` : ''} there`;
+      if (reporters.length > 0 && !reporters.some(finds))
+        return [`${keys}, which no verifier accepts: ${fix}`];
+      if (refusing.length > 0) return [`${keys}, which ${namesOf(refusing)} does not accept: ${fix}`];
       return [];
     });
 }

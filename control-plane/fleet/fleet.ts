@@ -56,8 +56,12 @@ export const Verifier = Type.Object({
   keysInMemory: Type.Integer({ minimum: 0 }),
   settings: Type.Optional(
     Type.Object(
-      { foreignKeys: Type.Boolean(), syncPeriodMs: Type.Integer({ minimum: 0 }) },
-      { description: 'FOREIGN_KEYS and SYNC_PERIOD_MS, which must fit keys and LEASE_MS.' },
+      {
+        foreignKeys: Type.Boolean(),
+        foreignDigests: Type.Optional(List(Type.String())),
+        syncPeriodMs: Type.Integer({ minimum: 0 }),
+      },
+      { description: 'FOREIGN_KEYS, FOREIGN_DIGESTS and SYNC_PERIOD_MS, which must fit keys and LEASE_MS.' },
     ),
   ),
   usage: Type.Optional(

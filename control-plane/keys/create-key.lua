@@ -5,7 +5,7 @@
 --
 -- head, index, record, long: its long meta  owners: owner index (the record again if the key has no owner)  creations, members
 -- keyId  now: Unix ms  auto: '1' = create the API if it does not exist  lease: ms  meta  owner: external id
--- foreign: '1' = the secret has a foreign format  kept: creations to keep  content: digest of everything that the key is created with
+-- foreign: '1' = the secret has a foreign format, or the digest by which such a key is imported; '0' = neither  kept: creations to keep  content: digest of everything that the key is created with
 -- needs: protocol that followers need for the key
 -- defaults: the API's default prefix and length that the secret was made with, '*' = it used no default
 -- credits: JSON {id: unique, value, refill: '' = none}; '' = unlimited  base: the beginning of the API's other keys
@@ -22,8 +22,8 @@
 -- include lifetime.lua
 
 requireRights(head)
-local created, deleted, protocol, prefix, bytes, longest, usual =
-  unpack(redis.call('HMGET', head, 'c', 'deleted', 'P', 'prefix', 'bytes', 'longest', 'usual'))
+local created, deleted, protocol, prefix, bytes, longest, usual, kinds =
+  unpack(redis.call('HMGET', head, 'c', 'deleted', 'P', 'prefix', 'bytes', 'longest', 'usual', 'foreign'))
 if deleted then return 'DELETED' end
 if not created and auto ~= '1' then return 'NO_API' end
 local present = (prefix or '') .. ' ' .. (bytes or '')
@@ -67,5 +67,8 @@ elseif meta ~= '' then
 end
 redis.call('ZADD', index, number, keyId)
 if expires then redis.call('ZADD', base .. 'due', 0, keyId) end
-if foreign == '1' then redis.call('HSET', head, 'foreign', '1') end
+kinds = kinds or ''
+if foreign ~= '0' and not string.find(' ' .. kinds .. ' ', ' ' .. foreign .. ' ', 1, true) then
+  redis.call('HSET', head, 'foreign', kinds == '' and foreign or kinds .. ' ' .. foreign)
+end
 return {'OK', given}

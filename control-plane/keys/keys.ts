@@ -12,7 +12,15 @@ import {
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { generateId, generateKey, hashSecret, startOf } from '#shared/rules/key-format.ts';
+import { digestNames } from '#shared/rules/foreign-digests.ts';
+import {
+  generateId,
+  generateKey,
+  hashSecret,
+  isWellFormed,
+  secretHashFrom,
+  startOf,
+} from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import { BYTES, parseDefaults, SeenDefaults } from '../apis/api-defaults.ts';
 import type { ChangeLog } from '../writer/change-log-port.ts';
@@ -52,6 +60,8 @@ export interface PointedKey {
 }
 
 const markLeak = command(new URL('./mark-leak.lua', import.meta.url), ['record'], ['leak'], String);
+
+const OTHER_NAMES = digestNames(['sha512', 'sha1'], '');
 
 /** Maximum number of secrets made while the API's defaults keep changing; then the caller must try again. */
 const TRIES = 5;
@@ -140,6 +150,14 @@ export class Keys {
     const pointer = secretPointer(secretHash);
     const value = await this.#options.nodes.run(pointer, (redis) => redis.get(pointer));
     return value === null ? undefined : parsePointer(value);
+  }
+
+  /** The same for a secret, by its SHA-256 or another digest without a pepper, by which it may have been imported. */
+  async lookUpSecret(secret: string): Promise<{ apiId: string; keyId: string } | undefined> {
+    const others = isWellFormed(secret) ? [] : OTHER_NAMES(secret);
+    const hashes = [hashSecret(secret), ...others.map(secretHashFrom)];
+    const places = await Promise.all(hashes.map((secretHash) => this.lookUp(secretHash)));
+    return places.find((place) => place !== undefined);
   }
 
   /** Tells whether an API was deleted and some of its keys are not swept yet. */

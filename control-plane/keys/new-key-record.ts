@@ -3,6 +3,7 @@ import { type KeyFields, type NewKeyFields, storedFields } from '#shared/protoco
 import { protocolFor } from '#shared/protocol/protocol.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
+import type { ForeignDigest } from '#shared/rules/foreign-digests.ts';
 import { generateId } from '#shared/rules/key-format.ts';
 import type { NewCredits } from '../serve/schemas.ts';
 
@@ -66,6 +67,8 @@ export interface NewRecord extends NewFields {
   readonly createdAt: number;
   /** True if the secret has a foreign format, so that verifiers look it up only with FOREIGN_KEYS on. */
   readonly foreign: boolean;
+  /** The digest by which a foreign secret is known, if not SHA-256: `secretHash` is the name of that. */
+  readonly digest?: ForeignDigest;
   /** Defaults of the API that the secret was made with; undefined = it used none. */
   readonly defaults?: string;
 }
@@ -83,15 +86,16 @@ export function recordRun(record: NewRecord, createApi: boolean, leaseMs: number
     ? JSON.stringify({ ...record.credits, id: generateId('pool', createdAt) })
     : '';
   const bytes = record.bytes === undefined ? [] : ['b', record.bytes];
-  const foreign = record.foreign ? ['f', '1'] : [];
-  const facts = ['p', record.secretHash, 's', record.start, ...bytes, ...foreign, 'c', createdAt];
+  const foreign = record.foreign ? (record.digest ?? '1') : '0';
+  const kind = record.foreign ? ['f', foreign] : [];
+  const facts = ['p', record.secretHash, 's', record.start, ...bytes, ...kind, 'c', createdAt];
   const fields = [...facts, ...Object.entries(plain).flat()];
   return createKey({
     ...{ head, creations, members, base, index: indexOf(apiId, keyId) },
     ...{ record: recordPlace, long: metaKey(apiId, keyId), keyId, now: createdAt },
     owners: externalId === '' ? recordPlace : identityIndexKey(apiId, externalId),
     ...{ auto: createApi ? '1' : '0', lease: leaseMs, meta, owner: externalId },
-    ...{ foreign: record.foreign ? '1' : '0', kept: CREATIONS_KEPT },
+    ...{ foreign, kept: CREATIONS_KEPT },
     content: digestOf([keyId, meta, externalId, credits, ...fields]),
     ...{
       needs: Math.max(record.needs ?? 1, protocolFor(keyId, plain, record.credits?.refill)),

@@ -1,10 +1,11 @@
 import { ApiError } from '#shared/rules/errors.ts';
+import { foreignDigests } from '#shared/rules/foreign-digests.ts';
 import { hashSecret, isWellFormed } from '#shared/rules/key-format.ts';
 import type { Keys } from '../keys/keys.ts';
 import type { BootstrapKeys } from '../root-keys/bootstrap-keys.ts';
 
 /** Fields that may contain anything, a secret, or the hash of a secret. */
-const FREE = new Set(['meta', 'key', 'sha256']);
+const FREE = new Set(['meta', 'key', 'sha256', ...foreignDigests]);
 /** Fields with ids that callers choose, in either generation of the interface, which may become part of new records. */
 const CALLER_IDS = new Set([
   ...['apiId', 'externalId', 'ownerId', 'slug'],
@@ -21,7 +22,7 @@ const LENGTH_MIN = { bootstrap: 32, foreign: 16 };
 export async function refuseSecrets(
   request: unknown,
   bootstrapKeys: BootstrapKeys,
-  keys: Pick<Keys, 'lookUp'>,
+  keys: Pick<Keys, 'lookUpSecret'>,
 ): Promise<void> {
   const callerIds = new Map<string, string>();
   for (const [field, text] of textsIn(Object(request) as object)) {
@@ -30,7 +31,7 @@ export async function refuseSecrets(
   }
   await Promise.all(
     [...callerIds].map(async ([text, field]) => {
-      if ((await keys.lookUp(hashSecret(text))) !== undefined) throw misplacement(field);
+      if ((await keys.lookUpSecret(text)) !== undefined) throw misplacement(field);
     }),
   );
 }

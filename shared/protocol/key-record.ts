@@ -300,10 +300,10 @@ export const sequenceOf = (version: string | null | undefined): number => Number
 
 /** Other fields of the record in Redis, by their letters. Only Keyfence sets them. */
 export const RECORD_FACTS = {
-  p: 'SHA-256 of the secret.',
+  p: 'SHA-256 of the secret; of a key that was imported by another digest, the name of that (foreign-digests.ts).',
   s: 'The first characters of the secret, so that people can recognize the key.',
   b: 'Number of random bytes in the secret, if it is not 16.',
-  f: '`1` if the secret has a foreign format, so that only verifiers with FOREIGN_KEYS on find the key.',
+  f: '`1` if the secret has a foreign format, so that only verifiers with FOREIGN_KEYS on find the key; or the digest by which such a key was imported, which FOREIGN_DIGESTS must name.',
   c: 'Time of creation, in Unix milliseconds.',
   i: 'Creation number.',
   u: 'Time of the last change, in Unix milliseconds.',

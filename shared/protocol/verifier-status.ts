@@ -17,7 +17,11 @@ export interface VerifierStatus {
   readonly codes?: Partial<VerdictCounts>;
   readonly keysInMemory: number;
   /** Settings that must fit the settings of other processes; absent in an earlier version of the verifier. */
-  readonly settings?: { readonly foreignKeys: boolean; readonly syncPeriodMs: number };
+  readonly settings?: {
+    readonly foreignKeys: boolean;
+    readonly foreignDigests?: readonly string[];
+    readonly syncPeriodMs: number;
+  };
   /**
    * The extent of its reported counts of verdicts, Unix milliseconds; absent = it counts none, or is of an earlier version.
    */

@@ -22,7 +22,8 @@ interface Options<T, Q, A> {
   readonly clock: Clock;
   /** Longest wait of a caller, in milliseconds. The look-up goes on without the caller. */
   readonly waitMs: number;
-  read(digest: string): Promise<T>;
+  /** @param question that of the first caller */
+  read(digest: string, question: Q): Promise<T>;
   /** Returns the caller's answer, or throws. `waitMs` does not bound the promise that it returns. */
   answer(result: T, question: Q): A | Promise<A>;
   tooSlow(): Error;
@@ -59,11 +60,11 @@ export class SingleFlight<T, Q, A> {
       for (const lookup of chain) {
         if (lookup.digest === digest) return void lookup.waiting.push(deadline);
       }
-      this.#begin(chain, { digest, waiting: [deadline] });
+      this.#begin(chain, { digest, waiting: [deadline] }, question);
     });
   }
 
-  #begin(chain: RunningLookup<Q, A>[], lookup: RunningLookup<Q, A>): void {
+  #begin(chain: RunningLookup<Q, A>[], lookup: RunningLookup<Q, A>, first: Q): void {
     chain.push(lookup);
     this.#size++;
     const end = (settle: (waiter: Waiter<Q, A>) => void) => {
@@ -75,7 +76,7 @@ export class SingleFlight<T, Q, A> {
         if (!deadline.hasPassed) settle(deadline.item);
       }
     };
-    this.#options.read(lookup.digest).then(
+    this.#options.read(lookup.digest, first).then(
       (result) =>
         end(({ question, resolve, reject }) => {
           try {

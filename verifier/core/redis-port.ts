@@ -149,8 +149,8 @@ export interface Session {
 export interface Directory {
   /** Opens a session for an API. Rejects with SERVICE_UNAVAILABLE. */
   open(apiId: string): Promise<Session>;
-  /** Finds the key with this secret; undefined = none. Rejects with SERVICE_UNAVAILABLE. */
-  lookUp(secretHash: string): Promise<Pointer | undefined>;
+  /** Finds the key with this secret, the first of several; undefined = none. Rejects with SERVICE_UNAVAILABLE. */
+  lookUp(...secretHashes: readonly string[]): Promise<Pointer | undefined>;
   /**
    * Executes turns of pools, in this order. Resolves when all required replicas have the result. Rejects
    * otherwise with SERVICE_UNAVAILABLE; the turns may then have been executed, or may still be executed

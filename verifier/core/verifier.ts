@@ -40,6 +40,8 @@ interface VerifierOptions extends FollowersOptions {
   readonly limits: VerifierLimits;
   /** True = keys in another format than Keyfence's are looked up too. */
   readonly foreignKeys: boolean;
+  /** Names a secret by its other digests, by which a key of foreign format may have been imported; undefined = by none. */
+  readonly digestNames?: (secret: string) => readonly string[];
   /** Counts every verdict on a known key; undefined = nothing counts them. */
   readonly usage?: VerdictCounter | undefined;
 }
@@ -69,6 +71,7 @@ export class Verifier implements VerdictSource {
   readonly #clock: Clock;
   readonly #limits: VerifierLimits;
   readonly #foreignKeys: boolean;
+  readonly #digestNames: VerifierOptions['digestNames'];
   readonly #cache: KeyCache;
   readonly #unknown: NegativeCache;
   readonly #lookups: SingleFlight<Entry | Verdict, Lookup, Verdict>;
@@ -91,13 +94,14 @@ export class Verifier implements VerdictSource {
     this.#clock = clock;
     this.#limits = limits;
     this.#foreignKeys = options.foreignKeys;
+    this.#digestNames = options.digestNames;
     this.#cache = new KeyCache(limits.cacheKeysMax);
     this.#unknown = new NegativeCache(limits.unknownKeysMax, limits.unknownTtlMs, clock);
     this.#slots = new Semaphore(limits.lookupsInFlightMax, limits.lookupsQueuedMax);
     this.#lookups = new SingleFlight({
       clock,
       waitMs: limits.lookupWaitMs,
-      read: (digest) => this.#lookUpKey(digest),
+      read: (digest, { question }) => this.#lookUpKey(digest, question.key),
       answer: (result, lookup) => this.#answer(result, lookup),
       tooSlow,
     });
@@ -155,20 +159,36 @@ export class Verifier implements VerdictSource {
    */
   decide(question: Question): Verdict | undefined {
     const digest = digestOf(question.key);
-    const entry = this.#cache.get(digest);
-    if (entry !== undefined) {
-      if (!entry.epoch.lease.holds()) {
-        this.counts.stale++;
-        return undefined;
+    let entry = this.#cache.get(digest);
+    if (entry === undefined) {
+      if (!(this.#foreignKeys ? canBeSecret : isWellFormed)(question.key)) {
+        this.counts.malformed++;
+        return NOT_FOUND;
       }
-      entry.epoch.used = true;
-      return this.#verdicts.decide(entry, question);
+      const unknown = this.#unknown.get(digest);
+      if (unknown !== undefined || this.#digestNames === undefined) return unknownTo(question, unknown);
+      entry = this.#cache.get(this.#placeOf(question.key));
+      if (entry === undefined) return undefined;
     }
-    if (!(this.#foreignKeys ? canBeSecret : isWellFormed)(question.key)) {
-      this.counts.malformed++;
-      return NOT_FOUND;
+    if (!entry.epoch.lease.holds()) {
+      this.counts.stale++;
+      return undefined;
     }
-    return unknownTo(question, this.#unknown.get(digest));
+    entry.epoch.used = true;
+    return this.#verdicts.decide(entry, question);
+  }
+
+  /** Returns the digest of a secret, and its names by other digests if it is of a foreign format. */
+  #digestsOf(secret: string): readonly string[] {
+    const digest = digestOf(secret);
+    if (this.#digestNames === undefined || isWellFormed(secret) || !canBeSecret(secret)) return [digest];
+    return [digest, ...this.#digestNames(secret)];
+  }
+
+  /** Returns the digest or name under which memory has a secret; its digest if memory does not have it. */
+  #placeOf(secret: string): string {
+    const digests = this.#digestsOf(secret);
+    return digests.find((digest) => this.#cache.get(digest) !== undefined) ?? (digests[0] as string);
   }
 
   /**
@@ -177,7 +197,7 @@ export class Verifier implements VerdictSource {
    * is remembered.
    */
   lookUp(question: Question): Promise<Verdict> {
-    const digest = digestOf(question.key);
+    const digest = this.#digestNames === undefined ? digestOf(question.key) : this.#placeOf(question.key);
     const lookup = { digest, question };
     const entry = this.#cache.get(digest);
     // Memory has the key, and lacks only its credits or the rest of its rate limits.
@@ -194,23 +214,28 @@ export class Verifier implements VerdictSource {
     if ('code' in result) return unknownTo(lookup.question, result);
     if (!result.epoch.current || !result.epoch.lease.holds() || !this.#verdicts.isKnown(result))
       throw unavailable('not in sync with Redis');
-    return this.#verdicts.decide(result, lookup.question) ?? this.#spender.verdict(lookup);
+    const verdict = this.#verdicts.decide(result, lookup.question);
+    if (verdict !== undefined || this.#digestNames === undefined)
+      return verdict ?? this.#spender.verdict(lookup);
+    return this.#spender.verdict({ ...lookup, digest: this.#placeOf(lookup.question.key) });
   }
 
-  async #lookUpKey(digest: string): Promise<Entry | Verdict> {
+  async #lookUpKey(digest: string, secret: string): Promise<Entry | Verdict> {
     const slot = this.#slots.acquire();
     if (slot !== true && !(await slot)) throw new LookupGivenUp('shed', 'too many look-ups at once');
     try {
       this.counts.fills++;
-      const former = this.#cache.former(digest);
+      const digests = this.#digestNames === undefined ? [digest] : this.#digestsOf(secret);
+      const former = digests.map((each) => this.#cache.former(each)).find(Boolean);
       // Runs beside the look-up. `learn` below reads anything that is still missing.
       if (former?.links) this.#sharedLog.learn(former, former.links).catch(() => undefined);
       for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-        const result = await this.#lookUpOnce(digest);
+        const result = await this.#lookUpOnce(digests);
         if ('code' in result || result.links === undefined || this.#verdicts.isKnown(result)) return result;
         await this.#sharedLog.learn(result, result.links);
         // No change would reach an entry that has left memory since, so the key is looked up again.
-        if (this.#cache.get(digest) === result && this.#verdicts.isKnown(result)) return result;
+        const isKept = digests.some((each) => this.#cache.get(each) === result);
+        if (isKept && this.#verdicts.isKnown(result)) return result;
       }
       throw unavailable('the roles of the key, or its owner, change faster than they can be read');
     } finally {
@@ -218,18 +243,19 @@ export class Verifier implements VerdictSource {
     }
   }
 
-  async #lookUpOnce(digest: string): Promise<Entry | Verdict> {
+  async #lookUpOnce(digests: readonly string[]): Promise<Entry | Verdict> {
     const start = this.#clock.monotonicMs();
+    const [digest = '', ...others] = digests;
     const secretHash = secretHashFrom(digest);
     let pointer: Pointer | undefined;
     const { likely } = this.#followers;
-    if (likely?.findsKeys) {
+    if (likely?.findsKeys && others.length === 0) {
       const result = await likely.fill({ secretHash });
       if (result === undefined || !('elsewhere' in result))
         return result ?? this.#unlessLate(NOT_FOUND, start);
       pointer = result.elsewhere;
     } else {
-      pointer = await this.#directory.lookUp(secretHash);
+      pointer = await this.#directory.lookUp(secretHash, ...others.map(secretHashFrom));
     }
     const refusal =
       pointer === undefined ? NOT_FOUND : this.#followers.serves(pointer.apiId) ? undefined : FORBIDDEN;

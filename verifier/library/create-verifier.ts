@@ -5,7 +5,14 @@ import { ApiError } from '#shared/rules/errors.ts';
 import type { FollowerEvents } from '../core/follower.ts';
 import { isEnabled, NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import { fieldValues, NO_META, showsKey, type VerdictValues } from '../core/verdict-body.ts';
-import { createEngine, type Engine, engineLimits, engineSettings, followerLog } from '../engine.ts';
+import {
+  createEngine,
+  type Engine,
+  engineFaults,
+  engineLimits,
+  engineSettings,
+  followerLog,
+} from '../engine.ts';
 import { Metrics, watchState } from '../metrics/metrics.ts';
 import { EventListeners, LocalWatches, readWatchOptions, readyWithin } from './events.ts';
 import {
@@ -193,9 +200,11 @@ class LocalVerifier implements LocalKeyVerifier {
 const closedError = () => new VerifierError('CLOSED', 'the verifier was closed');
 
 function readOptions(options: VerifierOptions) {
-  const { redis, apiIds, log, ...rest } = optionsObject(options, 'options');
+  const { redis, apiIds, foreignDigests, log, ...rest } = optionsObject(options, 'options');
   const faults: (string | undefined)[] = [logFault(log)];
   if (apiIds !== undefined && !Array.isArray(apiIds)) faults.push('apiIds: must be an array of API ids');
+  if (foreignDigests !== undefined && !Array.isArray(foreignDigests))
+    faults.push('foreignDigests: must be an array of digests');
   const ids: readonly unknown[] = Array.isArray(apiIds) ? apiIds : [];
   faults.push(...ids.map((apiId, i) => apiIdFault(apiId, `apiIds[${i}]`)));
   const connection = typeof redis === 'string' ? { url: redis } : optionsObject(redis, 'redis');
@@ -205,11 +214,18 @@ function readOptions(options: VerifierOptions) {
   const config = {
     ...engineLimits,
     ...redisLimits,
-    ...configFrom(engineSettings, rest),
+    ...configFrom(engineSettings, {
+      ...rest,
+      ...(Array.isArray(foreignDigests) && foreignDigests.length > 0
+        ? { foreignDigests: foreignDigests.join() }
+        : {}),
+    }),
     ...configFrom(redisSettings, connection, { prefix: 'REDIS_', place: 'redis.' }),
   };
-  const together = redisFaults(config).map((fault) =>
-    fault.replace(/\bREDIS_([A-Z_]+)/g, (_, name: string) => `redis.${camelCase(name)}`),
+  const together = [...redisFaults(config), ...engineFaults(config)].map((fault) =>
+    fault
+      .replace(/\bREDIS_([A-Z_]+)/g, (_, name: string) => `redis.${camelCase(name)}`)
+      .replace(/\bFOREIGN_[A-Z]+/g, camelCase),
   );
   if (together.length > 0) throw wrongOptions(together);
   return { config, apiIds: [...new Set(ids)] as string[] };

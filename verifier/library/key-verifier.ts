@@ -253,6 +253,8 @@ export interface VerifierOptions {
   readonly lookupWaitMs?: number;
   readonly syncPeriodMs?: number;
   readonly foreignKeys?: boolean;
+  readonly foreignDigests?: readonly ('sha512' | 'sha1' | 'hmacSha256')[];
+  readonly foreignPepper?: string;
   readonly usagePeriodMs?: number;
   readonly creditsSliceMs?: number;
   /** Default: the verifier logs nothing. */

@@ -102,8 +102,8 @@ export class RedisDirectory implements Directory {
     return new RedisSession(apiId, line, this.#nodes, this.#replicas);
   }
 
-  lookUp(secretHash: string): Promise<Pointer | undefined> {
-    return this.#keys.lookUp(secretHash);
+  lookUp(...secretHashes: readonly string[]): Promise<Pointer | undefined> {
+    return this.#keys.lookUp(...secretHashes);
   }
 
   async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]> {

@@ -42,14 +42,25 @@ export class PointerBatcher {
     this.#clock = clock;
   }
 
-  /** Resolves with the key's place; undefined = no key has this secret. Rejects with SERVICE_UNAVAILABLE. */
-  lookUp(secretHash: string): Promise<Pointer | undefined> {
-    return new Promise<string | undefined>((resolve, reject) => {
-      const lookup = { key: secretPointer(secretHash), resolve, reject };
-      if (this.#nodes.isCluster) return void this.#send([lookup]);
-      this.#waiting.push(lookup);
-      if (!this.#hold || this.#waiting.length >= TOGETHER_MAX) this.#sendWaiting();
-    }).then((pointer) => (pointer ? parsePointer(pointer) : undefined));
+  /**
+   * Resolves with the place of the first of these secrets that has a key; undefined = none has. Rejects with
+   * SERVICE_UNAVAILABLE.
+   */
+  lookUp(...secretHashes: readonly string[]): Promise<Pointer | undefined> {
+    const { isCluster } = this.#nodes;
+    const pointers = secretHashes.map(
+      (secretHash) =>
+        new Promise<string | undefined>((resolve, reject) => {
+          const lookup = { key: secretPointer(secretHash), resolve, reject };
+          if (isCluster) void this.#send([lookup]);
+          else this.#waiting.push(lookup);
+        }),
+    );
+    if (!isCluster && (!this.#hold || this.#waiting.length >= TOGETHER_MAX)) this.#sendWaiting();
+    return Promise.all(pointers).then((all) => {
+      const pointer = all.find(Boolean);
+      return pointer ? parsePointer(pointer) : undefined;
+    });
   }
 
   #sendWaiting(): void {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Command } from 'commander';
+import { foreignDigests } from '#shared/rules/foreign-digests.ts';
 import { parseExactly } from '#shared/rules/json.ts';
 import {
   canBeSecret,
@@ -104,7 +105,9 @@ async function importKeys(session: Session, apiId: string, file: string, progres
   const summary = `${count(created)} created, ${count(exists)} already there, ${count(refused)} refused`;
   session.print({ lines: number, created, exists, refused }, () => `${count(number)} lines: ${summary}`);
   if (foreign > 0)
-    session.note('Some keys have a foreign format: only verifiers with FOREIGN_KEYS=true accept them.');
+    session.note(
+      'Some keys have a foreign format: only verifiers with FOREIGN_KEYS=true accept them. If they were imported by other digests than sha256, FOREIGN_DIGESTS must name these.',
+    );
   if (refused > 0) session.end('DATA');
 }
 
@@ -204,9 +207,11 @@ interface Refusal {
   readonly message: string;
 }
 
+const digestKinds = ['sha256', ...foreignDigests];
+
 /**
- * Parses one line of an import: either `{"key"}`, which is hashed here and sent nowhere, or `{"sha256"}`,
- * with further fields, which the server validates.
+ * Parses one line of an import: either `{"key"}`, which is hashed here and sent nowhere, or `{"sha256"}` or another
+ * digest, with further fields, which the server validates.
  * @returns undefined for an empty line
  */
 export function readCandidate({ number, text }: InputLine): Candidate | Refusal | undefined {
@@ -218,9 +223,11 @@ export function readCandidate({ number, text }: InputLine): Candidate | Refusal 
   if (fields === 'rounded') return refuse('has a whole number of more than 53 bits; write it as a string');
   if (!fields) return refuse('not a JSON object');
   const { key, ...rest } = fields;
-  if (key === undefined && fields['sha256'] === undefined) return refuse('key or sha256: required');
+  const digest = digestKinds.find((kind) => fields[kind] !== undefined);
+  if (key === undefined && digest === undefined)
+    return refuse(`key or a digest (${digestKinds.join(', ')}): required`);
   if (key === undefined) return { line: number, foreign: fields['foreign'] !== false, body: rest };
-  if (fields['sha256'] !== undefined) return refuse('key and sha256: give only one of them');
+  if (digest !== undefined) return refuse(`key and ${digest}: give only one of them`);
   if (typeof key !== 'string' || !canBeSecret(key))
     return refuse(`key: must be 1 to ${SECRET_LENGTH_MAX} printable ASCII characters`);
   const foreign = !isWellFormed(key);

@@ -11,7 +11,7 @@ import {
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';
-import { hashSecret, identityIdOf, isWellFormed } from '#shared/rules/key-format.ts';
+import { identityIdOf, isWellFormed } from '#shared/rules/key-format.ts';
 import { parseQuery, type Query, slugsIn } from '#shared/rules/permission-query.ts';
 import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rules/rules.ts';
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
@@ -200,7 +200,7 @@ async function placeOf(
 ) {
   const { key: secret, keyId = '' } = call.request;
   if (secret !== undefined) {
-    const place = await keys.lookUp(hashSecret(secret));
+    const place = await keys.lookUpSecret(secret);
     return place && call.caller.permissions.allows(place.apiId, 'explain_key') ? place : undefined;
   }
   const apiId = await keys.apiOf(keyId);

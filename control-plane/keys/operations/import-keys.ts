@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import { FOREIGN_DIGESTS, nameOfDigest } from '#shared/rules/foreign-digests.ts';
 import type { Roles } from '../../roles/roles.ts';
 import type { Call } from '../../serve/call.ts';
 import { faultTexts } from '../../serve/faults.ts';
@@ -24,13 +25,32 @@ import type { Notice, Notices } from '../../webhooks/notices.ts';
 import { lifetimeError, tooOldError } from '../../writer/write-error.ts';
 import type { ImportOutcome, KeyImport, KeyToImport } from '../key-import.ts';
 
-/** A key that was made elsewhere; only its hash is sent. */
+/** Schema of a digest of so many bytes, in hex or in base64url without padding. The last digit has no more bits than it needs. */
+function Digest(bytes: number, description: string) {
+  const last = { 1: '[AQgw]', 2: '[AEIMQUYcgkosw048]' }[bytes % 3] ?? '';
+  const length = Math.ceil((bytes * 8) / 6) - (last ? 1 : 0);
+  const pattern = `^([0-9a-fA-F]{${2 * bytes}}|[A-Za-z0-9_-]{${length}}${last})$`;
+  return Type.String({ pattern, description });
+}
+const FOUND_BY = 'which only verifiers with it in FOREIGN_DIGESTS find. In hex or base64url without padding';
+const DIGESTS = {
+  sha256: Digest(
+    32,
+    'SHA-256 of the key, in hex or base64url without padding. Verifiers find only keys of 1 to 512 printable ASCII characters without blanks.',
+  ),
+  sha512: Digest(FOREIGN_DIGESTS.sha512, `Instead: SHA-512 of the key, ${FOUND_BY}.`),
+  sha1: Digest(FOREIGN_DIGESTS.sha1, `Instead: SHA-1 of the key, ${FOUND_BY}.`),
+  hmacSha256: Digest(
+    FOREIGN_DIGESTS.hmacSha256,
+    `Instead: HMAC-SHA-256 of the key under the verifiers' FOREIGN_PEPPER, ${FOUND_BY}.`,
+  ),
+};
+const BYTES = { sha256: 32, ...FOREIGN_DIGESTS };
+const digestKinds = Object.keys(DIGESTS) as (keyof typeof DIGESTS)[];
+
+/** A key that was made elsewhere; only a digest of it is sent. */
 const ImportedKey = Fields({
-  sha256: Type.String({
-    pattern: '^([0-9a-fA-F]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$',
-    description:
-      'SHA-256 of the key, in hex or base64url without padding. Verifiers find only keys of 1 to 512 printable ASCII characters without blanks.',
-  }),
+  ...Type.Partial(Type.Object(DIGESTS)).properties,
   start: Type.Optional(
     Type.String({ pattern: '^[!-~]{1,21}$', description: 'First characters of the key, shown to people.' }),
   ),
@@ -59,7 +79,7 @@ export const importKeys = operation({
   name: 'keys.importKeys',
   summary: 'Import keys that were made elsewhere',
   description:
-    'Keys are sent only as hashes. The call can be repeated: an existing secret keeps its key. A verifier that was asked for a key up to a second before its import answers NOT_FOUND for the rest of that second.',
+    'Keys are sent only as digests, each by exactly one. Salted hashes, such as bcrypt, are refused: no verifier can find a key by one. The call can be repeated: an existing secret keeps its key. A verifier that was asked for a key up to a second before its import answers NOT_FOUND for the rest of that second.',
   permissions: ['api.<apiId>.create_key'],
   request: Fields({
     apiId: ApiId,
@@ -122,11 +142,15 @@ function roleIdCache(roles: Roles) {
 /** Parses one key of the body. Throws BAD_REQUEST that names the field and the rule. */
 function parseKey(value: unknown): KeyToImport {
   checkStrings(value);
+  refuseSalted(Object(value));
   if (!validate(value))
     throw new ApiError('BAD_REQUEST', faultTexts(validate.errors, { whole: 'key', part: 'field' })[0] ?? '');
   const fields = withoutAliases(value as Static<typeof ImportedKey>);
   const {
-    sha256,
+    sha256: _sha256,
+    sha512: _sha512,
+    sha1: _sha1,
+    hmacSha256: _hmacSha256,
     start = '',
     foreign = true,
     meta = {},
@@ -138,9 +162,44 @@ function parseKey(value: unknown): KeyToImport {
   checkMeta(meta);
   checkLimits(rest);
   checkRanges(rest.allowedIps);
-  const secretHash = sha256.length === 64 ? Buffer.from(sha256, 'hex').toString('base64url') : sha256;
+  const hashes = hashesOf(fields, foreign);
   const credits = newCredits({ remaining, refill });
-  return { secretHash, start, foreign, meta, enabled, ...rest, ...(credits ? { credits } : {}) };
+  return { ...hashes, start, foreign, meta, enabled, ...rest, ...(credits ? { credits } : {}) };
+}
+
+/** Returns how the secret of a key is known: by the one digest that it was sent with. */
+function hashesOf(
+  key: Readonly<Partial<Record<keyof typeof DIGESTS, string>>>,
+  foreign: boolean,
+): Pick<KeyToImport, 'secretHash' | 'digest'> {
+  const [kind, another] = digestKinds.filter((each) => key[each] !== undefined);
+  if (kind === undefined)
+    throw new ApiError('BAD_REQUEST', `sha256: required, or one of ${digestKinds.slice(1).join(', ')}`);
+  if (another !== undefined)
+    throw new ApiError('BAD_REQUEST', `${another}: must not be given beside ${kind}; send one of them`);
+  const text = key[kind] ?? '';
+  const digest = Buffer.from(text, text.length === 2 * BYTES[kind] ? 'hex' : 'base64url');
+  if (kind === 'sha256') return { secretHash: digest.toString('base64url') };
+  if (!foreign)
+    throw new ApiError(
+      'BAD_REQUEST',
+      `${kind}: only for keys of a foreign format; send sha256, or leave out foreign`,
+    );
+  return { secretHash: nameOfDigest(kind, digest).toString('base64url'), digest: kind };
+}
+
+/** The beginnings of salted hashes, as they are usually written. */
+const SALTED = /^(?:\$[\w-]+\$|(?:pbkdf2|scrypt|argon2|bcrypt)[\w-]*[$:])/i;
+
+/** Throws BAD_REQUEST for a salted hash, with the reason. */
+function refuseSalted(key: Readonly<Record<string, unknown>>): void {
+  for (const kind of digestKinds) {
+    if (SALTED.test(String(key[kind] ?? '')))
+      throw new ApiError(
+        'BAD_REQUEST',
+        `${kind}: is a salted hash, by which no verifier can find a key, because each has a salt of its own; import the key by a plain digest when its user next presents it, or replace it`,
+      );
+  }
 }
 
 function resultOf(apiId: string, outcome: ImportOutcome | undefined): Result {

@@ -515,7 +515,7 @@ export const whoami = operation({
   reads: true,
   async handle(call, needs: NameStores & { keys: Keys; view: KeyView }) {
     const { keys, view } = needs;
-    const place = await keys.lookUp(hashSecret(call.request.key));
+    const place = await keys.lookUpSecret(call.request.key);
     // The message must reveal nothing about the secret.
     if (place === undefined) throw absence(call.caller, 'key');
     call.note(place);

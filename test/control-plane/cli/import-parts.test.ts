@@ -98,6 +98,7 @@ describe('a line of an import', () => {
         body: { foreign: true, sha256: hashSecret(key) },
       });
     expect(read('{"sha256":"x"}')).toEqual({ line: 7, foreign: true, body: { sha256: 'x' } });
+    expect(read('{"sha512":"x"}')).toEqual({ line: 7, foreign: true, body: { sha512: 'x' } });
     expect(read('{"sha256":"x","foreign":false}')).toMatchObject({
       foreign: false,
       body: { foreign: false },
@@ -109,7 +110,8 @@ describe('a line of an import', () => {
     expect(read(undefined)).toEqual(refused('longer than 65536 bytes, or not UTF-8'));
     for (const text of ['{', '[]', 'null', '"x"', '1'])
       expect(read(text)).toEqual(refused('not a JSON object'));
-    expect(read('{}')).toEqual(refused('key or sha256: required'));
+    expect(read('{}')).toEqual(refused('key or a digest (sha256, sha512, sha1, hmacSha256): required'));
+    expect(read('{"key":"a","sha1":"b"}')).toEqual(refused('key and sha1: give only one of them'));
     expect(read('{"key":"a","sha256":"b"}')).toEqual(refused('key and sha256: give only one of them'));
     for (const key of ['', 'a b', 'ä', 'a\n', 7, null, 'k'.repeat(513)])
       expect(read(JSON.stringify({ key }))).toEqual(

@@ -107,7 +107,7 @@ describe('import', () => {
     expect(refused.map(({ message }) => message)).toEqual([
       'not a JSON object',
       'key and sha256: give only one of them',
-      'key or sha256: required',
+      'key or a digest (sha256, sha512, sha1, hmacSha256): required',
       expect.stringContaining('key: must be'),
       expect.stringContaining('sha256: '),
       expect.stringContaining('enabeld'),

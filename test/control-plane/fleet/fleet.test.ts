@@ -46,7 +46,7 @@ test('every verifier reports how each API stands', async () => {
     verdicts: { memory: expect.any(Number), redis: expect.any(Number) },
     codes: { ...perVerdict(() => 0), VALID: expect.any(Number), DISABLED: expect.any(Number) },
     keysInMemory: 1,
-    settings: { foreignKeys: false, syncPeriodMs: expect.any(Number) },
+    settings: { foreignKeys: false, foreignDigests: [], syncPeriodMs: expect.any(Number) },
     usage: { untilMs: expect.any(Number) },
     apis: [
       {

@@ -430,12 +430,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     breaks: 'A verifier answers from a key that left its memory during the look-up. (I9)',
     seed: IDENTITY_SEEDS + 84,
     file: 'verifier/core/verifier.ts',
-    edits: [
-      [
-        'if (this.#cache.get(digest) === result && this.#verdicts.isKnown(result)) return result;',
-        'return result;',
-      ],
-    ],
+    edits: [['if (isKept && this.#verdicts.isKnown(result)) return result;', 'return result;']],
   },
   'identity in all APIs': {
     breaks: 'An identity that is limited to some APIs applies in all of them. (I16)',

@@ -152,6 +152,23 @@ test('refuses a verifier that would ask itself', () => {
   }
 });
 
+test('refuses digests that cannot be looked for', () => {
+  const faults = (env: NodeJS.ProcessEnv) => configFaults(verifierConfig(env));
+  const [on, pepper] = [{ FOREIGN_KEYS: 'true' }, { FOREIGN_PEPPER: 'hunter2' }];
+  expect(faults({ ...on, ...pepper, FOREIGN_DIGESTS: 'sha512, sha1,hmacSha256' })).toEqual([]);
+  expect(faults({ FOREIGN_DIGESTS: 'sha1' })).toEqual(['FOREIGN_DIGESTS: needs FOREIGN_KEYS=true']);
+  expect(faults({ ...on, FOREIGN_DIGESTS: 'hmacSha256' })).toEqual([
+    'FOREIGN_PEPPER: required for hmacSha256 in FOREIGN_DIGESTS',
+  ]);
+  expect(faults({ ...on, ...pepper })).toEqual(['FOREIGN_PEPPER: needs hmacSha256 in FOREIGN_DIGESTS']);
+  expect(faultsOf(() => verifierConfig({ FOREIGN_DIGESTS: 'sha1,md5' }))[0]).toMatch(
+    /^FOREIGN_DIGESTS: "md5" is not allowed \(comma-separated: sha512, sha1, hmacSha256\)/,
+  );
+  expect(faultsOf(() => verifierConfig({ FOREIGN_PEPPER_FILE: '/nowhere' }))[0]).toMatch(
+    /^FOREIGN_PEPPER: FOREIGN_PEPPER_FILE cannot be read: ENOENT/,
+  );
+});
+
 test('every setting has a rule, a text and limits', () => {
   for (const [name, setting] of Object.entries({ ...controlPlane, ...verifier })) {
     expect(setting.rule, name).not.toBe('');

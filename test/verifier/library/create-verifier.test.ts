@@ -371,6 +371,16 @@ describe('options', () => {
     [{ redis: 'redis://a', cacheKeysMax: null }, /cacheKeysMax: must be a number/],
     [{ redis: 'redis://a', lookupWaitMs: 1.5 }, /lookupWaitMs: "1\.5" is not allowed/],
     [{ redis: 'redis://a', foreignKeys: 'true' }, /foreignKeys: must be a boolean/],
+    [{ redis: 'redis://a', foreignDigests: 'sha512' }, /foreignDigests: must be an array of digests/],
+    [
+      { redis: 'redis://a', foreignKeys: true, foreignDigests: ['md5'] },
+      /foreignDigests: "md5" is not allowed/,
+    ],
+    [{ redis: 'redis://a', foreignDigests: ['sha1'] }, /foreignDigests: needs foreignKeys=true/],
+    [
+      { redis: 'redis://a', foreignKeys: true, foreignDigests: ['hmacSha256'] },
+      /foreignPepper: required for hmacSha256 in foreignDigests/,
+    ],
     [{ redis: 'redis://a', cacheKeyMax: 5 }, /cacheKeyMax: unknown option/],
     [{ redis: 'redis://a', toString: 5 }, /toString: unknown option/],
     [{ redis: 'redis://a', apiIds: 'shop' }, /apiIds: must be an array/],

@@ -83,6 +83,13 @@ test('asks for those soon after by one command', async () => {
   expect(await commands()).toBe(4);
 });
 
+test('asks for one secret by several hashes at once', async () => {
+  expect(await keys.lookUp('none', 'other', 'b', 'a')).toEqual({ apiId: 'api', keyId: 'key-b' });
+  expect(await commands()).toBe(1);
+  release();
+  expect(await keys.lookUp('none', 'other')).toBeUndefined();
+});
+
 test('no more than 16 are held', async () => {
   await keys.lookUp('a');
   const held = Array.from({ length: 40 }, (_, i) => keys.lookUp(i % 2 ? 'b' : `none-${i}`));
