@@ -1,7 +1,16 @@
 import './style/style.css';
 import { render } from 'preact';
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
-import { events, isSignedIn, may, resume, signedInAs, signOut, watchConnection } from './api/client.ts';
+import {
+  events,
+  type Failure,
+  isSignedIn,
+  may,
+  resume,
+  signedInAs,
+  signOut,
+  watchConnection,
+} from './api/client.ts';
 import { callerDetails, callerName, useNames } from './audit/events.tsx';
 import type { Call } from './changes/commands.ts';
 import { CopyAs } from './changes/copy-as.tsx';
@@ -23,6 +32,7 @@ import { WebhookDetail } from './pages/webhook.tsx';
 import { Webhooks } from './pages/webhooks.tsx';
 import { partsOf } from './parts/conditions.ts';
 import { Dialog } from './parts/dialogs.tsx';
+import { Problem } from './parts/loading.tsx';
 import { Page } from './parts/page.tsx';
 
 /** The sections, each with the permission without which it would be empty. */
@@ -42,11 +52,20 @@ const permittedSections = () =>
     permission === '' || may(permission) ? [[hash, name] as const] : [],
   );
 
-function App() {
+const RESUME_MS = 2000;
+
+/** @param props.failure the reason why it is not known whether there is a session */
+function App(props: { failure: Failure | undefined }) {
   // Who signed in last here; stays while the session is over, so that the page keeps what was entered.
   const [who, setWho] = useState(isSignedIn() ? signedInAs() : undefined);
   const [endReason, setEndReason] = useState('');
   const [signOutUrl, setSignOutUrl] = useState<string>();
+  const [failure, setFailure] = useState(props.failure);
+  useEffect(() => {
+    if (!failure) return;
+    const timer = setTimeout(() => void resume().then(setFailure), RESUME_MS);
+    return () => clearTimeout(timer);
+  }, [failure]);
   const [isOffline, setOffline] = useState(false);
   const { hash, question } = useHash();
   useEffect(() => {
@@ -88,6 +107,11 @@ function App() {
           <Handover part={id} />
         ) : who ? (
           view(section, id)
+        ) : failure ? (
+          <Page title="Not available right now">
+            <Problem failure={failure} retry="by itself" />
+            <p class="quiet">If you were signed in, your session is kept.</p>
+          </Page>
         ) : (
           <SignIn signOutUrl={signOutUrl} />
         )}
@@ -195,4 +219,4 @@ function decodePart(part: string): string {
 }
 
 const root = document.getElementById('app');
-if (root) void resume().then(() => render(<App />, root));
+if (root) void resume().then((failure) => render(<App failure={failure} />, root));

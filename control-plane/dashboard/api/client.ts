@@ -105,10 +105,15 @@ export function may(permission: string): boolean {
   return permissions.has('*') || permissions.has(permission) || isOnAll;
 }
 
-/** Goes on with the session that this browser has, if it has one. */
-export async function resume(): Promise<void> {
-  const session = await currentSession().catch(() => undefined);
-  if (session) begin(session);
+/** Goes on with the session that this browser has, if it has one; resolves with the reason if that cannot be known. */
+export async function resume(): Promise<Failure | undefined> {
+  try {
+    const session = await currentSession();
+    if (session) begin(session);
+    return undefined;
+  } catch (error) {
+    return error instanceof Failure ? error : new Failure('INTERNAL', String(error));
+  }
 }
 
 /** Returns the session that this browser has now; undefined = none. */

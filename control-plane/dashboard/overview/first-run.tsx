@@ -10,8 +10,8 @@ const VERIFIER = 'http://127.0.0.1:3001';
 const REFRESH_MS = 1000;
 
 /** The way from nothing to the first verification, in three steps. */
-export function FirstRun() {
-  const [apiId, setApiId] = useState<string>();
+export function FirstRun(props: { apiId: string | undefined }) {
+  const [apiId, setApiId] = useState(props.apiId);
   const [key, setKey] = useState<string>();
   const createApi = async (entry: FormEntry) => {
     setApiId((await call('apis.createApi', { name: entry('name') })).apiId);

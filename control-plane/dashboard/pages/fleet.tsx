@@ -35,7 +35,7 @@ function VerifierTable({ verifiers }: { verifiers: readonly Verifier[] }) {
       label="Verifiers"
       rows={verifiers}
       id={({ id }) => id}
-      empty="No verifier has reported itself. Each does so when it starts."
+      empty="No verifier reports at the moment. Each does so every few seconds, as long as it reaches Redis."
       columns={[
         {
           title: 'Verifier',

@@ -72,7 +72,12 @@ function tabsOf(apiId: string, creations: number): readonly Tab[] {
 }
 
 const ApiTraffic = ({ apiId }: { apiId: string }) => (
-  <Usage load={(period) => call('apis.getVerifications', { apiId, ...period })} />
+  <Usage
+    hasMinutes
+    load={({ granularity, ...period }) =>
+      call('apis.getVerifications', { apiId, granularity, ...(granularity === 'minute' ? {} : period) })
+    }
+  />
 );
 
 const EXPORTED_AT_ONCE = 100;

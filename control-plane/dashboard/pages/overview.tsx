@@ -1,34 +1,38 @@
 import type { ComponentChildren } from 'preact';
-import { call, listVerifiers, may, serverNow, type Verifier } from '../api/client.ts';
+import { useEffect } from 'preact/hooks';
+import { call, listVerifiers, may, events as sessionEvents, type Verifier } from '../api/client.ts';
 import { type Sample, useRates } from '../api/rates.ts';
-import { CODES, COUNTERS, KINDS } from '../api/verdicts.ts';
+import { COUNTERS } from '../api/verdicts.ts';
 import { Events, useNames } from '../audit/events.tsx';
 import { FirstRun } from '../overview/first-run.tsx';
-import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
+import { Inbox, troublesOf, useInbox } from '../overview/inbox.tsx';
+import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
-import { duration } from '../parts/time.tsx';
-import { Bars } from '../usage/charts.tsx';
-import { Usage } from '../usage/usage.tsx';
-import { type UsagePeriod, usageByApi, usageOfAll } from '../usage/usage-query.ts';
+import { totalOf, Usage } from '../usage/usage.tsx';
+import { minutesOfAll, type UsagePeriod, usageByApi, usageOfAll } from '../usage/usage-query.ts';
 
 const REFRESH_MS = 2000;
 const EVENTS_REFRESH_MS = 10_000;
-const FINDINGS_REFRESH_MS = 60_000;
 const EVENTS_LIMIT = '8';
-/** Age of a report that needs attention; a report is due every few seconds. */
-const LATE_MS = 20_000;
 
-const REFUSALS = CODES.filter((code) => code !== 'VALID');
+/** Returns the only API, or none, as long as it was never asked for a key; undefined once somebody verified one. */
+async function firstApi(): Promise<{ apiId: string | undefined } | undefined> {
+  if (!may('api.*.create_api') || !may('api.*.create_key') || !may('api.*.read_analytics')) return undefined;
+  const [api, ...others] = (await call('apis.listApis', { limit: '2' })).apis;
+  if (!api) return { apiId: undefined };
+  if (others.length > 0) return undefined;
+  const { verifications } = await call('apis.getVerifications', { apiId: api.id, granularity: 'day' });
+  return verifications.every((day) => totalOf(day) === 0) ? { apiId: api.id } : undefined;
+}
 
 /** The current state of the service: verdicts, what needs attention, and the latest changes. */
 export function Overview() {
   const [maySeeFleet, maySeeAudit] = [may('root.*.read_fleet'), may('root.*.read_audit')];
-  const apis = useLoad(() => call('apis.listApis', { limit: '1' }), []);
-  const isFirst = apis.data?.apis.length === 0 && may('api.*.create_api') && may('api.*.create_key');
+  const first = useLoad(firstApi, []);
   return (
     <Page title="Overview">
-      {isFirst && <FirstRun />}
+      {first.data && <FirstRun apiId={first.data.apiId} />}
       {maySeeFleet && <FleetState />}
       {may('api.*.read_analytics') && <TrafficOfAll />}
       {maySeeAudit && <LastChanges />}
@@ -43,21 +47,14 @@ export function Overview() {
 
 function FleetState() {
   const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
-  const findings = useLoad(() => call('fleet.listFindings'), [], FINDINGS_REFRESH_MS);
   const samples = useRates(verifiers.data);
+  const inbox = useInbox();
   return (
     <Loaded of={verifiers}>
       {(fleet) => (
         <>
+          <Inbox troubles={[...troublesOf(fleet), ...inbox.troubles]} isExamined={inbox.isExamined} />
           <Tiles verifiers={fleet} last={samples.at(-1)} />
-          <Attention
-            troubles={[...troublesOf(fleet), ...changesIn(findings)]}
-            isExamined={!findings.failure}
-          />
-          <div class="panel">
-            <Rates samples={samples} />
-            <Reasons verifiers={fleet} />
-          </div>
         </>
       )}
     </Loaded>
@@ -70,6 +67,7 @@ function TrafficOfAll() {
     <>
       <h2>Traffic of all APIs</h2>
       <Usage
+        hasMinutes
         load={async (period) => ({ verifications: await usageOfAll(period) })}
         below={(period) => <TrafficByApi key={`${period.granularity} ${period.start}`} period={period} />}
       />
@@ -97,18 +95,38 @@ function TrafficByApi({ period }: { period: UsagePeriod }) {
         {
           title: 'Why',
           cell: (counts) =>
-            COUNTERS.filter(({ field }) => field !== 'success' && counts[field] > 0)
-              .map(({ name, field }) => `${counts[field].toLocaleString()} ${name}`)
-              .join(', '),
+            COUNTERS.filter(({ field }) => field !== 'success' && counts[field] > 0).map(
+              ({ name, field }, i) => (
+                <>
+                  {i > 0 && ', '}
+                  <Behind apiId={counts.apiId} field={field}>
+                    {counts[field].toLocaleString()} {name}
+                  </Behind>
+                </>
+              ),
+            ),
         },
       ]}
     />
   );
 }
 
+const BEHIND: Readonly<Record<string, string>> = { disabled: 'state:disabled', expired: 'state:expired' };
+
+/** A count of refusals that leads to the keys behind it, if their state tells them. */
+function Behind(props: { apiId: string; field: string; children: ComponentChildren }) {
+  const filter = BEHIND[props.field];
+  if (filter === undefined) return <>{props.children}</>;
+  return <a href={`#/apis/${props.apiId}?${new URLSearchParams({ filter })}`}>{props.children}</a>;
+}
+
 function LastChanges() {
   const names = useNames();
   const events = useLoad(() => call('audit.listEvents', { limit: EVENTS_LIMIT }), [], EVENTS_REFRESH_MS);
+  useEffect(() => {
+    sessionEvents.addEventListener('changed', events.reload);
+    return () => sessionEvents.removeEventListener('changed', events.reload);
+  }, []);
   return (
     <>
       <div class="title">
@@ -125,74 +143,29 @@ function LastChanges() {
 function Tiles({ verifiers, last }: { verifiers: readonly Verifier[]; last: Sample | undefined }) {
   const memory = sum(verifiers, ({ verdicts }) => verdicts.memory);
   const redis = sum(verifiers, ({ verdicts }) => verdicts.redis);
-  const refusals = last && REFUSALS.reduce((total, code) => total + last.codes[code], 0);
   const live = verifiers.filter(({ apis }) => apis.every(({ state }) => state === 'live')).length;
+  const lastMinutes = useLoad(
+    () => (may('api.*.read_analytics') ? minutesOfAll() : Promise.resolve([])),
+    [],
+    30_000,
+  );
+  const minutes = lastMinutes.data?.slice(-6, -1) ?? [];
+  const total = minutes.reduce((all, minute) => all + totalOf(minute), 0);
+  const refused = total - minutes.reduce((all, { success }) => all + success, 0);
   return (
     <dl class="tiles">
-      <Tile name="Verifications a second">{last ? number(last.memory + last.redis) : '…'}</Tile>
-      <Tile name="Refused a second">{refusals === undefined ? '…' : number(refusals)}</Tile>
-      <Tile name="Answered from memory">
-        {share(last && last.memory + last.redis > 0 ? last : { memory, redis })}
+      {/* From the reports of the last minutes until two of this page make a rate. */}
+      <Tile name="Verifications a second">
+        {last ? number(last.memory + last.redis) : number(total / Math.max(1, minutes.length) / 60)}
       </Tile>
+      <Tile name="Refused in 5 minutes">
+        {total === 0 ? '0' : `${((100 * refused) / total).toFixed(1)} %`}
+      </Tile>
+      <Tile name="Answered from memory">{share({ memory, redis })}</Tile>
       <Tile name="Verifiers in sync">
         {live} of {verifiers.length}
       </Tile>
     </dl>
-  );
-}
-
-function Attention({ troubles, isExamined }: { troubles: readonly string[]; isExamined: boolean }) {
-  return (
-    <section class={`panel attention ${troubles.length > 0 ? 'wanted' : ''}`} aria-label="Attention">
-      <h2>Needs attention</h2>
-      {troubles.length === 0 ? (
-        <p class="quiet">
-          Nothing. All verifiers report, and follow their APIs
-          {isExamined ? ', and the settings of Redis fit.' : '; Redis could not be examined.'}
-        </p>
-      ) : (
-        <ul>
-          {troubles.map((trouble) => (
-            <li key={trouble}>{trouble}</li>
-          ))}
-        </ul>
-      )}
-    </section>
-  );
-}
-
-function Rates({ samples }: { samples: readonly Sample[] }) {
-  if (samples.length === 0)
-    return <p class="quiet">Verifications a second are drawn here from the next report of a verifier on.</p>;
-  return (
-    <Bars
-      label="Verifications since this page was opened"
-      unit="a second"
-      placesMin={30}
-      series={Object.values(KINDS)}
-      points={samples.map(({ at, codes }) => ({
-        title: new Date(at).toLocaleTimeString(),
-        values: CODES.map((code) => codes[code]),
-      }))}
-    />
-  );
-}
-
-/** Refusals by their reason, since the verifiers started. */
-function Reasons({ verifiers }: { verifiers: readonly Verifier[] }) {
-  const counts = REFUSALS.map((code) => [code, sum(verifiers, ({ codes }) => codes?.[code] ?? 0)] as const);
-  return (
-    <>
-      <h2>Refusals since the verifiers started</h2>
-      <dl class="reasons" aria-label="Refusals since the verifiers started">
-        {counts.map(([code, count]) => (
-          <div key={code}>
-            <dt title={code}>{KINDS[code].name}</dt>
-            <dd>{count.toLocaleString()}</dd>
-          </div>
-        ))}
-      </dl>
-    </>
   );
 }
 
@@ -204,37 +177,6 @@ function Tile({ name, children }: { name: string; children: ComponentChildren })
     </div>
   );
 }
-
-/** Describes problems that an operator should look at. */
-function troublesOf(verifiers: readonly Verifier[]): string[] {
-  if (verifiers.length === 0)
-    return ['No verifier reports itself: nobody verifies keys, or none reaches Redis.'];
-  const versions = new Set(verifiers.map(({ version }) => version));
-  const each = verifiers.flatMap(({ host, id, apis, reportedAt }) => {
-    const name = `${host} ${id.slice(-6)}`;
-    const lateMs = serverNow() - reportedAt;
-    const behind = apis.filter(({ state }) => state !== 'live');
-    const lagging = apis.filter(({ state, lag }) => state === 'live' && lag > 0);
-    return [
-      ...(lateMs > LATE_MS ? [`${name} last reported itself ${duration(lateMs)} ago.`] : []),
-      ...behind.map(({ apiId, state }) =>
-        state === 'lapsed'
-          ? `${name} lost its lease on ${apiId}: it asks Redis for each key.`
-          : `${name} is not in sync with ${apiId}.`,
-      ),
-      ...lagging.map(({ apiId, lag }) => `${name} is ${lag} changes behind in ${apiId}.`),
-    ];
-  });
-  return versions.size === 1
-    ? each
-    : [`Verifiers are of ${versions.size} versions: ${[...versions].join(', ')}.`, ...each];
-}
-
-/** The changes that the examination of Redis and the verifiers proposes. */
-const changesIn = ({ data }: Load<{ findings: readonly { check: string; change?: string }[] }>) =>
-  (data?.findings ?? []).flatMap(({ check, change }) =>
-    change === undefined ? [] : [`${check}: ${change}.`],
-  );
 
 /** Formats the share of verdicts that came from memory. */
 const share = ({ memory, redis }: { memory: number; redis: number }) =>

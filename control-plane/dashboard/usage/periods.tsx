@@ -85,9 +85,14 @@ export function PeriodFields(props: {
 
 /** The presets for counts by hour or day. */
 export const USAGE_PERIODS = ['24h', 'today', 'yesterday', '7d', '31d', 'custom'] as const;
+/** The same where counts are kept by the minute too. */
+export const MINUTE_PERIODS = ['hour', ...USAGE_PERIODS] as const;
 
 /** A period of counts, and whether they are those of hours or of days: hours are kept for two days only. */
-export function usagePeriodOf(choice: ChosenPeriod): Period & { readonly granularity: 'hour' | 'day' } {
+export function usagePeriodOf(
+  choice: ChosenPeriod,
+): Period & { readonly granularity: 'minute' | 'hour' | 'day' } {
+  if (choice.period === 'hour') return { ...PRESETS.hour.of(), granularity: 'minute' };
   const { since = 0, until = serverNow() } = periodOf(choice) ?? PRESETS['24h'].of();
   const isRecent = since > serverNow() - KEPT_MS.hour && until - since <= KEPT_MS.hour;
   const earliest = serverNow() - KEPT_MS.day;

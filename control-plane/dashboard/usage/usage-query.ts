@@ -1,22 +1,41 @@
 import type { UsageField } from '#shared/protocol/usage.ts';
-import { queryUsage } from '../api/client.ts';
+import { call, may, queryUsage } from '../api/client.ts';
 import { COUNTERS, KINDS } from '../api/verdicts.ts';
 import { DAY_MS, HOUR_MS } from './periods.tsx';
 
-/** A period of counts by hour or day; Unix milliseconds as text, the end included. */
+/** A period of counts by minute, hour or day; Unix milliseconds as text, the end included. */
 export interface UsagePeriod {
-  readonly granularity: 'hour' | 'day';
+  readonly granularity: 'minute' | 'hour' | 'day';
   readonly start: string;
   readonly end: string;
 }
 
-const LENGTHS = { hour: HOUR_MS, day: DAY_MS } as const;
+const LENGTHS = { minute: 60_000, hour: HOUR_MS, day: DAY_MS } as const;
 
 type Counts = Record<UsageField, number>;
 const noCounts = () => Object.fromEntries(COUNTERS.map(({ field }) => [field, 0])) as Counts;
 
+const APIS_MAX = '20';
+
+/** Loads the counts of the last hour by the minute, of the first APIs together. */
+export async function minutesOfAll(): Promise<readonly (Counts & { time: number })[]> {
+  const { apis } = await call('apis.listApis', { limit: APIS_MAX });
+  const readable = apis.filter(({ id }) => may(`api.${id}.read_analytics`));
+  const answers = await Promise.all(
+    readable.map(({ id }) => call('apis.getVerifications', { apiId: id, granularity: 'minute' })),
+  );
+  const minutes = new Map<number, Counts & { time: number }>();
+  for (const { time = 0, ...counts } of answers.flatMap(({ verifications }) => verifications)) {
+    const minute = minutes.get(time) ?? { time, ...noCounts() };
+    for (const { field } of COUNTERS) minute[field] += counts[field];
+    minutes.set(time, minute);
+  }
+  return [...minutes.values()].sort((a, b) => a.time - b.time);
+}
+
 /** Loads the counts of all APIs together, also of hours and days without any. */
 export async function usageOfAll(period: UsagePeriod): Promise<readonly (Counts & { time: number })[]> {
+  if (period.granularity === 'minute') return minutesOfAll();
   const length = LENGTHS[period.granularity];
   const buckets = new Map<number, Counts & { time: number }>();
   const first = Math.floor(Number(period.start) / length) * length;
@@ -54,7 +73,7 @@ function select(columns: string, { granularity, start, end }: UsagePeriod) {
   // The hour or day in which the period begins counts as a whole, as it does for one API.
   const from = String(Math.floor(Number(start) / length) * length);
   return queryUsage(
-    `SELECT ${columns}, SUM(count) AS count FROM key_verifications_per_${granularity}_v1 ` +
+    `SELECT ${columns}, SUM(count) AS count FROM key_verifications_per_${granularity === 'minute' ? 'hour' : granularity}_v1 ` +
       `WHERE time >= '${textOf(from)}' AND time <= '${textOf(end)}' GROUP BY ${columns}`,
   );
 }

@@ -6,21 +6,25 @@ import { COUNTERS } from '../api/verdicts.ts';
 import { fieldsOf } from '../forms/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Bars } from './charts.tsx';
-import { type ChosenPeriod, PeriodFields, USAGE_PERIODS, usagePeriodOf } from './periods.tsx';
+import { type ChosenPeriod, MINUTE_PERIODS, PeriodFields, USAGE_PERIODS, usagePeriodOf } from './periods.tsx';
 import type { UsagePeriod } from './usage-query.ts';
 
 const REFRESH_MS = 30_000;
 /** Verdicts of one hour or day, by their kinds. */
 type Counts = Readonly<Record<UsageField, number>>;
-const totalOf = (counts: Counts) => COUNTERS.reduce((total, { field }) => total + counts[field], 0);
+export const totalOf = (counts: Counts) => COUNTERS.reduce((total, { field }) => total + counts[field], 0);
 
 /** Verdicts of a key, of an API or of all, by hour or day, in a time that the reader chooses. */
 export function Usage(props: {
   load: (period: UsagePeriod) => Promise<{ verifications: readonly (Counts & { readonly time?: number })[] }>;
+  /** True if there are counts by the minute, which are shown first. */
+  hasMinutes?: boolean;
   /** Shows more about the same period. */
   below?: (period: UsagePeriod) => ComponentChildren;
 }) {
-  const [choice, setChoice] = useState<ChosenPeriod>({ period: '24h', since: '', until: '' });
+  const [choice, setChoice] = useState<ChosenPeriod>({
+    ...{ period: props.hasMinutes ? 'hour' : '24h', since: '', until: '' },
+  });
   const load = async () => {
     const { granularity, since, until } = usagePeriodOf(choice);
     const period = { granularity, start: String(since), end: String(until - 1) };
@@ -34,7 +38,7 @@ export function Usage(props: {
   return (
     <div class="panel">
       <form class="row period" aria-label="Period" onSubmit={choose}>
-        <PeriodFields value={choice} names={USAGE_PERIODS} kind="date" />
+        <PeriodFields value={choice} names={props.hasMinutes ? MINUTE_PERIODS : USAGE_PERIODS} kind="date" />
         {choice.period === 'custom' && <button type="submit">Show</button>}
       </form>
       <Loaded of={usage}>
@@ -61,6 +65,7 @@ export function Usage(props: {
 
 /** Counts by day are those of days in UTC. */
 const TITLES = {
+  minute: new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' }),
   hour: new Intl.DateTimeFormat(undefined, { weekday: 'short', hour: '2-digit', minute: '2-digit' }),
   day: new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric', timeZone: 'UTC' }),
 };

@@ -1,0 +1,191 @@
+import type { ComponentChildren } from 'preact';
+import { call, type Key, may, serverNow, type Verifier } from '../api/client.ts';
+import { Badge } from '../parts/badge.tsx';
+import { useAction, useLoad } from '../parts/loading.tsx';
+import { duration, Time } from '../parts/time.tsx';
+
+const REFRESH_MS = 20_000;
+const APIS_MAX = '20';
+const KEYS_MAX = '20';
+const DAY_MS = 86_400_000;
+/** A key whose end needs attention ends within the first, and was used within the second. */
+const ENDS_MS = 7 * DAY_MS;
+/** Age of a report that needs attention; a report is due every few seconds. */
+const LATE_MS = 20_000;
+
+/** Something that wants somebody to act: what it is, where to look, and what to do at once. */
+export interface Trouble {
+  readonly kind: 'leaked' | 'webhook' | 'ending' | 'verifier' | 'finding';
+  readonly text: ComponentChildren;
+  readonly id: string;
+  readonly hash?: string;
+  /** An action, by its name; resolves when it is done. */
+  readonly act?: readonly [name: string, run: () => Promise<unknown>];
+}
+
+/** Loads what wants attention besides the verifiers, as far as this root key may see it. */
+export function useInbox() {
+  const load = async () => {
+    const [apis, endpoints, findings] = await Promise.all([
+      call('apis.listApis', { limit: APIS_MAX }).catch(() => ({ apis: [] })),
+      may('root.*.read_webhook') ? call('webhooks.listEndpoints').catch(() => NONE) : NONE,
+      call('fleet.listFindings').catch(() => undefined),
+    ]);
+    const readable = apis.apis.filter(({ id }) => may(`api.${id}.read_key`));
+    const keys = await Promise.all(readable.map(({ id }) => wantedKeys(id).catch(() => [])));
+    const changes =
+      findings?.findings.flatMap(({ check, change }) => (change ? [{ check, change }] : [])) ?? [];
+    const troubles: Trouble[] = [
+      ...keys.flat(),
+      ...endpoints.endpoints.flatMap(endpointTrouble),
+      ...changes.map(({ check, change }) => ({
+        ...({ kind: 'finding', id: `${check} ${change}`, text: `${check}: ${change}.` } as const),
+      })),
+    ];
+    return { troubles, isExamined: findings !== undefined };
+  };
+  const { data, reload } = useLoad(load, [], REFRESH_MS);
+  const again = (trouble: Trouble): Trouble => {
+    const [name, run] = trouble.act ?? [];
+    return name && run ? { ...trouble, act: [name, () => run().then(reload)] } : trouble;
+  };
+  return { troubles: data?.troubles.map(again) ?? [], isExamined: data?.isExamined ?? true };
+}
+
+const NONE = { endpoints: [] as Awaited<ReturnType<typeof call<'webhooks.listEndpoints'>>>['endpoints'] };
+
+/** The keys of an API that leaked and are still enabled, or end soon although they are used. */
+async function wantedKeys(apiId: string): Promise<Trouble[]> {
+  const list = (conditions: object) =>
+    call('apis.listKeys', { apiId, limit: KEYS_MAX, state: 'enabled', ...conditions });
+  const [leaked, ending] = await Promise.all([
+    list({ leaked: 'true' }),
+    list({ expiresBefore: String(serverNow() + ENDS_MS) }),
+  ]);
+  const inUse = ending.keys.filter(({ lastUsedAt = 0 }) => lastUsedAt > serverNow() - DAY_MS);
+  return [...leaked.keys.map(leakTrouble), ...inUse.map(endTrouble)];
+}
+
+const nameOf = ({ name, keyId }: Key) => <bdi>{name ?? keyId}</bdi>;
+
+const leakTrouble = (key: Key): Trouble => ({
+  kind: 'leaked',
+  id: key.keyId,
+  hash: `#/keys/${key.keyId}`,
+  text: (
+    <>
+      {nameOf(key)} was found in public <Time at={key.leaked?.at} /> and is still accepted
+    </>
+  ),
+  ...(may(`api.${key.apiId}.update_key`)
+    ? { act: ['Disable', () => call('keys.updateKey', { keyId: key.keyId, enabled: false })] as const }
+    : {}),
+});
+
+const endTrouble = (key: Key): Trouble => ({
+  kind: 'ending',
+  id: key.keyId,
+  hash: `#/keys/${key.keyId}?tab=access`,
+  text: (
+    <>
+      {nameOf(key)} is in use and ends <Time at={key.expires} />
+    </>
+  ),
+});
+
+function endpointTrouble(endpoint: (typeof NONE)['endpoints'][number]): Trouble[] {
+  const { endpointId, name, url, state, failures, dropped, dead } = endpoint;
+  const lost = dropped + dead;
+  if (state !== 'failing' && lost === 0) return [];
+  const what = state === 'failing' ? `${failures.toLocaleString()} attempts in a row failed` : '';
+  const loss = lost > 0 ? `${lost.toLocaleString()} events were lost` : '';
+  return [
+    {
+      kind: 'webhook',
+      id: endpointId,
+      hash: `#/webhooks/${endpointId}`,
+      text: (
+        <>
+          <bdi>{name ?? new URL(url).host}</bdi>: {[what, loss].filter(Boolean).join('; ')}
+        </>
+      ),
+      ...(may('root.*.update_webhook')
+        ? { act: ['Test', () => call('webhooks.test', { endpointId })] as const }
+        : {}),
+    },
+  ];
+}
+
+/** Describes problems of verifiers that an operator should look at. */
+export function troublesOf(verifiers: readonly Verifier[]): Trouble[] {
+  const trouble = (text: string): Trouble => ({ kind: 'verifier', id: text, text, hash: '#/fleet' });
+  if (verifiers.length === 0)
+    return [trouble('No verifier reports itself: nobody verifies keys, or none reaches Redis.')];
+  const versions = new Set(verifiers.map(({ version }) => version));
+  const each = verifiers.flatMap(({ host, id, apis, reportedAt }) => {
+    const name = `${host} ${id.slice(-6)}`;
+    const lateMs = serverNow() - reportedAt;
+    const behind = apis.filter(({ state }) => state !== 'live');
+    const lagging = apis.filter(({ state, lag }) => state === 'live' && lag > 0);
+    return [
+      ...(lateMs > LATE_MS ? [`${name} last reported itself ${duration(lateMs)} ago.`] : []),
+      ...behind.map(({ apiId, state }) =>
+        state === 'lapsed'
+          ? `${name} lost its lease on ${apiId}: it asks Redis for each key.`
+          : `${name} is not in sync with ${apiId}.`,
+      ),
+      ...lagging.map(({ apiId, lag }) => `${name} is ${lag} changes behind in ${apiId}.`),
+    ].map(trouble);
+  });
+  return versions.size === 1
+    ? each
+    : [trouble(`Verifiers are of ${versions.size} versions: ${[...versions].join(', ')}.`), ...each];
+}
+
+const NAMES = {
+  leaked: 'Leaked',
+  webhook: 'Webhook',
+  ending: 'Expiring',
+  verifier: 'Verifier',
+  finding: 'Finding',
+};
+
+/** What wants attention, worst first, each with where to look and what to do. */
+export function Inbox({ troubles, isExamined }: { troubles: readonly Trouble[]; isExamined: boolean }) {
+  const count = troubles.length === 1 ? '1 thing needs' : `${troubles.length} things need`;
+  return (
+    <section class={`panel attention ${troubles.length > 0 ? 'wanted' : ''}`} aria-label="Attention">
+      <h2>{troubles.length === 0 ? 'All quiet' : `${count} attention`}</h2>
+      {troubles.length === 0 ? (
+        <p class="quiet">
+          No key leaked or ends soon, all verifiers report and follow their APIs, all webhooks are delivered
+          {isExamined ? ', and the settings of Redis fit.' : '; Redis could not be examined.'}
+        </p>
+      ) : (
+        <ul class="plain inbox">
+          {troubles.map((trouble) => (
+            <Item key={`${trouble.kind} ${trouble.id}`} of={trouble} />
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function Item({ of: { kind, text, hash, act } }: { of: Trouble }) {
+  const { busy, run, problem } = useAction();
+  const [name, action] = act ?? [];
+  return (
+    <li>
+      <Badge kind={kind === 'leaked' ? 'bad' : 'warn'}>{NAMES[kind]}</Badge>
+      <span>{text}</span>
+      {hash && <a href={hash}>Open</a>}
+      {name && action && (
+        <button type="button" class="small" aria-disabled={busy} onClick={() => void run(action)}>
+          {name}
+        </button>
+      )}
+      {problem}
+    </li>
+  );
+}
