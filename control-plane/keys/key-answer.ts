@@ -11,7 +11,7 @@ import {
   CREDITS_VIEW,
   checkLimits,
   checkMeta,
-  checkRanges,
+  checkPlaces,
   FIELDS_VIEW,
   type GivenRole,
   GivenRoles,
@@ -117,7 +117,15 @@ function stateOf(
   { apiId, enabled, identity, expires = 0 }: Key & { readonly identity?: { readonly enabled: boolean } },
   nowMs: number,
 ): KeyState {
-  const facts = { apiId, enabled, identity, expires, ranges: undefined, slugSet: undefined };
+  const facts = {
+    apiId,
+    enabled,
+    identity,
+    expires,
+    ranges: undefined,
+    origins: undefined,
+    slugSet: undefined,
+  };
   const rule = brokenRule(facts, {}, nowMs);
   return (rule && STATES[rule]) ?? 'enabled';
 }
@@ -182,6 +190,6 @@ export async function storedChanges(
   };
   checkMeta(patch.meta ?? {});
   checkLimits(patch);
-  checkRanges(patch.allowedIps);
+  checkPlaces(patch);
   return storedFields(patch);
 }

@@ -3,7 +3,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { refusalsKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
 
 /** Rules that the code of a verdict does not tell. */
-const REASONS = ['address', 'api', 'identity'] as const;
+const REASONS = ['address', 'api', 'identity', 'origin'] as const;
 
 /** A refusal of a key, as its verifier reported it. */
 export interface ReportedRefusal extends RefusalCause {
@@ -14,11 +14,12 @@ export interface ReportedRefusal extends RefusalCause {
   /** Text for people: what decided, with the numbers. */
   readonly detail: string;
   /** The question, as `keys.explain` takes it; absent = unknown. */
-  readonly question?: RefusedQuestion & { readonly clientIp?: string };
+  readonly question?: RefusedQuestion & { readonly clientIp?: string; readonly origin?: string };
   readonly requestId?: string;
   /** Id of the verifier in the fleet's list. */
   readonly verifierId: string;
   readonly clientIp?: string;
+  readonly origin?: string;
   /** Method and path of the client's request. */
   readonly route?: string;
 }
@@ -58,19 +59,19 @@ export class RefusalView {
 function refusalIn(text: string): ReportedRefusal[] {
   try {
     const record = JSON.parse(text.slice(text.indexOf(' ') + 1)) as RefusalRecord;
-    const { t, c, w, r, v, a, p, q, d } = record;
+    const { t, c, w, r, v, a, o, p, q, d } = record;
     const reason = REASONS.find((each) => each === w);
-    const clientIp = a === undefined ? {} : { clientIp: a };
+    const client = { ...(a === undefined ? {} : { clientIp: a }), ...(o === undefined ? {} : { origin: o }) };
     return [
       {
         ...{ time: t, code: c },
         ...(reason ? { reason } : {}),
         detail: detailOf(record),
         ...d,
-        ...(q ? { question: { ...q, ...clientIp } } : {}),
+        ...(q ? { question: { ...q, ...client } } : {}),
         ...(r === '' ? {} : { requestId: r }),
         verifierId: v,
-        ...clientIp,
+        ...client,
         ...(p === undefined ? {} : { route: p }),
       },
     ];
@@ -79,7 +80,14 @@ function refusalIn(text: string): ReportedRefusal[] {
   }
 }
 
-function detailOf({ c, w, a = 'an unknown address', q, d = {} }: RefusalRecord): string {
+function detailOf({
+  c,
+  w,
+  a = 'an unknown address',
+  o = 'an unknown origin',
+  q,
+  d = {},
+}: RefusalRecord): string {
   const { missingPermissions, ratelimit: limit, credits, expires, externalId } = d;
   if (missingPermissions) return `lacks ${missingPermissions.join(', ')}`;
   if (limit)
@@ -88,6 +96,7 @@ function detailOf({ c, w, a = 'an unknown address', q, d = {} }: RefusalRecord):
   if (expires !== undefined) return `expired at ${timeText(expires)}`;
   if (externalId !== undefined) return `${externalId} is disabled`;
   if (w === 'address') return `may not be used from ${a}`;
+  if (w === 'origin') return `may not be used from ${o}`;
   if (w === 'api') return `of another API than ${q?.apiId ?? 'the question'}`;
   return w === 'enabled' ? 'the key is disabled' : c;
 }

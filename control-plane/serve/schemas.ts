@@ -40,6 +40,7 @@ import {
 import { perUsageField } from '#shared/protocol/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { RANGES_MAX, rangeFault } from '#shared/rules/ip-ranges.ts';
+import { ORIGIN_LENGTH_MAX, ORIGINS_MAX, originFault } from '#shared/rules/origins.ts';
 import { API_ID, SLUG, SLUGS_MAX } from '#shared/rules/slugs.ts';
 import { MOMENT_PATTERN, UNIX_MS_MIN } from '#shared/rules/unix-ms.ts';
 import type { CreditsChange } from '../writer/change-log-port.ts';
@@ -108,18 +109,32 @@ export function slugsIn(references: Static<ReturnType<typeof GivenSlugs>>): stri
 /** Longest spelling of a range: an IPv6 address with an IPv4 address at its end, and a length. */
 const LENGTH_MAX = 49;
 
-/** Schema of a list of addresses and ranges. `checkRanges` checks each. */
+/** Schema of a list of addresses and ranges. `checkPlaces` checks each. */
 const Ranges = (options: TSchemaOptions) =>
   Type.Immutable(
     Type.Array(Type.String({ minLength: 1, maxLength: LENGTH_MAX }), { maxItems: RANGES_MAX, ...options }),
   );
 
-/** Throws BAD_REQUEST that names the item and the rule. */
-export function checkRanges(ranges: readonly string[] | null | undefined): void {
-  for (const [i, range] of ranges?.entries() ?? []) {
-    const fault = rangeFault(range);
-    if (fault !== undefined) throw new ApiError('BAD_REQUEST', `allowedIps.${i}: ${fault}`);
-  }
+/** Schema of a list of origins. `checkPlaces` checks each. */
+const OriginList = (options: TSchemaOptions) =>
+  Type.Immutable(
+    Type.Array(Type.String({ minLength: 1, maxLength: ORIGIN_LENGTH_MAX }), {
+      maxItems: ORIGINS_MAX,
+      ...options,
+    }),
+  );
+
+/** Throws BAD_REQUEST that names the item of a key's lists of places, and the rule. */
+export function checkPlaces(fields: {
+  readonly allowedIps?: readonly string[] | null;
+  readonly allowedOrigins?: readonly string[] | null;
+}): void {
+  const faultOf = { allowedIps: rangeFault, allowedOrigins: originFault };
+  for (const name of ['allowedIps', 'allowedOrigins'] as const)
+    for (const [i, place] of fields[name]?.entries() ?? []) {
+      const fault = faultOf[name](place);
+      if (fault !== undefined) throw new ApiError('BAD_REQUEST', `${name}.${i}: ${fault}`);
+    }
 }
 
 /** The size of a limit. */
@@ -428,6 +443,7 @@ const kinds = {
   limits: Ratelimits,
   slugs: Slugs,
   ranges: Ranges,
+  origins: OriginList,
 };
 /** Schemas of a key's fields in responses, by their kind. */
 const viewKinds = { ...kinds, limit: RatelimitView, limits: RatelimitsView };
@@ -450,6 +466,7 @@ const boundsOf = {
   limits: {},
   slugs: {},
   ranges: {},
+  origins: {},
 };
 /**
  * Some fields are named here only to fix their order in the document; new fields join `others`. No key has

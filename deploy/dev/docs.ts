@@ -50,6 +50,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
       cache: { size: 0, evictions: 0 },
       lookupsInFlight: 0,
       wrongAddresses: 0,
+      wrongOrigins: 0,
       rateLimits: { counts: { passed: 0, refused: 0 } },
     },
     [],
@@ -170,6 +171,7 @@ function keyFieldsTable(): string {
     limits: 'JSON',
     slugs: 'sorted, separated by spaces',
     ranges: 'sorted, separated by spaces',
+    origins: 'sorted, separated by spaces',
     apis: 'ids, sorted, separated by spaces',
   };
   const settable = Object.entries(KEY_FIELDS).map(

@@ -68,7 +68,7 @@ const gatewayAnswers = {
   ),
   400: problem('What stands in the place of permissions is no query of them.'),
   403: problem(
-    'The key is of another API, whether or not it is disabled or expired; it may not be used from the address of the client; or it lacks a permission that is required.',
+    'The key is of another API, whether or not it is disabled or expired; it may not be used from the address or the web page of the client; or it lacks a permission that is required.',
   ),
   429: problem(
     'The key was used too often or has too few credits, or too many requests came without a key. With `Retry-After`, `RateLimit` and `X-Key-Code`. For nginx and HAProxy the status is 403.',
@@ -267,7 +267,7 @@ const introspectionPath = {
       operationId: 'introspect',
       summary: 'Introspect a key as an access token (RFC 7662)',
       description:
-        'A verification like any other, which spends credits and limits that always apply. A refused key is not active, whatever the reason, and so is one with `allowedIps`. Answers must not be cached for longer than a disabled key may pass.',
+        'A verification like any other, which spends credits and limits that always apply. A refused key is not active, whatever the reason, and so is one with `allowedIps` or `allowedOrigins`. Answers must not be cached for longer than a disabled key may pass.',
       security: [{}, { rootKey: [] }, { rootKeyAsPassword: [] }],
       requestBody: {
         required: true,

@@ -1,4 +1,5 @@
 import { rangesText } from '../rules/ip-ranges.ts';
+import { originsText } from '../rules/origins.ts';
 import { slugsOf, slugsText } from '../rules/slugs.ts';
 import {
   type DefaultLimit,
@@ -21,6 +22,8 @@ interface Values {
   slugs: readonly string[];
   /** Addresses and ranges of addresses. */
   ranges: readonly string[];
+  /** Origins of web pages. */
+  origins: readonly string[];
   /** Ids of APIs. Only identities have such a field. */
   apis: readonly string[];
 }
@@ -130,6 +133,13 @@ export const KEY_FIELDS = {
       'Addresses and ranges, such as `192.0.2.0/24` or `2001:db8::/32`, from which the key may be used. If there are none: from anywhere.',
     option: ['<ranges>', 'where it may be used, such as 192.0.2.0/24,2001:db8::/32'],
   },
+  allowedOrigins: {
+    letter: 'O',
+    kind: 'origins',
+    description:
+      'Origins of the web pages that may use the key, such as `https://app.example.com` or `https://*.example.com`. If there are none: any page, and no page.',
+    option: ['<origins>', 'web pages that may use it, such as https://app.example.com,https://*.example.com'],
+  },
 } as const satisfies Readonly<Record<string, Row>>;
 
 /**
@@ -184,12 +194,14 @@ export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] } & {
   /** Id of the first key of its rotations, under which the uses of its limits count; `''` = its own id. */
   readonly firstId: string;
 };
-interface States extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs' | 'ranges' | 'apis'> {
+interface States
+  extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs' | 'ranges' | 'origins' | 'apis'> {
   object: string;
   limit: string;
   limits: string;
   slugs: string;
   ranges: string;
+  origins: string;
   apis: string;
 }
 
@@ -226,6 +238,7 @@ export function storedFields(patch: KeyPatch): StoredFields {
 function encodeValue(kind: Kind, value: unknown): string {
   if (kind === 'flag') return value ? '1' : '0';
   if (kind === 'ranges') return rangesText(value as readonly string[]);
+  if (kind === 'origins') return originsText(value as readonly string[]);
   if (kind === 'slugs' || kind === 'apis') return slugsText(value as readonly string[]);
   if (kind === 'limit') return JSON.stringify(wholeLimit(value as Inputs['limit']));
   if (kind !== 'object' && kind !== 'limits') return String(value);
@@ -286,7 +299,7 @@ export function decodeState(
 }
 
 function publicValue(kind: Kind, text: string): unknown {
-  if (kind === 'slugs' || kind === 'apis' || kind === 'ranges') return slugsOf(text);
+  if (kind === 'slugs' || kind === 'apis' || kind === 'ranges' || kind === 'origins') return slugsOf(text);
   return kind === 'limit' || kind === 'limits' ? JSON.parse(text) : decodeValue(kind, text);
 }
 

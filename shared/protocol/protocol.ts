@@ -9,8 +9,9 @@ export const PROTOCOL = 2;
 
 /** Returns the protocol that verifiers must speak to obey a record with these fields, and this refill of its credits. */
 export function protocolFor(recordId: string, fields: StoredFields, refill = ''): number {
-  const { l = '', L: limits = '', R: roles = '' } = fields;
+  const { l = '', L: limits = '', R: roles = '', O: origins = '' } = fields;
   const isNew =
+    origins !== '' ||
     (limits !== '' && recordId.startsWith('role_')) ||
     (roles !== '' && recordId.startsWith('identity_')) ||
     /"interval"/.test(l + limits) ||

@@ -63,6 +63,8 @@ export interface RefusalRecord {
   readonly v: string;
   /** Address of the client, if it is known. */
   readonly a?: string | undefined;
+  /** Origin of the web page, if the request told one. */
+  readonly o?: string | undefined;
   /** Method and path of the client's request, without the query, if the gateway told them. */
   readonly p?: string | undefined;
 }

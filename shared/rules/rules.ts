@@ -1,4 +1,5 @@
 import type { IpRanges } from '#shared/rules/ip-ranges.ts';
+import type { Origins } from '#shared/rules/origins.ts';
 import { allows, type Query } from '#shared/rules/permission-query.ts';
 import type { VerdictCode } from './verdict-codes.ts';
 
@@ -12,6 +13,8 @@ export interface KeyFacts {
   readonly expires: number;
   /** undefined = the key may be used from anywhere. */
   readonly ranges: Pick<IpRanges, 'has'> | undefined;
+  /** undefined = any web page may use the key, and no page at all. */
+  readonly origins: Pick<Origins, 'has'> | undefined;
   /** Effective permissions; undefined = none. */
   readonly slugSet: ReadonlySet<string> | undefined;
 }
@@ -21,6 +24,8 @@ export interface RuleQuestion {
   readonly apiId?: string | undefined;
   /** undefined = unknown. */
   readonly clientIp?: string | undefined;
+  /** undefined = unknown. */
+  readonly origin?: string | undefined;
   readonly permissions?: Query | undefined;
 }
 
@@ -51,6 +56,11 @@ export const RULES = {
     isKept: ({ ranges }: KeyFacts, { clientIp }: RuleQuestion) =>
       ranges === undefined || (!!clientIp && ranges.has(clientIp)),
   },
+  origin: {
+    code: 'FORBIDDEN',
+    isKept: ({ origins }: KeyFacts, { origin }: RuleQuestion) =>
+      origins === undefined || (!!origin && origins.has(origin)),
+  },
   permissions: {
     code: 'INSUFFICIENT_PERMISSIONS',
     isKept: ({ slugSet = NO_SLUGS }: KeyFacts, { permissions }: RuleQuestion) =>
@@ -75,6 +85,7 @@ export function brokenRule(key: KeyFacts, question: RuleQuestion, nowMs: number)
   if (!RULES.identity.isKept(key)) return 'identity';
   if (!RULES.expires.isKept(key, question, nowMs)) return 'expires';
   if (!RULES.address.isKept(key, question)) return 'address';
+  if (!RULES.origin.isKept(key, question)) return 'origin';
   if (!RULES.permissions.isKept(key, question)) return 'permissions';
   return undefined;
 }

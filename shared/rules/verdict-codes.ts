@@ -56,7 +56,8 @@ export const VERDICTS = {
   },
   FORBIDDEN: {
     status: 403,
-    sentence: 'The API key may not be used here: it belongs to another API, or not from this address.',
+    sentence:
+      'The API key may not be used here: it belongs to another API, or not from this address or web page.',
     showsKey: false,
     usage: { letter: 'F', field: 'forbidden' },
   },

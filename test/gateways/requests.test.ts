@@ -278,7 +278,7 @@ test('every configuration says so and passes it on', () => {
       /^ +(?:authRequestHeaders|request_headers|includeRequestHeadersInCheck|allowedHeaders): \[(.*)\]$/gm,
     ),
   ]);
-  const read = ['x-api-key', 'x-request-id', 'origin', 'access-control-request-method'];
+  const read = ['x-api-key', 'x-request-id', 'origin', 'referer', 'access-control-request-method'];
   expect(lists).toHaveLength(10);
   for (const [, list = ''] of lists)
     expect(

@@ -54,6 +54,7 @@ const entries = new Map(
     limited: { ...plain, name: 'Límited' },
     permitted: { ...plain, permissions: 'a b.c' },
     listed: { ...plain, allowedIps: '192.0.2.0/24' },
+    paged: { ...plain, allowedOrigins: 'https://a.example' },
     large: { ...plain, meta: JSON.stringify({ note: 'x'.repeat(8000) }) },
   }).map(([name, state]) => [name, new Entry(epoch, `key_${name}`, state)]),
 );
@@ -69,7 +70,7 @@ const LIMITED = {
 
 /**
  * Decides by what the key is called: `good`, `rich`, `large`, `disabled`, `expired`, `other` are in memory, and with credits
- * `poor`, which has 3 whatever it spent, and `empty`, which has none and no refill; `limited` was used too often; `permitted` may do `a` and `b.c`; `listed` may be used from 192.0.2.0/24; any other name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
+ * `poor`, which has 3 whatever it spent, and `empty`, which has none and no refill; `limited` was used too often; `permitted` may do `a` and `b.c`; `listed` may be used from 192.0.2.0/24, and `paged` by https://a.example; any other name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
  * `down` ends in an outage; `bug` and `remote-bug` are faults of ours.
  */
 export class ScriptedAnswers implements VerdictSource {

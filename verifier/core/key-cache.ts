@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { decodeState, type KeyState } from '#shared/protocol/key-record.ts';
 import { IpRanges } from '#shared/rules/ip-ranges.ts';
 import { digestFrom } from '#shared/rules/key-format.ts';
+import { Origins } from '#shared/rules/origins.ts';
 import type { VerdictCounts } from '#shared/rules/verdict-codes.ts';
 import { flattenString } from './flatten-string.ts';
 import type { Lease } from './lease.ts';
@@ -45,7 +46,7 @@ export interface Memory {
  */
 export type Details = Omit<
   KeyState,
-  'enabled' | 'expires' | 'pool' | 'firstId' | 'ratelimit' | 'ratelimits' | 'allowedIps'
+  'enabled' | 'expires' | 'pool' | 'firstId' | 'ratelimit' | 'ratelimits' | 'allowedIps' | 'allowedOrigins'
 >;
 
 /** The parts of a key that a change may replace. */
@@ -63,6 +64,8 @@ interface KeyParts {
   readonly limits: readonly Limit[] | undefined;
   /** Addresses from which it may be used; undefined = all. Keys with equal ranges share one object. */
   readonly ranges: IpRanges | undefined;
+  /** Web pages that may use it; undefined = any, and none. Keys with equal origins share one object. */
+  readonly origins: Origins | undefined;
   /** Own permissions; undefined = none. Keys with equal permissions share one object. */
   readonly ownPermissions: OwnPermissions | undefined;
   /** Roles and identity; undefined = the key has neither. */
@@ -82,6 +85,7 @@ const PLAIN: KeyParts = Object.freeze({
   firstId: '',
   limits: undefined,
   ranges: undefined,
+  origins: undefined,
   ownPermissions: undefined,
   links: undefined,
   join: undefined,
@@ -143,6 +147,10 @@ export class Entry {
     return this.#parts.ranges;
   }
 
+  get origins(): Origins | undefined {
+    return this.#parts.origins;
+  }
+
   get ownPermissions(): OwnPermissions | undefined {
     return this.#parts.ownPermissions;
   }
@@ -195,6 +203,7 @@ function detailsIn({
   ratelimit: _ratelimit,
   ratelimits: _ratelimits,
   allowedIps: _allowedIps,
+  allowedOrigins: _allowedOrigins,
   ...details
 }: KeyState): Details {
   return details;
@@ -204,14 +213,16 @@ function partsOf(state: KeyState): KeyParts {
   const { enabled, expires, pool, firstId } = state;
   const limits = limitsOf(state);
   const isBare = DETAIL_NAMES.every((name) => state[name] === NO_DETAILS[name]);
-  const ranges = rangesOf(state.allowedIps);
+  const ranges = sharedOf(rangesByText, state.allowedIps, (text) => new IpRanges(text));
+  const origins = sharedOf(originsByText, state.allowedOrigins, (text) => new Origins(text));
   if (
     expires === 0 &&
     isBare &&
     pool === '' &&
     firstId === '' &&
     limits === undefined &&
-    ranges === undefined
+    ranges === undefined &&
+    origins === undefined
   )
     return enabled ? PLAIN : PLAIN_DISABLED;
   const ownPermissions = ownPermissionsOf(state.permissions);
@@ -232,6 +243,7 @@ function partsOf(state: KeyState): KeyParts {
     firstId,
     limits,
     ranges,
+    origins,
     ownPermissions,
     links,
     join: undefined,
@@ -306,16 +318,20 @@ export class KeyCache implements Memory {
   }
 }
 
-/** Allow lists by their text in Redis. */
+/** Lists of a key's places by their text in Redis. */
 const rangesByText = new LRUCache<string, IpRanges>({ max: 1000 });
+const originsByText = new LRUCache<string, Origins>({ max: 1000 });
 
-/** Returns a key's allow list, from its text in Redis; undefined = none. */
-function rangesOf(text: string): IpRanges | undefined {
+/** Returns a key's list from its text in Redis; undefined = none. */
+function sharedOf<T extends object>(
+  byText: LRUCache<string, T>,
+  text: string,
+  read: (text: string) => T,
+): T | undefined {
   if (text === '') return undefined;
-  let ranges = rangesByText.get(text);
-  if (ranges === undefined) {
-    ranges = new IpRanges(text);
-    rangesByText.set(text, ranges);
-  }
-  return ranges;
+  const present = byText.get(text);
+  if (present !== undefined) return present;
+  const list = read(text);
+  byText.set(text, list);
+  return list;
 }

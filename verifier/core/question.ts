@@ -247,6 +247,8 @@ export interface Question {
   readonly apiId: string | undefined;
   /** Address of the client that presented the key; undefined = unknown. */
   readonly clientIp: string | undefined;
+  /** The request's `Origin`, or else its `Referer`; undefined = it has neither. */
+  readonly origin: string | undefined;
   /** Names under which the verdict is counted, besides its key. */
   readonly tags: readonly string[] | undefined;
   readonly requirements: Requirements;
@@ -262,12 +264,13 @@ export const questionAbout = (
   {
     apiId,
     clientIp,
+    origin,
     tags,
     requirements = DEFAULT_REQUIREMENTS,
     isRecheck = false,
     allowedApis,
   }: Partial<Omit<Question, 'key'>> = {},
-): Question => ({ key, apiId, clientIp, tags, requirements, isRecheck, allowedApis });
+): Question => ({ key, apiId, clientIp, origin, tags, requirements, isRecheck, allowedApis });
 
 export const KEY_LENGTH_MAX = SECRET_LENGTH_MAX;
 
@@ -315,6 +318,22 @@ const clientIp: Form<string> = {
   },
 };
 
+/** Maximum length of a question's `origin`, in characters. A `Referer` may be long. */
+const REFERER_LENGTH_MAX = 4096;
+
+const origin: Form<string> = {
+  schema: {
+    type: 'string',
+    maxLength: REFERER_LENGTH_MAX,
+    description:
+      "The client's `Origin` header, or else its `Referer`, of which only the origin counts. A key with `allowedOrigins` is refused without it.",
+  },
+  read(value, place, { refuse }) {
+    if (typeof value === 'string' && value.length <= REFERER_LENGTH_MAX) return value;
+    throw refuse(`${place}: must be a string of at most ${REFERER_LENGTH_MAX} characters`);
+  },
+};
+
 /** Maximum number of tags in a question. */
 const TAGS_MAX = 10;
 /** Maximum length of a tag, in characters, however many bytes they take in UTF-8. */
@@ -346,6 +365,7 @@ const tags: Form<readonly string[]> = {
 const PARTS = {
   apiId: optional(apiId, undefined),
   clientIp: optional(clientIp, undefined),
+  origin: optional(origin, undefined),
   tags: optional(tags, undefined),
 };
 
@@ -375,6 +395,7 @@ const bodyV2 = object({
   key: required(key),
   tags: PARTS.tags,
   clientIp: PARTS.clientIp,
+  origin: PARTS.origin,
   ...REQUIREMENT_FORMS.fieldV2,
   migrationId: optional(
     textLike(/^.{1,256}$/su, 'Of no effect: keys that were migrated are found without it.'),
@@ -392,7 +413,7 @@ export const QUESTION_SCHEMA_V2 = bodyV2.schema;
 export function readQuestionV2(value: unknown, refuse: Reading['refuse']): Question {
   const read = bodyV2.read(value, '', { refuse, kind: 'field' });
   return questionAbout(read.key, {
-    ...{ tags: read.tags, clientIp: read.clientIp },
+    ...{ tags: read.tags, clientIp: read.clientIp, origin: read.origin },
     requirements: requirementsFrom(read, 'fieldV2'),
   });
 }
@@ -405,7 +426,7 @@ const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option });
  */
 export function readOptions(value: unknown, refuse: Reading['refuse']): Omit<Question, 'key'> {
   const read = options.read(value, '', { refuse, kind: 'option' });
-  const { apiId, clientIp, tags } = read;
+  const { apiId, clientIp, origin, tags } = read;
   const requirements = requirementsFrom(read, 'option');
-  return { apiId, clientIp, tags, requirements, isRecheck: false, allowedApis: undefined };
+  return { apiId, clientIp, origin, tags, requirements, isRecheck: false, allowedApis: undefined };
 }

@@ -44,11 +44,16 @@ export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
  */
 export function ruleOn(
   entry: Entry,
-  { apiId, clientIp, requirements: { permissions } }: QuestionBasics,
+  question: QuestionBasics,
   nowMs: number,
   effectivePermissions?: EffectivePermissions,
 ): Verdict {
-  const rule = brokenRule(factsOf(entry, effectivePermissions), { apiId, clientIp, permissions }, nowMs);
+  // Most keys need neither address nor origin, which may have to be computed.
+  const clientIp = entry.ranges && question.clientIp;
+  const origin = entry.origins && question.origin;
+  const { permissions } = question.requirements;
+  const about = { apiId: question.apiId, clientIp, origin, permissions };
+  const rule = brokenRule(factsOf(entry, effectivePermissions), about, nowMs);
   const code = rule === undefined ? 'VALID' : RULES[rule].code;
   if (code === 'FORBIDDEN' && rule) return { code, about: entry, rule };
   if (rule) return { code, entry, effectivePermissions, rule };
@@ -61,6 +66,7 @@ const factsOf = (entry: Entry, effectivePermissions: EffectivePermissions | unde
   identity: effectivePermissions?.identity,
   expires: entry.expires,
   ranges: entry.ranges,
+  origins: entry.origins,
   slugSet: (effectivePermissions ?? entry.ownPermissions)?.slugSet,
 });
 
@@ -71,7 +77,7 @@ export const isEnabled = (
 ): boolean => enabled && effectivePermissions?.identity?.enabled !== false;
 
 /** The parts of a question that rules and notes need. */
-export type QuestionBasics = Pick<Question, 'apiId' | 'clientIp' | 'requirements'>;
+export type QuestionBasics = Pick<Question, 'apiId' | 'clientIp' | 'origin' | 'requirements'>;
 
 /** A request that was refused. */
 export interface RefusedRequest {
@@ -102,7 +108,7 @@ export class Verdicts {
   readonly #expiry: ExpiryClock;
   readonly #usage: VerdictCounter | undefined;
   /** Counts since the start, for metrics. */
-  readonly counts = { wrongAddresses: 0 };
+  readonly counts = { wrongAddresses: 0, wrongOrigins: 0 };
 
   /** @param usage counts every verdict; undefined = nothing counts them */
   constructor(sharedLog: Pick<SharedLog, 'join'>, clock: Clock, usage: VerdictCounter | undefined) {
@@ -140,6 +146,7 @@ export class Verdicts {
     let verdict = ruleOn(entry, question, nowMs, effectivePermissions);
     if (question.isRecheck) return verdict;
     if (verdict.rule === 'address') this.counts.wrongAddresses++;
+    else if (verdict.rule === 'origin') this.counts.wrongOrigins++;
     const { requirements, tags } = question;
     if (verdict.code === 'VALID' && isMetered(entry, requirements, effectivePermissions)) {
       const needs = needsOf(entry, requirements, effectivePermissions);

@@ -149,6 +149,10 @@ export class Verifier implements VerdictSource {
     return this.#verdicts.counts.wrongAddresses;
   }
 
+  get wrongOrigins(): number {
+    return this.#verdicts.counts.wrongOrigins;
+  }
+
   get lookupsInFlight(): number {
     return this.#lookups.size;
   }

@@ -21,6 +21,7 @@ import {
   type CredentialSource,
   credentialOf,
   type HeaderLines,
+  originIn,
 } from './credentials.ts';
 import {
   ANSWERS,
@@ -213,12 +214,18 @@ export type ClientQuestion =
 export function clientQuestion(
   original: OriginalRequest,
   headers: HeaderLines,
-  { apiId, clientIp, requirements, isOptional = false }: QuestionBasics & { readonly isOptional?: boolean },
+  {
+    apiId,
+    clientIp,
+    requirements,
+    isOptional = false,
+  }: Omit<QuestionBasics, 'origin'> & { readonly isOptional?: boolean },
   settings: AuthzSettings,
 ): ClientQuestion {
   if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT' };
   const credential = credentialOf(headers, original.target, settings.sources);
-  if ('key' in credential) return questionAbout(credential.key, { apiId, clientIp, requirements });
+  if ('key' in credential)
+    return questionAbout(credential.key, { apiId, clientIp, origin: originIn(headers), requirements });
   if (!isOptional || credential.fault !== 'KEY_MISSING') return { code: credential.fault };
   return settings.anonymousLimit?.take(clientIp) ?? { code: 'ANONYMOUS' };
 }

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { setting, text } from '#shared/process/load-config.ts';
+import { ORIGIN_LENGTH_MAX } from '#shared/rules/origins.ts';
 import type { TrustedProxies } from './trusted-proxies.ts';
 
 /**
@@ -246,6 +247,17 @@ function holdsKey(pair: string): boolean {
 /** Decodes percent-encoding once, byte by byte. Leaves invalid encodings unchanged. */
 function decode(name: string): string {
   return name.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+}
+
+/**
+ * Returns what a request says of the web page that sent it: `Origin`, or else the origin of `Referer`. undefined = it
+ * says nothing, or more than one thing.
+ */
+export function originIn({ origin, referer }: HeaderLines): string | undefined {
+  const lines = origin ?? referer;
+  if (lines?.length !== 1) return undefined;
+  const [text] = origin ?? [/^[^/]*\/\/[^/?#]*/.exec(lines[0] ?? '')?.[0]];
+  return text !== undefined && text.length <= ORIGIN_LENGTH_MAX ? text : undefined;
 }
 
 /** The header to which each proxy on the way adds the address from which it got the request. */

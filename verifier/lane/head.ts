@@ -1,5 +1,5 @@
 import { requestIdFrom } from '#shared/rules/request-id.ts';
-import { type CredentialSource, namesOf } from '../http/credentials.ts';
+import { type CredentialSource, namesOf, originIn } from '../http/credentials.ts';
 
 /** Maximum length of a common request's head, well below Node's limit. */
 const HEAD_BYTES_MAX = 4096;
@@ -24,6 +24,11 @@ export class Head {
   /** The same of the header with the client's address, if it is noticed. */
   clientIp = 0;
   clientIpEnd = 0;
+  /** The same of `Origin` and of `Referer`. */
+  origin = 0;
+  originEnd = 0;
+  referer = 0;
+  refererEnd = 0;
   /** The client's own request id, if well-formed; `''` = none. */
   requestId = '';
 }
@@ -53,6 +58,8 @@ export function scanHead(
   head.bearer = 0;
   head.apiKey = 0;
   head.clientIp = 0;
+  head.origin = 0;
+  head.referer = 0;
   head.requestId = '';
   while (bytes[i] !== CR) {
     const name = i;
@@ -108,6 +115,14 @@ export function scanHead(
       case CLIENT_IP:
         head.clientIp = value;
         head.clientIpEnd = i;
+        break;
+      case ORIGIN:
+        head.origin = value;
+        head.originEnd = i;
+        break;
+      case REFERER:
+        head.referer = value;
+        head.refererEnd = i;
     }
     i += 2;
   }
@@ -162,7 +177,9 @@ const [CR, LF, COLON, ZERO, COMMA] = [13, 10, 58, 48, 44] as const;
 export const [HOST, CONTENT_LENGTH, CONTENT_TYPE, AUTHORIZATION, FOR_NODE, UPGRADE, CLIENT_IP] = [
   1, 2, 4, 8, 64, 512, 1024,
 ] as const;
-const [OTHER_HEADER, API_KEY, FORWARDED_FOR, CONNECTION, REQUEST_ID] = [0, 16, 32, 128, 256] as const;
+const [OTHER_HEADER, API_KEY, FORWARDED_FOR, CONNECTION, REQUEST_ID, ORIGIN, REFERER] = [
+  0, 16, 32, 128, 256, 2048, 4096,
+] as const;
 
 /** Header names in lower case, by their length. */
 export type Headers = readonly (readonly { readonly name: Buffer; readonly header: number }[] | undefined)[];
@@ -276,6 +293,8 @@ export function keyPlacesOf(
       ...Object.fromEntries(names.map((name) => [name, API_KEY])),
       ...(namesOf(sources, 'cookie').length > 0 ? { cookie: FOR_NODE } : {}),
       authorization: AUTHORIZATION,
+      origin: ORIGIN,
+      referer: REFERER,
     }),
     takesBearer: sources.includes('bearer'),
     takesBasic: sources.includes('basic'),
@@ -292,6 +311,17 @@ export function keyIn(bytes: Buffer, head: Head, { takesBearer, takesBasic }: Ke
   return bearer === undefined || bearer === apiKey ? apiKey : undefined;
 }
 
+/** Returns what `originIn` returns of the head. */
+export function originInHead(bytes: Buffer, head: Head): string | undefined {
+  if (head.origin === 0 && head.referer === 0) return undefined;
+  const line = (from: number, to: number) =>
+    from === 0 ? undefined : [bytes.toString('latin1', from, to).trim()];
+  return originIn({
+    origin: line(head.origin, head.originEnd),
+    referer: line(head.referer, head.refererEnd),
+  });
+}
+
 /** A complete call to the API behind this process. */
 export interface Call {
   readonly method: string;
@@ -303,6 +333,8 @@ export interface Call {
   readonly requestId: string;
   /** `Connection`, which may name headers that are not passed on. */
   readonly connection: string | undefined;
+  /** `Origin`, or else `Referer`. */
+  readonly origin: string | undefined;
   /** `X-Forwarded-For`. */
   readonly forwardedFor: string | undefined;
   /** True if the connection is closed after the answer. */
@@ -360,6 +392,7 @@ export function parseCall(bytes: Buffer, places: KeyPlaces, head: Head): Call | 
     key,
     requestId: head.requestId,
     connection,
+    origin: originInHead(bytes, head),
     forwardedFor,
     isLast: head.closes,
     body: head.length === 0 ? null : Buffer.from(bytes.subarray(body, length)),

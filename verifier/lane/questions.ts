@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import { ApiError } from '#shared/rules/errors.ts';
+import { ORIGIN_LENGTH_MAX } from '#shared/rules/origins.ts';
 import { newRequestId } from '#shared/rules/request-id.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
 import type { Callers } from '../core/callers.ts';
@@ -31,6 +32,7 @@ import {
   type KeyPlaces,
   keyIn,
   keyPlacesOf,
+  originInHead,
   PARTIAL,
   SPACE,
   scanHead,
@@ -38,12 +40,18 @@ import {
 } from './head.ts';
 import { gatewayReplies, jsonReplies, jsonRepliesV2, type Output, type Replies } from './reply.ts';
 
+const NO_BYTES = Buffer.alloc(0);
+
 /** The current request of a connection. Each connection has one such object and reuses it. */
 export class LaneRequest implements Question {
   readonly head = new Head();
   key = '';
   apiId: string | undefined = undefined;
   clientIp: string | undefined = undefined;
+  /** `origin` in the body. */
+  askedOrigin: string | undefined = undefined;
+  /** The bytes of the request, while it is decided. */
+  bytes: Buffer = NO_BYTES;
   readonly tags = undefined;
   requirements = DEFAULT_REQUIREMENTS;
   readonly isRecheck = false;
@@ -58,6 +66,11 @@ export class LaneRequest implements Question {
   requestId = '';
   /** The verdict, set by `serveFromMemory` if it is in memory. */
   verdict: Verdict | undefined = undefined;
+
+  /** Computed only if something needs it, because most keys are for every web page. */
+  get origin(): string | undefined {
+    return this.askedOrigin ?? originInHead(this.bytes, this.head);
+  }
 }
 
 /** The part of a lane that answers questions. */
@@ -238,6 +251,8 @@ export class QuestionReader {
     const key = keyIn(bytes, head, places);
     if (key === undefined) return 'for Node';
     request.key = key;
+    request.bytes = bytes;
+    request.askedOrigin = undefined;
     request.apiId = target.apiId;
     request.requirements = target.requirements;
     request.allowedApis = undefined;
@@ -366,6 +381,7 @@ const PLAIN = bytesOf(/[ !#-[\]-~]/);
 const FIELD_KEY = Buffer.from('"key":');
 const FIELD_API_ID = Buffer.from('"apiId":');
 const FIELD_CLIENT_IP = Buffer.from('"clientIp":');
+const FIELD_ORIGIN = Buffer.from('"origin":');
 const OPEN = Buffer.from('{');
 
 /** Longest end of a body that is cached. */
@@ -378,11 +394,12 @@ const BEFORE_END = Buffer.from(`{"key":"${OTHER_KEY}",`);
 /** Parses any other body that the reference accepts, as the reference does. */
 function parseBody(body: Buffer, { questionOf }: Generation, request: LaneRequest): boolean {
   try {
-    const { key, apiId, clientIp, tags, requirements, isRecheck } = questionOf(parseJson(body));
+    const { key, apiId, clientIp, origin, tags, requirements, isRecheck } = questionOf(parseJson(body));
     if (tags !== undefined || isRecheck) return false;
     request.key = key;
     request.apiId = apiId;
     request.clientIp = clientIp;
+    request.askedOrigin = origin;
     request.requirements = requirements;
     return true;
   } catch {
@@ -405,17 +422,19 @@ function scanBody(
   request.key = '';
   request.apiId = undefined;
   request.clientIp = undefined;
+  request.askedOrigin = undefined;
   request.requirements = DEFAULT_REQUIREMENTS;
   for (let i = at + 1; ; i++) {
     const isKey = follows(bytes, i, FIELD_KEY);
     const isApi = !isKey && generation.takesApi && follows(bytes, i, FIELD_API_ID);
-    if (!isKey && !isApi && !follows(bytes, i, FIELD_CLIENT_IP)) {
+    const isClientIp = !isKey && !isApi && follows(bytes, i, FIELD_CLIENT_IP);
+    if (!isKey && !isApi && !isClientIp && !follows(bytes, i, FIELD_ORIGIN)) {
       const requirements =
         request.key === '' || bytes[i] !== QUOTE ? undefined : requirementsAt(bytes, i, end, generation);
       if (requirements !== undefined) request.requirements = requirements;
       return requirements !== undefined;
     }
-    i += isKey ? FIELD_KEY.length : isApi ? FIELD_API_ID.length : FIELD_CLIENT_IP.length;
+    i += (isKey ? FIELD_KEY : isApi ? FIELD_API_ID : isClientIp ? FIELD_CLIENT_IP : FIELD_ORIGIN).length;
     if (bytes[i] === SPACE) i++;
     if (bytes[i++] !== QUOTE) return false;
     const value = i;
@@ -429,10 +448,13 @@ function scanBody(
       const apiId = bytes.toString('latin1', value, i);
       if (request.apiId !== undefined || !API_ID.test(apiId)) return false;
       request.apiId = apiId;
-    } else {
+    } else if (isClientIp) {
       const clientIp = bytes.toString('latin1', value, i);
       if (request.clientIp !== undefined || isIP(clientIp) === 0) return false;
       request.clientIp = clientIp;
+    } else {
+      if (request.askedOrigin !== undefined || i - value > ORIGIN_LENGTH_MAX) return false;
+      request.askedOrigin = bytes.toString('latin1', value, i);
     }
     i++;
     if (bytes[i] === CLOSE) return i + 1 === end && request.key !== '';
@@ -457,9 +479,8 @@ function requirementsAt(
   if (present) return present;
   try {
     const body = Buffer.concat([BEFORE_END, bytes.subarray(at, end)]);
-    const { key, apiId, clientIp, tags, requirements, isRecheck } = questionOf(parseJson(body));
-    if (key !== OTHER_KEY || apiId !== undefined || clientIp !== undefined || tags !== undefined)
-      return undefined;
+    const { key, apiId, clientIp, origin, tags, requirements, isRecheck } = questionOf(parseJson(body));
+    if (key !== OTHER_KEY || (apiId ?? clientIp ?? origin ?? tags) !== undefined) return undefined;
     if (isRecheck) return undefined;
     ends.set(text, requirements);
     return requirements;

@@ -182,7 +182,7 @@ class SidecarClient implements KeyVerifier {
   }
 
   async #ask(key: string, rest: KeylessQuestion, options: QuestionOptions): Promise<KeyVerdict> {
-    const { apiId, clientIp, tags, isRecheck } = rest;
+    const { apiId, clientIp, origin, tags, isRecheck } = rest;
     if (this.#closing.signal.aborted) throw closedError();
     if (!mayBeKey(key)) return { valid: false, code: 'NOT_FOUND' };
     if (this.#inFlight >= this.#inFlightMax) throw outage('too many questions at once (requestsInFlightMax)');
@@ -194,7 +194,11 @@ class SidecarClient implements KeyVerifier {
         this.#clock,
         this.#timeoutMs,
         this.#post(
-          { key, apiId, clientIp, tags, ...requirementFields(options), ...(isRecheck && { recheck: true }) },
+          {
+            ...{ key, apiId, clientIp, origin, tags },
+            ...requirementFields(options),
+            ...(isRecheck && { recheck: true }),
+          },
           over.signal,
         ),
         tooLate,

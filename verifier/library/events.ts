@@ -110,7 +110,7 @@ export function readWatchOptions(key: unknown, options: WatchOptions): KeylessQu
   return readQuestionOptions(key, rest);
 }
 
-const WATCH_OPTIONS: ReadonlySet<string> = new Set(['apiId', 'permissions', 'clientIp']);
+const WATCH_OPTIONS: ReadonlySet<string> = new Set(['apiId', 'permissions', 'clientIp', 'origin']);
 
 /** The watches of a verifier in this process. */
 export class LocalWatches {

@@ -70,7 +70,7 @@ export interface RefusedKey extends KnownKey {
 
 /**
  * A verdict without data of a key. FORBIDDEN: the key belongs to another API, or may not be used from the client's
- * address. NOT_FOUND: no key has this secret.
+ * address or web page. NOT_FOUND: no key has this secret.
  */
 export interface UnknownKey {
   readonly valid: false;
@@ -92,6 +92,11 @@ export interface QuestionOptions {
    * with `allowedIps` is refused without it.
    */
   readonly clientIp?: string;
+  /**
+   * The request's `Origin` header, or else its `Referer`, of which only the origin counts. A key with `allowedOrigins`
+   * is refused without it.
+   */
+  readonly origin?: string;
   /**
    * Names under which to count the verdict besides its key: at most 10, each of 1..128 characters.
    * `apis.getVerifications` returns the counts.
@@ -119,7 +124,7 @@ export interface AskedRateLimit {
 }
 
 /** The options of a watch: the end of the request, and what its key must fulfil, as in a question. */
-export interface WatchOptions extends Pick<QuestionOptions, 'apiId' | 'permissions' | 'clientIp'> {
+export interface WatchOptions extends Pick<QuestionOptions, 'apiId' | 'permissions' | 'clientIp' | 'origin'> {
   /** Aborts when the request is over. The watch then ends and its signal never aborts. */
   readonly signal: AbortSignal;
 }

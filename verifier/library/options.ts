@@ -168,8 +168,8 @@ export function fixedOptions(options: QuestionOptions, isRecheck = false): Quest
 }
 
 /**
- * The question of one request at a guard, and its options at the same time. The client's address is computed
- * only if something needs it, because most keys may be used from everywhere.
+ * The question of one request at a guard, and its options at the same time. The client's address and the
+ * origin are computed only if something needs them, because most keys may be used from everywhere.
  */
 export class RequestQuestion<R> implements Question {
   key = '';
@@ -182,12 +182,16 @@ export class RequestQuestion<R> implements Question {
   readonly #request: R;
   #clientIpOf: ((request: R) => string | undefined) | undefined;
   #clientIp: string | undefined = undefined;
+  readonly #rawHeaders: readonly string[];
+  readonly #originOf: (rawHeaders: readonly string[]) => string | undefined;
 
   /** @param options options from `fixedOptions` */
   constructor(
     options: QuestionOptions | undefined,
     request: R,
     clientIpOf: (request: R) => string | undefined,
+    rawHeaders: readonly string[],
+    originOf: (rawHeaders: readonly string[]) => string | undefined,
   ) {
     const { apiId, tags, requirements, isRecheck } =
       options === undefined ? DEFAULT : (FixedOptions.readIn(options) ?? read(options));
@@ -198,6 +202,8 @@ export class RequestQuestion<R> implements Question {
     this.#options = options;
     this.#request = request;
     this.#clientIpOf = clientIpOf;
+    this.#rawHeaders = rawHeaders;
+    this.#originOf = originOf;
   }
 
   /** The client's address. An address in another form is unknown: keys that need one are refused. */
@@ -208,6 +214,11 @@ export class RequestQuestion<R> implements Question {
       this.#clientIpOf = undefined;
     }
     return this.#clientIp;
+  }
+
+  /** The request's `Origin`, or else its `Referer`. */
+  get origin(): string | undefined {
+    return this.#originOf(this.#rawHeaders);
   }
 
   get remaining() {

@@ -77,12 +77,13 @@ const CODES = {
 function presentIn({
   apiId,
   clientIp,
+  origin,
   tags,
   remaining,
   ratelimits,
   permissions,
 }: QuestionOptions): QuestionOptions {
-  const all = { apiId, clientIp, tags, remaining, ratelimits, permissions };
+  const all = { apiId, clientIp, origin, tags, remaining, ratelimits, permissions };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
@@ -186,7 +187,7 @@ class MemoryVerifier implements TestVerifier {
 }
 
 const factsOf = ({ apiId, expires = 0, permissions }: KnownKey): KeyFacts => ({
-  ...{ apiId, enabled: true, identity: undefined, expires, ranges: undefined },
+  ...{ apiId, enabled: true, identity: undefined, expires, ranges: undefined, origins: undefined },
   slugSet: new Set(permissions),
 });
 

@@ -167,7 +167,7 @@ const JOINS = { min: Math.min, max: Math.max };
 /** The part of a verifier that its metrics read. */
 type WatchedVerifier = Pick<
   Verifier,
-  'followers' | 'sharedLog' | 'counts' | 'cache' | 'lookupsInFlight' | 'wrongAddresses'
+  'followers' | 'sharedLog' | 'counts' | 'cache' | 'lookupsInFlight' | 'wrongAddresses' | 'wrongOrigins'
 > & {
   readonly rateLimits: Pick<Verifier['rateLimits'], 'counts'>;
 };
@@ -205,6 +205,9 @@ function watchLookups(registry: Registry, verifier: WatchedVerifier): void {
   );
   count('keyfence_address_refusals_total', () => verifier.wrongAddresses).help(
     'Verdicts FORBIDDEN because of `allowedIps`: from another address, or an unknown one.',
+  );
+  count('keyfence_origin_refusals_total', () => verifier.wrongOrigins).help(
+    'Verdicts FORBIDDEN because of `allowedOrigins`: from another web page, or none.',
   );
   count('keyfence_stale_answers_prevented_total', () => counts.stale).help(
     'Look-ups of keys in memory, because the lease was over: Redis cannot be reached, or this process was paused.',

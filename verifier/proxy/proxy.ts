@@ -361,7 +361,7 @@ function laneHandler(
     const { remoteAddress: address } = connection.socket;
     const requestId = call.requestId || newRequestId();
     const clientIp = authz.clientIps?.behind(address, call.forwardedFor);
-    const question = questionAbout(call.key, { ...routeQuestion, clientIp });
+    const question = questionAbout(call.key, { ...routeQuestion, clientIp, origin: call.origin });
     const response = new RawResponse(connection, call.method === 'HEAD');
     const refuse = (verdict: Verdict): void => {
       refusals?.note(verdict, question, { requestId, route: routeOf(call.method, call.target) });

@@ -13,6 +13,7 @@ import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
+import { ORIGIN_LENGTH_MAX, originOf } from '#shared/rules/origins.ts';
 import { queryText, slugsIn } from '#shared/rules/permission-query.ts';
 import { asset } from '../assets.ts';
 import type { Entry } from '../core/key-cache.ts';
@@ -80,7 +81,11 @@ export class Refusals implements RefusalLog {
     this.#options = options;
   }
 
-  note(verdict: Verdict, { apiId, clientIp, requirements }: QuestionBasics, request: RefusedRequest): void {
+  note(
+    verdict: Verdict,
+    { apiId, clientIp, origin, requirements }: QuestionBasics,
+    request: RefusedRequest,
+  ): void {
     const { code, entry, about = entry, effectivePermissions } = verdict;
     if (about === undefined || code === 'VALID') return;
     let refusals = this.#waiting.get(about);
@@ -93,7 +98,7 @@ export class Refusals implements RefusalLog {
     if (!isFull) this.#count++;
     refusals.latest[isFull ? refusals.oldest : refusals.latest.length] = {
       timeMs: this.#options.clock.wallMs(),
-      ...{ verdict, request, question: { apiId, clientIp, requirements } },
+      ...{ verdict, request, question: { apiId, clientIp, origin, requirements } },
       slugSet: (effectivePermissions ?? about.ownPermissions)?.slugSet,
       expires: about.expires,
     };
@@ -167,6 +172,7 @@ function recordOf(noted: NotedRefusal, verifier: string): RefusalRecord {
     r: request.requestId,
     v: verifier,
     a: question.clientIp,
+    o: question.origin && originOf(question.origin)?.slice(0, ORIGIN_LENGTH_MAX),
     p: request.route?.slice(0, ROUTE_LENGTH_MAX),
     q: JSON.stringify(parts).length > QUESTION_JSON_MAX ? undefined : parts,
     d: causeOf(noted),

@@ -96,7 +96,7 @@ export function refusalsCommand(program: Command, session: Session): void {
       session.print(response, () =>
         table(response.refusals, {
           time: 'time',
-          ...columns('code why:detail requestId clientIp route'),
+          ...columns('code why:detail requestId clientIp origin route'),
         }),
       );
     });
@@ -107,6 +107,7 @@ interface Question {
   readonly cost?: number;
   readonly permissions?: string;
   readonly clientIp?: string;
+  readonly origin?: string;
   readonly request?: string;
 }
 
@@ -140,9 +141,9 @@ export function questionCommands(program: Command, session: Session): void {
     commandAt(program, 'keys verify', `ask a verifier about ${secret}`, [
       'keys verify --api shop < secret.txt',
     ]),
-  ).action(async ({ api, cost, permissions, clientIp }: Question) => {
+  ).action(async ({ api, cost, permissions, clientIp, origin }: Question) => {
     const verdict = await session.verdict<{ valid: boolean }>({
-      ...{ key: await givenSecret(session.config.KEYFENCE_KEY), apiId: api, clientIp },
+      ...{ key: await givenSecret(session.config.KEYFENCE_KEY), apiId: api, clientIp, origin },
       ...(cost === undefined ? {} : { remaining: { cost } }),
       ...(permissions === undefined ? {} : { authorization: { permissions } }),
     });
@@ -180,6 +181,7 @@ const addQuestion = (command: Command): Command =>
       whole(0, CREDITS_MAX),
     )
     .option('--client-ip <address>', 'address of the client, for a key with allowed addresses')
+    .option('--origin <origin>', 'origin of the web page, for a key with allowed origins')
     .option(
       '--permissions <query>',
       'permissions that the key must have, such as "files.read AND files.write"',

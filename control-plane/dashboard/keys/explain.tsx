@@ -29,6 +29,7 @@ export function Explain({ of, refusal }: { of: Key; refusal: { readonly clientIp
       <ActionForm isQuestion label="Explain a question" action="Explain" run={run} message="">
         <Field label="Permissions" hint="such as files.read AND files.write" name="permissions" />
         <Field label="Client's address" hint="for a key with allowed addresses" name="clientIp" />
+        <Field label="Web page's origin" hint="for a key with allowed origins" name="origin" />
         <Field label="Cost" hint="in credits; empty = 1" name="cost" inputMode="numeric" pattern="\d{1,9}" />
       </ActionForm>
       {explanation && (
@@ -61,11 +62,13 @@ export function Explain({ of, refusal }: { of: Key; refusal: { readonly clientIp
 }
 
 function explain({ keyId, apiId }: Key, entry: FormEntry) {
-  const [permissions, clientIp, cost] = [entry('permissions'), entry('clientIp'), entry('cost')];
+  const [permissions, cost] = [entry('permissions'), entry('cost')];
+  const [clientIp, origin] = [entry('clientIp'), entry('origin')];
   return call('keys.explain', {
     ...{ keyId, apiId },
     ...(permissions === '' ? {} : { permissions }),
     ...(clientIp === '' ? {} : { clientIp }),
+    ...(origin === '' ? {} : { origin }),
     ...(cost === '' ? {} : { cost: Number(cost) }),
   });
 }

@@ -30,6 +30,7 @@ export function KeyFacts({ of }: { of: Key }) {
       {of.permissions && <Fact name="Permissions">{of.permissions.join(' ')}</Fact>}
       {of.roles && <Fact name="Roles">{of.roles.join(', ')}</Fact>}
       {of.allowedIps && <Fact name="Allowed addresses">{of.allowedIps.join(' ')}</Fact>}
+      {of.allowedOrigins && <Fact name="Allowed origins">{of.allowedOrigins.join(' ')}</Fact>}
       {of.ratelimit && <Fact name="Rate limit">{limitInWords(of.ratelimit)}</Fact>}
       {of.ratelimits?.map((limit) => (
         <Fact key={limit.name} name={`Rate limit ${limit.name}`}>

@@ -32,10 +32,15 @@ const FIELDS: {
   permissions: ['slugs', 'Permissions', 'such as files.read; Enter adds it'],
   environment: ['text', 'Environment', 'such as live or test'],
   allowedIps: ['ranges', 'Allowed addresses', 'such as 192.0.2.0/24 2001:db8::/32; empty = anywhere'],
+  allowedOrigins: [
+    'origins',
+    'Allowed origins',
+    'of web pages, such as https://app.example.com; empty = any',
+  ],
   ratelimits: ['limits', 'Further rate limits', 'one a line, such as tokens 5000/1d'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
 };
-const LONG: ReadonlySet<string> = new Set(['object', 'slugs', 'ranges', 'limits']);
+const LONG: ReadonlySet<string> = new Set(['object', 'slugs', 'ranges', 'origins', 'limits']);
 const NAMES = Object.keys(FIELDS) as FieldName[];
 /** So many are always seen. */
 const FIRST = 4;
@@ -60,6 +65,7 @@ export function KeyFields({ of, children }: { of?: Key; children?: ComponentChil
         />
       ),
       ranges: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
+      origins: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
       limit: <LimitInput id={id} name={name} text={value} />,
       limits: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
       object: <textarea id={id} name={name} rows={4} spellcheck={false} defaultValue={value} />,
@@ -147,7 +153,7 @@ function enteredAs(name: FieldName, text: string): unknown {
   const [kind] = FIELDS[name];
   if (kind === 'time') return new Date(text).getTime();
   if (name === 'roles') return namesOf(text);
-  if (kind === 'slugs' || kind === 'ranges') return slugsOf(text);
+  if (kind === 'slugs' || kind === 'ranges' || kind === 'origins') return slugsOf(text);
   if (kind === 'limit') return limitOf(name, text);
   if (kind === 'limits') return limitsOf(name, text);
   return kind === 'object' ? parseObject(name, text) : text;

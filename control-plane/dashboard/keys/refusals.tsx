@@ -52,9 +52,13 @@ function Refusals(props: {
             {
               title: 'Why',
               narrow: 'beside',
-              cell: ({ code, reason }) => (reason === 'address' ? 'address not allowed' : nameOf(code)),
+              cell: ({ code, reason }) =>
+                reason === 'address' || reason === 'origin' ? `${reason} not allowed` : nameOf(code),
             },
-            { title: 'From', cell: ({ clientIp = '–' }) => clientIp },
+            {
+              title: 'From',
+              cell: ({ clientIp = '–', origin }) => (origin ? `${clientIp}, ${origin}` : clientIp),
+            },
             { title: 'Route', cell: ({ route = '–' }) => <bdi>{route}</bdi> },
             { title: 'Request', cell: ({ requestId }) => (requestId ? <code>{requestId}</code> : '–') },
             ...(onExplain === undefined

@@ -12,6 +12,7 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';
 import { identityIdOf, isWellFormed } from '#shared/rules/key-format.ts';
+import { Origins, originOf, originsText } from '#shared/rules/origins.ts';
 import { parseQuery, type Query, slugsIn } from '#shared/rules/permission-query.ts';
 import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rules/rules.ts';
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
@@ -62,6 +63,9 @@ const request = Fields({
   ),
   apiId: Type.Optional(ApiId),
   clientIp: Type.Optional(Type.String({ maxLength: 64, description: 'Address of the client.' })),
+  origin: Type.Optional(
+    Type.String({ maxLength: 4096, description: '`Origin` of the request, or else its `Referer`.' }),
+  ),
   permissions: Type.Optional(
     Type.Union(
       [
@@ -177,11 +181,11 @@ interface KeyQuestion extends RuleQuestion {
 }
 
 function questionIn(body: Static<typeof request>, nowMs: number): KeyQuestion {
-  const { apiId, clientIp, cost = 1, ratelimits: limits = [] } = body;
+  const { apiId, clientIp, origin, cost = 1, ratelimits: limits = [] } = body;
   if (clientIp !== undefined && wordsOf(clientIp) === undefined)
     throw new ApiError('BAD_REQUEST', 'clientIp: must be an IPv4 or IPv6 address');
   const permissions = body.permissions === undefined ? undefined : queryIn(body.permissions);
-  return { apiId, clientIp, permissions, cost, limits, nowMs };
+  return { apiId, clientIp, origin, permissions, cost, limits, nowMs };
 }
 
 function queryIn(permissions: unknown): Query {
@@ -218,11 +222,12 @@ function recordRules(
   roles: readonly Role[],
   question: KeyQuestion,
 ): Explained[] {
-  const { apiId, enabled, expires, allowedIps = [], permissions = [] } = key;
+  const { apiId, enabled, expires, allowedIps = [], allowedOrigins = [], permissions = [] } = key;
   const holders = roles.map(({ name, permissions }) => ({ name, slugs: permissions.map(({ id }) => id) }));
   const facts = {
     ...{ apiId, enabled, identity, expires: expires ?? 0 },
     ranges: allowedIps.length === 0 ? undefined : new IpRanges(rangesText(allowedIps)),
+    origins: allowedOrigins.length === 0 ? undefined : new Origins(originsText(allowedOrigins)),
     slugSet: new Set([...permissions, ...holders.flatMap(({ slugs }) => slugs)]),
   };
   const details: Record<RuleName, (passed: boolean) => string> = {
@@ -244,6 +249,12 @@ function recordRules(
       if (list === '') return 'the key may be used from anywhere';
       if (question.clientIp === undefined) return `clientIp is unknown, and must be in ${list}`;
       return `${question.clientIp} is ${passed ? '' : 'not '}in ${list}`;
+    },
+    origin: (passed) => {
+      const list = allowedOrigins.join(' ');
+      if (list === '') return 'the key may be used by any web page, and without one';
+      if (question.origin === undefined) return `origin is unknown, and must be one of ${list}`;
+      return `${originOf(question.origin) ?? 'no origin'} is ${passed ? '' : 'not '}one of ${list}`;
     },
     permissions: () => {
       if (question.permissions === undefined) return 'the question needs none';

@@ -11,7 +11,7 @@ import {
   ApiId,
   checkLimits,
   checkMeta,
-  checkRanges,
+  checkPlaces,
   Fields,
   Id,
   List,
@@ -161,7 +161,7 @@ function parseKey(value: unknown): KeyToImport {
   } = fields;
   checkMeta(meta);
   checkLimits(rest);
-  checkRanges(rest.allowedIps);
+  checkPlaces(rest);
   const hashes = hashesOf(fields, foreign);
   const credits = newCredits({ remaining, refill });
   return { ...hashes, start, foreign, meta, enabled, ...rest, ...(credits ? { credits } : {}) };

@@ -19,7 +19,7 @@ import {
   Cursor,
   checkLimits,
   checkMeta,
-  checkRanges,
+  checkPlaces,
   creditsChange,
   ExternalId,
   Fields,
@@ -106,7 +106,7 @@ export const createKey = operation({
     const { meta = {}, remaining, refill, roles: roleNames, ...fields } = withoutAliases(call.request);
     checkMeta(meta);
     checkLimits(fields);
-    checkRanges(fields.allowedIps);
+    checkPlaces(fields);
     checkExpires(fields.expires, clock.wallMs());
     const key = { ...fields, ...(roleNames ? { roles: await roles.idsOf(roleNames) } : {}), meta };
     const credits = newCredits({ remaining, refill });

@@ -15,7 +15,7 @@ const RefusalData = Type.Object({
   reason: Type.Optional(
     Type.String({
       description:
-        "`address`: the key may not be used from the client's address (`allowedIps`); `api`: the question was about another API; `identity`: the key's identity is disabled.",
+        "`address`: the key may not be used from the client's address (`allowedIps`); `origin`: not from this web page (`allowedOrigins`); `api`: the question was about another API; `identity`: the key's identity is disabled.",
     }),
   ),
   detail: Type.String({ description: 'For people: what decided, with the numbers.' }),
@@ -61,6 +61,7 @@ const RefusalData = Type.Object({
           ),
         ),
         clientIp: Type.Optional(Type.String()),
+        origin: Type.Optional(Type.String()),
       },
       {
         description: `What the question asked for. Give it to keys.explain, with \`keyId\`, to see whether it would pass now. Absent if it has more than ${QUESTION_JSON_MAX} characters.`,
@@ -72,6 +73,7 @@ const RefusalData = Type.Object({
   ),
   verifierId: Type.String({ description: 'The verifier, as in fleet.listVerifiers.' }),
   clientIp: Type.Optional(Type.String({ description: 'Address of the client, if the verifier knew it.' })),
+  origin: Type.Optional(Type.String({ description: 'Origin of the web page, if the request told one.' })),
   route: Type.Optional(
     Type.String({
       description: "Method and path of the client's request, without the query, if the gateway told them.",

@@ -2,7 +2,7 @@
 -- API's place. Arguments: the socket of HAProxy's own frontend for the verifier, and the id of the API, optionally
 -- followed by the permissions that the key must have: `shop/require/reports.read`.
 local TIMEOUT_MS = 1500 -- longer than the backend may take
-local ASKED = { "authorization", "x-api-key", "x-request-id", "origin", "access-control-request-method" }
+local ASKED = { "authorization", "x-api-key", "x-request-id", "origin", "referer", "access-control-request-method" }
 -- ASKED[#ASKED + 1] = "cookie" -- for the source cookie:apikey
 local TOLD = { "x-key-id", "x-key-api-id", "x-key-name", "x-key-external-id", "x-key-meta" }
 local REFUSED = { "www-authenticate", "content-type", "cache-control", "x-request-id" }

@@ -52,6 +52,7 @@ test('tells every rule in order, consuming nothing', async () => {
       ['identity', 'ada is enabled'],
       ['expires', 'never'],
       ['address', '192.0.2.7 is in 192.0.2.0/24'],
+      ['origin', 'the key may be used by any web page, and without one'],
       ['permissions', 'files.read: by the key; files.write: by role editor'],
       ['ratelimit', 'default of the key: 10 in 3600000 ms, 10 left, takes 1'],
       ['ratelimit', 'tokens of the key: 100 in 60000 ms, 100 left, takes 30'],
@@ -134,6 +135,7 @@ test('agrees with the verifier in all cases', async () => {
     externalId: some(fc.constantFrom('on', 'off', 'nobody')),
     expires: some(fc.constantFrom(UNIX_MS_MIN, 4_000_000_000_000)),
     allowedIps: some(fc.constantFrom(['192.0.2.0/24'], ['2001:db8::/32', '10.0.0.0/8'])),
+    allowedOrigins: some(fc.constantFrom(['https://a.example'], ['https://*.a.example', 'http://b'])),
     permissions: some(fc.constantFrom(['a'], ['b'], ['a', 'b'])),
     roles: some(fc.constant(['reader'])),
     remaining: some(fc.constantFrom(0, 3)),
@@ -142,6 +144,7 @@ test('agrees with the verifier in all cases', async () => {
   const question = fc.record({
     apiId: some(fc.constantFrom('shop', 'other')),
     clientIp: some(fc.constantFrom('192.0.2.1', '10.1.1.1', '2001:db8::1', '::ffff:10.0.0.1')),
+    origin: some(fc.constantFrom('https://a.example/x', 'https://x.a.example', 'http://b:80', 'null')),
     permissions: some(fc.constantFrom('a', 'a AND b', 'a OR c', 'c')),
     cost: some(fc.constantFrom(0, 1, 4)),
   });

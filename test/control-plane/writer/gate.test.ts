@@ -136,6 +136,21 @@ describe('a write that needs a later protocol', () => {
   });
 });
 
+test('fields of a new key say what they need', async () => {
+  const { keys, keyImport } = parts();
+  await keys.create(NEW_KEY);
+  await redis.zadd(members, 0, '1.old');
+  const allowedOrigins = ['https://a.example'];
+  const old = { code: 'VERIFIERS_TOO_OLD', message: expect.stringContaining('protocol 2') };
+  await expect(keys.create({ ...NEW_KEY, allowedOrigins })).rejects.toMatchObject(old);
+  const imported = { secretHash: 'a', start: '', foreign: true, enabled: true, meta: {}, allowedOrigins };
+  expect((await keyImport.run('shop', [imported]))[0]).toMatchObject({
+    result: 'TOO_OLD',
+    refusal: { status: 'TOO_OLD', needs: 2 },
+  });
+  expect(await redis.hget(head, 'P')).toBeNull();
+});
+
 describe('the creation of a key that needs a later protocol', () => {
   test('is refused without leaving even the API', async () => {
     const { keys } = parts();

@@ -138,6 +138,7 @@ class Acts {
       E: ['', 'live'],
       l: ['', '{"limit":1,"duration":1000,"async":true}'],
       L: [''],
+      O: ['', 'https://*.example.com'],
       P: ['', 'files.read files.write'],
       R: ['', 'role_1 role_2'],
       A: ['', 'a b'],

@@ -72,6 +72,7 @@ test('a change carries the whole key in order', () => {
     limits: fc.constantFrom('', '[{"name":"a","limit":1,"duration":1000,"async":true}]'),
     slugs: fc.constantFrom('', 'a b.c'),
     ranges: fc.constantFrom('', '10.0.0.0/8 ::1'),
+    origins: fc.constantFrom('', 'https://*.example.com'),
     apis: fc.constantFrom('', 'books shop'),
   };
   const rows = Object.entries(KEY_FIELDS);

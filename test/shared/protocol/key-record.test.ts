@@ -83,6 +83,7 @@ test('reads a state with more or fewer fields', () => {
     limits: '',
     slugs: '',
     ranges: '',
+    origins: '',
     apis: '',
   };
   const none = {

@@ -1,12 +1,13 @@
 import { expect, test } from 'vitest';
 import { brokenRule, type KeyFacts, RULE_NAMES, RULES, type RuleName } from '#shared/rules/rules.ts';
 
-const QUESTION = { apiId: 'shop', clientIp: '192.0.2.1', permissions: 'read' };
+const QUESTION = { apiId: 'shop', clientIp: '192.0.2.1', origin: 'https://a.example', permissions: 'read' };
 const NOW_MS = 1000;
 
 const GOOD: KeyFacts = {
   ...{ apiId: 'shop', enabled: true, identity: { enabled: true }, expires: 1001 },
   ...{ ranges: { has: (address) => address === '192.0.2.1' }, slugSet: new Set(['read']) },
+  origins: { has: (origin) => origin === 'https://a.example' },
 };
 
 /** The fact that breaks each rule. */
@@ -16,12 +17,20 @@ const FAULTS: Record<RuleName, Partial<KeyFacts>> = {
   identity: { identity: { enabled: false } },
   expires: { expires: 1000 },
   address: { ranges: { has: () => false } },
+  origin: { origins: { has: () => false } },
   permissions: { slugSet: undefined },
 };
 
 test('a good key breaks no rule', () => {
   expect(brokenRule(GOOD, QUESTION, NOW_MS)).toBeUndefined();
-  const plain = { ...GOOD, identity: undefined, expires: 0, ranges: undefined, slugSet: undefined };
+  const plain = {
+    ...GOOD,
+    identity: undefined,
+    expires: 0,
+    ranges: undefined,
+    origins: undefined,
+    slugSet: undefined,
+  };
   expect(brokenRule(plain, {}, NOW_MS)).toBeUndefined();
 });
 

@@ -16,6 +16,7 @@ import {
   checkedList,
   DEFAULT_RULES,
   loneBearer,
+  originOf,
   type Rules,
   rulesOf,
   USUAL_HEADERS,
@@ -151,7 +152,7 @@ function questionOf<R>(
   payment: Payment | undefined,
 ): QuestionOptions {
   const { costOf, tagsOf, ratelimitsOf, ownClientIpOf } = rules;
-  const { request } = incoming;
+  const { request, rawHeaders } = incoming;
   let options = rules.questionOptions;
   if (costOf !== undefined || tagsOf !== undefined || ratelimitsOf !== undefined) {
     options = fixedOptions({
@@ -164,8 +165,8 @@ function questionOf<R>(
   if (payment !== undefined) options = payment.question(options);
   // The application's own function is called now, so that its errors are left to the framework.
   const question = ownClientIpOf
-    ? new RequestQuestion(options, ownClientIpOf(request), asItIs)
-    : new RequestQuestion(options, request, clientIpOf);
+    ? new RequestQuestion(options, ownClientIpOf(request), asItIs, rawHeaders, originOf)
+    : new RequestQuestion(options, request, clientIpOf, rawHeaders, originOf);
   return question.asOptions();
 }
 
@@ -357,11 +358,12 @@ class Payment {
 
   /** Watches the key of the request, by the rules of the last guard. */
   watch(signal: AbortSignal): AbortSignal {
-    const { apiId, permissions, clientIp } = this.#options ?? {};
+    const { apiId, permissions, clientIp, origin } = this.#options ?? {};
     return this.#verifier.watch(this.#key, {
       ...(apiId === undefined ? {} : { apiId }),
       ...(permissions === undefined ? {} : { permissions }),
       ...(clientIp === undefined ? {} : { clientIp }),
+      ...(origin === undefined ? {} : { origin }),
       signal,
     });
   }

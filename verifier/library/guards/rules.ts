@@ -6,6 +6,7 @@ import {
   type HeaderLines,
   headerSource,
   namesOf,
+  originIn,
   SOURCES,
 } from '../../http/credentials.ts';
 import { isIdentityHeader } from '../../http/gateway-answer.ts';
@@ -42,6 +43,11 @@ class HeaderReader {
     return lines;
   }
 }
+
+/** Returns what a request says of the web page that sent it; see `originIn`. */
+export const originOf = (rawHeaders: readonly string[]): string | undefined =>
+  originIn(ORIGIN_HEADERS.read(rawHeaders));
+const ORIGIN_HEADERS = new HeaderReader(['origin', 'referer']);
 
 /** Reads the headers of the usual sources. */
 export const USUAL_HEADERS = new HeaderReader();
