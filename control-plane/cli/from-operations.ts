@@ -127,7 +127,8 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
     session.print({ [listing.field]: items, total, ...(cursor ? { cursor } : {}) }, () =>
       table(items, columns),
     );
-    if (total !== undefined) session.note(`${count(items.length)} shown; the API has ${count(total)}.`);
+    const noun = name === 'apis.listKeys' ? `keys of ${printable(String(input['apiId']))}` : listing.field;
+    if (total !== undefined) session.note(`${count(items.length)} of ${count(total)} ${noun}.`);
     if (cursor) session.note(`More: --cursor ${printable(cursor)}`);
     return;
   }
@@ -208,10 +209,12 @@ const PAST: Readonly<Record<string, ConstructorParameters<typeof TimeOption>[2]>
 function addOption(
   command: Command,
   field: Field,
-  { fields = {} }: Words,
+  { fields = {}, options }: Words,
   items = '',
 ): [name: string, entry: (value: unknown) => readonly [string, unknown]][] {
   const { name, kind, choices, required, byDefault, bounds } = field;
+  // Further options may stand for it, and `input` finds out.
+  const hasOthers = options !== undefined;
   const [as, ownHelp, parse = parserOf(field)] = fields[name] ?? wordsOfKeys(field);
   const form = bounds
     ? `${count(bounds[0])} to ${count(bounds[1])}`
@@ -221,7 +224,7 @@ function addOption(
   const help =
     ownHelp ?? lower(field.help.replace(/^Unix milliseconds; |`|\.$/g, '')) + (form && ` (${form})`);
   const add = (option: Option, entry?: (value: unknown) => unknown): ReturnType<typeof addOption> => {
-    command.addOption(option.makeOptionMandatory(required === true));
+    command.addOption(option.makeOptionMandatory(required === true && !hasOthers));
     return [[option.attributeName(), (value) => [name, entry ? entry(value) : value]]];
   };
   if (name === 'waitMs') return add(waitOption(), (seconds) => Number(seconds) * 1000);
@@ -279,5 +282,6 @@ function exampleOf(
 function textOf(value: unknown): string {
   const isList = Array.isArray(value) && value.every((item) => typeof item === 'string');
   const text = isList ? value.join(',') : typeof value === 'object' ? JSON.stringify(value) : String(value);
-  return /^[\w.,:/*-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+  // zsh expands a `*`, and finds no file.
+  return /^[\w.,:/-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }

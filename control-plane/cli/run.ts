@@ -1,4 +1,5 @@
 import { CommanderError } from 'commander';
+import { ConfigError } from '#shared/process/load-config.ts';
 import { isWellFormed } from '#shared/rules/key-format.ts';
 import { CliError } from './exit.ts';
 import { createProgram } from './program.ts';
@@ -25,7 +26,11 @@ export function end(session: Session, error: unknown): void {
     return;
   }
   const { exit, code, message, requestId } =
-    error instanceof CliError ? error : new CliError('BUG', (error as Error).stack ?? String(error));
+    error instanceof CliError
+      ? error
+      : error instanceof ConfigError
+        ? new CliError('CONFIG', error.message)
+        : new CliError('BUG', (error as Error).stack ?? String(error));
   session.report(
     { error: { code, message, ...(requestId ? { requestId } : {}) } },
     `keyfence: ${message}${requestId ? ` (request ${printable(requestId)})` : ''}`,

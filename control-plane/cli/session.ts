@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { loadConfigOrExit } from '#shared/process/load-config.ts';
+import { loadFromEnvironment } from '#shared/process/load-config.ts';
 import { Client, callPatiently, RETRIES_FEW } from './client.ts';
 import { CliError, EXITS, type Exit } from './exit.ts';
 import { type CliConfig, settings } from './settings.ts';
@@ -40,16 +40,13 @@ function readRunningStart(folder: string): RunningStart | undefined {
 /** Reads the configuration. Its defaults are those of a running `npm start` of this machine, if there is one. */
 function readConfig(): StartedConfig {
   const { KEYFENCE_DATA: data, KEYFENCE_URL: url, KEYFENCE_VERIFIER_URL: verifierUrl } = settings;
-  const { KEYFENCE_DATA } = loadConfigOrExit({ KEYFENCE_DATA: data }, () => []);
+  const { KEYFENCE_DATA } = loadFromEnvironment({ KEYFENCE_DATA: data });
   const running: Partial<RunningStart> = readRunningStart(KEYFENCE_DATA) ?? {};
-  const config = loadConfigOrExit(
-    {
-      ...settings,
-      KEYFENCE_URL: { ...url, default: running.controlPlane ?? url.default },
-      KEYFENCE_VERIFIER_URL: { ...verifierUrl, default: running.verifier ?? verifierUrl.default },
-    },
-    () => [],
-  );
+  const config = loadFromEnvironment({
+    ...settings,
+    KEYFENCE_URL: { ...url, default: running.controlPlane ?? url.default },
+    KEYFENCE_VERIFIER_URL: { ...verifierUrl, default: running.verifier ?? verifierUrl.default },
+  });
   const isOwn = running.controlPlane !== undefined && config.KEYFENCE_URL.origin === running.controlPlane;
   const rootKeyFile = isOwn && running.rootKeyFile && existsSync(running.rootKeyFile);
   const KEYFENCE_ROOT_KEY =

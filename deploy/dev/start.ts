@@ -94,6 +94,7 @@ async function start(): Promise<void> {
   const rootKeyFile = env['ROOT_KEY'] ? '' : env['ROOT_KEY_FILE'] || ownRootKeyFile();
   const common: NodeJS.ProcessEnv = {
     DRAIN_MS: '0', // there is no load balancer to wait for
+    FOREIGN_KEYS: 'true', // `keyfence keys import` is tried out here
     ...env,
     ...(redis ? { REDIS_URL: redis.url } : {}),
     LOG_LEVEL: env['LOG_LEVEL'] || 'warn',
@@ -178,7 +179,7 @@ Keyfence is ready.
   dashboard      ${controlPlane}/dashboard
   verifier       ${verifier}   (gateways)
   root key       ${rootKey}
-
+${redis ? `  Redis          ${redis.url}   (REDIS_URL, for the library)\n` : ''}
 Try it: copy this into another terminal.
 
   ROOT_KEY='${rootKey}'

@@ -56,6 +56,20 @@ export function loadConfig<S extends Settings>(settings: S, env: NodeJS.ProcessE
 }
 
 /**
+ * Loads the configuration from the environment. Throws a ConfigError with every fault.
+ * @param check returns the faults of settings that do not fit together
+ */
+export function loadFromEnvironment<S extends Settings>(
+  settings: S,
+  check: (config: ConfigOf<S>) => readonly string[] = () => [],
+): ConfigOf<S> {
+  const config = loadConfig(settings, process.env);
+  const faults = check(config);
+  if (faults.length > 0) throw new ConfigError(faults);
+  return config;
+}
+
+/**
  * Loads the configuration, or prints every fault to standard error and exits with status 78.
  * @param check returns the faults of settings that do not fit together
  */
@@ -64,10 +78,7 @@ export function loadConfigOrExit<S extends Settings>(
   check: (config: ConfigOf<S>) => readonly string[],
 ): ConfigOf<S> {
   try {
-    const config = loadConfig(settings, process.env);
-    const faults = check(config);
-    if (faults.length > 0) throw new ConfigError(faults);
-    return config;
+    return loadFromEnvironment(settings, check);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     process.stderr.write(`${error.message}\n`);

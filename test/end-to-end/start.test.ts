@@ -36,6 +36,7 @@ async function npmStart(): Promise<string> {
   const { child, output } = await npmStartOrEnd();
   started = child;
   expect(output).toContain('Keyfence is ready.');
+  expect(output).toMatch(/^ {2}Redis +unix:\/\/\S+redis\.sock {3}\(REDIS_URL/m);
   return output;
 }
 

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { CREDITS_MAX } from '#shared/protocol/credits.ts';
 import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
-import { USAGE_COLUMNS, type UsageField } from '#shared/protocol/usage.ts';
+import { type Granularity, RETENTION, USAGE_COLUMNS, type UsageField } from '#shared/protocol/usage.ts';
 import type { ReportedRefusal } from '../../keys/refusals.ts';
 import { names, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
@@ -57,25 +57,31 @@ export function apiUsageCommand(program: Command, session: Session): void {
     .addOption(new Option('--tag <tag>', 'only with this tag').conflicts('byTag'))
     .option('--by-tag', 'by tag, over all days whose counts are kept')
     .action((apiId: string, { hourly, minutes, tag, byTag }) => {
-      const query = { apiId, tag, granularity: minutes ? 'minute' : hourly ? 'hour' : 'day' };
+      const granularity: Granularity = minutes ? 'minute' : hourly ? 'hour' : 'day';
+      const query = { apiId, tag, granularity };
       return printUsage(session, 'apis.getVerifications', { ...query, ...(byTag ? { groupBy: 'tag' } : {}) });
     });
 }
 
 /** Prints how often something was verified, leaving out periods without verdicts. */
-async function printUsage(session: Session, operation: string, query: object): Promise<void> {
+async function printUsage(
+  session: Session,
+  operation: string,
+  query: { readonly granularity: Granularity; readonly [name: string]: unknown },
+): Promise<void> {
   const response = await session.call<{ verifications: UsageRow[] }>(operation, query);
   const byTag = response.verifications.some(({ time: at }) => at === undefined);
+  const rows = response.verifications.filter((row) => USAGE_COLUMNS.some(({ field }) => row[field] > 0));
+  const { granularity } = query;
   session.print(response, () =>
-    table(
-      response.verifications.filter((row) => USAGE_COLUMNS.some(({ field }) => row[field] > 0)),
-      {
-        ...(byTag ? { tag: ({ tag }) => tag ?? '(others)' } : columns('from:time')),
-        ...columns(
-          USAGE_COLUMNS.map(({ field }) => field.replace(/^success$/, 'accepted:success')).join(' '),
-        ),
-      },
-    ),
+    rows.length === 0
+      ? `No verification is counted in the last ${RETENTION[granularity]} ${granularity}s.`
+      : table(rows, {
+          ...(byTag ? { tag: ({ tag }) => tag ?? '(others)' } : columns('from:time')),
+          ...columns(
+            USAGE_COLUMNS.map(({ field }) => field.replace(/^success$/, 'accepted:success')).join(' '),
+          ),
+        }),
   );
 }
 

@@ -4,6 +4,7 @@ import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
 import type { ListedEvent } from '../../audit/audit-event.ts';
 import type { Key } from '../../keys/key-view.ts';
 import type { CataloguedPermission } from '../../roles/permissions.ts';
+import { PRESETS } from '../../root-keys/root-permissions.ts';
 import type { Person } from '../../sign-in/person.ts';
 import type { ListedSession } from '../../sign-in/sessions.ts';
 import type { Delivery } from '../../webhooks/outbox.ts';
@@ -60,6 +61,9 @@ const KEY: Columns<Key & { identity?: { id: string } }> = {
 const LISTED_KEY: Columns<Key> = {
   ...columns('keyId start state created:createdAt expires lastUsed:lastUsedAt externalId name'),
 };
+const presetsText = Object.entries(PRESETS)
+  .map(([name, { text }]) => `${name} (${text})`)
+  .join(', ');
 type OfKey = { readonly keyId: string };
 type Rotation = OfKey & { readonly key: string; readonly endsAt?: number };
 const NO_SECOND_LOOK = 'The key is not stored anywhere and cannot be shown again.';
@@ -264,12 +268,25 @@ export const WORDS: Readonly<Record<string, Words>> = {
   },
   'rootKeys.createRootKey': {
     help: 'create a root key and show its secret; the secret is never shown again',
-    examples: ['root-keys create support --permission api.*.read_key api.*.read_api'],
+    examples: [
+      "root-keys create support --permission 'api.*.read_key' 'api.*.read_api'",
+      'root-keys create ada --preset read-only',
+    ],
     fields: {
       permissions: [
         '--permission <permission...>',
         'permissions: *, api.<apiId|*>.<action>, root.*.<action>',
       ],
+    },
+    options: () => [
+      new Option('--preset <preset>', `in place of permissions: ${presetsText}`)
+        .choices(Object.keys(PRESETS))
+        .conflicts('permission'),
+    ],
+    input({ preset, ...rootKey }: { preset?: string; permissions?: readonly string[] }) {
+      const permissions = preset === undefined ? rootKey.permissions : PRESETS[preset]?.permissions;
+      if (!permissions) throw new CliError('USAGE', 'give --permission or --preset');
+      return { ...rootKey, permissions };
     },
     show: columns('rootKeyId key'),
     note: 'The root key is not stored anywhere and cannot be shown again.',

@@ -1,5 +1,5 @@
 import { systemClock } from '#shared/process/clock.ts';
-import { loadConfigOrExit } from '#shared/process/load-config.ts';
+import { loadFromEnvironment } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';
 import { deniedCommands, permitting } from '#shared/redis/fitness.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
@@ -17,17 +17,21 @@ const NEEDLESS = ['get other', 'flushall', 'config set x y', 'keys *', 'acl list
 const { REDIS_MIN_REPLICAS_MAX_LAG_S } = controlPlaneSettings;
 
 /**
- * Examines Redis as the control plane reaches it, with the control plane's settings.
+ * Examines Redis as the control plane reaches it, with the control plane's settings; undefined = none are set here.
  * @param startedUrl URL of the Redis that `npm start` runs on this machine, the default for REDIS_URL
  * @param verifierId id of the verifier that answered
  */
 export async function examineRedis(
   startedUrl: string | undefined,
   verifierId: string | undefined,
-): Promise<Finding[]> {
+): Promise<Finding[] | undefined> {
+  const { REDIS_URL: text } = loadFromEnvironment({
+    REDIS_URL: { ...redisSettings.REDIS_URL, default: '', parse: String },
+  });
+  if (text === '' && startedUrl === undefined) return undefined;
   const REDIS_URL = { ...redisSettings.REDIS_URL, default: startedUrl ?? redisSettings.REDIS_URL.default };
   const settings = { ...redisSettings, REDIS_URL, REDIS_MIN_REPLICAS_MAX_LAG_S };
-  const config = { ...redisLimits, ...loadConfigOrExit(settings, redisFaults) };
+  const config = { ...redisLimits, ...loadFromEnvironment(settings, redisFaults) };
   const nodes = connect(config);
   try {
     const { hasInfo, ...commands } = await commandsCheck(nodes, config);

@@ -27,8 +27,21 @@ export async function examine(session: Session): Promise<Finding[]> {
     ...clockOf(controlPlane, 'control plane'),
     await examineVerifier(verifier),
     ...clockOf(verifier, 'verifier'),
-    ...(await examineRedis(redisUrl, await verifier.verifierId().catch(() => undefined))),
+    ...((await examineRedis(redisUrl, await verifier.verifierId().catch(() => undefined))) ??
+      (await examineFrom(controlPlane))),
   ];
+}
+
+/** The findings of the control plane about Redis and the fleet, if this machine does not know its Redis. */
+async function examineFrom(controlPlane: Client): Promise<readonly Finding[]> {
+  try {
+    return (await controlPlane.call<{ findings: Finding[] }>('fleet.listFindings')).findings;
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    return [
+      { check: 'Redis', found: `not examined from here, since REDIS_URL is not set: ${error.message}` },
+    ];
+  }
 }
 
 async function examineControlPlane(client: Client, hasRootKey: boolean): Promise<Finding> {

@@ -108,4 +108,4 @@ export function time(ms: number | undefined): string | undefined {
 }
 
 /** Formats a number with thousands separators; the tables of `toLocaleString` would take each command 10 ms. */
-export const count = (n: number): string => String(n).replace(/(?<!\.\d*)\B(?=(\d{3})+(?!\d))/g, ',');
+export const count = (n: number): string => String(Number(n)).replace(/(?<!\.\d*)\B(?=(\d{3})+(?!\d))/g, ',');

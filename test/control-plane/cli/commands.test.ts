@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { EXITS } from '../../../control-plane/cli/exit.ts';
+import { PRESETS } from '../../../control-plane/root-keys/root-permissions.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { generateKey } from '../../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
@@ -253,6 +254,20 @@ describe('keys', () => {
     );
   });
 
+  test('that were never verified have no usage', async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'used' });
+    expect(await printed(`keys usage ${keyId}`)).toBe('No verification is counted in the last 31 days.\n');
+    expect(await printed('apis usage used --minutes')).toMatch(/^from |last 60 minutes/);
+  });
+
+  test('show their state and what they may do', async () => {
+    const { keyId } = await answer('keys create shown --permissions b,a');
+    await answer(`keys disable ${keyId}`);
+    const text = await printed(`keys get ${keyId}`);
+    expect(text).toMatch(/^state +disabled$/m);
+    expect(text).toMatch(/^effectivePermissions +a b$/m);
+  });
+
   test('show the usage of an API, with its tags', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'tagged' });
     await fleet.verdict(key);
@@ -390,6 +405,15 @@ test('shows who did what and what was refused', async () => {
   expect((await answer('audit --refused --limit 1')).events[0]).toMatchObject({ outcome: 'UNAUTHORIZED' });
 });
 
+test('a root key is made from a preset', async () => {
+  const { rootKeyId } = await answer('root-keys create reader --preset read-only');
+  const { rootKeys } = await answer('root-keys list');
+  const made = rootKeys.find((each: { rootKeyId: string }) => each.rootKeyId === rootKeyId);
+  expect(made.permissions.toSorted()).toEqual([...(PRESETS['read-only']?.permissions ?? [])].sort());
+  expect((await run('root-keys create reader')).stderr).toContain('give --permission or --preset');
+  expect((await run('root-keys create reader --preset ci --permission *')).status).toBe(64);
+});
+
 describe('errors', () => {
   test.each([
     ['there is no such key', 'keys get key_none', {}, 1],
@@ -424,6 +448,14 @@ describe('errors', () => {
       const { status, stderr } = await run(line);
       const error = { code: 'USAGE', message: expect.stringContaining(message) };
       expect([status, JSON.parse(stderr)], line).toEqual([64, { error }]);
+    }
+  });
+
+  test('of settings are JSON where it asks for it', async () => {
+    for (const line of ['apis list --json', 'doctor --json']) {
+      const { status, stderr } = await run(line, { KEYFENCE_URL: 'nonsense' });
+      const message = expect.stringContaining('KEYFENCE_URL: is not allowed');
+      expect([status, JSON.parse(stderr)]).toEqual([78, { error: { code: 'CONFIG', message } }]);
     }
   });
 

@@ -233,6 +233,13 @@ test('looks at npm start by default', async () => {
   expect(stdout).toMatch(/^✓ fleet: .*: 1; APIs/m);
 });
 
+test('Redis out of reach from here is no fault', async () => {
+  const { findings, of } = await examine({ REDIS_URL: '' });
+  // As the control plane finds them.
+  expect(of('persistence')).toBeDefined();
+  expect(findings.map(({ check }) => check)).not.toContain('strangers');
+});
+
 test('a clock that is wrong is found', async () => {
   const server = createServer((_, response) => {
     response.setHeader('date', new Date(Date.now() + 60_000).toUTCString());

@@ -56,6 +56,8 @@ const rankOf = (example: string) =>
 
 test('every command shows an example that works', async () => {
   const examples = examplesOf(createProgram()).sort((a, b) => rankOf(a) - rankOf(b));
+  // zsh refuses a pattern that names no file.
+  expect(examples.filter((example) => example.replace(/'[^']*'/g, '').includes('*'))).toEqual([]);
   await fleet.ok('keys.createKey', { apiId: 'shop' });
   const identity = await fleet.ok('identities.createIdentity', { externalId: 'ada' });
   const permissions = ['api.*.read_key'];

@@ -164,6 +164,10 @@ describe.each([
       [`{"key":"${secret}","apiId":"${'a'.repeat(65)}"}`, 'apiId: must match ^[A-Za-z0-9_-]{1,64}$'],
       [`{"key":"${secret}","ratelimit":{}}`, 'ratelimit: unknown field'],
       [`{"key":"${secret}","Key":"x"}`, 'Key: unknown field'],
+      [
+        `{"key":"${secret}","permissions":"a"}`,
+        'permissions: unknown field; you mean authorization.permissions',
+      ],
       [`{"__proto__":{"key":"${secret}"}}`, '__proto__: unknown field'],
       [`{"key":"${secret}","__proto__":{}}`, '__proto__: unknown field'],
       ['{"constructor":1}', 'constructor: unknown field'],
