@@ -3,7 +3,7 @@
 --
 -- unused: keys that were disabled and are not in the audit log yet  rule: about unused keys, ms  last: last use that is known, Unix ms
 -- all others: see write-change.lua
--- Returns {'OK', sequence} | {'USED'} | what write-change.lua returns
+-- Returns {'OK', sequence} | {'USED'} | {'NOT_FOUND'}: its API is deleted
 -- include ../writer/rights.lua
 -- include ../writer/gate.lua
 -- include ../writer/server.lua

@@ -23,10 +23,7 @@ const disableUnused = command(
   new URL('./disable-unused.lua', import.meta.url),
   ['head', 'log', 'index', 'members', 'record', 'long', 'unused'],
   ['keyId', 'channel', 'now', 'maxlen', 'longest', 'base', 'rule', 'last'],
-  oneOf('status', {
-    ...{ OK: ['sequence#'], USED: [], NOT_FOUND: [], CONFLICT: [], EXISTS: [], UNLIMITED: [], REUSED: [] },
-    TOO_OLD: ['followers#', '...names'],
-  }),
+  oneOf('status', { OK: ['sequence#'], USED: [], NOT_FOUND: [] }),
 );
 
 const DAY_MS = 86_400_000;
