@@ -6,19 +6,28 @@ import { Table } from '../parts/table.tsx';
 
 type Explanation = Awaited<ReturnType<typeof explain>>;
 
+/** The places that a refused request came from, as far as they are known. */
+export interface RefusedFrom {
+  readonly clientIp?: string | undefined;
+  readonly origin?: string | undefined;
+}
+
 /**
  * A form that asks how a question about a key would be decided, and the rules one by one.
- * @param props.refusal the address of a refusal, which is explained at once
+ * @param props.refusal the places that a refused request came from, which is explained at once
  */
-export function Explain({ of, refusal }: { of: Key; refusal: { readonly clientIp: string } | undefined }) {
+export function Explain({ of, refusal }: { of: Key; refusal: RefusedFrom | undefined }) {
   const [explanation, setExplanation] = useState<Explanation>();
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    const field = place.current?.querySelector<HTMLInputElement>('[name="clientIp"]');
-    if (!refusal || !field) return;
-    field.value = refusal.clientIp;
-    field.form?.requestSubmit();
-    field.focus();
+    const form = place.current?.querySelector('form');
+    if (!refusal || !form) return;
+    for (const name of ['origin', 'clientIp'] as const) {
+      const field = form.querySelector<HTMLInputElement>(`[name="${name}"]`);
+      if (field) field.value = refusal[name] ?? '';
+      field?.focus();
+    }
+    form.requestSubmit();
   }, [refusal]);
   const run = async (entry: FormEntry) => {
     setExplanation(await explain(of, entry));

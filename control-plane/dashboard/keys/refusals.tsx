@@ -5,11 +5,11 @@ import { useConditions } from '../parts/conditions.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
-import { Explain } from './explain.tsx';
+import { Explain, type RefusedFrom } from './explain.tsx';
 
 /** The latest refusals of a key, each of which can be explained, and the form that explains any question. */
 export function ExplainedRefusals({ of }: { of: Key }) {
-  const [refusal, setRefusal] = useState<{ readonly clientIp: string }>();
+  const [refusal, setRefusal] = useState<RefusedFrom>();
   const [{ request }] = useConditions({ request: '' });
   const mayExplain = may(`api.${of.apiId}.explain_key`);
   return (
@@ -27,17 +27,13 @@ export function ExplainedRefusals({ of }: { of: Key }) {
 }
 
 /** @param props.request id of the request whose refusal is explained at once; '' = of none */
-function Refusals(props: {
-  keyId: string;
-  request: string;
-  onExplain?: (refusal: { clientIp: string }) => void;
-}) {
+function Refusals(props: { keyId: string; request: string; onExplain?: (refusal: RefusedFrom) => void }) {
   const { keyId, request, onExplain } = props;
   const refusals = useLoad(() => call('keys.listRefusals', { keyId }), [keyId]);
   const isLoaded = refusals.data !== undefined;
   useEffect(() => {
     const refusal = refusals.data?.refusals.find(({ requestId }) => requestId === request);
-    if (refusal) onExplain?.({ clientIp: refusal.clientIp ?? '' });
+    if (refusal) onExplain?.({ clientIp: refusal.clientIp, origin: refusal.origin });
   }, [isLoaded]);
   return (
     <Loaded of={refusals}>
@@ -67,12 +63,12 @@ function Refusals(props: {
                   {
                     title: 'Explain',
                     narrow: 'beside',
-                    cell: ({ clientIp = '', requestId = '' }) => (
+                    cell: ({ clientIp, origin, requestId = '' }) => (
                       <button
                         type="button"
                         class="small"
                         aria-label={`Explain the refusal of request ${requestId}`}
-                        onClick={() => onExplain({ clientIp })}
+                        onClick={() => onExplain({ clientIp, origin })}
                       >
                         Explain
                       </button>

@@ -42,4 +42,34 @@ onStage('why a request was refused', (stage) => {
     expect(await fleet.verdict(key, { clientIp: '198.51.100.7' })).toBe('VALID');
     await dashboard.close(key);
   });
+
+  test('a refused web page is explained, and then allowed', async () => {
+    const { fleet } = stage;
+    const origins = { allowedOrigins: ['https://app.example.com'] };
+    const made = await fleet.ok('keys.createKey', { apiId: 'refused', name: 'Page', ...origins });
+    const { key, keyId } = made;
+    const { requestId } = (await fleet.verify(key, { origin: 'https://evil.example/x' })).body;
+    await fleet.until(async () => (await fleet.ok('keys.listRefusals', { keyId })).refusals.length > 0);
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    await page.keyboard.press('Control+K');
+    await page.getByLabel('A secret, key, request id, identity, API or section').fill(requestId);
+    await page.keyboard.press('Enter');
+    await page.getByRole('cell', { name: 'origin not allowed' }).waitFor();
+    const isNot = 'https://evil.example is not one of https://app.example.com';
+    await page.getByRole('status').getByText(isNot).waitFor();
+
+    await dashboard.openTab('Settings');
+    const form = page.getByRole('form', { name: 'Change the key' });
+    const field = form.getByLabel('Allowed origins');
+    expect(await field.inputValue()).toBe('https://app.example.com');
+    await field.fill('https://app.example.com/');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await form.getByRole('alert').getByText('must be an origin such as').waitFor();
+    await field.fill('https://app.example.com https://*.evil.example');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved.').waitFor();
+    expect(await fleet.verdict(key, { origin: 'https://a.evil.example' })).toBe('VALID');
+    await dashboard.close(key);
+  });
 });
