@@ -99,7 +99,7 @@ export const listRoles = operation({
   request: Fields({}),
   response: List(RoleView),
   errors: [],
-  example: { limit: '25' },
+  example: {},
   handle: (_call, { roles }: { roles: Roles }) => roles.list(),
 });
 
@@ -257,7 +257,7 @@ export const listPermissions = operation({
   request: Fields({}),
   response: List(PermissionView),
   errors: [],
-  example: { limit: '25' },
+  example: {},
   handle: async (_call, { catalogue }: { catalogue: Catalogue }) =>
     (await catalogue.list()).map(permissionView),
 });

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs';
 import swagger, { type FastifyDynamicSwaggerOptions } from '@fastify/swagger';
-import swaggerUi from '@fastify/swagger-ui';
 import type { ErrorCode } from '#shared/rules/errors.ts';
 import {
   ANY_BODY,
@@ -12,82 +11,9 @@ import {
 } from '#shared/rules/openapi.ts';
 import { VERSION } from '#shared/version.ts';
 import { isGet, type Operation as ServedOperation } from './operation.ts';
-import { LINKS, PAGE_STYLE } from './pages/page.ts';
+import { serveReference } from './pages/reference.ts';
 import type { App } from './server.ts';
 import { eventSchemas, webhookSection } from './webhook-document.ts';
-
-/**
- * The page loads scripts and styles only from this server, has no inline code, and talks only to this server.
- */
-const REFERENCE_CSP = {
-  'default-src': "'none'",
-  'script-src': "'self'",
-  'style-src': "'self'",
-  'img-src': "'self' data:",
-  'connect-src': "'self'",
-  'base-uri': "'none'",
-  'form-action': "'none'",
-  'frame-ancestors': "'none'",
-};
-
-/** The page's style: like the dashboard's, also on phones and in dark mode. */
-const STYLE = PAGE_STYLE + readFileSync(new URL('./pages/reference.css', import.meta.url), 'utf8');
-/**
- * Additions to the library's page: the viewport for phones, the reader's colour scheme, and the dashboard's
- * header.
- */
-const SCRIPT = `
-const width = document.createElement('meta');
-width.name = 'viewport';
-width.content = 'width=device-width, initial-scale=1';
-document.head.append(width);
-const dark = matchMedia('(prefers-color-scheme: dark)');
-const follow = () => document.documentElement.classList.toggle('dark-mode', dark.matches);
-dark.addEventListener('change', follow);
-follow();
-const header = document.createElement('header');
-header.className = 'keyfence';
-for (const [name, path] of ${JSON.stringify(LINKS)}) {
-  const link = document.createElement('a');
-  link.href = path;
-  link.textContent = name;
-  if (path === (location.pathname.startsWith('/docs/v2') ? '/docs/v2' : '/docs')) link.setAttribute('aria-current', 'page');
-  header.append(link);
-}
-document.body.prepend(header);
-// Calls are made in the session of the dashboard, unless a root key is entered here.
-const send = window.fetch;
-const csrfToken = () => send('/dashboard/session').then((answer) => answer.json()).then((session) => session.csrfToken, () => undefined);
-window.fetch = async (resource, options) => {
-  const request = new Request(resource, options);
-  const isOwn = new URL(request.url).origin === location.origin && !request.headers.has('authorization');
-  const token = isOwn && /^[/]v[12][/]/.test(new URL(request.url).pathname) ? await csrfToken() : undefined;
-  if (token) request.headers.set('x-keyfence-csrf', token);
-  return send(request);
-};
-void csrfToken().then((token) => {
-  const link = document.createElement('a');
-  link.href = '/dashboard/';
-  link.className = 'session';
-  link.textContent = token ? 'Signed in' : 'Sign in';
-  header.append(link);
-});
-const named = (field) => field.closest('tr')?.querySelector('.parameter__name')?.textContent ?? 'Body';
-const mend = () => {
-  // Of its own accord the library nests links into buttons, names no field, and lets nobody scroll by the keyboard.
-  for (const link of document.querySelectorAll('.opblock-summary-control a[href]')) link.removeAttribute('href');
-  for (const field of document.querySelectorAll(':is(.opblock, .modal-ux) :is(input, select, textarea):not([aria-label], [id])'))
-    field.setAttribute('aria-label', named(field));
-  for (const servers of document.querySelectorAll('select#servers:not([aria-label])')) servers.setAttribute('aria-label', 'Server');
-  for (const sample of document.querySelectorAll('pre.microlight:not([tabindex])')) sample.tabIndex = 0;
-};
-new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
-mend();
-`;
-/** The verifier's operations, for people who look for them in this reference; written by `npm run docs`. */
-const BY_VERIFIERS = JSON.parse(
-  readFileSync(new URL('./by-verifiers.json', import.meta.url), 'utf8'),
-) as Readonly<Record<'/v1/' | '/v2/', object>>;
 
 /** The answer of each operation to its example; written from a real run by `npm run examples`. */
 const ANSWERS = JSON.parse(readFileSync(new URL('./examples.json', import.meta.url), 'utf8')) as Readonly<
@@ -97,23 +23,21 @@ const ANSWERS = JSON.parse(readFileSync(new URL('./examples.json', import.meta.u
 /** The document of one version of the interface. */
 interface Generation {
   readonly below: '/v1/' | '/v2/';
-  /** Paths of the document for machines, and of the page for people. */
+  /** Path of the document. */
   readonly document: string;
-  readonly page: string;
   readonly title: string;
   /** Fastify's decorator that makes the document. */
   readonly decorator: 'swagger' | 'swaggerV2';
   readonly components: object;
 }
 const V1: Generation = {
-  ...{ below: '/v1/', title: 'Keyfence control plane', document: '/openapi.json', page: '/docs' },
+  ...{ below: '/v1/', title: 'Keyfence control plane', document: '/openapi.json' },
   decorator: 'swagger',
   components: { ...errorComponents, schemas: { ...errorComponents.schemas, ...eventSchemas() } },
 };
 const V2: Generation = {
   ...{ below: '/v2/', title: 'Keyfence control plane, second generation' },
-  ...{ document: '/openapi-v2.json', page: '/docs/v2' },
-  ...{ decorator: 'swaggerV2', components: errorComponentsV2 },
+  ...{ document: '/openapi-v2.json', decorator: 'swaggerV2', components: errorComponentsV2 },
 };
 
 declare module 'fastify' {
@@ -124,7 +48,7 @@ declare module 'fastify' {
 
 /**
  * Documents the routes that are added later: at `/openapi.json` and `/openapi-v2.json` for machines, at
- * `/docs` and `/docs/v2` for people.
+ * `/docs` for people.
  */
 export async function documentRoutes(app: App, operations: readonly ServedOperation[]): Promise<void> {
   await app.register(swagger, optionsOf(V1, webhookSection(operations)));
@@ -137,32 +61,7 @@ export async function documentRoutes(app: App, operations: readonly ServedOperat
       return document;
     });
   }
-  // Each page in a scope of its own, because the library decorates the scope.
-  for (const generation of [V2, V1]) await app.register((scope: App) => showPage(scope, generation));
-}
-
-/** Serves the page of a generation. */
-async function showPage(app: App, { below, page, decorator }: Generation): Promise<void> {
-  await app.register(swaggerUi, {
-    routePrefix: page,
-    staticCSP: REFERENCE_CSP,
-    uiConfig: {
-      layout: 'BaseLayout',
-      docExpansion: 'list',
-      tryItOutEnabled: true,
-      // The library's theme whose colours are legible.
-      syntaxHighlight: { theme: 'obsidian' },
-    },
-    theme: {
-      title: 'Keyfence reference',
-      css: [{ filename: 'keyfence.css', content: STYLE }],
-      js: [{ filename: 'keyfence.js', content: SCRIPT }],
-    },
-    transformSpecification() {
-      const document = app[decorator]() as { readonly paths: object };
-      return { ...document, paths: { ...document.paths, ...BY_VERIFIERS[below] } };
-    },
-  });
+  serveReference(app);
 }
 
 /** @param webhooks the section about events that are sent */

@@ -33,7 +33,7 @@ import { scriptArguments } from './arguments.ts';
 import { commandOperations } from './command-operations.ts';
 import { numbersTable, results } from './numbers-table.ts';
 import { referencePage } from './reference.ts';
-import { byVerifiers, verifierDocument } from './verifier-openapi.ts';
+import { verifierDocument } from './verifier-openapi.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
@@ -92,7 +92,6 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'bench/results.md': resultsPage(results()),
     'verifier/openapi.json': json(verifierDocument),
     'control-plane/reference.html': referencePage(),
-    'control-plane/serve/by-verifiers.json': json(byVerifiers()),
     // One operation a line, so that a change of one is a change of its line.
     'control-plane/cli/operations.json': `[\n${commandOperations()
       .map((operation) => JSON.stringify(operation))

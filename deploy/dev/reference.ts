@@ -4,6 +4,7 @@ import type { Command } from 'commander';
 import { createProgram } from '../../control-plane/cli/program.ts';
 import { operations } from '../../control-plane/operations.ts';
 import { isGet, type Operation, pathOf } from '../../control-plane/serve/operation.ts';
+import { PAGE_STYLE } from '../../control-plane/serve/pages/page.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { commandOperations } from './command-operations.ts';
 import { verifierDocument } from './verifier-openapi.ts';
@@ -22,6 +23,7 @@ interface Schema {
 }
 
 interface Entry {
+  readonly of: keyof typeof ADDRESSES;
   readonly method: string;
   readonly path: string;
   readonly summary: string;
@@ -32,22 +34,22 @@ interface Entry {
   /** Type of the webhook event that is sent after the operation. */
   readonly event?: string;
   readonly example: unknown;
+  /** True = the body is a form. */
+  readonly isForm?: boolean;
   readonly answer: unknown;
 }
 
+const JSON_TYPE = 'application/json';
 interface Content {
-  readonly content: { readonly 'application/json': { readonly schema: Schema; readonly example?: unknown } };
+  readonly content: Readonly<Record<string, { readonly schema: Schema; readonly example?: unknown }>>;
 }
 
-const escaped = (text: string) =>
-  text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replace(/`([^`]*)`/g, '<code>$1</code>');
+const escapedCode = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+const escaped = (text: string) => escapedCode(text).replace(/`([^`]*)`/g, '<code>$1</code>');
 
 /**
  * Returns the reference of all operations of both processes, and of the options of all commands, as a page for
- * browsers that needs no server.
+ * browsers that needs no server. The control plane serves it at /docs.
  */
 export function referencePage(): string {
   const answers = JSON.parse(
@@ -55,24 +57,35 @@ export function referencePage(): string {
   ) as Record<string, unknown>;
   const sections = {
     Verifier: verifierEntries(),
-    'Control plane: /v1/': (operations as readonly Operation[]).map((each) => entryOf(each, answers)),
-    'Control plane: /v2/': (operationsV2 as readonly Operation[]).map((each) => entryOf(each, answers)),
+    'Control plane, /v1/': (operations as readonly Operation[]).map((each) => entryOf(each, answers)),
+    'Control plane, /v2/': (operationsV2 as readonly Operation[]).map((each) => entryOf(each, answers)),
   };
-  const body = Object.entries(sections).flatMap(([title, entries]) => [
+  const links = Object.entries(sections).flatMap(([title, entries]) => [
+    `<h2>${title}</h2>`,
+    ...entries.map(
+      ({ path }) =>
+        `<a href="#${path.slice(1)}">${title === 'Verifier' ? path.slice(1) : path.replace(/^\/v\d\//, '')}</a>`,
+    ),
+  ]);
+  const text = Object.entries(sections).flatMap(([title, entries]) => [
     `<h2>${title}</h2>`,
     ...entries.map(sectionOf),
   ]);
-  const commands = commandsOf(createProgram(undefined, commandOperations()), '');
+  const asset = (name: string) =>
+    readFileSync(join(import.meta.dirname, '../../control-plane/serve/pages', name), 'utf8');
   return [
     '<!doctype html>',
-    '<html lang="en"><meta charset="utf-8"><title>Keyfence reference</title>',
-    '<style>body{font:15px/1.5 system-ui;max-width:60em;margin:2em auto;padding:0 1em}summary{cursor:pointer}td{vertical-align:top;padding:.1em 1em .1em 0}pre{background:#eee;color:#111;padding:.7em;overflow:auto}details{margin:.4em 0}</style>',
-    '<h1>Keyfence reference</h1>',
-    '<p>Written by <code>npm run docs</code>. Calls of the control plane need <code>Authorization: Bearer &lt;root key&gt;</code>. Besides the errors that are listed, every call can get BAD_REQUEST, UNAUTHORIZED, INSUFFICIENT_PERMISSIONS, RATE_LIMITED, INTERNAL_SERVER_ERROR and SERVICE_UNAVAILABLE.</p>',
-    ...body,
-    '<h2>Options of commands</h2>',
-    ...commands,
-    '</html>',
+    '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Keyfence reference</title>',
+    `<style>${PAGE_STYLE}\n${asset('reference.css')}</style></head>`,
+    '<body><div class="keyfence reference">',
+    `<nav aria-label="Operations"><input type="search" aria-label="Search" placeholder="Search ( / )"><small role="status"></small>${links.join('\n')}<h2>Commands</h2><a href="#commands">Options of commands</a></nav>`,
+    '<main class="keyfence reference-text"><h1>Reference</h1>',
+    '<p>Set <code>ROOT_KEY</code> and <code>KEY</code> in your shell; the calls then run as you copy them. Besides the errors that are listed, every call can get BAD_REQUEST, UNAUTHORIZED, INSUFFICIENT_PERMISSIONS, RATE_LIMITED, INTERNAL_SERVER_ERROR and SERVICE_UNAVAILABLE. For machines: <a href="/openapi.json">openapi.json</a> and <a href="/openapi-v2.json">openapi-v2.json</a>.</p>',
+    ...text,
+    '<h2 id="commands">Options of commands</h2>',
+    ...commandsOf(createProgram(undefined, commandOperations()), ''),
+    '</main></div>',
+    `<script>${asset('reference.js')}</script></body></html>`,
     '',
   ].join('\n');
 }
@@ -81,6 +94,7 @@ function entryOf(operation: Operation, answers: Readonly<Record<string, unknown>
   const { summary, description, permissions, request, response, errors, example, event } = operation;
   const path = pathOf(operation);
   return {
+    of: 'controlPlane',
     ...{ method: isGet(operation) ? 'GET' : 'POST', path, summary, request, response, errors, example },
     description: `${description} Needs the permission \`${permissions.join(' and ')}\`.`,
     answer: answers[path],
@@ -96,26 +110,56 @@ function verifierEntries(): Entry[] {
   >;
   return Object.entries(paths).flatMap(([path, { post }]) => {
     if (!post) return [];
-    const [{ schema: request, example } = {}] = Object.values(post.requestBody.content);
+    const [[type, { schema: request, example }] = ['', {} as Partial<Content['content'][string]>]] =
+      Object.entries(post.requestBody.content);
     if (!request || !example) return [];
-    const { schema: response, example: answer } = post.responses[200].content['application/json'];
+    const { schema: response = {}, example: answer } = post.responses[200].content[JSON_TYPE] ?? {};
     const { summary, description } = post;
-    return [{ method: 'POST', path, summary, description, request, response, errors: [], example, answer }];
+    const about = {
+      of: 'verifier',
+      method: 'POST',
+      path,
+      summary,
+      description,
+      isForm: type !== JSON_TYPE,
+    } as const;
+    return [{ ...about, request, response, errors: [], example, answer }];
   });
 }
 
+/** The address of each process that `npm start` starts. */
+const ADDRESSES = { verifier: 'http://127.0.0.1:3001', controlPlane: 'http://127.0.0.1:3000' };
+
+/** The key in the examples of verifiers. */
+const EXAMPLE_KEY = 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe';
+
+/** Returns the command that sends the example. */
+function callOf({ method, path, example, of, isForm }: Entry): string {
+  const quote = (text: string) => `'${text.replaceAll("'", "'\\''").replaceAll(EXAMPLE_KEY, `'"$KEY"'`)}'`;
+  const key = of === 'verifier' ? '' : ` -H "authorization: Bearer $ROOT_KEY"`;
+  if (isForm)
+    return `curl -sw '\\n' ${ADDRESSES[of]}${path}${key} -d ${quote(new URLSearchParams(example as Record<string, string>).toString())}`;
+  if (method === 'POST')
+    return `curl -sw '\\n' ${ADDRESSES[of]}${path}${key} -H 'content-type: application/json' -d ${quote(JSON.stringify(example))}`;
+  const query = new URLSearchParams(example as Record<string, string>).toString();
+  return `curl -sw '\\n' ${quote(`${ADDRESSES[of]}${path}${query === '' ? '' : `?${query}`}`)}${key}`;
+}
+
 function sectionOf(entry: Entry): string {
-  const { method, path, summary, description, request, response, errors, example, answer, event } = entry;
-  const json = (value: unknown) =>
-    `<pre>${escaped(JSON.stringify(value, null, 1) ?? 'npm run examples has not written it yet')}</pre>`;
+  const { method, path, summary, description, request, response, errors, example, answer, event, of } = entry;
+  const json = JSON.stringify(answer, null, 1) ?? 'npm run examples has not written it yet';
+  const data =
+    of === 'verifier'
+      ? ''
+      : ` data-method="${method}" data-path="${path}" data-example="${escaped(JSON.stringify(example)).replaceAll('"', '&quot;')}"`;
   return [
-    `<details id="${path.slice(1)}"><summary><b>${method} ${path}</b> ${escaped(summary)}</summary>`,
-    `<p>${escaped(description)}</p>`,
-    `<h4>Request</h4>${fieldsTable(request)}${json(example)}`,
-    `<h4>Answer</h4>${fieldsTable(response)}${json(answer)}`,
+    `<section class="reference-part" id="${path.slice(1)}"${data}><h3><span class="method">${method}</span> ${path}</h3>`,
+    `<p>${escaped(summary)}. ${escaped(description)}</p>`,
+    `${fieldsTable(request)}<pre class="call" tabindex="0">${escapedCode(callOf(entry))}</pre>`,
+    `<h4>Answer</h4><pre tabindex="0">${escapedCode(json)}</pre><details><summary>Fields of the answer</summary>${fieldsTable(response)}</details>`,
     ...(errors.length > 0 ? [`<h4>Errors</h4><p>${errors.join(', ')}</p>`] : []),
     ...(event ? [`<h4>Event for webhooks</h4><p><code>${event}</code></p>`] : []),
-    '</details>',
+    '</section>',
   ].join('\n');
 }
 
@@ -123,7 +167,7 @@ function fieldsTable(schema: Schema): string {
   const rows = fieldsOf(schema, '').map(
     ([name, type, text]) => `<tr><td><code>${name}</code><td>${escaped(type)}<td>${escaped(text)}`,
   );
-  return `<table>\n${rows.join('\n')}\n</table>`;
+  return rows.length === 0 ? '' : `<table>\n${rows.join('\n')}\n</table>`;
 }
 
 /** Returns name, type and meaning of each field, and of the fields within it. */
@@ -159,5 +203,7 @@ function commandsOf(command: Command, above: string): string[] {
     ({ flags, description }) => `<tr><td><code>${escaped(flags)}</code><td>${escaped(description)}`,
   );
   const table = rows.length > 0 ? `<table>\n${rows.join('\n')}\n</table>` : '';
-  return [`<details><summary><b>${name}</b> ${escaped(command.summary())}</summary>${table}</details>`];
+  return [
+    `<details class="reference-part" id="${name.replaceAll(' ', '-')}"><summary><b>${name}</b> ${escaped(command.summary())}</summary>${table}</details>`,
+  ];
 }

@@ -101,7 +101,7 @@ export const createKey = operation({
   ),
   event: 'key.created',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
-  example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' } },
+  example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' }, ratelimit: { limit: 100, duration: 60_000 } },
   async handle(call, { apis, keys, roles, clock }: { apis: Apis; keys: Keys; roles: Roles; clock: Clock }) {
     const { meta = {}, remaining, refill, roles: roleNames, ...fields } = withoutAliases(call.request);
     checkMeta(meta);

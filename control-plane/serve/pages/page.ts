@@ -10,11 +10,10 @@ const THEME = styleOf('../../dashboard/assets/app.css').match(/(?:@media[^{}]*\{
 export const PAGE_STYLE = [...THEME, styleOf('./page.css')].join('\n');
 
 /** The header of all pages outside the dashboard: texts and paths, first the brand. */
-export const LINKS = [
+const LINKS = [
   ['Keyfence', '/dashboard/'],
   ['Dashboard', '/dashboard/'],
-  ['Reference v1', '/docs'],
-  ['Reference v2', '/docs/v2'],
+  ['Reference', '/docs'],
   ['Errors', ERROR_DOCS_PATH],
 ] as const;
 
@@ -26,13 +25,22 @@ export const PAGE_HEADERS = {
 };
 
 /**
+ * Returns the header of a page outside the dashboard.
+ * @param path that of the page, if the header links to it
+ * @param more HTML after the links
+ */
+export function headerHtml(path?: string, more = ''): string {
+  const links = LINKS.map(
+    ([text, to]) => `<a href="${to}"${to === path ? ' aria-current="page"' : ''}>${text}</a>`,
+  );
+  return `<header class="keyfence">${links.join('')}${more}</header>`;
+}
+
+/**
  * Returns a page outside the dashboard.
  * @param content HTML
  * @param path that of the page, if the header links to it
  */
 export function pageHtml(title: string, content: string, path?: string): string {
-  const links = LINKS.map(
-    ([text, to]) => `<a href="${to}"${to === path ? ' aria-current="page"' : ''}>${text}</a>`,
-  );
-  return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${title} – Keyfence</title><link rel="icon" href="/dashboard/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="${STYLE_PATH}"></head><body><header class="keyfence">${links.join('')}</header><main class="keyfence"><h1>${title}</h1>${content}</main></body></html>\n`;
+  return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${title} – Keyfence</title><link rel="icon" href="/dashboard/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="${STYLE_PATH}"></head><body>${headerHtml(path)}<main class="keyfence"><h1>${title}</h1>${content}</main></body></html>\n`;
 }
