@@ -1,88 +1,163 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Key, may } from '../api/client.ts';
 import { KINDS } from '../api/verdicts.ts';
+import type { Apply } from '../changes/change.tsx';
+import { Badge } from '../parts/badge.tsx';
 import { useConditions } from '../parts/conditions.ts';
-import { Loaded, useLoad } from '../parts/loading.tsx';
-import { type Column, Table } from '../parts/table.tsx';
+import { CopyButton } from '../parts/copy-id.tsx';
+import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
+import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
-import { Explain, type RefusedFrom } from './explain.tsx';
+import { Explain, type Explanation, RulesPassed } from './explain.tsx';
 
-/** The latest refusals of a key, each of which can be explained, and the form that explains any question. */
-export function ExplainedRefusals({ of }: { of: Key }) {
-  const [refusal, setRefusal] = useState<RefusedFrom>();
-  const [{ request }] = useConditions({ request: '' });
-  const mayExplain = may(`api.${of.apiId}.explain_key`);
+type Refusal = Awaited<ReturnType<typeof call<'keys.listRefusals'>>>['refusals'][number];
+
+/** The latest refusals of a key, each with what decided it, and the form that explains any question. */
+export function ExplainedRefusals({ of, apply }: { of: Key; apply: Apply }) {
+  const refusals = useLoad(() => call('keys.listRefusals', { keyId: of.keyId }), [of.keyId]);
   return (
     <>
       <h2>Last refusals</h2>
-      <Refusals keyId={of.keyId} request={request} {...(mayExplain ? { onExplain: setRefusal } : {})} />
-      {mayExplain && (
+      <Loaded of={refusals}>{(page) => <Refusals of={of} refusals={page.refusals} apply={apply} />}</Loaded>
+      {may(`api.${of.apiId}.explain_key`) && (
         <>
           <h2>Explain</h2>
-          <Explain of={of} refusal={refusal} />
+          <Explain of={of} />
         </>
       )}
     </>
   );
 }
 
-/** @param props.request id of the request whose refusal is explained at once; '' = of none */
-function Refusals(props: { keyId: string; request: string; onExplain?: (refusal: RefusedFrom) => void }) {
-  const { keyId, request, onExplain } = props;
-  const refusals = useLoad(() => call('keys.listRefusals', { keyId }), [keyId]);
-  const isLoaded = refusals.data !== undefined;
-  useEffect(() => {
-    const refusal = refusals.data?.refusals.find(({ requestId }) => requestId === request);
-    if (refusal) onExplain?.({ clientIp: refusal.clientIp, origin: refusal.origin });
-  }, [isLoaded]);
+const idOf = ({ requestId = '', time, verifierId }: Refusal) => `${requestId} ${time} ${verifierId}`;
+
+/** The refusals as a table; that of the request in the address, or the chosen one, has a card below it. */
+function Refusals({ of, refusals, apply }: { of: Key; refusals: readonly Refusal[]; apply: Apply }) {
+  const [{ request }] = useConditions({ request: '' });
+  const asked = request === '' ? undefined : refusals.find(({ requestId }) => requestId === request);
+  const [chosen, setChosen] = useState(asked && idOf(asked));
   return (
-    <Loaded of={refusals}>
-      {(page) => (
-        <Table
-          label="Last refusals"
-          rows={page.refusals}
-          id={({ requestId = '', time, verifierId }) => `${requestId} ${time} ${verifierId}`}
-          empty="Not refused in the last seven days."
-          columns={[
-            { title: 'Time', narrow: 'first', cell: ({ time }) => <Time at={time} /> },
-            {
-              title: 'Why',
-              narrow: 'beside',
-              cell: ({ code, reason }) =>
-                reason === 'address' || reason === 'origin' ? `${reason} not allowed` : nameOf(code),
-            },
-            {
-              title: 'From',
-              cell: ({ clientIp = '–', origin }) => (origin ? `${clientIp}, ${origin}` : clientIp),
-            },
-            { title: 'Route', cell: ({ route = '–' }) => <bdi>{route}</bdi> },
-            { title: 'Request', cell: ({ requestId }) => (requestId ? <code>{requestId}</code> : '–') },
-            ...(onExplain === undefined
-              ? []
-              : [
-                  {
-                    title: 'Explain',
-                    narrow: 'beside',
-                    cell: ({ clientIp, origin, requestId = '' }) => (
-                      <button
-                        type="button"
-                        class="small"
-                        aria-label={`Explain the refusal of request ${requestId}`}
-                        onClick={() => onExplain({ clientIp, origin })}
-                      >
-                        Explain
-                      </button>
-                    ),
-                  } satisfies Column<Refusal>,
-                ]),
-          ]}
-        />
+    <>
+      {request !== '' && !asked && (
+        <p role="status">
+          The refusal of request <code>{request}</code> is no longer among the latest of this key.
+        </p>
       )}
-    </Loaded>
+      <Table
+        label="Last refusals"
+        rows={refusals}
+        id={idOf}
+        empty="Not refused in the last seven days."
+        columns={[
+          { title: 'Why', narrow: 'first', grows: true, cell: ({ detail }) => <bdi>{detail}</bdi> },
+          {
+            title: 'Verdict',
+            narrow: 'beside',
+            cell: ({ code, reason }) => (
+              <Badge kind="bad">
+                {reason === 'address' || reason === 'origin' ? `${reason} not allowed` : nameOf(code)}
+              </Badge>
+            ),
+          },
+          { title: 'Time', cell: ({ time }) => <Time at={time} /> },
+          {
+            title: 'From',
+            cell: ({ clientIp = '–', origin }) => (origin ? `${clientIp}, ${origin}` : clientIp),
+          },
+          {
+            title: 'Request',
+            cell: ({ requestId }) => (requestId ? <code class="short">{requestId}</code> : '–'),
+          },
+          {
+            title: 'Explain',
+            narrow: 'menu',
+            cell: (refusal) => (
+              <button
+                type="button"
+                class="small"
+                aria-label={`Explain the refusal of request ${refusal.requestId ?? ''}`}
+                aria-expanded={idOf(refusal) === chosen}
+                onClick={() => setChosen(idOf(refusal) === chosen ? undefined : idOf(refusal))}
+              >
+                Explain
+              </button>
+            ),
+          },
+        ]}
+        below={(refusal) =>
+          idOf(refusal) === chosen && (
+            <RefusalCard of={of} refusal={refusal} apply={apply} isAsked={refusal === asked} />
+          )
+        }
+      />
+    </>
   );
 }
 
-type Refusal = Awaited<ReturnType<typeof call<'keys.listRefusals'>>>['refusals'][number];
+/** A refusal as it was, what would mend it, and, as a step of its own, whether its question would pass now. */
+function RefusalCard(props: { of: Key; refusal: Refusal; apply: Apply; isAsked: boolean }) {
+  const { of, refusal, apply, isAsked } = props;
+  const { code, detail, time, requestId, route, question, missingPermissions } = refusal;
+  const [now, setNow] = useState<Explanation>();
+  const { busy, run, problem } = useAction();
+  const card = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (!isAsked) return;
+    card.current?.scrollIntoView({ block: 'center' });
+    card.current?.focus();
+  }, []);
+  const missing = missingPermissions?.join(' ');
+  const give = () =>
+    apply(
+      of,
+      `Gave ${missing}`,
+      { permissions: [...(of.permissions ?? []), ...(missingPermissions ?? [])] },
+      { permissions: of.permissions ?? null },
+    );
+  const askAgain = async () => {
+    if (question) setNow(await call('keys.explain', { keyId: of.keyId, apiId: of.apiId, ...question }));
+  };
+  const text = `Request ${requestId ?? ''} was refused at ${new Date(time).toISOString()} (${code}): ${detail}`;
+  return (
+    <section ref={card} class="refusal" tabIndex={-1} aria-label="Refusal">
+      <p>
+        <strong>Refused: {detail}</strong>
+        <br />
+        <span class="quiet">
+          Request <code>{requestId ?? 'without an id'}</code>, {route && <bdi>{route}, </bdi>}
+          <Time at={time} exact />
+        </span>
+      </p>
+      <p class="quiet">
+        The key has {of.permissions?.join(' ') ?? 'no permissions'}
+        {of.roles && `, and the roles ${of.roles.join(', ')}`}.
+      </p>
+      <div class="row">
+        {missing && may(`api.${of.apiId}.update_key`) && (
+          <button type="button" aria-disabled={busy} onClick={() => void run(give)}>
+            Give {missing}
+          </button>
+        )}
+        {question && may(`api.${of.apiId}.explain_key`) && (
+          <button type="button" aria-disabled={busy} onClick={() => void run(askAgain)}>
+            Would it pass now?
+          </button>
+        )}
+        <CopyButton text={text}>Copy for the customer</CopyButton>
+      </div>
+      {problem}
+      {now && (
+        <>
+          <p role="status">
+            Asked now, the same question is <Badge kind={now.valid ? 'good' : 'bad'}>{now.code}</Badge>{' '}
+            {now.rules.find(({ passed }) => !passed)?.detail} Nothing was consumed.
+          </p>
+          <RulesPassed of={now} />
+        </>
+      )}
+    </section>
+  );
+}
 
 const nameOf = (code: string): string =>
   Object.hasOwn(KINDS, code) ? KINDS[code as keyof typeof KINDS].name : code;

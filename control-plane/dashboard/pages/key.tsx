@@ -70,7 +70,7 @@ const mayRotate = ({ apiId, rerolledTo }: Key) =>
 /** The parts of the page that the user may see. */
 function tabsOf(of: Key, apply: Apply, events: ReturnType<typeof useHistory>): readonly Tab[] {
   const tabs: readonly (Tab & { readonly permission?: string })[] = [
-    { id: 'overview', title: 'Overview', content: () => <KeyOverview of={of} /> },
+    { id: 'overview', title: 'Overview', content: () => <KeyOverview of={of} apply={apply} /> },
     {
       id: 'access',
       title: 'Settings',
@@ -99,7 +99,7 @@ function tabsOf(of: Key, apply: Apply, events: ReturnType<typeof useHistory>): r
   return tabs.filter(({ permission }) => permission === undefined || may(permission));
 }
 
-function KeyOverview({ of }: { of: Key }) {
+function KeyOverview({ of, apply }: { of: Key; apply: Apply }) {
   const { apiId, keyId } = of;
   return (
     <>
@@ -112,7 +112,7 @@ function KeyOverview({ of }: { of: Key }) {
       )}
       <h2>Credits</h2>
       <Credits of={of} />
-      <ExplainedRefusals of={of} />
+      <ExplainedRefusals of={of} apply={apply} />
     </>
   );
 }

@@ -17,14 +17,19 @@ onStage('why a request was refused', (stage) => {
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'Traveller' }).waitFor();
     await page.getByRole('cell', { name: 'address not allowed' }).waitFor();
-    const [[, why, from, route, request] = []] = await dashboard.rows('Last refusals');
-    expect([why, from, route, request]).toEqual(['address not allowed', '198.51.100.7', '–', requestId]);
+    const [[why, , , from, request] = []] = await dashboard.rows('Last refusals');
+    expect([from, request]).toEqual(['198.51.100.7', requestId]);
+    expect(why).toContain('198.51.100.7');
 
-    // The request that was looked for is explained, and so is each refusal that is chosen.
-    await page.getByRole('status').getByText('198.51.100.7 is not in 192.0.2.0/24').waitFor();
-    await page.getByRole('button', { name: `Explain the refusal of request ${requestId}` }).click();
+    // What was refused then is told from then, and what would be now is another question.
+    const card = page.getByRole('region', { name: 'Refusal' });
+    await card.getByText(`Refused: ${why}`).waitFor();
+    await card.getByText(requestId).waitFor();
+    expect(await page.getByText('VALID').count()).toBe(0);
+    await card.getByRole('button', { name: 'Would it pass now?' }).click();
     await page.getByRole('cell', { name: '198.51.100.7 is not in 192.0.2.0/24' }).waitFor();
-    expect(await page.getByRole('status').getByText('FORBIDDEN').count()).toBe(1);
+    await page.getByRole('button', { name: `Explain the refusal of request ${requestId}` }).click();
+    await card.waitFor({ state: 'detached' });
 
     await dashboard.openTab('Settings');
     const form = page.getByRole('form', { name: 'Change the key' });
@@ -43,6 +48,29 @@ onStage('why a request was refused', (stage) => {
     await dashboard.close(key);
   });
 
+  test('a lacking permission is told, and given', async () => {
+    const { fleet } = stage;
+    const made = { apiId: 'refused', name: 'Lacking', permissions: ['files.read'] };
+    const { key, keyId } = await fleet.ok('keys.createKey', made);
+    const asked = { authorization: { permissions: 'admin.everything' } };
+    const { requestId, code } = (await fleet.verify(key, asked)).body;
+    expect(code).toBe('INSUFFICIENT_PERMISSIONS');
+    await fleet.until(async () => (await fleet.ok('keys.listRefusals', { keyId })).refusals.length > 0);
+    const dashboard = await stage.signedIn(`#/keys/${keyId}?request=${requestId}`);
+    const { page } = dashboard;
+    const card = page.getByRole('region', { name: 'Refusal' });
+    await card.getByText(/Refused: .*admin\.everything/).waitFor();
+    await card.getByText('The key has files.read').waitFor();
+    await card.getByRole('button', { name: 'Would it pass now?' }).click();
+    await card.getByText('INSUFFICIENT_PERMISSIONS').waitFor();
+    await card.getByRole('button', { name: 'Give admin.everything' }).click();
+    await page.getByText(/Gave admin\.everything\. Complete/).waitFor();
+    expect(await fleet.verdict(key, asked)).toBe('VALID');
+    await card.getByRole('button', { name: 'Would it pass now?' }).click();
+    await card.getByText('VALID', { exact: true }).waitFor();
+    await dashboard.close(key);
+  });
+
   test('a refused web page is explained, and then allowed', async () => {
     const { fleet } = stage;
     const origins = { allowedOrigins: ['https://app.example.com'] };
@@ -57,6 +85,7 @@ onStage('why a request was refused', (stage) => {
     await page.keyboard.press('Enter');
     await page.getByRole('cell', { name: 'origin not allowed' }).waitFor();
     const isNot = 'https://evil.example is not one of https://app.example.com';
+    await page.getByRole('button', { name: 'Would it pass now?' }).click();
     await page.getByRole('status').getByText(isNot).waitFor();
 
     await dashboard.openTab('Settings');
