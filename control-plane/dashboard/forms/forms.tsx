@@ -1,6 +1,7 @@
 import { type ComponentChildren, createContext, type InputHTMLAttributes } from 'preact';
 import { useContext, useState } from 'preact/hooks';
 import { Failure, InvalidFields, isConflict, may } from '../api/client.ts';
+import { partsOf } from '../parts/conditions.ts';
 import { Dialog, SecretDialog } from '../parts/dialogs.tsx';
 import { useAction } from '../parts/loading.tsx';
 
@@ -189,8 +190,12 @@ export function Opener(props: {
   permission: string;
   children: (close: () => void) => ComponentChildren;
 }) {
-  const [open, setOpen] = useState(false);
-  const close = () => setOpen(false);
+  // The finder leads here, too.
+  const [open, setOpen] = useState(partsOf(location.hash)[1].has('new'));
+  const close = () => {
+    setOpen(false);
+    history.replaceState(history.state, '', location.hash.replace(/[?&]new=?$/, ''));
+  };
   if (!may(props.permission)) return null;
   return (
     <>

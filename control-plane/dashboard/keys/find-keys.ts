@@ -4,14 +4,28 @@ import { useLoad } from '../parts/loading.tsx';
 
 const APIS_MAX = 20;
 const KEYS_OF_API = 5;
+const PAGE_KEYS = '25';
 const LETTERS_MIN = 2;
 const PAUSE_MS = 250;
 
 /** Calls for one API, each of which examines 1,000 keys. */
 const CALLS_MAX = 20;
 
+/** Tells whether a text has all words of another in it. */
+export const hasAllWords = (text: string) => {
+  const words = text.toLowerCase().trim().split(/\s+/);
+  return (name: string): boolean => words.every((word) => name.toLowerCase().includes(word));
+};
+
+/** The word that finds least. */
+export const longestWord = (text: string): string =>
+  text
+    .trim()
+    .split(/\s+/)
+    .reduce((longest, word) => (word.length > longest.length ? word : longest), '');
+
 /**
- * Finds keys whose name, id or external id contains a text, a moment after its last letter: the newest of each of
+ * Finds keys whose name, id or external id contain all words of a text, a moment after its last letter: the newest of each of
  * the first APIs, among the newest 20,000 keys of each.
  */
 export function useKeysWith(text: string): readonly Key[] {
@@ -43,9 +57,14 @@ async function newestKeys(apiId: string, search: string, isWanted: () => boolean
   const keys: Key[] = [];
   let cursor: string | undefined;
   for (let calls = 0; calls < CALLS_MAX && keys.length < KEYS_OF_API && isWanted(); calls++) {
-    const limit = String(KEYS_OF_API - keys.length);
-    const page = await call('apis.listKeys', { apiId, search, limit, sort: '-createdAt', cursor });
-    keys.push(...page.keys);
+    const page = await call('apis.listKeys', {
+      ...{ apiId, search: longestWord(search), limit: PAGE_KEYS, sort: '-createdAt', cursor },
+    });
+    const isMatch = hasAllWords(search);
+    const matches = page.keys.filter(({ name, keyId, externalId }) =>
+      isMatch(`${name} ${keyId} ${externalId}`),
+    );
+    keys.push(...matches.slice(0, KEYS_OF_API - keys.length));
     ({ cursor } = page);
     if (cursor === undefined) break;
   }

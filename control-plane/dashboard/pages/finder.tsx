@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { call, Failure, type Key, looksLikeKey } from '../api/client.ts';
+import { call, Failure, type Key, looksLikeKey, may } from '../api/client.ts';
 import { Field } from '../forms/forms.tsx';
-import { customersOf, useKeysWith } from '../keys/find-keys.ts';
+import { customersOf, hasAllWords, longestWord, useKeysWith } from '../keys/find-keys.ts';
 import { Dialog } from '../parts/dialogs.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
 import { Problem, useLoad } from '../parts/loading.tsx';
@@ -17,7 +17,7 @@ interface Target {
 /** Foreign secrets may have any form; shorter texts are none. */
 const SECRET_CHARACTERS_MIN = 16;
 const APIS_OFFERED = '100';
-const SHOWN_MAX = 8;
+const SHOWN_MAX = 10;
 
 /**
  * The dialog that opens whatever its text names: a secret, the id of a key or of a refused request, an identity, an
@@ -32,11 +32,13 @@ export function Finder(props: {
   const [text, setText] = useState(props.start);
   const [failure, setFailure] = useState<Failure>();
   const apis = useLoad(() => call('apis.listApis', { limit: APIS_OFFERED }).catch(() => ({ apis: [] })), []);
-  const identities = useIdentities(text);
-  const keys = useKeysWith(text);
+  const others = useLoad(() => listOthers().catch(() => []), []);
+  const plain = text.replace(VERB, '');
+  const identities = useIdentities(plain);
+  const keys = useKeysWith(plain);
   const targets = targetsOf(text, {
-    ...{ sections: props.sections, apis: apis.data?.apis ?? [], keys },
-    identities: [...new Set([...identities, ...customersOf(keys).filter(contains(text))])],
+    ...{ sections: props.sections, apis: apis.data?.apis ?? [], others: others.data ?? [], keys },
+    identities: [...new Set([...identities, ...customersOf(keys)])].filter(hasAllWords(plain)),
   });
   const open = async ({ hash }: Target) => {
     try {
@@ -111,7 +113,10 @@ function useIdentities(text: string): readonly string[] {
   const [part, setPart] = useState('');
   const timer = useRef(0);
   useEffect(() => {
-    timer.current = window.setTimeout(() => setPart(looksLikeKey(text) ? '' : text.trim()), 200);
+    timer.current = window.setTimeout(
+      () => setPart(liftedFrom(text) === undefined ? longestWord(text) : ''),
+      200,
+    );
     return () => clearTimeout(timer.current);
   }, [text]);
   const load = async () => {
@@ -123,42 +128,58 @@ function useIdentities(text: string): readonly string[] {
   return useLoad(load, [part]).data ?? [];
 }
 
-/** Removes what often stands around a secret: quotes, and `Bearer`. */
-const bare = (text: string) =>
-  text
-    .trim()
-    .replace(/^(authorization: *)?bearer +/i, '')
-    .replace(/^["'`]|["'`,;]+$/g, '');
+/** Verbs that may stand first; what is meant is on the page of what follows. */
+const VERB = /^(?:stop|disable|enable|rotate|open|go(?: to)?|find)\s+(?=\S)/i;
+const NEW = /^(?:new|create)\s+/i;
 
-const contains = (text: string) => (name: string) => name.toLowerCase().includes(text.trim().toLowerCase());
+/** The parts of a text that may be a secret or an id, such as those of a line of a log. */
+const tokensOf = (text: string) => text.split(/[\s"'`,;:=(){}[\]<>]+/).filter((token) => token !== '');
+/** Like the ids that our processes and most tracers make. */
+const isRequestId = (token: string) => /^[0-9a-f-]{16,40}[0-9a-z]{0,6}$/.test(token) && /\d/.test(token);
+
+/** Returns the secret or, if there is none, the request id that a text has in it. */
+const liftedFrom = (text: string): string | undefined =>
+  tokensOf(text).find(looksLikeKey) ?? tokensOf(text).find(isRequestId);
 
 function targetsOf(
   entry: string,
   among: {
     readonly sections: readonly (readonly [hash: string, name: string])[];
     readonly apis: readonly { readonly id: string; readonly name?: string | undefined }[];
+    readonly others: readonly Target[];
     readonly identities: readonly string[];
     readonly keys: readonly Key[];
   },
 ): readonly Target[] {
-  const { sections, apis, identities, keys } = among;
-  const text = bare(entry);
-  const has = contains(text);
-  const inSections = sections
-    .filter(([, name]) => has(name))
-    .map(([hash, name]): Target => ({ text: name, kind: 'section', hash }));
-  if (text === '') return inSections;
-  const secret: Target = {
+  const { sections, apis, others, identities, keys } = among;
+  const lifted = liftedFrom(entry);
+  const secretOf = (key: string): Target => ({
     text: 'The key with this secret',
     kind: 'the secret is not kept',
-    hash: async () => `#/keys/${(await call('keys.whoami', { key: text })).keyId}`,
-  };
-  if (looksLikeKey(text)) return [secret];
+    hash: async () => `#/keys/${(await call('keys.whoami', { key })).keyId}`,
+  });
+  if (lifted !== undefined && looksLikeKey(lifted)) return [secretOf(lifted)];
+  const text = entry.trim().replace(/^["'`]|["'`,;]+$/g, '');
+  if (text === '') return sections.map(([hash, name]): Target => ({ text: name, kind: 'section', hash }));
+  const has = hasAllWords(text.replace(VERB, ''));
+  const creations: Target[] = NEW.test(text)
+    ? [
+        ...apis.map(
+          ({ id, name = id }): Target => ({
+            text: `New key in ${name}`,
+            kind: 'do',
+            hash: `#/apis/${id}?new`,
+          }),
+        ),
+        ...Object.entries(CREATIONS).map(
+          ([thing, hash]): Target => ({ text: `New ${thing}`, kind: 'do', hash }),
+        ),
+      ].filter(({ text: name }) => hasAllWords(text.replace(NEW, ''))(name))
+    : [];
   const isKeyId = /^key_[0-9A-Za-z]{20}$/.test(text);
-  // Like the ids that our processes and most tracers make.
-  const isHexadecimal = /^[0-9a-f-]{16,40}[0-9a-z]{0,6}$/.test(text);
   const isSecret = !isKeyId && text.length >= SECRET_CHARACTERS_MIN && !/\s/.test(text);
   return [
+    ...creations,
     ...(isKeyId ? [{ text, kind: 'key', hash: `#/keys/${text}` }] : []),
     ...identities.map((name): Target => ({ text: name, kind: 'identity', hash: identityPage(name) })),
     ...keys.map(
@@ -169,13 +190,51 @@ function targetsOf(
       }),
     ),
     ...apis
-      .filter(({ id, name = '' }) => has(id) || has(name))
+      .filter(({ id, name = '' }) => has(`${id} ${name}`))
       .map(({ id, name = id }): Target => ({ text: name, kind: 'API', hash: `#/apis/${id}` })),
-    ...inSections,
-    ...(isSecret && !isHexadecimal ? [secret] : []),
-    ...(isSecret ? [refusedRequest(text)] : []),
-    ...(isSecret && isHexadecimal ? [secret] : []),
+    ...others.filter(({ text: name, kind }) => has(`${name} ${kind}`)),
+    ...sections
+      .filter(([, name]) => has(name))
+      .map(([hash, name]): Target => ({ text: name, kind: 'section', hash })),
+    ...(isSecret && lifted === undefined ? [secretOf(text)] : []),
+    ...(lifted !== undefined ? [refusedRequest(lifted)] : isSecret ? [refusedRequest(text)] : []),
+    ...(isSecret && lifted !== undefined ? [secretOf(text)] : []),
   ].slice(0, SHOWN_MAX);
+}
+
+/** The pages whose form makes something new. */
+const CREATIONS = {
+  API: '#/apis?new',
+  identity: '#/identities?new',
+  role: '#/roles?new',
+  'root key': '#/root-keys?new',
+  'webhook endpoint': '#/webhooks?new',
+};
+
+/** Loads the roles, root keys and webhooks, as far as this root key may list them. */
+async function listOthers(): Promise<readonly Target[]> {
+  const [roles, { rootKeys }, { endpoints }] = await Promise.all([
+    may('root.*.read_role') ? call('permissions.listRoles') : [],
+    may('root.*.read_root_key') ? call('rootKeys.listRootKeys') : { rootKeys: [] },
+    may('root.*.read_webhook') ? call('webhooks.listEndpoints') : { endpoints: [] },
+  ]);
+  return [
+    ...roles.map(
+      ({ name }): Target => ({
+        text: name,
+        kind: 'role',
+        hash: `#/roles?${new URLSearchParams({ find: name })}`,
+      }),
+    ),
+    ...rootKeys.map(({ name }): Target => ({ text: name, kind: 'root key', hash: '#/root-keys' })),
+    ...endpoints.map(
+      ({ endpointId, name, url }): Target => ({
+        text: name ?? new URL(url).host,
+        kind: 'webhook',
+        hash: `#/webhooks/${endpointId}`,
+      }),
+    ),
+  ];
 }
 
 /** The key that a refused request was about. */
@@ -185,7 +244,7 @@ const refusedRequest = (requestId: string): Target => ({
   hash: async () => `#/keys/${(await call('verdicts.find', { requestId })).keyId}?request=${requestId}`,
 });
 
-/** Opens the finder by ⌘K or Ctrl+K, and for a secret that is pasted outside of a field. */
+/** Opens the finder by ⌘K or Ctrl+K, and for a secret or a request id in what is pasted outside of a field. */
 export function useFinder(isEnabled: boolean) {
   const [start, setStart] = useState<string>();
   useEffect(() => {
@@ -198,7 +257,7 @@ export function useFinder(isEnabled: boolean) {
     const paste = (event: ClipboardEvent) => {
       const text = event.clipboardData?.getData('text').trim() ?? '';
       const isInField = event.target instanceof Element && event.target.closest('input, textarea, dialog');
-      if (isInField || !looksLikeKey(text)) return;
+      if (isInField || liftedFrom(text) === undefined) return;
       // The field of the dialog takes the focus before the browser would paste.
       event.preventDefault();
       setStart(text);

@@ -4,6 +4,7 @@ import { call, type Role } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
 import { slugsOf } from '../forms/entered-values.ts';
 import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
+import { useConditions } from '../parts/conditions.ts';
 import { Confirm } from '../parts/dialogs.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -17,7 +18,7 @@ export function Roles() {
   const roles = useLoad(() => call('permissions.listRoles'), []);
   // A user who may not see the catalogue still sees the roles.
   const catalogue = useLoad(() => call('permissions.listPermissions').catch(() => []), []);
-  const [text, setText] = useState('');
+  const [{ find: text }, setCondition] = useConditions({ find: '' });
   const [deleting, setDeleting] = useState<Role>();
   const { applyRole, panelsBeside } = useChange(roles.reload);
   return (
@@ -34,7 +35,7 @@ export function Roles() {
           label="Find"
           type="search"
           value={text}
-          onInput={(event) => setText(event.currentTarget.value)}
+          onInput={(event) => setCondition({ find: event.currentTarget.value })}
         />
       </p>
       {panelsBeside([])}

@@ -234,4 +234,40 @@ onStage('what the dashboard says is so', (stage) => {
       .waitFor();
     await dashboard.close(key);
   });
+
+  test('finds all kinds of things, and does some', async () => {
+    const { fleet } = stage;
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'finding', name: 'Acme nightly prod' });
+    await fleet.ok('keys.createKey', { apiId: 'finding', name: 'Acme staging' });
+    await fleet.ok('permissions.createRole', { name: 'cashier' });
+    await fleet.ok('rootKeys.createRootKey', { name: 'Terraform', permissions: ['api.*.read_key'] });
+    const dashboard = await stage.signedIn('#/fleet');
+    const { page } = dashboard;
+    const field = page.getByLabel('A secret, key, request id, identity, API or section');
+    const first = page.getByRole('list', { name: 'Matches' }).getByRole('button').first();
+    const top = async () => (await page.getByRole('dialog').boundingBox())?.y;
+    await page.keyboard.press('Control+K');
+    const place = await top();
+    for (const [text, found] of [
+      ['acme prod', /^Acme nightly prod/],
+      ['stop acme prod', /^Acme nightly prod/],
+      ['cashier', /^cashier\s+role/],
+      ['go terraform', /^Terraform\s+root key/],
+      ['new key in finding', /^New key in finding/],
+      ['10:56 GET /x Authorization: Bearer SECRET, 403', /^The key with this secret/],
+      ['level=warn request=1b2b9f8c4e7c996d2wq status=403', /^The key of this refused request/],
+    ] as const) {
+      await field.fill(text.replace('SECRET', key));
+      await expect.poll(() => first.innerText()).toMatch(found);
+    }
+    // It does not jump as results come, and shows what Enter opens.
+    expect(await top()).toBe(place);
+    await field.fill('new key in finding');
+    await expect.poll(() => first.innerText()).toMatch(/^New key in finding/);
+    await page.keyboard.press('Enter');
+    await page.getByRole('form', { name: 'New key' }).waitFor();
+    await page.keyboard.press('Escape');
+    expect(new URL(page.url()).hash).toBe('#/apis/finding');
+    await dashboard.close(key);
+  });
 });
