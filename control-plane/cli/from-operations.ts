@@ -3,11 +3,12 @@ import { Argument, type Command, Option } from 'commander';
 import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
 import type { ChangeStatus } from '../writer/writer.ts';
 import { jsonList, jsonObject, names, rateLimit, whole } from './arguments.ts';
+import type { Client } from './client.ts';
 import { CliError } from './exit.ts';
 import type { Field, OperationRow } from './operations.ts';
-import { collect } from './pages.ts';
+import { collect, type Page } from './pages.ts';
 import type { Session } from './session.ts';
-import { type Columns, count, list, printable, table } from './terminal/output.ts';
+import { type Columns, count, lineWidth, list, printable, table } from './terminal/output.ts';
 import { confirm, printChange, waitOption } from './terminal/print-change.ts';
 import { givenSecret } from './terminal/prompt.ts';
 import { TimeOption } from './times.ts';
@@ -36,6 +37,10 @@ export interface Words {
   readonly input?: (values: never) => object;
   /** The columns of an answer or of a listed item; by default all fields. */
   readonly show?: Columns<never>;
+  /** The columns of a list on a terminal, where nobody asks for all: what people know things by comes first, the id last. */
+  readonly people?: Columns<never>;
+  /** Lists what is meant by an argument that names nothing. */
+  readonly elsewhere?: (client: Client, input: never, limit: number) => Promise<Page<unknown>>;
   /** The sentence about a change. */
   readonly subject?: (answer: never, input: never) => string;
   /** The question before a deletion. */
@@ -82,6 +87,7 @@ export function addOperation(program: Command, session: Session, row: OperationR
     if (row.list?.paged) {
       command.option(`--limit <${row.list.field}>`, 'maximum number', whole(1, 1_000_000), 100);
       command.option('--cursor <cursor>', 'continue an earlier listing');
+      if (words.people) command.option('--wide', 'all columns, on a terminal too');
     }
     if (verb === 'delete') command.option('--yes', 'do not ask');
     act(command, async (input, { yes, clear = [], ...values }) => {
@@ -114,7 +120,10 @@ const firstOf = (input: object) => String(Object.values(input)[0]);
 
 /** Makes the call, and shows what it answers. */
 async function run(session: Session, row: OperationRow, words: Words, values: object): Promise<void> {
-  const { limit, ...input } = { ...(words.input?.(values as never) ?? values) } as Record<string, unknown>;
+  const { limit, wide, ...input } = { ...(words.input?.(values as never) ?? values) } as Record<
+    string,
+    unknown
+  >;
   const { name, fields, list: listing } = row;
   // Others can see the arguments of a process.
   if (fields.some(({ kind, required }) => kind === 'secret' && required === true))
@@ -123,12 +132,25 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
     words.show ?? Object.fromEntries((listing?.columns ?? []).map((column) => [column, column]));
   const client = await session.controlPlane();
   if (listing?.paged) {
-    const { items, total, cursor } = await collect<never>(client, name, input, listing.field, Number(limit));
+    const page = collect<never>(client, name, input, listing.field, Number(limit));
+    const { items, total, cursor } = await page.catch((error: unknown) => {
+      // A text need not have the form of an id.
+      const isNowhere =
+        error instanceof CliError && (error.code === 'NOT_FOUND' || /^\w+Id: must match/.test(error.message));
+      if (!isNowhere || !words.elsewhere) throw error;
+      return words.elsewhere(client, input as never, Number(limit)) as typeof page;
+    });
+    const people = process.stdout.isTTY && wide === undefined ? words.people : undefined;
     session.print({ [listing.field]: items, total, ...(cursor ? { cursor } : {}) }, () =>
-      table(items, columns),
+      people
+        ? table(items, people, lineWidth(), true)
+        : table(items, columns, wide ? Number.POSITIVE_INFINITY : lineWidth()),
     );
+    const hidden = Object.keys(columns).length - Object.keys(people ?? columns).length;
+    if (hidden > 0 && items.length > 0) session.note(`${hidden} columns hidden: --wide`);
     const noun = name === 'apis.listKeys' ? `keys of ${printable(String(input['apiId']))}` : listing.field;
-    if (total !== undefined) session.note(`${count(items.length)} of ${count(total)} ${noun}.`);
+    const amount = items.length === 0 && total !== 0 ? 'None' : count(items.length);
+    if (total !== undefined) session.note(`${amount} of ${count(total)} ${noun}.`);
     if (cursor) session.note(`More: --cursor ${printable(cursor)}`);
     return;
   }
@@ -181,8 +203,9 @@ export function commandAt(
     program,
   );
   const lines = examples.map((example) => `  keyfence ${example}`);
-  return group
-    .command(usage)
+  const command = group.command(usage);
+  if (command.name() === 'list') command.alias('ls');
+  return command
     .summary(help)
     .description(help)
     .addHelpText('after', `\n${[lines.length > 1 ? 'Examples:' : 'Example:', ...lines].join('\n')}`);

@@ -2,7 +2,7 @@ import type { Client } from './client.ts';
 
 const PAGE_MAX = 100;
 
-interface Page<T> {
+export interface Page<T> {
   readonly items: readonly T[];
   /** Cursor of the next page; undefined on the last page. */
   readonly cursor: string | undefined;

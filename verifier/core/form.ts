@@ -26,15 +26,16 @@ export type Read<F extends Form<unknown>> = ReturnType<F['read']>;
 const NAME_SHOWN_MAX = 64;
 
 /** Options of the library, and the fields that they are in a body. */
-const MEANT: Readonly<Record<string, string>> = {
+const FIELD_OF_OPTION: Readonly<Record<string, string>> = {
   permissions: 'authorization.permissions',
   credits: 'remaining.cost',
 };
 
 /** Returns the message about an unknown part of a question. */
 export const unknownPart = (name: string, kind: string): string => {
-  const meant = kind === 'field' && Object.hasOwn(MEANT, name) ? `; you mean ${MEANT[name]}` : '';
-  return `${name.slice(0, NAME_SHOWN_MAX)}: unknown ${kind}${meant}`;
+  const hint =
+    kind === 'field' && Object.hasOwn(FIELD_OF_OPTION, name) ? `; you mean ${FIELD_OF_OPTION[name]}` : '';
+  return `${name.slice(0, NAME_SHOWN_MAX)}: unknown ${kind}${hint}`;
 };
 
 /** Returns a form whose value may be left out; it is then `absent`. */

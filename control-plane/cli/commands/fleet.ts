@@ -5,7 +5,7 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { commandAt } from '../from-operations.ts';
 import { collect } from '../pages.ts';
 import type { Session } from '../session.ts';
-import { count, table } from '../terminal/output.ts';
+import { age, count, table } from '../terminal/output.ts';
 
 /** Adds `keyfence fleet`. */
 export function fleetCommand(program: Command, session: Session): void {
@@ -57,12 +57,4 @@ function trouble(verifiers: readonly VerifierStatus[]): string[] {
       member: ({ member }) => member || undefined,
     }),
   ];
-}
-
-/** Formats milliseconds in the largest fitting unit. */
-function age(ms: number): string {
-  const s = Math.max(0, Math.round(ms / 1000));
-  if (s < 120) return `${s} s`;
-  if (s < 7200) return `${Math.floor(s / 60)} min`;
-  return s < 172_800 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86_400)} d`;
 }

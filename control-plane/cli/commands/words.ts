@@ -1,4 +1,5 @@
 import { Option } from 'commander';
+import { systemClock } from '#shared/process/clock.ts';
 import { CREDITS_MAX } from '#shared/protocol/credits.ts';
 import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
 import type { ListedEvent } from '../../audit/audit-event.ts';
@@ -9,9 +10,11 @@ import type { Person } from '../../sign-in/person.ts';
 import type { ListedSession } from '../../sign-in/sessions.ts';
 import type { Delivery } from '../../webhooks/outbox.ts';
 import { names, refillPlan, span, whole } from '../arguments.ts';
+import type { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
 import type { FieldWords, Words } from '../from-operations.ts';
-import { type Columns, columns, count, list, time } from '../terminal/output.ts';
+import { collect, type Page } from '../pages.ts';
+import { age, type Columns, columns, count, DOT, list, printable, time } from '../terminal/output.ts';
 
 const REFILL: FieldWords = [
   '--refill <plan>',
@@ -64,6 +67,42 @@ const LISTED_KEY: Columns<Key> = {
 const presetsText = Object.entries(PRESETS)
   .map(([name, { text }]) => `${name} (${text})`)
   .join(', ');
+/** The columns by which people know keys. */
+const KEY_OF_PEOPLE: Columns<Key & { state: string; lastUsedAt?: number }> = {
+  ...columns('name customer:externalId'),
+  state: ({ state }) => `${DOT}${state.replace('_', ' ')}`,
+  used: ({ lastUsedAt }) => lastUsedAt && `${age(systemClock.wallMs() - lastUsedAt)} ago`,
+  ...columns('api:apiId keyId'),
+};
+
+/** The keys of all APIs that have a text in their name, id or external id. Rejects with NO if there are none. */
+async function keysWith(
+  client: Client,
+  { apiId: search, ...query }: { apiId: string },
+  limit: number,
+): Promise<Page<unknown>> {
+  const { items: apis } = await collect<{ id: string; keys: number }>(
+    client,
+    'apis.listApis',
+    {},
+    'apis',
+    APIS_MAX,
+  );
+  const keys: unknown[] = [];
+  for (const { id: apiId } of apis) {
+    const input = { search, ...query, apiId, cursor: undefined };
+    const page = await collect(client, 'apis.listKeys', input, 'keys', limit - keys.length);
+    keys.push(...page.items);
+    if (keys.length === limit) break;
+  }
+  if (keys.length > 0) return { items: keys, cursor: undefined, total: undefined };
+  const counts = apis.map(({ id, keys }) => `${count(keys)} in ${id}`).join(', ');
+  throw new CliError('NO', `no key matches ${printable(search)}; ${counts}`, { code: 'NOT_FOUND' });
+}
+
+/** Maximum number of APIs in which a text is searched. */
+const APIS_MAX = 1000;
+
 type OfKey = { readonly keyId: string };
 type Rotation = OfKey & { readonly key: string; readonly endsAt?: number };
 const NO_SECOND_LOOK = 'The key is not stored anywhere and cannot be shown again.';
@@ -144,13 +183,16 @@ export const WORDS: Readonly<Record<string, Words>> = {
   },
   'apis.listKeys': {
     as: 'keys list',
-    help: 'list the keys of an API',
+    help: 'list the keys of an API, or those of all APIs that have a text in their name, id or external id',
     examples: [
+      'keys ls ada',
       'keys list shop --disabled --limit 20',
       'keys list shop --state expired --role editor',
       'keys list shop --unused-for 30d --sort lastUsedAt',
     ],
-    fields: { lastUsedBefore: ['--unused-for <time>'] },
+    fields: { apiId: ['apiId|text'], lastUsedBefore: ['--unused-for <time>'] },
+    people: KEY_OF_PEOPLE,
+    elsewhere: keysWith,
     options: () => [new Option('--newest', 'newest first; the same as --sort -createdAt').conflicts('sort')],
     input: ({ newest, ...query }: { newest?: true }) => (newest ? { ...query, sort: '-createdAt' } : query),
     show: LISTED_KEY,
@@ -244,6 +286,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
     as: 'identities keys',
     help: 'list the keys of an identity in all APIs',
     fields: { externalId: ['externalId'] },
+    people: KEY_OF_PEOPLE,
     show: { apiId: 'apiId', ...LISTED_KEY },
   },
   'identities.updateIdentity': {

@@ -52,38 +52,59 @@ const GAP = '  ';
 /** Characters below which no column is cut. */
 const COLUMN_WIDTH_MIN = 10;
 
+/** Characters in a line of the terminal; elsewhere any number. */
+export const lineWidth = (): number => process.stdout.columns || Number.POSITIVE_INFINITY;
+
 /**
  * Formats a line for each item, in named columns; an undefined cell is shown as a dash. If a terminal has no room for
  * it, cuts the widest columns, but never the first, and leaves out the last ones if need be.
- * @param width characters in a line; by default those of the terminal, and any number elsewhere
+ * @param width characters in a line
+ * @param isLastLess true = the last column is cut before any other, and then the first like the others
  */
 export function table<T>(
   items: readonly T[],
   columns: Columns<T>,
-  width = process.stdout.columns || Number.POSITIVE_INFINITY,
+  width = lineWidth(),
+  isLastLess = false,
 ): string {
   const names = Object.keys(columns);
   const cells = items.map((item) => Object.values(columns).map((of) => printable(cell(item, of) ?? '–')));
   const widest = names.map((name, i) => Math.max(name.length, ...cells.map((row) => row[i]?.length ?? 0)));
-  const widths = fittingWidths(widest, width);
+  if (isLastLess) {
+    const excess = lengthOf(widest) - width;
+    const last = widest.length - 1;
+    if (excess > 0) widest[last] = Math.max(COLUMN_WIDTH_MIN, (widest[last] ?? 0) - excess);
+  }
+  const widths = fittingWidths(widest, width, isLastLess ? 0 : 1);
   const line = (row: readonly string[]) =>
     widths
-      .map((room, i) => cut(row[i] ?? '', room).padEnd(room))
+      .map((room, i) => dotted(cut(row[i] ?? '', room).padEnd(room)))
       .join(GAP)
       .trimEnd();
   return [styleText('bold', line(names)), ...cells.map(line)].join('\n');
 }
 
+/** Colours the dot in front of a state. */
+const dotted = (text: string) =>
+  text.startsWith(DOT)
+    ? styleText(text.startsWith(`${DOT}enabled`) ? 'green' : 'red', '●') + text.slice(1)
+    : text;
+/** Stands before a state in a table. */
+export const DOT = '● ';
+
+const lengthOf = (widths: readonly number[]) =>
+  widths.reduce((sum, each) => sum + each + GAP.length, -GAP.length);
+
 const cut = (text: string, width: number) =>
   text.length > width ? `${text.slice(0, width - 1).trimEnd()}…` : text;
 
-/** Returns the widths of the columns that a line of `width` characters has room for. */
-function fittingWidths(widest: readonly number[], width: number): number[] {
+/** Returns the widths of the columns that a line of `width` characters has room for; the first `whole` stay as they are. */
+function fittingWidths(widest: readonly number[], width: number, whole: number): number[] {
   const widths = [...widest];
   for (;;) {
-    const excess = widths.reduce((sum, each) => sum + each + GAP.length, -GAP.length) - width;
+    const excess = lengthOf(widths) - width;
     if (excess <= 0 || widths.length === 1) return widths;
-    const most = Math.max(...widths.slice(1));
+    const most = Math.max(...widths.slice(whole));
     if (most <= COLUMN_WIDTH_MIN) widths.pop();
     else widths[widths.lastIndexOf(most)] = Math.max(COLUMN_WIDTH_MIN, most - excess);
   }
@@ -109,3 +130,11 @@ export function time(ms: number | undefined): string | undefined {
 
 /** Formats a number with thousands separators; the tables of `toLocaleString` would take each command 10 ms. */
 export const count = (n: number): string => String(Number(n)).replace(/(?<!\.\d*)\B(?=(\d{3})+(?!\d))/g, ',');
+
+/** Formats a time that has passed, in the largest fitting unit. */
+export function age(ms: number): string {
+  const s = Math.max(0, Math.round(ms / 1000));
+  if (s < 120) return `${s} s`;
+  if (s < 7200) return `${Math.floor(s / 60)} min`;
+  return s < 172_800 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86_400)} d`;
+}

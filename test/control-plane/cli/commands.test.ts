@@ -405,6 +405,28 @@ test('shows who did what and what was refused', async () => {
   expect((await answer('audit --refused --limit 1')).events[0]).toMatchObject({ outcome: 'UNAUTHORIZED' });
 });
 
+describe('a text in place of an API', () => {
+  test('finds keys in all APIs', async () => {
+    const found: string[] = [];
+    for (const [apiId, fields] of [
+      ['finds', { name: 'Zoë – Wayne CI' }],
+      ['finds-2', { name: 'Batch', externalId: 'wayne-enterprises' }],
+    ] as const)
+      found.push((await fleet.ok('keys.createKey', { apiId, ...fields })).keyId);
+    const { keys } = await answer('keys ls wayne');
+    expect(keys.map(({ keyId }: { keyId: string }) => keyId)).toEqual(found);
+    expect((await answer('keys ls zoë')).keys).toMatchObject([{ keyId: found[0] }]);
+    expect((await run('keys ls wayne --state disabled')).status).toBe(1);
+  });
+
+  test('that no key has is told with the counts', async () => {
+    const { status, stderr } = await run('keys ls nobody-at-all');
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/^keyfence: no key matches nobody-at-all; \d.* in /);
+    expect((await run('keys ls shop --search nobody')).stderr).toMatch(/^None of \d+ keys of shop\./m);
+  });
+});
+
 test('a root key is made from a preset', async () => {
   const { rootKeyId } = await answer('root-keys create reader --preset read-only');
   const { rootKeys } = await answer('root-keys list');
@@ -443,7 +465,7 @@ describe('errors', () => {
     for (const [line, message] of [
       ['keys get key_none --al --json', "unknown option '--al'"],
       ['--json keys credits key_none take 1', 'set, increment, decrement'],
-      ['keys lst --json', 'Did you mean list'],
+      ['keys lst --json', 'Did you mean one of list, ls'],
     ] as const) {
       const { status, stderr } = await run(line);
       const error = { code: 'USAGE', message: expect.stringContaining(message) };

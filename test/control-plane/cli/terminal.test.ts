@@ -46,7 +46,7 @@ test.skipIf(noTerminal)(
 );
 
 test.skipIf(noTerminal)(
-  `lists fit a terminal of 80 columns, with whole ids in front${noTerminal}`,
+  `lists fit a terminal of 80 columns, what people know first${noTerminal}`,
   async () => {
     const name = 'A rather long name that somebody chose for a reason';
     const { keyId } = await fleet.ok('keys.createKey', {
@@ -84,7 +84,12 @@ test.skipIf(noTerminal)(
         `${args.join(' ')}\n${stdout}`,
       ).toBeLessThanOrEqual(80);
     }
-    expect((await startOnTerminal(['keys', 'list', 'wide'], envOf(fleet))).stdout).toContain(keyId);
+    const { stdout } = await startOnTerminal(['keys', 'list', 'wide'], envOf(fleet));
+    const [titles, line, ...notes] = stripVTControlCharacters(stdout).split(/\r?\n/);
+    expect(titles).toMatch(/^name +customer +state +used +api +keyId$/);
+    expect(line).toMatch(/^A rather long .*… +ada +● enabled +– +wide +key_\S+…$/);
+    expect(notes.join()).toContain('2 columns hidden: --wide');
+    expect((await startOnTerminal(['keys', 'list', 'wide', '--wide'], envOf(fleet))).stdout).toContain(keyId);
     // Elsewhere nothing is cut.
     expect((await start(['keys', 'list', 'wide'], envOf(fleet)).ended).stdout).toContain(name);
   },
