@@ -51,7 +51,7 @@ function Facts({ endpoint }: { endpoint: Endpoint }) {
         {apiIds && ` of ${apiIds.join(', ')}`}
       </Fact>
       <Fact name="Waiting">
-        {waiting.toLocaleString()}{' '}
+        {waiting.toLocaleString()}
         {oldestAt !== undefined && (
           <>
             , the oldest since <Time at={oldestAt} />

@@ -73,9 +73,9 @@ export function Loaded<T>({ of, children }: { of: Load<T>; children: (data: T) =
       {failure && <Problem failure={failure} retry={failure.passes ? 'by itself' : of.reload} />}
       {data !== undefined && children(data)}
       {data === undefined && !failure && (
-        <p class="quiet" role="status">
-          Loading…
-        </p>
+        <div class="skeleton" role="status">
+          <span class="unseen">Loading…</span>
+        </div>
       )}
     </div>
   );

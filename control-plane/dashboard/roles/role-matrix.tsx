@@ -1,4 +1,5 @@
-import { useState } from 'preact/hooks';
+import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
 import { isConflict, may, type Role } from '../api/client.ts';
 import { slugsOf } from '../forms/entered-values.ts';
 import { Field, fieldsOf } from '../forms/forms.tsx';
@@ -77,6 +78,17 @@ export function Matrix(props: {
       ...newSlugs,
     ]),
   ].sort();
+  if (useNarrow())
+    return (
+      <>
+        {roles.map((role) => (
+          <RoleCard key={role.id} {...{ role, slugs, ticks, remove }} />
+        ))}
+        {may('root.*.update_role') && (
+          <NewLine onAdd={(more) => setNewSlugs((before) => [...before, ...more])} />
+        )}
+      </>
+    );
   return (
     <>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it is scrolled with the keyboard */}
@@ -94,7 +106,9 @@ export function Matrix(props: {
                 <span class="unseen">Changes</span>
               </th>
               {roles.map((role) => (
-                <Ending key={role.id} role={role} ticks={ticks} remove={remove} />
+                <td key={role.id}>
+                  <Ending role={role} ticks={ticks} remove={remove} />
+                </td>
               ))}
             </tr>
           </tfoot>
@@ -107,10 +121,75 @@ export function Matrix(props: {
   );
 }
 
-/** The cell below a role: its change is saved, or the role deleted. */
+/** Tells whether columns have no room, as in the style. */
+function useNarrow(): boolean {
+  const [media] = useState(() => matchMedia('(max-width: 46rem)'));
+  const [isNarrow, setNarrow] = useState(media.matches);
+  useEffect(() => {
+    const change = () => setNarrow(media.matches);
+    media.addEventListener('change', change);
+    return () => media.removeEventListener('change', change);
+  }, []);
+  return isNarrow;
+}
+
+/** A role where columns have no room: its permissions fold out. */
+function RoleCard(props: {
+  role: Role;
+  slugs: readonly string[];
+  ticks: Ticks;
+  remove: (role: Role) => void;
+}) {
+  const { role, slugs, ticks, remove } = props;
+  return (
+    <details class="panel">
+      <summary>
+        <strong>
+          <bdi>{role.name}</bdi>
+        </strong>{' '}
+        <small>{ticks.of(role).length} permissions</small>
+      </summary>
+      <ul class="plain">
+        {slugs.map((slug) => (
+          <li key={slug}>
+            <Tick {...{ slug, role, ticks }} kind="check">
+              <code>{slug}</code>
+            </Tick>
+          </li>
+        ))}
+      </ul>
+      <Ending {...{ role, ticks, remove }} />
+    </details>
+  );
+}
+
+/** The checkbox of a permission of a role. */
+function Tick(props: {
+  slug: string;
+  role: Role;
+  ticks: Ticks;
+  kind: 'box' | 'check';
+  children?: ComponentChildren;
+}) {
+  const { slug, role, ticks, kind, children } = props;
+  return (
+    <label class={kind}>
+      <input
+        type="checkbox"
+        aria-label={`${role.name} may ${slug}`}
+        checked={ticks.of(role).includes(slug)}
+        disabled={!may('root.*.update_role')}
+        onChange={(event) => ticks.set(role, slug, event.currentTarget.checked)}
+      />
+      {children}
+    </label>
+  );
+}
+
+/** What is below a role: its change is saved, or the role deleted. */
 function Ending({ role, ticks, remove }: { role: Role; ticks: Ticks; remove: (role: Role) => void }) {
   return (
-    <td>
+    <>
       {ticks.isChanged(role) ? (
         <Save role={role} save={() => ticks.save(role)} />
       ) : (
@@ -120,7 +199,7 @@ function Ending({ role, ticks, remove }: { role: Role; ticks: Ticks; remove: (ro
           </button>
         )
       )}
-    </td>
+    </>
   );
 }
 
@@ -157,15 +236,7 @@ function Line(props: {
       </th>
       {roles.map((role) => (
         <td key={role.id}>
-          <label class="box">
-            <input
-              type="checkbox"
-              aria-label={`${role.name} may ${slug}`}
-              checked={ticks.of(role).includes(slug)}
-              disabled={!may('root.*.update_role')}
-              onChange={(event) => ticks.set(role, slug, event.currentTarget.checked)}
-            />
-          </label>
+          <Tick {...{ slug, role, ticks }} kind="box" />
         </td>
       ))}
     </tr>

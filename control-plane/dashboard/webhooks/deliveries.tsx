@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
-import { call, type Delivery, may } from '../api/client.ts';
+import { call, type Delivery, may, serverNow } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
+import { Fact } from '../parts/fact.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
@@ -49,7 +50,6 @@ export function Deliveries({ endpointId }: { endpointId: string }) {
                 { title: 'Attempt', number: true, cell: ({ attempt }) => attempt },
                 { title: 'Took', number: true, cell: ({ durationMs }) => duration(durationMs) },
                 { title: 'When', cell: ({ time }) => <Time at={time} /> },
-                { title: 'Content', cell: (delivery) => <Content delivery={delivery} /> },
                 {
                   title: 'Again',
                   narrow: 'beside',
@@ -59,6 +59,7 @@ export function Deliveries({ endpointId }: { endpointId: string }) {
                     ),
                 },
               ]}
+              details={(delivery) => <Content delivery={delivery} />}
             />
             {pages.pager(page.cursor, page.deliveries.length)}
           </>
@@ -78,7 +79,7 @@ function Result({ delivery: { result, status, error, nextAt } }: { delivery: Del
         {status ?? error}
         {nextAt !== undefined && (
           <>
-            {', again '}
+            {nextAt > serverNow() ? ', again ' : ', tried again '}
             <Time at={nextAt} />
           </>
         )}
@@ -89,12 +90,17 @@ function Result({ delivery: { result, status, error, nextAt } }: { delivery: Del
 
 function Content({ delivery: { event, response, eventId } }: { delivery: Delivery }) {
   return (
-    <details>
-      <summary>Request and response</summary>
-      <small>{eventId}</small>
-      <pre>{JSON.stringify(event, null, 1)}</pre>
-      {response !== undefined && <pre>{response}</pre>}
-    </details>
+    <dl>
+      <Fact name="Event">
+        <code>{eventId}</code>
+      </Fact>
+      <Fact name="Sent">
+        <pre>{JSON.stringify(event, null, 1)}</pre>
+      </Fact>
+      <Fact name="Answer">
+        <pre>{response ?? 'none'}</pre>
+      </Fact>
+    </dl>
   );
 }
 

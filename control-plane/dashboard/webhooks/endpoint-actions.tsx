@@ -29,7 +29,7 @@ export function EndpointActions({ endpoint, reload }: { endpoint: Endpoint; relo
         <button type="button" aria-disabled={busy} onClick={() => void run(test)}>
           Send a test event
         </button>
-        <Switch enabled={enabled} name="this endpoint" change={change} />
+        <Switch isLarge enabled={enabled} name="this endpoint" change={change} />
         <button type="button" aria-disabled={busy} onClick={() => void run(rotate)}>
           Replace signing secret
         </button>

@@ -48,6 +48,13 @@ onStage('the roles', (stage) => {
     expect(await may('files.read').count()).toBe(0);
     await page.getByLabel('Find').fill('');
 
+    // On a phone, each role folds out its permissions.
+    await page.setViewportSize({ width: 390, height: 800 });
+    await page.getByText('editor', { exact: true }).click();
+    expect(await may('files.read').isVisible()).toBe(true);
+    expect(await may('files.read').isChecked()).toBe(true);
+    await page.setViewportSize({ width: 1100, height: 800 });
+
     await page.getByRole('button', { name: 'Delete editor' }).click();
     await page.getByLabel('Type editor to confirm').fill('editor');
     await page.getByRole('button', { name: 'Delete role' }).click();

@@ -141,6 +141,8 @@ onStage('what the dashboard says is so', (stage) => {
   test('says so as long as a connection is lost', async () => {
     const dashboard = await stage.signedIn('#/identities');
     const { page } = dashboard;
+    // An answer that is under way would say that the connection is back.
+    await page.waitForLoadState('networkidle');
     await page.route('**/v1/**', (route) => route.abort());
     await page.route('**/icon.svg', (route) => route.abort());
     await page.getByRole('button', { name: 'New identity' }).click();
