@@ -23,6 +23,7 @@ test('tells what getKey does, accepted or not', async () => {
     start: key.slice(0, 4),
     createdAt: expect.any(Number),
     sequence: 0,
+    state: 'enabled',
   });
   await fleet.ok('keys.updateKey', { keyId, enabled: false, expires: 100_000_000_000 });
   expect((await whoami(key)).body).toMatchObject({ ...shown, enabled: false, expires: 100_000_000_000 });

@@ -62,7 +62,9 @@ async function role(name: string, permissions: readonly string[]): Promise<strin
   const about = { apiId: SHARED_LOG, keyId, secretHash: hashSecret(keyId), start: '', createdAt: nowMs };
   const record = { ...about, name, permissions, enabled: true, meta: {}, foreign: false };
   const run = recordRun(record, true, leaseMs);
-  expect(await nodes.run(apiKeys(SHARED_LOG).head, (redis) => send(redis, run))).toEqual({ status: 'OK' });
+  expect(await nodes.run(apiKeys(SHARED_LOG).head, (redis) => send(redis, run))).toMatchObject({
+    status: 'OK',
+  });
   return keyId;
 }
 /** Changes a role, or deletes it where nothing is to be set, and waits until that is complete. */

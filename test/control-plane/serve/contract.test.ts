@@ -455,6 +455,8 @@ describe('keys', () => {
       start: key.slice(0, 9),
       createdAt: shown.createdAt,
       sequence: 0,
+      state: 'disabled',
+      effectivePermissions: [],
     });
     expect(shown.createdAt).toBeGreaterThanOrEqual(before);
     expect(shown.createdAt).toBeLessThanOrEqual(Date.now());
@@ -467,12 +469,14 @@ describe('keys', () => {
     expect(Object.keys(shown).sort()).toEqual([
       'apiId',
       'createdAt',
+      'effectivePermissions',
       'enabled',
       'id',
       'keyId',
       'meta',
       'sequence',
       'start',
+      'state',
     ]);
     expect(shown).toMatchObject({ enabled: true, meta: {} });
   });

@@ -81,7 +81,7 @@ test('repeats an unanswered report, then goes on', async () => {
   let fault: 'no connection' | 'no answer' | undefined;
   const redis = {
     async evalsha(_sha: string, keys: number, ...rest: unknown[]) {
-      const [number, ...counts] = rest.slice(keys + 3).map(Number);
+      const [number, ...counts] = rest.slice(keys + 4).map(Number);
       // Of the whole API and of the key, with an hour and a limit before them.
       sent.push([number ?? 0, counts.slice(2).reduce((sum, count) => sum + count, 0) / 2]);
       if (fault === 'no answer') throw new Error('the connection ended');
