@@ -12,6 +12,7 @@ import {
   questionCommands,
   refusalsCommand,
 } from './commands/keys.ts';
+import { loginCommands } from './commands/login.ts';
 import { manyKeysCommands } from './commands/many-keys.ts';
 import { GROUPS, WORDS } from './commands/words.ts';
 import { completionCommand } from './completion.ts';
@@ -91,7 +92,10 @@ export function createProgram(session = new Session(), operations?: readonly Ope
     if (byHand === undefined) addOperation(program, session, row, WORDS[row.name] ?? {});
     else byHand?.(program, session);
   }
-  if (!isWord) completionCommand(program, session);
+  if (!isWord) {
+    loginCommands(program, session);
+    completionCommand(program, session);
+  }
   return program;
 }
 

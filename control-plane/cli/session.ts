@@ -2,13 +2,18 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadFromEnvironment } from '#shared/process/load-config.ts';
 import { Client, callPatiently, RETRIES_FEW } from './client.ts';
+import { Contexts } from './contexts.ts';
 import { CliError, EXITS, type Exit } from './exit.ts';
 import { type CliConfig, settings } from './settings.ts';
 import { json, safe } from './terminal/output.ts';
 import { canPrompt, promptSecret } from './terminal/prompt.ts';
 
 /** The configuration, with the URL of the private Redis of a running `npm start`. */
-type StartedConfig = CliConfig & { readonly redisUrl: string | undefined };
+type StartedConfig = CliConfig & {
+  readonly redisUrl: string | undefined;
+  /** False = nobody has said where the control plane is. */
+  readonly isKnown: boolean;
+};
 
 /** The note that `npm start` keeps in its folder while it runs. */
 interface RunningStart {
@@ -37,22 +42,32 @@ function readRunningStart(folder: string): RunningStart | undefined {
   }
 }
 
-/** Reads the configuration. Its defaults are those of a running `npm start` of this machine, if there is one. */
+/** The contexts of this user. */
+const contextsHere = () =>
+  new Contexts(loadFromEnvironment({ XDG_CONFIG_HOME: settings.XDG_CONFIG_HOME }).XDG_CONFIG_HOME);
+
+/** Reads the configuration. Its defaults are those of a running `npm start` of this machine, or else of the context that applies. */
 function readConfig(): StartedConfig {
   const { KEYFENCE_DATA: data, KEYFENCE_URL: url, KEYFENCE_VERIFIER_URL: verifierUrl } = settings;
   const { KEYFENCE_DATA } = loadFromEnvironment({ KEYFENCE_DATA: data });
   const running: Partial<RunningStart> = readRunningStart(KEYFENCE_DATA) ?? {};
+  const context = running.controlPlane === undefined ? contextsHere().current : undefined;
   const config = loadFromEnvironment({
     ...settings,
-    KEYFENCE_URL: { ...url, default: running.controlPlane ?? url.default },
+    KEYFENCE_URL: { ...url, default: running.controlPlane ?? context?.url ?? url.default },
     KEYFENCE_VERIFIER_URL: { ...verifierUrl, default: running.verifier ?? verifierUrl.default },
   });
   const isOwn = running.controlPlane !== undefined && config.KEYFENCE_URL.origin === running.controlPlane;
   const rootKeyFile = isOwn && running.rootKeyFile && existsSync(running.rootKeyFile);
   const KEYFENCE_ROOT_KEY =
     config.KEYFENCE_ROOT_KEY ||
-    (rootKeyFile ? settings.KEYFENCE_ROOT_KEY.parse(readFileSync(running.rootKeyFile, 'utf8')) : '');
-  return { ...config, KEYFENCE_ROOT_KEY, redisUrl: running.redisUrl };
+    (rootKeyFile ? settings.KEYFENCE_ROOT_KEY.parse(readFileSync(running.rootKeyFile, 'utf8')) : '') ||
+    (context?.url === config.KEYFENCE_URL.href ? context.rootKey : '');
+  const { KEYFENCE_URL: urlText } = loadFromEnvironment({
+    KEYFENCE_URL: { ...url, parse: String, default: '' },
+  });
+  const isKnown = urlText !== '' || running.controlPlane !== undefined || context !== undefined;
+  return { ...config, KEYFENCE_ROOT_KEY, redisUrl: running.redisUrl, isKnown };
 }
 
 /** One run of the command line: the services it calls, its output, and its exit status. */
@@ -67,12 +82,27 @@ export class Session {
     return this.#config;
   }
 
+  /** The control planes that this user signed in to. */
+  get contexts(): Contexts {
+    return contextsHere();
+  }
+
+  /** The root key in the environment; '' = none. */
+  rootKeyIn(): string {
+    return loadFromEnvironment({ KEYFENCE_ROOT_KEY: settings.KEYFENCE_ROOT_KEY }).KEYFENCE_ROOT_KEY;
+  }
+
   /**
    * The control plane, called with the root key; prompts for the key on a terminal. Rejects with
    * NOT_PERMITTED.
    */
   async controlPlane(): Promise<Client> {
-    const { KEYFENCE_URL: url, KEYFENCE_ROOT_KEY: configuredKey } = this.config;
+    const { KEYFENCE_URL: url, KEYFENCE_ROOT_KEY: configuredKey, isKnown } = this.config;
+    if (!isKnown && !configuredKey)
+      throw new CliError(
+        'NOT_PERMITTED',
+        'npm start is not running here, and no other address is known: run keyfence login <url>, or set KEYFENCE_URL and KEYFENCE_ROOT_KEY_FILE',
+      );
     const rootKey = configuredKey || (canPrompt() ? await promptSecret(`Root key for ${url.origin}: `) : '');
     if (!rootKey) {
       throw new CliError('NOT_PERMITTED', 'no root key: set KEYFENCE_ROOT_KEY_FILE or KEYFENCE_ROOT_KEY');

@@ -13,6 +13,9 @@ export const settings = {
   KEYFENCE_KEY: secret('', 'printable ASCII', firstLine).help(
     'The secret that `keys verify` and `keys whoami` ask about. If it is not set, they read standard input, or ask on a terminal',
   ),
+  XDG_CONFIG_HOME: text('').help(
+    'The folder in which `login` keeps `keyfence/contexts.json`; by default `.config` in your home',
+  ),
   KEYFENCE_DATA: text('').help(
     'The folder in which `npm start` keeps its files, for `doctor`; by default `.keyfence` in the project',
   ),

@@ -40,9 +40,13 @@ async function readInput(): Promise<string> {
   return text.split('\n')[0]?.trim() ?? '';
 }
 
-/** Reads a key's secret, which is no argument, from KEYFENCE_KEY, a prompt or standard input. */
-export async function givenSecret(configuredKey: string): Promise<string> {
-  const key = configuredKey || (canPrompt() ? await promptSecret('Key: ') : await readInput());
-  if (!key) throw new CliError('USAGE', 'no key: set KEYFENCE_KEY_FILE, or give it on standard input');
+/** Reads a secret, which is no argument, from the environment, a prompt or standard input. */
+export async function givenSecret(
+  configuredKey: string,
+  question = 'Key: ',
+  setting = 'KEYFENCE_KEY_FILE',
+): Promise<string> {
+  const key = configuredKey || (canPrompt() ? await promptSecret(question) : await readInput());
+  if (!key) throw new CliError('USAGE', `no key: set ${setting}, or give it on standard input`);
   return key;
 }

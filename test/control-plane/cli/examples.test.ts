@@ -102,6 +102,7 @@ test('every command shows an example that works', async () => {
       wordsOf(line).map(async (word) => {
         if (/^d\d+-0$/.test(word)) return deliveryId();
         if (word === '1' && line.includes('propagation')) return sequence(line, { keyId, roleId });
+        if (word === 'https://keys.example.com') return fleet.controlPlanes[0]?.address ?? '';
         if (word === '0mzc9k4q8r2wfXa1') return refused(keyId, key);
         if (word.endsWith('.ndjson')) return join(directory, word);
         return /_0mzc9k4q8r2wfXa1Bc2d$/.test(word)
@@ -110,7 +111,8 @@ test('every command shows an example that works', async () => {
       }),
     );
     if (input !== undefined) await fleet.until(async () => (await fleet.verify(key)).body.code === 'VALID');
-    const ended = await commandLine.run(args, envOf(fleet), input === undefined ? '' : `${key}\n`);
+    const env = envOf(fleet, { XDG_CONFIG_HOME: directory });
+    const ended = await commandLine.run(args, env, input === undefined ? '' : `${key}\n`);
     expect(ended.status, `${example}: ${ended.stderr}${ended.stdout}`).toBe(0);
   }
 });

@@ -93,7 +93,16 @@ test('the server runs as JavaScript in plain node', async () => {
   const command = readFileSync(join(installed, 'keyfence-server/control-plane/cli/main.js'), 'utf8');
   const imports = [...command.matchAll(/(?:import|from)\s?["'`]([\w@.#/:-]+)["'`]/g)].map(([, name]) => name);
   expect(imports.toSorted()).toEqual([
-    ...['node:buffer', 'node:events', 'node:fs', 'node:path', 'node:process', 'node:stream', 'node:util'],
+    ...[
+      'node:buffer',
+      'node:events',
+      'node:fs',
+      'node:os',
+      'node:path',
+      'node:process',
+      'node:stream',
+      'node:util',
+    ],
   ]);
   expect(readdirSync(join(folder, '.cache', 'keyfence'))).toHaveLength(1);
   const { keyId } = JSON.parse((await keyfence('keys', 'create', 'packed', '--json')).stdout);
