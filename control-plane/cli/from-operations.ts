@@ -131,6 +131,7 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
   const columns =
     words.show ?? Object.fromEntries((listing?.columns ?? []).map((column) => [column, column]));
   const client = await session.controlPlane();
+  if (typeof input['roleId'] === 'string') input['roleId'] = await roleIdOf(client, input['roleId']);
   if (listing?.paged) {
     const page = collect<never>(client, name, input, listing.field, Number(limit));
     const { items, total, cursor } = await page.catch((error: unknown) => {
@@ -171,6 +172,16 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
   }
   if (words.note) session.note(words.note);
   if (words.isNo?.(answer as never)) session.end('NO');
+}
+
+/** The id of a role that is given by its id or its name. */
+async function roleIdOf(client: Client, reference: string): Promise<string> {
+  if (reference.startsWith('role_')) return reference;
+  const roles = await client.call<{ id: string; name: string }[]>('permissions.listRoles');
+  const id = roles.find(({ name }) => name === reference)?.id;
+  if (id === undefined)
+    throw new CliError('NO', `there is no role ${printable(reference)}`, { code: 'NOT_FOUND' });
+  return id;
 }
 
 /** The sentence about a change: `created identity_…`. */

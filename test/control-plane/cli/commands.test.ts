@@ -427,6 +427,15 @@ describe('a text in place of an API', () => {
   });
 });
 
+test('roles are given by name too', async () => {
+  await answer('roles create night-shift --permissions doors.open');
+  await answer('roles set night-shift doors.open,doors.close');
+  expect(await printed('roles get night-shift')).toMatch(/doors\.close doors\.open|doors\.open doors\.close/);
+  const { status, stderr } = await run('roles get day-shift');
+  expect([status, stderr]).toEqual([1, 'keyfence: there is no role day-shift\n']);
+  await answer('roles delete night-shift --yes');
+});
+
 test('a root key is made from a preset', async () => {
   const { rootKeyId } = await answer('root-keys create reader --preset read-only');
   const { rootKeys } = await answer('root-keys list');
