@@ -72,8 +72,19 @@ test('refuses two names that differ', async () => {
 test('no answer has a missing owner or environment', async () => {
   const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'plain', name: 'n' });
   const names = (answer: object) => Object.keys(answer).sort();
-  const shown = ['apiId', 'createdAt', 'enabled', 'id', 'keyId', 'meta', 'name', 'sequence', 'start'];
-  expect(names(await keyOf(keyId))).toEqual(shown);
+  const shown = [
+    'apiId',
+    'createdAt',
+    'enabled',
+    'id',
+    'keyId',
+    'meta',
+    'name',
+    'sequence',
+    'start',
+    'state',
+  ];
+  expect(names(await keyOf(keyId))).toEqual([...shown, 'effectivePermissions'].sort());
   expect(names((await fleet.ok('apis.listKeys', { apiId: 'plain' })).keys[0])).toEqual(shown);
   await fleet.verdict(key);
   const verdict = ['apiId', 'code', 'enabled', 'keyId', 'meta', 'name', 'requestId', 'valid'];

@@ -271,7 +271,7 @@ describe.each([
         [{ ...limit, type: 'fast' }, 'ratelimit.type: unknown field'],
         [{ ...limit, refillRate: 1 }, 'ratelimit.refillRate: unknown field'],
         [{ ...limit, refillInterval: 1000 }, 'ratelimit.refillInterval: unknown field'],
-        [{ limit: 2 }, 'ratelimit.duration: required'],
+        [{ limit: 2 }, 'ratelimit.duration: give this or interval'],
       ] as const) {
         const { error } = await admin.keys.create({ apiId: 'e2e', ratelimit });
         expect(error).toMatchObject({ code: 'BAD_REQUEST', message });
