@@ -125,6 +125,22 @@ onStage('for everybody', (stage) => {
     }
     await dashboard.close();
   });
+
+  test('no page is wider than its window', async () => {
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    for (const width of [390, 768, 1024, 1280, 1440]) {
+      await page.setViewportSize({ width, height: 900 });
+      for (const hash of [
+        ...viewsOf('checked', keyId, endpointId),
+        ...viewsOf(LONG.id, LONG.keyId, endpointId),
+      ]) {
+        await dashboard.go(hash);
+        expect(await page.locator('html').evaluate(OVERFLOW), `${hash} at ${width}`).toBeLessThanOrEqual(0);
+      }
+    }
+    await dashboard.close();
+  });
 });
 
 /** Pixels of an element's content that it has no room for. */
