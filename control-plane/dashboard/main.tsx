@@ -56,8 +56,8 @@ const RESUME_MS = 2000;
 
 /** @param props.failure the reason why it is not known whether there is a session */
 function App(props: { failure: Failure | undefined }) {
-  // Who signed in last here; stays while the session is over, so that the page keeps what was entered.
-  const [who, setWho] = useState(isSignedIn() ? signedInAs() : undefined);
+  // Of who signed in last here; stays while the session is over, so that the page keeps what was entered.
+  const [caller, setCaller] = useState(isSignedIn() ? signedInAs() : undefined);
   const [endReason, setEndReason] = useState('');
   const [signOutUrl, setSignOutUrl] = useState<string>();
   const [failure, setFailure] = useState(props.failure);
@@ -72,8 +72,8 @@ function App(props: { failure: Failure | undefined }) {
     const session = (event: Event) => {
       const { detail } = event as CustomEvent<string>;
       setEndReason(detail);
-      if (isSignedIn()) setWho(signedInAs());
-      else if (detail === '') setWho(undefined);
+      if (isSignedIn()) setCaller(signedInAs());
+      else if (detail === '') setCaller(undefined);
     };
     events.addEventListener('session', session);
     events.addEventListener('lost', () => setOffline(true));
@@ -81,15 +81,15 @@ function App(props: { failure: Failure | undefined }) {
     watchConnection();
   }, []);
   useLayoutEffect(() => {
-    document.getElementById('app')?.classList.toggle('signed-in', who !== undefined);
-  }, [who]);
-  const finder = useFinder(who !== undefined && endReason === '');
+    document.getElementById('app')?.classList.toggle('signed-in', caller !== undefined);
+  }, [caller]);
+  const finder = useFinder(caller !== undefined && endReason === '');
   const [path] = partsOf(hash);
   const [, section = '', id = ''] = path.split('/');
   const current = section === 'apis' || section === 'keys' ? '#/apis' : `#/${section}`;
   return (
     <>
-      <Header who={who} current={current} onFind={finder.open} onSignOut={setSignOutUrl} />
+      <Header caller={caller} current={current} onFind={finder.open} onSignOut={setSignOutUrl} />
       <div class="lost" role="alert">
         {isOffline && 'Connection to the control plane lost. What is shown may be out of date.'}
       </div>
@@ -99,13 +99,13 @@ function App(props: { failure: Failure | undefined }) {
       )}
       {endReason !== '' && (
         <Dialog title="Sign in again" onClose={() => undefined} mustAnswer isOpaque>
-          <SignInForm reason={endReason} isAgain />
+          <SignInForm reason={endReason} hasPage />
         </Dialog>
       )}
-      <main key={`${who && idOf(who)}${hash}`}>
+      <main key={`${caller && idOf(caller)}${hash}`}>
         {section === 'handover' ? (
           <Handover part={id} />
-        ) : who ? (
+        ) : caller ? (
           view(section, id)
         ) : failure ? (
           <Page title="Not available right now">
@@ -120,17 +120,17 @@ function App(props: { failure: Failure | undefined }) {
   );
 }
 
-type Who = ReturnType<typeof signedInAs>;
-const idOf = ({ rootKeyId, person }: Who) => rootKeyId ?? person?.personId;
+type SignedIn = ReturnType<typeof signedInAs>;
+const idOf = ({ rootKeyId, person }: SignedIn) => rootKeyId ?? person?.personId;
 
-/** The sections and who is signed in, at the side of the page. */
+/** The sections, and who is signed in, at the side of the page. */
 function Header(props: {
-  who: Who | undefined;
+  caller: SignedIn | undefined;
   current: string;
   onFind: () => void;
   onSignOut: (signOutUrl: string | undefined) => void;
 }) {
-  const { who, current, onFind, onSignOut } = props;
+  const { caller, current, onFind, onSignOut } = props;
   const [lastCall, setLastCall] = useState<Call>();
   useEffect(() => {
     events.addEventListener('changed', (event) => setLastCall((event as CustomEvent<Call>).detail));
@@ -146,7 +146,7 @@ function Header(props: {
       <a class="brand" href="#/">
         <img src="./icon.svg" alt="" /> Keyfence
       </a>
-      {who && (
+      {caller && (
         <>
           <button type="button" class="find" onClick={onFind} aria-keyshortcuts="Control+K Meta+K">
             Find <kbd>⌘K</kbd>
@@ -160,7 +160,7 @@ function Header(props: {
             <a href="/docs">Reference</a>
           </nav>
           <div class="who">
-            <SignedInAs who={who} />
+            <SignedInAs caller={caller} />
             {lastCall && <CopyAs call={lastCall} />}
             <button type="button" class="small sign-out" onClick={() => void signOut().then(onSignOut)}>
               Sign out
@@ -172,10 +172,10 @@ function Header(props: {
   );
 }
 
-function SignedInAs({ who }: { who: Who }) {
+function SignedInAs({ caller }: { caller: SignedIn }) {
   return (
     <span>
-      Signed in as <bdi title={callerDetails(who)}>{callerName(who, useNames())}</bdi>
+      Signed in as <bdi title={callerDetails(caller)}>{callerName(caller, useNames())}</bdi>
     </span>
   );
 }

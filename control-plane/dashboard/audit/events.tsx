@@ -54,7 +54,7 @@ export function callerName(
 export const callerDetails = ({ rootKeyId, person }: Caller): string =>
   person ? Object.values(person).join(' · ') : (rootKeyId ?? '');
 
-/** What operations did to what they were on, where their name does not say it. */
+/** Phrases for what operations did to what they were on, where their name does not say it. */
 const PHRASES: Readonly<Record<string, string>> = {
   'keys.updateRemaining': 'changed the credits of',
   'keys.rerollKey': 'rotated',
@@ -121,7 +121,7 @@ export function Events(props: {
   );
 }
 
-/** Where a leaked secret was found, as an event of a report has it. */
+/** The place where a leaked secret was found, as an event of a report has it. */
 const leakIn = ({ after = {} }: AuditEvent) =>
   'leak' in after ? (after.leak as { readonly source?: string; readonly url?: string }) : undefined;
 

@@ -15,10 +15,10 @@ export function fieldsOf(event: Event): (name: string) => string {
 /** The values of a form by field name, trimmed. */
 export type FormEntry = ReturnType<typeof fieldsOf>;
 
-/** What is wrong with the fields of a form, by their names. */
+/** Faults of the fields of a form, by their names. */
 const FieldErrors = createContext<ReadonlyMap<string, string>>(new Map());
 
-/** What is wrong with a field, below it. */
+/** The fault of a field, below it. */
 export function FieldError({ name = '' }: { name?: string | undefined }) {
   const error = useContext(FieldErrors).get(name);
   return error === undefined ? null : (

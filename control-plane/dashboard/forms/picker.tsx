@@ -22,9 +22,9 @@ export function Picker(props: {
   const isClosed = props.isClosed === true && options.length > 0;
   const add = (typed: string) => {
     const all = separator === ' ' ? slugsOf(typed) : namesOf(typed);
-    const known = all.map((each) => (isClosed ? optionLike(each, options) : each));
-    setValues([...new Set([...values, ...known.filter((each) => each !== undefined)])]);
-    setText(all.filter((_, i) => known[i] === undefined).join(', '));
+    const matches = all.map((each) => (isClosed ? optionLike(each, options) : each));
+    setValues([...new Set([...values, ...matches.filter((each) => each !== undefined)])]);
+    setText(all.filter((_, i) => matches[i] === undefined).join(', '));
   };
   const key = (event: KeyboardEvent) => {
     const isEnd = event.key === 'Enter' || event.key === ',' || (event.key === ' ' && separator === ' ');

@@ -14,7 +14,7 @@ const STATES: Readonly<Record<string, Query>> = {
   foreign: { foreign: 'true' },
 };
 
-/** What can be written before a colon, and what it asks for. */
+/** Words that can stand before a colon, with the conditions that they stand for. */
 const WORDS: Readonly<Record<string, (value: string) => Query | undefined>> = {
   state: (value) => STATES[value],
   unused: (value) => {
@@ -58,9 +58,9 @@ export function queryOf(filter: string): Query {
       const read = WORDS[word];
       // A name may have a colon in it.
       if (!read) return whole;
-      const asked = read(quoted ?? plain);
-      if (!asked) throw new Failure('BAD_REQUEST', `filter: ${word} ${RULES[word]}`);
-      Object.assign(query, asked);
+      const condition = read(quoted ?? plain);
+      if (!condition) throw new Failure('BAD_REQUEST', `filter: ${word} ${RULES[word]}`);
+      Object.assign(query, condition);
       return '';
     },
   );

@@ -86,7 +86,7 @@ function useRowKeys(): void {
   }, []);
 }
 
-/** What can be done with a key in a list, in a menu. */
+/** The menu of a key in a list. */
 function KeyMenu({ of, apply }: { of: Key; apply: Apply | undefined }) {
   const { run, problem } = useAction();
   const name = of.name ?? of.keyId;

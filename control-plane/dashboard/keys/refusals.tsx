@@ -31,14 +31,14 @@ export function ExplainedRefusals({ of, apply }: { of: Key; apply: Apply }) {
 
 const idOf = ({ requestId = '', time, verifierId }: Refusal) => `${requestId} ${time} ${verifierId}`;
 
-/** The refusals as a table; that of the request in the address, or the chosen one, has a card below it. */
+/** The refusals as a table; that of the request in the address, or the openId one, has a card below it. */
 function Refusals({ of, refusals, apply }: { of: Key; refusals: readonly Refusal[]; apply: Apply }) {
   const [{ request }] = useConditions({ request: '' });
-  const asked = request === '' ? undefined : refusals.find(({ requestId }) => requestId === request);
-  const [chosen, setChosen] = useState(asked && idOf(asked));
+  const sought = request === '' ? undefined : refusals.find(({ requestId }) => requestId === request);
+  const [openId, setOpenId] = useState(sought && idOf(sought));
   return (
     <>
-      {request !== '' && !asked && (
+      {request !== '' && !sought && (
         <p role="status">
           The refusal of request <code>{request}</code> is no longer among the latest of this key.
         </p>
@@ -76,8 +76,8 @@ function Refusals({ of, refusals, apply }: { of: Key; refusals: readonly Refusal
                 type="button"
                 class="small"
                 aria-label={`Explain the refusal of request ${refusal.requestId ?? ''}`}
-                aria-expanded={idOf(refusal) === chosen}
-                onClick={() => setChosen(idOf(refusal) === chosen ? undefined : idOf(refusal))}
+                aria-expanded={idOf(refusal) === openId}
+                onClick={() => setOpenId(idOf(refusal) === openId ? undefined : idOf(refusal))}
               >
                 Explain
               </button>
@@ -85,8 +85,8 @@ function Refusals({ of, refusals, apply }: { of: Key; refusals: readonly Refusal
           },
         ]}
         below={(refusal) =>
-          idOf(refusal) === chosen && (
-            <RefusalCard of={of} refusal={refusal} apply={apply} isAsked={refusal === asked} />
+          idOf(refusal) === openId && (
+            <RefusalCard of={of} refusal={refusal} apply={apply} isSought={refusal === sought} />
           )
         }
       />
@@ -95,14 +95,14 @@ function Refusals({ of, refusals, apply }: { of: Key; refusals: readonly Refusal
 }
 
 /** A refusal as it was, what would mend it, and, as a step of its own, whether its question would pass now. */
-function RefusalCard(props: { of: Key; refusal: Refusal; apply: Apply; isAsked: boolean }) {
-  const { of, refusal, apply, isAsked } = props;
+function RefusalCard(props: { of: Key; refusal: Refusal; apply: Apply; isSought: boolean }) {
+  const { of, refusal, apply, isSought } = props;
   const { code, detail, time, requestId, route, question, missingPermissions } = refusal;
   const [now, setNow] = useState<Explanation>();
   const { busy, run, problem } = useAction();
   const card = useRef<HTMLElement>(null);
   useEffect(() => {
-    if (!isAsked) return;
+    if (!isSought) return;
     card.current?.scrollIntoView({ block: 'center' });
     card.current?.focus();
   }, []);

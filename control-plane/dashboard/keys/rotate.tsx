@@ -6,7 +6,7 @@ import { Time } from '../parts/time.tsx';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 1440 * MINUTE_MS;
-/** How long the old secret works: by default long enough to replace it at the customer's. */
+/** Times for which the old secret works: by default long enough to replace it at the customer's. */
 const GRACES: Readonly<Record<string, number>> = {
   'for a day': DAY_MS,
   'for an hour': 60 * MINUTE_MS,

@@ -53,9 +53,9 @@ export function useSelection() {
   };
 }
 
-/** What can be done with several keys: a change for each of them. */
+/** A change of several keys, with its part for each of them. */
 export interface BulkChange {
-  /** What was done, such as `Disabled`. */
+  /** The action, such as `Disabled`. */
   readonly headline: string;
   readonly patchOf: (key: Key) => BulkPatch;
 }
@@ -149,8 +149,8 @@ function BulkForm(props: {
     () => (may('root.*.read_role') ? call('permissions.listRoles') : Promise.resolve([])),
     [],
   );
-  const given = [...new Set(keys.flatMap(({ roles = [] }) => roles))];
-  const names = kind === 'Remove role' ? given : (catalogue.data?.map(({ name }) => name) ?? given);
+  const present = [...new Set(keys.flatMap(({ roles = [] }) => roles))];
+  const names = kind === 'Remove role' ? present : (catalogue.data?.map(({ name }) => name) ?? present);
   const run = async (entry: FormEntry) => {
     const role = entry('role');
     const expires = new Date(entry('expires')).getTime();

@@ -28,7 +28,7 @@ export function useInbox() {
   const load = async () => {
     const [apis, endpoints, findings] = await Promise.all([
       call('apis.listApis', { limit: APIS_MAX }).catch(() => ({ apis: [] })),
-      may('root.*.read_webhook') ? call('webhooks.listEndpoints').catch(() => NONE) : NONE,
+      may('root.*.read_webhook') ? call('webhooks.listEndpoints').catch(() => NO_ENDPOINTS) : NO_ENDPOINTS,
       call('fleet.listFindings').catch(() => undefined),
     ]);
     const readable = apis.apis.filter(({ id }) => may(`api.${id}.read_key`));
@@ -52,7 +52,9 @@ export function useInbox() {
   return { troubles: data?.troubles.map(again) ?? [], isExamined: data?.isExamined ?? true };
 }
 
-const NONE = { endpoints: [] as Awaited<ReturnType<typeof call<'webhooks.listEndpoints'>>>['endpoints'] };
+const NO_ENDPOINTS = {
+  endpoints: [] as Awaited<ReturnType<typeof call<'webhooks.listEndpoints'>>>['endpoints'],
+};
 
 /** The keys of an API that leaked and are still enabled, or end soon although they are used. */
 async function wantedKeys(apiId: string): Promise<Trouble[]> {
@@ -102,11 +104,11 @@ const endTrouble = (key: Key): Trouble => ({
   ),
 });
 
-function endpointTrouble(endpoint: (typeof NONE)['endpoints'][number]): Trouble[] {
+function endpointTrouble(endpoint: (typeof NO_ENDPOINTS)['endpoints'][number]): Trouble[] {
   const { endpointId, name, url, state, failures, dropped, dead } = endpoint;
   const lost = dropped + dead;
   if (state !== 'failing' && lost === 0) return [];
-  const what = state === 'failing' ? `${failures.toLocaleString()} attempts in a row failed` : '';
+  const failure = state === 'failing' ? `${failures.toLocaleString()} attempts in a row failed` : '';
   const loss = lost > 0 ? `${lost.toLocaleString()} events were lost` : '';
   return [
     {
@@ -115,7 +117,7 @@ function endpointTrouble(endpoint: (typeof NONE)['endpoints'][number]): Trouble[
       hash: `#/webhooks/${endpointId}`,
       text: (
         <>
-          <bdi>{name ?? new URL(url).host}</bdi>: {[what, loss].filter(Boolean).join('; ')}
+          <bdi>{name ?? new URL(url).host}</bdi>: {[failure, loss].filter(Boolean).join('; ')}
         </>
       ),
       ...(may('root.*.update_webhook')
@@ -159,7 +161,7 @@ const NAMES = {
   finding: 'Finding',
 };
 
-/** What wants attention, worst first, each with where to look and what to do. */
+/** The troubles, worst first, each with where to look and what to do. */
 export function Inbox({ troubles, isExamined }: { troubles: readonly Trouble[]; isExamined: boolean }) {
   const count = troubles.length === 1 ? '1 thing needs' : `${troubles.length} things need`;
   return (

@@ -22,11 +22,11 @@ export function SignIn({ signOutUrl }: { signOutUrl: string | undefined }) {
 }
 
 /** @param props.isAgain true over a page that keeps what was entered, which must not be left */
-export function SignInForm({ reason, isAgain = false }: { reason?: string; isAgain?: boolean }) {
+export function SignInForm({ reason, hasPage = false }: { reason?: string; hasPage?: boolean }) {
   const provider = signInProvider();
   const { busy, run, problem } = useAction();
   useEffect(() => {
-    if (!isAgain) return;
+    if (!hasPage) return;
     const back = () => void resume();
     addEventListener('focus', back);
     return () => removeEventListener('focus', back);
@@ -36,10 +36,10 @@ export function SignInForm({ reason, isAgain = false }: { reason?: string; isAga
     void run(() => signIn(field('rootKey')));
   };
   return (
-    <form class={isAgain ? 'again' : 'panel again'} onSubmit={submit}>
+    <form class={hasPage ? 'again' : 'panel again'} onSubmit={submit}>
       {reason && <p role="alert">{reason}</p>}
       {provider && (
-        <a class="main" href="session/oidc/begin" {...(isAgain ? { target: '_blank' } : {})}>
+        <a class="main" href="session/oidc/begin" {...(hasPage ? { target: '_blank' } : {})}>
           Sign in with {provider}
         </a>
       )}
@@ -52,10 +52,10 @@ export function SignInForm({ reason, isAgain = false }: { reason?: string; isAga
         Sign in
       </button>
       <p class="quiet">
-        {isAgain
+        {hasPage
           ? 'What you entered is kept on this page.'
           : 'The session ends after 30 minutes without use, and after 12 hours. This browser keeps no root key.'}
-        {!isAgain && /^(localhost|127\.)/.test(location.hostname) && (
+        {!hasPage && /^(localhost|127\.)/.test(location.hostname) && (
           <>
             {' '}
             <code>npm start</code> shows the one it made.

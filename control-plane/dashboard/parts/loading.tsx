@@ -39,8 +39,8 @@ export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], e
       },
       (error: unknown) => {
         const failure = failureOf(error);
-        const shown = isOver(failure) ? {} : { failure };
-        if (current) setState((before) => ({ ...before, ...shown, busy: false }));
+        const outcome = isOver(failure) ? {} : { failure };
+        if (current) setState((before) => ({ ...before, ...outcome, busy: false }));
         repeat(failure.passes ? RETRY_MS : everyMs);
       },
     );

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 
-/** How often the place of the reader in the page is noted. */
+/** Time between two notes of the place of the reader in the page. */
 const NOTED_MS = 250;
 
 /**

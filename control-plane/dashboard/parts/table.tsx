@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 /** A column of a table: the content of its cell for a row. */
 export interface Column<Row> {
   readonly title: string;
-  /** What stands above the column instead of its title. */
+  /** Content above the column instead of its title. */
   readonly heading?: ComponentChildren;
   readonly cell: (row: Row) => ComponentChildren;
   /**

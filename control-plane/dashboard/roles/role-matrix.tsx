@@ -186,7 +186,7 @@ function Tick(props: {
   );
 }
 
-/** What is below a role: its change is saved, or the role deleted. */
+/** The end of a role: its change is saved, or the role deleted. */
 function Ending({ role, ticks, remove }: { role: Role; ticks: Ticks; remove: (role: Role) => void }) {
   return (
     <>
