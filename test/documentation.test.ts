@@ -572,7 +572,7 @@ test.skipIf(noCaddy)(
       const env = bareEnv({ KEYFENCE_DATA: join(folder, '.keyfence') });
       const { stdout } = await promisify(execFile)('bash', ['-ec', lines], { cwd: folder, env });
       expect(
-        stdout.match(/(?:Hello from the API\. |(?<![\d ]))\d{3}$|^HTTP\S+ \d+|^Retry-After: \d+/gim),
+        stdout.match(/(?:Hello from the API\. |(?<![\d =]))\d{3}$|^HTTP\S+ \d+|^Retry-After: \d+/gim),
       ).toEqual([
         '401',
         'Hello from the API. 200',
