@@ -31,7 +31,7 @@ export function ExplainedRefusals({ of, apply }: { of: Key; apply: Apply }) {
 
 const idOf = ({ requestId = '', time, verifierId }: Refusal) => `${requestId} ${time} ${verifierId}`;
 
-/** The refusals as a table; that of the request in the address, or the openId one, has a card below it. */
+/** The refusals as a table; that of the request in the address, or an opened one, has a card below it. */
 function Refusals({ of, refusals, apply }: { of: Key; refusals: readonly Refusal[]; apply: Apply }) {
   const [{ request }] = useConditions({ request: '' });
   const sought = request === '' ? undefined : refusals.find(({ requestId }) => requestId === request);
