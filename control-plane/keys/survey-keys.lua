@@ -6,13 +6,14 @@
 -- from: creation number to begin with, '' = a new round  count: of the round so far  limit: maximum number of keys
 -- now: Unix ms  lead: longest time before a key is disabled in which it is found, ms, at most a quarter of the rule's
 -- forgotten: time after which usage may be forgotten that no round has seen, ms
--- Returns {} if there is no such API or it has no rules
+-- Returns {} if there is no such API, or it has no rules and left nothing to record
 --         | {rule about unused keys, ms, '' = none; creation number to continue from, '' = the round is over; count;
 --            {key that was disabled, about it, …}; and for each key that is found {id, last use, externalId, name}}
 -- include last-use.lua
 local created, deleted, longest, rule, since, surveyed =
   unpack(redis.call('HMGET', head, 'c', 'deleted', 'longest', 'unused', 'unusedSince', 'surveyed'))
-if not created or deleted or not (longest or rule) then return {} end
+-- A rule that is gone may have left disabled keys that are not in the audit log yet.
+if not created or deleted or not (longest or rule or redis.call('EXISTS', unused) == 1) then return {} end
 if rule and surveyed and now - surveyed > tonumber(forgotten) then
   since = now
   redis.call('HSET', head, 'unusedSince', now, 'surveyed', now)

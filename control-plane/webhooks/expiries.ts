@@ -2,7 +2,14 @@ import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { command, each, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, exhaustedPools, expiryIndex, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
+import {
+  apiKeys,
+  exhaustedPools,
+  expiryIndex,
+  poolKey,
+  recordKey,
+  unusedKeys,
+} from '#shared/redis/redis-keys.ts';
 import { type Run, send } from '#shared/redis/script.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { Notice, Notices } from './notices.ts';
@@ -43,7 +50,7 @@ export function dueEvent({ dueMs, expiresMs }: DueKey, leads: readonly number[],
 
 const readDue = command(
   new URL('./read-due.lua', import.meta.url),
-  ['head', 'expiries', 'exhausted'],
+  ['head', 'expiries', 'exhausted', 'noted'],
   ['now', 'most', 'records', 'poolNames'],
   each(each(list)),
 );
@@ -95,7 +102,7 @@ export class DueKeys {
   async read(apiId: string, nowMs: number): Promise<DueInApi | undefined> {
     const { head } = apiKeys(apiId);
     const run = readDue({
-      ...{ head, expiries: expiryIndex(apiId), exhausted: exhaustedPools(apiId) },
+      ...{ head, expiries: expiryIndex(apiId), exhausted: exhaustedPools(apiId), noted: unusedKeys(apiId) },
       ...{ now: nowMs, most: DUE_AT_ONCE, records: recordKey(apiId, ''), poolNames: poolKey(apiId, '') },
     });
     const [due, pools, rules] = await this.#send(run);

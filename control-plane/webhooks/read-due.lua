@@ -2,11 +2,11 @@
 -- Reads what is due in an API: keys of which an event about their expiry is due, and pools whose credits ran out. Not
 -- flagged `no-writes`, so that a deposed primary refuses to answer.
 --
--- head, expiries: the expiry index  exhausted: the exhausted pools
+-- head, expiries: the expiry index  exhausted: the exhausted pools  noted: keys that rules disabled and that are not in the audit log yet
 -- now: Unix ms  most: maximum number of keys  records: beginning of the records' names  poolNames: beginning of the pools' names
 -- Returns {} if there is no such API
 --         | {keys, pools, rules}: for each key {id, when it was due, expires, externalId, name}, and
---           for each pool {id, since when, and for each of its keys id, externalId, name}; rules: empty if the API has no rules for its keys
+--           for each pool {id, since when, and for each of its keys id, externalId, name}; rules: empty if the API has no rules for its keys, and left nothing to record
 local created, deleted, longest, unused = unpack(redis.call('HMGET', head, 'c', 'deleted', 'longest', 'unused'))
 if not created or deleted then return {} end
 local function about(keyId) return unpack(redis.call('HMGET', records .. keyId, 'x', 'o', 'n')) end
@@ -26,4 +26,5 @@ for i = 1, #empty, 2 do
   end
   pools[#pools + 1] = pool
 end
-return {keys, pools, (longest or unused) and {{'1'}} or {}}
+local hasRules = longest or unused or redis.call('EXISTS', noted) == 1
+return {keys, pools, hasRules and {{'1'}} or {}}

@@ -6,6 +6,7 @@ import { Audit } from '../../../control-plane/audit/audit.ts';
 import { examineFleet } from '../../../control-plane/fleet/examination.ts';
 import { FleetView } from '../../../control-plane/fleet/fleet.ts';
 import { KeyRules } from '../../../control-plane/keys/key-rules.ts';
+import { DueKeys } from '../../../control-plane/webhooks/expiries.ts';
 import { WatchedFleet } from '../../../control-plane/webhooks/fleet-watch.ts';
 import { Notices } from '../../../control-plane/webhooks/notices.ts';
 import { RedisChangeLog } from '../../../control-plane/writer/change-log.ts';
@@ -231,6 +232,21 @@ test('a kill between any two steps doubles nothing', async () => {
   await visitAll();
   expect(await eventsOf('key_a')).toMatchObject([{ operation: 'rules.disableUnused', sequence: 1 }]);
   expect(await (await redis()).hget(apiKeys(API).head, 's')).toBe('1');
+});
+
+test('records a disable although its rule is gone', async () => {
+  await newKey('key_a');
+  await days(30);
+  await (await redis()).del(auditStream('done'), auditKeyIndex('key_a'));
+  await (await redis()).hset(unusedKeys(API), 'key_a', `1 ${clock.nowMs} 0 ${30 * DAY}`);
+  await apis().update(API, { disableUnusedAfterMs: null });
+  const due = new DueKeys(nodes);
+  const hasRules = async () => (await due.read(API, clock.nowMs))?.hasRules;
+  expect(await hasRules()).toBe(true);
+  rules = newRules();
+  await visitAll();
+  expect(await eventsOf('key_a')).toMatchObject([{ operation: 'rules.disableUnused', sequence: 1 }]);
+  expect(await hasRules()).toBe(false);
 });
 
 test('a use between look and disable saves the key', async () => {
