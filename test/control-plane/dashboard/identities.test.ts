@@ -31,6 +31,8 @@ onStage('the identities', (stage) => {
     await panel.getByText(/Undone: Disabled Ada.*Complete/).waitFor();
     expect(await verdicts()).toEqual(['VALID', 'VALID']);
 
+    // What is saved must be based on the undone change.
+    await dashboard.loaded();
     await page.getByLabel('Meta').fill('{"plan": "pro"}');
     await page.getByLabel('Rate limits').fill('tokens 5000/1d\ncalls 1/1h exact');
     await page.getByRole('button', { name: 'Save' }).click();

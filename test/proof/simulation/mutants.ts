@@ -188,7 +188,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     breaks: 'A write that needs a newer protocol succeeds beside registered older verifiers. (I20)',
     seed: 28,
     file: 'control-plane/writer/gate.lua',
-    edits: [['if answer[2] > 0 then return answer end', '']],
+    edits: [['if answer[3] > 0 then return answer end', '']],
   },
   'older verifiers register': {
     breaks: 'A verifier registers for an API that needs a newer protocol. (I20)',
@@ -573,7 +573,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     breaks: 'The uses in the window before do not count. (I15)',
     seed: LIMIT_SEEDS + 3,
     file: 'verifier/redis/lua/windows.lua',
-    edits: [['p * math.min(1, left / duration)', '0']],
+    edits: [['p * math.min(1, left / slides)', '0']],
   },
   "windows by a machine's clock": {
     breaks: 'The clock of the calling machine decides the window, not the clock of Redis. (I15)',
