@@ -42,7 +42,8 @@ test('a batch of changes lets other changes in', async () => {
     many.map((_, i) => before + 1 + i).concat(before + 100),
   );
   expect(sequences).toEqual(sequences.toSorted((a, b) => a - b));
-  expect(sequenceOf(beside) - before).toBeLessThanOrEqual(26);
+  // Two groups of 25 may be on their way before it.
+  expect(sequenceOf(beside) - before).toBeLessThanOrEqual(51);
 });
 
 test('an import keeps no single write waiting', async () => {
