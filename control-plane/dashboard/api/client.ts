@@ -270,7 +270,7 @@ async function send<Name extends keyof Responses>(operation: Name, input: Input)
   }
   for (const [name, value] of Object.entries(input)) {
     if (value === undefined || value === '') continue;
-    if (String(value).split(/\s+/).some(looksLikeKey))
+    if (containsKey(String(value)))
       throw new Failure('BAD_REQUEST', 'this is a key; keys are not sent in addresses, which are logged');
     url.searchParams.set(name, String(value));
   }
@@ -317,6 +317,9 @@ async function exchange(
 }
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+
+/** Tells whether a text has a key in it, whatever stands before and after it. */
+export const containsKey = (text: string): boolean => text.split(/[^0-9A-Za-z_]+/).some(looksLikeKey);
 
 /** Tells by its checksum whether a text is a key: the last 6 characters are the CRC-32 of the others. */
 export function looksLikeKey(text: string): boolean {

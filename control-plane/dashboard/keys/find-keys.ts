@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { call, type Key, looksLikeKey } from '../api/client.ts';
+import { call, containsKey, type Key } from '../api/client.ts';
 import { useLoad } from '../parts/loading.tsx';
 
 const APIS_MAX = 20;
@@ -31,7 +31,7 @@ export const longestWord = (text: string): string =>
 export function useKeysWith(text: string): readonly Key[] {
   const [part, setPart] = useState('');
   useEffect(() => {
-    const timer = setTimeout(() => setPart(looksLikeKey(text) ? '' : text.trim()), PAUSE_MS);
+    const timer = setTimeout(() => setPart(containsKey(text) ? '' : text.trim()), PAUSE_MS);
     return () => clearTimeout(timer);
   }, [text]);
   // A search that nobody waits for any more makes no further calls.

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { looksLikeKey } from '../api/client.ts';
+import { containsKey } from '../api/client.ts';
 
 /** Splits the hash of an address into its path and its query, which contains the conditions of a list. */
 export function partsOf(hash: string): readonly [path: string, query: URLSearchParams] {
@@ -20,7 +20,7 @@ export function useConditions<T extends Readonly<Record<string, string>>>(unset:
   const change = (next: T) => {
     const [path, query] = partsOf(location.hash);
     for (const [name, value] of Object.entries(next)) {
-      if (value === unset[name] || value.split(/\s+/).some(looksLikeKey)) query.delete(name);
+      if (value === unset[name] || containsKey(value)) query.delete(name);
       else query.set(name, value);
     }
     // No new history entry and no event: the list is already shown.

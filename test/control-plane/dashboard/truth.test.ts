@@ -270,6 +270,10 @@ onStage('what the dashboard says is so', (stage) => {
     await page.getByRole('form', { name: 'New key' }).waitFor();
     await page.keyboard.press('Escape');
     expect(new URL(page.url()).hash).toBe('#/apis/finding');
+    // A secret goes into no address, whatever stands beside it.
+    await page.getByLabel('Filter').fill(`Bearer ${key}, 403`);
+    await page.getByText('keys are not sent in addresses').waitFor();
+    expect(page.url()).not.toContain(key);
     await dashboard.close(key);
   });
 });
