@@ -24,7 +24,7 @@ import {
   LONGEST_MS,
   type NamedLimit,
   type Refill as Plan,
-  periodOf,
+  REFILL_PERIODS,
   refillText,
 } from '#shared/protocol/credits.ts';
 import {
@@ -400,7 +400,7 @@ function textOf({ interval, amount, refillDay, anchor }: Static<typeof Refill>):
   if (isDay && interval !== 'monthly')
     throw new ApiError('BAD_REQUEST', 'refill.refillDay: allowed only with the interval monthly');
   if (isDay && anchor) throw new ApiError('BAD_REQUEST', 'refill.refillDay: give anchor.day instead');
-  checkAnchor('refill', periodOf(interval), anchor);
+  checkAnchor('refill', REFILL_PERIODS[interval], anchor);
   const plan: Plan = { interval, amount, ...(isDay ? { refillDay } : {}), ...(anchor ? { anchor } : {}) };
   return refillText(plan);
 }

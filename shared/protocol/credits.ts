@@ -40,10 +40,8 @@ export interface Refill {
 /** Maximum number of credits. Redis stores credits as doubles, and adds them up. */
 export const CREDITS_MAX = 1_000_000_000_000;
 
-const PERIODS = { daily: 'day', weekly: 'week', monthly: 'month' } as const;
-
-/** Returns the interval of the calendar that a refill has. */
-export const periodOf = (interval: Refill['interval']): Interval => PERIODS[interval];
+/** The interval of the calendar that each interval of refills stands for. */
+export const REFILL_PERIODS = { daily: 'day', weekly: 'week', monthly: 'month' } as const;
 
 /**
  * Returns a refill in its form in Redis: the first letter of its calendar, the amount, the rest of the calendar, and its anchor as
@@ -51,7 +49,7 @@ export const periodOf = (interval: Refill['interval']): Interval => PERIODS[inte
  */
 export function refillText({ interval, amount, refillDay, anchor }: Refill): string {
   const day = interval === 'monthly' && !anchor ? { day: refillDay ?? 1 } : {};
-  const calendar = calendarOf(periodOf(interval), { ...day, ...anchor });
+  const calendar = calendarOf(REFILL_PERIODS[interval], { ...day, ...anchor });
   const parts = [calendar[0], amount, calendar.slice(1), anchor ? JSON.stringify(anchor) : ''];
   return parts.join(' ').trimEnd();
 }
