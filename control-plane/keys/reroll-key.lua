@@ -11,7 +11,7 @@
 -- Returns {'OK', when the old key ends, '' or the key that was deleted and the hash of its secret, what write-change.lua
 --         returns from the sequence on}
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'ENDED'}: the key has expired, so there is nothing to reroll
---         | {'TOO_LONG', the longest lifetime of the API, ms}: the new key, which has the old one's expiry, would live longer
+--         | {'TOO_LONG', the longest lifetime of the API, ms, the key whose expiry the new one would have}: it would live longer
 --         | {'REUSED'}: an earlier call of this name gave another time
 --         | {'REROLLED', the key that replaced it} | {'SHARED', keys that share its credits}: too many
 -- include ../writer/rights.lua
@@ -61,7 +61,7 @@ elseif #sharers >= tonumber(most) then
   if not deleted then return {'SHARED', #sharers} end
 end
 local refusal = tooLong(redis.call('HGET', head, 'longest'), now, redis.call('HGET', source, 'x'))
-if refusal then return refusal end
+if refusal then return {refusal[1], refusal[2], isAgain and successor or keyId} end
 local gone = deleted and deleted .. ' ' .. redis.call('HGET', base .. 'k:' .. deleted, 'p') or ''
 local own = {p = true, s = true, b = true, c = true, i = true, u = true, v = true, T = true, Y = true, F = true, K = true}
 local fields = {'p', secretHash, 's', start, 'c', now, 'F', keyId}

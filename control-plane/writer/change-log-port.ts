@@ -76,7 +76,8 @@ export type WriteRefusal =
   | { readonly status: 'CONFLICT'; readonly version?: string }
   | { readonly status: 'REROLLED'; readonly successor: string }
   | { readonly status: 'SHARED'; readonly keys: number }
-  | { readonly status: 'TOO_LONG'; readonly longestMs: number }
+  /** `source`: the key whose expiry the new one would have. */
+  | { readonly status: 'TOO_LONG'; readonly longestMs: number; readonly source: string }
   | TooOld;
 
 /** A change that is in the log. */

@@ -50,7 +50,7 @@ const reroll = command(
   ] as const,
   oneOf('status', {
     ...{ OK: ['expires', 'deleted', ...WRITTEN], NOT_FOUND: [], CONFLICT: [], ENDED: [], REUSED: [] },
-    ...{ REROLLED: ['successor'], SHARED: ['keys#'], TOO_LONG: ['longestMs#'] },
+    ...{ REROLLED: ['successor'], SHARED: ['keys#'], TOO_LONG: ['longestMs#', 'source'] },
   }),
 );
 

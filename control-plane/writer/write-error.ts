@@ -22,8 +22,8 @@ export function writeError(
     return new ApiError('CONFLICT', `key ${keyId} shares its credits with ${outcome.keys} keys, ${advice}`);
   }
   if (outcome.status === 'TOO_LONG') {
-    const { message } = lifetimeError(apiId, outcome.longestMs);
-    return new ApiError('BAD_REQUEST', `${message} for key ${keyId} with keys.updateKey, then reroll it`);
+    const advice = `for key ${outcome.source} with keys.updateKey, then reroll it`;
+    return new ApiError('BAD_REQUEST', `${lifetimeError(apiId, outcome.longestMs).message} ${advice}`);
   }
   if (outcome.status === 'REUSED')
     return new ApiError(

@@ -95,6 +95,19 @@ test('a new rule changes no existing key', async () => {
   await fleet.ok('keys.updateKey', { keyId: newId, expires: null });
 });
 
+test('a repeated rotation names the key to change', async () => {
+  await newApi('again', {});
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'again' });
+  const rotation = { keyId, expiration: 0, operationId: 'rotation-again-1' };
+  const { keyId: undelivered } = await fleet.ok('keys.rerollKey', rotation);
+  await fleet.ok('apis.updateApi', { apiId: 'again', maxLifetimeMs: 90 * DAY });
+  const [status, message] = await refusal('keys.rerollKey', rotation);
+  expect([status, message]).toEqual(tooLong('again'));
+  expect(message).toContain(`for key ${undelivered} with keys.updateKey, then reroll it`);
+  await fleet.ok('keys.updateKey', { keyId: undelivered, expires: inDays(80) });
+  await fleet.ok('keys.rerollKey', rotation);
+});
+
 test('a default above the maximum is refused', async () => {
   const refused = (above: number, max: number) => [
     400,
