@@ -6,8 +6,9 @@ import { memoize, NO_META, showsKey, VERDICT_FIELDS, type VerdictWithKey } from 
 import { type AuthzSettings, type ClientQuestion, clientQuestion, requiringEncoded } from '../http/authz.ts';
 import {
   asReadByServers,
+  type CredentialSource,
   type HeaderLines,
-  keyHeaders,
+  type keyHeaders,
   keyParameters,
   QUERY_PARAMETER,
   withoutKeyCookies,
@@ -110,12 +111,14 @@ export function checkTraceId({ attributes }: CheckRequest): string | undefined {
  * Returns an answer in Envoy's form. It tells Envoy to remove the key and identity headers from the client's
  * request.
  * @param metadata what Envoy's other filters and its access log can read
+ * @param holdsKey the result of `keyHeaders` for `sources`
  */
 export function checkResponse(
   { status, headers, body, type = PROBLEM_TYPE }: AuthzAnswer,
   metadata: Struct,
   request: CheckRequest,
-  { sources }: AuthzSettings,
+  sources: readonly CredentialSource[],
+  holdsKey: ReturnType<typeof keyHeaders>,
 ): CheckResponse {
   if (status !== 200) {
     const code = GRPC_CODES[status] ?? GRPC_INTERNAL;
@@ -134,7 +137,6 @@ export function checkResponse(
   const { cookie: cookies = [] } = lines;
   const restOfCookies = cookies.map((line) => withoutKeyCookies(line, sources)).filter(Boolean);
   const hasKeyCookie = restOfCookies.join() !== cookies.join();
-  const holdsKey = keyHeaders(sources);
   const removedNames = Object.entries(lines)
     .filter(([name, values]) =>
       isIdentityHeader(name)

@@ -18,6 +18,7 @@ import { requestIdFrom } from '#shared/rules/request-id.ts';
 import { asset } from '../assets.ts';
 import { type RefusalLog, routeOf, type VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';
+import { keyHeaders } from '../http/credentials.ts';
 import { type AuthzAnswer, authzAnswer, type HeaderLine } from '../http/gateway-answer.ts';
 import { LINGER_MS, problemBody } from '../http/respond.ts';
 import type { HttpLimits } from '../http/server.ts';
@@ -197,6 +198,7 @@ function checkMethod({
   metaFields: readonly string[];
   log: Pick<Logger, 'error'>;
 }) {
+  const holdsKey = keyHeaders(authz.sources);
   const answerTo = async (
     request: CheckRequest,
     requestId: string,
@@ -221,7 +223,9 @@ function checkMethod({
     reply: sendUnaryData<CheckResponse>,
   ): Promise<void> =>
     answerTo(request, requestIdFrom(checkRequestId(request)))
-      .then(([answer, metadata]) => reply(null, checkResponse(answer, metadata, request, authz)))
+      .then(([answer, metadata]) =>
+        reply(null, checkResponse(answer, metadata, request, authz.sources, holdsKey)),
+      )
       .catch((err: unknown) => {
         // The error makes Envoy refuse. No caller handles a rejection here, so a rejection would end the
         // process.
