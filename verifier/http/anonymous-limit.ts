@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '#shared/process/clock.ts';
 import { setting } from '#shared/process/load-config.ts';
 import { sourceOf } from '#shared/rules/ip-ranges.ts';
@@ -42,7 +43,7 @@ const ADDRESSES_MAX = 50_000;
 export class AnonymousLimit {
   readonly #bound: Bound;
   readonly #clock: Clock;
-  readonly #counts = new Map<string, number>();
+  readonly #counts = new LRUCache<string, number>({ max: ADDRESSES_MAX });
   #window = 0;
 
   constructor(bound: Bound, clock: Clock) {
@@ -59,10 +60,7 @@ export class AnonymousLimit {
     this.#window = window;
     const address = clientIp === undefined ? '' : sourceOf(clientIp);
     const count = (this.#counts.get(address) ?? 0) + 1;
-    // Sets it anew, as the latest.
-    this.#counts.delete(address);
     this.#counts.set(address, count);
-    if (this.#counts.size > ADDRESSES_MAX) this.#counts.delete(this.#counts.keys().next().value ?? '');
     if (count <= limit) return undefined;
     const retryMs = (window + 1) * durationMs - nowMs;
     const reset = this.#clock.wallMs() + retryMs;
