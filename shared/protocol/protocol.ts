@@ -14,7 +14,7 @@ export function protocolFor(recordId: string, fields: StoredFields, refill = '')
     origins !== '' ||
     (limits !== '' && recordId.startsWith('role_')) ||
     (roles !== '' && recordId.startsWith('identity_')) ||
-    /"interval"/.test(l + limits) ||
+    /"interval":/.test(l + limits) ||
     /^w|[-+{]/.test(refill);
   return isNew ? 2 : 1;
 }

@@ -110,6 +110,7 @@ test('verifiers that ignore the calendar are kept out', () => {
   expect(
     protocolFor('key_1', { L: '[{"name":"a","limit":1,"duration":1,"interval":"day","async":true}]' }),
   ).toBe(2);
+  expect(protocolFor('key_1', { L: '[{"name":"interval","limit":1,"duration":1,"async":true}]' })).toBe(1);
   expect(protocolFor('key_1', {}, 'w 5')).toBe(2);
   expect(protocolFor('key_1', {}, 'd 5 +3600 {"hour":1}')).toBe(2);
   expect(protocolFor('role_1', { L: '[]' })).toBe(2);
