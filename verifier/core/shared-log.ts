@@ -135,12 +135,7 @@ export class SharedLog {
     if (present?.isCurrent) return present;
     const join = new JoinOf(
       [state, ...(byRoles?.states ?? [])],
-      joinPermissions(
-        byRoles?.effectivePermissions,
-        byRoles?.effectivePermissions ?? links.ownPermissions,
-        identity,
-        state.epoch,
-      ),
+      joinPermissions(byRoles?.effectivePermissions ?? links.ownPermissions, identity, state.epoch),
     );
     state.joins.set(links, join);
     return join;
@@ -169,7 +164,7 @@ export class SharedLog {
     const roles = Object.freeze(names.sort());
     const join = new JoinOf(
       [first, ...rest],
-      joinPermissions({ roles, limits: largestOf(limits) }, { slugSet, slugs }, undefined, first.epoch),
+      joinPermissions({ slugSet, slugs, roles, limits: largestOf(limits) }, undefined, first.epoch),
     );
     this.#ofRoles.set(links, join);
     return join;
@@ -183,13 +178,11 @@ const withRoles = ({ roles, ownPermissions }: Links, ofIdentity: readonly string
 const externalIdOf = ({ details }: Entry): string => details?.externalId ?? '';
 
 function joinPermissions(
-  ofRoles: Pick<EffectivePermissions, 'roles' | 'limits'> | undefined,
-  permissions: Pick<EffectivePermissions, 'slugSet' | 'slugs'> | undefined,
+  permissions: Partial<EffectivePermissions> | undefined,
   identity: Identity | undefined,
   { pools }: Epoch,
 ): EffectivePermissions {
-  const { slugSet = NO_PERMISSIONS, slugs = [] } = permissions ?? {};
-  const { roles = [], limits } = ofRoles ?? {};
+  const { slugSet = NO_PERMISSIONS, slugs = [], roles = [], limits } = permissions ?? {};
   return { slugSet, slugs, roles, limits, identity, pools };
 }
 

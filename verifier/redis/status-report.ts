@@ -47,7 +47,7 @@ interface StatusOptions {
   readonly usage: Pick<Usage, 'extent'> | undefined;
 }
 
-/** A report about this verifier in the fleet's list. No change waits for it and no decision depends on it. */
+/** A report about this verifier in the fleet's list. No change and no verdict waits for it. */
 export class StatusReport {
   readonly #options: StatusOptions;
   readonly #startedAt: number;
