@@ -7,6 +7,7 @@ import {
   LIMIT_MAX,
   LIMIT_NAME,
   LIMITS_MAX,
+  type RateLimit,
 } from '#shared/protocol/credits.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
@@ -286,8 +287,8 @@ export async function identityOf({ apiId, externalId }: Key, { identities }: { i
 }
 
 /**
- * The rate limits that apply to the question. Of limits with one name, that of the key applies, or else that of its
- * identity, or else the largest of its roles. What is left is that of the current window in Redis; amounts that verifiers took in advance count as
+ * The rate limits that apply to the question. Of limits with one name, that of the question applies, or else that of the key,
+ * of its identity, or the largest of its roles. What is left is that of the current window in Redis; amounts that verifiers took in advance count as
  * used.
  */
 async function limitRules(
@@ -300,7 +301,14 @@ async function limitRules(
   const ownerId = await limits.ownerOf(apiId, keyId);
   const ofKey = { ownerId, space: apiId };
   const ofIdentity = { ownerId: identity?.id ?? '', space: SHARED_LOG };
-  const stored = [
+  const asked = named.flatMap(({ name, limit, duration }, i) => {
+    if ((limit === undefined) !== (duration === undefined))
+      throw new ApiError('BAD_REQUEST', `ratelimits.${i}: limit and duration must be set together`);
+    if (limit === undefined || duration === undefined) return [];
+    return [{ name, limit, duration, autoApply: true, of: 'question', ...ofKey }];
+  });
+  const all: readonly (Omit<RateLimit, 'async'> & { of: string; ownerId: string; space: string })[] = [
+    ...asked,
     ...(ratelimit ? [{ ...ratelimit, name: DEFAULT_LIMIT, autoApply: true, of: 'key', ...ofKey }] : []),
     ...ratelimits.map((limit) => ({ ...limit, of: 'key', ...ofKey })),
     ...(identity?.ratelimits ?? []).map((limit) => ({ ...limit, of: 'identity', ...ofIdentity })),
@@ -308,30 +316,13 @@ async function limitRules(
       .flatMap((role) => role.ratelimits.map((limit) => ({ ...limit, of: `role ${role.name}` })))
       .sort((a, b) => b.limit / b.duration - a.limit / a.duration)
       .map((limit) => ({ ...limit, ...(limit.per === 'identity' && identity ? ofIdentity : ofKey) })),
-  ].filter(({ name }, i, all) => all.findIndex((each) => each.name === name) === i);
-  const questionLimits: Omit<(typeof stored)[number], 'async'>[] = [];
-  for (const [i, { name, limit, duration }] of named.entries()) {
-    if ((limit === undefined) !== (duration === undefined))
-      throw new ApiError('BAD_REQUEST', `ratelimits.${i}: limit and duration must be set together`);
-    if (limit !== undefined && duration !== undefined)
-      questionLimits.push({
-        name,
-        limit,
-        duration,
-        autoApply: true,
-        of: 'question',
-        ...ofKey,
-      });
-    else if (!stored.some((each) => each.name === name))
-      throw new ApiError(
-        'BAD_REQUEST',
-        `ratelimits.${i}.name: neither the key nor its identity or roles have this limit`,
-      );
-  }
-  const all = [
-    ...stored.filter(({ name }) => !questionLimits.some((each) => each.name === name)),
-    ...questionLimits,
-  ];
+  ].filter(({ name }, i, every) => every.findIndex((each) => each.name === name) === i);
+  const missing = named.findIndex(({ name }) => !all.some((each) => each.name === name));
+  if (missing >= 0)
+    throw new ApiError(
+      'BAD_REQUEST',
+      `ratelimits.${missing}.name: neither the key nor its identity or roles have this limit`,
+    );
   const costs = new Map(named.map(({ name, cost = 1 }) => [name, cost]));
   const applied = all.filter(({ name, autoApply }) => autoApply || costs.has(name));
   if (applied.length === 0) return [{ rule: 'ratelimit', passed: true, detail: 'none applies' }];
