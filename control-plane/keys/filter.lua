@@ -9,17 +9,14 @@ local function fold(text, forms)
   return text
 end
 
--- Tells whether a key meets the conditions of a listing, an object of which any field may be absent: `enabled` '1' | '0';
--- `prefix` of the name; `part` of the name, the id or the external id, folded, with its `forms`; `expiredAt` and
--- `unexpiredAt`: at this time it has expired, or has not; `expiresBefore`; `role`: its id; `leaked`; `foreign`;
--- `neverUsed` and `lastUsedBefore`, which read the hashes with the prefix `usages`. Times are Unix milliseconds.
--- records: prefix
-local function matches(condition, records, keyId)
+-- Tells whether a key meets the conditions of a listing: those of KeyFilter in key-view.ts, but for `search` a `part`, folded,
+-- with its `forms`. base: the beginning of the API's other keys
+local function matches(condition, base, keyId)
   local enabled, name, externalId, expires, roles, leak, foreign, created =
-    unpack(redis.call('HMGET', records .. keyId, 'e', 'n', 'o', 'x', 'R', 'K', 'f', 'c'))
+    unpack(redis.call('HMGET', base .. 'k:' .. keyId, 'e', 'n', 'o', 'x', 'R', 'K', 'f', 'c'))
   name, externalId, expires = name or '', externalId or '', tonumber(expires) or 0
-  if condition.enabled and enabled ~= condition.enabled then return false end
-  if condition.prefix and string.sub(name, 1, #condition.prefix) ~= condition.prefix then return false end
+  if condition.enabled ~= nil and (enabled == '1') ~= condition.enabled then return false end
+  if condition.namePrefix and string.sub(name, 1, #condition.namePrefix) ~= condition.namePrefix then return false end
   if condition.part and not string.find(
     fold(name .. '\n' .. keyId .. '\n' .. externalId, condition.forms), condition.part, 1, true
   ) then return false end
@@ -28,14 +25,8 @@ local function matches(condition, records, keyId)
   if condition.expiresBefore and (expires == 0 or expires >= condition.expiresBefore) then return false end
   if condition.role and not string.find(' ' .. (roles or '') .. ' ', ' ' .. condition.role .. ' ', 1, true) then return false end
   if condition.leaked and not leak or condition.foreign and not foreign then return false end
-  if not condition.usages then return true end
-  local used = tonumber(redis.call('HGET', condition.usages .. keyId, 't'))
+  if not (condition.neverUsed or condition.lastUsedBefore) then return true end
+  local used = tonumber(redis.call('HGET', base .. 'u:' .. keyId, 't'))
   if condition.neverUsed and used then return false end
   return not condition.lastUsedBefore or (used or tonumber(created)) < condition.lastUsedBefore
-end
-
--- Returns the conditions in a JSON object; nil if all keys meet them: ''
-local function conditionsIn(conditions)
-  if conditions == '' then return nil end
-  return cjson.decode(conditions)
 end

@@ -2,7 +2,7 @@ import { type Refill, refillOf } from '#shared/protocol/credits.ts';
 import { type AliasedFields, aliasedFields, KEY_LETTERS, sequenceOf } from '#shared/protocol/key-record.ts';
 import { command, list, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, identityIndexKey, metaKey, recordKey, usageKey } from '#shared/redis/redis-keys.ts';
+import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { type Run, send } from '#shared/redis/script.ts';
 import { folded, formsOf } from '../serve/search.ts';
 
@@ -21,7 +21,7 @@ export const listIds = command(
 export const listKeys = command(
   new URL('./list-keys.lua', import.meta.url),
   ['head', 'index', 'source'],
-  ['records', 'metas', 'base', 'order', 'from', 'limit', 'most', 'conditions', '...letters'],
+  ['base', 'order', 'from', 'limit', 'most', 'conditions', '...letters'],
   unlessEmpty(row('total#', 'next', '...rows[]')),
 );
 
@@ -152,8 +152,7 @@ export class KeyView {
     const page = await this.#send(
       listKeys({
         ...{ head, index, source: sourceOf(apiId, filter, index), base },
-        ...{ records: recordKey(apiId, ''), metas: metaKey(apiId, ''), letters: LETTERS },
-        ...{ order, from, limit, most: EXAMINED_MAX, conditions: conditionsOf(apiId, filter) },
+        ...{ order, from, limit, most: EXAMINED_MAX, conditions: conditionsOf(filter), letters: LETTERS },
       }),
     );
     if (page === undefined) return undefined;
@@ -191,15 +190,11 @@ export const sourceOf = (apiId: string, { externalId }: KeyFilter, index = apiKe
   externalId === undefined ? index : identityIndexKey(apiId, externalId);
 
 /** The conditions of a filter for which there is no index, as filter.lua takes them. */
-export function conditionsOf(apiId: string, filter: KeyFilter): string {
-  const { enabled, externalId: _inSource, namePrefix, search, ...others } = filter;
+export function conditionsOf({ externalId: _inSource, search, ...others }: KeyFilter): string {
   const conditions = {
-    ...(enabled === undefined ? {} : { enabled: enabled ? '1' : '0' }),
-    ...(namePrefix ? { prefix: namePrefix } : {}),
+    ...others,
     ...(search ? { part: folded(search) } : {}),
     ...(search && /[^\0-\x7f]/.test(search) ? { forms: formsOf(folded(search)) } : {}),
-    ...(others.neverUsed || others.lastUsedBefore !== undefined ? { usages: usageKey(apiId, '') } : {}),
-    ...others,
   };
   return Object.keys(conditions).length === 0 ? '' : JSON.stringify(conditions);
 }

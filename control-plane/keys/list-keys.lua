@@ -3,9 +3,9 @@
 -- Not flagged `no-writes`, so that a deposed primary refuses to answer.
 --
 -- head, index, source: the index to read, the same or an owner's
--- records, metas: prefixes  base: the beginning of the API's other keys  order: 'asc' | 'desc' | 'numbers'
+-- base: the beginning of the API's other keys  order: 'asc' | 'desc' | 'numbers'
 -- from: creation number to begin with, '' = the first; 'numbers': all creation numbers of the page, with a space between
--- limit: maximum number of keys on the page  most: maximum number of keys examined  conditions: see filter.lua
+-- limit: maximum number of keys on the page  most: maximum number of keys examined  conditions: of filter.lua, JSON; '' = all keys meet them
 -- letters: of the fields to return besides meta
 -- Returns {} if there is no such API | {number of keys of the API, creation number to continue from or '', and for each key
 --   {keyId, meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none}
@@ -14,7 +14,7 @@
 local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
 if not created or deleted then return {} end
 local credits
-local condition = conditionsIn(conditions)
+local condition = conditions ~= '' and cjson.decode(conditions)
 limit = tonumber(limit)
 most = condition and tonumber(most) or limit
 
@@ -35,12 +35,12 @@ for i = 1, #found, 2 do
     break
   end
   local keyId = found[i]
-  if not condition or matches(condition, records, keyId) then
-    local f = redis.call('HMGET', records .. keyId, 'M', 'm', unpack(letters))
-    if f[1] then f[2] = redis.call('GET', metas .. keyId) end
+  if not condition or matches(condition, base, keyId) then
+    local f = redis.call('HMGET', base .. 'k:' .. keyId, 'M', 'm', unpack(letters))
+    if f[1] then f[2] = redis.call('GET', base .. 'm:' .. keyId) end
     local key = {keyId}
     for n = 2, #f do key[n] = f[n] or '' end
-    local pool = redis.call('HGET', records .. keyId, 'q')
+    local pool = redis.call('HGET', base .. 'k:' .. keyId, 'q')
     if pool then
       credits = credits or creditsOf(base .. 'members', base .. 'held')
       for _, value in ipairs({credits.look(base .. 'q:' .. pool)}) do key[#key + 1] = value end

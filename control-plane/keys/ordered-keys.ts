@@ -10,7 +10,7 @@ import { conditionsOf, type Key, type KeyFilter, type KeyView, sourceOf } from '
 const listValues = command(
   new URL('./list-values.lua', import.meta.url),
   ['head', 'source'],
-  ['records', 'values', 'field', 'from', 'most', 'conditions'],
+  ['base', 'values', 'field', 'from', 'most', 'conditions'],
   row('total#', 'next', '...values'),
 );
 
@@ -106,12 +106,12 @@ export class OrderedKeys {
 
   /** The values of some keys, beginning at a creation number; none if there is no such API. */
   async #read(apiId: string, filter: KeyFilter, order: ValueOrder, from: string): Promise<Chunk> {
-    const { head } = apiKeys(apiId);
+    const { head, base } = apiKeys(apiId);
     const field = fieldOf(order);
     const { prefixOf, letter } = FIELDS[field];
     const run = listValues({
-      ...{ head, source: sourceOf(apiId, filter), records: recordKey(apiId, ''), values: prefixOf(apiId) },
-      ...{ field: letter, from, most: AT_ONCE, conditions: conditionsOf(apiId, filter) },
+      ...{ head, source: sourceOf(apiId, filter), base, values: prefixOf(apiId) },
+      ...{ field: letter, from, most: AT_ONCE, conditions: conditionsOf(filter) },
     });
     const { total, next, values } = await this.#nodes.run(head, (redis) => send(redis, run));
     if (total > ORDERED_MAX && filter.externalId === undefined)

@@ -10,6 +10,7 @@
 --         | {rule about unused keys, ms, '' = none; creation number to continue from, '' = the round is over; count;
 --            {key that was disabled, about it, …}; and for each key that is found {id, last use, externalId, name}}
 -- include last-use.lua
+-- include lifetime.lua
 local created, deleted, longest, rule, since, surveyed =
   unpack(redis.call('HMGET', head, 'c', 'deleted', 'longest', 'unused', 'unusedSince', 'surveyed'))
 -- A rule that is gone may have left disabled keys that are not in the audit log yet.
@@ -27,7 +28,7 @@ for i = 1, math.min(#found, 2 * limit), 2 do
   local keyId = found[i]
   local enabled, expires, owner, name = unpack(redis.call('HMGET', base .. 'k:' .. keyId, 'e', 'x', 'o', 'n'))
   if enabled == '1' and not (expires and tonumber(expires) <= tonumber(now)) then
-    if longest and (not expires or tonumber(expires) > now + longest) then count = count + 1 end
+    if tooLong(longest, now, expires) then count = count + 1 end
     if rule then
       local last, used = lastUse(base, keyId, since)
       if last + rule - lead <= tonumber(now) then

@@ -40,11 +40,11 @@ describe('keys', () => {
     const [head, index] = ['head', 'index'];
     const page = await run(
       listKeys({
-        ...{ head, index, source, records: 'k:', metas: 'm:', base: '', letters: LETTERS },
+        ...{ head, index, source, base: '', letters: LETTERS },
         ...{ order: order ?? '', from: from ?? '', limit: limit ?? 0, most: most ?? 0 },
         conditions: JSON.stringify({
-          ...(enabled ? { enabled } : {}),
-          ...(prefix ? { prefix } : {}),
+          ...(enabled ? { enabled: enabled === '1' } : {}),
+          ...(prefix ? { namePrefix: prefix } : {}),
           ...(part ? { part } : {}),
         }),
       }),
