@@ -1,14 +1,6 @@
 import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
-import {
-  DEFAULT_LIMIT,
-  DURATION_MAX_MS,
-  DURATION_MIN_MS,
-  LIMIT_MAX,
-  LIMIT_NAME,
-  LIMITS_MAX,
-  type RateLimit,
-} from '#shared/protocol/credits.ts';
+import { DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX, type RateLimit } from '#shared/protocol/credits.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';
@@ -23,7 +15,7 @@ import type { Role, Roles } from '../../roles/roles.ts';
 import { absence, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
-import { ApiId, Fields, Id, KeyId, List } from '../../serve/schemas.ts';
+import { ApiId, Fields, Id, KeyId, LIMIT_SIZE, List } from '../../serve/schemas.ts';
 import type { Key, KeyView } from '../key-view.ts';
 import type { Keys } from '../keys.ts';
 import { timeText } from '../refusals.ts';
@@ -85,8 +77,8 @@ const request = Fields({
         {
           name: Type.String({ pattern: LIMIT_NAME.source }),
           cost: Cost,
-          limit: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT_MAX })),
-          duration: Type.Optional(Type.Integer({ minimum: DURATION_MIN_MS, maximum: DURATION_MAX_MS })),
+          limit: Type.Optional(LIMIT_SIZE.limit),
+          duration: Type.Optional(LIMIT_SIZE.duration),
         },
         { additionalProperties: false },
       ),
