@@ -23,8 +23,6 @@ export class WatchedFleet {
   readonly #fleet: FleetView;
   /** When each verifier reported last, as far as this process saw it. */
   readonly #lastReports = new Map<string, number>();
-  /** The latest loss that is noted. */
-  #lossMs = 0;
 
   constructor(nodes: RedisNodes, fleet: FleetView) {
     this.#nodes = nodes;
@@ -37,18 +35,19 @@ export class WatchedFleet {
    */
   async usageExtent(): Promise<{ readonly untilMs: number; readonly lostMs: number }> {
     const { missing, reporting } = await this.look();
-    const lost = await this.#nodes.run(usageLoss, (redis) => redis.get(usageLoss));
     const isKnown = missing.length === 0 && reporting.length > 0;
     const untilMs = isKnown ? Math.min(...reporting.map(({ usage }) => usage?.untilMs ?? 0)) : 0;
-    return { untilMs, lostMs: Number(lost ?? 0) };
+    return { untilMs, lostMs: await this.#lostMs() };
   }
 
   /** Notes that usage was lost. */
   async noteLoss(atMs: number): Promise<void> {
-    const before = await this.#nodes.run(usageLoss, (redis) => redis.get(usageLoss));
-    if (atMs > Number(before ?? 0))
+    if (atMs > (await this.#lostMs()))
       await this.#nodes.run(usageLoss, (redis) => redis.set(usageLoss, String(atMs)));
-    this.#lossMs = Math.max(this.#lossMs, atMs);
+  }
+
+  async #lostMs(): Promise<number> {
+    return Number(await this.#nodes.run(usageLoss, (redis) => redis.get(usageLoss)));
   }
 
   /** Remembers the verifiers that report now; returns them, and those that did and do no more. */
@@ -63,7 +62,7 @@ export class WatchedFleet {
       after = page.next;
     }
     const lossMs = Math.max(0, ...[...reporting.values()].map(({ usage }) => usage?.lostMs ?? 0));
-    if (lossMs > this.#lossMs) await this.noteLoss(lossMs);
+    if (lossMs > 0) await this.noteLoss(lossMs);
     const before = await this.#nodes.run(watchedVerifiers, (redis) => redis.hgetall(watchedVerifiers));
     for (const { id, reportedAt } of reporting.values()) this.#lastReports.set(id, reportedAt);
     const fields = [...reporting.values()].flatMap(({ id, host, version, reportedAt }) =>

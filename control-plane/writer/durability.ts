@@ -21,8 +21,8 @@ interface Inspection {
 }
 
 /**
- * Checks whether acknowledged writes survive a crash or power cut of their server, and a failover: the server has them on
- * its disk, writes wait for all its replicas, and it evicts nothing. Only `durable` in responses depends on it: after its
+ * Checks whether acknowledged writes survive a crash or power cut of their server, and a failover: the server
+ * has them on its disk, writes wait for all its replicas, and it evicts nothing. Only `durable` in responses depends on it: after its
  * write, each call inspects the server that made the write. An inspection of all servers every 5 s serves the
  * metrics and the log.
  */
