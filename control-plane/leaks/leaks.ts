@@ -112,13 +112,6 @@ export class LeakHandler {
       const { type, source, url } = leak.at;
       this.#options.log.warn({ ...subjectOf(leak), kind: leak.kind, type, source, url }, 'a secret leaked');
     }
-    await Promise.all(
-      leaked.map((leak) =>
-        leak.kind === 'key'
-          ? this.#options.keys.noteLeak(leak.apiId, leak.keyId, { at: arrival.time, url: leak.at.url })
-          : undefined,
-      ),
-    );
     const isDisabled = (leak: LeakedKey) =>
       this.#options.policy === 'disable' && leak.kind !== 'bootstrap' && leak.enabled;
     const kept = leaked.filter((leak) => !isDisabled(leak));
@@ -129,10 +122,15 @@ export class LeakHandler {
     const rootKeys = leaked.filter((leak) => leak.kind !== 'key').filter(isDisabled);
     for (const leak of rootKeys) await this.#disableRootKey(leak, arrival);
     if (rootKeys.length > 0) await this.#options.publishedRootKeys.publish();
-    const keys = leaked.filter((leak) => leak.kind === 'key').filter(isDisabled);
+    const keys = leaked.filter((leak) => leak.kind === 'key');
     const remainingMs = this.#options.changeWriter.remainingTime(WAIT_MS);
-    for (const ofApi of Map.groupBy(keys, ({ apiId }) => apiId).values())
+    for (const ofApi of Map.groupBy(keys.filter(isDisabled), ({ apiId }) => apiId).values())
       await this.#disableKeys(ofApi, arrival, remainingMs());
+    // Last: a mark that cannot be made keeps no key enabled.
+    const marks = keys.map(({ apiId, keyId, at: { url } }) =>
+      this.#options.keys.noteLeak(apiId, keyId, { at: arrival.time, url }),
+    );
+    await Promise.all(marks);
   }
 
   async #disableRootKey(leak: RootKeyLeak, arrival: Arrival): Promise<void> {
@@ -372,7 +370,6 @@ type SecretKind = 'key' | 'root_key' | 'unknown';
 
 type LeakParts = LookUps &
   Omit<HandlerOptions, 'policy'> & {
-    readonly keys: Pick<Keys, 'lookUp' | 'noteLeak'>;
     readonly config: LeakConfig;
     readonly clock: Clock;
     readonly log: Logger;

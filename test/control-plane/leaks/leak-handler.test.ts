@@ -12,12 +12,13 @@ const key = (keyId: string, apiId = 'shop') => ({ kind: 'key', at, apiId, keyId,
 /** A handler whose changes end as `apply` says, with what it recorded. */
 function handling(
   apply: (writes: readonly Write[], waitMs?: number, events?: BatchEvents) => Promise<object>,
+  noteLeak: () => Promise<void> = async () => undefined,
 ) {
   const recorded: AuditEvent[] = [];
   const handler = new LeakHandler({
     policy: 'disable',
     changeWriter: { applyAll: apply as never, remainingTime: (waitMs) => () => waitMs },
-    keys: { noteLeak: async () => undefined },
+    keys: { noteLeak },
     rootKeys: { setEnabled: async () => undefined },
     publishedRootKeys: { publish: () => Promise.reject(new Error('there was no root key')) },
     audit: {
@@ -41,6 +42,21 @@ test('where nobody knows whether a key was disabled, the audit log says that it 
   expect(recorded).toMatchObject([
     { outcome: 'SERVICE_UNAVAILABLE', on: { apiId: 'shop', keyId: 'key_1' }, after: { enabled: false } },
   ]);
+});
+
+test('a key is disabled although it cannot be marked', async () => {
+  const written: string[] = [];
+  const { handler } = handling(
+    async (writes) => {
+      written.push(...writes.map(({ keyId }) => keyId));
+      return { outcomes: [] };
+    },
+    () => Promise.reject(unavailable('no replica')),
+  );
+  await expect(handler.tell([key('key_1')], arrival)).rejects.toMatchObject({
+    code: 'SERVICE_UNAVAILABLE',
+  });
+  expect(written).toEqual(['key_1']);
 });
 
 test('a key that was deleted meanwhile is no failure, and any other refusal is', async () => {
