@@ -13,7 +13,7 @@
 -- Returns {'OK', when the key expires, if its API's default says so, else ''}
 --         | {'TOO_LONG', the longest lifetime of the API, ms}: the key would live longer
 --         | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
---         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
+--         | {'TOO_OLD', the protocol that it needs, number of followers that are too old, name of each of the first, …}
 --         | {'OTHER_DEFAULTS', current prefix and length}: the defaults changed; make another secret
 -- include ../writer/rights.lua
 -- include ../writer/gate.lua

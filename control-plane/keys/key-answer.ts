@@ -117,16 +117,8 @@ function stateOf(
   { apiId, enabled, identity, expires = 0 }: Key & { readonly identity?: { readonly enabled: boolean } },
   nowMs: number,
 ): KeyState {
-  const facts = {
-    apiId,
-    enabled,
-    identity,
-    expires,
-    ranges: undefined,
-    origins: undefined,
-    slugSet: undefined,
-  };
-  const rule = brokenRule(facts, {}, nowMs);
+  const unasked = { ranges: undefined, origins: undefined, slugSet: undefined };
+  const rule = brokenRule({ ...unasked, apiId, enabled, identity, expires }, {}, nowMs);
   return (rule && STATES[rule]) ?? 'enabled';
 }
 

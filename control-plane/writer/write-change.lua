@@ -16,7 +16,7 @@
 --         them back, id of this server, then the name and the previous value of each field that was set; of a deleted key, of
 --         every field}
 --         | {'NOT_FOUND'} | {'CONFLICT', the record's version} | {'EXISTS'}: for `create`
---         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
+--         | {'TOO_OLD', the protocol that it needs, number of followers that are too old, name of each of the first, …}
 --         | {'REUSED'}: another change had this name | {'UNLIMITED'}: the key has no credits that could be changed this way
 -- include rights.lua
 -- include gate.lua

@@ -293,14 +293,14 @@ async function limitRules(
   const ownerId = await limits.ownerOf(apiId, keyId);
   const ofKey = { ownerId, space: apiId };
   const ofIdentity = { ownerId: identity?.id ?? '', space: SHARED_LOG };
-  const asked = named.flatMap(({ name, limit, duration }, i) => {
+  const ofQuestion = named.flatMap(({ name, limit, duration }, i) => {
     if ((limit === undefined) !== (duration === undefined))
       throw new ApiError('BAD_REQUEST', `ratelimits.${i}: limit and duration must be set together`);
     if (limit === undefined || duration === undefined) return [];
     return [{ name, limit, duration, autoApply: true, of: 'question', ...ofKey }];
   });
   const all: readonly (Omit<RateLimit, 'async'> & { of: string; ownerId: string; space: string })[] = [
-    ...asked,
+    ...ofQuestion,
     ...(ratelimit ? [{ ...ratelimit, name: DEFAULT_LIMIT, autoApply: true, of: 'key', ...ofKey }] : []),
     ...ratelimits.map((limit) => ({ ...limit, of: 'key', ...ofKey })),
     ...(identity?.ratelimits ?? []).map((limit) => ({ ...limit, of: 'identity', ...ofIdentity })),
