@@ -9,10 +9,10 @@ const NAMES = {
   ms: 'milliseconds',
 } as const satisfies Record<keyof typeof UNITS, string>;
 const PERIODS = {
-  hour: 'hour of the calendar',
-  day: 'day of the calendar',
-  week: 'week of the calendar',
-  month: 'month of the calendar',
+  hour: 'calendar hour',
+  day: 'calendar day',
+  week: 'calendar week',
+  month: 'calendar month',
 };
 
 /**

@@ -1,5 +1,6 @@
 import { listVerifiers } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
+import { counted } from '../parts/counted.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Table } from '../parts/table.tsx';
 
@@ -33,7 +34,7 @@ export function Holders({ apiId }: { apiId: string }) {
               narrow: 'beside',
               cell: ({ state, lag }) => (
                 <Badge kind={state === 'live' && lag === 0 ? 'good' : 'warn'}>
-                  {state === 'live' ? (lag === 0 ? 'up to date' : `${lag} changes behind`) : state}
+                  {state === 'live' ? (lag === 0 ? 'up to date' : `${counted(lag, 'change')} behind`) : state}
                 </Badge>
               ),
             },

@@ -1,6 +1,7 @@
 import type { DefaultLimit } from '#shared/protocol/credits.ts';
 import type { Key } from '../api/client.ts';
 import { CopyId } from '../parts/copy-id.tsx';
+import { counted } from '../parts/counted.ts';
 import { Fact } from '../parts/fact.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
 import { Time } from '../parts/time.tsx';
@@ -79,7 +80,7 @@ export function Credits({ of: { remaining, remainingHeld = 0, remainingLost, ref
     <div class="panel">
       <Gauge
         label="Credits"
-        title={`${remaining.toLocaleString()} credits left`}
+        title={`${counted(remaining, 'credit')} left`}
         parts={[
           { name: 'free', tone: 'good', value: remaining - heldCount },
           { name: 'at verifiers', tone: 'other', value: heldCount },

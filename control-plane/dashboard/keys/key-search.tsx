@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Key } from '../api/client.ts';
 import { Field } from '../forms/forms.tsx';
+import { counted } from '../parts/counted.ts';
 import { useLoad } from '../parts/loading.tsx';
 import { queryOf, VIEWS } from './key-filter.ts';
 
@@ -115,7 +116,7 @@ export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
   if (!page) return null;
   return (
     <p class="quiet count" role="status">
-      {page.total.toLocaleString()} {page.total === 1 ? 'key' : 'keys'} in this API
+      {counted(page.total, 'key')} in this API
       {page.examinedCount !== undefined &&
         `; ${page.examinedCount.toLocaleString()} searched for this page${page.cursor ? ', there may be more' : ''}`}
     </p>

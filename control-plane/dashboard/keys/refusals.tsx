@@ -130,7 +130,7 @@ function RefusalCard(props: { of: Key; refusal: Refusal; apply: Apply; isSought:
       </p>
       <p class="quiet">
         The key has {of.permissions?.join(' ') ?? 'no permissions'}
-        {of.roles && `, and the roles ${of.roles.join(', ')}`}.
+        {of.roles && `, and the role${of.roles.length === 1 ? '' : 's'} ${of.roles.join(', ')}`}.
       </p>
       <div class="row">
         {missing && may(`api.${of.apiId}.update_key`) && (

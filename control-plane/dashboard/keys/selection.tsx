@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { call, type Key, may, serverNow } from '../api/client.ts';
 import { ActionForm, Field, type FormEntry } from '../forms/forms.tsx';
+import { counted } from '../parts/counted.ts';
 import { Confirm, Dialog } from '../parts/dialogs.tsx';
 import { useAction, useLoad } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
@@ -73,7 +74,7 @@ export function SelectionBar(props: {
   const [form, setForm] = useState<'Add role' | 'Remove role' | 'Expire'>();
   const { busy, run, problem } = useAction();
   if (keys.length === 0) return null;
-  const keysText = keys.length === 1 ? '1 key' : `${keys.length.toLocaleString()} keys`;
+  const keysText = counted(keys.length, 'key');
   const change = async (bulk: BulkChange) => {
     await props.change(keys, { ...bulk, headline: `${bulk.headline} ${keysText}` });
     reset();
@@ -127,7 +128,7 @@ export function SelectionBar(props: {
       )}
       {form && (
         <Dialog
-          title={`${form === 'Expire' ? 'Let' : form} ${form === 'Expire' ? `${keysText} expire` : keysText}`}
+          title={form === 'Expire' ? `Let ${keysText} expire` : `${form} ${keysText}`}
           onClose={() => setForm(undefined)}
         >
           <BulkForm kind={form} keys={keys} change={change} onDone={() => setForm(undefined)} />

@@ -74,7 +74,7 @@ function Verify({ apiId, secret }: { apiId: string; secret: string }) {
         {isDone ? ' – done: a verifier answered.' : ' – waiting for the first verification…'}
       </p>
       <p class="quiet">
-        The secret is shown here and never again. <code>npm start</code> prints the address of its verifier.
+        The secret is shown here and never again. Enter where your verifier listens, if it is not there:
       </p>
       <Field
         label="Address of the verifier"

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { call, type Key, may, serverNow, type Verifier } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
+import { counted } from '../parts/counted.ts';
 import { useAction, useLoad } from '../parts/loading.tsx';
 import { duration, Time } from '../parts/time.tsx';
 
@@ -13,9 +14,19 @@ const ENDS_MS = 7 * DAY_MS;
 /** Age of a report that needs attention; a report is due every few seconds. */
 const LATE_MS = 20_000;
 
+/** The kinds of troubles, worst first. */
+const KINDS = {
+  leaked: 'Leaked',
+  verifier: 'Verifier',
+  webhook: 'Webhook',
+  finding: 'Finding',
+  ending: 'Expiring',
+};
+const RANKS = Object.keys(KINDS);
+
 /** Something that wants somebody to act: what it is, where to look, and what to do at once. */
-export interface Trouble {
-  readonly kind: 'leaked' | 'webhook' | 'ending' | 'verifier' | 'finding';
+interface Trouble {
+  readonly kind: keyof typeof KINDS;
   readonly text: ComponentChildren;
   readonly id: string;
   readonly hash?: string;
@@ -33,23 +44,14 @@ export function useInbox() {
     ]);
     const readable = apis.apis.filter(({ id }) => may(`api.${id}.read_key`));
     const keys = await Promise.all(readable.map(({ id }) => wantedKeys(id).catch(unexamined(id))));
-    const changes =
-      findings?.findings.flatMap(({ check, change }) => (change ? [{ check, change }] : [])) ?? [];
-    const troubles: Trouble[] = [
-      ...keys.flat(),
-      ...endpoints.endpoints.flatMap(endpointTrouble),
-      ...changes.map(({ check, change }) => ({
-        ...({ kind: 'finding', id: `${check} ${change}`, text: `${check}: ${change}.` } as const),
-      })),
-    ];
+    const found = findings?.findings.flatMap(({ check, change }): Trouble[] =>
+      change ? [{ kind: 'finding', id: `${check} ${change}`, text: `${check}: ${change}.` }] : [],
+    );
+    const troubles = [...keys.flat(), ...endpoints.endpoints.flatMap(endpointTrouble), ...(found ?? [])];
     return { troubles, isExamined: findings !== undefined };
   };
-  const { data, reload } = useLoad(load, [], REFRESH_MS);
-  const again = (trouble: Trouble): Trouble => {
-    const [name, run] = trouble.act ?? [];
-    return name && run ? { ...trouble, act: [name, () => run().then(reload)] } : trouble;
-  };
-  return { troubles: data?.troubles.map(again) ?? [], isExamined: data?.isExamined ?? true };
+  const { data = { troubles: [], isExamined: true }, reload } = useLoad(load, [], REFRESH_MS);
+  return { ...data, reload };
 }
 
 const NO_ENDPOINTS = {
@@ -66,16 +68,20 @@ async function wantedKeys(apiId: string): Promise<Trouble[]> {
     list({ expiresBefore: String(serverNow() + ENDS_MS) }),
   ]);
   const inUse = ending.keys.filter(({ lastUsedAt = 0 }) => lastUsedAt > serverNow() - DAY_MS);
-  return [...leaked.keys.map(leakTrouble), ...inUse.map(endTrouble)];
+  return [...leaked.keys.map(leakTrouble), ...endTrouble(inUse, ending.cursor !== undefined)];
 }
 
 /** An API that cannot be examined is no quiet one. */
-const unexamined = (apiId: string) => (error: Error) => [
-  {
-    ...({ kind: 'finding', id: apiId, hash: `#/apis/${apiId}?filter=state:leaked` } as const),
-    text: `${apiId}: leaked and expiring keys are not known: ${error.message}`,
-  },
-];
+const unexamined =
+  (apiId: string) =>
+  (error: Error): Trouble[] => [
+    {
+      kind: 'finding',
+      id: apiId,
+      hash: `#/apis/${apiId}?filter=state:leaked`,
+      text: `${apiId}: leaked and expiring keys are not known: ${error.message}`,
+    },
+  ];
 
 const nameOf = ({ name, keyId }: Key) => <bdi>{name ?? keyId}</bdi>;
 
@@ -93,23 +99,30 @@ const leakTrouble = (key: Key): Trouble => ({
     : {}),
 });
 
-const endTrouble = (key: Key): Trouble => ({
-  kind: 'ending',
-  id: key.keyId,
-  hash: `#/keys/${key.keyId}?tab=access`,
-  text: (
+/** Keys of one API that end, the next first, as one trouble. */
+function endTrouble([key, ...others]: readonly Key[], hasMore: boolean): Trouble[] {
+  if (!key) return [];
+  const { keyId: id, apiId, expires } = key;
+  const end = (
     <>
-      {nameOf(key)} is in use and ends <Time at={key.expires} />
+      {nameOf(key)} is in use and ends <Time at={expires} />
     </>
-  ),
-});
+  );
+  if (others.length === 0) return [{ kind: 'ending', id, hash: `#/keys/${id}?tab=access`, text: end }];
+  const text = (
+    <>
+      {end}, and {hasMore && 'at least'} {counted(others.length, 'other key')} of {apiId} within a week
+    </>
+  );
+  return [{ kind: 'ending', id: apiId, hash: `#/apis/${apiId}?filter=expires:7d`, text }];
+}
 
 function endpointTrouble(endpoint: (typeof NO_ENDPOINTS)['endpoints'][number]): Trouble[] {
   const { endpointId, name, url, state, failures, dropped, dead } = endpoint;
   const lost = dropped + dead;
   if (state !== 'failing' && lost === 0) return [];
-  const failure = state === 'failing' ? `${failures.toLocaleString()} attempts in a row failed` : '';
-  const loss = lost > 0 ? `${lost.toLocaleString()} events were lost` : '';
+  const failure = state === 'failing' ? `${counted(failures, 'attempt')} in a row failed` : '';
+  const loss = lost > 0 ? `${counted(lost, 'event')} lost` : '';
   return [
     {
       kind: 'webhook',
@@ -145,7 +158,7 @@ export function troublesOf(verifiers: readonly Verifier[]): Trouble[] {
           ? `${name} lost its lease on ${apiId}: it asks Redis for each key.`
           : `${name} is not in sync with ${apiId}.`,
       ),
-      ...lagging.map(({ apiId, lag }) => `${name} is ${lag} changes behind in ${apiId}.`),
+      ...lagging.map(({ apiId, lag }) => `${name} is ${counted(lag, 'change')} behind in ${apiId}.`),
     ].map(trouble);
   });
   return versions.size === 1
@@ -153,16 +166,10 @@ export function troublesOf(verifiers: readonly Verifier[]): Trouble[] {
     : [trouble(`Verifiers are of ${versions.size} versions: ${[...versions].join(', ')}.`), ...each];
 }
 
-const NAMES = {
-  leaked: 'Leaked',
-  webhook: 'Webhook',
-  ending: 'Expiring',
-  verifier: 'Verifier',
-  finding: 'Finding',
-};
-
 /** The troubles, worst first, each with where to look and what to do. */
-export function Inbox({ troubles, isExamined }: { troubles: readonly Trouble[]; isExamined: boolean }) {
+export function Inbox(props: { troubles: readonly Trouble[]; isExamined: boolean; reload: () => void }) {
+  const { isExamined, reload } = props;
+  const troubles = props.troubles.toSorted((a, b) => RANKS.indexOf(a.kind) - RANKS.indexOf(b.kind));
   const count = troubles.length === 1 ? '1 thing needs' : `${troubles.length} things need`;
   return (
     <section class={`panel attention ${troubles.length > 0 ? 'wanted' : ''}`} aria-label="Attention">
@@ -175,7 +182,7 @@ export function Inbox({ troubles, isExamined }: { troubles: readonly Trouble[]; 
       ) : (
         <ul class="plain inbox">
           {troubles.map((trouble) => (
-            <Item key={`${trouble.kind} ${trouble.id}`} of={trouble} />
+            <Item key={`${trouble.kind} ${trouble.id}`} of={trouble} onDone={reload} />
           ))}
         </ul>
       )}
@@ -183,16 +190,21 @@ export function Inbox({ troubles, isExamined }: { troubles: readonly Trouble[]; 
   );
 }
 
-function Item({ of: { kind, text, hash, act } }: { of: Trouble }) {
+function Item({ of: { kind, text, hash, act }, onDone }: { of: Trouble; onDone: () => void }) {
   const { busy, run, problem } = useAction();
   const [name, action] = act ?? [];
   return (
     <li>
-      <Badge kind={kind === 'leaked' ? 'bad' : 'warn'}>{NAMES[kind]}</Badge>
+      <Badge kind={kind === 'leaked' ? 'bad' : 'warn'}>{KINDS[kind]}</Badge>
       <span>{text}</span>
       {hash && <a href={hash}>Open</a>}
       {name && action && (
-        <button type="button" class="small" aria-disabled={busy} onClick={() => void run(action)}>
+        <button
+          type="button"
+          class="small"
+          aria-disabled={busy}
+          onClick={() => void run(() => action().then(onDone))}
+        >
           {name}
         </button>
       )}

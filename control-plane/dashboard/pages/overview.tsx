@@ -48,12 +48,12 @@ export function Overview() {
 function FleetState() {
   const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
   const samples = useRates(verifiers.data);
-  const inbox = useInbox();
+  const { troubles, ...inbox } = useInbox();
   return (
     <Loaded of={verifiers}>
       {(fleet) => (
         <>
-          <Inbox troubles={[...troublesOf(fleet), ...inbox.troubles]} isExamined={inbox.isExamined} />
+          <Inbox {...inbox} troubles={[...troublesOf(fleet), ...troubles]} />
           <Tiles verifiers={fleet} last={samples.at(-1)} />
         </>
       )}
@@ -151,17 +151,15 @@ function Tiles({ verifiers, last }: { verifiers: readonly Verifier[]; last: Samp
   );
   const minutes = lastMinutes.data?.slice(-6, -1) ?? [];
   const total = minutes.reduce((all, minute) => all + totalOf(minute), 0);
-  const refused = total - minutes.reduce((all, { success }) => all + success, 0);
+  const allowed = minutes.reduce((all, { success }) => all + success, 0);
   return (
     <dl class="tiles">
       {/* From the reports of the last minutes until two of this page make a rate. */}
       <Tile name="Verifications a second">
-        {last ? number(last.memory + last.redis) : number(total / Math.max(1, minutes.length) / 60)}
+        {last ? number(last.memory + last.redis) : total === 0 ? '–' : number(total / minutes.length / 60)}
       </Tile>
-      <Tile name="Refused in 5 minutes">
-        {total === 0 ? '0' : `${((100 * refused) / total).toFixed(1)} %`}
-      </Tile>
-      <Tile name="Answered from memory">{share({ memory, redis })}</Tile>
+      <Tile name="Refused in 5 minutes">{share(total - allowed, total)}</Tile>
+      <Tile name="Answered from memory">{share(memory, memory + redis)}</Tile>
       <Tile name="Verifiers in sync">
         {live} of {verifiers.length}
       </Tile>
@@ -178,9 +176,8 @@ function Tile({ name, children }: { name: string; children: ComponentChildren })
   );
 }
 
-/** Formats the share of verdicts that came from memory. */
-const share = ({ memory, redis }: { memory: number; redis: number }) =>
-  memory + redis === 0 ? '–' : `${((100 * memory) / (memory + redis)).toFixed(1)} %`;
+/** Formats a share of verdicts; of none, for which no verifier may have reported yet, nothing is known. */
+const share = (part: number, whole: number) => (whole === 0 ? '–' : `${((100 * part) / whole).toFixed(1)} %`);
 
 const sum = (verifiers: readonly Verifier[], of: (verifier: Verifier) => number) =>
   verifiers.reduce((total, verifier) => total + of(verifier), 0);

@@ -1,5 +1,6 @@
 import { call, type Endpoint, may } from '../api/client.ts';
 import { CopyId } from '../parts/copy-id.tsx';
+import { counted } from '../parts/counted.ts';
 import { Fact } from '../parts/fact.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -36,7 +37,7 @@ function Facts({ endpoint }: { endpoint: Endpoint }) {
         <EndpointState endpoint={endpoint} />{' '}
         {pausedUntil !== undefined && (
           <>
-            {endpoint.failures} attempts failed in a row; the next is <Time at={pausedUntil} />
+            {counted(endpoint.failures, 'attempt')} failed in a row; the next is <Time at={pausedUntil} />
           </>
         )}
       </Fact>

@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { counted } from './counted.ts';
 import { useAction } from './loading.tsx';
 
 /** Maximum number of rows in one file. */
@@ -28,9 +29,9 @@ export function Export<Row>(props: {
       const page = await list(cursor);
       rows.push(...page.rows);
       ({ cursor } = page);
-      setNotice(`${rows.length.toLocaleString()} rows…`);
+      setNotice(`${counted(rows.length, 'row')}…`);
     } while (cursor !== undefined && rows.length < ROWS_MAX);
-    setNotice(`${rows.length.toLocaleString()} rows${cursor === undefined ? '' : '; there are more'}.`);
+    setNotice(`${counted(rows.length, 'row')}${cursor === undefined ? '' : '; there are more'}.`);
     const day = new Date().toISOString().slice(0, 10);
     saveFile(`keyfence-${name}-${day}.${format.toLowerCase()}`, formats[format](rows));
   };

@@ -4,6 +4,7 @@ import { isConflict, may, type Role } from '../api/client.ts';
 import { slugsOf } from '../forms/entered-values.ts';
 import { Field, fieldsOf } from '../forms/forms.tsx';
 import { CopyButton } from '../parts/copy-id.tsx';
+import { counted } from '../parts/counted.ts';
 import { useAction } from '../parts/loading.tsx';
 
 /** Ticks by role that differ from its permissions, and the `sequence` that it had at the first of them. */
@@ -78,42 +79,35 @@ export function Matrix(props: {
       ...newSlugs,
     ]),
   ].sort();
-  if (useNarrow())
-    return (
-      <>
-        {roles.map((role) => (
-          <RoleCard key={role.id} {...{ role, slugs, ticks, remove }} />
-        ))}
-        {may('root.*.update_role') && (
-          <NewLine onAdd={(more) => setNewSlugs((before) => [...before, ...more])} />
-        )}
-      </>
-    );
   return (
     <>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it is scrolled with the keyboard */}
-      <section class="scroll" aria-label="Roles and permissions" tabIndex={0}>
-        <table class="matrix">
-          <Head roles={roles} />
-          <tbody>
-            {slugs.map((slug) => (
-              <Line key={slug} {...{ slug, roles, ticks }} description={descriptions.get(slug)} />
-            ))}
-          </tbody>
-          <tfoot>
-            <tr>
-              <th scope="row">
-                <span class="unseen">Changes</span>
-              </th>
-              {roles.map((role) => (
-                <td key={role.id}>
-                  <Ending role={role} ticks={ticks} remove={remove} />
-                </td>
+      {useNarrow() ? (
+        roles.map((role) => <RoleCard key={role.id} {...{ role, slugs, ticks, remove }} />)
+      ) : (
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: it is scrolled with the keyboard
+        <section class="scroll" aria-label="Roles and permissions" tabIndex={0}>
+          <table class="matrix">
+            <Head roles={roles} />
+            <tbody>
+              {slugs.map((slug) => (
+                <Line key={slug} {...{ slug, roles, ticks }} description={descriptions.get(slug)} />
               ))}
-            </tr>
-          </tfoot>
-        </table>
-      </section>
+            </tbody>
+            <tfoot>
+              <tr>
+                <th scope="row">
+                  <span class="unseen">Changes</span>
+                </th>
+                {roles.map((role) => (
+                  <td key={role.id}>
+                    <Ending role={role} ticks={ticks} remove={remove} />
+                  </td>
+                ))}
+              </tr>
+            </tfoot>
+          </table>
+        </section>
+      )}
       {may('root.*.update_role') && (
         <NewLine onAdd={(more) => setNewSlugs((before) => [...before, ...more])} />
       )}
@@ -147,7 +141,7 @@ function RoleCard(props: {
         <strong>
           <bdi>{role.name}</bdi>
         </strong>{' '}
-        <small>{ticks.of(role).length} permissions</small>
+        <small>{counted(ticks.of(role).length, 'permission')}</small>
       </summary>
       <ul class="plain">
         {slugs.map((slug) => (
@@ -188,18 +182,12 @@ function Tick(props: {
 
 /** The end of a role: its change is saved, or the role deleted. */
 function Ending({ role, ticks, remove }: { role: Role; ticks: Ticks; remove: (role: Role) => void }) {
+  if (ticks.isChanged(role)) return <Save role={role} save={() => ticks.save(role)} />;
+  if (!may('root.*.delete_role')) return null;
   return (
-    <>
-      {ticks.isChanged(role) ? (
-        <Save role={role} save={() => ticks.save(role)} />
-      ) : (
-        may('root.*.delete_role') && (
-          <button type="button" class="small" aria-label={`Delete ${role.name}`} onClick={() => remove(role)}>
-            Delete
-          </button>
-        )
-      )}
-    </>
+    <button type="button" class="small" aria-label={`Delete ${role.name}`} onClick={() => remove(role)}>
+      Delete
+    </button>
   );
 }
 

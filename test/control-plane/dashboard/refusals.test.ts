@@ -50,7 +50,8 @@ onStage('why a request was refused', (stage) => {
 
   test('a lacking permission is told, and given', async () => {
     const { fleet } = stage;
-    const made = { apiId: 'refused', name: 'Lacking', permissions: ['files.read'] };
+    await fleet.ok('permissions.createRole', { name: 'helper', permissions: [] });
+    const made = { apiId: 'refused', name: 'Lacking', permissions: ['files.read'], roles: ['helper'] };
     const { key, keyId } = await fleet.ok('keys.createKey', made);
     const asked = { authorization: { permissions: 'admin.everything' } };
     const { requestId, code } = (await fleet.verify(key, asked)).body;
@@ -60,7 +61,7 @@ onStage('why a request was refused', (stage) => {
     const { page } = dashboard;
     const card = page.getByRole('region', { name: 'Refusal' });
     await card.getByText(/Refused: .*admin\.everything/).waitFor();
-    await card.getByText('The key has files.read').waitFor();
+    await card.getByText('The key has files.read, and the role helper.').waitFor();
     await card.getByRole('button', { name: 'Would it pass now?' }).click();
     await card.getByText('INSUFFICIENT_PERMISSIONS').waitFor();
     await card.getByRole('button', { name: 'Give admin.everything' }).click();

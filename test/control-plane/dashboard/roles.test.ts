@@ -50,6 +50,7 @@ onStage('the roles', (stage) => {
 
     // On a phone, each role folds out its permissions.
     await page.setViewportSize({ width: 390, height: 800 });
+    await page.getByText('1 permission', { exact: true }).waitFor();
     await page.getByText('editor', { exact: true }).click();
     expect(await may('files.read').isVisible()).toBe(true);
     expect(await may('files.read').isChecked()).toBe(true);

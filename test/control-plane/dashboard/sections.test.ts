@@ -3,6 +3,13 @@ import { recordKey } from '../../../shared/redis/redis-keys.ts';
 import { onStage } from './stage.ts';
 
 onStage('the sections', (stage) => {
+  test('a number of which nothing is known is none', async () => {
+    const { page } = await stage.signedIn();
+    const tile = page.locator('.tiles > div', { hasText: 'Refused in 5 minutes' });
+    await tile.getByText('–', { exact: true }).waitFor();
+    await page.close();
+  });
+
   test('says that an API is missing, and leads back', async () => {
     const dashboard = await stage.signedIn('#/apis/never-made');
     const { page } = dashboard;
@@ -162,6 +169,12 @@ onStage('the sections', (stage) => {
     });
     await fleet.ok('keys.createKey', { apiId: 'inbox', name: 'Idle', expires: Date.now() + 86_400_000 });
     expect(await fleet.verdict(ending.key)).toBe('VALID');
+    for (const name of ['Next', 'Later', 'Last']) {
+      const { key } = await fleet.ok('keys.createKey', {
+        ...{ apiId: 'folded', name, expires: Date.now() + 3 * 86_400_000 },
+      });
+      expect(await fleet.verdict(key)).toBe('VALID');
+    }
     const leak = JSON.stringify({ at: Date.now(), url: 'https://example.com/x' });
     await fleet.client.hset(recordKey('inbox', leaked.keyId), 'K', leak);
     const { endpointId } = await fleet.ok('webhooks.createEndpoint', {
@@ -177,6 +190,13 @@ onStage('the sections', (stage) => {
     await inbox.getByText(/Dead end: \d+ attempts in a row failed/).waitFor();
     await inbox.getByText('Ending is in use and ends in 2 days').waitFor();
     expect(await inbox.getByText('Idle').count()).toBe(0);
+    await inbox
+      .getByText('Next is in use and ends in 3 days, and 2 other keys of folded within a week')
+      .waitFor();
+    const kinds = await inbox.getByRole('listitem').locator('.badge').allInnerTexts();
+    const worstFirst = ['Leaked', 'Verifier', 'Webhook', 'Finding', 'Expiring'];
+    expect(kinds).toEqual(worstFirst.flatMap((kind) => kinds.filter((each) => each === kind)));
+    expect(kinds).toEqual(expect.arrayContaining(['Leaked', 'Webhook', 'Expiring']));
     const item = inbox.getByRole('listitem').filter({ hasText: 'Spilt was found in public' });
     await item.getByRole('button', { name: 'Disable' }).click();
     await item.waitFor({ state: 'detached' });
