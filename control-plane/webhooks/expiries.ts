@@ -202,8 +202,8 @@ export class DueWatch implements SenderDuty {
     for (let pages = 0; pages < PAGES_MAX && !signal.aborted; pages++) {
       const due = await dueKeys.read(apiId, clock.wallMs());
       if (!due) return;
-      if (pages === 0 && due.hasRules) await rules.visit(apiId);
       const isSettled = await this.#tell(apiId, due);
+      if (pages === 0 && due.hasRules) await rules.visit(apiId);
       if (due.keys.length < DUE_AT_ONCE || !isSettled) return;
     }
   }

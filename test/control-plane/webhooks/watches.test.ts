@@ -62,10 +62,10 @@ const noticesNow = async () =>
 describe('keys that expire', () => {
   const clock = new SteppedClock();
   const dueKeys = () => new DueKeys(nodes);
-  const newWatch = (leads = [30, 7, 1]) =>
+  const newWatch = (leads = [30, 7, 1], visit: () => Promise<void> = async () => undefined) =>
     new DueWatch({
       ...{ clock, log, leads, dueKeys: dueKeys(), notices: new Notices(nodes) },
-      rules: { visit: async () => undefined },
+      rules: { visit },
       apis: new Apis(nodes, new DurableWriter(nodes, 0), clock, 1000),
     });
 
@@ -140,6 +140,16 @@ describe('keys that expire', () => {
     await (await redis()).set(apiKeys('broken').head, 'not a hash');
     await newApi('shop', { key_a: 20 });
     await watchUntil(1);
+    expect((await noticesNow()).map(({ data }) => data.keyId)).toEqual(['key_a']);
+  });
+
+  test('are told although no rule can be kept to', async () => {
+    await newApi('shop', { key_a: 20 });
+    await (await redis()).hset(apiKeys('shop').head, { unused: DAY });
+    await watchUntil(
+      1,
+      newWatch([30], () => Promise.reject(new Error('no audit log'))),
+    );
     expect((await noticesNow()).map(({ data }) => data.keyId)).toEqual(['key_a']);
   });
 
