@@ -44,10 +44,10 @@ export function useInbox() {
     ]);
     const readable = apis.apis.filter(({ id }) => may(`api.${id}.read_key`));
     const keys = await Promise.all(readable.map(({ id }) => wantedKeys(id).catch(unexamined(id))));
-    const found = findings?.findings.flatMap(({ check, change }): Trouble[] =>
+    const ofFindings = findings?.findings.flatMap(({ check, change }): Trouble[] =>
       change ? [{ kind: 'finding', id: `${check} ${change}`, text: `${check}: ${change}.` }] : [],
     );
-    const troubles = [...keys.flat(), ...endpoints.endpoints.flatMap(endpointTrouble), ...(found ?? [])];
+    const troubles = [...keys.flat(), ...endpoints.endpoints.flatMap(endpointTrouble), ...(ofFindings ?? [])];
     return { troubles, isExamined: findings !== undefined };
   };
   const { data = { troubles: [], isExamined: true }, reload } = useLoad(load, [], REFRESH_MS);
