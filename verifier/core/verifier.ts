@@ -101,7 +101,7 @@ export class Verifier implements VerdictSource {
     this.#lookups = new SingleFlight({
       clock,
       waitMs: limits.lookupWaitMs,
-      read: (digest, { question }) => this.#lookUpKey(digest, question.key),
+      read: (_digest, { question }) => this.#lookUpKey(question.key),
       answer: (result, lookup) => this.#answer(result, lookup),
       tooSlow,
     });
@@ -201,7 +201,7 @@ export class Verifier implements VerdictSource {
    * is remembered.
    */
   lookUp(question: Question): Promise<Verdict> {
-    const digest = this.#digestNames === undefined ? digestOf(question.key) : this.#placeOf(question.key);
+    const digest = this.#placeOf(question.key);
     const lookup = { digest, question };
     const entry = this.#cache.get(digest);
     // Memory has the key, and lacks only its credits or the rest of its rate limits.
@@ -214,22 +214,20 @@ export class Verifier implements VerdictSource {
     return this.#lookups.lookUp(digest, lookup);
   }
 
-  #answer(result: Entry | Verdict, lookup: Lookup): Verdict | Promise<Verdict> {
-    if ('code' in result) return unknownTo(lookup.question, result);
+  #answer(result: Entry | Verdict, { question }: Lookup): Verdict | Promise<Verdict> {
+    if ('code' in result) return unknownTo(question, result);
     if (!result.epoch.current || !result.epoch.lease.holds() || !this.#verdicts.isKnown(result))
       throw unavailable('not in sync with Redis');
-    const verdict = this.#verdicts.decide(result, lookup.question);
-    if (verdict !== undefined || this.#digestNames === undefined)
-      return verdict ?? this.#spender.verdict(lookup);
-    return this.#spender.verdict({ ...lookup, digest: this.#placeOf(lookup.question.key) });
+    // Now that memory has the key, it lacks only its credits or the rest of its rate limits.
+    return this.#verdicts.decide(result, question) ?? this.lookUp(question);
   }
 
-  async #lookUpKey(digest: string, secret: string): Promise<Entry | Verdict> {
+  async #lookUpKey(secret: string): Promise<Entry | Verdict> {
     const slot = this.#slots.acquire();
     if (slot !== true && !(await slot)) throw new LookupGivenUp('shed', 'too many look-ups at once');
     try {
       this.counts.fills++;
-      const digests = this.#digestNames === undefined ? [digest] : this.#digestsOf(secret);
+      const digests = this.#digestsOf(secret);
       const former = digests.map((each) => this.#cache.former(each)).find(Boolean);
       // Runs beside the look-up. `learn` below reads anything that is still missing.
       if (former?.links) this.#sharedLog.learn(former, former.links).catch(() => undefined);
