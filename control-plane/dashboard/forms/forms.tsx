@@ -54,19 +54,20 @@ export function Choice(props: {
   return (
     <label>
       {props.label}
-      <select
-        name={props.name}
-        value={props.value}
-        onChange={(event) => event.currentTarget.form?.requestSubmit()}
-      >
-        {Object.entries(props.options).map(([value, text]) => (
-          <option key={value} value={value}>
-            {text}
-          </option>
-        ))}
+      <select name={props.name} onChange={(event) => event.currentTarget.form?.requestSubmit()}>
+        <Options of={props.options} value={props.value} />
       </select>
     </label>
   );
+}
+
+/** What can be chosen: texts by their values. */
+export function Options({ of, value }: { of: Readonly<Record<string, string>>; value: string }) {
+  return Object.entries(of).map(([each, text]) => (
+    <option key={each} value={each} selected={each === value}>
+      {text}
+    </option>
+  ));
 }
 
 /**

@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks';
 import { LIMIT, QUOTA, type UNITS } from './entered-values.ts';
+import { Options } from './forms.tsx';
 
 const NAMES = {
   s: 'seconds',
@@ -41,11 +42,7 @@ export function LimitInput({ id, name, text }: { id: string; name: string; text:
       <input id={id} {...input('limit', 'Calls')} /> per{' '}
       {!isQuota && <input {...input('amount', 'Length')} />}
       <select aria-label="Unit" onChange={(event) => setEntry({ ...entry, unit: event.currentTarget.value })}>
-        {Object.entries({ ...NAMES, ...PERIODS }).map(([each, title]) => (
-          <option key={each} value={each} selected={each === entry.unit}>
-            {title}
-          </option>
-        ))}
+        <Options of={{ ...NAMES, ...PERIODS }} value={entry.unit} />
       </select>
       <label
         class="check"

@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useState } from 'preact/hooks';
 import { LeaveQuestion } from '../parts/dialogs.tsx';
 
 /** Edited forms, and what is shown only once, mark themselves, so that the page knows of all of them. */
@@ -13,7 +13,8 @@ const unsaved = () => [
 export function useHash() {
   const [hash, setHash] = useState(location.hash);
   const [target, setTarget] = useState<string>();
-  useEffect(() => {
+  // At once, so that no change of the address comes before it.
+  useLayoutEffect(() => {
     const follow = ({ oldURL }: HashChangeEvent) => {
       if (unsaved().length === 0) return setHash(location.hash);
       setTarget(location.hash);

@@ -1,3 +1,4 @@
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call, type Key } from '../api/client.ts';
 import { ActionForm, Field, type FormEntry } from '../forms/forms.tsx';
@@ -21,37 +22,38 @@ export function Explain({ of }: { of: Key }) {
         <Field label="Web page's origin" hint="for a key with allowed origins" name="origin" />
         <Field label="Cost" hint="in credits; empty = 1" name="cost" inputMode="numeric" pattern="\d{1,9}" />
       </ActionForm>
-      {explanation && (
-        <>
-          <p role="status">
-            <Badge kind={explanation.valid ? 'good' : 'bad'}>{explanation.code}</Badge>{' '}
-            {explanation.rules.find(({ passed }) => !passed)?.detail} Nothing was consumed.
-          </p>
-          <RulesPassed of={explanation} />
-        </>
-      )}
+      {explanation && <Explained of={explanation} />}
     </>
   );
 }
 
-/** The rules of a decision, one by one. */
-export function RulesPassed({ of }: { of: Explanation }) {
+/** A decision, and its rules one by one. */
+export function Explained({ of, children }: { of: Explanation; children?: ComponentChildren }) {
   return (
-    <Table
-      label="Rules"
-      rows={of.rules}
-      id={({ rule, detail }) => `${rule} ${detail}`}
-      empty=""
-      columns={[
-        { title: 'Rule', narrow: 'first', cell: ({ rule }) => rule },
-        {
-          title: 'Result',
-          narrow: 'beside',
-          cell: ({ passed }) => <Badge kind={passed ? 'good' : 'bad'}>{passed ? 'passed' : 'failed'}</Badge>,
-        },
-        { title: 'Why', cell: ({ detail }) => <bdi>{detail}</bdi> },
-      ]}
-    />
+    <>
+      <p role="status">
+        {children}
+        <Badge kind={of.valid ? 'good' : 'bad'}>{of.code}</Badge>{' '}
+        {of.rules.find(({ passed }) => !passed)?.detail} Nothing was consumed.
+      </p>
+      <Table
+        label="Rules"
+        rows={of.rules}
+        id={({ rule, detail }) => `${rule} ${detail}`}
+        empty=""
+        columns={[
+          { title: 'Rule', narrow: 'first', cell: ({ rule }) => rule },
+          {
+            title: 'Result',
+            narrow: 'beside',
+            cell: ({ passed }) => (
+              <Badge kind={passed ? 'good' : 'bad'}>{passed ? 'passed' : 'failed'}</Badge>
+            ),
+          },
+          { title: 'Why', cell: ({ detail }) => <bdi>{detail}</bdi> },
+        ]}
+      />
+    </>
   );
 }
 

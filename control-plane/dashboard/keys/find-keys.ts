@@ -24,16 +24,22 @@ export const longestWord = (text: string): string =>
     .split(/\s+/)
     .reduce((longest, word) => (word.length > longest.length ? word : longest), '');
 
-/**
- * Finds keys whose name, id or external id contain all words of a text, a moment after its last letter: the newest of each of
- * the first APIs, among the newest 20,000 keys of each.
- */
-export function useKeysWith(text: string): readonly Key[] {
+/** Returns a text a moment after its last letter. */
+export function usePaused(text: string): string {
   const [part, setPart] = useState('');
   useEffect(() => {
-    const timer = setTimeout(() => setPart(containsKey(text) ? '' : text.trim()), PAUSE_MS);
+    const timer = setTimeout(() => setPart(text), PAUSE_MS);
     return () => clearTimeout(timer);
   }, [text]);
+  return part;
+}
+
+/**
+ * Finds keys whose name, id or external id contain all words of a text: the newest of each of the first APIs, among the
+ * newest 20,000 keys of each.
+ */
+export function useKeysWith(text: string): readonly Key[] {
+  const part = containsKey(text) ? '' : text.trim();
   // A search that nobody waits for any more makes no further calls.
   const latest = useRef(part);
   latest.current = part;

@@ -12,7 +12,7 @@ import {
   parseObject,
   slugsOf,
 } from '../forms/entered-values.ts';
-import { ActionForm, Field, FieldError, type FormEntry } from '../forms/forms.tsx';
+import { ActionForm, Field, FieldError, type FormEntry, Options } from '../forms/forms.tsx';
 import { LimitInput } from '../forms/limit-input.tsx';
 import { Picker } from '../forms/picker.tsx';
 import { useLoad } from '../parts/loading.tsx';
@@ -52,6 +52,8 @@ export function KeyFields({ of, children }: { of?: Key; children?: ComponentChil
     const [kind, label, hint] = FIELDS[name];
     const value = textOf(name, of);
     const id = `field-${name}`;
+    const rows = kind === 'object' ? 4 : 2;
+    const lines = <textarea id={id} name={name} rows={rows} spellcheck={false} defaultValue={value} />;
     const input = {
       text: <input id={id} name={name} maxLength={256} defaultValue={value} autocomplete="off" />,
       time: <input id={id} name={name} type="datetime-local" step="1" defaultValue={value} />,
@@ -64,11 +66,8 @@ export function KeyFields({ of, children }: { of?: Key; children?: ComponentChil
           isClosed={name === 'roles'}
         />
       ),
-      ranges: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
-      origins: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
       limit: <LimitInput id={id} name={name} text={value} />,
-      limits: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
-      object: <textarea id={id} name={name} rows={4} spellcheck={false} defaultValue={value} />,
+      ...{ ranges: lines, origins: lines, limits: lines, object: lines },
     }[kind];
     const content = (
       <>
@@ -205,13 +204,10 @@ export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
       <label>
         Refill
         <select name="interval">
-          {Object.entries({ '': 'none', daily: 'daily', weekly: 'weekly', monthly: 'monthly' }).map(
-            ([value, text]) => (
-              <option key={value} value={value} selected={value === (refill?.interval ?? '')}>
-                {text}
-              </option>
-            ),
-          )}
+          <Options
+            of={{ '': 'none', daily: 'daily', weekly: 'weekly', monthly: 'monthly' }}
+            value={refill?.interval ?? ''}
+          />
         </select>
       </label>
       <Whole label="Amount" hint="credits after it" name="amount" of={refill?.amount} />

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Key } from '../api/client.ts';
-import { Field } from '../forms/forms.tsx';
+import { Field, Options } from '../forms/forms.tsx';
 import { counted } from '../parts/counted.ts';
 import { useLoad } from '../parts/loading.tsx';
 import { queryOf, VIEWS } from './key-filter.ts';
@@ -163,12 +163,8 @@ export function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter
         />
         <label class="order">
           Order
-          <select value={filter.sort} onChange={(event) => search(text, event.currentTarget.value)}>
-            {Object.entries(ORDERS).map(([value, title]) => (
-              <option key={value} value={value}>
-                {title}
-              </option>
-            ))}
+          <select onChange={(event) => search(text, event.currentTarget.value)}>
+            <Options of={ORDERS} value={filter.sort} />
           </select>
         </label>
       </div>

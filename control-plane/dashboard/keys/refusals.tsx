@@ -8,7 +8,7 @@ import { CopyButton } from '../parts/copy-id.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
-import { Explain, type Explanation, RulesPassed } from './explain.tsx';
+import { Explain, Explained, type Explanation } from './explain.tsx';
 
 type Refusal = Awaited<ReturnType<typeof call<'keys.listRefusals'>>>['refusals'][number];
 
@@ -31,11 +31,10 @@ export function ExplainedRefusals({ of, apply }: { of: Key; apply: Apply }) {
 
 const idOf = ({ requestId = '', time, verifierId }: Refusal) => `${requestId} ${time} ${verifierId}`;
 
-/** The refusals as a table; that of the request in the address, or an opened one, has a card below it. */
+/** The refusals as a table, each with a card that folds out; that of the request in the address is open. */
 function Refusals({ of, refusals, apply }: { of: Key; refusals: readonly Refusal[]; apply: Apply }) {
   const [{ request }] = useConditions({ request: '' });
   const sought = request === '' ? undefined : refusals.find(({ requestId }) => requestId === request);
-  const [openId, setOpenId] = useState(sought && idOf(sought));
   return (
     <>
       {request !== '' && !sought && (
@@ -68,27 +67,11 @@ function Refusals({ of, refusals, apply }: { of: Key; refusals: readonly Refusal
             title: 'Request',
             cell: ({ requestId }) => (requestId ? <code class="short">{requestId}</code> : '–'),
           },
-          {
-            title: 'Explain',
-            narrow: 'menu',
-            cell: (refusal) => (
-              <button
-                type="button"
-                class="small"
-                aria-label={`Explain the refusal of request ${refusal.requestId ?? ''}`}
-                aria-expanded={idOf(refusal) === openId}
-                onClick={() => setOpenId(idOf(refusal) === openId ? undefined : idOf(refusal))}
-              >
-                Explain
-              </button>
-            ),
-          },
         ]}
-        below={(refusal) =>
-          idOf(refusal) === openId && (
-            <RefusalCard of={of} refusal={refusal} apply={apply} isSought={refusal === sought} />
-          )
-        }
+        opened={sought && idOf(sought)}
+        details={(refusal) => (
+          <RefusalCard of={of} refusal={refusal} apply={apply} isSought={refusal === sought} />
+        )}
       />
     </>
   );
@@ -146,15 +129,7 @@ function RefusalCard(props: { of: Key; refusal: Refusal; apply: Apply; isSought:
         <CopyButton text={text}>Copy for the customer</CopyButton>
       </div>
       {problem}
-      {now && (
-        <>
-          <p role="status">
-            Asked now, the same question is <Badge kind={now.valid ? 'good' : 'bad'}>{now.code}</Badge>{' '}
-            {now.rules.find(({ passed }) => !passed)?.detail} Nothing was consumed.
-          </p>
-          <RulesPassed of={now} />
-        </>
-      )}
+      {now && <Explained of={now}>Asked now, the same question is </Explained>}
     </section>
   );
 }

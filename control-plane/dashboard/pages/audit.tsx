@@ -1,7 +1,7 @@
 import { type AuditEvent, call } from '../api/client.ts';
 import { callerName, Events, phraseOf, useNames } from '../audit/events.tsx';
 import { Choice, Field, fieldsOf } from '../forms/forms.tsx';
-import { useConditions } from '../parts/conditions.ts';
+import { mapValues, useConditions } from '../parts/conditions.ts';
 import { Export } from '../parts/export.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -121,19 +121,7 @@ function Search(props: {
   onSearch: (filter: typeof NO_FILTER) => void;
 }) {
   const { filter, callers, onSearch } = props;
-  const search = (event: Event) => {
-    const entry = fieldsOf(event);
-    onSearch({
-      refused: entry('refused'),
-      operation: entry('operation'),
-      keyId: entry('keyId'),
-      apiId: entry('apiId'),
-      rootKeyId: entry('rootKeyId'),
-      period: entry('period'),
-      since: entry('since'),
-      until: entry('until'),
-    });
-  };
+  const search = (event: Event) => onSearch(mapValues(filter, fieldsOf(event)));
   return (
     <form class="row search many" aria-label="Search" onSubmit={search}>
       <Choice

@@ -1,7 +1,7 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { call, Failure, type Key, looksLikeKey, may } from '../api/client.ts';
 import { Field } from '../forms/forms.tsx';
-import { customersOf, hasAllWords, longestWord, useKeysWith } from '../keys/find-keys.ts';
+import { customersOf, hasAllWords, longestWord, useKeysWith, usePaused } from '../keys/find-keys.ts';
 import { Dialog } from '../parts/dialogs.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
 import { Problem, useLoad } from '../parts/loading.tsx';
@@ -13,6 +13,7 @@ interface Target {
   /** The address of its page, or a function that finds it. */
   readonly hash: string | (() => Promise<string>);
 }
+const to = (text: string, kind: string, hash: Target['hash']): Target => ({ text, kind, hash });
 
 /** Foreign secrets may have any form; shorter texts are none. */
 const SECRET_CHARACTERS_MIN = 16;
@@ -34,8 +35,9 @@ export function Finder(props: {
   const apis = useLoad(() => call('apis.listApis', { limit: APIS_OFFERED }).catch(() => ({ apis: [] })), []);
   const others = useLoad(() => listOthers().catch(() => []), []);
   const plain = text.replace(VERB, '');
-  const identities = useIdentities(plain);
-  const keys = useKeysWith(plain);
+  const paused = usePaused(plain);
+  const identities = useIdentities(paused);
+  const keys = useKeysWith(paused);
   const targets = targetsOf(text, {
     ...{ sections: props.sections, apis: apis.data?.apis ?? [], others: others.data ?? [], keys },
     identities: [...new Set([...identities, ...customersOf(keys)])].filter(hasAllWords(plain)),
@@ -108,17 +110,9 @@ function goToNext(event: KeyboardEvent): void {
   stops[(at + step + stops.length) % stops.length]?.focus();
 }
 
-/** Loads identities whose external id contains the text, a moment after the last letter. */
+/** Loads identities whose external id contains the text. */
 function useIdentities(text: string): readonly string[] {
-  const [part, setPart] = useState('');
-  const timer = useRef(0);
-  useEffect(() => {
-    timer.current = window.setTimeout(
-      () => setPart(liftedFrom(text) === undefined ? longestWord(text) : ''),
-      200,
-    );
-    return () => clearTimeout(timer.current);
-  }, [text]);
+  const part = liftedFrom(text) === undefined ? longestWord(text) : '';
   const load = async () => {
     if (part === '' || part.length > 256) return [];
     const input = { search: part, limit: String(SHOWN_MAX) };
@@ -153,49 +147,35 @@ function targetsOf(
 ): readonly Target[] {
   const { sections, apis, others, identities, keys } = among;
   const lifted = liftedFrom(entry);
-  const secretOf = (key: string): Target => ({
-    text: 'The key with this secret',
-    kind: 'the secret is not kept',
-    hash: async () => `#/keys/${(await call('keys.whoami', { key })).keyId}`,
-  });
+  const secretOf = (key: string) =>
+    to('The key with this secret', 'the secret is not kept', async () => {
+      const { keyId } = await call('keys.whoami', { key });
+      return `#/keys/${keyId}`;
+    });
   if (lifted !== undefined && looksLikeKey(lifted)) return [secretOf(lifted)];
   const text = entry.trim().replace(/^["'`]|["'`,;]+$/g, '');
-  if (text === '') return sections.map(([hash, name]): Target => ({ text: name, kind: 'section', hash }));
+  if (text === '') return sections.map(([hash, name]) => to(name, 'section', hash));
   const has = hasAllWords(text.replace(VERB, ''));
-  const creations: Target[] = NEW.test(text)
+  const creations = NEW.test(text)
     ? [
-        ...apis.map(
-          ({ id, name = id }): Target => ({
-            text: `New key in ${name}`,
-            kind: 'do',
-            hash: `#/apis/${id}?new`,
-          }),
-        ),
-        ...Object.entries(CREATIONS).map(
-          ([thing, hash]): Target => ({ text: `New ${thing}`, kind: 'do', hash }),
-        ),
+        ...apis.map(({ id, name = id }) => to(`New key in ${name}`, 'do', `#/apis/${id}?new`)),
+        ...Object.entries(CREATIONS).map(([thing, hash]) => to(`New ${thing}`, 'do', hash)),
       ].filter(({ text: name }) => hasAllWords(text.replace(NEW, ''))(name))
     : [];
   const isKeyId = /^key_[0-9A-Za-z]{20}$/.test(text);
   const isSecret = !isKeyId && text.length >= SECRET_CHARACTERS_MIN && !/\s/.test(text);
   return [
     ...creations,
-    ...(isKeyId ? [{ text, kind: 'key', hash: `#/keys/${text}` }] : []),
-    ...identities.map((name): Target => ({ text: name, kind: 'identity', hash: identityPage(name) })),
-    ...keys.map(
-      ({ keyId, apiId, name = keyId, externalId }): Target => ({
-        text: name,
-        kind: `key in ${apiId}${externalId === undefined ? '' : `, ${externalId}`}`,
-        hash: `#/keys/${keyId}`,
-      }),
+    ...(isKeyId ? [to(text, 'key', `#/keys/${text}`)] : []),
+    ...identities.map((name) => to(name, 'identity', identityPage(name))),
+    ...keys.map(({ keyId, apiId, name = keyId, externalId }) =>
+      to(name, `key in ${[apiId, externalId].filter(Boolean).join(', ')}`, `#/keys/${keyId}`),
     ),
     ...apis
       .filter(({ id, name = '' }) => has(`${id} ${name}`))
-      .map(({ id, name = id }): Target => ({ text: name, kind: 'API', hash: `#/apis/${id}` })),
+      .map(({ id, name = id }) => to(name, 'API', `#/apis/${id}`)),
     ...others.filter(({ text: name, kind }) => has(`${name} ${kind}`)),
-    ...sections
-      .filter(([, name]) => has(name))
-      .map(([hash, name]): Target => ({ text: name, kind: 'section', hash })),
+    ...sections.filter(([, name]) => has(name)).map(([hash, name]) => to(name, 'section', hash)),
     ...(isSecret && lifted === undefined ? [secretOf(text)] : []),
     ...(lifted !== undefined ? [refusedRequest(lifted)] : isSecret ? [refusedRequest(text)] : []),
     ...(isSecret && lifted !== undefined ? [secretOf(text)] : []),
@@ -219,30 +199,20 @@ async function listOthers(): Promise<readonly Target[]> {
     may('root.*.read_webhook') ? call('webhooks.listEndpoints') : { endpoints: [] },
   ]);
   return [
-    ...roles.map(
-      ({ name }): Target => ({
-        text: name,
-        kind: 'role',
-        hash: `#/roles?${new URLSearchParams({ find: name })}`,
-      }),
-    ),
-    ...rootKeys.map(({ name }): Target => ({ text: name, kind: 'root key', hash: '#/root-keys' })),
-    ...endpoints.map(
-      ({ endpointId, name, url }): Target => ({
-        text: name ?? new URL(url).host,
-        kind: 'webhook',
-        hash: `#/webhooks/${endpointId}`,
-      }),
+    ...roles.map(({ name }) => to(name, 'role', `#/roles?${new URLSearchParams({ find: name })}`)),
+    ...rootKeys.map(({ name }) => to(name, 'root key', '#/root-keys')),
+    ...endpoints.map(({ endpointId, name, url }) =>
+      to(name ?? new URL(url).host, 'webhook', `#/webhooks/${endpointId}`),
     ),
   ];
 }
 
 /** The key that a refused request was about. */
-const refusedRequest = (requestId: string): Target => ({
-  text: 'The key of this refused request',
-  kind: 'request id',
-  hash: async () => `#/keys/${(await call('verdicts.find', { requestId })).keyId}?request=${requestId}`,
-});
+const refusedRequest = (requestId: string) =>
+  to('The key of this refused request', 'request id', async () => {
+    const { keyId } = await call('verdicts.find', { requestId });
+    return `#/keys/${keyId}?request=${requestId}`;
+  });
 
 /** Opens the finder by ⌘K or Ctrl+K, and for a secret or a request id in what is pasted outside of a field. */
 export function useFinder(isEnabled: boolean) {

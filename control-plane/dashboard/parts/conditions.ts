@@ -30,7 +30,8 @@ export function useConditions<T extends Readonly<Record<string, string>>>(unset:
   return [conditions, change] as const;
 }
 
-const mapValues = <T extends Readonly<Record<string, string>>>(
+/** Returns the same names with other values. */
+export const mapValues = <T extends Readonly<Record<string, string>>>(
   of: T,
   value: (name: string, before: string) => string,
 ): T => Object.fromEntries(Object.entries(of).map(([name, before]) => [name, value(name, before)])) as T;

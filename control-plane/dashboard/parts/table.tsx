@@ -22,6 +22,7 @@ export interface Column<Row> {
  * A table that becomes a list of small cards for lack of room. The arrow keys move from row to row.
  * @param props.below content of an additional row below a row
  * @param props.details content of such a row, which a button at the end of the row opens
+ * @param props.opened the row whose details are open from the start
  */
 export function Table<Row>(props: {
   label: string;
@@ -31,9 +32,10 @@ export function Table<Row>(props: {
   empty: ComponentChildren;
   below?: (row: Row) => ComponentChildren;
   details?: (row: Row) => ComponentChildren;
+  opened?: string | undefined;
 }) {
   const { label, rows, id, empty, details } = props;
-  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set());
+  const [opened, setOpened] = useState<ReadonlySet<string>>(new Set(props.opened ? [props.opened] : []));
   const toggle = (row: Row) =>
     setOpened(new Set(isOpen(row) ? [...opened].filter((each) => each !== id(row)) : [...opened, id(row)]));
   const isOpen = (row: Row) => opened.has(id(row));

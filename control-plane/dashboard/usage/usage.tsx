@@ -4,9 +4,10 @@ import type { UsageField } from '#shared/protocol/usage.ts';
 import { call } from '../api/client.ts';
 import { COUNTERS } from '../api/verdicts.ts';
 import { fieldsOf } from '../forms/forms.tsx';
+import { mapValues } from '../parts/conditions.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Bars } from './charts.tsx';
-import { type ChosenPeriod, MINUTE_PERIODS, PeriodFields, USAGE_PERIODS, usagePeriodOf } from './periods.tsx';
+import { MINUTE_PERIODS, PeriodFields, USAGE_PERIODS, usagePeriodOf } from './periods.tsx';
 import type { UsagePeriod } from './usage-query.ts';
 
 const REFRESH_MS = 30_000;
@@ -22,19 +23,14 @@ export function Usage(props: {
   /** Shows more about the same period. */
   below?: (period: UsagePeriod) => ComponentChildren;
 }) {
-  const [choice, setChoice] = useState<ChosenPeriod>({
-    ...{ period: props.hasMinutes ? 'hour' : '24h', since: '', until: '' },
-  });
+  const [choice, setChoice] = useState({ period: props.hasMinutes ? 'hour' : '24h', since: '', until: '' });
   const load = async () => {
     const { granularity, since, until } = usagePeriodOf(choice);
     const period = { granularity, start: String(since), end: String(until - 1) };
     return { period, verifications: (await props.load(period)).verifications };
   };
   const usage = useLoad(load, [choice], REFRESH_MS);
-  const choose = (event: Event) => {
-    const entry = fieldsOf(event);
-    setChoice({ period: entry('period'), since: entry('since'), until: entry('until') });
-  };
+  const choose = (event: Event) => setChoice(mapValues(choice, fieldsOf(event)));
   return (
     <div class="panel">
       <form class="row period" aria-label="Period" onSubmit={choose}>

@@ -2,19 +2,30 @@ import { expect, test } from 'vitest';
 import { onStage } from './stage.ts';
 
 onStage('why a request was refused', (stage) => {
-  test('a refusal is found by the id of its request', async () => {
+  /** Makes a key, and asks for it what is refused. */
+  const refused = async (fields: object, question: Readonly<Record<string, unknown>>) => {
     const { fleet } = stage;
-    const { key, keyId } = await fleet.ok('keys.createKey', {
-      ...{ apiId: 'refused', name: 'Traveller', allowedIps: ['192.0.2.0/24'] },
-    });
-    const { requestId } = (await fleet.verify(key, { clientIp: '198.51.100.7' })).body;
+    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'refused', ...fields });
+    const { requestId, code } = (await fleet.verify(key, question)).body;
     await fleet.until(async () => (await fleet.ok('keys.listRefusals', { keyId })).refusals.length > 0);
-
+    return { key, keyId, requestId, code };
+  };
+  /** Looks in the finder for the key of a request. */
+  const find = async (requestId: string) => {
     const dashboard = await stage.signedIn();
     const { page } = dashboard;
     await page.keyboard.press('Control+K');
     await page.getByLabel('A secret, key, request id, identity, API or section').fill(requestId);
     await page.keyboard.press('Enter');
+    return { dashboard, page };
+  };
+
+  test('a refusal is found by the id of its request', async () => {
+    const { fleet } = stage;
+    const made = { name: 'Traveller', allowedIps: ['192.0.2.0/24'] };
+    const { key, keyId, requestId } = await refused(made, { clientIp: '198.51.100.7' });
+
+    const { dashboard, page } = await find(requestId);
     await page.getByRole('heading', { name: 'Traveller' }).waitFor();
     await page.getByRole('cell', { name: 'address not allowed' }).waitFor();
     const [[why, , , from, request] = []] = await dashboard.rows('Last refusals');
@@ -28,7 +39,7 @@ onStage('why a request was refused', (stage) => {
     expect(await page.getByText('VALID').count()).toBe(0);
     await card.getByRole('button', { name: 'Would it pass now?' }).click();
     await page.getByRole('cell', { name: '198.51.100.7 is not in 192.0.2.0/24' }).waitFor();
-    await page.getByRole('button', { name: `Explain the refusal of request ${requestId}` }).click();
+    await page.getByRole('button', { name: 'Details' }).click();
     await card.waitFor({ state: 'detached' });
 
     await dashboard.openTab('Settings');
@@ -51,12 +62,10 @@ onStage('why a request was refused', (stage) => {
   test('a lacking permission is told, and given', async () => {
     const { fleet } = stage;
     await fleet.ok('permissions.createRole', { name: 'helper', permissions: [] });
-    const made = { apiId: 'refused', name: 'Lacking', permissions: ['files.read'], roles: ['helper'] };
-    const { key, keyId } = await fleet.ok('keys.createKey', made);
+    const made = { name: 'Lacking', permissions: ['files.read'], roles: ['helper'] };
     const asked = { authorization: { permissions: 'admin.everything' } };
-    const { requestId, code } = (await fleet.verify(key, asked)).body;
+    const { key, keyId, requestId, code } = await refused(made, asked);
     expect(code).toBe('INSUFFICIENT_PERMISSIONS');
-    await fleet.until(async () => (await fleet.ok('keys.listRefusals', { keyId })).refusals.length > 0);
     const dashboard = await stage.signedIn(`#/keys/${keyId}?request=${requestId}`);
     const { page } = dashboard;
     const card = page.getByRole('region', { name: 'Refusal' });
@@ -74,16 +83,9 @@ onStage('why a request was refused', (stage) => {
 
   test('a refused web page is explained, and then allowed', async () => {
     const { fleet } = stage;
-    const origins = { allowedOrigins: ['https://app.example.com'] };
-    const made = await fleet.ok('keys.createKey', { apiId: 'refused', name: 'Page', ...origins });
-    const { key, keyId } = made;
-    const { requestId } = (await fleet.verify(key, { origin: 'https://evil.example/x' })).body;
-    await fleet.until(async () => (await fleet.ok('keys.listRefusals', { keyId })).refusals.length > 0);
-    const dashboard = await stage.signedIn();
-    const { page } = dashboard;
-    await page.keyboard.press('Control+K');
-    await page.getByLabel('A secret, key, request id, identity, API or section').fill(requestId);
-    await page.keyboard.press('Enter');
+    const made = { name: 'Page', allowedOrigins: ['https://app.example.com'] };
+    const { key, requestId } = await refused(made, { origin: 'https://evil.example/x' });
+    const { dashboard, page } = await find(requestId);
     await page.getByRole('cell', { name: 'origin not allowed' }).waitFor();
     const isNot = 'https://evil.example is not one of https://app.example.com';
     await page.getByRole('button', { name: 'Would it pass now?' }).click();
