@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, containsKey, type Key } from '../api/client.ts';
-import { useLoad } from '../parts/loading.tsx';
+import { type Load, useLoad } from '../parts/loading.tsx';
 
 const APIS_MAX = 20;
 const KEYS_OF_API = 5;
@@ -38,7 +38,7 @@ export function usePaused(text: string): string {
  * Finds keys whose name, id or external id contain all words of a text: the newest of each of the first APIs, among the
  * newest 20,000 keys of each.
  */
-export function useKeysWith(text: string): readonly Key[] {
+export function useKeysWith(text: string): Load<readonly Key[]> {
   const part = containsKey(text) ? '' : text.trim();
   // A search that nobody waits for any more makes no further calls.
   const latest = useRef(part);
@@ -49,7 +49,7 @@ export function useKeysWith(text: string): readonly Key[] {
     },
     [],
   );
-  return useLoad(() => findKeys(part, () => latest.current === part), [part]).data ?? [];
+  return useLoad(() => findKeys(part, () => latest.current === part), [part]);
 }
 
 async function findKeys(search: string, isWanted: () => boolean): Promise<readonly Key[]> {

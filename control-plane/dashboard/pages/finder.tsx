@@ -19,6 +19,7 @@ const to = (text: string, kind: string, hash: Target['hash']): Target => ({ text
 const SECRET_CHARACTERS_MIN = 16;
 const APIS_OFFERED = '100';
 const SHOWN_MAX = 10;
+const NOTHING = 'Nothing found; of each of the first 20 APIs, the newest 20,000 keys were searched.';
 
 /**
  * The dialog that opens whatever its text names: a secret, the id of a key or of a refused request, an identity, an
@@ -37,7 +38,7 @@ export function Finder(props: {
   const plain = text.replace(VERB, '');
   const paused = usePaused(plain);
   const identities = useIdentities(paused);
-  const keys = useKeysWith(paused);
+  const { data: keys = [], busy } = useKeysWith(paused);
   const targets = targetsOf(text, {
     ...{ sections: props.sections, apis: apis.data?.apis ?? [], others: others.data ?? [], keys },
     identities: [...new Set([...identities, ...customersOf(keys)])].filter(hasAllWords(plain)),
@@ -70,20 +71,24 @@ export function Finder(props: {
             }}
           />
           {failure !== undefined && <Problem failure={failure} />}
-          <Matches targets={targets} hasText={text.trim() !== ''} onOpen={(target) => void open(target)} />
+          <Matches
+            targets={targets}
+            missing={text.trim() === '' ? '' : busy || paused !== plain ? 'Searching…' : NOTHING}
+            onOpen={(target) => void open(target)}
+          />
         </form>
       </search>
     </Dialog>
   );
 }
 
-function Matches(props: { targets: readonly Target[]; hasText: boolean; onOpen: (target: Target) => void }) {
-  const { targets, hasText, onOpen } = props;
+function Matches(props: { targets: readonly Target[]; missing: string; onOpen: (target: Target) => void }) {
+  const { targets, missing, onOpen } = props;
   return (
     <>
-      {targets.length === 0 && hasText && (
+      {targets.length === 0 && missing && (
         <p class="quiet" role="status">
-          Nothing found; of each API, the newest 20,000 keys were searched.
+          {missing}
         </p>
       )}
       <ul aria-label="Matches">

@@ -70,11 +70,13 @@ export function Identities() {
 /** Customers whose keys are found by a part of their external id, and who have no identity. */
 function Customers({ search }: { search: string }) {
   const part = search.toLowerCase();
-  const customers = customersOf(useKeysWith(search)).filter((each) => each.toLowerCase().includes(part));
+  const { data: keys = [], busy } = useKeysWith(search);
+  const customers = customersOf(keys).filter((each) => each.toLowerCase().includes(part));
+  if (customers.length === 0 && busy) return <>Searching the keys…</>;
   if (customers.length === 0)
     return (
       <>
-        No key was found either, among the newest 20,000 of each API.{' '}
+        No key was found either, among the newest 20,000 of each of the first 20 APIs.{' '}
         <a href={identityPage(search)}>Look for exactly this external id</a>
       </>
     );

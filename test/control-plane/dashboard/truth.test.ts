@@ -193,6 +193,8 @@ onStage('what the dashboard says is so', (stage) => {
       .getByLabel('A secret, key, request id, identity, API or section')
       .fill('no such thing anywhere');
     expect(await page.getByRole('list', { name: 'Matches' }).getByRole('button').count()).toBe(0);
+    await page.getByText('Searching…').waitFor();
+    await page.getByText('Nothing found; of each of the first 20 APIs').waitFor();
     await page
       .getByLabel('A secret, key, request id, identity, API or section')
       .fill('a-secret-of-nobody-at-all');
