@@ -21,7 +21,7 @@ export function SignIn({ signOutUrl }: { signOutUrl: string | undefined }) {
   );
 }
 
-/** @param props.isAgain true over a page that keeps what was entered, which must not be left */
+/** @param props.hasPage true over a page that keeps what was entered, which must not be left */
 export function SignInForm({ reason, hasPage = false }: { reason?: string; hasPage?: boolean }) {
   const provider = signInProvider();
   const { busy, run, problem } = useAction();
