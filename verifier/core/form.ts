@@ -25,7 +25,7 @@ export type Read<F extends Form<unknown>> = ReturnType<F['read']>;
 
 const NAME_SHOWN_MAX = 64;
 
-/** Options of the library, and the fields that they are in a body. */
+/** Names in the library and in version 2, and the fields that they are in a body of version 1. */
 const FIELD_OF_OPTION: Readonly<Record<string, string>> = {
   permissions: 'authorization.permissions',
   credits: 'remaining.cost',
