@@ -61,7 +61,7 @@ export function Choice(props: {
   );
 }
 
-/** What can be chosen: texts by their values. */
+/** The choices of a select: texts by their values. */
 export function Options({ of, value }: { of: Readonly<Record<string, string>>; value: string }) {
   return Object.entries(of).map(([each, text]) => (
     <option key={each} value={each} selected={each === value}>

@@ -19,7 +19,7 @@ const to = (text: string, kind: string, hash: Target['hash']): Target => ({ text
 const SECRET_CHARACTERS_MIN = 16;
 const APIS_OFFERED = '100';
 const SHOWN_MAX = 10;
-const NOTHING = 'Nothing found; of each of the first 20 APIs, the newest 20,000 keys were searched.';
+const NO_MATCH = 'Nothing found; of each of the first 20 APIs, the newest 20,000 keys were searched.';
 
 /**
  * The dialog that opens whatever its text names: a secret, the id of a key or of a refused request, an identity, an
@@ -73,7 +73,7 @@ export function Finder(props: {
           {failure !== undefined && <Problem failure={failure} />}
           <Matches
             targets={targets}
-            missing={text.trim() === '' ? '' : busy || paused !== plain ? 'Searching…' : NOTHING}
+            missing={text.trim() === '' ? '' : busy || paused !== plain ? 'Searching…' : NO_MATCH}
             onOpen={(target) => void open(target)}
           />
         </form>
