@@ -279,6 +279,11 @@ export class ApiState {
     return this.#redis.sortedSet(this.#keys.members);
   }
 
+  /** Names whose fields in pools count, by their latest exchange. */
+  get held(): ReadonlyMap<string, number> {
+    return this.#redis.sortedSet(this.#keys.held);
+  }
+
   /** Oldest first. */
   get log(): readonly Change[] {
     return this.#redis
@@ -326,8 +331,8 @@ export interface Pool {
   /** When the next refill is due, and when the last one was, by the clock of Redis; 0 = never. */
   readonly dueAtMs: number;
   readonly refilledAtMs: number;
-  /** Credits that were granted and of which nobody said that they were spent. */
-  readonly out: number;
+  /** Credits of holders that were forgotten, which may have been spent. */
+  readonly lost: number;
   readonly holders: ReadonlyMap<string, { readonly granted: number; readonly spent: number }>;
 }
 
@@ -342,7 +347,7 @@ function poolOf(hash: ReadonlyMap<string, string> | undefined): Pool {
     refill: hash?.get('r') ?? '',
     dueAtMs: 1000 * Number(hash?.get('t') ?? 0),
     refilledAtMs: Number(hash?.get('f') ?? 0),
-    out: holders.reduce((sum, [, { granted, spent }]) => sum + granted - spent, 0),
+    lost: Number(hash?.get('l') ?? 0),
     holders: new Map(holders),
   };
 }
