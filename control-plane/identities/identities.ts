@@ -1,4 +1,4 @@
-import type { NamedLimit, RateLimit } from '#shared/protocol/credits.ts';
+import type { ConcurrencyLimit, NamedLimit, RateLimit } from '#shared/protocol/credits.ts';
 import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
@@ -22,8 +22,9 @@ export interface Identity {
   readonly externalId: string;
   readonly enabled: boolean;
   readonly meta: object;
-  /** Rate limits that all keys of the identity share. */
+  /** Limits that all keys of the identity share. */
   readonly ratelimits: readonly RateLimit[];
+  readonly concurrency: readonly ConcurrencyLimit[];
   /** Its roles, which count for all its keys: their names in answers, otherwise their ids. */
   readonly roles: readonly string[];
   /** The APIs in which the identity applies; absent = all. */
@@ -195,10 +196,11 @@ const identityOf = ({
   enabled,
   meta,
   ratelimits = [],
+  concurrency = [],
   roles = [],
   apiIds,
   sequence,
 }: Key): Identity => ({
-  ...{ id: keyId, externalId: name, enabled, meta, ratelimits, roles, sequence },
+  ...{ id: keyId, externalId: name, enabled, meta, ratelimits, concurrency, roles, sequence },
   ...(apiIds ? { apiIds } : {}),
 });

@@ -9,6 +9,7 @@ import type { KeyPage, KeyView } from '../keys/key-view.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { operation } from '../serve/operation.ts';
 import {
+  Concurrency,
   Count,
   Cursor,
   checkLimits,
@@ -53,10 +54,16 @@ const CHANGEABLE_FIELDS = {
         'Rate limits that all keys of the identity share, in all APIs. A limit applies to verifications that name it; if the key itself has a limit of that name, only that one applies. `[]` removes all.',
     }),
   ),
+  concurrency: Type.Optional(
+    Concurrency({
+      description:
+        'Concurrency limits that all keys of the identity share, in all APIs; if the key itself has a limit of that name, only that one applies. `[]` removes all.',
+    }),
+  ),
   roles: Type.Optional(
     GivenRoles({
       description:
-        'All roles of the identity. All its keys have their permissions and rate limits, beside those of their own roles.',
+        'All roles of the identity. All its keys have their permissions and limits, beside those of their own roles.',
     }),
   ),
 };
@@ -76,6 +83,9 @@ const IdentityView = Type.Object({
   meta: Type.Object({}, { additionalProperties: true, description: 'The meta, unchanged.' }),
   ratelimits: RatelimitsView({
     description: 'Rate limits that all keys of the identity share, in all APIs.',
+  }),
+  concurrency: Concurrency({
+    description: 'Concurrency limits that all keys of the identity share, in all APIs.',
   }),
   roles: List(Type.String(), { description: 'Names of its roles, which count for all its keys.' }),
   apiIds: Type.Optional(
@@ -119,11 +129,11 @@ export const createIdentity = operation({
   example: { externalId: 'ada', meta: { plan: 'pro' } },
   async handle(call, { identities, roles }: NameStores) {
     const { externalId, waitMs, enabled, meta = {}, ratelimits = [], roles: roleNames = [] } = call.request;
-    const { apiIds } = call.request;
+    const { apiIds, concurrency = [] } = call.request;
     checkMeta(meta);
-    checkLimits({ ratelimits });
+    checkLimits({ ratelimits, concurrency });
     const ids = await roles.idsOf(roleNames);
-    const fields = { enabled, meta, ratelimits, roles: ids, ...(apiIds ? { apiIds } : {}) };
+    const fields = { enabled, meta, ratelimits, concurrency, roles: ids, ...(apiIds ? { apiIds } : {}) };
     call.note({ externalId, identityId: identityIdOf(externalId) });
     const record = call.recordChange(storedFields(fields));
     return identities.create({ externalId, ...fields }, waitMs, ({ sequence }) => record({ sequence }));

@@ -15,6 +15,8 @@ import {
   List,
   Permissions,
   PropagationResponse,
+  RoleConcurrency,
+  RoleConcurrencyView,
   RoleId,
   RoleName,
   RoleRatelimits,
@@ -33,6 +35,7 @@ const RoleView = Type.Object({
   description: Type.Optional(Type.String({ description: 'What it is for.' })),
   permissions: List(Type.Object(Permissions.items.properties), { description: 'Permissions of the role.' }),
   ratelimits: RoleRatelimitsView({ description: 'Rate limits of the keys with the role.' }),
+  concurrency: RoleConcurrencyView({ description: 'Concurrency limits of the keys with the role.' }),
   sequence: LastSequence,
 });
 /** The permissions of a role, in requests. */
@@ -41,6 +44,10 @@ const RolePermissions = GivenSlugs({ description: 'All permissions of the role.'
 const RoleLimits = RoleRatelimits({
   description:
     'All rate limits of the role. Every key with the role obeys them, unless the key or its identity has a limit of that name. Of several roles, the largest limit of a name applies.',
+});
+const RolePlaces = RoleConcurrency({
+  description:
+    'All concurrency limits of the role. They apply like its rate limits; of several roles, the largest limit of a name applies.',
 });
 const roleIdExample = 'role_0mzc9k4q8r2wfXa1Bc2d';
 
@@ -53,24 +60,25 @@ export const createRole = operation({
   name: 'permissions.createRole',
   summary: 'Create a role',
   description:
-    'A role is one list of permissions, and of rate limits, for any number of keys and identities of all APIs. A role with limits is a plan.',
+    'A role is one list of permissions, and of limits, for any number of keys and identities of all APIs. A role with limits is a plan.',
   permissions: ['root.*.create_role'],
   request: Fields({
     name: RoleName,
     description: Type.Optional(CREATE_ROLE_DESCRIPTION),
     permissions: Type.Optional(RolePermissions),
     ratelimits: Type.Optional(RoleLimits),
+    concurrency: Type.Optional(RolePlaces),
   }),
   response: Type.Object({ roleId: Id('the role') }),
   event: 'role.created',
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { name: 'editor', description: 'Writes articles', permissions: ['articles.write'] },
   async handle(call, { roles }: { roles: Roles }) {
-    const { name, permissions: slugs = [], ratelimits = [], ...rest } = call.request;
-    checkLimits({ ratelimits });
-    const permissions = slugsIn(slugs);
-    const roleId = await roles.create({ name, ...rest, permissions, ratelimits });
-    call.note({ roleId }, { after: auditView(storedFields({ name, permissions, ratelimits })) });
+    const { name, description, permissions = [], ratelimits = [], concurrency = [] } = call.request;
+    checkLimits({ ratelimits, concurrency });
+    const fields = { name, permissions: slugsIn(permissions), ratelimits, concurrency };
+    const roleId = await roles.create({ ...fields, ...(description && { description }) });
+    call.note({ roleId }, { after: auditView(storedFields(fields)) });
     return { roleId };
   },
 });
@@ -78,7 +86,7 @@ export const createRole = operation({
 export const getRole = operation({
   name: 'permissions.getRole',
   summary: 'Show a role',
-  description: 'Shows its permissions and rate limits.',
+  description: 'Shows its permissions and limits.',
   permissions: ['root.*.read_role'],
   request: Fields({ roleId: RoleId }),
   response: RoleView,
@@ -127,11 +135,17 @@ export const setRolePermissions = operation({
 
 const setRoleLimits = operation({
   name: 'permissions.setRoleLimits',
-  summary: 'Set all rate limits of a role',
+  summary: 'Set all limits of a role',
   description:
-    'Makes one change, however many keys have the role. Returns when the change is complete, like updateKey: no verifier anywhere obeys the earlier limits. Uses still count, unless the change altered `duration`.',
+    'Makes one change, however many keys have the role. Returns when the change is complete, like updateKey: no verifier anywhere obeys the earlier limits. Sets all of `ratelimits`, of `concurrency`, or of both; the absent one stays. Uses still count, unless the change altered `duration`.',
   permissions: ['root.*.update_role'],
-  request: Fields({ roleId: RoleId, ratelimits: RoleLimits, ifSequence: IfSequence, waitMs: WaitMs }),
+  request: Fields({
+    roleId: RoleId,
+    ratelimits: Type.Optional(RoleLimits),
+    concurrency: Type.Optional(RolePlaces),
+    ifSequence: IfSequence,
+    waitMs: WaitMs,
+  }),
   response: PropagationResponse,
   event: 'role.updated',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
@@ -141,9 +155,11 @@ const setRoleLimits = operation({
   },
   neverShed: true,
   async handle(call, { changeWriter }: { changeWriter: ChangeWriter }) {
-    const { roleId, ratelimits, ifSequence, waitMs } = call.request;
-    checkLimits({ ratelimits });
-    const fields = storedFields({ ratelimits });
+    const { roleId, ifSequence, waitMs, ...limits } = call.request;
+    checkLimits(limits);
+    const fields = storedFields(limits);
+    if (Object.keys(fields).length === 0)
+      throw new ApiError('BAD_REQUEST', 'ratelimits: give these, or concurrency, or both');
     const write = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields, ifSequence } as const;
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
     if (!propagation) throw roleNotFound(roleId);

@@ -1,4 +1,4 @@
-import type { NamedLimit, RateLimit } from '#shared/protocol/credits.ts';
+import type { ConcurrencyInput, ConcurrencyLimit, NamedLimit, RateLimit } from '#shared/protocol/credits.ts';
 import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
@@ -17,8 +17,9 @@ export interface Role {
   readonly name: string;
   readonly description?: string;
   readonly permissions: readonly { readonly id: string; readonly name: string }[];
-  /** Rate limits of the keys with the role. */
+  /** Limits of the keys with the role. */
   readonly ratelimits: readonly RateLimit[];
+  readonly concurrency: readonly ConcurrencyLimit[];
   /** The sequence of its last change; 0 = never changed. */
   readonly sequence: number;
 }
@@ -47,11 +48,12 @@ export class Roles {
     readonly description?: string;
     readonly permissions: readonly string[];
     readonly ratelimits: readonly NamedLimit[];
+    readonly concurrency: readonly ConcurrencyInput[];
   }): Promise<string> {
-    const { name, description, permissions, ratelimits } = role;
+    const { name, description, ...more } = role;
     const conflict = () => new ApiError('CONFLICT', `name: there is a role ${name} already`);
     const meta = description ? { description } : {};
-    const fields = { name, permissions, ratelimits, enabled: true, meta };
+    const fields = { name, ...more, enabled: true, meta };
     const nouns = { singular: 'the role', plural: 'roles' };
     const room = { index: apiKeys(SHARED_LOG).index, max: ROLES_MAX };
     return createRecord(this.#options, { kind: 'role', uniqueName: name, fields, nouns, room }, conflict);
@@ -152,14 +154,14 @@ export class Roles {
   }
 }
 
-function roleOf({ keyId, name = '', meta, permissions = [], ratelimits = [], sequence }: Key): Role {
+function roleOf({ keyId, name = '', meta, permissions = [], sequence, ...key }: Key): Role {
+  const { ratelimits = [], concurrency = [] } = key;
   const description = 'description' in meta ? { description: String(meta.description) } : {};
   return {
     id: keyId,
     name,
     ...description,
     permissions: permissions.map((slug) => ({ id: slug, name: slug })),
-    ratelimits,
-    sequence,
+    ...{ ratelimits, concurrency, sequence },
   };
 }

@@ -12,6 +12,8 @@ import {
 } from 'typebox';
 import {
   type Anchor as AnchorInput,
+  CONCURRENCY_MAX,
+  type ConcurrencyInput,
   CREDITS_MAX,
   DEFAULT_LIMIT,
   DURATION_MAX_MS,
@@ -44,6 +46,7 @@ import { ORIGIN_LENGTH_MAX, ORIGINS_MAX, originFault } from '#shared/rules/origi
 import { API_ID, SLUG, SLUGS_MAX } from '#shared/rules/slugs.ts';
 import { MOMENT_PATTERN, UNIX_MS_MIN } from '#shared/rules/unix-ms.ts';
 import type { CreditsChange } from '../writer/change-log-port.ts';
+import { nameTakenError } from '../writer/write-error.ts';
 
 export const Sequence = Type.Integer({
   minimum: 0,
@@ -241,6 +244,24 @@ export const RoleRatelimits = (options: TSchemaOptions) =>
 export const RoleRatelimitsView = (options: TSchemaOptions) =>
   limitsOf({ ...named, ...limitView, per: Type.Optional(Type.Literal('identity')) }, options);
 
+const places = {
+  name: Type.String({
+    pattern: LIMIT_NAME.source,
+    description: `A name that none of the rate limits beside it has. Not \`${DEFAULT_LIMIT}\`.`,
+  }),
+  limit: Type.Integer({
+    minimum: 1,
+    maximum: CONCURRENCY_MAX,
+    description: 'Maximum number of holds at the same time.',
+  }),
+};
+/** Schema of a key's concurrency limits. */
+export const Concurrency = (options: TSchemaOptions) => limitsOf(places, options);
+/** Schema of a role's concurrency limits. */
+export const RoleConcurrency = (options: TSchemaOptions) => limitsOf({ ...places, ...ofRole }, options);
+export const RoleConcurrencyView = (options: TSchemaOptions) =>
+  limitsOf({ ...places, per: Type.Optional(Type.Literal('identity')) }, options);
+
 /** Throws BAD_REQUEST if a limit has not either a `duration` or an `interval`, or an anchor that does not fit. */
 function checkLimit(place: string, { duration, interval, anchor }: LimitInput): void {
   if (interval === undefined && duration === undefined)
@@ -274,20 +295,30 @@ function checkAnchor(place: string, interval: Interval, anchor: AnchorInput = {}
 export function checkLimits({
   ratelimit,
   ratelimits,
+  concurrency,
 }: {
   readonly ratelimit?: LimitInput | null | undefined;
   readonly ratelimits?: readonly NamedLimit[] | null | undefined;
+  readonly concurrency?: readonly ConcurrencyInput[] | null | undefined;
 }): void {
   if (ratelimit) checkLimit('ratelimit', ratelimit);
   for (const [i, each] of (ratelimits ?? []).entries()) checkLimit(`ratelimits.${i}`, each);
-  const names = (ratelimits ?? []).map(({ name }) => name);
+  const names = namesIn('ratelimits', ratelimits);
+  // The change log compares the names with those that stay as they are.
+  const sameName = namesIn('concurrency', concurrency).find((name) => names.includes(name));
+  if (sameName !== undefined) throw nameTakenError(sameName);
+}
+
+function namesIn(field: string, limits: readonly { readonly name: string }[] | null | undefined): string[] {
+  const names = (limits ?? []).map(({ name }) => name);
   if (names.includes(DEFAULT_LIMIT))
     throw new ApiError(
       'BAD_REQUEST',
-      `ratelimits: must not name a limit ${DEFAULT_LIMIT}, which is the ratelimit of a key`,
+      `${field}: must not name a limit ${DEFAULT_LIMIT}, which is the ratelimit of a key`,
     );
   const twice = names.find((name, i) => names.indexOf(name) < i);
-  if (twice !== undefined) throw new ApiError('BAD_REQUEST', `ratelimits: must contain ${twice} only once`);
+  if (twice !== undefined) throw new ApiError('BAD_REQUEST', `${field}: must contain ${twice} only once`);
+  return names;
 }
 
 const Credits = (minimum: number, description: string) =>
@@ -441,6 +472,7 @@ const kinds = {
   object: (options: TSchemaOptions) => Type.Object({}, { additionalProperties: true, ...options }),
   limit: Ratelimit,
   limits: Ratelimits,
+  concurrency: Concurrency,
   slugs: Slugs,
   ranges: Ranges,
   origins: OriginList,
@@ -464,6 +496,7 @@ const boundsOf = {
   object: {},
   limit: {},
   limits: {},
+  concurrency: {},
   slugs: {},
   ranges: {},
   origins: {},

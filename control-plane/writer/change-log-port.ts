@@ -74,6 +74,8 @@ export type WriteRefusal =
   | { readonly status: 'NOT_FOUND' | 'EXISTS' | 'UNLIMITED' | 'REUSED' | 'ENDED' }
   /** `version`: that of the record, if it is not what the write required. */
   | { readonly status: 'CONFLICT'; readonly version?: string }
+  /** `name`: both a rate limit and a concurrency limit would have it. */
+  | { readonly status: 'NAME_TAKEN'; readonly name: string }
   | { readonly status: 'REROLLED'; readonly successor: string }
   | { readonly status: 'SHARED'; readonly keys: number }
   /** `source`: the key whose expiry the new one would have. */

@@ -24,6 +24,7 @@ const WRITTEN = [
 ] as const;
 const writtenOf = oneOf('status', {
   ...{ OK: WRITTEN, NOT_FOUND: [], EXISTS: [], CONFLICT: ['version'], UNLIMITED: [], REUSED: [] },
+  NAME_TAKEN: ['name'],
   TOO_OLD: ['needs#', 'followers#', '...names'],
 });
 export const writeChange = command(

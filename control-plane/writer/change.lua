@@ -33,6 +33,15 @@ local function change(operation, keyId, record, long, condition, needs, fields)
   local patch = {}
   for i = 1, #fields, 2 do patch[fields[i]] = fields[i + 1] end
   if operation == 'create' then secretHash = patch.p end
+  -- A name belongs to one limit, of either kind.
+  local limits, concurrency = patch.L or old[8] or '', patch.C or old[14] or ''
+  if (patch.L or patch.C) and limits ~= '' and concurrency ~= '' then
+    local names = {}
+    for _, limit in ipairs(cjson.decode(limits)) do names[limit.name] = true end
+    for _, limit in ipairs(cjson.decode(concurrency)) do
+      if names[limit.name] then return {'NAME_TAKEN', limit.name} end
+    end
+  end
   local done = patch.q
   local asked = done and cjson.decode(done)
   local function told(sequence, hash, left, owed)

@@ -17,6 +17,7 @@
 --         every field}
 --         | {'NOT_FOUND'} | {'CONFLICT', the record's version} | {'EXISTS'}: for `create`
 --         | {'TOO_OLD', the protocol that it needs, number of followers that are too old, name of each of the first, …}
+--         | {'NAME_TAKEN', the name that both a rate limit and a concurrency limit would have}
 --         | {'REUSED'}: another change had this name | {'UNLIMITED'}: the key has no credits that could be changed this way
 -- include rights.lua
 -- include gate.lua

@@ -11,6 +11,7 @@ export function writeError(
   if (outcome.status === 'TOO_OLD') return tooOldError(apiId, outcome);
   if (outcome.status === 'UNLIMITED')
     return new ApiError('BAD_REQUEST', 'remaining: the key has no credits; give it some with `set`');
+  if (outcome.status === 'NAME_TAKEN') return nameTakenError(outcome.name);
   if (outcome.status === 'REROLLED') {
     const advice = `if nobody has the secret of that key, reroll it with expiration 0`;
     return new ApiError('CONFLICT', `key ${keyId} was rerolled into ${outcome.successor} already; ${advice}`);
@@ -44,6 +45,13 @@ export const cameLate = (ifSequence: number, sequence: number): ApiError =>
   new ApiError(
     'CONFLICT',
     `ifSequence: somebody changed it after ${ifSequence}, the present sequence is ${sequence}; read it again, then send the change with that`,
+  );
+
+/** Returns the error for a name that both a rate limit and a concurrency limit would have. */
+export const nameTakenError = (name: string): ApiError =>
+  new ApiError(
+    'BAD_REQUEST',
+    `concurrency: must not have the name of a limit in ratelimits; give one of the two limits named ${name} another name`,
   );
 
 /** Returns the error for a key that would live longer than its API allows. */

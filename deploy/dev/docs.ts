@@ -168,6 +168,7 @@ function keyFieldsTable(): string {
     object: 'JSON',
     limit: 'JSON',
     limits: 'JSON',
+    concurrency: 'JSON',
     slugs: 'sorted, separated by spaces',
     ranges: 'sorted, separated by spaces',
     origins: 'sorted, separated by spaces',

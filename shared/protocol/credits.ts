@@ -117,12 +117,26 @@ export const wholeNamedLimit = ({ name, autoApply, per, ...limit }: NamedLimit):
   ...(per === 'identity' ? { per } : {}),
 });
 
+/** The maximum number of holds of a key at the same time, by name. */
+export interface ConcurrencyLimit extends Pick<RateLimit, 'name' | 'per'> {
+  readonly limit: number;
+}
+/** The same in the form in which users set it. */
+export type ConcurrencyInput = Omit<ConcurrencyLimit, 'per'> & Pick<NamedLimit, 'per'>;
+
+/** Returns a concurrency limit without `per` where it is the default. */
+export const wholeConcurrency = ({ name, limit, per }: ConcurrencyInput): ConcurrencyLimit => ({
+  ...{ name, limit },
+  ...(per === 'identity' ? { per } : {}),
+});
+
 /** The limit that applies to each verification. Other limits apply if the question names them, or if they have `autoApply`. */
 export const DEFAULT_LIMIT = 'default';
 /** Matches a limit's name, which appears unescaped in names in Redis and in header fields. */
 export const LIMIT_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 export const LIMIT_MAX = 1_000_000_000;
+export const CONCURRENCY_MAX = 1_000_000;
 export const DURATION_MIN_MS = 1000;
 export const DURATION_MAX_MS = 31 * 86_400_000;
-/** Maximum number of limits of a key besides the default limit, and of limits in one question. */
+/** Maximum number of rate limits of a key besides the default limit, of its concurrency limits, and of limits in one question. */
 export const LIMITS_MAX = 8;

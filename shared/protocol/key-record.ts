@@ -2,10 +2,13 @@ import { rangesText } from '../rules/ip-ranges.ts';
 import { originsText } from '../rules/origins.ts';
 import { slugsOf, slugsText } from '../rules/slugs.ts';
 import {
+  type ConcurrencyInput,
+  type ConcurrencyLimit,
   type DefaultLimit,
   type LimitInput,
   type NamedLimit,
   type RateLimit,
+  wholeConcurrency,
   wholeLimit,
   wholeNamedLimit,
 } from './credits.ts';
@@ -19,6 +22,7 @@ interface Values {
   object: object;
   limit: DefaultLimit;
   limits: readonly RateLimit[];
+  concurrency: readonly ConcurrencyLimit[];
   slugs: readonly string[];
   /** Addresses and ranges of addresses. */
   ranges: readonly string[];
@@ -28,9 +32,10 @@ interface Values {
   apis: readonly string[];
 }
 /** The kinds of values in the form in which users set them. */
-interface Inputs extends Omit<Values, 'limit' | 'limits'> {
+interface Inputs extends Omit<Values, 'limit' | 'limits' | 'concurrency'> {
   limit: LimitInput;
   limits: readonly NamedLimit[];
+  concurrency: readonly ConcurrencyInput[];
 }
 /** The kind of a value. */
 export type Kind = keyof Values;
@@ -140,6 +145,13 @@ export const KEY_FIELDS = {
       'Origins of the web pages that may use the key, such as `https://app.example.com` or `https://*.example.com`. If there are none: any page, and no page.',
     option: ['<origins>', 'web pages that may use it, such as https://app.example.com,https://*.example.com'],
   },
+  concurrency: {
+    letter: 'C',
+    kind: 'concurrency',
+    description:
+      'Concurrency limits with names, `[{name, limit}]`: at most `limit` holds at the same time. A name belongs to one limit, so none of `ratelimits` has it.',
+    option: ['<json>', 'limits of holds at the same time, JSON: [{"name":"jobs","limit":3}]'],
+  },
 } as const satisfies Readonly<Record<string, Row>>;
 
 /**
@@ -172,9 +184,10 @@ export type KeyFields = { readonly [Name in PresentField]: Values[KindOf<Name>] 
   readonly [Name in Exclude<KeyField, PresentField>]?: Values[KindOf<Name>];
 };
 /** The fields of a new record, in the form in which users set them. */
-export type NewKeyFields = Partial<Omit<KeyFields, 'ratelimit' | 'ratelimits'>> & {
+export type NewKeyFields = Partial<Omit<KeyFields, 'ratelimit' | 'ratelimits' | 'concurrency'>> & {
   readonly ratelimit?: LimitInput;
   readonly ratelimits?: readonly NamedLimit[];
+  readonly concurrency?: readonly ConcurrencyInput[];
 };
 /** The fields of a key under all their names. */
 export type AliasedFields = KeyFields & { readonly [Name in Alias]?: KeyFields[(typeof ALIASES)[Name]] };
@@ -195,10 +208,14 @@ export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] } & {
   readonly firstId: string;
 };
 interface States
-  extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs' | 'ranges' | 'origins' | 'apis'> {
+  extends Omit<
+    Values,
+    'object' | 'limit' | 'limits' | 'concurrency' | 'slugs' | 'ranges' | 'origins' | 'apis'
+  > {
   object: string;
   limit: string;
   limits: string;
+  concurrency: string;
   slugs: string;
   ranges: string;
   origins: string;
@@ -241,9 +258,15 @@ function encodeValue(kind: Kind, value: unknown): string {
   if (kind === 'origins') return originsText(value as readonly string[]);
   if (kind === 'slugs' || kind === 'apis') return slugsText(value as readonly string[]);
   if (kind === 'limit') return JSON.stringify(wholeLimit(value as Inputs['limit']));
-  if (kind !== 'object' && kind !== 'limits') return String(value);
-  const text = JSON.stringify(kind === 'limits' ? (value as Inputs['limits']).map(wholeNamedLimit) : value);
-  return text === '{}' || text === '[]' ? '' : text; // empty values are not stored
+  if (kind === 'limits') return jsonText((value as Inputs['limits']).map(wholeNamedLimit));
+  if (kind === 'concurrency') return jsonText((value as Inputs['concurrency']).map(wholeConcurrency));
+  return kind === 'object' ? jsonText(value) : String(value);
+}
+
+/** Returns the JSON of a value; `''` if it is empty. */
+function jsonText(value: unknown): string {
+  const text = JSON.stringify(value);
+  return text === '{}' || text === '[]' ? '' : text;
 }
 
 /** Returns the fields of a record for an answer, under all their names. */
@@ -300,7 +323,8 @@ export function decodeState(
 
 function publicValue(kind: Kind, text: string): unknown {
   if (kind === 'slugs' || kind === 'apis' || kind === 'ranges' || kind === 'origins') return slugsOf(text);
-  return kind === 'limit' || kind === 'limits' ? JSON.parse(text) : decodeValue(kind, text);
+  const isJson = kind === 'limit' || kind === 'limits' || kind === 'concurrency';
+  return isJson ? JSON.parse(text) : decodeValue(kind, text);
 }
 
 function decodeValue(kind: Kind, text: string): boolean | number | string {

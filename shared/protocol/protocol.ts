@@ -9,9 +9,10 @@ export const PROTOCOL = 2;
 
 /** Returns the protocol that verifiers must speak to obey a record with these fields, and this refill of its credits. */
 export function protocolFor(recordId: string, fields: StoredFields, refill = ''): number {
-  const { l = '', L: limits = '', R: roles = '', O: origins = '' } = fields;
+  const { l = '', L: limits = '', R: roles = '', O: origins = '', C: concurrency = '' } = fields;
   const isNew =
     origins !== '' ||
+    concurrency !== '' ||
     (limits !== '' && recordId.startsWith('role_')) ||
     (roles !== '' && recordId.startsWith('identity_')) ||
     /"interval":/.test(l + limits) ||

@@ -46,7 +46,15 @@ export interface Memory {
  */
 export type Details = Omit<
   KeyState,
-  'enabled' | 'expires' | 'pool' | 'firstId' | 'ratelimit' | 'ratelimits' | 'allowedIps' | 'allowedOrigins'
+  | 'enabled'
+  | 'expires'
+  | 'pool'
+  | 'firstId'
+  | 'ratelimit'
+  | 'ratelimits'
+  | 'concurrency'
+  | 'allowedIps'
+  | 'allowedOrigins'
 >;
 
 /** The parts of a key that a change may replace. */
@@ -202,6 +210,7 @@ function detailsIn({
   firstId: _firstId,
   ratelimit: _ratelimit,
   ratelimits: _ratelimits,
+  concurrency: _concurrency,
   allowedIps: _allowedIps,
   allowedOrigins: _allowedOrigins,
   ...details

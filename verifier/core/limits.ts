@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import {
   type Anchor,
+  type ConcurrencyLimit,
   calendarOf,
   DEFAULT_LIMIT,
   type Interval,
@@ -12,7 +13,7 @@ import { flattenString } from './flatten-string.ts';
 /** A rate limit: an amount in each window of some length. */
 export interface Window {
   readonly limit: number;
-  /** Of a period of the calendar the longest. */
+  /** Of a period of the calendar the longest; 0 = no window: the limit counts places, which come back. */
   readonly durationMs: number;
   /** The periods of the calendar that are its windows; undefined = windows of `durationMs`. */
   readonly calendar?: string | undefined;
@@ -22,7 +23,10 @@ export interface Window {
   readonly isBrought?: boolean | undefined;
 }
 
-/** A rate limit of a key. Keys with equal limits share one list. */
+/** True = a concurrency limit, which holds occupy. */
+export const isPlaces = ({ durationMs }: Window): boolean => durationMs === 0;
+
+/** A limit of a key. Keys with equal limits share one list. */
 export interface Limit extends Window {
   readonly name: string;
   /** Present = its windows are periods of the calendar. */
@@ -56,7 +60,7 @@ const limitOf = (
   const { isBrought = false, isAutoApplied = false, isPerIdentity = false, interval, anchor } = options;
   const calendar = interval && calendarOf(interval, anchor);
   // A limit's name contains nothing that JSON would escape.
-  const about = `"name":"${name}","limit":${limit},"duration":${durationMs}`;
+  const about = `"name":"${name}","limit":${limit}${durationMs === 0 ? '' : `,"duration":${durationMs}`}`;
   return {
     ...{ name, limit, durationMs, interval, calendar, isExact, isBrought, isAutoApplied, isPerIdentity },
     suffix: `${calendar ?? durationMs}.${name}${isBrought ? `.${limit}` : ''}`,
@@ -78,41 +82,57 @@ export const limitPool = (id: string, { suffix }: Limit): string => `${id}.${suf
 /** Lists of limits by their text in Redis. */
 const limitsByText = new LRUCache<string, readonly Limit[]>({ max: 1000 });
 
-/** Returns the limits of a key, the default limit first, then those with `isAutoApplied`; undefined = none. */
-export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] | undefined {
-  const text = `${ratelimit} ${ratelimits}`;
-  if (text === ' ') return undefined;
+/**
+ * Returns the limits of a key, the default limit first, then the others with `isAutoApplied`, concurrency limits last among
+ * them; undefined = none.
+ */
+export function limitsOf({
+  ratelimit,
+  ratelimits,
+  concurrency: places,
+}: KeyState): readonly Limit[] | undefined {
+  const concurrency = places && ''; // Until pools count places.
+  const text = `${ratelimit} ${ratelimits} ${concurrency}`;
+  if (text === '  ') return undefined;
   const present = limitsByText.get(text);
   if (present) return present;
   const rateLimits = [
     ...(ratelimit ? [{ ...(JSON.parse(ratelimit) as RateLimit), name: DEFAULT_LIMIT, autoApply: true }] : []),
     ...(ratelimits ? (JSON.parse(ratelimits) as RateLimit[]) : []),
   ];
-  const limits = autoAppliedFirst(
-    rateLimits.map(({ name, limit, duration, interval, anchor, async, autoApply = false, per }) => {
+  const held = concurrency ? (JSON.parse(concurrency) as ConcurrencyLimit[]) : [];
+  const limits = autoAppliedFirst([
+    ...rateLimits.map(({ name, limit, duration, interval, anchor, async, autoApply = false, per }) => {
       const scope = { isAutoApplied: autoApply, isPerIdentity: per === 'identity' };
       return limitOf(name, limit, duration, !async, { ...scope, interval, anchor });
     }),
-  );
+    ...held.map(({ name, limit, per }) =>
+      limitOf(name, limit, 0, false, { isAutoApplied: true, isPerIdentity: per === 'identity' }),
+    ),
+  ]);
   limitsByText.set(text, limits);
   return limits;
 }
 
 const autoAppliedFirst = (limits: readonly Limit[]): readonly Limit[] => [
-  ...limits.filter(({ isAutoApplied }) => isAutoApplied),
+  ...limits.filter((limit) => limit.isAutoApplied && !isPlaces(limit)),
+  ...limits.filter(isPlaces),
   ...limits.filter(({ isAutoApplied }) => !isAutoApplied),
 ];
 
 /** Returns the limits of several roles, the largest of each name, in the order of `limitsOf`; undefined = none. */
 export function largestOf(all: readonly Limit[]): readonly Limit[] | undefined {
   const limits = new Map<string, Limit>();
-  const rate = ({ limit, durationMs }: Limit) => limit / durationMs;
   for (const each of all) {
     const other = limits.get(each.name);
-    if (other === undefined || rate(each) > rate(other)) limits.set(each.name, each);
+    if (other === undefined || isLarger(each, other)) limits.set(each.name, each);
   }
   return limits.size === 0 ? undefined : autoAppliedFirst([...limits.values()]);
 }
+
+/** Without a duration, and so without a rate: places are compared by their number, and are more than any rate limit. */
+const isLarger = (a: Limit, b: Limit): boolean =>
+  a.durationMs === b.durationMs ? a.limit > b.limit : a.limit / a.durationMs > b.limit / b.durationMs;
 
 /**
  * Returns a limit that a question defines. Its amount is part of its pool's name, so that limits of the same

@@ -46,6 +46,14 @@ const ROLE_LIMITS: FieldWords = [
   '--ratelimits <json>',
   'limits of the keys with the role, JSON: [{"name":"requests","limit":1000,"duration":60000,"autoApply":true,"per":"identity"}]',
 ];
+const SHARED_CONCURRENCY: FieldWords = [
+  '--concurrency <json>',
+  'limits of holds at the same time that all keys of the identity share, JSON: [{"name":"jobs","limit":3}]',
+];
+const ROLE_CONCURRENCY: FieldWords = [
+  '--concurrency <json>',
+  'limits of holds at the same time of the keys with the role, JSON: [{"name":"jobs","limit":3,"per":"identity"}]',
+];
 const state = ({ enabled }: { enabled: boolean }) => (enabled ? 'enabled' : 'disabled');
 /** Returns the name of a person for people. An address is harder to choose freely than a name, so it comes first. */
 const nameOf = ({ email, name, subject }: Person) => email ?? name ?? subject;
@@ -243,11 +251,14 @@ export const WORDS: Readonly<Record<string, Words>> = {
     help: 'delete a permission from the catalogue and from all roles; keys to which you gave it directly keep it',
     fields: { permissionId: ['slug'] },
   },
-  'permissions.createRole': { as: 'roles create', fields: { ratelimits: ROLE_LIMITS } },
+  'permissions.createRole': {
+    as: 'roles create',
+    fields: { ratelimits: ROLE_LIMITS, concurrency: ROLE_CONCURRENCY },
+  },
   'permissions.getRole': { as: 'roles get' },
   'permissions.listRoles': {
     as: 'roles list',
-    show: columns('roleId:id name permissions description ratelimits'),
+    show: columns('roleId:id name permissions description ratelimits concurrency'),
   },
   'permissions.setRolePermissions': {
     as: 'roles set',
@@ -257,8 +268,8 @@ export const WORDS: Readonly<Record<string, Words>> = {
   },
   'permissions.setRoleLimits': {
     as: 'roles set-limits',
-    help: 'replace the rate limits of a role, which is then a plan; when this returns, every verifier obeys them',
-    fields: { ratelimits: ROLE_LIMITS },
+    help: 'replace the limits of a role, which is then a plan; when this returns, every verifier obeys them',
+    fields: { ratelimits: ROLE_LIMITS, concurrency: ROLE_CONCURRENCY },
     subject: (_: object, { roleId }: { roleId: string }) => `changed ${roleId}`,
   },
   'permissions.deleteRole': { as: 'roles delete', help: 'delete a role; it then grants nothing to any key' },
@@ -271,13 +282,13 @@ export const WORDS: Readonly<Record<string, Words>> = {
     examples: [
       'identities create grace --ratelimits \'[{"name":"requests","limit":1000,"duration":60000}]\'',
     ],
-    fields: { ratelimits: SHARED_LIMITS, externalId: ['externalId'] },
+    fields: { ratelimits: SHARED_LIMITS, concurrency: SHARED_CONCURRENCY, externalId: ['externalId'] },
   },
   'identities.getIdentity': {
     help: 'show an identity',
     args: ['externalId'],
     fields: { identityId: null, externalId: ['externalId'] },
-    show: columns('identityId:id externalId enabled meta ratelimits roles apiIds'),
+    show: columns('identityId:id externalId enabled meta ratelimits concurrency roles apiIds'),
   },
   'identities.listIdentities': {
     show: { identityId: 'id', state, externalId: 'externalId' },
@@ -297,6 +308,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
       identityId: null,
       externalId: ['externalId'],
       ratelimits: SHARED_LIMITS,
+      concurrency: SHARED_CONCURRENCY,
       apiIds: [
         '--api-ids <ids>',
         'the APIs in which the identity applies, such as billing,shop; empty = all',

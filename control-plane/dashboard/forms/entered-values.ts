@@ -1,4 +1,4 @@
-import type { Interval, LimitInput, NamedLimit } from '#shared/protocol/credits.ts';
+import type { ConcurrencyInput, Interval, LimitInput, NamedLimit } from '#shared/protocol/credits.ts';
 import { parseExactly } from '#shared/rules/json.ts';
 import { Failure } from '../api/client.ts';
 
@@ -40,6 +40,20 @@ export const limitsOf = (field: string, text: string): NamedLimit[] =>
   text.split('\n').flatMap((line) => {
     const [name, ...rest] = line.trim().split(/\s+/);
     return name ? [{ name, ...limitOf(`${field}: ${name}`, rest.join(' ')) }] : [];
+  });
+
+/** Formats concurrency limits, one per line, such as `jobs 3`. */
+export const concurrencyText = (limits: readonly ConcurrencyInput[]): string =>
+  limits.map(({ name, limit }) => `${name} ${limit}`).join('\n');
+
+/** Parses the form that `concurrencyText` writes. Throws a Failure that names the field. */
+export const concurrencyOf = (field: string, text: string): ConcurrencyInput[] =>
+  text.split('\n').flatMap((line) => {
+    if (line.trim() === '') return [];
+    const [, name, limit] = /^\s*(\S+)\s+(\d{1,10})\s*$/.exec(line) ?? [];
+    if (name === undefined)
+      throw new Failure('BAD_REQUEST', `${field}: must be a name and a number a line, such as jobs 3`);
+    return [{ name, limit: Number(limit) }];
   });
 
 /** Parses a JSON object that a user entered. Throws a Failure that names the field. */

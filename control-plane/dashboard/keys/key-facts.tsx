@@ -38,6 +38,11 @@ export function KeyFacts({ of }: { of: Key }) {
           {limitInWords(limit)}
         </Fact>
       ))}
+      {of.concurrency?.map(({ name, limit }) => (
+        <Fact key={name} name={`Concurrency limit ${name}`}>
+          {limit.toLocaleString()} at the same time
+        </Fact>
+      ))}
       <Fact name="Created">
         <Time at={of.createdAt} exact />
       </Fact>

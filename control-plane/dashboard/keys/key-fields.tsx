@@ -4,6 +4,8 @@ import type { KEY_FIELDS } from '#shared/protocol/key-record.ts';
 import { call, Failure, InvalidFields, type Key, may } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import {
+  concurrencyOf,
+  concurrencyText,
   limitOf,
   limitsOf,
   limitsText,
@@ -38,9 +40,10 @@ const FIELDS: {
     'of web pages, such as https://app.example.com; empty = any',
   ],
   ratelimits: ['limits', 'Further rate limits', 'one a line, such as tokens 5000/1d'],
+  concurrency: ['concurrency', 'Concurrency limits', 'holds at a time, one a line, such as jobs 3'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
 };
-const LONG: ReadonlySet<string> = new Set(['object', 'slugs', 'ranges', 'origins', 'limits']);
+const LONG: ReadonlySet<string> = new Set(['object', 'slugs', 'ranges', 'origins', 'limits', 'concurrency']);
 const NAMES = Object.keys(FIELDS) as FieldName[];
 /** So many are always seen. */
 const FIRST = 4;
@@ -67,7 +70,7 @@ export function KeyFields({ of, children }: { of?: Key; children?: ComponentChil
         />
       ),
       limit: <LimitInput id={id} name={name} text={value} />,
-      ...{ ranges: lines, origins: lines, limits: lines, object: lines },
+      ...{ ranges: lines, origins: lines, limits: lines, concurrency: lines, object: lines },
     }[kind];
     const content = (
       <>
@@ -138,6 +141,7 @@ export function enteredOf(field: (name: string) => string, was?: Key): Record<st
 function textOf(name: FieldName, key: Key | undefined): string {
   if (name === 'ratelimit') return key?.ratelimit ? limitText(key.ratelimit) : '';
   if (name === 'ratelimits') return limitsText(key?.ratelimits ?? []);
+  if (name === 'concurrency') return concurrencyText(key?.concurrency ?? []);
   const value = key?.[name];
   if (value === undefined) return '';
   if (typeof value === 'number') return localText(value);
@@ -155,6 +159,7 @@ function enteredAs(name: FieldName, text: string): unknown {
   if (kind === 'slugs' || kind === 'ranges' || kind === 'origins') return slugsOf(text);
   if (kind === 'limit') return limitOf(name, text);
   if (kind === 'limits') return limitsOf(name, text);
+  if (kind === 'concurrency') return concurrencyOf(name, text);
   return kind === 'object' ? parseObject(name, text) : text;
 }
 

@@ -1,7 +1,14 @@
 import { useState } from 'preact/hooks';
 import { call, Failure, type Identity, may } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
-import { limitsOf, limitsText, parseObject, slugsOf } from '../forms/entered-values.ts';
+import {
+  concurrencyOf,
+  concurrencyText,
+  limitsOf,
+  limitsText,
+  parseObject,
+  slugsOf,
+} from '../forms/entered-values.ts';
 import { ActionForm, type FormEntry } from '../forms/forms.tsx';
 import { KeyState, LastUse, useForeignFound } from '../keys/key-state.tsx';
 import { Badge } from '../parts/badge.tsx';
@@ -144,6 +151,7 @@ function IdentityFacts({ of }: { of: Identity }) {
         <code>{JSON.stringify(of.meta)}</code>
       </Fact>
       <Fact name="Rate limits">{limitsText(of.ratelimits) || 'none'}</Fact>
+      <Fact name="Concurrency limits">{concurrencyText(of.concurrency) || 'none'}</Fact>
       <Fact name="APIs">{of.apiIds?.join(' ') ?? 'all'}</Fact>
     </dl>
   );
@@ -153,8 +161,9 @@ function Edit({ of, onSaved }: { of: Identity; onSaved: () => void }) {
   const save = async (entry: FormEntry, ifSequence?: number) => {
     const meta = parseObject('meta', entry('meta') || '{}');
     const ratelimits = limitsOf('ratelimits', entry('ratelimits'));
+    const concurrency = concurrencyOf('concurrency', entry('concurrency'));
     const apiIds = slugsOf(entry('apiIds'));
-    const fields = { meta, ratelimits, apiIds: apiIds.length > 0 ? apiIds : null, ifSequence };
+    const fields = { meta, ratelimits, concurrency, apiIds: apiIds.length > 0 ? apiIds : null, ifSequence };
     const { propagation } = await call('identities.updateIdentity', { identityId: of.id, ...fields }).finally(
       onSaved,
     );
@@ -171,6 +180,15 @@ function Edit({ of, onSaved }: { of: Identity; onSaved: () => void }) {
         <label class="wide">
           Rate limits <small>that all keys share, one a line, such as tokens 5000/1d</small>
           <textarea name="ratelimits" rows={2} spellcheck={false} defaultValue={limitsText(of.ratelimits)} />
+        </label>
+        <label class="wide">
+          Concurrency limits <small>that all keys share, one a line, such as jobs 3</small>
+          <textarea
+            name="concurrency"
+            rows={2}
+            spellcheck={false}
+            defaultValue={concurrencyText(of.concurrency)}
+          />
         </label>
         <label class="wide">
           APIs <small>in which it holds, such as billing shop; empty = all</small>

@@ -1,6 +1,13 @@
 import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
-import { DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX, type RateLimit } from '#shared/protocol/credits.ts';
+import {
+  type ConcurrencyLimit,
+  DEFAULT_LIMIT,
+  LIMIT_MAX,
+  LIMIT_NAME,
+  LIMITS_MAX,
+  type RateLimit,
+} from '#shared/protocol/credits.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';
@@ -29,12 +36,13 @@ const CODES: Record<Explained['rule'], VerdictCode> = {
     VerdictCode
   >),
   ratelimit: 'RATE_LIMITED',
+  concurrency: 'RATE_LIMITED',
   credits: 'USAGE_EXCEEDED',
 };
 
 /** The outcome of one rule. */
 interface Explained {
-  readonly rule: 'secret' | 'key' | RuleName | 'ratelimit' | 'credits';
+  readonly rule: 'secret' | 'key' | RuleName | 'ratelimit' | 'concurrency' | 'credits';
   readonly passed: boolean;
   /** Text for people, with the numbers. */
   readonly detail: string;
@@ -96,7 +104,7 @@ const explainKey = operation({
   id: 'explainKey',
   summary: 'See how a question about a key would be decided',
   description:
-    'Goes through every rule in the order in which verifiers apply them, and consumes nothing. `code` is the verdict of the first rule that fails. What is left of rate limits is what Redis knows: verifiers may hold more. The secret is neither logged nor audited.',
+    'Goes through every rule in the order in which verifiers apply them, and consumes nothing. `code` is the verdict of the first rule that fails. What is left of rate limits is what Redis knows: verifiers may hold more. Of concurrency limits, only the size is shown. The secret is neither logged nor audited.',
   permissions: ['api.<apiId>.explain_key'],
   authorizesItself: true,
   reads: true,
@@ -278,18 +286,35 @@ export async function identityOf({ apiId, externalId }: Key, { identities }: { i
   return identity?.apiIds && !identity.apiIds.includes(apiId) ? undefined : identity;
 }
 
+/** The named limits of a key, an identity or a role; a concurrency limit has no duration. */
+const limitsIn = (
+  {
+    ratelimits = [],
+    concurrency = [],
+  }: { readonly ratelimits?: readonly RateLimit[]; readonly concurrency?: readonly ConcurrencyLimit[] },
+  of: string,
+) => [
+  ...ratelimits.map((limit) => ({ ...limit, of })),
+  ...concurrency.map((limit) => ({ ...limit, duration: 0, autoApply: true, of })),
+];
+
+/** Orders limits as verifiers do: a concurrency limit is larger than any rate limit. */
+const sizeOf = ({ limit, duration }: Pick<RateLimit, 'limit' | 'duration'>): number =>
+  duration === 0 ? limit * LIMIT_MAX : limit / duration;
+
 /**
- * The rate limits that apply to the question. Of limits with one name, that of the question applies, or else that of the key,
+ * The limits that apply to the question. Of limits with one name, that of the question applies, or else that of the key,
  * of its identity, or the largest of its roles. What is left is that of the current window in Redis; amounts that verifiers took in advance count as
  * used.
  */
 async function limitRules(
-  { apiId, keyId, ratelimit, ratelimits = [] }: Key,
+  key: Key,
   identity: KeyIdentity,
   roles: readonly Role[],
   { limits: named, nowMs }: KeyQuestion,
   { limits }: { limits: LimitView },
 ): Promise<Explained[]> {
+  const { apiId, keyId, ratelimit } = key;
   const ownerId = await limits.ownerOf(apiId, keyId);
   const ofKey = { ownerId, space: apiId };
   const ofIdentity = { ownerId: identity?.id ?? '', space: SHARED_LOG };
@@ -302,11 +327,11 @@ async function limitRules(
   const all: readonly (Omit<RateLimit, 'async'> & { of: string; ownerId: string; space: string })[] = [
     ...ofQuestion,
     ...(ratelimit ? [{ ...ratelimit, name: DEFAULT_LIMIT, autoApply: true, of: 'key', ...ofKey }] : []),
-    ...ratelimits.map((limit) => ({ ...limit, of: 'key', ...ofKey })),
-    ...(identity?.ratelimits ?? []).map((limit) => ({ ...limit, of: 'identity', ...ofIdentity })),
+    ...limitsIn(key, 'key').map((limit) => ({ ...limit, ...ofKey })),
+    ...limitsIn(identity ?? {}, 'identity').map((limit) => ({ ...limit, ...ofIdentity })),
     ...roles
-      .flatMap((role) => role.ratelimits.map((limit) => ({ ...limit, of: `role ${role.name}` })))
-      .sort((a, b) => b.limit / b.duration - a.limit / a.duration)
+      .flatMap((role) => limitsIn(role, `role ${role.name}`))
+      .sort((a, b) => sizeOf(b) - sizeOf(a))
       .map((limit) => ({ ...limit, ...(limit.per === 'identity' && identity ? ofIdentity : ofKey) })),
   ].filter(({ name }, i, every) => every.findIndex((each) => each.name === name) === i);
   const missing = named.findIndex(({ name }) => !all.some((each) => each.name === name));
@@ -320,6 +345,10 @@ async function limitRules(
   if (applied.length === 0) return [{ rule: 'ratelimit', passed: true, detail: 'none applies' }];
   return Promise.all(
     applied.map(async (each) => {
+      if (each.duration === 0) {
+        const detail = `${each.name} of the ${each.of}: ${each.limit} holds at the same time`;
+        return { rule: 'concurrency', passed: true, detail } as const;
+      }
       // A limit of a question has its amount in the name of its window.
       const name = each.of === 'question' ? `${each.name}.${each.limit}` : each.name;
       const remaining = await limits.remaining(each.space, { ...each, name }, nowMs);

@@ -36,6 +36,7 @@ const FIELDS = {
   permissions: ['a.read', 'a.write'],
   ratelimit: { limit: 100, duration: 10_000, async: true },
   ratelimits: [{ name: 'tokens', limit: 5000, duration: 86_400_000, async: true }],
+  concurrency: [{ name: 'jobs', limit: 3 }],
   allowedIps: ['192.0.2.0/24'],
   expires: 4_000_000_000_000,
 };

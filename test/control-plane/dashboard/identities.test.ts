@@ -35,10 +35,14 @@ onStage('the identities', (stage) => {
     await dashboard.loaded();
     await page.getByLabel('Meta').fill('{"plan": "pro"}');
     await page.getByLabel('Rate limits').fill('tokens 5000/1d\ncalls 1/1h exact');
+    await page.getByLabel('Concurrency limits').fill('jobs 3');
     await page.getByRole('button', { name: 'Save' }).click();
     await stage.fleet.until(
       async () => (await stage.fleet.verify(shop.key)).body.identity.meta.plan === 'pro',
     );
+    expect((await stage.fleet.ok('identities.getIdentity', { externalId })).concurrency).toEqual([
+      { name: 'jobs', limit: 3 },
+    ]);
     const asked = { ratelimits: [{ name: 'calls' }] };
     const codes = await Promise.all(
       [shop, books].map(async ({ key }) => (await stage.fleet.verify(key, asked)).body.code),

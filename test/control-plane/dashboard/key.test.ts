@@ -166,6 +166,10 @@ onStage('the page of a key', (stage) => {
       .waitFor();
     await made.getByLabel('Prefix').fill('');
     await made.getByLabel('Further rate limits').fill('tokens 5000/1500ms\n\nuploads 10/1d');
+    await made.getByLabel('Concurrency limits').fill('jobs');
+    await made.getByRole('button', { name: 'Create key' }).click();
+    await made.getByRole('alert').getByText('must be a name and a number a line').waitFor();
+    await made.getByLabel('Concurrency limits').fill('jobs 3\n\n exports  1000');
     await made.getByRole('button', { name: 'Create key' }).click();
     const dialog = page.getByRole('dialog', { name: 'The new key' });
     const key = await dialog.getByLabel('Secret').inputValue();
@@ -183,9 +187,18 @@ onStage('the page of a key', (stage) => {
         { name: 'tokens', limit: 5000, duration: 1500, async: true },
         { name: 'uploads', limit: 10, duration: 86_400_000, async: true },
       ],
+      concurrency: [
+        { name: 'jobs', limit: 3 },
+        { name: 'exports', limit: 1000 },
+      ],
     });
     await dashboard.go(`#/keys/${keyId}`);
-    for (const told of ['1 in 30 days, exact', '5,000 in 1,500 milliseconds', '10 a day'])
+    for (const told of [
+      '1 in 30 days, exact',
+      '5,000 in 1,500 milliseconds',
+      '10 a day',
+      '3 at the same time',
+    ])
       await page.locator('dd').getByText(told, { exact: true }).waitFor();
     await dashboard.openTab('Settings');
     const form = page.getByRole('form', { name: 'Change the key' });
@@ -195,9 +208,13 @@ onStage('the page of a key', (stage) => {
     await form.getByLabel('Calls').fill('3');
     await form.getByLabel('exact').uncheck();
     await form.getByLabel('Further rate limits').fill('');
+    await form.getByLabel('Concurrency limits').fill('jobs 4');
     await form.getByRole('button', { name: 'Save' }).click();
     await page.getByText('Saved.').waitFor();
-    expect(await keyNow()).toMatchObject({ ratelimit: { limit: 3, async: true } });
+    expect(await keyNow()).toMatchObject({
+      ratelimit: { limit: 3, async: true },
+      concurrency: [{ limit: 4 }],
+    });
     expect(await keyNow()).not.toHaveProperty('ratelimits');
     expect(await stage.fleet.verdict(key)).toBe('VALID');
     await dashboard.close(key);

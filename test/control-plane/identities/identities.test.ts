@@ -249,6 +249,7 @@ describe('an identity', () => {
       externalId: owners[1],
       enabled: true,
       ratelimits: [],
+      concurrency: [],
       meta: { of: owners[1] },
       roles: [],
       sequence: expect.any(Number),

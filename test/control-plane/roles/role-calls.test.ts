@@ -106,6 +106,7 @@ describe('a role', () => {
       ],
       sequence: 0,
       ratelimits: [],
+      concurrency: [],
     };
     expect(await fleet.ok('permissions.getRole', { roleId })).toEqual(shown);
     expect((await fleet.ok('permissions.listRoles')).at(-1)).toEqual(shown);

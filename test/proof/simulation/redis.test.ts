@@ -138,6 +138,7 @@ class Acts {
       E: ['', 'live'],
       l: ['', '{"limit":1,"duration":1000,"async":true}'],
       L: [''],
+      C: ['', '[{"name":"jobs","limit":3}]'],
       O: ['', 'https://*.example.com'],
       P: ['', 'files.read files.write'],
       R: ['', 'role_1 role_2'],
@@ -303,7 +304,8 @@ class Acts {
     if (random.chance(0.3)) this.state.ask('ZREM', members, member);
     // As somebody may set by hand.
     else if (random.chance(0.2) && score !== undefined)
-      this.state.ask('ZADD', members, random.pick(['-inf', 'inf', '1e300', '-0.5', '1.5']), member);
+      // Every Redis writes 1e22, a double, as it is given.
+      this.state.ask('ZADD', members, random.pick(['-inf', 'inf', '1e22', '-0.5', '1.5']), member);
     else {
       const kill = random.chance(0.7) && score !== undefined && score < 0 ? score : -1;
       this.state.reap(apiId, [

@@ -70,6 +70,7 @@ test('a change carries the whole key in order', () => {
     object: fc.jsonValue().map((value) => JSON.stringify({ value })),
     limit: fc.constantFrom('', '{"limit":1,"duration":1000,"async":true}'),
     limits: fc.constantFrom('', '[{"name":"a","limit":1,"duration":1000,"async":true}]'),
+    concurrency: fc.constantFrom('', '[{"name":"b","limit":1}]'),
     slugs: fc.constantFrom('', 'a b.c'),
     ranges: fc.constantFrom('', '10.0.0.0/8 ::1'),
     origins: fc.constantFrom('', 'https://*.example.com'),

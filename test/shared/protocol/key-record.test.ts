@@ -7,6 +7,7 @@ import {
   KEY_LETTERS,
   type KeyPatch,
   keyFields,
+  type Letter,
   RECORD_FACTS,
   storedFields,
 } from '../../../shared/protocol/key-record.ts';
@@ -20,8 +21,8 @@ describe('the scripts', () => {
     expect(lua).toContain(`local FIELDS = {${KEY_LETTERS.map((letter) => `'${letter}'`).join(', ')}}`);
   });
 
-  test('find the long meta where they look for it', () => {
-    expect(KEY_LETTERS.indexOf('m')).toBe(4);
+  test('find meta and limits where they look for them', () => {
+    expect(['m', 'L', 'C'].map((letter) => 1 + KEY_LETTERS.indexOf(letter as Letter))).toEqual([5, 8, 14]);
   });
 });
 
@@ -81,6 +82,7 @@ test('reads a state with more or fewer fields', () => {
     object: '{}',
     limit: '',
     limits: '',
+    concurrency: '',
     slugs: '',
     ranges: '',
     origins: '',

@@ -325,7 +325,10 @@ type WithoutPrefix<S> = S extends `REDIS_${infer Name}` ? Name : never;
 test('the types name every verdict and field', () => {
   expectTypeOf<Exclude<VerdictCode, KeyVerdict['code']>>().toEqualTypeOf<never>();
   expectTypeOf<
-    Exclude<Exclude<KeyField, IdentityField | 'allowedIps' | 'allowedOrigins'> | Alias, keyof ValidKey>
+    Exclude<
+      Exclude<KeyField, IdentityField | 'concurrency' | 'allowedIps' | 'allowedOrigins'> | Alias,
+      keyof ValidKey
+    >
   >().toEqualTypeOf<never>();
   expectTypeOf<Exclude<keyof VerdictValues, keyof ValidKey>>().toEqualTypeOf<never>();
   expectTypeOf<Exclude<keyof ValidKey, keyof VerdictValues | 'valid' | 'code'>>().toEqualTypeOf<never>();
