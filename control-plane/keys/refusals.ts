@@ -1,6 +1,6 @@
 import type { RefusalCause, RefusalRecord, RefusedQuestion } from '#shared/protocol/refusal-records.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { refusalsKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
+import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
 
 /** Rules that the code of a verdict does not tell. */
 const REASONS = ['address', 'api', 'identity', 'origin'] as const;
@@ -46,6 +46,13 @@ export class RefusalView {
     // A report that was repeated has the same refusals again.
     const distinct = new Map(refusals.map((refusal) => [JSON.stringify(refusal), refusal]));
     return [...distinct.values()].sort((a, b) => b.time - a.time);
+  }
+
+  /** The ids of the keys of an API that were refused and whose refusals are kept, in no order. */
+  async keyIds(apiId: string): Promise<string[]> {
+    const name = refusedKeysKey(apiId);
+    const fields = await this.#nodes.run(name, (redis) => redis.hgetall(name));
+    return Object.entries(fields).flatMap(([slot, keyId]) => (/^\d+$/.test(slot) ? [keyId] : []));
   }
 
   /** The key that a refused request of this API asked about; undefined = none is known. */

@@ -4,6 +4,7 @@ import { CREDITS_MAX } from '#shared/protocol/credits.ts';
 import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
 import type { ListedEvent } from '../../audit/audit-event.ts';
 import type { Key } from '../../keys/key-view.ts';
+import type { ReportedRefusal } from '../../keys/refusals.ts';
 import type { CataloguedPermission } from '../../roles/permissions.ts';
 import { PRESETS } from '../../root-keys/root-permissions.ts';
 import type { Person } from '../../sign-in/person.ts';
@@ -54,6 +55,7 @@ const ROLE_CONCURRENCY: FieldWords = [
   '--concurrency <json>',
   'limits of holds at the same time of the keys with the role, JSON: [{"name":"jobs","limit":3,"per":"identity"}]',
 ];
+type RefusedKey = { readonly refusal: Pick<ReportedRefusal, 'time' | 'detail'> };
 const state = ({ enabled }: { enabled: boolean }) => (enabled ? 'enabled' : 'disabled');
 /** Returns the name of a person for people. An address is harder to choose freely than a name, so it comes first. */
 const nameOf = ({ email, name, subject }: Person) => email ?? name ?? subject;
@@ -204,6 +206,16 @@ export const WORDS: Readonly<Record<string, Words>> = {
     options: () => [new Option('--newest', 'newest first; the same as --sort -createdAt').conflicts('sort')],
     input: ({ newest, ...query }: { newest?: true }) => (newest ? { ...query, sort: '-createdAt' } : query),
     show: LISTED_KEY,
+  },
+  'apis.listRefusedKeys': {
+    as: 'apis refusals',
+    help: 'list the keys that were refused in a time, and why',
+    examples: ['apis refusals shop --since 1h --code RATE_LIMITED'],
+    show: {
+      ...columns('keyId name externalId refusals:count'),
+      last: ({ refusal }: RefusedKey) => time(refusal.time),
+      why: ({ refusal }: RefusedKey) => refusal.detail,
+    },
   },
   'apis.createApi': {
     examples: ['apis create Shop --id webshop --default-prefix shop --max-lifetime 90d'],

@@ -21,4 +21,7 @@ export const KINDS = {
 /** Their codes, in the same order. */
 export const CODES = Object.keys(KINDS) as VerdictCode[];
 /** The kinds that usage counts: all verdicts about an existing key. */
-export const COUNTERS = Object.values(KINDS).filter((kind) => kind.field !== undefined);
+export const COUNTERS = CODES.flatMap((code) => {
+  const kind = KINDS[code];
+  return kind.field === undefined ? [] : [{ ...kind, code }];
+});

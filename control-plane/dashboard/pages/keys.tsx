@@ -74,6 +74,7 @@ function tabsOf(apiId: string, creations: number): readonly Tab[] {
 const ApiTraffic = ({ apiId }: { apiId: string }) => (
   <Usage
     hasMinutes
+    apiIds={async () => [apiId]}
     load={({ granularity, ...period }) =>
       call('apis.getVerifications', { apiId, granularity, ...(granularity === 'minute' ? {} : period) })
     }

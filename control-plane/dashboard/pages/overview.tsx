@@ -10,7 +10,7 @@ import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
 import { totalOf, Usage } from '../usage/usage.tsx';
-import { minutesOfAll, type UsagePeriod, usageByApi, usageOfAll } from '../usage/usage-query.ts';
+import { countedApis, minutesOfAll, type UsagePeriod, usageByApi, usageOfAll } from '../usage/usage-query.ts';
 
 const REFRESH_MS = 2000;
 const EVENTS_REFRESH_MS = 10_000;
@@ -68,6 +68,7 @@ function TrafficOfAll() {
       <h2>Traffic of all APIs</h2>
       <Usage
         hasMinutes
+        apiIds={countedApis}
         load={async (period) => ({ verifications: await usageOfAll(period) })}
         below={(period) => <TrafficByApi key={`${period.granularity} ${period.start}`} period={period} />}
       />

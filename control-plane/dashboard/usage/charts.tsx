@@ -1,8 +1,12 @@
-import { useEffect, useRef } from 'preact/hooks';
-import uPlot from 'uplot';
-import 'uplot/dist/uPlot.min.css';
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
 
-const HEIGHT = 176;
+/** Least number of places; few bars are not drawn as wide as the page. */
+const PLACES_MIN = 8;
+/** Width of a bar in its place. */
+const BAR = 0.8;
+/** Number of titles below the bars. */
+const TITLES_MAX = 6;
 /** Height of the lowest value that a logarithmic axis shows. */
 const LOGARITHMIC_MIN = 0.1;
 
@@ -27,14 +31,17 @@ interface ChartProps {
   readonly placesMin?: number;
   /** For times, so that slow ones do not hide quick ones; then each point has one value. */
   readonly logarithmic?: boolean;
+  /** Shows what is behind a series, or behind its part of one bar; undefined = nothing more is known. */
+  readonly behind?: (series: number, point?: number) => (() => void) | undefined;
 }
 
-/** Stacked bars with axes and a legend, and with the numbers as a table for users who cannot see the bars. */
+/** Stacked bars with axes and a legend, and with the numbers as a list for users who cannot see the bars. */
 export function Bars(props: ChartProps) {
-  const { label, unit, series, points } = props;
-  const sums = points.map(({ values }) => sumOf(values));
-  const max = Math.max(1, ...sums);
-  const visible = series.filter((_, i) => points.some(({ values }) => (values[i] ?? 0) > 0));
+  const { label, unit, series, points, behind } = props;
+  const max = Math.max(1, ...points.map(sumOf));
+  const visible = series.flatMap((each, i) =>
+    points.some(({ values }) => (values[i] ?? 0) > 0) ? [{ ...each, onOpen: behind?.(i) }] : [],
+  );
   return (
     <figure>
       <figcaption>
@@ -44,189 +51,160 @@ export function Bars(props: ChartProps) {
         </strong>
         <Legend of={visible} />
       </figcaption>
-      <div
-        class="chart"
-        role="img"
-        aria-label={`${label}: ${points.length} bars, the highest ${amountText(max, unit)}`}
-      >
-        <Plot {...props} />
-      </div>
+      <Plot
+        {...props}
+        max={max}
+        name={`${label}: ${points.length} bars, the highest ${amountText(max, unit)}`}
+      />
       <details>
         <summary>As numbers</summary>
         <ul>
-          {points
-            .filter((_, i) => (sums[i] ?? 0) > 0)
-            .map((point) => (
-              <li key={point.title}>{describe(point, series, unit)}</li>
-            ))}
+          {points.map(
+            (point, at) =>
+              sumOf(point) > 0 && (
+                <li key={point.title}>
+                  {point.title}:{' '}
+                  {partsOf(props, point).map(({ text, series }, i) => (
+                    <>
+                      {i > 0 && ', '}
+                      <Opening onOpen={behind?.(series, at)}>{text}</Opening>
+                    </>
+                  ))}
+                </li>
+              ),
+          )}
         </ul>
       </details>
     </figure>
   );
 }
 
-/** The drawing, which follows its data, its width and the colours of the scheme. */
-function Plot(props: ChartProps) {
-  const place = useRef<HTMLDivElement>(null);
-  const hint = useRef<HTMLDivElement>(null);
-  const { points, series } = props;
-  const names = series.map(({ name }) => name).join();
-  const plot = useRef<uPlot>(undefined);
-  const latest = useRef(props);
-  latest.current = props;
-  useEffect(() => {
-    const element = place.current;
-    if (!element) return;
-    const draw = () => {
-      plot.current?.destroy();
-      plot.current = new uPlot(optionsOf(element, hint.current, latest), dataOf(latest.current), element);
-    };
-    draw();
-    const scheme = matchMedia('(prefers-color-scheme: dark)');
-    scheme.addEventListener('change', draw);
-    const watch = new ResizeObserver(() =>
-      plot.current?.setSize({ width: element.clientWidth, height: HEIGHT }),
-    );
-    watch.observe(element);
-    return () => {
-      scheme.removeEventListener('change', draw);
-      watch.disconnect();
-      plot.current?.destroy();
-    };
-  }, [names]);
-  useEffect(() => plot.current?.setData(dataOf(props)), [points]);
+/** The drawing. Its bars are stretched to the width of the page, its texts are not. */
+function Plot(props: ChartProps & { max: number; name: string }) {
+  const { name, series, points, placesMin = PLACES_MIN, logarithmic = false, behind } = props;
+  const [pointed, setPointed] = useState<number>();
+  const steps = logarithmic ? powersTo(props.max) : stepsTo(props.max);
+  const top = logarithmic ? (steps.at(-1) ?? 1) : 1.05 * props.max;
+  const heightOf = (value: number) =>
+    logarithmic
+      ? Math.max(0, Math.log(value / LOGARITHMIC_MIN) / Math.log(top / LOGARITHMIC_MIN))
+      : value / top;
+  const places = Math.max(placesMin, points.length);
+  // The newest point is at the right end.
+  const offset = places - points.length;
+  const every = Math.ceil(places / TITLES_MAX);
+  const hint = pointed === undefined ? undefined : points[pointed];
   return (
-    <>
-      <div ref={place} />
-      <div ref={hint} class="hint" hidden />
-    </>
+    <div
+      class="chart"
+      role="img"
+      aria-label={name}
+      onMouseMove={({ target }) => setPointed(placeOf(target))}
+      onMouseLeave={() => setPointed(undefined)}
+    >
+      <ol class="amounts">
+        {steps.map((step) => (
+          <li key={step} style={{ bottom: `${100 * heightOf(step)}%` }}>
+            {step.toLocaleString()}
+          </li>
+        ))}
+      </ol>
+      <svg viewBox={`0 0 ${places} 1`} preserveAspectRatio="none" aria-hidden="true">
+        {points.map((point, at) => (
+          <g key={point.title} data-at={at}>
+            <rect class="place" x={offset + at} width="1" height="1" />
+            {series.map(({ tone }, i) => {
+              const below = sumOf(point, i);
+              const from = below === 0 ? 0 : heightOf(below);
+              const height = (point.values[i] ?? 0) === 0 ? 0 : heightOf(sumOf(point, i + 1)) - from;
+              const open = height > 0 ? behind?.(i, at) : undefined;
+              return (
+                height > 0 && (
+                  <rect
+                    key={tone}
+                    class={open ? `${tone} opens` : tone}
+                    x={offset + at + (1 - BAR) / 2}
+                    y={1 - from - height}
+                    width={BAR}
+                    height={height}
+                    {...(open ? { onClick: open } : {})}
+                  />
+                )
+              );
+            })}
+          </g>
+        ))}
+      </svg>
+      <ol class="titles">
+        {points.map(
+          ({ title }, at) =>
+            (points.length - 1 - at) % every === 0 && (
+              <li key={title} style={{ left: `${(100 * (offset + at + 0.5)) / places}%` }}>
+                {title}
+              </li>
+            ),
+        )}
+      </ol>
+      {hint && (
+        <div class="hint">
+          {hint.title}:{' '}
+          {partsOf(props, hint)
+            .map(({ text }) => text)
+            .join(', ') || 'none'}
+        </div>
+      )}
+    </div>
   );
 }
 
-function optionsOf(
-  element: HTMLElement,
-  hint: HTMLElement | null,
-  latest: { readonly current: ChartProps },
-): uPlot.Options {
-  const { series, logarithmic = false } = latest.current;
-  const style = getComputedStyle(element);
-  const colorOf = (name: string) => {
-    // The property may be light-dark(…), which only a colour of an element resolves.
-    element.style.color = `var(--${name})`;
-    return style.color;
-  };
-  const [stroke, line] = [colorOf('quiet'), colorOf('line')];
-  const fills = series.toReversed().map(({ tone }) => colorOf(TONES[tone] ?? tone));
-  element.style.color = '';
-  const bars = uPlot.paths.bars?.({ size: [0.8, 64], align: 0 });
-  return {
-    width: element.clientWidth,
-    height: HEIGHT,
-    legend: { show: false },
-    cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
-    scales: {
-      x: { time: false, range: () => [-0.5, placesOf(latest.current) - 0.5] },
-      y: logarithmic
-        ? { distr: 3, log: 10, range: (_, __, max) => [LOGARITHMIC_MIN, Math.max(10, max)] }
-        : { range: (_, __, max) => [0, Math.max(1, max) * 1.05] },
-    },
-    axes: axesOf(latest, { stroke, line, font: `12px ${style.fontFamily}` }),
-    // The sum of all comes first, so that each lies above those that it contains.
-    series: [
-      {},
-      ...fills.map(
-        (fill): uPlot.Series => ({
-          fill,
-          width: 0,
-          points: { show: false },
-          ...(bars ? { paths: bars } : {}),
-        }),
-      ),
-    ],
-    hooks: { setCursor: [({ cursor }) => showHint(hint, latest.current, cursor)] },
-  };
+/** The number of the point in whose place something is. */
+const placeOf = (target: EventTarget | null) =>
+  Number((target as Element).closest<SVGElement>('[data-at]')?.dataset['at'] ?? Number.NaN);
+
+/** The sum of the first values of a point. */
+const sumOf = ({ values }: Point, count = values.length) =>
+  values.slice(0, count).reduce((sum, value) => sum + value, 0);
+
+/** At most five round amounts up to a maximum: counts have no fractions. */
+function stepsTo(max: number): number[] {
+  const power = 10 ** Math.max(0, Math.floor(Math.log10(max / 4)));
+  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => max / each <= 5) ?? max;
+  return Array.from({ length: Math.floor(max / step) + 1 }, (_, i) => i * step);
 }
 
-function axesOf(
-  latest: { readonly current: ChartProps },
-  look: { readonly stroke: string; readonly line: string; readonly font: string },
-): uPlot.Axis[] {
-  const { logarithmic = false } = latest.current;
-  const axis = { stroke: look.stroke, font: look.font, ticks: { show: false } };
-  const titleAt = (n: number) => latest.current.points[n - offsetOf(latest.current)]?.title ?? '';
-  const amountAt = (value: number | null) => value?.toLocaleString() ?? '';
-  return [
-    {
-      ...axis,
-      grid: { show: false },
-      size: 28,
-      space: 120,
-      values: (_, places) => places.map(titleAt),
-      incrs: [1, 2, 4, 6, 8, 12, 16, 24, 48],
-    },
-    {
-      ...axis,
-      grid: { stroke: look.line, width: 1 },
-      size: 64,
-      values: (_, values) => values.map(amountAt),
-      ...(logarithmic ? {} : { incrs: WHOLE_STEPS }),
-    },
-  ];
-}
-
-/** Steps between the lines of an axis: counts have no fractions. */
-const WHOLE_STEPS = [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8].flatMap((power) => [
-  power,
-  2 * power,
-  5 * power,
-]);
-
-/** Shows the numbers of the place that the pointer is at. */
-function showHint(hint: HTMLElement | null, props: ChartProps, cursor: uPlot.Cursor): void {
-  const point = props.points[(cursor.idx ?? -1) - offsetOf(props)];
-  if (!hint) return;
-  hint.hidden = point === undefined || (cursor.left ?? 0) < 0;
-  if (point) hint.textContent = describe(point, props.series, props.unit);
-}
-
-/** Tones whose colour has another name. */
-const TONES: Readonly<Record<string, string>> = { spent: 'main', quiet: 'edge' };
-
-const placesOf = ({ points, placesMin = 1 }: ChartProps) => Math.max(placesMin, points.length);
-/** The newest point is at the right end. */
-const offsetOf = (props: ChartProps) => placesOf(props) - props.points.length;
-
-/** The height of each bar with those below it, the highest first. */
-function dataOf(props: ChartProps): uPlot.AlignedData {
-  const { points, series } = props;
-  const offset = offsetOf(props);
-  const stacked = series.map((_, n) => points.map(({ values }) => sumOf(values.slice(0, n + 1)) || null));
-  return [points.map((_, i) => offset + i), ...stacked.toReversed()];
-}
-
-const sumOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0);
+const powersTo = (max: number) =>
+  Array.from({ length: Math.max(2, Math.ceil(Math.log10(max)) + 1) }, (_, i) => 10 ** i);
 
 /** The names of the series with their colours. */
-export function Legend({ of }: { of: readonly Series[] }) {
+export function Legend({ of }: { of: readonly (Series & { onOpen?: (() => void) | undefined })[] }) {
   return (
     <span class="legend">
-      {of.map(({ name, tone }) => (
-        <span key={name}>
+      {of.map(({ name, tone, onOpen }) => (
+        <Opening key={name} onOpen={onOpen}>
           <svg viewBox="0 0 10 10" aria-hidden="true">
             <rect class={tone} width="10" height="10" rx="2" />
           </svg>
           {name}
-        </span>
+        </Opening>
       ))}
     </span>
   );
 }
 
+/** A text; a button if there is something behind it. */
+function Opening(props: { onOpen: (() => void) | undefined; children: ComponentChildren }) {
+  const { onOpen, children } = props;
+  if (!onOpen) return <span>{children}</span>;
+  return (
+    <button type="button" class="link" onClick={onOpen}>
+      {children}
+    </button>
+  );
+}
+
 const amountText = (value: number, unit: string) => `${value.toLocaleString()} ${unit}`.trim();
 
-function describe({ title, values }: Point, series: readonly Series[], unit: string): string {
-  const parts = values.flatMap((value, i) =>
-    value > 0 ? [`${amountText(value, unit)} ${series[i]?.name ?? ''}`] : [],
+const partsOf = ({ series, unit }: ChartProps, { values }: Point) =>
+  values.flatMap((value, i) =>
+    value > 0 ? [{ series: i, text: `${amountText(value, unit)} ${series[i]?.name ?? ''}` }] : [],
   );
-  return `${title}: ${parts.join(', ') || 'none'}`;
-}

@@ -56,6 +56,10 @@ function momentOf(text: string): number | undefined {
   return Number.isNaN(at) ? undefined : Math.max(0, at);
 }
 
+/** Names a chosen period in a sentence. */
+export const periodText = ({ period }: ChosenPeriod): string =>
+  Object.hasOwn(PRESETS, period) ? PRESETS[period as Preset].text : 'in this time';
+
 /** The inputs that choose a period, in a search form. */
 export function PeriodFields(props: {
   value: ChosenPeriod;

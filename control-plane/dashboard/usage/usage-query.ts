@@ -10,19 +10,24 @@ export interface UsagePeriod {
   readonly end: string;
 }
 
-const LENGTHS = { minute: 60_000, hour: HOUR_MS, day: DAY_MS } as const;
+export const LENGTHS = { minute: 60_000, hour: HOUR_MS, day: DAY_MS } as const;
 
 type Counts = Record<UsageField, number>;
 const noCounts = () => Object.fromEntries(COUNTERS.map(({ field }) => [field, 0])) as Counts;
 
 const APIS_MAX = '20';
 
+/** Returns the APIs whose counts are added up. */
+export const countedApis = async (): Promise<readonly string[]> =>
+  (await call('apis.listApis', { limit: APIS_MAX })).apis
+    .map(({ id }) => id)
+    .filter((id) => may(`api.${id}.read_analytics`));
+
 /** Loads the counts of the last hour by the minute, of the first APIs together. */
 export async function minutesOfAll(): Promise<readonly (Counts & { time: number })[]> {
-  const { apis } = await call('apis.listApis', { limit: APIS_MAX });
-  const readable = apis.filter(({ id }) => may(`api.${id}.read_analytics`));
+  const apiIds = await countedApis();
   const answers = await Promise.all(
-    readable.map(({ id }) => call('apis.getVerifications', { apiId: id, granularity: 'minute' })),
+    apiIds.map((apiId) => call('apis.getVerifications', { apiId, granularity: 'minute' })),
   );
   const minutes = new Map<number, Counts & { time: number }>();
   for (const { time = 0, ...counts } of answers.flatMap(({ verifications }) => verifications)) {

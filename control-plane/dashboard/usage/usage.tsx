@@ -7,8 +7,9 @@ import { fieldsOf } from '../forms/forms.tsx';
 import { mapValues } from '../parts/conditions.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Bars } from './charts.tsx';
-import { MINUTE_PERIODS, PeriodFields, USAGE_PERIODS, usagePeriodOf } from './periods.tsx';
-import type { UsagePeriod } from './usage-query.ts';
+import { MINUTE_PERIODS, PeriodFields, periodText, USAGE_PERIODS, usagePeriodOf } from './periods.tsx';
+import { type Refused, RefusedKeys } from './refused-keys.tsx';
+import { LENGTHS, type UsagePeriod } from './usage-query.ts';
 
 const REFRESH_MS = 30_000;
 /** Verdicts of one hour or day, by their kinds. */
@@ -20,17 +21,24 @@ export function Usage(props: {
   load: (period: UsagePeriod) => Promise<{ verifications: readonly (Counts & { readonly time?: number })[] }>;
   /** True if there are counts by the minute, which are shown first. */
   hasMinutes?: boolean;
+  /** The APIs whose refused keys are shown if somebody asks for what is behind a refusal; absent = nobody can. */
+  apiIds?: () => Promise<readonly string[]>;
   /** Shows more about the same period. */
   below?: (period: UsagePeriod) => ComponentChildren;
 }) {
   const [choice, setChoice] = useState({ period: props.hasMinutes ? 'hour' : '24h', since: '', until: '' });
+  const [refused, setRefused] = useState<Refused>();
+  const { apiIds } = props;
   const load = async () => {
     const { granularity, since, until } = usagePeriodOf(choice);
     const period = { granularity, start: String(since), end: String(until - 1) };
     return { period, verifications: (await props.load(period)).verifications };
   };
   const usage = useLoad(load, [choice], REFRESH_MS);
-  const choose = (event: Event) => setChoice(mapValues(choice, fieldsOf(event)));
+  const choose = (event: Event) => {
+    setChoice(mapValues(choice, fieldsOf(event)));
+    setRefused(undefined);
+  };
   return (
     <div class="panel">
       <form class="row period" aria-label="Period" onSubmit={choose}>
@@ -50,10 +58,25 @@ export function Usage(props: {
                 title: TITLES[granularity].format(at.time),
                 values: COUNTERS.map(({ field }) => at[field]),
               }))}
+              behind={(series, at) => {
+                const kind = COUNTERS[series];
+                if (!apiIds || !kind || kind.code === 'VALID') return undefined;
+                const times = (at === undefined ? verifications : [verifications[at]]).map(
+                  (each) => each?.time ?? 0,
+                );
+                const time =
+                  at === undefined ? periodText(choice) : TITLES[granularity].format(verifications[at]?.time);
+                const until = Math.max(...times) + LENGTHS[granularity] - 1;
+                return () =>
+                  setRefused({ kind, time, since: String(Math.min(...times)), until: String(until) });
+              }}
             />
           )
         }
       </Loaded>
+      {refused && apiIds && (
+        <RefusedKeys of={refused} apiIds={apiIds} onClose={() => setRefused(undefined)} />
+      )}
       {usage.data && props.below?.(usage.data.period)}
     </div>
   );

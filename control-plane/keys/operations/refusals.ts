@@ -1,13 +1,20 @@
 import { Type } from 'typebox';
 import { MISSING_LENGTH_MAX, QUESTION_JSON_MAX, REFUSALS_KEPT } from '#shared/protocol/refusal-records.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import { codesWhere } from '#shared/rules/verdict-codes.ts';
 import type { Apis } from '../../apis/apis.ts';
-import { recordNotFound } from '../../serve/authorization.ts';
+import { apiNotFound, recordNotFound } from '../../serve/authorization.ts';
 import { operation } from '../../serve/operation.ts';
-import { Fields, Id, KeyId, List, Time } from '../../serve/schemas.ts';
+import { ApiId, Count, Fields, Id, KeyId, Limit, List, Moment, Time, timeOf } from '../../serve/schemas.ts';
+import type { CostlyReads } from '../../serve/turns.ts';
+import type { UsageView } from '../../usage/usage.ts';
 import { keyIdExample } from '../key-answer.ts';
+import type { KeyView } from '../key-view.ts';
 import type { Keys } from '../keys.ts';
 import type { RefusalView } from '../refusals.ts';
+
+/** Maximum number of keys whose refusals one call examines, of up to 100 kB each, and how many at once. */
+const EXAMINED = { most: 500, atOnce: 25 } as const;
 
 const RefusalData = Type.Object({
   time: Time('When it was, by the clock of the verifier'),
@@ -96,6 +103,74 @@ const listRefusals = operation({
   async handle({ apiId, request: { keyId } }, { keys, refusals }: { keys: Keys; refusals: RefusalView }) {
     if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
     return { refusals: await refusals.list(apiId, keyId) };
+  },
+});
+
+export const listRefusedKeys = operation({
+  name: 'apis.listRefusedKeys',
+  summary: 'See which keys were refused in a time, and why',
+  description: `Lists keys of the API with how many of their kept refusals match and the latest of these; the key that was refused last comes first. Examines the ${EXAMINED.most} keys that were refused last. ${KEPT}`,
+  permissions: ['api.<apiId>.read_key'],
+  request: Fields({
+    apiId: ApiId,
+    code: Type.Optional(
+      Type.Union(
+        codesWhere(({ status, usage }) => status !== 200 && usage !== undefined).map((code) =>
+          Type.Literal(code),
+        ),
+        { description: 'Only refusals with this verdict.' },
+      ),
+    ),
+    since: Moment('only refusals since then.'),
+    until: Moment('only refusals until then.'),
+    limit: Limit('Keys'),
+  }),
+  response: Type.Object({
+    keys: List(
+      Type.Object({
+        keyId: Id('the key'),
+        name: Type.Optional(Type.String()),
+        externalId: Type.Optional(Type.String({ description: 'The identity of the key.' })),
+        count: Count('Number of its kept refusals that match.'),
+        refusal: RefusalData,
+      }),
+    ),
+  }),
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop', code: 'INSUFFICIENT_PERMISSIONS' },
+  async handle(
+    { request: { apiId, code, limit, ...time }, caller },
+    needs: { apis: Apis; view: KeyView; usage: UsageView; refusals: RefusalView; costlyReads: CostlyReads },
+  ) {
+    const { apis, view, usage, refusals, costlyReads } = needs;
+    if (!(await apis.get(apiId))) throw apiNotFound(apiId);
+    const [since = 0, until = Number.MAX_SAFE_INTEGER] = [timeOf(time.since), timeOf(time.until)];
+    const refusedKey = async (keyId: string) => {
+      const matching = (await refusals.list(apiId, keyId)).filter(
+        (each) => each.time >= since && each.time <= until && (code === undefined || each.code === code),
+      );
+      const [refusal] = matching;
+      const key = refusal && (await view.get(apiId, keyId));
+      if (!key) return [];
+      const { name, externalId } = key;
+      const whose = { ...(name ? { name } : {}), ...(externalId ? { externalId } : {}) };
+      return [{ keyId, ...whose, count: matching.length, refusal }];
+    };
+    const list = async () => {
+      const keyIds = (await refusals.keyIds(apiId)).map((keyId) => ({ keyId }));
+      // Of a key that was just refused, its usage may not be reported yet.
+      const latest = (await usage.withLastUses(apiId, keyIds))
+        .filter(({ lastRefusedAt = until }) => lastRefusedAt >= since)
+        .sort((a, b) => (b.lastRefusedAt ?? until) - (a.lastRefusedAt ?? until))
+        .slice(0, EXAMINED.most);
+      const keys = [];
+      for (let i = 0; i < latest.length && keys.length < Number(limit); i += EXAMINED.atOnce) {
+        const part = latest.slice(i, i + EXAMINED.atOnce);
+        keys.push(...(await Promise.all(part.map(({ keyId }) => refusedKey(keyId)))).flat());
+      }
+      return { keys: keys.sort((a, b) => b.refusal.time - a.refusal.time).slice(0, Number(limit)) };
+    };
+    return costlyReads.run(caller.id, list);
   },
 });
 

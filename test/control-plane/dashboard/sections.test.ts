@@ -85,6 +85,42 @@ onStage('the sections', (stage) => {
     await dashboard.close(key);
   });
 
+  test('a colour of the chart opens the keys behind it', async () => {
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'behind', name: 'Poor' });
+    const { requestId } = (await stage.fleet.verify(key, { authorization: { permissions: 'x' } })).body;
+    await stage.fleet.until(async () => {
+      const listed = await stage.fleet.ok('apis.listRefusedKeys', { apiId: 'behind' });
+      const { verifications } = await stage.fleet.ok('apis.getVerifications', { apiId: 'behind' });
+      return listed.keys.length === 1 && verifications.at(-1).insufficientPermissions === 1;
+    });
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    const chart = page.getByRole('figure').first();
+    const behind = page.getByRole('region', { name: /^Keys refused: lacks a permission, / });
+    const refused = async () => (await behind.locator('td').allInnerTexts()).slice(0, 4);
+    const expected = ['Poor', 'lacks x', 'behind', '1'];
+    // The legend, with the keyboard.
+    await chart.getByRole('button', { name: 'lacks a permission' }).first().focus();
+    await page.keyboard.press('Enter');
+    await expect.poll(refused).toEqual(expected);
+    expect(await behind.evaluate('document.activeElement.getAttribute("aria-label")')).toMatch(/last hour$/);
+    await behind.getByRole('button', { name: 'Close' }).click();
+    await behind.waitFor({ state: 'detached' });
+    // A bar, and the same as a number.
+    await chart.locator('rect.other.opens').click();
+    await expect.poll(refused).toEqual(expected);
+    expect(await behind.getByRole('heading').innerText()).toMatch(/\d\d:\d\d/);
+    await behind.getByRole('button', { name: 'Close' }).click();
+    await chart.getByText('As numbers').click();
+    await chart.getByRole('button', { name: '1 lacks a permission' }).click();
+    await expect.poll(refused).toEqual(expected);
+    expect(await chart.getByRole('button', { name: 'allowed' }).count()).toBe(0);
+    await behind.getByRole('link', { name: 'Poor' }).click();
+    await page.getByRole('region', { name: 'Refusal' }).getByText(requestId).waitFor();
+    expect(page.url()).toContain(keyId);
+    await dashboard.close(key);
+  });
+
   test('makes a root key whose session ends with it', async () => {
     const dashboard = await stage.signedIn('#/root-keys');
     const { page } = dashboard;

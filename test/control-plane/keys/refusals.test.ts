@@ -226,6 +226,30 @@ test('keeps the latest 50 of a key', async () => {
   expect(await fleet.client.ttl(name)).toBeGreaterThan(REFUSALS_KEPT_S - 100);
 });
 
+test('lists the keys refused in a time, and why', async () => {
+  const api = { apiId: 'refusing' };
+  const off = await keyFor({ ...api, name: 'off', externalId: 'ada', enabled: false });
+  const bare = await keyFor({ ...api, permissions: [] });
+  const asked = { authorization: { permissions: 'files.write' } };
+  for (const question of [{}, {}]) await fleet.verify(off.key, question);
+  await fleet.verify(bare.key, asked);
+  await refusals(off.keyId, 2);
+  const [last] = await refusals(bare.keyId, 1);
+  const listed = async (conditions: object = {}) =>
+    (await fleet.ok('apis.listRefusedKeys', { ...api, ...conditions })).keys;
+  const ofBare = { keyId: bare.keyId, count: 1, refusal: { detail: 'lacks files.write' } };
+  const ofOff = { keyId: off.keyId, name: 'off', externalId: 'ada', count: 2, refusal: { code: 'DISABLED' } };
+  expect(await listed()).toMatchObject([ofBare, ofOff]);
+  expect(await listed({ code: 'DISABLED' })).toMatchObject([ofOff]);
+  expect(await listed({ code: 'EXPIRED' })).toEqual([]);
+  expect(await listed({ since: String(last.time) })).toMatchObject([ofBare]);
+  expect(await listed({ until: String(last.time - 1) })).toMatchObject([ofOff]);
+  expect(await listed({ limit: '1' })).toHaveLength(1);
+  await fleet.ok('keys.deleteKey', { keyId: off.keyId });
+  expect(await listed()).toMatchObject([ofBare]);
+  expect((await fleet.admin('apis.listRefusedKeys', { apiId: 'never' })).status).toBe(404);
+});
+
 test('traces a request for who may read its key', async () => {
   const { key, keyId } = await keyFor({ enabled: false });
   const { requestId } = (await fleet.verify(key)).body;

@@ -182,6 +182,7 @@ test('every operation succeeds as documented', async () => {
     getApiVerifications: { apiId: 'shop', groupBy: 'tag' },
     getPropagation: { keyId, sequence: '1' },
     listKeys: { apiId: 'shop', limit: '1' },
+    listRefusedKeys: { apiId: 'shop' },
     updateApi: { apiId: 'shop', defaultPrefix: 'shop', defaultBytes: 24 },
     getApi: { apiId: 'shop' },
     listApis: { limit: '1' },

@@ -170,6 +170,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
     },
   },
   listKeys: { input: async (apiId) => ({ apiId }) },
+  listRefusedKeys: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
   'analytics.getVerifications': {
     input: async (apiId) => ({
       query: `SELECT COUNT(*) FROM key_verifications_v1 WHERE key_space_id = '${(await fresh(apiId)) && apiId}'`,
