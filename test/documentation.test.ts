@@ -325,7 +325,13 @@ const NUMBERS_ELSEWHERE: typeof NUMBERS = [
     'verifier/metrics/usage-and-traces.md',
     'the 2,000 keys',
     'shared/protocol/refusal-records.ts',
-    /keysOfApi: 2000 /,
+    /keysOfApi: 2000,/,
+  ],
+  [
+    'verifier/metrics/usage-and-traces.md',
+    'latest 1,000 of an API',
+    'shared/protocol/refusal-records.ts',
+    /ofApi: 1000 /,
   ],
   [
     'verifier/metrics/usage-and-traces.md',

@@ -14,6 +14,7 @@ import {
 } from './commands/keys.ts';
 import { loginCommands } from './commands/login.ts';
 import { manyKeysCommands } from './commands/many-keys.ts';
+import { tailCommand } from './commands/tail.ts';
 import { GROUPS, WORDS } from './commands/words.ts';
 import { completionCommand } from './completion.ts';
 import { addOperation } from './from-operations.ts';
@@ -43,6 +44,7 @@ const BY_HAND: Readonly<Record<string, Add | null>> = {
   'keys.setRoles': null,
   'keys.removeRoles': null,
   'apis.getVerifications': apiUsageCommand,
+  'apis.listRefusals': tailCommand,
   'identities.deleteIdentity'(program, session) {
     disableIdentityCommand(program, session);
     deleteIdentityCommand(program, session);

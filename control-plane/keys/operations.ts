@@ -3,7 +3,7 @@ import { importOperations } from './operations/import-keys.ts';
 import { listKeys, oneKeyOperations } from './operations/keys.ts';
 import { listOperations } from './operations/lists.ts';
 import { deleteAllKeys, manyKeysOperations } from './operations/many-keys.ts';
-import { listRefusedKeys, refusalOperations } from './operations/refusals.ts';
+import { listApiRefusals, listRefusedKeys, refusalOperations } from './operations/refusals.ts';
 import { rerollOperations } from './operations/reroll-key.ts';
 
 export const keyOperations = [
@@ -17,4 +17,4 @@ export const keyOperations = [
 ] as const;
 
 /** The operations on all keys of an API, which the reference shows with those on APIs. */
-export const keysOfApiOperations = [listKeys, listRefusedKeys, deleteAllKeys] as const;
+export const keysOfApiOperations = [listKeys, listRefusedKeys, listApiRefusals, deleteAllKeys] as const;

@@ -1,6 +1,18 @@
-import type { RefusalCause, RefusalRecord, RefusedQuestion } from '#shared/protocol/refusal-records.ts';
+import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
+import {
+  REFUSALS_KEPT,
+  type RefusalCause,
+  type RefusalRecord,
+  type RefusedQuestion,
+} from '#shared/protocol/refusal-records.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
+import {
+  latestRefusalsKey,
+  recordKey,
+  refusalsKey,
+  refusedKeysKey,
+  refusedRequestsKey,
+} from '#shared/redis/redis-keys.ts';
 
 /** Rules that the code of a verdict does not tell. */
 const REASONS = ['address', 'api', 'identity', 'origin'] as const;
@@ -24,6 +36,14 @@ export interface ReportedRefusal extends RefusalCause {
   readonly route?: string;
 }
 
+/** A refusal with its key. */
+interface RefusalOfKey extends ReportedRefusal {
+  readonly keyId: string;
+  readonly name?: string;
+  /** First characters of the secret; absent = the key is deleted. */
+  readonly start?: string;
+}
+
 /** Times beyond what a date can be are told as numbers. */
 export function timeText(ms: number): string {
   const date = new Date(ms);
@@ -42,7 +62,9 @@ export class RefusalView {
   async list(apiId: string, keyId: string): Promise<ReportedRefusal[]> {
     const name = refusalsKey(apiId, keyId);
     const fields = await this.#nodes.run(name, (redis) => redis.hgetall(name));
-    const refusals = Object.entries(fields).flatMap(([slot, text]) => (slot === '#' ? [] : refusalIn(text)));
+    const refusals = Object.entries(fields).flatMap(([slot, text]) =>
+      slot === '#' ? [] : refusalIn(text.slice(text.indexOf(' ') + 1)),
+    );
     // A report that was repeated has the same refusals again.
     const distinct = new Map(refusals.map((refusal) => [JSON.stringify(refusal), refusal]));
     return [...distinct.values()].sort((a, b) => b.time - a.time);
@@ -55,6 +77,54 @@ export class RefusalView {
     return Object.entries(fields).flatMap(([slot, keyId]) => (/^\d+$/.test(slot) ? [keyId] : []));
   }
 
+  /**
+   * Up to `limit` refusals of an API that come after the one with this number in the order of the reports, or without a
+   * number the latest, the oldest first.
+   */
+  async listOfApi(
+    apiId: string,
+    limit: number,
+    after?: number,
+  ): Promise<{
+    readonly refusals: readonly RefusalOfKey[];
+    /** Number of the last of them. */
+    readonly last: number;
+    /** Refusals after the given number that are not kept any more. */
+    readonly missed: number;
+  }> {
+    const name = latestRefusalsKey(apiId);
+    const latest = Number(await this.#nodes.run(name, (redis) => redis.hget(name, '#')));
+    // A number that was never given is of a time before Redis forgot.
+    const from = after === undefined || after > latest ? Math.max(0, latest - limit) : after;
+    const first = Math.max(from, latest - REFUSALS_KEPT.ofApi) + 1;
+    const last = Math.min(first + limit - 1, latest);
+    if (last < first) return { refusals: [], last, missed: 0 };
+    const numbers = Array.from({ length: last - first + 1 }, (_, i) => first + i);
+    const slots = numbers.map((number) => String(number % REFUSALS_KEPT.ofApi));
+    const texts = await this.#nodes.run(name, (redis) => redis.hmget(name, ...slots));
+    const kept = numbers.flatMap((number, i) => {
+      // A later one may have taken its place by now.
+      const [, of, keyId = '', text = ''] = /^(\d+) (\S+) (.*)$/s.exec(texts[i] ?? '') ?? [];
+      return Number(of) === number ? refusalIn(text).map((refusal) => ({ keyId, ...refusal })) : [];
+    });
+    const keys = await this.#labelsOf(apiId, new Set(kept.map(({ keyId }) => keyId)));
+    const refusals = kept.map((refusal) => ({ ...refusal, ...keys.get(refusal.keyId) }));
+    return { refusals, last, missed: last - from - refusals.length };
+  }
+
+  /** The names and the starts of the secrets of keys. */
+  async #labelsOf(apiId: string, keyIds: ReadonlySet<string>) {
+    const rows = await this.#nodes.run(recordKey(apiId, ''), (redis) =>
+      Promise.all(
+        Array.from(keyIds, async (keyId) => {
+          const [name, start] = await redis.hmget(recordKey(apiId, keyId), KEY_FIELDS.name.letter, 's');
+          return [keyId, { ...(name ? { name } : {}), ...(start ? { start } : {}) }] as const;
+        }),
+      ),
+    );
+    return new Map(rows);
+  }
+
   /** The key that a refused request of this API asked about; undefined = none is known. */
   async keyOf(apiId: string, requestId: string): Promise<string | undefined> {
     const name = refusedRequestsKey(apiId);
@@ -62,10 +132,10 @@ export class RefusalView {
   }
 }
 
-/** Reads what `report-refusals.lua` wrote; nothing if it is damaged. */
+/** Reads the JSON of what `report-refusals.lua` wrote; nothing if it is damaged. */
 function refusalIn(text: string): ReportedRefusal[] {
   try {
-    const record = JSON.parse(text.slice(text.indexOf(' ') + 1)) as RefusalRecord;
+    const record = JSON.parse(text) as RefusalRecord;
     const { t, c, w, r, v, a, o, p, q, d } = record;
     const reason = REASONS.find((each) => each === w);
     const client = { ...(a === undefined ? {} : { clientIp: a }), ...(o === undefined ? {} : { origin: o }) };

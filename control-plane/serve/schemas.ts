@@ -703,13 +703,14 @@ export function openCursor(
   listing: readonly [name: string, ...filter: unknown[]],
   cursor: string,
   place: RegExp,
+  field = 'cursor',
 ): readonly string[] {
   const text = Buffer.from(cursor, 'base64url').toString();
   const match = place.exec(text.slice(SUM_LENGTH));
   if (!match || !text.startsWith(sumOf(listing, match[0])))
     throw new ApiError(
       'BAD_REQUEST',
-      `cursor: must be one that ${listing[0]} returned for the same listing; begin without a cursor`,
+      `${field}: must be one that ${listing[0]} returned for the same listing; begin without a cursor`,
     );
   return match.slice(1);
 }

@@ -1,10 +1,10 @@
 import type { RuleName } from '../rules/rules.ts';
 
-/** Refusals of an API's keys in Redis: the latest ones of each of the latest refused keys. */
+/** Refusals of an API's keys in Redis: the latest ones of each of the latest refused keys, and the latest ones of all. */
 
-/** Number of refusals that are kept for a key, and of keys that are kept for an API. */
-export const REFUSALS_KEPT = { ofKey: 50, keysOfApi: 2000 } as const;
-/** Time after the latest refusal of a key at which its refusals are forgotten. */
+/** Number of refusals that are kept for a key, of keys that are kept for an API, and of refusals of all its keys in order. */
+export const REFUSALS_KEPT = { ofKey: 50, keysOfApi: 2000, ofApi: 1000 } as const;
+/** Time after the latest refusal of a key, or of an API, at which its refusals are forgotten. */
 export const REFUSALS_KEPT_S = 7 * 86_400;
 /** Maximum length of the question in a refusal, in characters of JSON. A longer one is left out. */
 export const QUESTION_JSON_MAX = 500;

@@ -174,11 +174,12 @@ export const usageMarkKey = (apiId: string, reporter: string): string => `kf:{${
 
 /**
  * Hashes with an expiry, described in report-refusals.lua: the latest refusals of one key; the keys of an API that were
- * refused; and the keys of refused requests, by the requests' ids.
+ * refused; the keys of refused requests, by the requests' ids; and the latest refusals of an API, by their numbers.
  */
 export const refusalsKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:u:!f${keyId}`;
 export const refusedKeysKey = (apiId: string): string => `kf:{${apiId}}:u:!k`;
 export const refusedRequestsKey = (apiId: string): string => `kf:{${apiId}}:u:!i`;
+export const latestRefusalsKey = (apiId: string): string => `kf:{${apiId}}:u:!l`;
 
 /** String with an expiry: the calls of one root key or one address in this minute. */
 export const callCounter = (caller: string): string => `kf:r:${caller}`;

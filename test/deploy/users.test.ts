@@ -396,6 +396,7 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     });
     await fleet.ok('apis.getVerifications', { apiId: 'a', groupBy: 'tag' });
     await fleet.until(async () => (await fleet.ok('keys.listRefusals', { keyId })).refusals.length > 0);
+    expect((await fleet.ok('apis.listRefusals', { apiId: 'a' })).refusals).not.toEqual([]);
     await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length === 1);
     await fleet.ok('keys.importKeys', { apiId: 'a', keys: [{ sha256: 'ab'.repeat(32) }] });
     await fleet.ok('audit.listEvents', { keyId });

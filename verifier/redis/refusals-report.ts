@@ -11,7 +11,12 @@ import {
 } from '#shared/protocol/refusal-records.ts';
 import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '#shared/redis/redis-keys.ts';
+import {
+  latestRefusalsKey,
+  refusalsKey,
+  refusedKeysKey,
+  refusedRequestsKey,
+} from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 import { ORIGIN_LENGTH_MAX, originOf } from '#shared/rules/origins.ts';
 import { queryText, slugsIn } from '#shared/rules/permission-query.ts';
@@ -23,8 +28,8 @@ import type { QuestionBasics, RefusalLog, RefusedRequest, Verdict } from '../cor
 
 export const reportRefusals = command(
   asset('redis/lua/report-refusals.lua'),
-  ['keys', 'requests', '...names'],
-  ['prefix', 'keysKept', 'kept', 'seconds', '...refusals'],
+  ['keys', 'requests', 'latest', '...names'],
+  ['prefix', 'keysKept', 'kept', 'latestKept', 'seconds', '...refusals'],
   String,
 );
 
@@ -146,9 +151,10 @@ export class Refusals implements RefusalLog {
     ]);
     const run = reportRefusals({
       ...{ keys: refusedKeysKey(apiId), requests: refusedRequestsKey(apiId), refusals },
+      latest: latestRefusalsKey(apiId),
       names: keys.map(([{ keyId }]) => refusalsKey(apiId, keyId)),
       ...{ prefix: refusalsKey(apiId, ''), seconds: REFUSALS_KEPT_S },
-      ...{ keysKept: REFUSALS_KEPT.keysOfApi, kept: REFUSALS_KEPT.ofKey },
+      ...{ keysKept: REFUSALS_KEPT.keysOfApi, kept: REFUSALS_KEPT.ofKey, latestKept: REFUSALS_KEPT.ofApi },
     });
     const startedAtMs = clock.monotonicMs();
     try {

@@ -217,6 +217,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
       why: ({ refusal }: RefusedKey) => refusal.detail,
     },
   },
+  'apis.listRefusals': { as: 'tail' },
   'apis.createApi': {
     examples: ['apis create Shop --id webshop --default-prefix shop --max-lifetime 90d'],
     fields: { apiId: ['--id <apiId>', 'id of the API; default: a random one'], ...LIFETIMES },

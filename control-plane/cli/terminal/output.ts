@@ -123,9 +123,13 @@ export function list<T extends object>(
   return cells.map(([name, text]) => `${styleText('bold', name.padEnd(width))}  ${text}`).join('\n');
 }
 
-/** Formats Unix milliseconds for people, in UTC. */
+/** Formats Unix milliseconds: in the time zone of a terminal, elsewhere in UTC. */
 export function time(ms: number | undefined): string | undefined {
-  return ms === undefined ? undefined : new Date(ms).toISOString();
+  if (ms === undefined) return undefined;
+  const at = new Date(ms);
+  if (!process.stdout.isTTY) return at.toISOString();
+  at.setMinutes(at.getMinutes() - at.getTimezoneOffset());
+  return at.toISOString().slice(0, 19).replace('T', ' ');
 }
 
 /** Formats a number with thousands separators; the tables of `toLocaleString` would take each command 10 ms. */

@@ -5,7 +5,20 @@ import { codesWhere } from '#shared/rules/verdict-codes.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { apiNotFound, recordNotFound } from '../../serve/authorization.ts';
 import { operation } from '../../serve/operation.ts';
-import { ApiId, Count, Fields, Id, KeyId, Limit, List, Moment, Time, timeOf } from '../../serve/schemas.ts';
+import {
+  ApiId,
+  Count,
+  Fields,
+  Id,
+  KeyId,
+  Limit,
+  List,
+  Moment,
+  makeCursor,
+  openCursor,
+  Time,
+  timeOf,
+} from '../../serve/schemas.ts';
 import type { CostlyReads } from '../../serve/turns.ts';
 import type { UsageView } from '../../usage/usage.ts';
 import { keyIdExample } from '../key-answer.ts';
@@ -88,8 +101,9 @@ const RefusalData = Type.Object({
   ),
 });
 
-/** The sentence of descriptions about the refusals that are kept. */
-const KEPT = `Verifiers report up to their USAGE_PERIOD_MS late. Kept are the latest ${REFUSALS_KEPT.ofKey} of a key for seven days, of the ${REFUSALS_KEPT.keysOfApi.toLocaleString('en')} keys of an API that were refused last.`;
+/** The sentences of descriptions about the refusals that are kept. */
+const LATE = 'Verifiers report up to their USAGE_PERIOD_MS late.';
+const KEPT = `${LATE} Kept are the latest ${REFUSALS_KEPT.ofKey} of a key for seven days, of the ${REFUSALS_KEPT.keysOfApi.toLocaleString('en')} keys of an API that were refused last.`;
 
 const listRefusals = operation({
   name: 'keys.listRefusals',
@@ -171,6 +185,57 @@ export const listRefusedKeys = operation({
       return { keys: keys.sort((a, b) => b.refusal.time - a.refusal.time).slice(0, Number(limit)) };
     };
     return costlyReads.run(caller.id, list);
+  },
+});
+
+/** The number of a refusal in the order of the reports. */
+const PLACE = /^(0|[1-9][0-9]{0,14})$/;
+
+export const listApiRefusals = operation({
+  name: 'apis.listRefusals',
+  id: 'listApiRefusals',
+  summary: 'Follow the refusals of all keys of an API',
+  description: `In the order of the reports, the oldest first. To follow them, repeat the call with the last \`cursor\` as \`after\`. ${LATE} Kept are the latest ${REFUSALS_KEPT.ofApi.toLocaleString('en')}, for seven days.`,
+  permissions: ['api.<apiId>.read_key'],
+  request: Fields({
+    apiId: ApiId,
+    limit: Limit('Refusals'),
+    after: Type.Optional(
+      Type.String({
+        ...{ minLength: 1, maxLength: 64 },
+        description: '`cursor` of an earlier answer: only refusals after it. Absent: the latest.',
+      }),
+    ),
+  }),
+  response: Type.Object({
+    refusals: List(
+      Type.Object({
+        keyId: Id('the key'),
+        name: Type.Optional(Type.String({ description: 'Its name.' })),
+        start: Type.Optional(
+          Type.String({ description: 'First characters of its secret; absent: it is deleted.' }),
+        ),
+        ...RefusalData.properties,
+      }),
+    ),
+    cursor: Type.String({ description: 'The place after the last of them, for `after`.' }),
+    missed: Count('Number of refusals after `after` that are not kept any more.'),
+  }),
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop', limit: '10' },
+  async handle(
+    { request: { apiId, limit, after } },
+    { apis, refusals }: { apis: Apis; refusals: RefusalView },
+  ) {
+    if (!(await apis.get(apiId))) throw apiNotFound(apiId);
+    const listing = ['listRefusals', apiId] as const;
+    const [number] = after === undefined ? [] : openCursor(listing, after, PLACE, 'after');
+    const { last, ...page } = await refusals.listOfApi(
+      apiId,
+      Number(limit),
+      number === undefined ? undefined : Number(number),
+    );
+    return { ...page, cursor: makeCursor(listing, String(last)) };
   },
 });
 

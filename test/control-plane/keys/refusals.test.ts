@@ -7,7 +7,12 @@ import {
   REFUSALS_KEPT_S,
 } from '../../../shared/protocol/refusal-records.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
-import { refusalsKey, refusedKeysKey, refusedRequestsKey } from '../../../shared/redis/redis-keys.ts';
+import {
+  latestRefusalsKey,
+  refusalsKey,
+  refusedKeysKey,
+  refusedRequestsKey,
+} from '../../../shared/redis/redis-keys.ts';
 import { send } from '../../../shared/redis/script.ts';
 import type { Entry } from '../../../verifier/core/key-cache.ts';
 import { questionAbout } from '../../../verifier/core/question.ts';
@@ -250,6 +255,50 @@ test('lists the keys refused in a time, and why', async () => {
   expect((await fleet.admin('apis.listRefusedKeys', { apiId: 'never' })).status).toBe(404);
 });
 
+test('lists those of an API in order, from a cursor', async () => {
+  const apiId = 'followed';
+  const named = await keyFor({ apiId, name: 'Ada', enabled: false });
+  const other = await keyFor({ apiId, allowedIps: ['192.0.2.1'] });
+  const list = (input: object = {}) => fleet.ok('apis.listRefusals', { apiId, ...input });
+  const { cursor: start, ...none } = await list();
+  expect(none).toEqual({ refusals: [], missed: 0 });
+  const ids: string[] = [];
+  for (const { key, keyId } of [named, other, named]) {
+    ids.push((await fleet.verify(key)).body.requestId);
+    await fleet.until(async () =>
+      (await refusalsOf(keyId)).some(({ requestId }: { requestId: string }) => requestId === ids.at(-1)),
+    );
+  }
+  const all = await list({ after: start });
+  expect(all.refusals.map(({ requestId }: { requestId: string }) => requestId)).toEqual(ids);
+  const { keyId, key } = named;
+  expect(all.refusals[0]).toMatchObject({
+    keyId,
+    name: 'Ada',
+    code: 'DISABLED',
+    detail: 'the key is disabled',
+  });
+  expect(key.startsWith(all.refusals[0].start)).toBe(true);
+  expect(all.refusals[1]).not.toHaveProperty('name');
+  const first = await list({ after: start, limit: '2' });
+  expect(first.refusals).toEqual(all.refusals.slice(0, 2));
+  expect((await list({ after: first.cursor })).refusals).toEqual(all.refusals.slice(2));
+  expect((await list({ after: all.cursor })).refusals).toEqual([]);
+  expect((await list({ limit: '1' })).refusals).toEqual(all.refusals.slice(2));
+
+  await fleet.ok('keys.deleteKey', { keyId });
+  expect((await list()).refusals[0]).not.toHaveProperty('start');
+  expect((await fleet.admin('apis.listRefusals', { apiId: 'absent' })).status).toBe(404);
+  const wrong = await fleet.admin('apis.listRefusals', { apiId, after: 'x' });
+  expect(wrong.body.error.message).toMatch(/^after: must be one that listRefusals returned/);
+  // What Redis has forgotten it begins anew, and tells what a reader has missed.
+  await fleet.client.hset(latestRefusalsKey(apiId), '#', REFUSALS_KEPT.ofApi + 3);
+  expect(await list({ after: all.cursor })).toMatchObject({ refusals: [], missed: 100 });
+  expect(await list({ after: start })).toMatchObject({ refusals: [], missed: 103 });
+  await fleet.client.hset(latestRefusalsKey(apiId), '#', 2);
+  expect((await list({ after: all.cursor })).refusals).toHaveLength(2);
+});
+
 test('traces a request for who may read its key', async () => {
   const { key, keyId } = await keyFor({ enabled: false });
   const { requestId } = (await fleet.verify(key)).body;
@@ -410,6 +459,7 @@ describe('report-refusals.lua', () => {
       fleet.client,
       reportRefusals({
         ...{ keys: refusedKeysKey('lua'), requests: refusedRequestsKey('lua'), keysKept, kept },
+        ...{ latest: latestRefusalsKey('lua'), latestKept: 4 },
         ...{ names: [refusalsKey('lua', keyId)], prefix: refusalsKey('lua', ''), seconds: 1000 },
         refusals: [keyId, ids.length, ...ids.flatMap((id) => [id, `{"r":"${id}"}`])],
       }),
@@ -428,6 +478,9 @@ describe('report-refusals.lua', () => {
     expect(await fleet.client.exists(refusalsKey('lua', 'a'), refusalsKey('lua', 'b'))).toBe(0);
     expect(await fleet.client.exists(...['c', 'd', 'e'].map((keyId) => refusalsKey('lua', keyId)))).toBe(3);
     expect(await fleet.client.hlen(refusedKeysKey('lua'))).toBe(1 + 2 * 3);
+    expect(Object.values(await fleet.client.hgetall(latestRefusalsKey('lua'))).sort()).toEqual([
+      ...['5 c {"r":"c9"}', '6 a {"r":"a9"}', '7 d {"r":"d9"}', '8', '8 e {"r":"e9"}'],
+    ]);
     await report('a', ['a5', '', '']);
     expect((await requests()).map(([id]) => id)).toEqual(['d9', 'e9']);
     for (const name of await fleet.client.keys('kf:{lua}:u:*'))

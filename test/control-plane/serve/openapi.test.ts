@@ -179,6 +179,7 @@ test('every operation succeeds as documented', async () => {
     listRefusals: { keyId },
     explainKey: { keyId, permissions: 'a' },
     findVerdict: { requestId },
+    listApiRefusals: { apiId: 'shop' },
     getApiVerifications: { apiId: 'shop', groupBy: 'tag' },
     getPropagation: { keyId, sequence: '1' },
     listKeys: { apiId: 'shop', limit: '1' },

@@ -149,6 +149,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   getKey: { input: onKey },
   getVerifications: { input: onKey },
   listRefusals: { input: onKey },
+  listApiRefusals: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
   explainKey: { input: onKey },
   findVerdict: {
     async input(apiId) {

@@ -1,0 +1,96 @@
+import { scheduler } from 'node:timers/promises';
+import { styleText } from 'node:util';
+import type { Command } from 'commander';
+import type { Api } from '../../apis/apis.ts';
+import type { ReportedRefusal } from '../../keys/refusals.ts';
+import { type Client, callPatiently } from '../client.ts';
+import { CliError } from '../exit.ts';
+import { commandAt } from '../from-operations.ts';
+import { pages } from '../pages.ts';
+import type { Session } from '../session.ts';
+import { count, printable, time } from '../terminal/output.ts';
+import { Progress } from '../terminal/progress.ts';
+import { stopOnInterrupt } from './checkpoint.ts';
+
+/** Time between two looks. Verifiers report less often. */
+const PERIOD_MS = 2000;
+/** Maximum number of APIs that are followed, unless one is named. */
+const APIS_MAX = 100;
+/** Number of refusals at the start that were there already. */
+const EARLIER_MAX = 10;
+
+interface Refusal extends ReportedRefusal {
+  readonly apiId: string;
+  readonly keyId: string;
+  readonly name?: string;
+  readonly start?: string;
+}
+interface Refusals {
+  readonly refusals: readonly Omit<Refusal, 'apiId'>[];
+  readonly cursor: string;
+  readonly missed: number;
+}
+
+/** Adds `keyfence tail`. */
+export function tailCommand(program: Command, session: Session): void {
+  const help =
+    'follow the refusals of keys until Ctrl-C; verifiers report them every USAGE_PERIOD_MS, by default every minute';
+  commandAt(program, 'tail', help, ['tail --refused', 'tail --refused --api shop --json'])
+    .option('--refused', 'refusals, which is all that can be followed')
+    .option('--api <apiId>', 'only those of this API')
+    .action(async ({ api }: { api?: string }) => {
+      const client = await session.controlPlane();
+      const stop = stopOnInterrupt();
+      const { say } = new Progress(session.json);
+      const call: Client['call'] = (operation, input = {}) =>
+        callPatiently(client, operation, input, stop, say, Number.POSITIVE_INFINITY);
+      const cursors = new Map<string, string>();
+      const look = async (): Promise<Refusal[]> => {
+        const news: Refusal[] = [];
+        for (const apiId of api === undefined ? await apisIn(call) : [api]) {
+          for (let isMore = true; isMore; ) {
+            const after = cursors.get(apiId);
+            const input = { apiId, after, limit: after === undefined ? EARLIER_MAX : 100 };
+            const page = await call<Refusals>('apis.listRefusals', input).catch((error: CliError) => {
+              if (api !== undefined || error.code !== 'NOT_FOUND') throw error;
+            });
+            if (page === undefined) break; // it was just deleted
+            if (page.missed > 0) session.note(`${count(page.missed)} refusals of ${apiId} are not kept`);
+            news.push(...page.refusals.map((refusal) => ({ apiId, ...refusal })));
+            cursors.set(apiId, page.cursor);
+            isMore = after !== undefined && after !== page.cursor;
+          }
+        }
+        return news.sort((a, b) => a.time - b.time);
+      };
+      try {
+        for (let news = (await look()).slice(-EARLIER_MAX); ; news = await look()) {
+          for (const refusal of news) session.print(refusal, () => lineOf(refusal, api === undefined));
+          await scheduler.wait(PERIOD_MS, { signal: stop });
+        }
+      } catch (error) {
+        if (!stop.aborted) throw error;
+      }
+    });
+}
+
+/** The APIs whose keys the root key may read. */
+async function apisIn(call: Client['call']): Promise<string[]> {
+  const ids: string[] = [];
+  for await (const { items } of pages<Api>(call, 'apis.listApis', {}, 'apis', APIS_MAX))
+    ids.push(...items.flatMap(({ id, keys }) => (keys === undefined ? [] : [id])));
+  if (ids.length > 0) return ids;
+  throw new CliError('NO', 'there is no API whose keys the root key may list and read: name one with --api');
+}
+
+function lineOf({ apiId, keyId, name, start, ...refusal }: Refusal, hasMany: boolean): string {
+  const secret = start === undefined ? keyId : `${start}…`;
+  return [
+    styleText('bold', time(refusal.time) ?? ''),
+    ...[...(hasMany ? [apiId] : []), name ? `${name} (${secret})` : secret].map(printable),
+    styleText('red', printable(refusal.code)),
+    ...[refusal.detail, refusal.route ?? ''].map(printable),
+  ]
+    .join('  ')
+    .trimEnd();
+}
