@@ -156,6 +156,7 @@ export async function signOut(): Promise<string | undefined> {
 
 function leave(reason: string): void {
   csrfToken = '';
+  lastVerifiers = [];
   events.dispatchEvent(new CustomEvent('session', { detail: reason }));
 }
 
@@ -218,6 +219,21 @@ export async function listVerifiers(): Promise<Verifier[]> {
     if (cursor === undefined) break;
   }
   return verifiers;
+}
+
+/** The verifiers as they last reported themselves to this page; `isSilent` if none of them does so any more. */
+export interface Fleet {
+  readonly verifiers: readonly Verifier[];
+  readonly isSilent: boolean;
+}
+
+let lastVerifiers: readonly Verifier[] = [];
+
+/** Lists the verifiers, or those that were there before all fell silent: after a stall of Redis, they may be well. */
+export async function lastKnownFleet(): Promise<Fleet> {
+  const verifiers = await listVerifiers();
+  if (verifiers.length > 0) lastVerifiers = verifiers;
+  return { verifiers: lastVerifiers, isSilent: verifiers !== lastVerifiers && lastVerifiers.length > 0 };
 }
 
 const EVENTS_LIMIT = 10;

@@ -1,7 +1,8 @@
 import type { ComponentChildren } from 'preact';
-import { call, type Key, may, serverNow, type Verifier } from '../api/client.ts';
+import { call, type Fleet, type Key, may, serverNow } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
 import { counted } from '../parts/counted.ts';
+import { silenceText } from '../parts/fleet.tsx';
 import { useAction, useLoad } from '../parts/loading.tsx';
 import { duration, Time } from '../parts/time.tsx';
 
@@ -141,8 +142,10 @@ function endpointTrouble(endpoint: (typeof NO_ENDPOINTS)['endpoints'][number]): 
 }
 
 /** Describes problems of verifiers that an operator should look at. */
-export function troublesOf(verifiers: readonly Verifier[]): Trouble[] {
+export function troublesOf(fleet: Fleet): Trouble[] {
+  const { verifiers } = fleet;
   const trouble = (text: string): Trouble => ({ kind: 'verifier', id: text, text, hash: '#/fleet' });
+  if (fleet.isSilent) return [trouble(`${silenceText(fleet)}.`)];
   if (verifiers.length === 0)
     return [trouble('No verifier reports itself: nobody verifies keys, or none reaches Redis.')];
   const versions = new Set(verifiers.map(({ version }) => version));

@@ -1,8 +1,9 @@
 import type { Following } from '#shared/protocol/verifier-status.ts';
-import { listVerifiers, type Verifier } from '../api/client.ts';
+import { lastKnownFleet, type Verifier } from '../api/client.ts';
 import { useRates } from '../api/rates.ts';
 import { history } from '../changes/follow.ts';
 import { Badge } from '../parts/badge.tsx';
+import { LastKnown, silenceText } from '../parts/fleet.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
@@ -13,14 +14,21 @@ const REFRESH_MS = 2000;
 
 /** The verifiers' recent reports, their verdicts per second, and how quickly changes became complete. */
 export function Fleet() {
-  const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
+  const verifiers = useLoad(lastKnownFleet, [], REFRESH_MS);
   return (
     <Page title="Fleet">
       <Loaded of={verifiers}>
         {(fleet) => (
           <>
-            <VerifierTable verifiers={fleet} />
-            <Rates verifiers={fleet} />
+            {fleet.isSilent && (
+              <p class="problem" role="status">
+                {silenceText(fleet)}. Each reports every few seconds, as long as it reaches Redis.
+              </p>
+            )}
+            <LastKnown of={fleet}>
+              <VerifierTable verifiers={fleet.verifiers} />
+            </LastKnown>
+            <Rates verifiers={fleet.verifiers} />
           </>
         )}
       </Loaded>

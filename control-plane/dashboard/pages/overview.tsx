@@ -1,11 +1,19 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { call, listVerifiers, may, events as sessionEvents, type Verifier } from '../api/client.ts';
+import {
+  call,
+  type Fleet,
+  lastKnownFleet,
+  may,
+  events as sessionEvents,
+  type Verifier,
+} from '../api/client.ts';
 import { type Sample, useRates } from '../api/rates.ts';
 import { COUNTERS } from '../api/verdicts.ts';
 import { Events, useNames } from '../audit/events.tsx';
 import { FirstRun } from '../overview/first-run.tsx';
 import { Inbox, troublesOf, useInbox } from '../overview/inbox.tsx';
+import { LastKnown } from '../parts/fleet.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
@@ -46,15 +54,17 @@ export function Overview() {
 }
 
 function FleetState() {
-  const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
-  const samples = useRates(verifiers.data);
+  const verifiers = useLoad(lastKnownFleet, [], REFRESH_MS);
+  const samples = useRates(verifiers.data?.verifiers);
   const { troubles, ...inbox } = useInbox();
   return (
     <Loaded of={verifiers}>
       {(fleet) => (
         <>
           <Inbox {...inbox} troubles={[...troublesOf(fleet), ...troubles]} />
-          <Tiles verifiers={fleet} last={samples.at(-1)} />
+          <LastKnown of={fleet}>
+            <Tiles fleet={fleet} last={fleet.isSilent ? undefined : samples.at(-1)} />
+          </LastKnown>
         </>
       )}
     </Loaded>
@@ -141,7 +151,7 @@ function LastChanges() {
   );
 }
 
-function Tiles({ verifiers, last }: { verifiers: readonly Verifier[]; last: Sample | undefined }) {
+function Tiles({ fleet: { verifiers, isSilent }, last }: { fleet: Fleet; last: Sample | undefined }) {
   const memory = sum(verifiers, ({ verdicts }) => verdicts.memory);
   const redis = sum(verifiers, ({ verdicts }) => verdicts.redis);
   const live = verifiers.filter(({ apis }) => apis.every(({ state }) => state === 'live')).length;
@@ -162,7 +172,7 @@ function Tiles({ verifiers, last }: { verifiers: readonly Verifier[]; last: Samp
       <Tile name="Refused in 5 minutes">{share(total - allowed, total)}</Tile>
       <Tile name="Answered from memory">{share(memory, memory + redis)}</Tile>
       <Tile name="Verifiers in sync">
-        {live} of {verifiers.length}
+        {isSilent ? '?' : live} of {verifiers.length}
       </Tile>
     </dl>
   );

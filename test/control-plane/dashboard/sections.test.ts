@@ -242,4 +242,27 @@ onStage('the sections', (stage) => {
     await dashboard.close();
     await fleet.ok('webhooks.deleteEndpoint', { endpointId });
   });
+
+  test('a silent fleet is shown as it was last', async () => {
+    const { fleet } = stage;
+    const dashboard = await stage.signedIn('#/fleet');
+    const { page } = dashboard;
+    const verifier = await dashboard.rows('Verifiers');
+    expect(verifier).toHaveLength(1);
+    await fleet.verifiers.splice(0, 1)[0]?.stop();
+    try {
+      const silence = /^No report for \d+ s \(last: 1 verifier\)\./;
+      await page.getByRole('status').getByText(silence).waitFor();
+      expect((await dashboard.rows('Verifiers'))[0]?.[0]).toBe(verifier[0]?.[0]);
+      expect(await page.locator('.silent').getByRole('table', { name: 'Verifiers' }).count()).toBe(1);
+      await dashboard.go('#/');
+      await page.getByRole('region', { name: 'Attention' }).getByText(silence).waitFor();
+      await page.locator('.silent').getByText('? of 1').waitFor();
+    } finally {
+      await fleet.addVerifier();
+    }
+    await page.locator('.silent').waitFor({ state: 'detached' });
+    await page.getByText('1 of 1').waitFor();
+    await dashboard.close();
+  });
 });
