@@ -12,6 +12,7 @@ local function changeCredits(base, pool, asked, keyId)
   local after, left, owed = nil, '', ''
   local b, h, r, t, k = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't', 'k'))
   b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)
+  local d = redis.call('HGET', name, 'd')
   if asked.op ~= 'none' and asked.refill then
     r = asked.refill
     if r == '' then r, t = nil, nil else t = select(2, credits.refillOf(r)) end
@@ -40,6 +41,13 @@ local function changeCredits(base, pool, asked, keyId)
     left = credits.text(math.max(0, b + others))
   end
   if asked.op ~= 'none' then
+    local whole = asked.op == 'set' and b or nil
+    if asked.thresholds then
+      local begun = string.match(d or '', '^%d+ %d+ ') or credits.text(math.max(tonumber(left), r and credits.refillOf(r) or 0)) .. ' 0 '
+      d = asked.thresholds ~= '' and begun .. asked.thresholds
+      if not d then redis.call('HDEL', name, 'd') end
+    end
+    if d then credits.measure(name, d, whole, tonumber(left)) end
     redis.call('HSET', name, 'b', credits.text(b), 'h', credits.text(h))
     if r then redis.call('HSET', name, 'r', r, 't', credits.text(t))
     else redis.call('HDEL', name, 'r', 't') end

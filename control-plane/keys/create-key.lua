@@ -8,7 +8,7 @@
 -- foreign: '1' = the secret has a foreign format, or the digest by which such a key is imported; '0' = neither  kept: creations to keep  content: digest of everything that the key is created with
 -- needs: protocol that followers need for the key
 -- defaults: the API's default prefix and length that the secret was made with, '*' = it used no default
--- credits: JSON {id: unique, value, refill: '' = none}; '' = unlimited  base: the beginning of the API's other keys
+-- credits: JSON {id: unique, value, refill: '' = none, thresholds: '' = none}; '' = unlimited  base: the beginning of the API's other keys
 -- fields: field, value pairs of the record
 -- Returns {'OK', when the key expires, if its API's default says so, else ''}
 --         | {'TOO_LONG', the longest lifetime of the API, ms}: the key would live longer
@@ -54,6 +54,7 @@ if credits ~= '' then
     local _, due = creditsOf(base .. 'members', base .. 'held').refillOf(given.refill)
     redis.call('HSET', name, 'r', given.refill, 't', string.format('%.0f', due))
   end
+  if given.thresholds ~= '' then redis.call('HSET', name, 'd', string.format('%.0f 0 ', given.value) .. given.thresholds) end
 end
 if owner ~= '' then
   redis.call('HSET', record, 'o', owner)

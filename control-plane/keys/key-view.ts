@@ -1,4 +1,4 @@
-import { type Refill, refillOf } from '#shared/protocol/credits.ts';
+import { type Refill, refillOf, type Thresholds } from '#shared/protocol/credits.ts';
 import { type AliasedFields, aliasedFields, KEY_LETTERS, sequenceOf } from '#shared/protocol/key-record.ts';
 import { command, list, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
@@ -33,6 +33,7 @@ interface CreditsView {
   readonly remainingHeld?: number;
   /** Credits that crashed verifiers held and that are lost. */
   readonly remainingLost?: number;
+  readonly thresholds?: Thresholds;
 }
 
 /** A key as admins see it: never its secret or the hash of its secret. */
@@ -230,7 +231,14 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
 }
 
 /** @param values as `look` of credits.lua returns them; empty if the key has no credits */
-function creditsOf([remaining, plan = '', refilledAt, heldText, lostText]: readonly string[]): CreditsView {
+function creditsOf([
+  remaining,
+  plan = '',
+  refilledAt,
+  heldText,
+  lostText,
+  percents,
+]: readonly string[]): CreditsView {
   if (!remaining) return {};
   const refill = refillOf(plan);
   return {
@@ -238,5 +246,6 @@ function creditsOf([remaining, plan = '', refilledAt, heldText, lostText]: reado
     ...(refill ? { refill: { ...refill, ...(refilledAt ? { lastRefillAt: Number(refilledAt) } : {}) } } : {}),
     ...(Number(heldText) > 0 ? { remainingHeld: Number(heldText) } : {}),
     ...(Number(lostText) > 0 ? { remainingLost: Number(lostText) } : {}),
+    ...(percents ? { thresholds: percents.split(' ').map(Number) } : {}),
   };
 }

@@ -98,7 +98,7 @@ export function recordRun(record: NewRecord, createApi: boolean, leaseMs: number
     ...{ foreign, kept: CREATIONS_KEPT },
     content: digestOf([keyId, meta, externalId, credits, ...fields]),
     ...{
-      needs: Math.max(record.needs ?? 1, protocolFor(keyId, plain, record.credits?.refill)),
+      needs: Math.max(record.needs ?? 1, protocolFor(keyId, plain, record.credits)),
       defaults: record.defaults ?? '*',
       credits,
       fields,

@@ -28,6 +28,8 @@ import {
   type Refill as Plan,
   REFILL_PERIODS,
   refillText,
+  THRESHOLD_MAX,
+  THRESHOLDS_MAX,
 } from '#shared/protocol/credits.ts';
 import {
   ALIASES,
@@ -180,6 +182,14 @@ const Anchor = Type.Optional(
     description: 'When a period begins; absent: at 00:00 UTC.',
   }),
 );
+const Thresholds = (description: string) =>
+  Type.Immutable(
+    Type.Array(Type.Integer({ minimum: 1, maximum: THRESHOLD_MAX }), {
+      ...{ minItems: 1, maxItems: THRESHOLDS_MAX, description },
+    }),
+  );
+const THRESHOLDS_TEXT =
+  'per cent in ascending order, such as [80, 95]. Each time when so much is used, webhooks send';
 /** The fields of a limit in answers. */
 const limitView = {
   limit: LIMIT_SIZE.limit,
@@ -196,6 +206,7 @@ const limitView = {
     }),
   ),
   anchor: Anchor,
+  thresholds: Type.Optional(Thresholds(`Only with \`interval\`: ${THRESHOLDS_TEXT} \`quota.low\`.`)),
   async: Type.Boolean({
     description:
       'true (default): verifiers answer from slices of the limit and rarely ask Redis. false: they ask Redis each time. Neither lets more through than the limit.',
@@ -263,16 +274,24 @@ export const RoleConcurrencyView = (options: TSchemaOptions) =>
   limitsOf({ ...places, per: Type.Optional(Type.Literal('identity')) }, options);
 
 /** Throws BAD_REQUEST if a limit has not either a `duration` or an `interval`, or an anchor that does not fit. */
-function checkLimit(place: string, { duration, interval, anchor }: LimitInput): void {
+function checkLimit(place: string, { duration, interval, anchor, thresholds }: LimitInput): void {
   if (interval === undefined && duration === undefined)
     throw new ApiError('BAD_REQUEST', `${place}.duration: give this or interval`);
   if (interval === undefined && anchor)
     throw new ApiError('BAD_REQUEST', `${place}.anchor: allowed only with interval`);
+  if (interval === undefined && thresholds)
+    throw new ApiError('BAD_REQUEST', `${place}.thresholds: allowed only with interval`);
+  checkThresholds(`${place}.thresholds`, thresholds);
   if (interval === undefined) return;
   // Answers show the longest period, and may be sent back.
   if (duration !== undefined && duration !== LONGEST_MS[interval])
     throw new ApiError('BAD_REQUEST', `${place}.duration: give either this or interval`);
   checkAnchor(place, interval, anchor);
+}
+
+function checkThresholds(place: string, thresholds: readonly number[] = []): void {
+  if (thresholds.some((percent, i) => i > 0 && percent <= (thresholds[i - 1] ?? 0)))
+    throw new ApiError('BAD_REQUEST', `${place}: must be in ascending order, each once`);
 }
 
 function checkAnchor(place: string, interval: Interval, anchor: AnchorInput = {}): void {
@@ -339,6 +358,8 @@ const Refill = Type.Object(
   { additionalProperties: false, description: 'When the credits are refilled, and to what number.' },
 );
 
+const CreditThresholds = Thresholds(`Of the credits: ${THRESHOLDS_TEXT} \`credits.low\`.`);
+
 /** Credits in a request of createKey. */
 export const NEW_CREDITS = {
   remaining: Type.Optional(
@@ -348,6 +369,7 @@ export const NEW_CREDITS = {
     ),
   ),
   refill: Type.Optional(Refill),
+  thresholds: Type.Optional(CreditThresholds),
 };
 
 /** Credits in a request of updateKey. */
@@ -358,6 +380,7 @@ export const CHANGED_CREDITS = {
     }),
   ),
   refill: Type.Optional(Type.Union([Refill, Type.Null()], { description: 'null: no further refills.' })),
+  thresholds: Type.Optional(Type.Union([CreditThresholds, Type.Null()], { description: 'null: none.' })),
 };
 
 /** Body of updateRemaining, without the key. */
@@ -380,6 +403,7 @@ export const CREDITS_VIEW = {
       lastRefillAt: Type.Optional(Time('Time of the last refill')),
     }),
   ),
+  thresholds: Type.Optional(CreditThresholds),
   remainingHeld: Type.Optional(
     Type.Integer({
       description: 'The part of `remaining` that verifiers hold, or have spent since their last report.',
@@ -395,16 +419,26 @@ export interface NewCredits {
   readonly value: number;
   /** The refill as it is stored; `''` = none. */
   readonly refill: string;
+  /** Separated by spaces; `''` = none. */
+  readonly thresholds: string;
 }
 
 /** Returns the credits that a request sets. Throws BAD_REQUEST that names the field and the rule. */
 export function newCredits(request: {
   readonly remaining?: number | undefined;
   readonly refill?: Static<typeof Refill> | undefined;
+  readonly thresholds?: readonly number[] | undefined;
 }): NewCredits | undefined {
-  const { remaining, refill } = request;
-  if (remaining !== undefined) return { value: remaining, refill: refill ? textOf(refill) : '' };
-  if (refill) throw new ApiError('BAD_REQUEST', 'refill: needs remaining; give both');
+  const { remaining, refill, thresholds } = request;
+  checkThresholds('thresholds', thresholds);
+  if (remaining !== undefined)
+    return {
+      value: remaining,
+      refill: refill ? textOf(refill) : '',
+      thresholds: thresholds?.join(' ') ?? '',
+    };
+  for (const [name, value] of Object.entries({ refill, thresholds }))
+    if (value) throw new ApiError('BAD_REQUEST', `${name}: needs remaining; give both`);
   return undefined;
 }
 
@@ -415,15 +449,21 @@ export function newCredits(request: {
 export function creditsChange(request: {
   readonly remaining?: number | null | undefined;
   readonly refill?: Static<typeof Refill> | null | undefined;
+  readonly thresholds?: readonly number[] | null | undefined;
 }): CreditsChange | undefined {
-  const { remaining, refill } = request;
-  const text = refill === undefined ? undefined : refill === null ? '' : textOf(refill);
+  const { remaining, refill, thresholds } = request;
+  checkThresholds('thresholds', thresholds ?? []);
+  const texts = {
+    ...(refill === undefined ? {} : { refill: refill ? textOf(refill) : '' }),
+    ...(thresholds === undefined ? {} : { thresholds: thresholds?.join(' ') ?? '' }),
+  };
   if (remaining === null) {
-    if (refill) throw new ApiError('BAD_REQUEST', 'refill: must be absent if remaining is null');
+    for (const [name, text] of Object.entries(texts))
+      if (text) throw new ApiError('BAD_REQUEST', `${name}: must be absent if remaining is null`);
     return { op: 'none' };
   }
-  if (remaining === undefined) return text === undefined ? undefined : { op: 'refill', refill: text };
-  return { op: 'set', value: remaining, ...(text === undefined ? {} : { refill: text }) };
+  if (remaining !== undefined) return { op: 'set', value: remaining, ...texts };
+  return Object.keys(texts).length === 0 ? undefined : { op: 'refill', ...texts };
 }
 
 function textOf({ interval, amount, refillDay, anchor }: Static<typeof Refill>): string {

@@ -14,6 +14,8 @@ export const EVENT_TYPES = {
   'key.expired': 'A key expired.',
   'key.unused': 'A key will be disabled soon, because nobody uses it; `disablesAt` says when.',
   'key.credits_exhausted': 'The last credit of a key was spent.',
+  'credits.low': 'The credits of a key are used up to one of their `thresholds`.',
+  'quota.low': 'A quota of a key or an identity is used up to one of its `thresholds`.',
   'key.leaked': 'The secret of a key was reported as leaked.',
   'identity.created': 'An identity was created.',
   'identity.updated': 'Fields of an identity changed, other than `enabled`.',
@@ -86,6 +88,11 @@ const identified = {
   externalId: Type.Optional(Type.String({ description: 'The identity of the key.' })),
   name: Type.Optional(Type.String({ description: 'The name of the key.' })),
 };
+const ofKey = { apiId: Type.Optional(key.apiId), keyId: Type.Optional(key.keyId), ...identified };
+const passed = {
+  threshold: Type.Integer({ description: 'The threshold, per cent used.' }),
+  passedAt: Time('When it was passed'),
+};
 const expiry = { ...key, ...identified, expires: Time('When the key expires') };
 
 /** The fields of `data` in events of each group, and of the types that are no changes. */
@@ -107,6 +114,25 @@ const DATA: Readonly<Record<string, TProperties>> = {
     disablesAt: Time('When the key is disabled, unless somebody uses or changes it before'),
   },
   'key.credits_exhausted': { ...key, ...identified, exhaustedAt: Time('When the last credit was spent') },
+  'credits.low': {
+    ...{ ...key, ...identified, ...passed },
+    credits: Type.Integer({ description: 'The credits of which the threshold is a per cent.' }),
+    remaining: Type.Integer({ description: 'Credits left.' }),
+  },
+  'quota.low': {
+    ...ofKey,
+    identityId: Type.Optional(Id('the identity whose keys share the quota, in place of `apiId` and `keyId`')),
+    ...passed,
+    quota: Type.Object(
+      {
+        name: Type.String(),
+        limit: Type.Integer(),
+        remaining: Type.Integer(),
+        reset: Time('When the period ends'),
+      },
+      { description: 'The limit, and what is left of it.' },
+    ),
+  },
   'verifier.lost': {
     verifierId: Id('the verifier'),
     host: Type.String(),

@@ -4,10 +4,11 @@ import { command, each, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
-  exhaustedPools,
   expiryIndex,
   poolKey,
+  poolMarks,
   recordKey,
+  SHARED_LOG,
   unusedKeys,
 } from '#shared/redis/redis-keys.ts';
 import { type Run, send } from '#shared/redis/script.ts';
@@ -50,13 +51,13 @@ export function dueEvent({ dueMs, expiresMs }: DueKey, leads: readonly number[],
 
 const readDue = command(
   new URL('./read-due.lua', import.meta.url),
-  ['head', 'expiries', 'exhausted', 'noted'],
+  ['head', 'expiries', 'marks', 'noted'],
   ['now', 'most', 'records', 'poolNames'],
   each(each(list)),
 );
 const scheduleExpiries = command(
   new URL('./schedule-expiries.lua', import.meta.url),
-  ['expiries', 'exhausted'],
+  ['expiries', 'marks'],
   ['records', 'keys', '...about'],
   Number,
 );
@@ -74,23 +75,24 @@ export interface NamedKey {
 /** A key whose next event about its expiry is due. */
 export interface ExpiringKey extends NamedKey, DueKey {}
 
-/** A pool of credits that ran out, with the keys that share it. */
-export interface ExhaustedPool {
-  readonly poolId: string;
-  /** Unix milliseconds by the clock of Redis. */
-  readonly sinceMs: number;
+/** A mark of a pool of credits that ran out, or of a pool or limit of which so much was used, with the keys that share it. */
+export interface PoolMark {
+  /** The id of the pool or limit; of a threshold that was passed, followed by a space and the threshold. */
+  readonly name: string;
+  /** When it was made, Unix milliseconds by the clock of Redis; and other numbers as exchange.lua writes them. */
+  readonly value: string;
   readonly keys: readonly NamedKey[];
 }
 
 /** Everything in one API about which an event is due. */
 export interface DueInApi {
   readonly keys: readonly ExpiringKey[];
-  readonly pools: readonly ExhaustedPool[];
+  readonly marks: readonly PoolMark[];
   /** True if the API has rules for its keys that somebody must enforce. */
   readonly hasRules: boolean;
 }
 
-/** The index of keys by expiry, of each API in the API's own slot, and the pools that ran out of credits. */
+/** The index of keys by expiry, of each API in the API's own slot, and the marks of pools. */
 export class DueKeys {
   readonly #nodes: RedisNodes;
 
@@ -102,38 +104,38 @@ export class DueKeys {
   async read(apiId: string, nowMs: number): Promise<DueInApi | undefined> {
     const { head } = apiKeys(apiId);
     const run = readDue({
-      ...{ head, expiries: expiryIndex(apiId), exhausted: exhaustedPools(apiId), noted: unusedKeys(apiId) },
+      ...{ head, expiries: expiryIndex(apiId), marks: poolMarks(apiId), noted: unusedKeys(apiId) },
       ...{ now: nowMs, most: DUE_AT_ONCE, records: recordKey(apiId, ''), poolNames: poolKey(apiId, '') },
     });
-    const [due, pools, rules] = await this.#send(run);
-    if (!due || !pools || !rules) return undefined;
+    const [due, marks, rules] = await this.#send(run);
+    if (!due || !marks || !rules) return undefined;
     return {
       hasRules: rules.length > 0,
       keys: due.map(([keyId = '', dueMs, expires, externalId, name]) => ({
         ...namedKey([keyId, externalId, name]),
         ...{ dueMs: Number(dueMs), expiresMs: Number(expires) },
       })),
-      pools: pools.map(([poolId = '', sinceMs, ...values]) => ({
-        ...{ poolId, sinceMs: Number(sinceMs) },
+      marks: marks.map(([name = '', value = '', ...values]) => ({
+        ...{ name, value },
         keys: Array.from({ length: values.length / 3 }, (_, i) => namedKey(values.slice(3 * i, 3 * i + 3))),
       })),
     };
   }
 
-  /** Sets when the next event of each key is due, undefined = never, and forgets the pools. */
+  /** Sets when the next event of each key is due, undefined = never, and forgets the marks. */
   async settle(
     apiId: string,
     keys: readonly (ExpiringKey & { readonly nextMs: number | undefined })[],
-    pools: readonly ExhaustedPool[],
+    marks: readonly PoolMark[],
   ): Promise<void> {
-    if (keys.length + pools.length === 0) return;
+    if (keys.length + marks.length === 0) return;
     const about = [
       ...keys.flatMap(({ keyId, dueMs, expiresMs, nextMs = '' }) => [keyId, dueMs, expiresMs || '', nextMs]),
-      ...pools.flatMap(({ poolId, sinceMs }) => [poolId, sinceMs]),
+      ...marks.flatMap(({ name, value }) => [name, value]),
     ];
     const places = {
       expiries: expiryIndex(apiId),
-      exhausted: exhaustedPools(apiId),
+      marks: poolMarks(apiId),
       records: recordKey(apiId, ''),
     };
     await this.#send(scheduleExpiries({ ...places, keys: keys.length, about }));
@@ -167,7 +169,7 @@ interface DueWatchOptions {
 }
 
 /**
- * Tells of keys that expire, and of credits that ran out, and lets the rules of APIs be kept to. Visits 200 APIs a second,
+ * Tells of keys that expire, and of credits and limits that are used up or nearly so, and lets the rules of APIs be kept to. Visits 200 APIs a second,
  * and costs in each what is due there.
  */
 export class DueWatch implements SenderDuty {
@@ -183,7 +185,8 @@ export class DueWatch implements SenderDuty {
       try {
         const apiIds = await apis.ids(after, VISITED_AT_ONCE);
         after = apiIds.length === VISITED_AT_ONCE ? (apiIds.at(-1) ?? '') : '';
-        for (const apiId of apiIds) {
+        // The shared log has what the keys of an identity share.
+        for (const apiId of [SHARED_LOG, ...apiIds]) {
           if (signal.aborted) return;
           // In a Cluster, the node of one API may be away, and those of others not.
           await this.#visit(apiId, signal).catch((err: unknown) => {
@@ -209,7 +212,7 @@ export class DueWatch implements SenderDuty {
   }
 
   /** Returns false if there was no room for all notices; then the others stay due. */
-  async #tell(apiId: string, { keys, pools }: DueInApi): Promise<boolean> {
+  async #tell(apiId: string, { keys, marks }: DueInApi): Promise<boolean> {
     const { notices, dueKeys, leads, clock } = this.#options;
     const nowMs = clock.wallMs();
     const scheduled = keys.map((key) => {
@@ -221,22 +224,33 @@ export class DueWatch implements SenderDuty {
       const mark = `${named.keyId}-${expires}-${days}`;
       return { key, nextMs, notice: days === undefined ? undefined : ({ type, time, data, mark } as const) };
     });
-    const spent = pools.map((pool) => ({
-      pool,
-      ofKeys: pool.keys.map((named): Notice & { mark: string } => ({
-        type: 'key.credits_exhausted',
-        time: pool.sinceMs,
-        data: { apiId, ...named, exhaustedAt: pool.sinceMs },
-        mark: `${named.keyId}-${pool.poolId}-${pool.sinceMs}`,
-      })),
-    }));
     const all = [
       ...scheduled.flatMap(({ notice }) => notice ?? []),
-      ...spent.flatMap(({ ofKeys }) => ofKeys),
+      ...marks.flatMap((mark) => noticesOfMark(apiId, mark)),
     ];
     if ((await notices.add(all)) < all.length) return false;
     const settled = scheduled.map(({ key, nextMs }) => ({ ...key, nextMs }));
-    await dueKeys.settle(apiId, settled, pools);
+    await dueKeys.settle(apiId, settled, marks);
     return true;
   }
 }
+
+/** Returns the notice of a mark for each key that it concerns. */
+function noticesOfMark(apiId: string, { name: markName, value, keys }: PoolMark) {
+  const [id = '', threshold] = markName.split(' ');
+  const [time = 0, whole = 0, remaining = 0, reset] = value.split(' ').map(Number);
+  return keys.map((key): Notice & { readonly mark: string } => {
+    const about = apiId === SHARED_LOG ? identityIn(key) : { apiId, ...key };
+    const mark = `${key.keyId}-${markName}-${time}`;
+    if (threshold === undefined)
+      return { type: 'key.credits_exhausted', time, data: { ...about, exhaustedAt: time }, mark };
+    const passed = { ...about, threshold: Number(threshold), passedAt: time };
+    if (reset === undefined)
+      return { type: 'credits.low', time, data: { ...passed, credits: whole, remaining }, mark };
+    const quota = { name: id.slice(id.lastIndexOf('.') + 1), limit: whole, remaining, reset };
+    return { type: 'quota.low', time, data: { ...passed, quota }, mark };
+  });
+}
+
+/** The record of an identity has the external id as its name. */
+const identityIn = ({ keyId: identityId, name: externalId }: NamedKey) => ({ identityId, externalId });

@@ -1,14 +1,16 @@
 import type { StoredFields } from '#shared/protocol/key-record.ts';
 
-/** A change to a key's credits. An empty refill removes the plan; an absent refill keeps it. */
+/** A change to a key's credits. An empty refill removes the plan, and empty thresholds remove these; absent ones stay. */
 export type CreditsChange = CreditsOperation & {
+  readonly refill?: string;
+  readonly thresholds?: string;
   /** A name of the change, for calls that may be repeated: the change is made once. */
   readonly operation?: string;
 };
 type CreditsOperation =
-  | { readonly op: 'set'; readonly value: number; readonly refill?: string }
-  | { readonly op: 'increment' | 'decrement'; readonly value: number }
-  | { readonly op: 'refill'; readonly refill: string }
+  | { readonly op: 'set' | 'increment' | 'decrement'; readonly value: number }
+  /** Changes only the refill and the thresholds. */
+  | { readonly op: 'refill' }
   /** Removes the limit: credits are not counted any more. */
   | { readonly op: 'none' };
 

@@ -195,7 +195,7 @@ function writeAllRun(alike: readonly [Write, ...Write[]], nowMs: number) {
 }
 
 const neededBy = ({ keyId, fields, credits, needs = 1 }: Write) =>
-  Math.max(needs, protocolFor(keyId, fields, credits && 'refill' in credits ? credits.refill : ''));
+  Math.max(needs, protocolFor(keyId, fields, credits));
 
 /** Returns what the scripts are told about any write. */
 function aboutWrite({ apiId, keyId }: Write, now: number, limits: typeof LIMITS) {

@@ -5,11 +5,11 @@ import {
   apiKeys,
   apiList,
   apiUsageKey,
-  exhaustedPools,
   expiryIndex,
   identityIndexKey,
   metaKey,
   poolKey,
+  poolMarks,
   recordKey,
   SHARED_LOG,
   tagUsageKey,
@@ -63,7 +63,7 @@ export function forgetRun(apiId: string, days: readonly number[]): Run<boolean> 
       usage: apiUsageKey(apiId),
       tags: tagUsageKey(apiId, ''),
     },
-    ...{ due: expiryIndex(apiId), exhausted: exhaustedPools(apiId), unused: unusedKeys(apiId), days },
+    ...{ due: expiryIndex(apiId), exhausted: poolMarks(apiId), unused: unusedKeys(apiId), days },
   });
 }
 

@@ -10,7 +10,7 @@
 -- condition: the record's version or the sequence in it (update, delete), or the head's sequence (noop), must equal it, '' = any
 -- needs: protocol that followers need for the change
 -- fields: field, value pairs to set; value '' clears. The value of `q` is a change of the credits, JSON: {id: unique,
---   op: set | none | increment | decrement | refill, value, refill: '' = none, absent = unchanged, operation: name of the
+--   op: set | none | increment | decrement | refill, value, refill, thresholds: '' = none, absent = unchanged, operation: name of the
 --   change, by which a repeated call is recognised}
 -- Returns {'OK', sequence, hash, Lf, previous version, credits left ('' = not changed), '1' = holders must first give some of
 --         them back, id of this server, then the name and the previous value of each field that was set; of a deleted key, of

@@ -84,6 +84,26 @@ local function creditsOf(members, held)
     return tonumber(amount), (periodOf(kind .. rest, now))
   end
 
+  -- Returns those per cents in `thresholds` that are used of `whole`, in their order
+  local function passedOf(thresholds, whole, left)
+    local passed = {}
+    for percent in string.gmatch(thresholds, '%d+') do
+      percent = tonumber(percent)
+      if left < whole and (whole - left) * 100 >= percent * whole then passed[#passed + 1] = percent end
+    end
+    return passed
+  end
+
+  -- Sets of how many credits the thresholds of a pool are per cents. Those that are not passed any more are told of again.
+  -- d: as in the pool, see exchange.lua  whole: nil = the greater of `left` and what it was
+  local function measure(pool, d, whole, left)
+    local before, told, thresholds = string.match(d, '^(%d+) (%d+) (.*)$')
+    whole = whole or math.max(tonumber(before), left)
+    local passed = passedOf(thresholds, whole, left)
+    told = math.min(tonumber(told), passed[#passed] or 0)
+    redis.call('HSET', pool, 'd', text(whole) .. ' ' .. told .. ' ' .. thresholds)
+  end
+
   -- Goes through a pool's holders. The credits of holders that are not live no longer count as spendable; with `ended` they
   -- cannot be given back any more either. Removes the fields of holders whose names are forgotten.
   -- Returns what live holders can spend, the amount by which to lower h, all that live holders hold, and for each of them
@@ -123,7 +143,10 @@ local function creditsOf(members, held)
     if now < tonumber(t) then return b, h, tonumber(t) end
     local others, gone = scan(pool, own, true)
     redis.call('HSET', pool, 't', text(following), 'f', text(nowMs))
-    return b + math.max(0, amount - (b + kept + others)), h - gone, following
+    local left = math.max(amount, b + kept + others)
+    local d = redis.call('HGET', pool, 'd')
+    if d then measure(pool, d, left, left) end
+    return left - kept - others, h - gone, following
   end
 
   -- Resets an overdrawn pool to 0 once no live holder can give anything back.
@@ -138,10 +161,10 @@ local function creditsOf(members, held)
   end
 
   -- Reads a pool without changing it.
-  -- Returns credits left, r, f, what live holders hold, and what was lost with other holders; all as texts, '' = none
+  -- Returns credits left, r, f, what live holders hold, what was lost with other holders, and the thresholds; all as texts, '' = none
   local function look(pool)
-    local b, r, t, f, l = unpack(redis.call('HMGET', pool, 'b', 'r', 't', 'f', 'l'))
-    if not b then return '', '', '', '', '' end
+    local b, r, t, f, l, d = unpack(redis.call('HMGET', pool, 'b', 'r', 't', 'f', 'l', 'd'))
+    if not b then return '', '', '', '', '', '' end
     local left, out, lost = tonumber(b), 0, tonumber(l or 0)
     local fields = redis.call('HGETALL', pool)
     for i = 1, #fields, 2 do
@@ -153,11 +176,11 @@ local function creditsOf(members, held)
       end
     end
     if r and now >= tonumber(t) then left, f = math.max(left, (refillOf(r))), text(nowMs) end
-    return text(math.max(0, left)), r or '', f or '', text(out), text(lost)
+    return text(math.max(0, left)), r or '', f or '', text(out), text(lost), string.match(d or '', '^%d+ %d+ (.*)$') or ''
   end
 
   return {
-    clamp = clamp, look = look, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, settle = settle, refillOf = refillOf,
+    clamp = clamp, look = look, measure = measure, passedOf = passedOf, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, settle = settle, refillOf = refillOf,
     periodOf = periodOf,
   }
 end

@@ -37,6 +37,11 @@ export interface Refill {
   readonly anchor?: Anchor;
 }
 
+/** Per cents used of which webhooks tell: each from 1 to 99, in ascending order. */
+export type Thresholds = readonly number[];
+export const THRESHOLDS_MAX = 3;
+export const THRESHOLD_MAX = 99;
+
 /** Maximum number of credits. Redis stores credits as doubles, and adds them up. */
 export const CREDITS_MAX = 1_000_000_000_000;
 
@@ -73,6 +78,8 @@ export interface RateLimit {
   /** Present = a quota: each window is a period of the calendar, and nothing of the period before counts in it. */
   readonly interval?: Interval;
   readonly anchor?: Anchor;
+  /** Only of a quota. */
+  readonly thresholds?: Thresholds;
   /** True = verifiers may answer from slices of the limit, without asking Redis at each call. */
   readonly async: boolean;
   /** True = the limit applies to each verification; absent = only to those that name it. */
@@ -100,12 +107,14 @@ export const wholeLimit = ({
   duration,
   interval,
   anchor,
+  thresholds,
   async = true,
 }: LimitInput): DefaultLimit => ({
   limit,
   duration: interval ? LONGEST_MS[interval] : (duration ?? 0),
   ...(interval ? { interval } : {}),
   ...(interval && anchor ? { anchor } : {}),
+  ...(interval && thresholds ? { thresholds } : {}),
   async,
 });
 

@@ -100,7 +100,7 @@ export const KEY_FIELDS = {
     letter: 'l',
     kind: 'limit',
     description:
-      '`{limit, duration, async}`: at most `limit` verifications in each window of `duration` ms. `{limit, interval, anchor, async}`: in each hour, day, week or month.',
+      '`{limit, duration, async}`: at most `limit` verifications in each window of `duration` ms. `{limit, interval, anchor, thresholds, async}`: in each hour, day, week or month.',
     option: [
       '<calls/time>',
       'maximum number of verifications in a time, such as 100/10s or 5000/1h, or a quota such as 1000/month, or the word none',
@@ -110,7 +110,7 @@ export const KEY_FIELDS = {
     letter: 'L',
     kind: 'limits',
     description:
-      'Further rate limits with names, `[{name, limit, duration, interval, anchor, async, autoApply}]`. A limit applies to verifications that name it, and with `autoApply` to every verification.',
+      'Further rate limits with names, `[{name, limit, duration, interval, anchor, thresholds, async, autoApply}]`. A limit applies to verifications that name it, and with `autoApply` to every verification.',
     option: ['<json>', 'further limits by name, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]'],
   },
   permissions: {

@@ -7,8 +7,12 @@ import type { StoredFields } from './key-record.ts';
  */
 export const PROTOCOL = 2;
 
-/** Returns the protocol that verifiers must speak to obey a record with these fields, and this refill of its credits. */
-export function protocolFor(recordId: string, fields: StoredFields, refill = ''): number {
+/** Returns the protocol that verifiers must speak to obey a record with these fields, and this refill and these thresholds of its credits. */
+export function protocolFor(
+  recordId: string,
+  fields: StoredFields,
+  { refill = '', thresholds = '' }: { readonly refill?: string; readonly thresholds?: string } = {},
+): number {
   const { l = '', L: limits = '', R: roles = '', O: origins = '', C: concurrency = '' } = fields;
   const isNew =
     origins !== '' ||
@@ -16,7 +20,8 @@ export function protocolFor(recordId: string, fields: StoredFields, refill = '')
     (limits !== '' && recordId.startsWith('role_')) ||
     (roles !== '' && recordId.startsWith('identity_')) ||
     /"interval":/.test(l + limits) ||
-    /^w|[-+{]/.test(refill);
+    /^w|[-+{]/.test(refill) ||
+    thresholds !== '';
   return isNew ? 2 : 1;
 }
 

@@ -75,8 +75,11 @@ export const expiryIndex = (apiId: string): string => `kf:{${apiId}}:due`;
  */
 export const unusedKeys = (apiId: string): string => `kf:{${apiId}}:unused`;
 
-/** Hash with an expiry: a pool whose credits ran out → when, Unix milliseconds; for webhooks. */
-export const exhaustedPools = (apiId: string): string => `kf:{${apiId}}:u:!x`;
+/**
+ * Hash with an expiry, for webhooks: a pool whose credits ran out → when, Unix milliseconds; and a pool or window, a space and the
+ * threshold that it passed → when, of how much, and what was left; of a window also its end.
+ */
+export const poolMarks = (apiId: string): string => `kf:{${apiId}}:u:!x`;
 
 /** Hash: the record of one key, role, identity or the like; key-record.md has its fields. */
 export const recordKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:k:${keyId}`;

@@ -6,6 +6,7 @@ import {
   DEFAULT_LIMIT,
   type Interval,
   type RateLimit,
+  type Thresholds,
 } from '#shared/protocol/credits.ts';
 import type { KeyState } from '#shared/protocol/key-record.ts';
 import { flattenString } from './flatten-string.ts';
@@ -17,6 +18,8 @@ export interface Window {
   readonly durationMs: number;
   /** The periods of the calendar that are its windows; undefined = windows of `durationMs`. */
   readonly calendar?: string | undefined;
+  /** Per cents used of which webhooks tell, separated by spaces; undefined = none. */
+  readonly thresholds?: string | undefined;
   /** True = no slices: each request asks Redis. */
   readonly isExact: boolean;
   /** True = a question defines the limit. The number of such limits per key is bounded. */
@@ -55,6 +58,7 @@ const limitOf = (
     readonly isPerIdentity?: boolean;
     readonly interval?: Interval | undefined;
     readonly anchor?: Anchor | undefined;
+    readonly thresholds?: Thresholds | undefined;
   } = {},
 ): Limit => {
   const { isBrought = false, isAutoApplied = false, isPerIdentity = false, interval, anchor } = options;
@@ -63,6 +67,7 @@ const limitOf = (
   const about = `"name":"${name}","limit":${limit}${durationMs === 0 ? '' : `,"duration":${durationMs}`}`;
   return {
     ...{ name, limit, durationMs, interval, calendar, isExact, isBrought, isAutoApplied, isPerIdentity },
+    thresholds: options.thresholds?.join(' '),
     suffix: `${calendar ?? durationMs}.${name}${isBrought ? `.${limit}` : ''}`,
     label: flattenString(`{${about}${interval ? `,"interval":"${interval}"` : ''},"remaining":`),
   };
@@ -102,9 +107,9 @@ export function limitsOf({
   ];
   const held = concurrency ? (JSON.parse(concurrency) as ConcurrencyLimit[]) : [];
   const limits = autoAppliedFirst([
-    ...rateLimits.map(({ name, limit, duration, interval, anchor, async, autoApply = false, per }) => {
+    ...rateLimits.map(({ name, limit, duration, async, autoApply = false, per, ...quota }) => {
       const scope = { isAutoApplied: autoApply, isPerIdentity: per === 'identity' };
-      return limitOf(name, limit, duration, !async, { ...scope, interval, anchor });
+      return limitOf(name, limit, duration, !async, { ...scope, ...quota });
     }),
     ...held.map(({ name, limit, per }) =>
       limitOf(name, limit, 0, false, { isAutoApplied: true, isPerIdentity: per === 'identity' }),

@@ -185,8 +185,11 @@ export class Pool {
     this.#sentAt = instant(this.#clock);
     const report = { pool: this.id, turn, spent: this.#spent, kept, needs: this.#waiters.needs(), slice };
     if (!window) return report;
-    const { limit, durationMs, calendar, isBrought } = window;
-    return { ...report, window: { limit, durationMs, calendar, isBrought, number: this.#number } };
+    const { limit, durationMs, calendar, thresholds, isBrought } = window;
+    return {
+      ...report,
+      window: { limit, durationMs, calendar, thresholds, isBrought, number: this.#number },
+    };
   }
 
   /** Applies a reply, unless its turn no longer counts. */

@@ -80,6 +80,8 @@ export interface PoolTurn {
     readonly durationMs: number;
     /** The periods of the calendar that are its windows; undefined = windows of `durationMs`. */
     readonly calendar?: string | undefined;
+    /** Per cents used of which webhooks tell, separated by spaces; undefined = none. */
+    readonly thresholds?: string | undefined;
     /** The window of `spent` and `kept`; undefined = none. */
     readonly number: number | undefined;
     /** True if a question defines the limit. */

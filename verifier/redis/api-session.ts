@@ -242,11 +242,17 @@ export function exchangeRun(
   const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
   const parts = turns.flatMap(({ pool, turn, spent = '-', kept, needs, slice, window }) => [
     ...[turn, spent, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), slice],
-    ...[window?.limit ?? '-', window?.calendar ?? window?.durationMs ?? '-', window?.number ?? '-'],
+    ...[window?.limit ?? '-', window ? lengthOf(window) : '-', window?.number ?? '-'],
     window?.isBrought ? names.push(broughtIndex(apiId, pool)) : '-',
   ]);
   return exchangeTurns({ members, held, names, member, channel: recalls, recall: RECALL_MS, turns: parts });
 }
+
+const lengthOf = ({
+  durationMs,
+  calendar = String(durationMs),
+  thresholds,
+}: NonNullable<PoolTurn['window']>) => (thresholds ? `${calendar} ${thresholds}` : calendar);
 
 export function registerRun(apiId: string, member: string, nonce: string): Run<RegisterReply> {
   const { head, members } = apiKeys(apiId);

@@ -67,7 +67,7 @@ const KEY: Columns<Key & { identity?: { id: string } }> = {
   refill: ({ refill }) =>
     refill &&
     `${count(refill.amount)} ${refill.interval}${refill.refillDay === undefined ? '' : ` on day ${refill.refillDay}`}`,
-  ...columns('created:createdAt updated:updatedAt rerolledTo rerolledFrom'),
+  ...columns('thresholds created:createdAt updated:updatedAt rerolledTo rerolledFrom'),
   leaked: ({ leaked }) => leaked && `${time(leaked.at)} ${leaked.url}`,
   ...columns('lastUsed:lastUsedAt lastRefused:lastRefusedAt'),
 };

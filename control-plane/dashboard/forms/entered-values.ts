@@ -6,10 +6,19 @@ export const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } 
 export const LIMIT = /^(\d{1,10})\s*\/\s*(\d{1,10})(ms|[smhd])(\s+exact)?$/;
 export const QUOTA = /^(\d{1,10})\s*\/\s*(hour|day|week|month)(\s+exact)?(?:\s+(\{.*\}))?$/;
 
-/** Formats a rate limit as people enter it, such as `100/10s`, or a quota, such as `1000/month {"day":5}`. */
-export function limitText({ limit, duration = 1, interval, anchor, async = true }: LimitInput): string {
-  if (interval)
-    return `${limit}/${interval}${async ? '' : ' exact'}${anchor ? ` ${JSON.stringify(anchor)}` : ''}`;
+/** Formats a rate limit as people enter it, such as `100/10s`, or a quota, such as `1000/month {"day":5,"thresholds":[80]}`. */
+export function limitText({
+  limit,
+  duration = 1,
+  interval,
+  anchor,
+  thresholds,
+  async = true,
+}: LimitInput): string {
+  if (interval) {
+    const rest = anchor || thresholds ? ` ${JSON.stringify({ ...anchor, thresholds })}` : '';
+    return `${limit}/${interval}${async ? '' : ' exact'}${rest}`;
+  }
   const [unit, ms] = Object.entries(UNITS).find(([, each]) => duration % each === 0) ?? ['ms', 1];
   return `${limit}/${duration / ms}${unit}${async ? '' : ' exact'}`;
 }
@@ -20,14 +29,17 @@ export const limitsText = (limits: readonly NamedLimit[]): string =>
 
 /** Parses the form that `limitText` writes. Throws a Failure that names the field. */
 export function limitOf(field: string, text: string): LimitInput {
-  const [, quota, interval, isExact, anchor] = QUOTA.exec(text) ?? [];
-  if (interval)
+  const [, quota, interval, isExact, rest = '{}'] = QUOTA.exec(text) ?? [];
+  if (interval) {
+    const { thresholds, ...anchor } = parseObject(field, rest) as Pick<LimitInput, 'thresholds'>;
     return {
       limit: Number(quota),
       interval: interval as Interval,
-      ...(anchor ? { anchor: parseObject(field, anchor) } : {}),
+      ...(Object.keys(anchor).length > 0 ? { anchor } : {}),
+      ...(thresholds ? { thresholds } : {}),
       async: isExact === undefined,
     };
+  }
   const [, limit, amount, unit, exact] = LIMIT.exec(text) ?? [];
   if (limit === undefined || amount === undefined || unit === undefined)
     throw new Failure('BAD_REQUEST', `${field}: must be a number of calls and a time`);

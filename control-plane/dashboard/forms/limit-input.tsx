@@ -21,7 +21,7 @@ const PERIODS = {
  * `limitOf` parses.
  */
 export function LimitInput({ id, name, text }: { id: string; name: string; text: string }) {
-  const [, quota, interval, isExactQuota, anchor] = QUOTA.exec(text) ?? [];
+  const [, quota, interval, isExactQuota, rest] = QUOTA.exec(text) ?? [];
   const [, limit = quota ?? '', amount = '', unit = interval ?? 's', exact = isExactQuota] =
     LIMIT.exec(text) ?? [];
   const [entry, setEntry] = useState({ limit, amount, unit, isExact: exact !== undefined });
@@ -35,7 +35,7 @@ export function LimitInput({ id, name, text }: { id: string; name: string; text:
   });
   const isQuota = entry.unit in PERIODS;
   const isEmpty = entry.limit === '' && (isQuota || entry.amount === '');
-  const suffix = `${entry.isExact ? ' exact' : ''}${anchor && entry.unit === interval ? ` ${anchor}` : ''}`;
+  const suffix = `${entry.isExact ? ' exact' : ''}${rest && entry.unit === interval ? ` ${rest}` : ''}`;
   const value = `${entry.limit}/${isQuota ? '' : entry.amount}${entry.unit}${suffix}`;
   return (
     <span class="limit">

@@ -157,13 +157,14 @@ function parseKey(value: unknown): KeyToImport {
     enabled = true,
     remaining,
     refill,
+    thresholds,
     ...rest
   } = fields;
   checkMeta(meta);
   checkLimits(rest);
   checkPlaces(rest);
   const hashes = hashesOf(fields, foreign);
-  const credits = newCredits({ remaining, refill });
+  const credits = newCredits({ remaining, refill, thresholds });
   return { ...hashes, start, foreign, meta, enabled, ...rest, ...(credits ? { credits } : {}) };
 }
 

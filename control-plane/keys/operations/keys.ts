@@ -103,13 +103,20 @@ export const createKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' }, ratelimit: { limit: 100, duration: 60_000 } },
   async handle(call, { apis, keys, roles, clock }: { apis: Apis; keys: Keys; roles: Roles; clock: Clock }) {
-    const { meta = {}, remaining, refill, roles: roleNames, ...fields } = withoutAliases(call.request);
+    const {
+      meta = {},
+      remaining,
+      refill,
+      thresholds,
+      roles: roleNames,
+      ...fields
+    } = withoutAliases(call.request);
     checkMeta(meta);
     checkLimits(fields);
     checkPlaces(fields);
     checkExpires(fields.expires, clock.wallMs());
     const key = { ...fields, ...(roleNames ? { roles: await roles.idsOf(roleNames) } : {}), meta };
-    const credits = newCredits({ remaining, refill });
+    const credits = newCredits({ remaining, refill, thresholds });
     const withCredits = credits ? { credits } : {};
     const created = await keys.create({ ...key, ...withCredits }).catch(async (error: unknown) => {
       throw await withNearestApi(error, call, apis);
@@ -346,10 +353,10 @@ export const updateKey = operation({
   async handle(call, needs: LifetimeStores & { keys: Keys; roles: Roles; changeWriter: ChangeWriter }) {
     const { keys, roles, changeWriter } = needs;
     const { apiId } = call;
-    const { keyId, waitMs, ifSequence, remaining, refill, ...changes } = call.request;
+    const { keyId, waitMs, ifSequence, remaining, refill, thresholds, ...changes } = call.request;
     await checkLifetime(needs, apiId, changes.expires);
     const fields = await storedChanges(roles, withoutAliases(changes));
-    const credits = creditsChange({ remaining, refill });
+    const credits = creditsChange({ remaining, refill, thresholds });
     let propagation: Propagation | undefined;
     if (Object.keys(fields).length === 0 && !credits) {
       const sequence = await keys.lastSequence(apiId, keyId);

@@ -136,6 +136,17 @@ test('spent credits have one event, not before', async () => {
   expect(receiver.typesOf(keyId).slice(2)).toEqual(['key.updated', 'key.credits_exhausted']);
 });
 
+test('what is nearly used up has an event', async () => {
+  const ratelimit = { limit: 2, interval: 'day', thresholds: [50] };
+  const { keyId, key } = await newKey({ remaining: 2, thresholds: [50], ratelimit });
+  const ratelimits = [{ ...ratelimit, name: 'all', autoApply: true }];
+  await fleet.ok('identities.createIdentity', { externalId: 'alan', ratelimits });
+  const other = await newKey({ externalId: 'alan' });
+  for (const each of [key, other.key]) expect(await fleet.verdict(each)).toBe('VALID');
+  await fleet.until(() => receiver.received.filter(({ type }) => /low$/.test(type)).length === 3);
+  expect(receiver.typesOf(keyId).sort()).toEqual(['credits.low', 'key.created', 'quota.low']);
+});
+
 test('a key has an event before and at its expiry', async () => {
   const expires = Date.now() + 6000;
   const { keyId } = await newKey({ expires, name: 'short', externalId: 'ada' });

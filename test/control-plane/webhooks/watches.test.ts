@@ -20,6 +20,8 @@ import {
   apiList,
   expiryIndex,
   noticeStream,
+  poolKey,
+  poolMarks,
   recordKey,
   usageLoss,
   verifierIds,
@@ -110,6 +112,27 @@ describe('keys that expire', () => {
     await watchUntil(3);
     expect((await sent()).slice(2)).toEqual([['key.expired', 'key_c', undefined]]);
     expect((await noticesNow())[0].data).toMatchObject({ apiId: 'shop', name: 'Ada', externalId: 'ada' });
+  });
+
+  test('marks of pools are told of once, also after kills', async () => {
+    await newApi('shop', { key_a: 100 });
+    const client = await redis();
+    await client.hset(poolKey('shop', 'pool_a'), { k: 'key_a' });
+    const made = {
+      pool_a: '1000',
+      'pool_a 80': '900 10 2',
+      'key_a.d.default 80': '950 5 1 2000',
+      'pool_gone 80': '1 1 1',
+    };
+    await client.hset(poolMarks('shop'), made);
+    await watchUntil(3);
+    // Killed between a notice and the marks: they are there again, and one was made anew.
+    await client.hset(poolMarks('shop'), { ...made, pool_a: '2000' });
+    await watchUntil(4);
+    expect((await noticesNow()).map(({ type, time }) => `${type} ${time}`).sort()).toEqual([
+      ...['credits.low 900', 'key.credits_exhausted 1000', 'key.credits_exhausted 2000', 'quota.low 950'],
+    ]);
+    expect(await client.exists(poolMarks('shop'))).toBe(0);
   });
 
   test('cost what is due, however many there are', async () => {

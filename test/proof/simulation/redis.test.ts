@@ -193,8 +193,10 @@ class Acts {
     const named = this.#random.chance(0.5) ? { operation: this.#random.pick(['one', 'two', 'three']) } : {};
     if (op === 'none') return { op, ...named };
     const refill = this.#random.pick(['', `d ${value}`]);
-    if (!named.operation && this.#random.chance(0.15)) return { op: 'refill', refill };
-    if (op === 'set' && !named.operation && this.#random.chance(0.6)) return { op, value, refill };
+    const thresholds = ['', '50', '20 80 95'][value % 3] ?? '';
+    if (!named.operation && this.#random.chance(0.15)) return { op: 'refill', refill, thresholds };
+    if (op === 'set' && !named.operation && this.#random.chance(0.6))
+      return { op, value, refill, thresholds };
     return { op, value: named.operation ? value % 3 : value, ...named };
   }
 

@@ -472,10 +472,16 @@ export class World {
   creditsChange(): Write['credits'] {
     if (this.plan.credits === undefined || this.random.chance(0.5)) return undefined;
     const value = this.random.whole(1, this.plan.credits);
+    const thresholds = ['', '50', '20 80 95'][value % 3] ?? '';
     if (this.plan.refill !== undefined && this.random.chance(0.4))
-      return { op: 'refill', refill: this.random.pick(['', this.#refill, `d ${value}`]) };
+      return { op: 'refill', refill: this.random.pick(['', this.#refill, `d ${value}`]), thresholds };
     const op = this.random.pick(['set', 'set', 'increment', 'increment', 'decrement'] as const);
-    return { op, value, ...(this.plan.rerolls > 0 ? { operation: `o${++this.#operations}` } : {}) };
+    return {
+      op,
+      value,
+      thresholds,
+      ...(this.plan.rerolls > 0 ? { operation: `o${++this.#operations}` } : {}),
+    };
   }
 
   /** The fields of an update: always with a name of its own, sometimes too long for the log. */

@@ -10,12 +10,14 @@
 -- channel: of recalls; recall: ms that it may take
 -- turns: nine for each pool or limit: turn; spent ('-' = as last reported); kept;
 --   needs of the waiting requests, in order, as 'cost x times' for each run of equal needs ('1x7 60x1', '' = none); slice wanted;
---   for a limit also its amount, the length of its windows in ms or their calendar, and the window of spent and kept ('-' = none);
+--   for a limit also its amount, the length of its windows in ms or their calendar, followed by the thresholds if it has any, and
+--   the window of spent and kept ('-' = none);
 --   for a limit that a question defines also the place of its index in `names`
 -- A pool's hash:
 --   b credits that nobody holds, below 0 if more was subtracted than the pool had; h the sum of what holders can spend
 --   r refill, see refillText in credits.ts; t the next refill, Unix seconds; f the last refill; l lost credits
 --   k the keys that share it; z since when it has no credits, Unix ms
+--   d the credits of which its thresholds are per cents, the highest threshold that was told of (0 = none), and the thresholds
 --   '@' and a holder's name → granted, spent, turn, spoken for; and Unix ms of the last recall, until the holder's next turn
 --   "Spoken for" is the part of the latest grant that waiting requests will spend immediately.
 -- Returns for each {status, turn, granted, spent, spoken for, total, ms, lacking}, and for a limit its window and the ms left in it
@@ -108,8 +110,23 @@ local function noteEmpty(pool, total, since)
   end
 end
 
+-- The same of each threshold above `told` that was passed. Returns the highest of these.
+-- ends: of a limit the end of the window, Unix ms
+local function notePassed(name, thresholds, told, whole, left, ends)
+  local base, id = string.match(name, '^(.*:)[qw]:(.*)$')
+  local highest
+  for _, percent in ipairs(credits.passedOf(thresholds, whole, left)) do
+    if percent > told then
+      highest = percent
+      redis.call('HSET', base .. 'u:!x', id .. ' ' .. percent, table.concat({text(nowMs), text(whole), text(math.max(0, left)), ends}, ' '))
+      redis.call('EXPIRE', base .. 'u:!x', WEEK)
+    end
+  end
+  return highest
+end
+
 local function exchange(pool, turn, saidSpent, kept, needs, wanted)
-  local b, h, r, t, mine, since = unpack(redis.call('HMGET', pool, 'b', 'h', 'r', 't', '@' .. member, 'z'))
+  local b, h, r, t, mine, since, d = unpack(redis.call('HMGET', pool, 'b', 'h', 'r', 't', '@' .. member, 'z', 'd'))
   if not b then return {'STALE', turn} end
   local granted, spent, last, spoken = numbers(mine)
   local said = saidSpent or spent
@@ -127,14 +144,20 @@ local function exchange(pool, turn, saidSpent, kept, needs, wanted)
   end
   redis.call('HSET', pool, 'b', text(b), 'h', text(h), '@' .. member, field(granted, spent, turn, spoken))
   noteEmpty(pool, b + h, since)
+  if d then
+    local whole, told, thresholds = string.match(redis.call('HGET', pool, 'd'), '^(%d+) (%d+) (.*)$')
+    local highest = notePassed(pool, thresholds, tonumber(told), tonumber(whole), b + h)
+    if highest then redis.call('HSET', pool, 'd', whole .. ' ' .. highest .. ' ' .. thresholds) end
+  end
   return {status, turn, granted, spent, spoken, total or b + h, due and (due - now) * 1000 or -1, lacking or 0}
 end
 
 -- Does the same for a rate limit. If a holder forgot its spending, it counts as having spent its whole grant. Numbers for
 -- another window do not count, because a holder of anything in this window knows the window's number.
-local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit, duration, number, index)
+local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit, length, number, index)
   if not isLive then return {'NOREG', turn, 0, 0, 0, 0, -1, 0} end
   if index and not windows.admits(index, name) then return {'FULL', turn} end
+  local duration, thresholds = string.match(length, '^(%S+) ?(.*)$')
   local isNew, present, c, p, h, mine, left, slides = windows.open(name, duration)
   local granted, spent, last, spoken = numbers(mine)
   local said = saidSpent
@@ -151,6 +174,11 @@ local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit,
   local isRefused = status == 'NONE' or status == 'SPOKEN'
   local wait = isRefused and windows.wait(limit, slides, c - (most - b), p, left, lacking) or -1
   windows.close(isNew, name, present, c, p, h, left, slides, field(granted, spent, turn, spoken), index)
+  if thresholds ~= '' then
+    local told = tonumber(redis.call('HGET', name, 'd') or 0)
+    local highest = notePassed(name, thresholds, told, limit, limit - c + h, text(nowMs + left))
+    if highest then redis.call('HSET', name, 'd', highest) end
+  end
   return {status, turn, granted, spent, spoken, total or b + h, wait, lacking or 0, present, left}
 end
 

@@ -2,6 +2,7 @@
 -- counts in the window in which it was made, and must not be used after it. Anything not given back by then is lost.
 --
 -- A limit's hash: n number of the window, for a period its end in Unix seconds; c granted in it, p in the previous one; h the sum of what holders can spend;
+--   d the highest threshold that was told of;
 --   and for each holder '@' and its name → the same numbers as in a pool, all for this window
 -- The limits that questions define for one key are in an index, a sorted set: name → when its hash expires, Unix ms
 -- Returns a table of functions

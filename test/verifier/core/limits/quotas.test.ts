@@ -106,13 +106,16 @@ test('names the field of a bad period', async () => {
 });
 
 test('verifiers that ignore the calendar are kept out', () => {
-  expect(protocolFor('key_1', { l: '{"limit":1,"duration":1000,"async":true}' }, 'm 5 1')).toBe(1);
+  expect(protocolFor('key_1', { l: '{"limit":1,"duration":1000,"async":true}' }, { refill: 'm 5 1' })).toBe(
+    1,
+  );
+  expect(protocolFor('key_1', {}, { thresholds: '80' })).toBe(2);
   expect(
     protocolFor('key_1', { L: '[{"name":"a","limit":1,"duration":1,"interval":"day","async":true}]' }),
   ).toBe(2);
   expect(protocolFor('key_1', { L: '[{"name":"interval","limit":1,"duration":1,"async":true}]' })).toBe(1);
-  expect(protocolFor('key_1', {}, 'w 5')).toBe(2);
-  expect(protocolFor('key_1', {}, 'd 5 +3600 {"hour":1}')).toBe(2);
+  expect(protocolFor('key_1', {}, { refill: 'w 5' })).toBe(2);
+  expect(protocolFor('key_1', {}, { refill: 'd 5 +3600 {"hour":1}' })).toBe(2);
   expect(protocolFor('role_1', { L: '[]' })).toBe(2);
   expect(protocolFor('identity_1', { R: 'role_1' })).toBe(2);
 });
