@@ -30,6 +30,7 @@ import { RootKeys } from './pages/root-keys.tsx';
 import { SignIn, SignInForm } from './pages/sign-in.tsx';
 import { WebhookDetail } from './pages/webhook.tsx';
 import { Webhooks } from './pages/webhooks.tsx';
+import { NamesOfApis, useApiNames } from './parts/api-name.tsx';
 import { partsOf } from './parts/conditions.ts';
 import { Dialog } from './parts/dialogs.tsx';
 import { Problem } from './parts/loading.tsx';
@@ -83,6 +84,7 @@ function App(props: { failure: Failure | undefined }) {
   useLayoutEffect(() => {
     document.getElementById('app')?.classList.toggle('signed-in', caller !== undefined);
   }, [caller]);
+  const apiNames = useApiNames(caller !== undefined);
   const finder = useFinder(caller !== undefined && endReason === '');
   const [path] = partsOf(hash);
   const [, section = '', id = ''] = path.split('/');
@@ -102,20 +104,22 @@ function App(props: { failure: Failure | undefined }) {
           <SignInForm reason={endReason} hasPage />
         </Dialog>
       )}
-      <main key={`${caller && idOf(caller)}${hash}`}>
-        {section === 'handover' ? (
-          <Handover part={id} />
-        ) : caller ? (
-          view(section, id)
-        ) : failure ? (
-          <Page title="Not available right now">
-            <Problem failure={failure} retry="by itself" />
-            <p class="quiet">If you were signed in, your session is kept.</p>
-          </Page>
-        ) : (
-          <SignIn signOutUrl={signOutUrl} />
-        )}
-      </main>
+      <NamesOfApis value={apiNames}>
+        <main key={`${caller && idOf(caller)}${hash}`}>
+          {section === 'handover' ? (
+            <Handover part={id} />
+          ) : caller ? (
+            view(section, id)
+          ) : failure ? (
+            <Page title="Not available right now">
+              <Problem failure={failure} retry="by itself" />
+              <p class="quiet">If you were signed in, your session is kept.</p>
+            </Page>
+          ) : (
+            <SignIn signOutUrl={signOutUrl} />
+          )}
+        </main>
+      </NamesOfApis>
     </>
   );
 }

@@ -152,7 +152,7 @@ export class PersonSessions {
   }
 }
 
-/** Returns the session in a value of Redis: `<createdAt> <record>`. */
+/** Returns the session in a value of Redis: `<createdAt> <sessionId> <record>`. */
 function parseSession(value: string): PersonSession {
   const at = value.indexOf('{');
   return { beginning: value.slice(0, at), record: JSON.parse(value.slice(at)) as PersonRecord };

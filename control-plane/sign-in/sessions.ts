@@ -24,6 +24,7 @@ interface Beginner {
 
 /** A session as its browser needs it. */
 export interface BrowserSession extends Beginner {
+  readonly sessionId: string;
   /** Each call with the session's cookie must have this in a header, which no other site can read or set. */
   readonly csrfToken: string;
   /** The permissions of the root key or the person, so that the browser shows only what is permitted. */
@@ -75,8 +76,8 @@ export class Sessions {
     const { caller, secretHash } = await this.#rootKeys.callerWith(rootKey);
     await count(caller.id);
     const token = newToken();
-    await this.#open(token, secretHash, { ...nameOf(caller), address });
-    return { token, session: sessionOf(token, caller) };
+    const sessionId = await this.#open(token, secretHash, { ...nameOf(caller), address });
+    return { token, session: sessionOf(token, sessionId, caller) };
   }
 
   /**
@@ -90,14 +91,15 @@ export class Sessions {
     return token;
   }
 
+  /** Resolves with the id of the session. */
   async #open(token: string, beginner: string, about: Omit<ListedSession, 'sessionId' | 'createdAt'>) {
     const tokenHash = hashSecret(token);
     const record = sessionRecord(tokenHash);
     const createdAt = this.#clock.wallMs();
-    const value = `${createdAt} ${beginner}`;
+    const sessionId = generateId('session', createdAt);
+    const value = `${createdAt} ${sessionId} ${beginner}`;
     await this.#nodes.run(record, (redis) => redis.set(record, value, 'PX', SESSION_IDLE_MS));
     const entry = JSON.stringify({ ...about, createdAt, tokenHash });
-    const sessionId = generateId('session', createdAt);
     const own = ownList(about);
     const [, , , , ownIds, oldestIds] = await this.#nodes.run(sessionList, (redis) =>
       Promise.all([
@@ -110,9 +112,10 @@ export class Sessions {
       ]),
     );
     await this.#openAmong(oldestIds);
-    if (ownIds.length <= SESSIONS_MAX) return;
+    if (ownIds.length <= SESSIONS_MAX) return sessionId;
     const open = await this.#openAmong(ownIds);
     for (const each of open.slice(0, -SESSIONS_MAX)) await this.endById(each.sessionId);
+    return sessionId;
   }
 
   /** Returns the caller and the session of a token; undefined = the session is over, or there never was one. */
@@ -123,16 +126,17 @@ export class Sessions {
       Promise.all([redis.get(record), redis.pexpire(record, SESSION_IDLE_MS)]),
     );
     if (value === null) return undefined;
-    const isYoung = this.#clock.wallMs() - Number(value.split(' ')[0]) < SESSION_MS_MAX;
+    const [createdAt, sessionId = ''] = value.split(' ');
+    const isYoung = this.#clock.wallMs() - Number(createdAt) < SESSION_MS_MAX;
     const caller = isYoung ? await this.#callerOf(token, value).catch(noneIfRefused) : undefined;
-    if (caller !== undefined) return { caller, session: sessionOf(token, caller) };
+    if (caller !== undefined) return { caller, session: sessionOf(token, sessionId, caller) };
     await this.end(token);
     return undefined;
   }
 
   async #callerOf(token: string, value: string): Promise<Caller | undefined> {
     if (isPerson(value)) return this.#persons?.callerOf(token, value);
-    const [, secretHash = ''] = value.split(' ');
+    const [, , secretHash = ''] = value.split(' ');
     return this.#rootKeys.callerOf(secretHash);
   }
 
@@ -235,7 +239,8 @@ const newToken = () => randomBytes(TOKEN_BYTES).toString('base64url');
 /** Tells whether a session's value in Redis has a person in place of the hash of a root key. */
 const isPerson = (value: string) => value.includes('{');
 
-const sessionOf = (token: string, caller: Caller): BrowserSession => ({
+const sessionOf = (token: string, sessionId: string, caller: Caller): BrowserSession => ({
+  sessionId,
   ...nameOf(caller),
   permissions: caller.permissions.granted,
   csrfToken: hashSecret(`csrf ${token}`),

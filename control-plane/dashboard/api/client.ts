@@ -77,7 +77,7 @@ let csrfToken = '';
 /** The permissions of the root key or the person with which the session began. */
 let permissions: ReadonlySet<string> = new Set();
 /** The root key or the person that is signed in, or was before the session was over. */
-let signedIn: Pick<AuditEvent['by'], 'rootKeyId' | 'person'> = {};
+let signedIn: SignedIn = {};
 let provider: string | undefined;
 let clockAheadMs = 0;
 
@@ -123,7 +123,9 @@ async function currentSession(): Promise<Session | undefined> {
   return session.csrfToken === undefined ? undefined : session;
 }
 
-interface Session extends Pick<AuditEvent['by'], 'rootKeyId' | 'person'> {
+type SignedIn = Pick<AuditEvent['by'], 'rootKeyId' | 'person'> & { readonly sessionId?: string };
+
+interface Session extends SignedIn {
   readonly csrfToken: string;
   readonly permissions: readonly string[];
 }

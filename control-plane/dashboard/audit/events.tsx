@@ -1,4 +1,5 @@
 import { type AuditEvent, call, may } from '../api/client.ts';
+import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Fact } from '../parts/fact.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
@@ -6,16 +7,18 @@ import { useLoad } from '../parts/loading.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 
-/** Loads the names of root keys and roles by their ids, as far as this root key may list them. */
+/** Loads the names of root keys, roles and webhooks by their ids, as far as this root key may list them. */
 export function useNames(): ReadonlyMap<string, string> {
   const list = async () => {
-    const [{ rootKeys }, roles] = await Promise.all([
+    const [{ rootKeys }, roles, { endpoints }] = await Promise.all([
       may('root.*.read_root_key') ? call('rootKeys.listRootKeys') : { rootKeys: [] },
       may('root.*.read_role') ? call('permissions.listRoles') : [],
+      may('root.*.read_webhook') ? call('webhooks.listEndpoints') : { endpoints: [] },
     ]);
     return new Map([
       ...rootKeys.map(({ rootKeyId, name }) => [rootKeyId, name] as const),
       ...roles.map(({ id, name }) => [id, name] as const),
+      ...endpoints.map(({ endpointId, name, url }) => [endpointId, name ?? new URL(url).host] as const),
     ]);
   };
   return useLoad(list, []).data ?? new Map();
@@ -157,13 +160,13 @@ function Subject({ on, names }: { on: AuditEvent['on']; names: ReadonlyMap<strin
     <>
       {keyId !== undefined && (
         <>
-          <a href={`#/keys/${keyId}`}>
+          <a href={`#/keys/${keyId}`} title={keyId}>
             <bdi>{names.get(keyId) ?? keyId}</bdi>
           </a>{' '}
           {apiId !== undefined && 'in '}
         </>
       )}
-      {apiId !== undefined && <a href={`#/apis/${apiId}`}>{apiId}</a>}{' '}
+      {apiId !== undefined && <ApiLink id={apiId} />}{' '}
       {identity !== undefined && (
         <a href={identityPage(identity)}>
           <bdi class="short" title={identity}>
@@ -172,12 +175,16 @@ function Subject({ on, names }: { on: AuditEvent['on']; names: ReadonlyMap<strin
         </a>
       )}{' '}
       {roleId !== undefined && (
-        <a href="#/roles">
+        <a href="#/roles" title={roleId}>
           <bdi>{names.get(roleId) ?? roleId}</bdi>
         </a>
       )}{' '}
       {permissionId !== undefined && <code>{permissionId}</code>}{' '}
-      {endpointId !== undefined && <a href={`#/webhooks/${endpointId}`}>{endpointId}</a>}{' '}
+      {endpointId !== undefined && (
+        <a href={`#/webhooks/${endpointId}`} title={endpointId}>
+          <bdi>{names.get(endpointId) ?? endpointId}</bdi>
+        </a>
+      )}{' '}
       {rootKeyId !== undefined && <bdi title={rootKeyId}>{callerName({ rootKeyId }, names)}</bdi>}
     </>
   );

@@ -2,6 +2,7 @@ import type { Following } from '#shared/protocol/verifier-status.ts';
 import { lastKnownFleet, type Verifier } from '../api/client.ts';
 import { useRates } from '../api/rates.ts';
 import { history } from '../changes/follow.ts';
+import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { LastKnown, silenceText } from '../parts/fleet.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
@@ -123,7 +124,7 @@ function FollowedApis({ by }: { by: Verifier }) {
       <ul>
         {apis.map((api) => (
           <li key={api.apiId}>
-            <a href={`#/apis/${api.apiId}`}>{api.apiId}</a> <Standing of={api} />
+            <ApiLink id={api.apiId} /> <Standing of={api} />
           </li>
         ))}
         {apisNotShown > 0 && <li>and {apisNotShown} more</li>}

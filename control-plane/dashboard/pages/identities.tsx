@@ -3,7 +3,6 @@ import { useChange } from '../changes/change.tsx';
 import { ActionForm, Field, type FormEntry, fieldsOf, Opener } from '../forms/forms.tsx';
 import { customersOf, useKeysWith } from '../keys/find-keys.ts';
 import { useConditions } from '../parts/conditions.ts';
-import { CopyId } from '../parts/copy-id.tsx';
 import { IdentityState, IdentitySwitch, identityPage } from '../parts/identity-state.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -132,16 +131,11 @@ const columnsOf = (apply: ReturnType<typeof useChange>['applyIdentity']): readon
   {
     title: 'External id',
     narrow: 'first',
-    cell: ({ externalId }) => (
-      <a href={identityPage(externalId)}>
+    cell: ({ externalId, id }) => (
+      <a href={identityPage(externalId)} title={id}>
         <bdi>{externalId}</bdi>
       </a>
     ),
-  },
-  {
-    title: 'Id',
-    narrow: 'none',
-    cell: ({ id, externalId }) => <CopyId id={id} of={externalId} />,
   },
   { title: 'State', narrow: 'beside', cell: (of) => <IdentityState of={of} /> },
   ...(may('root.*.update_identity')

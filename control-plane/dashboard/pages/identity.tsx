@@ -11,6 +11,7 @@ import {
 } from '../forms/entered-values.ts';
 import { ActionForm, type FormEntry } from '../forms/forms.tsx';
 import { KeyState, LastUse, useForeignFound } from '../keys/key-state.tsx';
+import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
@@ -152,7 +153,13 @@ function IdentityFacts({ of }: { of: Identity }) {
       </Fact>
       <Fact name="Rate limits">{limitsText(of.ratelimits) || 'none'}</Fact>
       <Fact name="Concurrency limits">{concurrencyText(of.concurrency) || 'none'}</Fact>
-      <Fact name="APIs">{of.apiIds?.join(' ') ?? 'all'}</Fact>
+      <Fact name="APIs">
+        {of.apiIds?.map((apiId) => (
+          <>
+            <ApiLink id={apiId} />{' '}
+          </>
+        )) ?? 'all'}
+      </Fact>
     </dl>
   );
 }
@@ -247,7 +254,7 @@ function OwnKeys({ externalId }: { externalId: string }) {
                   </a>
                 ),
               },
-              { title: 'API', cell: ({ apiId }) => <a href={`#/apis/${apiId}`}>{apiId}</a> },
+              { title: 'API', cell: ({ apiId }) => <ApiLink id={apiId} /> },
               {
                 title: 'State',
                 narrow: 'beside',

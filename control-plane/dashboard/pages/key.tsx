@@ -9,6 +9,7 @@ import { History, UnderWay, useHistory } from '../keys/key-history.tsx';
 import { KeyState, KeySwitch, useForeignFound } from '../keys/key-state.tsx';
 import { ExplainedRefusals } from '../keys/refusals.tsx';
 import { RotateDialog } from '../keys/rotate.tsx';
+import { ApiName } from '../parts/api-name.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
@@ -29,7 +30,10 @@ export function KeyDetail({ keyId }: { keyId: string }) {
   return (
     <Page
       title={of ? (of.name ?? `Key ${keyId}`) : '…'}
-      way={[['#/apis', 'APIs'], ...(of ? [[`#/apis/${of.apiId}`, of.apiId] as const] : [])]}
+      way={[
+        ['#/apis', 'APIs'],
+        ...(of ? [[`#/apis/${of.apiId}`, <ApiName key="api" id={of.apiId} />] as const] : []),
+      ]}
       beside={of && <KeyState of={of} isFound={isFound} />}
       actions={of && <Actions of={of} apply={apply} />}
     >

@@ -13,6 +13,7 @@ import { COUNTERS } from '../api/verdicts.ts';
 import { Events, useNames } from '../audit/events.tsx';
 import { FirstRun } from '../overview/first-run.tsx';
 import { Inbox, troublesOf, useInbox } from '../overview/inbox.tsx';
+import { ApiLink } from '../parts/api-name.tsx';
 import { LastKnown } from '../parts/fleet.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -96,7 +97,7 @@ function TrafficByApi({ period }: { period: UsagePeriod }) {
       id={({ apiId }) => apiId}
       empty=""
       columns={[
-        { title: 'API', narrow: 'first', cell: ({ apiId }) => <a href={`#/apis/${apiId}`}>{apiId}</a> },
+        { title: 'API', narrow: 'first', cell: ({ apiId }) => <ApiLink id={apiId} /> },
         { title: 'Verifications', number: true, cell: ({ total }) => total.toLocaleString() },
         {
           title: 'Refused',

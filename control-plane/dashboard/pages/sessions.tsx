@@ -1,5 +1,8 @@
-import { call, may } from '../api/client.ts';
+import { useState } from 'preact/hooks';
+import { call, may, signedInAs } from '../api/client.ts';
 import { callerDetails, callerName } from '../audit/events.tsx';
+import { Badge } from '../parts/badge.tsx';
+import { Confirm } from '../parts/dialogs.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
@@ -10,14 +13,31 @@ export function Sessions({ names }: { names: ReadonlyMap<string, string> }) {
   const pages = usePages(100);
   const sessions = useLoad(() => call('rootKeys.listSessions', { cursor: pages.cursor }), [pages.cursor]);
   const { run, problem } = useAction();
+  const own = signedInAs().sessionId;
+  const [endsOwn, setEndsOwn] = useState(false);
+  const endSession = (sessionId = own) => call('rootKeys.endSession', { sessionId });
   const end = async (sessionId: string) => {
-    await call('rootKeys.endSession', { sessionId });
+    if (sessionId === own) return setEndsOwn(true);
+    await endSession(sessionId);
     sessions.reload();
   };
   return (
     <>
       <h2>Signed in</h2>
       {problem}
+      {endsOwn && (
+        <Confirm
+          title="End the session of this browser?"
+          action="End it"
+          busyText="Ending…"
+          run={endSession}
+          // It has no session now, and asks to sign in.
+          onDone={() => location.reload()}
+          onClose={() => setEndsOwn(false)}
+        >
+          You are signed out here.
+        </Confirm>
+      )}
       <Loaded of={sessions}>
         {(page) => (
           <>
@@ -30,7 +50,12 @@ export function Sessions({ names }: { names: ReadonlyMap<string, string> }) {
                 {
                   title: 'Who',
                   narrow: 'first',
-                  cell: (session) => <bdi title={callerDetails(session)}>{callerName(session, names)}</bdi>,
+                  cell: (session) => (
+                    <>
+                      <bdi title={callerDetails(session)}>{callerName(session, names)}</bdi>{' '}
+                      {session.sessionId === own && <Badge kind="good">this browser</Badge>}
+                    </>
+                  ),
                 },
                 { title: 'From', cell: ({ address }) => <code>{address}</code> },
                 { title: 'Since', cell: ({ createdAt }) => <Time at={createdAt} /> },

@@ -1,4 +1,5 @@
 import { call, type Endpoint, may } from '../api/client.ts';
+import { ApiLink } from '../parts/api-name.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { counted } from '../parts/counted.ts';
 import { Fact } from '../parts/fact.tsx';
@@ -7,7 +8,7 @@ import { Page } from '../parts/page.tsx';
 import { Time } from '../parts/time.tsx';
 import { Deliveries } from '../webhooks/deliveries.tsx';
 import { EndpointActions } from '../webhooks/endpoint-actions.tsx';
-import { EndpointState } from '../webhooks/endpoint-state.tsx';
+import { EndpointState, EventTypes } from '../webhooks/endpoint-state.tsx';
 
 const REFRESH_MS = 5000;
 
@@ -48,8 +49,14 @@ function Facts({ endpoint }: { endpoint: Endpoint }) {
         <CopyId id={endpointId} of="this endpoint" />
       </Fact>
       <Fact name="Events">
-        {events.join(', ')}
-        {apiIds && ` of ${apiIds.join(', ')}`}
+        <EventTypes of={events} />
+        {apiIds && ' of '}
+        {apiIds?.map((apiId, i) => (
+          <>
+            {i > 0 && ', '}
+            <ApiLink id={apiId} />
+          </>
+        ))}
       </Fact>
       <Fact name="Waiting">
         {waiting.toLocaleString()}

@@ -5,7 +5,7 @@ import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
-import { EndpointState } from '../webhooks/endpoint-state.tsx';
+import { EndpointState, EventTypes } from '../webhooks/endpoint-state.tsx';
 
 /** The types of events; the build takes them from the server's list. */
 declare const EVENT_TYPES: readonly string[];
@@ -36,7 +36,7 @@ export function Webhooks() {
                 narrow: 'first',
                 cell: (endpoint) => <EndpointLink endpoint={endpoint} />,
               },
-              { title: 'Events', cell: ({ events }) => events.join(', ') },
+              { title: 'Events', cell: ({ events }) => <EventTypes of={events} /> },
               { title: 'State', narrow: 'beside', cell: (endpoint) => <EndpointState endpoint={endpoint} /> },
               { title: 'Waiting', number: true, cell: ({ waiting }) => waiting.toLocaleString() },
               { title: 'Lost', number: true, cell: ({ dropped, dead }) => (dropped + dead).toLocaleString() },

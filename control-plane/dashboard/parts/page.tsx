@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 
 /** A step of the way back: its address and its name. */
-export type Crumb = readonly [hash: string, name: string];
+export type Crumb = readonly [hash: string, name: ComponentChildren];
 
 /** A page. Its heading takes the focus, so that a screen reader announces it. */
 export function Page(props: {
@@ -25,7 +25,7 @@ export function Page(props: {
         <nav class="way" aria-label="Breadcrumb">
           {way.map(([hash, name]) => (
             <a key={hash} href={hash}>
-              <bdi>{name}</bdi>
+              {name}
             </a>
           ))}
         </nav>

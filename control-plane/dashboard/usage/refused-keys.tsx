@@ -1,6 +1,7 @@
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { call, may } from '../api/client.ts';
 import type { COUNTERS } from '../api/verdicts.ts';
+import { ApiLink } from '../parts/api-name.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -63,7 +64,7 @@ export function RefusedKeys(props: {
                 ),
               },
               { title: 'Why', grows: true, cell: ({ refusal }) => <bdi>{refusal.detail}</bdi> },
-              { title: 'API', cell: ({ apiId }) => <a href={`#/apis/${apiId}`}>{apiId}</a> },
+              { title: 'API', cell: ({ apiId }) => <ApiLink id={apiId} /> },
               { title: 'Refusals', number: true, cell: ({ count }) => count.toLocaleString() },
               { title: 'Last', narrow: 'beside', cell: ({ refusal }) => <Time at={refusal.time} /> },
             ]}

@@ -7,3 +7,8 @@ const KINDS = { active: 'good', failing: 'bad', disabled: 'warn' } as const;
 export function EndpointState({ endpoint: { state } }: { endpoint: Pick<Endpoint, 'state'> }) {
   return <Badge kind={KINDS[state]}>{state}</Badge>;
 }
+
+/** What an endpoint is told; `*` is all. */
+export function EventTypes({ of }: { of: Endpoint['events'] }) {
+  return <>{of.map((type) => (type === '*' ? 'all' : type)).join(', ')}</>;
+}

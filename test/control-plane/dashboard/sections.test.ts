@@ -243,6 +243,58 @@ onStage('the sections', (stage) => {
     await fleet.ok('webhooks.deleteEndpoint', { endpointId });
   });
 
+  test('the own session is marked, and asks', async () => {
+    const dashboard = await stage.signedIn('#/root-keys');
+    const { page } = dashboard;
+    await page.getByRole('table', { name: 'Sessions' }).waitFor();
+    const others = (await dashboard.rows('Sessions')).length - 1;
+    const other = await stage.signedIn();
+    await page.reload();
+    await dashboard.loaded();
+    const mine = page.getByRole('row', { name: /this browser/ });
+    expect(await mine.count()).toBe(1);
+    const end = { name: 'End the session of bootstrap from 127.0.0.1' };
+    // Another ends at once.
+    await page
+      .getByRole('row')
+      .filter({ hasNotText: 'this browser' })
+      .last()
+      .getByRole('button', end)
+      .click();
+    await expect.poll(async () => (await dashboard.rows('Sessions')).length).toBe(others + 1);
+    await other.go('#/fleet');
+    await other.page.getByText('The session is over').waitFor();
+    await other.close();
+    await mine.getByRole('button', end).click();
+    const question = page.getByRole('dialog', { name: 'End the session of this browser?' });
+    await question.getByRole('button', { name: 'Cancel' }).click();
+    await mine.getByRole('button', end).click();
+    await question.getByRole('button', { name: 'End it' }).click();
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    expect(await page.context().cookies()).toEqual([]);
+    await dashboard.close();
+  });
+
+  test('names stand first, ids on hover', async () => {
+    await stage.fleet.ok('apis.createApi', { apiId: 'api7', name: 'Seventh heaven' });
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'api7', name: 'Harp' });
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    const event = page.getByRole('row', { name: 'created key Harp in Seventh heaven' });
+    expect(await event.getByText('Seventh heaven').getAttribute('title')).toBe('api7');
+    await event.getByRole('link', { name: 'Harp' }).click();
+    const way = page.getByRole('navigation', { name: 'Breadcrumb' });
+    expect(await way.getByText('Seventh heaven').getAttribute('title')).toBe('api7');
+    // A name that changes here is that of all pages.
+    await dashboard.go('#/apis/api7?tab=settings');
+    await page.getByRole('textbox', { name: 'Name' }).fill('Cloud nine');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('status').getByText('Saved').waitFor();
+    await dashboard.go(`#/keys/${keyId}`);
+    await way.getByText('Cloud nine').waitFor();
+    await dashboard.close();
+  });
+
   test('a silent fleet is shown as it was last', async () => {
     const { fleet } = stage;
     const dashboard = await stage.signedIn('#/fleet');

@@ -56,6 +56,7 @@ test('a session acts and is audited as its root key', async () => {
   ]);
   expect(body).toEqual({
     rootKeyId: expect.any(String),
+    sessionId: expect.stringMatching(/^session_/),
     csrfToken: expect.stringMatching(/^[\w-]{43}$/),
     permissions: ['*'],
   });
