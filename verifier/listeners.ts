@@ -61,7 +61,7 @@ export async function openListeners(options: {
 }): Promise<Listeners> {
   const { engine, verifier, config, clock, log, crowded } = options;
   const { id, refusals } = engine;
-  const { rateLimits, callers } = engine.verifier;
+  const { holds, rateLimits, callers } = engine.verifier;
   const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, REUSE_PORT, UPSTREAM_URL } =
     config;
   const authz = authzSettings(config, clock);
@@ -72,7 +72,7 @@ export async function openListeners(options: {
   const needsRootKey = config.VERIFY_ROOT_KEYS === 'required';
   if (needsRootKey) callers.prepare();
   const contract = {
-    ...{ id, verifier, rateLimits, refusals, limits: config, log, authz, routes, crowded },
+    ...{ id, verifier, holds, rateLimits, refusals, limits: config, log, authz, routes, crowded },
     ...(needsRootKey ? { callers } : {}),
   };
 

@@ -4,6 +4,7 @@ import { VERIFIER_ID_HEADER } from '#shared/protocol/verifier-status.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
 import { asset } from './assets.ts';
 import type { Callers } from './core/callers.ts';
+import type { HoldEnder } from './core/holds.ts';
 import type { RateLimiter } from './core/rate-limits.ts';
 import type { RefusalLog, VerdictSource } from './core/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './http/authz.ts';
@@ -12,7 +13,7 @@ import { rateLimitRoutes } from './http/rate-limit.ts';
 import { answer, identify } from './http/respond.ts';
 import { createListener, createRouter, type HttpLimits, type Listener, type Routes } from './http/server.ts';
 import type { Certificate } from './http/tls.ts';
-import { V1, V2, verifyKeyRoute } from './http/verify-key.ts';
+import { releaseRoute, V1, V2, verifyKeyRoute } from './http/verify-key.ts';
 import { FastLane, type LaneCounts } from './lane/lane.ts';
 
 /** The listener that answers verifyKey. */
@@ -23,6 +24,7 @@ export interface VerifierServer extends Listener {
 /**
  * Creates the verifier's HTTP server, with verifyKey, the gateways' checks and the documents.
  * @param options.id id of this process in the fleet's list; sent with the OpenAPI document
+ * @param options.holds undefined = nothing is held, and `keys.release` is not answered
  * @param options.rateLimits undefined = `ratelimit.limit` is not answered
  * @param options.callers undefined = anybody may ask about keys and rate limits
  * @param options.refusals undefined = nobody remembers refusals
@@ -34,6 +36,7 @@ export interface VerifierServer extends Listener {
 export function createVerifierServer(options: {
   id?: string;
   verifier: VerdictSource;
+  holds?: HoldEnder;
   rateLimits?: RateLimiter;
   callers?: Callers | undefined;
   refusals?: RefusalLog | undefined;
@@ -44,7 +47,7 @@ export function createVerifierServer(options: {
   crowded?: () => void;
   certificate?: Certificate | undefined;
 }): VerifierServer {
-  const { verifier, rateLimits, callers, refusals, limits, log, authz, routes, crowded, certificate } =
+  const { verifier, holds, rateLimits, callers, refusals, limits, log, authz, routes, crowded, certificate } =
     options;
   const { BODY_BYTES_MAX } = limits;
   const route = createRouter({
@@ -52,6 +55,7 @@ export function createVerifierServer(options: {
       '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, BODY_BYTES_MAX, options) },
       '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, BODY_BYTES_MAX, options) },
       '/oauth2/introspect': { POST: introspectRoute(verifier, BODY_BYTES_MAX, options) },
+      ...(holds ? { '/v1/keys.release': { POST: releaseRoute(holds, BODY_BYTES_MAX, options) } } : {}),
       ...(rateLimits ? rateLimitRoutes(rateLimits, BODY_BYTES_MAX, callers) : {}),
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
@@ -79,7 +83,17 @@ export function createVerifierServer(options: {
     ...(limits.FAST_LANE && certificate === undefined
       ? {
           lane: (server, tooSlow) =>
-            new FastLane(server, { verifier, callers, refusals, limits, authz, tooSlow, log, counts: lane }),
+            new FastLane(server, {
+              verifier,
+              holds,
+              callers,
+              refusals,
+              limits,
+              authz,
+              tooSlow,
+              log,
+              counts: lane,
+            }),
         }
       : {}),
   });

@@ -165,10 +165,11 @@ function detailOf({
   q,
   d = {},
 }: RefusalRecord): string {
-  const { missingPermissions, ratelimit: limit, credits, expires, externalId } = d;
+  const { missingPermissions, ratelimit: limit, concurrency, credits, expires, externalId } = d;
   if (missingPermissions) return `lacks ${missingPermissions.join(', ')}`;
   if (limit)
     return `${limit.name}: ${limit.limit} in ${limit.duration} ms, ${limit.remaining} left, takes ${limit.cost}`;
+  if (concurrency) return `${concurrency.name}: ${concurrency.limit} were running`;
   if (credits) return `${credits.remaining} credits left, takes ${credits.cost}`;
   if (expires !== undefined) return `expired at ${timeText(expires)}`;
   if (externalId !== undefined) return `${externalId} is disabled`;

@@ -52,6 +52,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
       wrongAddresses: 0,
       wrongOrigins: 0,
       rateLimits: { counts: { passed: 0, refused: 0 } },
+      holds: { size: 0, counts: { expired: 0 } },
     },
     [],
     { usage: undefined, refusals: undefined },

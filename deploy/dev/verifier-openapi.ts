@@ -9,7 +9,7 @@ import {
 import { API_ID } from '../../shared/rules/slugs.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/rules/verdict-codes.ts';
 import { VERSION } from '../../shared/version.ts';
-import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2 } from '../../verifier/core/question.ts';
+import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2, RELEASE_SCHEMA } from '../../verifier/core/question.ts';
 import { DATA_SCHEMAS, VERDICT_FIELDS } from '../../verifier/core/verdict-body.ts';
 import { DIALECTS } from '../../verifier/http/authz.ts';
 import { CHECKS_MAX, RATE_LIMIT_SCHEMA } from '../../verifier/http/rate-limit.ts';
@@ -248,6 +248,8 @@ const rateLimitPaths = {
   ),
 };
 
+const HOLD_EXAMPLE = 'hold_verifier_0VeTZ3mbQ0wH4pYkR1sN_8fJ2kQx7Tb9mVw3nLr5sYg';
+
 const oauthError = (description: string) => ({
   description,
   content: {
@@ -395,6 +397,34 @@ export const verifierDocument = forGenerators({
         },
       ),
       responsesV2,
+    ),
+    '/v1/keys.release': call(
+      {
+        tags: ['keys'],
+        operationId: 'release',
+        summary: 'End a hold, and charge what its work cost',
+        description:
+          'At the verifier that gave the hold. Frees its places. The same call again gets the same answer for a minute.',
+      },
+      { schema: RELEASE_SCHEMA, example: { hold: HOLD_EXAMPLE, cost: 1234 } },
+      {
+        description: 'The cost.',
+        schema: {
+          type: 'object',
+          properties: {
+            charged: { type: 'integer', description: 'Credits; 0 for a key with unlimited credits.' },
+            short: {
+              type: 'integer',
+              description: 'The part of the cost that was not there; absent = none.',
+            },
+            remaining: { type: 'integer', description: 'Credits left; absent = unlimited.' },
+            requestId: text('As in X-Request-Id.'),
+          },
+          required: ['charged', 'requestId'],
+        },
+        example: { charged: 1234, remaining: 8766, requestId: '0mzc9k4q8r2wfXa1' },
+      },
+      errorResponses([...ANY_CALL, 'HOLD_UNKNOWN']),
     ),
     ...rateLimitPaths,
     ...introspectionPath,

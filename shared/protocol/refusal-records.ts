@@ -39,6 +39,8 @@ export interface RefusalCause {
     readonly remaining: number;
     readonly cost: number;
   };
+  /** The concurrency limit that refused. */
+  readonly concurrency?: { readonly name: string; readonly limit: number };
   readonly credits?: { readonly remaining: number; readonly cost: number };
   /** When the key expired, in Unix milliseconds. */
   readonly expires?: number;

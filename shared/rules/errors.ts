@@ -12,6 +12,10 @@ export const ERRORS = {
     404,
     'The path, API or key does not exist, or the root key has no permission at all on that API.',
   ],
+  HOLD_UNKNOWN: [
+    404,
+    'No such hold is open at this verifier: it was released more than a minute ago, or its time was over; or another verifier has it, which the message names.',
+  ],
   METHOD_NOT_ALLOWED: [
     405,
     'The path does not accept this method. The `Allow` header names the accepted methods.',

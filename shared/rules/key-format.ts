@@ -100,7 +100,7 @@ export const IDENTITY = 'identity_';
 let randomBuffer = Buffer.alloc(0);
 
 /** Returns random bytes that no other caller gets. Keeps no copy of them. */
-function drawBytes(length: number): Buffer {
+export function drawBytes(length: number): Buffer {
   if (randomBuffer.length < length) randomBuffer = randomBytes(Math.max(length, DRAWN_AT_ONCE));
   const bytes = Buffer.from(randomBuffer.subarray(0, length));
   randomBuffer.fill(0, 0, length);

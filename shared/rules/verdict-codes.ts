@@ -48,6 +48,12 @@ export const VERDICTS = {
     showsKey: true,
     usage: { letter: 'R', field: 'rateLimited' },
   },
+  CONCURRENCY_EXCEEDED: {
+    status: 429,
+    sentence: 'The API key has too many requests running at once; try again when one has ended.',
+    showsKey: true,
+    usage: { letter: 'C', field: 'concurrencyExceeded' },
+  },
   USAGE_EXCEEDED: {
     status: 429,
     sentence: 'The API key has too few credits left.',

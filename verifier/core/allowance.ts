@@ -1,6 +1,6 @@
 import type { Entry } from './key-cache.ts';
 import type { Instant } from './lease.ts';
-import { type Limit, limitPool } from './limits.ts';
+import { isPlaces, type Limit, limitPool } from './limits.ts';
 import type { EffectivePermissions } from './permissions.ts';
 import type { Pool, Waiter } from './pool.ts';
 import type { Requirements } from './question.ts';
@@ -11,13 +11,15 @@ export interface Need {
   readonly cost: number;
   /** undefined = the need is for credits. */
   readonly limit: Limit | undefined;
+  /** True = it must be there, but is not taken: a place, for a question without a hold. */
+  readonly isOnlySeen?: boolean;
 }
 
-/** The state of a rate limit after a verification. */
+/** The state of a rate limit or a concurrency limit after a verification. */
 export interface LimitOutcome {
   readonly limit: Limit;
   readonly remaining: number;
-  /** End of the current window, in Unix milliseconds. */
+  /** End of the current window, in Unix milliseconds; of places 0. */
   readonly reset: number;
   /** True if this limit is the reason why the key was refused. */
   readonly exceeded: boolean;
@@ -25,11 +27,13 @@ export interface LimitOutcome {
 
 /** The outcome of a request that paid, or was refused. */
 export interface Spending {
-  readonly code: 'VALID' | 'RATE_LIMITED' | 'USAGE_EXCEEDED';
+  readonly code: 'VALID' | 'RATE_LIMITED' | 'USAGE_EXCEEDED' | 'CONCURRENCY_EXCEEDED';
   /** Credits left; undefined = unlimited. */
   readonly remaining?: number | undefined;
   /** Limits that applied to the request. */
   readonly limits?: readonly LimitOutcome[] | undefined;
+  /** Concurrency limits that applied to it. */
+  readonly places?: readonly LimitOutcome[] | undefined;
   /** Milliseconds until a refused request may be repeated; undefined = unknown, or not refused. */
   readonly retryMs?: number | undefined;
 }
@@ -49,26 +53,29 @@ export const isMetered = (
 /**
  * Returns all needs of a request. Rate limits come first, because they refuse before credits do. Of limits with one
  * name, that of the key applies, or else that of its identity, or else that of its roles.
+ * @param holds true = the request takes places; false = they must only be free
  * @returns the name of a limit in the question that none of them has
  */
 export function needsOf(
   entry: Entry,
   requirements: Requirements,
-  effectivePermissions?: EffectivePermissions,
+  effectivePermissions: EffectivePermissions | undefined,
+  holds: boolean,
 ): Need[] | string {
   const { epoch, limitsId, pool, limits } = entry;
   const needs: Need[] = [];
-  if (limits?.[0]?.isAutoApplied) addAlways(needs, entry, limits, requirements);
-  if (effectivePermissions) addShared(needs, entry, requirements, effectivePermissions);
+  if (limits?.[0]?.isAutoApplied) addAlways(needs, entry, limits, requirements, holds);
+  if (effectivePermissions) addShared(needs, entry, requirements, effectivePermissions, holds);
   for (const { name, cost, own } of requirements.limits) {
     const limit = own ?? limitNamed(limits, name);
+    if (limit && isPlaces(limit)) return name;
     if (limit) {
       needs.push({ pool: epoch.pools.get(limitPool(limitsId, limit), limit), cost, limit });
       continue;
     }
     const shared = limitNamed(effectivePermissions?.identity?.limits, name);
     const other = shared ?? limitNamed(effectivePermissions?.limits, name);
-    if (!other) return name;
+    if (!other || isPlaces(other)) return name;
     needs.push({
       pool: poolFor(entry, other, effectivePermissions, shared !== undefined),
       cost,
@@ -80,15 +87,24 @@ export function needsOf(
 }
 
 /** Adds the key's limits that apply to each verification, except those that the question names. */
-function addAlways(needs: Need[], entry: Entry, limits: readonly Limit[], requirements: Requirements): void {
+function addAlways(
+  needs: Need[],
+  entry: Entry,
+  limits: readonly Limit[],
+  requirements: Requirements,
+  holds: boolean,
+): void {
   const [first] = limits;
   for (const limit of limits) {
     if (!limit.isAutoApplied) return;
     if (names(requirements, limit.name)) continue;
     const pool = limit === first ? entry.nameOfFirst(limit) : limitPool(entry.limitsId, limit);
-    needs.push({ pool: entry.epoch.pools.get(pool, limit), cost: 1, limit });
+    needs.push(needFor(entry.epoch.pools.get(pool, limit), limit, holds));
   }
 }
+
+const needFor = (pool: Pool, limit: Limit, holds: boolean): Need =>
+  holds || !isPlaces(limit) ? { pool, cost: 1, limit } : { pool, cost: 1, limit, isOnlySeen: true };
 
 /**
  * Adds the limits of the identity and the roles that apply to each verification, except those that the question names,
@@ -99,6 +115,7 @@ function addShared(
   entry: Entry,
   requirements: Requirements,
   effectivePermissions: EffectivePermissions,
+  holds: boolean,
 ): void {
   const { identity, limits: ofRoles } = effectivePermissions;
   for (const limits of [identity?.limits, ofRoles])
@@ -108,7 +125,7 @@ function addShared(
       const isOfIdentity = limits !== ofRoles;
       if (names(requirements, name) || limitNamed(entry.limits, name)) continue;
       if (!isOfIdentity && limitNamed(identity?.limits, name)) continue;
-      needs.push({ pool: poolFor(entry, limit, effectivePermissions, isOfIdentity), cost: 1, limit });
+      needs.push(needFor(poolFor(entry, limit, effectivePermissions, isOfIdentity), limit, holds));
     }
 }
 
@@ -146,10 +163,11 @@ export function spend(needs: readonly Need[], now: Instant): Spending | undefine
   }
   if (refusedNeed === undefined) {
     if (!isKnown) return undefined;
-    for (const { pool, cost } of needs) pool.take(cost, nowMs);
+    for (const { pool, cost, isOnlySeen } of needs) pool.take(isOnlySeen ? 0 : cost, nowMs);
   }
   let remaining: number | undefined;
   let limits: LimitOutcome[] | undefined;
+  let places: LimitOutcome[] | undefined;
   for (const need of needs) {
     const { pool, cost, limit } = need;
     if (!isKnown && pool.look(cost, now) === undefined) continue;
@@ -161,14 +179,18 @@ export function spend(needs: readonly Need[], now: Instant): Spending | undefine
         reset: pool.resetMs(nowMs),
         exceeded: need === refusedNeed,
       };
-      if (limits === undefined) limits = [state];
+      if (isPlaces(limit)) places = [...(places ?? []), state];
+      else if (limits === undefined) limits = [state];
       else limits.push(state);
     }
   }
-  if (refusedNeed === undefined) return { code: 'VALID', remaining, limits, retryMs: undefined };
-  const code = refusedNeed.limit ? 'RATE_LIMITED' : 'USAGE_EXCEEDED';
-  return { code, remaining, limits, retryMs: refusedNeed.pool.retryMs };
+  if (refusedNeed === undefined) return { code: 'VALID', remaining, limits, places, retryMs: undefined };
+  const code = codeFor(refusedNeed);
+  return { code, remaining, limits, places, retryMs: refusedNeed.pool.retryMs };
 }
+
+const codeFor = ({ limit }: Need): Spending['code'] =>
+  limit === undefined ? 'USAGE_EXCEEDED' : isPlaces(limit) ? 'CONCURRENCY_EXCEEDED' : 'RATE_LIMITED';
 
 /** Requests from Redis everything that is not held locally, and reserves the rest until the reply comes. */
 export function ask(needs: readonly Need[], waiter: Waiter, now: Instant): void {

@@ -11,7 +11,7 @@ import {
 import type { KeyState } from '#shared/protocol/key-record.ts';
 import { flattenString } from './flatten-string.ts';
 
-/** A rate limit: an amount in each window of some length. */
+/** A rate limit: an amount in each window of some length. Or a concurrency limit: a number of places. */
 export interface Window {
   readonly limit: number;
   /** Of a period of the calendar the longest; 0 = no window: the limit counts places, which come back. */
@@ -91,12 +91,7 @@ const limitsByText = new LRUCache<string, readonly Limit[]>({ max: 1000 });
  * Returns the limits of a key, the default limit first, then the others with `isAutoApplied`, concurrency limits last among
  * them; undefined = none.
  */
-export function limitsOf({
-  ratelimit,
-  ratelimits,
-  concurrency: places,
-}: KeyState): readonly Limit[] | undefined {
-  const concurrency = places && ''; // Until pools count places.
+export function limitsOf({ ratelimit, ratelimits, concurrency }: KeyState): readonly Limit[] | undefined {
   const text = `${ratelimit} ${ratelimits} ${concurrency}`;
   if (text === '  ') return undefined;
   const present = limitsByText.get(text);

@@ -2,7 +2,7 @@ import type { Clock } from '#shared/process/clock.ts';
 import type { Deadlines } from '#shared/process/deadlines.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { type Instant, instant } from './lease.ts';
-import type { Window } from './limits.ts';
+import { isPlaces, type Window } from './limits.ts';
 import type { PoolReply, PoolTurn } from './redis-port.ts';
 
 const tooMany = () =>
@@ -11,6 +11,11 @@ const tooMany = () =>
     'ratelimits: too many different limits were defined for this key in questions; use fewer, or try again later',
   );
 
+/**
+ * Longest time that holders get to give back recalled credits, in milliseconds. After that, the verdict does
+ * without them.
+ */
+export const RECALL_MS = 50;
 /** Time without a request after which everything is given back, in milliseconds. */
 export const IDLE_MS = 2000;
 /** Time after a recall in which the pool takes no more than its requests need, in milliseconds. */
@@ -19,10 +24,16 @@ const RECALLED_MS = 5000;
 const KNOWN_MS = 1000;
 /** Longest time to remember a rate limit's refusal while nobody can give back, in milliseconds. */
 const REFUSED_WINDOW_MS = 60_000;
+/** Longest time to remember that no place was free, in milliseconds. */
+const REFUSED_PLACE_MS = 100;
+/** Time in which a pool gathers what comes back before it tells Redis, in milliseconds. */
+const RELEASE_MS = 10;
 /** Pause before asking Redis again for credits that others are giving back, in milliseconds. */
 const RETRY_MS = 5;
 /** Longest time for which a grant in a window is used without asking again, in milliseconds. */
 const GRANTED_MS = 4000;
+/** Time after which a question that found no free place may be asked again, in milliseconds. */
+const RETRY_PLACE_MS = 1000;
 /** Clocks of two machines differ by less than this factor in speed. */
 const DRIFT = 1.03;
 /** A slice lasts for at most this part of a window. */
@@ -32,10 +43,13 @@ const SLICE_PART = 1 / 8;
  * One follower's share of one pool's credits. A follower registers under a new name each time it starts
  * afresh; `granted` and `spent` are totals since it took its current name. Redis counts everything granted as
  * gone. After any failure both totals are reported again, so that nothing is counted twice and no spent credit
- * is granted to others. A rate limit starts anew with each window; a grant is worth nothing in the next.
+ * is granted to others. A rate limit starts anew with each window; a grant is worth nothing in the next. Of places,
+ * which are free again once their work has ended, `spent` is how many are taken now.
  */
 export class Pool {
   readonly id: string;
+  /** True = nothing more is granted to this pool. */
+  isEnded = false;
   /** undefined = credits. Changes with the limit. */
   window: Window | undefined;
   readonly #clock: Clock;
@@ -71,6 +85,10 @@ export class Pool {
   #recalledUntilMs = 0;
   readonly #rate = new SpendingRate();
   #usedAtMs: number;
+  /** Accepted questions whose work has not ended. */
+  #holds = 0;
+  /** True = more came back than Redis has heard of. */
+  #isReleased = false;
 
   /** @param request schedules a turn of this pool */
   constructor(
@@ -97,10 +115,25 @@ export class Pool {
     return this.#spent === undefined || this.#isOver(now) ? 0 : this.#granted - this.#spent;
   }
 
-  /** True while Redis needs to hear nothing more from this pool, so that it may be forgotten. */
+  /** True while Redis needs to hear nothing more from this pool. */
   get isSettled(): boolean {
     if (this.#turn !== 0 || this.#waiters.size > 0) return false;
-    return this.window ? this.available === 0 : this.#settled;
+    return this.isWindow ? this.available === 0 : this.#settled;
+  }
+
+  /** True if this pool may be forgotten. What is held would otherwise come back to another of the same name. */
+  get isOver(): boolean {
+    return this.#holds === 0 && this.isSettled;
+  }
+
+  /** True while something of this pool is held. */
+  get isHeld(): boolean {
+    return this.#holds > 0;
+  }
+
+  /** True if this pool is a rate limit. */
+  get isWindow(): boolean {
+    return this.window !== undefined && !isPlaces(this.window);
   }
 
   /** True while this pool has never heard from Redis, and whoever asked has given up. */
@@ -120,6 +153,7 @@ export class Pool {
 
   /** Milliseconds until a refused request may be repeated; undefined = unknown. */
   get retryMs(): number | undefined {
+    if (this.window && isPlaces(this.window)) return RETRY_PLACE_MS;
     if (this.#refillAtMs === Number.POSITIVE_INFINITY) return undefined;
     return Math.max(0, this.#refillAtMs - this.#clock.monotonicMs());
   }
@@ -157,6 +191,36 @@ export class Pool {
     if (this.#turn === 0 && 2 * (this.#granted - this.#spent) < this.#slice) this.#request(this);
   }
 
+  /** True while more came back than Redis has heard of. */
+  get isReleased(): boolean {
+    return this.#isReleased;
+  }
+
+  /** Keeps this pool until `release`. */
+  hold(): void {
+    this.#holds++;
+  }
+
+  /** Ends a hold, and takes back what it did not need of what `take` spent. */
+  release(unneeded: number): void {
+    this.#holds--;
+    if (unneeded === 0 || this.#spent === undefined) return;
+    this.#spent -= unneeded;
+    if (this.#remaining !== undefined) this.#remaining += unneeded;
+    this.#settled = false;
+    if (!this.#isReleased) this.#clock.after(RELEASE_MS, this.#tellReleased);
+    this.#isReleased = true;
+  }
+
+  /** Others may wait for what came back, unless it was taken again already. */
+  readonly #tellReleased = (): void => {
+    if (!this.#isReleased) return;
+    if (this.#turn !== 0) return void this.#clock.after(RELEASE_MS, this.#tellReleased);
+    const spent = this.#spent ?? 0;
+    if (spent < this.#reportedSpent || this.#granted - spent > this.#slice) this.#request(this);
+    else this.#isReleased = false;
+  };
+
   /** Adds a waiter (only once), and asks Redis. */
   ask(waiter: Waiter, cost: number): void {
     this.#waiters.add(waiter, cost);
@@ -174,9 +238,13 @@ export class Pool {
     const nowMs = this.#clock.monotonicMs();
     const { window } = this;
     const returns = this.#returns || nowMs < this.#recalledUntilMs || window?.isExact === true;
-    const kept = returns ? 0 : this.available;
-    const sliceMs = window ? Math.min(this.#sliceMs, window.durationMs * SLICE_PART) : this.#sliceMs;
+    const sliceMs = this.isWindow
+      ? Math.min(this.#sliceMs, (window?.durationMs ?? 0) * SLICE_PART)
+      : this.#sliceMs;
     const slice = returns ? 0 : Math.floor((this.#rate.at(nowMs) * sliceMs) / 1000);
+    const isSurplus = this.#isReleased || (window !== undefined && !this.isWindow);
+    const kept = returns ? 0 : isSurplus ? Math.min(this.available, slice) : this.available;
+    this.#isReleased = false;
     this.#returns = false;
     this.#turn = turn;
     this.#settled = false;
@@ -228,7 +296,9 @@ export class Pool {
   }
 
   #refuse({ status, leastNeed }: PoolReply, nowMs: number): void {
-    const longestMs = this.window && status === 'NONE' ? REFUSED_WINDOW_MS : KNOWN_MS;
+    const isFinal = this.isWindow && status === 'NONE';
+    const isPlace = this.window !== undefined && !this.isWindow;
+    const longestMs = isFinal ? REFUSED_WINDOW_MS : isPlace ? REFUSED_PLACE_MS : KNOWN_MS;
     this.#refusedBelow = leastNeed;
     this.#refusedUntilMs = Math.min(nowMs + longestMs, this.#refillAtMs);
   }
@@ -260,9 +330,16 @@ export class Pool {
     this.#waiters.failAll(error);
   }
 
+  /** Ends the use of the name under which this pool was granted anything. */
+  end(error: unknown): void {
+    this.isEnded = true;
+    this.void();
+    this.failAll(error);
+  }
+
   /** Returns true if the grant is no longer valid. Credits are valid until they are spent. */
   #isOver({ monotonicMs, wallMs }: Instant): boolean {
-    if (this.window === undefined) return false;
+    if (!this.isWindow) return false;
     return monotonicMs >= this.#until.monotonicMs || wallMs >= this.#until.wallMs;
   }
 

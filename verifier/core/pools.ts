@@ -62,7 +62,11 @@ export class Pools {
   #turn = 0;
   #isBusy = false;
   #isWatched = false;
-  #isClosed = false;
+  /** Present once the use of this name has ended. */
+  #closing: AbortSignal | undefined;
+  /** Pools of credits of which Redis has yet to hear after the end. */
+  readonly #open = new Set<Pool>();
+  #settling: Promise<void> | undefined;
 
   constructor(options: Options) {
     this.#options = options;
@@ -73,6 +77,11 @@ export class Pools {
     let limits = 0;
     for (const { window } of this.#pools.values()) if (window) limits++;
     return limits;
+  }
+
+  /** True while something of a pool is held. */
+  get isHeld(): boolean {
+    return [...this.#pools.values()].some(({ isHeld }) => isHeld);
   }
 
   /** Number of the pools that are credits, for metrics. */
@@ -122,35 +131,48 @@ export class Pools {
    * @returns resolves when that is done, or given up because of `signal`
    */
   async close(signal: AbortSignal): Promise<void> {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
-    const open = [...this.#pools.values()].filter((pool) => {
-      pool.void();
-      pool.failAll(unavailable('not in sync with Redis'));
-      // The rest of a window is lost when the window ends.
-      return !pool.window && !pool.isSettled;
-    });
-    for (let attempt = 0; open.length > 0 && attempt < SETTLE_ATTEMPTS_MAX; ) {
+    if (this.#closing) return;
+    this.#closing = signal;
+    for (const pool of this.#pools.values()) {
+      pool.end(unavailable('not in sync with Redis'));
+      // The rest of a window is lost when the window ends, and places are free without this name.
+      if (!pool.window && !pool.isSettled) this.#open.add(pool);
+    }
+    this.#settling = this.#settle(signal);
+    await this.#settling;
+  }
+
+  async #settle(signal: AbortSignal): Promise<void> {
+    for (let attempt = 0; this.#open.size > 0 && attempt < SETTLE_ATTEMPTS_MAX; ) {
+      const batch = [...this.#open].slice(0, BATCH_MAX);
+      for (const pool of batch) this.#open.delete(pool);
       try {
-        await this.#exchange(open.slice(0, BATCH_MAX));
-        open.splice(0, BATCH_MAX);
+        await this.#exchange(batch);
       } catch {
         if (signal.aborted) return; // the rest is lost with this process
+        for (const pool of batch) this.#open.add(pool);
         const waitMs = backoffMs(attempt++, SETTLE_FIRST_MS, SETTLE_MAX_MS, () => 0.5);
         await pause(this.#options.clock, waitMs, signal);
       }
     }
+    this.#settling = undefined;
   }
 
   readonly #request = (pool: Pool): void => {
-    if (this.#isClosed) return;
+    if (this.#closing) {
+      // What was held under this name comes back after its end.
+      if (pool.window || !pool.isReleased) return;
+      this.#open.add(pool);
+      this.#settling ??= this.#settle(this.#closing);
+      return;
+    }
     this.#queue.add(pool);
     if (!this.#isBusy) void this.#serve();
   };
 
   async #serve(): Promise<void> {
     this.#isBusy = true;
-    while (this.#queue.size > 0 && !this.#isClosed) {
+    while (this.#queue.size > 0 && !this.#closing) {
       const batch: Pool[] = [];
       for (const pool of this.#queue) {
         if (batch.push(pool) === BATCH_MAX) break;
@@ -183,7 +205,7 @@ export class Pools {
         pool.takeReply(reply);
       }
       this.#makeRoom(pools);
-      if (isBehind && !this.#isClosed) this.#options.onBehind();
+      if (isBehind && !this.#closing) this.#options.onBehind();
     } catch (error) {
       counts.failed++;
       for (const { pool, turn } of turnsByPool) pool.failTurn(turn.turn, error);
@@ -201,25 +223,25 @@ export class Pools {
     for (const [id, pool] of this.#pools) {
       if (this.#pools.size <= POOLS_MAX || looks++ === 2 * served.length) break;
       this.#pools.delete(id);
-      if (!pool.isSettled) this.#pools.set(id, pool);
+      if (!pool.isOver) this.#pools.set(id, pool);
     }
     for (const pool of served) {
       if (this.#pools.size <= POOLS_MAX) return;
-      if (pool.isSettled && this.#pools.get(pool.id) === pool) this.#pools.delete(pool.id);
+      if (pool.isOver && this.#pools.get(pool.id) === pool) this.#pools.delete(pool.id);
     }
   }
 
   /** Gives back idle pools, and forgets them once Redis has everything. */
   #watch(): void {
-    if (this.#isWatched || this.#isClosed) return;
+    if (this.#isWatched || this.#closing) return;
     this.#isWatched = true;
     this.#options.clock.after(IDLE_MS / 4, () => {
       this.#isWatched = false;
       const now = instant(this.#options.clock);
       for (const [id, pool] of this.#pools) {
         if (pool.isIdle(now)) {
-          if (pool.isSettled) this.#pools.delete(id);
-          else pool.giveBack();
+          if (pool.isOver) this.#pools.delete(id);
+          else if (!pool.isSettled) pool.giveBack();
         } else if (pool.isStale(now)) this.#request(pool);
       }
       if (this.#pools.size > 0) this.#watch();

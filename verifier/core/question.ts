@@ -240,6 +240,12 @@ export const requirementFields = (options: Readonly<Partial<Record<RequirementOp
     }),
   );
 
+/** A wish to hold what a verdict takes until the work is over. */
+export interface HoldRequest {
+  /** Time after which the hold ends by itself, in milliseconds. */
+  readonly forMs: number;
+}
+
 /** A question about a key. It is a value: a caller that reuses the object must copy it before a look-up. */
 export interface Question {
   readonly key: string;
@@ -256,6 +262,8 @@ export interface Question {
   readonly isRecheck: boolean;
   /** The APIs about whose keys the caller may learn anything; undefined = all. */
   readonly allowedApis: ReadonlySet<string> | undefined;
+  /** undefined = the work of the request counts as over with its verdict. */
+  readonly hold: HoldRequest | undefined;
 }
 
 /** Creates a question. Default: any API, no tags, the default requirements. */
@@ -269,8 +277,9 @@ export const questionAbout = (
     requirements = DEFAULT_REQUIREMENTS,
     isRecheck = false,
     allowedApis,
+    hold,
   }: Partial<Omit<Question, 'key'>> = {},
-): Question => ({ key, apiId, clientIp, origin, tags, requirements, isRecheck, allowedApis });
+): Question => ({ key, apiId, clientIp, origin, tags, requirements, isRecheck, allowedApis, hold });
 
 export const KEY_LENGTH_MAX = SECRET_LENGTH_MAX;
 
@@ -369,6 +378,36 @@ const PARTS = {
   tags: optional(tags, undefined),
 };
 
+/** Time for which work may be held, in milliseconds. */
+const HOLD_MIN_MS = 1000;
+const HOLD_MAX_MS = 3_600_000;
+const HOLD_MS = 60_000;
+
+/** The id of a hold: `hold_`, the verifier's id, and 128 random bits. */
+export const HOLD_ID = /^hold_([\w.-]{1,64})_[\w-]{22}$/;
+
+const hold = object(
+  {
+    credits: optional(
+      wholeNumber(
+        0,
+        CREDITS_MAX,
+        'Credits to reserve, in place of `remaining.cost`. What the work did not need comes back with `keys.release`.',
+      ),
+      undefined,
+    ),
+    forMs: optional(
+      wholeNumber(
+        HOLD_MIN_MS,
+        HOLD_MAX_MS,
+        'Time after which the hold ends by itself and is charged in full, in milliseconds.',
+      ),
+      HOLD_MS,
+    ),
+  },
+  'Takes a place in each concurrency limit of the key, and reserves credits, until `keys.release`.',
+);
+
 const body = object({
   key: required(key),
   ...PARTS,
@@ -379,6 +418,7 @@ const body = object({
     ),
     false,
   ),
+  hold: optional(hold, undefined),
 });
 
 /** The JSON Schema of a verifyKey body. */
@@ -388,8 +428,37 @@ export const QUESTION_SCHEMA = body.schema;
 export function readQuestion(value: unknown, refuse: Reading['refuse']): Question {
   const read = body.read(value, '', { refuse, kind: 'field' });
   const requirements = requirementsFrom(read, 'field');
-  return questionAbout(read.key, { ...read, requirements, isRecheck: read.recheck });
+  const { recheck: isRecheck, hold } = read;
+  if (hold === undefined) return questionAbout(read.key, { ...read, requirements, isRecheck, hold });
+  if (isRecheck) throw refuse('hold: cannot be combined with recheck; the request has its hold already');
+  if (hold.credits === undefined) return questionAbout(read.key, { ...read, requirements });
+  if ('remaining' in (value as object))
+    throw refuse('hold.credits: takes the place of remaining.cost; send one of them');
+  return questionAbout(read.key, { ...read, requirements: { ...requirements, cost: hold.credits } });
 }
+
+const release = object({
+  hold: required(
+    textLike(HOLD_ID, 'The id of the hold, from the answer of `keys.verifyKey` of the same verifier.'),
+  ),
+  cost: optional(
+    wholeNumber(
+      0,
+      CREDITS_MAX,
+      'Credits that the work cost; default: what was reserved. What is above the reservation is charged as far as it is there.',
+    ),
+    undefined,
+  ),
+});
+
+/** The JSON Schema of a release body. */
+export const RELEASE_SCHEMA = release.schema;
+
+/** Parses a release body. Throws the error from `refuse`, whose message names the field and the rule. */
+export const readRelease = (
+  value: unknown,
+  refuse: Reading['refuse'],
+): { hold: string; cost: number | undefined } => release.read(value, '', { refuse, kind: 'field' });
 
 const bodyV2 = object({
   key: required(key),
@@ -428,5 +497,6 @@ export function readOptions(value: unknown, refuse: Reading['refuse']): Omit<Que
   const read = options.read(value, '', { refuse, kind: 'option' });
   const { apiId, clientIp, origin, tags } = read;
   const requirements = requirementsFrom(read, 'option');
-  return { apiId, clientIp, origin, tags, requirements, isRecheck: false, allowedApis: undefined };
+  const asOfAnybody = { isRecheck: false, allowedApis: undefined, hold: undefined };
+  return { apiId, clientIp, origin, tags, requirements, ...asOfAnybody };
 }

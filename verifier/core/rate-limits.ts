@@ -3,10 +3,9 @@ import type { Clock } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
 import { namespaceIdOf, type Override } from '#shared/protocol/namespace-record.ts';
 import { instant } from './lease.ts';
-import { untilServed, type Waiter } from './pool.ts';
+import { RECALL_MS, untilServed, type Waiter } from './pool.ts';
 import type { Pools } from './pools.ts';
 import type { SharedLog } from './shared-log.ts';
-import { RECALL_MS } from './verdict.ts';
 
 /** A question about a rate limit that belongs to no key. */
 interface RateLimitQuestion {

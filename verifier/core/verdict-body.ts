@@ -4,6 +4,7 @@ import { identityIdOf } from '#shared/rules/key-format.ts';
 import { perVerdict } from '#shared/rules/verdict-codes.ts';
 import type { LimitOutcome, Spending } from './allowance.ts';
 import { flattenString } from './flatten-string.ts';
+import type { Hold } from './holds.ts';
 import type { Details, Entry } from './key-cache.ts';
 import type { Identity } from './permissions.ts';
 import { isEnabled, type Verdict } from './verdict.ts';
@@ -106,6 +107,12 @@ interface LimitValues {
   readonly remaining: number;
   readonly reset: number;
 }
+interface PlaceValues {
+  readonly name: string;
+  readonly limit: number;
+  readonly remaining: number;
+  readonly exceeded: boolean;
+}
 interface NamedLimitValues extends LimitValues {
   readonly name: string;
   readonly duration: number;
@@ -117,6 +124,13 @@ const limitState = {
   limit: number('The limit.'),
   remaining: number('The amount that is left.'),
   reset: number('The end of the current window, in Unix milliseconds.'),
+};
+
+const placeState = {
+  name: string('The name of the limit.'),
+  limit: number('The most requests that may run at once.'),
+  remaining: number('The places that are free.'),
+  exceeded: { type: 'boolean', description: 'True if the key was refused because of this limit.' },
 };
 
 /** Writes the JSON by hand for speed, because every answer about a limit contains it. */
@@ -249,7 +263,32 @@ export const VERDICT_FIELDS = {
     json: ({ spending }) => (spending?.limits === undefined ? '' : limitsJson(spending.limits)),
     value: ({ spending }) => spending?.limits && namedLimits(spending),
   } satisfies VerdictField<readonly NamedLimitValues[]>,
+  concurrency: {
+    schema: {
+      type: 'array',
+      description: 'All concurrency limits that applied to the verification.',
+      items: { type: 'object', properties: placeState },
+    },
+    json: ({ spending }) =>
+      spending?.places === undefined ? '' : JSON.stringify(placeValues(spending.places)),
+    value: ({ spending }) => spending?.places && placeValues(spending.places),
+  } satisfies VerdictField<readonly PlaceValues[]>,
+  hold: {
+    schema: {
+      type: 'object',
+      description: 'The hold that the question asked for; absent if the key was refused.',
+      properties: {
+        id: string('What `keys.release` takes. Who has it can end the hold.'),
+        expiresAt: number('When it ends by itself, in Unix milliseconds.'),
+      },
+    },
+    json: ({ hold }) => (hold === undefined ? '' : `{"id":"${hold.id}","expiresAt":${hold.expiresAt}}`),
+    value: ({ hold }) => hold,
+  } satisfies VerdictField<Hold>,
 };
+
+const placeValues = (places: readonly LimitOutcome[]): readonly PlaceValues[] =>
+  places.map(({ limit: { name, limit }, remaining, exceeded }) => ({ name, limit, remaining, exceeded }));
 
 const namedLimits = ({ limits = [] }: Spending): readonly NamedLimitValues[] =>
   limits.map(({ limit: { name, limit, durationMs: duration, interval }, ...state }) => ({
@@ -305,9 +344,9 @@ export function fieldValues(verdict: VerdictWithKey): VerdictValues {
 export function verdictBody(verdict: Verdict, requestId: string): string {
   const start = STARTS[verdict.code];
   if (!showsKey(verdict)) return `${start},"requestId":"${requestId}"}`;
-  const { entry, spending } = verdict;
+  const { entry, spending, hold } = verdict;
   // A fast path for most keys.
-  return entry.details === undefined && entry.expires === 0 && spending === undefined
+  return entry.details === undefined && entry.expires === 0 && spending === undefined && hold === undefined
     ? `${start},"keyId":"${entry.keyId}","apiId":"${entry.epoch.apiId}","enabled":${entry.enabled},"meta":{},"requestId":"${requestId}"}`
     : `${start}${fieldsJson(verdict)},"requestId":"${requestId}"}`;
 }
@@ -328,7 +367,10 @@ export function verdictBodyV2(verdict: Verdict, requestId: string): string {
 
 /** The beginning of `data` for each code. */
 const STARTS_V2 = perVerdict(({ status }, code) =>
-  flattenString(`"valid":${status === 200},"code":"${code}"`),
+  // Clients of v2 know no other code for a limit.
+  flattenString(
+    `"valid":${status === 200},"code":"${code === 'CONCURRENCY_EXCEEDED' ? 'RATE_LIMITED' : code}"`,
+  ),
 );
 
 /** Returns the identity for a key's `externalId`, if the shared log has no identity. */

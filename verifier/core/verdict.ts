@@ -3,10 +3,11 @@ import { Deadlines } from '#shared/process/deadlines.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { brokenRule, type KeyFacts, RULES, type RuleName } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
-import { ask, giveBack, isMetered, needsOf, type Spending, spend } from './allowance.ts';
+import { ask, giveBack, isMetered, type Need, needsOf, type Spending, spend } from './allowance.ts';
+import type { Hold, Holds } from './holds.ts';
 import type { Entry, KeyCache } from './key-cache.ts';
 import type { EffectivePermissions } from './permissions.ts';
-import { untilServed } from './pool.ts';
+import { RECALL_MS, untilServed } from './pool.ts';
 import type { Question } from './question.ts';
 import type { SharedLog } from './shared-log.ts';
 
@@ -24,6 +25,8 @@ export interface Verdict {
    * The key's effective permissions; undefined = it has neither roles nor an identity, and `entry` is enough.
    */
   readonly effectivePermissions?: EffectivePermissions | undefined;
+  /** The hold that the question asked for; undefined = it did not, or the key was refused. */
+  readonly hold?: Hold;
 }
 
 /** A source of verdicts: `Verifier`, or an object with the same methods. */
@@ -107,11 +110,18 @@ export class Verdicts {
   readonly #sharedLog: Pick<SharedLog, 'join'>;
   readonly #expiry: ExpiryClock;
   readonly #usage: VerdictCounter | undefined;
+  readonly #holds: Holds;
   /** Counts since the start, for metrics. */
   readonly counts = { wrongAddresses: 0, wrongOrigins: 0 };
 
   /** @param usage counts every verdict; undefined = nothing counts them */
-  constructor(sharedLog: Pick<SharedLog, 'join'>, clock: Clock, usage: VerdictCounter | undefined) {
+  constructor(
+    sharedLog: Pick<SharedLog, 'join'>,
+    clock: Clock,
+    usage: VerdictCounter | undefined,
+    holds: Holds,
+  ) {
+    this.#holds = holds;
     this.#sharedLog = sharedLog;
     this.#expiry = new ExpiryClock(clock);
     this.#usage = usage;
@@ -147,29 +157,29 @@ export class Verdicts {
     if (question.isRecheck) return verdict;
     if (verdict.rule === 'address') this.counts.wrongAddresses++;
     else if (verdict.rule === 'origin') this.counts.wrongOrigins++;
-    const { requirements, tags } = question;
+    const { requirements, tags, hold } = question;
+    let needs: Need[] | string = NO_NEEDS;
+    if (hold && verdict.code === 'VALID') this.#holds.checkRoom(entry.keyId);
     if (verdict.code === 'VALID' && isMetered(entry, requirements, effectivePermissions)) {
-      const needs = needsOf(entry, requirements, effectivePermissions);
+      needs = needsOf(entry, requirements, effectivePermissions, hold !== undefined);
       const spending = typeof needs === 'string' ? undefined : spend(needs, entry.epoch.lease.latestCheck);
       if (spending === undefined) return undefined;
       verdict = { code: spending.code, entry, spending, effectivePermissions };
     }
+    if (hold && verdict.code === 'VALID' && typeof needs !== 'string')
+      verdict = { ...verdict, hold: this.#holds.begin(entry.keyId, entry.epoch.apiId, needs, hold) };
     this.#usage?.count(entry, verdict.code, tags);
     return verdict;
   }
 }
+
+const NO_NEEDS: Need[] = [];
 
 /** A question that is looked up. */
 export interface Lookup {
   readonly digest: string;
   readonly question: Question;
 }
-
-/**
- * Longest time that holders get to give back recalled credits, in milliseconds. After that, the verdict does
- * without them.
- */
-export const RECALL_MS = 50;
 
 /** Decides on keys whose credits or limits are not in memory. */
 export class Spender {
@@ -208,7 +218,8 @@ export class Spender {
       if (!entry.epoch.lease.holds()) throw unavailable('not in sync with Redis');
       if (!this.#verdicts.isKnown(entry)) return this.#lookUp(lookup);
       const verdict = this.#verdicts.decide(entry, question);
-      const needs = needsOf(entry, question.requirements, this.#verdicts.effectivePermissionsOf(entry));
+      const effectivePermissions = this.#verdicts.effectivePermissionsOf(entry);
+      const needs = needsOf(entry, question.requirements, effectivePermissions, question.hold !== undefined);
       if (typeof needs === 'string') {
         if (verdict) return verdict;
         throw new ApiError(

@@ -1,10 +1,11 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { canBeSecret, digestOf, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
+import { canBeSecret, digestOf, generateId, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
 import { isMetered } from './allowance.ts';
 import { Callers } from './callers.ts';
 import type { Follower } from './follower.ts';
 import { Followers, type FollowersLimits, type FollowersOptions } from './followers.ts';
+import { Holds } from './holds.ts';
 import { type Entry, KeyCache } from './key-cache.ts';
 import { NegativeCache, Semaphore, SingleFlight } from './look-ups.ts';
 import { creditCounts } from './pools.ts';
@@ -67,6 +68,8 @@ export class LookupGivenUp extends ApiError {
  * through Redis. Contains the rules of a verification, without HTTP.
  */
 export class Verifier implements VerdictSource {
+  /** Its id in the fleet's list, and part of the id of each hold. */
+  readonly id: string;
   readonly #directory: Directory;
   readonly #clock: Clock;
   readonly #limits: VerifierLimits;
@@ -84,12 +87,15 @@ export class Verifier implements VerdictSource {
   readonly rateLimits: RateLimits;
   /** Those who may ask, if they need a root key. */
   readonly callers: Callers;
+  /** The accepted questions whose work has not ended. */
+  readonly holds: Holds;
   /** Counts since the start, for metrics. */
   readonly counts = { fills: 0, malformed: 0, stale: 0, credits: creditCounts() };
 
   constructor(options: VerifierOptions) {
     const { limits, clock } = options;
     const tooSlow = () => new LookupGivenUp('slow', `no answer from Redis within ${limits.lookupWaitMs} ms`);
+    this.id = generateId('verifier', clock.wallMs());
     this.#directory = options.directory;
     this.#clock = clock;
     this.#limits = limits;
@@ -111,7 +117,8 @@ export class Verifier implements VerdictSource {
     const waiting = { sharedLog: this.#sharedLog, clock, waitMs: limits.lookupWaitMs, tooSlow };
     this.rateLimits = new RateLimits(waiting);
     this.callers = new Callers(waiting);
-    this.#verdicts = new Verdicts(this.#sharedLog, clock, options.usage);
+    this.holds = new Holds({ verifierId: this.id, clock, waitMs: limits.lookupWaitMs, tooSlow });
+    this.#verdicts = new Verdicts(this.#sharedLog, clock, options.usage, this.holds);
     this.#spender = new Spender({
       ...{ cache: this.#cache, verdicts: this.#verdicts, clock, waitMs: limits.lookupWaitMs, tooSlow },
       lookUp: (lookup) => this.#lookups.lookUp(lookup.digest, lookup),

@@ -1,7 +1,8 @@
 import { ApiError } from '#shared/rules/errors.ts';
 import type { Callers } from '../core/callers.ts';
 import { unknownPart } from '../core/form.ts';
-import { type Question, readQuestion, readQuestionV2 } from '../core/question.ts';
+import type { HoldEnder, Release } from '../core/holds.ts';
+import { type Question, readQuestion, readQuestionV2, readRelease } from '../core/question.ts';
 import type { RefusalLog, Verdict, VerdictSource } from '../core/verdict.ts';
 import { verdictBody, verdictBodyV2 } from '../core/verdict-body.ts';
 import { readJson } from './json-body.ts';
@@ -52,5 +53,28 @@ export function verifyKeyRoute(
     answerJson(response, 200, verdictBody(verdict, requestId));
   };
 }
+
+/** Returns the handler of POST /v1/keys.release. `lane.ts` must answer the common form of a request identically. */
+export function releaseRoute(
+  holds: HoldEnder,
+  bodyBytesMax: number,
+  { callers }: Pick<Asking, 'callers'> = {},
+): Handler {
+  return async (request, response, requestId) => {
+    const { authorization } = request.headers;
+    await callers?.admit(authorization, 'keys');
+    const { hold, cost } = releaseOf(await readJson(request, response, bodyBytesMax));
+    // The root key may have been disabled while the body arrived.
+    const scope = await callers?.admit(authorization, 'keys');
+    answerJson(response, 200, releaseBody(await holds.release(hold, cost, scope?.allowedApis), requestId));
+  };
+}
+
+/** Reads a body. Throws ApiError BAD_REQUEST that names the field and the rule, never the value. */
+export const releaseOf = (body: Record<string, unknown>) => readRelease(body, badRequest);
+
+/** Returns the body of the answer to a release. */
+export const releaseBody = (release: Release, requestId: string): string =>
+  JSON.stringify({ ...release, requestId });
 
 const badRequest = (message: string) => new ApiError('BAD_REQUEST', message);

@@ -5,6 +5,7 @@ import type { Logger } from '#shared/process/log.ts';
 import { readBuffer, readIntoBuffer, restOf } from '#shared/process/read-buffer.ts';
 import { UNHANDLED } from '#shared/rules/errors.ts';
 import type { Callers } from '../core/callers.ts';
+import type { HoldEnder } from '../core/holds.ts';
 import type { RefusalLog, VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';
 import type { HttpLimits, RequestEvents } from '../http/server.ts';
@@ -48,6 +49,8 @@ export interface LaneCounts {
 /** Dependencies and limits of a lane. */
 interface LaneOptions {
   readonly verifier: VerdictSource;
+  /** undefined = nothing is held. */
+  readonly holds?: HoldEnder | undefined;
   /** undefined = anybody may ask about keys. */
   readonly callers?: Callers | undefined;
   /** undefined = nobody remembers refusals. */

@@ -5,17 +5,18 @@ import { ORIGIN_LENGTH_MAX } from '#shared/rules/origins.ts';
 import { newRequestId } from '#shared/rules/request-id.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
 import type { Callers } from '../core/callers.ts';
+import type { HoldEnder, Release } from '../core/holds.ts';
 import {
   DEFAULT_REQUIREMENTS,
+  type HoldRequest,
   KEY_LENGTH_MAX,
   type Question,
   questionAbout,
-  type Requirements,
 } from '../core/question.ts';
 import { type RefusalLog, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import { AUTHZ_PREFIX, type AuthzPath, type AuthzSettings, DIALECTS, parseAuthzPath } from '../http/authz.ts';
 import { parseJson } from '../http/json-body.ts';
-import { V1, V2 } from '../http/verify-key.ts';
+import { releaseOf, V1, V2 } from '../http/verify-key.ts';
 import {
   AUTHORIZATION,
   bytesOf,
@@ -38,7 +39,14 @@ import {
   scanHead,
   TARGET,
 } from './head.ts';
-import { gatewayReplies, jsonReplies, jsonRepliesV2, type Output, type Replies } from './reply.ts';
+import {
+  addRelease,
+  gatewayReplies,
+  jsonReplies,
+  jsonRepliesV2,
+  type Output,
+  type Replies,
+} from './reply.ts';
 
 const NO_BYTES = Buffer.alloc(0);
 
@@ -56,6 +64,7 @@ export class LaneRequest implements Question {
   requirements = DEFAULT_REQUIREMENTS;
   readonly isRecheck = false;
   allowedApis: ReadonlySet<string> | undefined = undefined;
+  hold: HoldRequest | undefined = undefined;
   /** Answers in the form that the client expects. */
   replies: Replies = jsonReplies;
   /** True if the connection is closed after the answer. */
@@ -66,6 +75,10 @@ export class LaneRequest implements Question {
   requestId = '';
   /** The verdict, set by `serveFromMemory` if it is in memory. */
   verdict: Verdict | undefined = undefined;
+  /** The hold that the request ends; undefined = it is a question. */
+  ended: ReturnType<typeof releaseOf> | undefined = undefined;
+  /** The cost of that, or the error; set by `serveFromMemory`. */
+  release: Release | ApiError | undefined = undefined;
 
   /** Computed only if something needs it, because most keys are for every web page. */
   get origin(): string | undefined {
@@ -77,7 +90,11 @@ export class LaneRequest implements Question {
 interface Answering {
   readonly closing: boolean;
   readonly reader: QuestionReader;
-  readonly options: { readonly verifier: VerdictSource; readonly refusals?: RefusalLog | undefined };
+  readonly options: {
+    readonly verifier: VerdictSource;
+    readonly holds?: HoldEnder | undefined;
+    readonly refusals?: RefusalLog | undefined;
+  };
 }
 
 /**
@@ -96,6 +113,7 @@ export function serveFromMemory(
   if (closing) return 'for Node';
   const completeness = reader.read(bytes, at, request);
   if (completeness !== 'whole') return completeness;
+  if (request.ended !== undefined) return endHold(options.holds, request, request.ended);
   try {
     request.verdict = options.verifier.decide(request);
   } catch {
@@ -107,6 +125,25 @@ export function serveFromMemory(
   request.requestId = '';
   if (verdict.code !== 'VALID' && options.refusals !== undefined)
     note(options.refusals, request, verdict, bytes, at);
+  return 'decided';
+}
+
+/** Ends a hold, if that needs no answer from Redis. */
+function endHold(
+  holds: HoldEnder | undefined,
+  request: LaneRequest,
+  { hold, cost }: NonNullable<LaneRequest['ended']>,
+): Outcome {
+  if (holds === undefined) return 'for Node';
+  request.requestId = '';
+  try {
+    const release = holds.release(hold, cost, request.allowedApis);
+    if (release instanceof Promise) return 'undecided';
+    request.release = release;
+  } catch (error) {
+    if (!(error instanceof ApiError)) return 'for Node';
+    request.release = error;
+  }
   return 'decided';
 }
 
@@ -133,9 +170,13 @@ const GET = 71;
 /** Adds the reply to a decided request. */
 export function reply(
   output: Output,
-  { replies, head, requestId, verdict }: LaneRequest,
+  { replies, head, requestId, verdict, ended, release }: LaneRequest,
   keepAliveS: number | undefined,
 ): void {
+  if (ended && release) {
+    addRelease(output, release, head.requestId || newRequestId(), keepAliveS);
+    return;
+  }
   if (verdict === undefined) throw new Error('the request was not decided');
   replies.addVerdict(output, verdict, requestId || head.requestId || newRequestId(), keepAliveS);
 }
@@ -145,16 +186,23 @@ export function reply(
  * then meets the same error and reports it.
  */
 export async function replyByLookUp(
-  { options: { verifier, refusals } }: Answering,
+  { options }: Answering,
   request: LaneRequest,
   output: Output,
   bytes: Buffer,
   connection: { readonly keepAliveS: number | undefined },
 ): Promise<boolean> {
-  const { replies } = request;
+  const { verifier, refusals } = options;
+  const { replies, ended } = request;
   const route = refusals && routeIn(bytes, 0, bytes.length);
   const requestId = request.head.requestId || newRequestId();
   try {
+    if (ended) {
+      const release = await options.holds?.release(ended.hold, ended.cost, request.allowedApis);
+      if (release === undefined) return false;
+      addRelease(output, release, requestId, connection.keepAliveS);
+      return true;
+    }
     const question = questionAbout(request.key, request);
     const verdict = await verifier.lookUp(question);
     refusals?.note(verdict, question, { requestId, route });
@@ -206,23 +254,42 @@ export class QuestionReader {
     request.length = 0;
     const [first, second] = this.#generations;
     const generation = follows(bytes, at, first.line) ? first : second;
+    request.ended = undefined;
     if (generation === second && !follows(bytes, at, second.line)) {
-      if (endsIn(bytes, at, first.line) || endsIn(bytes, at, second.line)) return 'partial';
+      if (follows(bytes, at, RELEASE)) return this.#read(bytes, at, RELEASE, undefined, request);
+      if (LINES.some((line) => endsIn(bytes, at, line))) return 'partial';
       return this.#authz === undefined ? 'for Node' : this.#readAuthz(bytes, at, this.#authz, request);
     }
+    return this.#read(bytes, at, generation.line, generation, request);
+  }
+
+  /**
+   * Reads a POST with a JSON body.
+   * @param line its beginning
+   * @param generation that of a question; undefined = the request ends a hold
+   */
+  #read(
+    bytes: Buffer,
+    at: number,
+    line: Buffer,
+    generation: Generation | undefined,
+    request: LaneRequest,
+  ): Completeness {
     const { head } = request;
-    const version = at + first.line.length;
+    const version = at + line.length;
     if (!isVersion(bytes, version)) return isPartOfVersion(bytes, version) ? 'partial' : 'for Node';
-    const body = scanHead(bytes, at, first.line.length + VERSION_LENGTH, this.#headers, head);
+    const body = scanHead(bytes, at, line.length + VERSION_LENGTH, this.#headers, head);
     if (body < 0) return body === PARTIAL ? 'partial' : 'for Node';
     if ((head.headerBits & REQUIRED_HEADERS) !== REQUIRED_HEADERS) return 'for Node';
     const end = body + head.length;
     if (head.length === 0 || head.length > this.#bodyBytesMax) return 'for Node';
-    request.replies = generation.replies;
+    if (generation) request.replies = generation.replies;
+    else request.replies = jsonReplies;
     request.isLast = isLast(bytes, version, head);
     request.length = end - at;
     if (end > bytes.length) return 'partial';
     if (this.#callers !== undefined && !admit(this.#callers, bytes, request)) return 'for Node';
+    if (generation === undefined) return parseRelease(bytes.subarray(body, end), request);
     return scanBody(bytes, body, end, generation, request) ||
       parseBody(bytes.subarray(body, end), generation, request)
       ? 'whole'
@@ -255,6 +322,7 @@ export class QuestionReader {
     request.askedOrigin = undefined;
     request.apiId = target.apiId;
     request.requirements = target.requirements;
+    request.hold = undefined;
     request.allowedApis = undefined;
     request.clientIp =
       head.clientIp === 0
@@ -264,6 +332,24 @@ export class QuestionReader {
     request.isLast = isLast(bytes, version, head);
     request.length = end - at;
     return 'whole';
+  }
+}
+
+/** The beginning of a request that ends a hold. */
+const RELEASE = Buffer.from('POST /v1/keys.release HTTP/1.');
+const LINES = [
+  Buffer.from('POST /v1/keys.verifyKey HTTP/1.'),
+  Buffer.from('POST /v2/keys.verifyKey HTTP/1.'),
+  RELEASE,
+];
+
+/** Parses the body of a request that ends a hold, if the reference accepts it. */
+function parseRelease(body: Buffer, request: LaneRequest): Completeness {
+  try {
+    request.ended = releaseOf(parseJson(body));
+    return 'whole';
+  } catch {
+    return 'for Node';
   }
 }
 
@@ -356,11 +442,14 @@ interface Generation {
   readonly questionOf: (body: Record<string, unknown>) => Question;
   readonly replies: Replies;
   /**
-   * Caches the requirements by the text of the body after the key, because an API asks the same few questions
+   * Caches what the body after the key asks for by its text, because an API asks the same few questions
    * about all its keys.
    */
-  readonly ends: LRUCache<string, Requirements>;
+  readonly ends: LRUCache<string, End>;
 }
+
+/** The rest of a question. */
+type End = Pick<Question, 'requirements' | 'hold'>;
 
 const generationOf = (
   name: 'v1' | 'v2',
@@ -394,8 +483,9 @@ const BEFORE_END = Buffer.from(`{"key":"${OTHER_KEY}",`);
 /** Parses any other body that the reference accepts, as the reference does. */
 function parseBody(body: Buffer, { questionOf }: Generation, request: LaneRequest): boolean {
   try {
-    const { key, apiId, clientIp, origin, tags, requirements, isRecheck } = questionOf(parseJson(body));
+    const { key, apiId, clientIp, origin, tags, requirements, isRecheck, hold } = questionOf(parseJson(body));
     if (tags !== undefined || isRecheck) return false;
+    request.hold = hold;
     request.key = key;
     request.apiId = apiId;
     request.clientIp = clientIp;
@@ -424,15 +514,17 @@ function scanBody(
   request.clientIp = undefined;
   request.askedOrigin = undefined;
   request.requirements = DEFAULT_REQUIREMENTS;
+  request.hold = undefined;
   for (let i = at + 1; ; i++) {
     const isKey = follows(bytes, i, FIELD_KEY);
     const isApi = !isKey && generation.takesApi && follows(bytes, i, FIELD_API_ID);
     const isClientIp = !isKey && !isApi && follows(bytes, i, FIELD_CLIENT_IP);
     if (!isKey && !isApi && !isClientIp && !follows(bytes, i, FIELD_ORIGIN)) {
-      const requirements =
-        request.key === '' || bytes[i] !== QUOTE ? undefined : requirementsAt(bytes, i, end, generation);
-      if (requirements !== undefined) request.requirements = requirements;
-      return requirements !== undefined;
+      const rest = request.key === '' || bytes[i] !== QUOTE ? undefined : endAt(bytes, i, end, generation);
+      if (rest === undefined) return false;
+      request.requirements = rest.requirements;
+      request.hold = rest.hold;
+      return true;
     }
     i += (isKey ? FIELD_KEY : isApi ? FIELD_API_ID : isClientIp ? FIELD_CLIENT_IP : FIELD_ORIGIN).length;
     if (bytes[i] === SPACE) i++;
@@ -464,26 +556,22 @@ function scanBody(
 }
 
 /**
- * Returns the requirements in the rest of a body, as the reference reads them; undefined if the rest contains
- * anything else.
+ * Returns the requirements and the hold in the rest of a body, as the reference reads them; undefined if the rest
+ * contains anything else.
  */
-function requirementsAt(
-  bytes: Buffer,
-  at: number,
-  end: number,
-  { ends, questionOf }: Generation,
-): Requirements | undefined {
+function endAt(bytes: Buffer, at: number, end: number, { ends, questionOf }: Generation): End | undefined {
   if (end - at > END_LENGTH_MAX) return undefined;
   const text = bytes.toString('latin1', at, end);
   const present = ends.get(text);
   if (present) return present;
   try {
     const body = Buffer.concat([BEFORE_END, bytes.subarray(at, end)]);
-    const { key, apiId, clientIp, origin, tags, requirements, isRecheck } = questionOf(parseJson(body));
+    const { key, apiId, clientIp, origin, tags, requirements, isRecheck, hold } = questionOf(parseJson(body));
     if (key !== OTHER_KEY || (apiId ?? clientIp ?? origin ?? tags) !== undefined) return undefined;
     if (isRecheck) return undefined;
-    ends.set(text, requirements);
-    return requirements;
+    const rest = { requirements, hold };
+    ends.set(text, rest);
+    return rest;
   } catch {
     return undefined;
   }

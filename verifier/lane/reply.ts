@@ -1,8 +1,10 @@
-import { type ApiError, errorBodyV2 } from '#shared/rules/errors.ts';
+import { ApiError, errorBodyV2 } from '#shared/rules/errors.ts';
+import type { Release } from '../core/holds.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { verdictBody, verdictBodyV2 } from '../core/verdict-body.ts';
 import type { GatewayAnswers } from '../http/gateway-answer.ts';
 import { head, JSON_LINE, PROBLEM_TYPE, refusalAsJson, refusalAsProblem } from '../http/respond.ts';
+import { releaseBody } from '../http/verify-key.ts';
 
 /** Responses that wait to be written to a client. Each connection has one such object and reuses it. */
 export class Output {
@@ -53,6 +55,22 @@ export const jsonRepliesV2: Replies = {
     addJson(output, verdictBodyV2(verdict, requestId), verdict, requestId, keepAliveS),
   refusal: (error, requestId, keepAliveS) => refusalAsJson(error, requestId, keepAliveS, errorBodyV2),
 };
+
+/** Adds the answer to a request that ends a hold, or the error. */
+export function addRelease(
+  output: Output,
+  release: Release | ApiError,
+  requestId: string,
+  keepAliveS: number | undefined,
+): void {
+  if (release instanceof ApiError) {
+    output.text += refusalAsJson(release, requestId, keepAliveS);
+    output.isAscii = false;
+    return;
+  }
+  const body = releaseBody(release, requestId);
+  output.text += head(200, requestId, JSON_LINE, body.length, keepAliveS) + body;
+}
 
 /** Returns the replies to gateways with these answers. They are ASCII only. */
 export function gatewayReplies(answers: GatewayAnswers, withMeta: boolean): Replies {

@@ -36,6 +36,21 @@ export interface KnownKey {
   readonly ratelimit?: { readonly limit: number; readonly remaining: number; readonly reset: number };
   /** All limits that applied to the question. */
   readonly ratelimits?: readonly LimitState[];
+  /** All concurrency limits that applied to the question. */
+  readonly concurrency?: readonly PlacesState[];
+  /** The hold that the question asked for. */
+  readonly hold?: { readonly id: string; readonly expiresAt: number };
+}
+
+/** The state of a concurrency limit after a verification. */
+export interface PlacesState {
+  readonly name: string;
+  /** The most requests that may run at once. */
+  readonly limit: number;
+  /** The places that are free. */
+  readonly remaining: number;
+  /** True if this limit is the reason why the key was refused. */
+  readonly exceeded: boolean;
 }
 
 /** The state of a rate limit after a verification. */

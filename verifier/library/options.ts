@@ -178,6 +178,7 @@ export class RequestQuestion<R> implements Question {
   readonly requirements: Question['requirements'];
   readonly isRecheck: boolean;
   readonly allowedApis = undefined;
+  readonly hold = undefined;
   readonly #options: QuestionOptions | undefined;
   readonly #request: R;
   #clientIpOf: ((request: R) => string | undefined) | undefined;

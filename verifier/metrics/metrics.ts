@@ -170,6 +170,7 @@ type WatchedVerifier = Pick<
   'followers' | 'sharedLog' | 'counts' | 'cache' | 'lookupsInFlight' | 'wrongAddresses' | 'wrongOrigins'
 > & {
   readonly rateLimits: Pick<Verifier['rateLimits'], 'counts'>;
+  readonly holds: Pick<Verifier['holds'], 'size' | 'counts'>;
 };
 
 /** Reports to Redis; undefined = there are none. */
@@ -219,7 +220,7 @@ function watchLookups(registry: Registry, verifier: WatchedVerifier): void {
 
 function watchCredits(
   registry: Registry,
-  { counts, rateLimits }: WatchedVerifier,
+  { counts, holds, rateLimits }: WatchedVerifier,
   followers: () => readonly Follower[],
 ): void {
   const { count, gauge } = metricMakers(registry);
@@ -251,6 +252,10 @@ function watchCredits(
   );
   gauge('keyfence_limit_pools', () => sum(({ credits }) => credits.limits)).help(
     'Rate limits that were used recently.',
+  );
+  gauge('keyfence_holds', () => holds.size).help('Accepted questions whose work has not ended.');
+  count('keyfence_holds_expired_total', () => holds.counts.expired).help(
+    'Holds that nobody released in time. They were charged in full; if there are many, the work takes longer than `forMs`, or its end is not told.',
   );
   gauge('keyfence_credits_held', () => sum(({ credits }) => credits.held)).help(
     'Credits in the slices of this verifier. A crash would lose them.',

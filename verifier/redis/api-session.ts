@@ -18,6 +18,7 @@ import {
 import { type Run, WAIT_MS } from '#shared/redis/script.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { asset } from '../assets.ts';
+import { RECALL_MS } from '../core/pool.ts';
 import type {
   Directory,
   Pointer,
@@ -28,7 +29,6 @@ import type {
   SyncReply,
   SyncRequest,
 } from '../core/redis-port.ts';
-import { RECALL_MS } from '../core/verdict.ts';
 import { PointerBatcher } from './pointer-batcher.ts';
 
 const registerMember = command(
@@ -109,8 +109,8 @@ export class RedisDirectory implements Directory {
   async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]> {
     const { script, keys, args, read } = exchangeRun(apiId, member, turns);
     const { members } = apiKeys(apiId);
-    // Only credits are worth waiting for: if a failover loses a window, the window soon ends anyway.
-    if (this.#replicas === 0 || turns.every(({ window }) => window)) {
+    // Rate limits are not worth waiting for: if a failover loses a window, the window soon ends anyway.
+    if (this.#replicas === 0 || turns.every(({ window }) => window && window.durationMs > 0)) {
       return read(await this.#nodes.run(members, (redis) => script.run(redis, keys, args)));
     }
     // A connection of its own, because WAIT blocks it.

@@ -208,6 +208,8 @@ function causeOf({ verdict, question, slugSet, expires }: NotedRefusal): Refusal
   if (rule === 'identity') return { externalId: effectivePermissions?.identity?.externalId ?? '' };
   if (code === 'USAGE_EXCEEDED')
     return { credits: { remaining: spending?.remaining ?? 0, cost: requirements.cost } };
+  const place = spending?.places?.find((each) => each.exceeded)?.limit;
+  if (place) return { concurrency: { name: place.name, limit: place.limit } };
   const exceeded = spending?.limits?.find((each) => each.exceeded);
   if (exceeded === undefined) return undefined;
   const { name, limit, durationMs: duration } = exceeded.limit;

@@ -14,7 +14,6 @@ import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
-import { generateId } from '#shared/rules/key-format.ts';
 import { VERSION } from '#shared/version.ts';
 import { asset } from '../assets.ts';
 import type { Follower } from '../core/follower.ts';
@@ -59,7 +58,7 @@ export class StatusReport {
   constructor(options: StatusOptions) {
     this.#options = options;
     this.#startedAt = options.clock.wallMs();
-    this.id = generateId('verifier', this.#startedAt);
+    this.id = options.verifier.id;
   }
 
   /** Reports until `stop`; never rejects. */

@@ -36,7 +36,7 @@ const CODES: Record<Explained['rule'], VerdictCode> = {
     VerdictCode
   >),
   ratelimit: 'RATE_LIMITED',
-  concurrency: 'RATE_LIMITED',
+  concurrency: 'CONCURRENCY_EXCEEDED',
   credits: 'USAGE_EXCEEDED',
 };
 

@@ -56,6 +56,12 @@ const RefusalData = Type.Object({
       { description: 'The rate limit that refused.' },
     ),
   ),
+  concurrency: Type.Optional(
+    Type.Object(
+      { name: Type.String(), limit: Type.Integer() },
+      { description: 'The concurrency limit that refused: as many requests were running.' },
+    ),
+  ),
   credits: Type.Optional(
     Type.Object(
       { remaining: Type.Integer(), cost: Type.Integer() },

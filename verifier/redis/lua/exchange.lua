@@ -10,8 +10,8 @@
 -- channel: of recalls; recall: ms that it may take
 -- turns: nine for each pool or limit: turn; spent ('-' = as last reported); kept;
 --   needs of the waiting requests, in order, as 'cost x times' for each run of equal needs ('1x7 60x1', '' = none); slice wanted;
---   for a limit also its amount, the length of its windows in ms or their calendar, followed by the thresholds if it has any, and
---   the window of spent and kept ('-' = none);
+--   for a limit also its amount, the length of its windows in ms or their calendar, followed by the thresholds if it has any (0 =
+--   places, of which `spent` are taken now), and the window of spent and kept ('-' = none);
 --   for a limit that a question defines also the place of its index in `names`
 -- A pool's hash:
 --   b credits that nobody holds, below 0 if more was subtracted than the pool had; h the sum of what holders can spend
@@ -125,12 +125,34 @@ local function notePassed(name, thresholds, told, whole, left, ends)
   return highest
 end
 
+-- Goes through the other holders of places, and removes those that are no members any more.
+-- Returns the places of live ones that are free, those that they may give back, all that members have, and for each that may
+-- give some back {its field, and the numbers in it}. What is spoken for may come back: a question without a hold only looks.
+local function scanPlaces(name)
+  local free, others, held, holders = 0, 0, 0, {}
+  local fields = redis.call('HGETALL', name)
+  for i = 1, #fields, 2 do
+    local holder = string.sub(fields[i], 2)
+    local granted, taken, turn, spoken, asked = numbers(fields[i + 1])
+    if holder == member then granted = 0
+    elseif not redis.call('ZSCORE', members, holder) then redis.call('HDEL', name, fields[i])
+    else
+      held = held + granted
+      if live(holder) then
+        free, others = free + granted - taken - spoken, others + granted - taken
+        if granted > taken then holders[#holders + 1] = {fields[i], granted, taken, turn, 0, asked} end
+      end
+    end
+  end
+  return free, others, held, holders
+end
+
 local function exchange(pool, turn, saidSpent, kept, needs, wanted)
   local b, h, r, t, mine, since, d = unpack(redis.call('HMGET', pool, 'b', 'h', 'r', 't', '@' .. member, 'z', 'd'))
   if not b then return {'STALE', turn} end
   local granted, spent, last, spoken = numbers(mine)
   local said = saidSpent or spent
-  if not isKnown or turn <= last or said < spent then return {'OLD', turn} end
+  if not isKnown or turn <= last then return {'OLD', turn} end
   b, h = tonumber(b) + granted - (said + kept), tonumber(h or 0) - (granted - spent - spoken) + kept
   granted, spent, spoken = said + kept, said, 0
 
@@ -182,6 +204,23 @@ local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit,
   return {status, turn, granted, spent, spoken, total or b + h, wait, lacking or 0, present, left}
 end
 
+-- Does the same for places, of which `taken` are in use now. A place is free again once its holder gives it back or is no member
+-- any more: a former member answers nothing, because its lease is over.
+local function exchangePlaces(name, turn, taken, kept, needs, wanted, limit)
+  if not isLive then return {'NOREG', turn, 0, 0, 0, 0, -1, 0} end
+  local _, _, last = numbers(redis.call('HMGET', name, '@' .. member)[1])
+  if turn <= last then return {'OLD', turn} end
+  taken = taken or 0
+  local free, others, held, holders = scanPlaces(name)
+  local granted = taken + kept
+  local function scan() return others, 0, others, holders end
+  local status, b, h, all, spoken, total, _, lacking =
+    grant(scan, name, limit - held - granted, free + kept, granted, kept, needs, wanted)
+  redis.call('HSET', name, '@' .. member, field(all, taken, turn, spoken))
+  redis.call('EXPIRE', name, DAY)
+  return {status, turn, all, taken, spoken, math.max(0, total or b + h), -1, lacking or 0}
+end
+
 -- Removes names that left long ago; otherwise the names would add up with every pod.
 if isLive and redis.call('ZADD', held, text(now), member) == 1 then
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', held, '-inf', text(now - DAY), 'LIMIT', 0, 10)) do
@@ -193,6 +232,7 @@ for i = 1, #turns / 9 do
   local turn, spent, kept, needs, slice, limit, duration, number, index = unpack(turns, 9 * i - 8, 9 * i)
   turn, spent, kept, slice = tonumber(turn), tonumber(spent), tonumber(kept), tonumber(slice)
   if limit == '-' then replies[i] = exchange(names[i], turn, spent, kept, needs, slice)
+  elseif duration == '0' then replies[i] = exchangePlaces(names[i], turn, spent, kept, needs, slice, tonumber(limit))
   else
     replies[i] = exchangeWindow(
       names[i], turn, spent, kept, needs, slice, tonumber(limit), duration, tonumber(number), names[tonumber(index)])

@@ -57,12 +57,19 @@ describe('an exchange', () => {
     await exchange('2.a', 6, { spent: 3 });
     const before = await at.redis.hgetall(pool);
     expect((await exchange('2.a', 6, { spent: 4 })).status).toBe('OLD');
-    expect((await exchange('2.a', 7, { spent: 2 })).status).toBe('OLD');
     expect((await exchange('nobody', 1, { need: 1 })).status).toBe('OLD');
     expect(await at.redis.hgetall(pool)).toEqual(before);
     await at.redis.del(pool);
     expect((await exchange('2.a', 8)).status).toBe('STALE');
     expect(await at.redis.exists(pool)).toBe(0);
+  });
+
+  test('takes back what was held and not needed', async () => {
+    await exchange('2.a', 1, { need: 40 });
+    await exchange('2.a', 2, { spent: 40 });
+    expect(await at.redis.hmget(pool, 'b', '@2.a')).toEqual(['60', '40 40 2 0']);
+    await exchange('2.a', 3, { spent: 10 });
+    expect(await at.redis.hmget(pool, 'b', '@2.a')).toEqual(['90', '10 10 3 0']);
   });
 
   test('of a former name only settles', async () => {

@@ -1,0 +1,69 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Fleet } from '../../../harness/fleet.ts';
+
+/** Holds that reserve credits, at two verifiers. */
+let fleet: Fleet;
+
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 2, env: { USAGE_PERIOD_MS: '100', LOOKUP_WAIT_MS: '5000' } });
+});
+afterAll(() => fleet.stop());
+
+const create = (fields: object) => fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
+const at = (i: number, path: string, body: object) =>
+  fleet.post(`${fleet.verifiers[i]?.address}/v1/${path}`, body);
+const hold = async (i: number, key: string, fields: object = {}) =>
+  (await at(i, 'keys.verifyKey', { key, hold: fields })).body;
+const release = (i: number, id: string, cost?: number) =>
+  at(i, 'keys.release', { hold: id, ...(cost === undefined ? {} : { cost }) });
+const remainingOf = async (keyId: string) => (await fleet.ok('keys.getKey', { keyId })).remaining;
+
+test('a hold reserves, and charges what the work cost', async () => {
+  const { key, keyId } = await create({ remaining: 10_000 });
+  const answer = await hold(0, key, { credits: 5000 });
+  expect(answer).toMatchObject({ code: 'VALID', remaining: 5000 });
+  expect(answer.hold.id).toMatch(/^hold_verifier_\w{20}_[\w-]{22}$/);
+  expect(answer.hold.expiresAt).toBeGreaterThan(Date.now() + 50_000);
+  const { status, body } = await release(0, answer.hold.id, 1234);
+  expect(status).toBe(200);
+  expect(body).toEqual({ charged: 1234, remaining: 8766, requestId: expect.any(String) });
+  await fleet.until(async () => (await remainingOf(keyId)) === 8766);
+  // The other verifier finds all that came back.
+  expect(await hold(1, key, { credits: 8766 })).toMatchObject({ code: 'VALID', remaining: 0 });
+});
+
+test('a release that is repeated is answered the same, and charges once', async () => {
+  const { key, keyId } = await create({ remaining: 100 });
+  const { hold: held } = await hold(0, key, { credits: 50 });
+  const first = await release(0, held.id, 20);
+  const again = await Promise.all([release(0, held.id, 20), release(0, held.id, 40), release(0, held.id)]);
+  for (const { status, body } of again) {
+    expect(status).toBe(200);
+    expect({ ...body, requestId: 0 }).toEqual({ ...first.body, requestId: 0 });
+  }
+  await fleet.until(async () => (await remainingOf(keyId)) === 80);
+});
+
+test('without a cost it charges what was reserved', async () => {
+  const { key } = await create({ remaining: 100 });
+  const { hold: held } = await hold(0, key, { credits: 30 });
+  expect((await release(0, held.id)).body).toMatchObject({ charged: 30, remaining: 70 });
+});
+
+test('a cost above the reservation takes what is there', async () => {
+  const { key, keyId } = await create({ remaining: 100 });
+  const [first, second] = [await hold(0, key, { credits: 10 }), await hold(0, key, { credits: 10 })];
+  expect((await release(0, first.hold.id, 60)).body).toMatchObject({ charged: 60, remaining: 30 });
+  expect((await release(0, second.hold.id, 60)).body).toMatchObject({ charged: 40, short: 20, remaining: 0 });
+  await fleet.until(async () => (await remainingOf(keyId)) === 0);
+});
+
+test('a hold that nobody releases is charged in full', async () => {
+  const { key, keyId } = await create({ remaining: 100 });
+  const { hold: held } = await hold(0, key, { credits: 30, forMs: 1000 });
+  const metrics = async () => (await fleet.get(`${fleet.verifiers[0]?.adminAddress}/metrics`)).body;
+  await fleet.until(async () => (await metrics()).includes('keyfence_holds_expired_total 1'));
+  const { status, body } = await release(0, held.id, 0);
+  expect([status, body.error.code]).toEqual([404, 'HOLD_UNKNOWN']);
+  expect(await remainingOf(keyId)).toBe(70);
+});
