@@ -176,6 +176,7 @@ export class EndpointSender {
   /** The reason why the latest attempts could not be recorded. */
   #failure: unknown;
   #isStopping = false;
+  #hasTakenOver = false;
 
   constructor(endpoint: SigningEndpoint, options: EndpointSenderOptions) {
     this.#endpoint = endpoint;
@@ -215,6 +216,7 @@ export class EndpointSender {
       this.#waker.reset();
       try {
         if (this.#failure !== undefined) throw this.#failure;
+        await this.#takeOver();
         await this.#fill();
         this.#begin();
         failures = 0;
@@ -233,6 +235,15 @@ export class EndpointSender {
     }
     this.#settle();
     await this.#settling; // if this fails, they are delivered again
+  }
+
+  /** Begins where the sender before left off: that Redis or a control plane was gone is no success of the endpoint. */
+  async #takeOver(): Promise<void> {
+    if (this.#hasTakenOver) return;
+    const { failures, pausedUntilMs } = await this.#options.outbox.failuresOf(this.#endpoint.endpointId);
+    this.#failures = failures;
+    this.#pausedUntilMs = pausedUntilMs;
+    this.#hasTakenOver = true;
   }
 
   /** Reads more messages if there are any and there is room. */

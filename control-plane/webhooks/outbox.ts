@@ -271,6 +271,14 @@ export class Outbox {
     return row && messageOf(row[1]).body;
   }
 
+  /** Reads how many attempts at an endpoint failed in a row, and until when it is paused; 0 = it is not. */
+  async failuresOf(endpointId: string): Promise<{ failures: number; pausedUntilMs: number }> {
+    const { state } = webhookKeys(endpointId);
+    const values = await this.#nodes.run(state, (redis) => redis.hmget(state, 'failures', 'pausedUntil'));
+    const [failures = 0, pausedUntilMs = 0] = values.map(Number);
+    return { failures, pausedUntilMs };
+  }
+
   /** Records attempts of one endpoint and its state after them. */
   async settle(
     endpointId: string,

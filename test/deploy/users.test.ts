@@ -367,7 +367,7 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     // With a name that is quite forgotten, one that left long ago, and one that holds what is needed.
     const { held, members } = apiKeys('a');
     const paid = await fleet.ok('keys.createKey', {
-      ...{ apiId: 'a', remaining: 0, refill: { interval: 'monthly', amount: 5 } },
+      ...{ apiId: 'a', remaining: 0, refill: { interval: 'monthly', amount: 5 }, thresholds: [50] },
       ratelimit: { limit: 1000, duration: 1000 },
     });
     const pool = poolKey('a', (await admin.hget(recordKey('a', paid.keyId), 'q')) ?? '');
@@ -380,7 +380,8 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     expect(await fleet.verdict(paid.key)).toBe('VALID');
     // Of a limit that a request brings, and one that an owner's keys share.
     const limit = { name: 'shared', limit: 9, duration: 3_600_000 };
-    await fleet.ok('identities.createIdentity', { externalId: 'owner', ratelimits: [limit] });
+    const quota = { name: 'shared', limit: 9, interval: 'hour', thresholds: [1] };
+    await fleet.ok('identities.createIdentity', { externalId: 'owner', ratelimits: [quota] });
     await fleet.ok('permissions.createRole', { name: 'editor', permissions: ['edit'] });
     const owned = await fleet.ok('keys.createKey', { apiId: 'a', externalId: 'owner', roles: ['editor'] });
     for (const ratelimits of [[{ name: 'shared' }], [{ ...limit, name: 'brought' }]])

@@ -3,14 +3,14 @@ import { poolKey, recordKey, windowKey } from '../../../shared/redis/redis-keys.
 import { Fleet } from '../../harness/fleet.ts';
 import { Receiver } from './receiver.ts';
 
-/** Credits and quotas that are nearly used up, at two verifiers. */
+/** Credits and quotas that are nearly used up, at two verifiers without slices. */
 let fleet: Fleet;
 let receiver: Receiver;
 
 beforeAll(async () => {
   fleet = await Fleet.start({
     verifiers: 2,
-    env: { WEBHOOK_NETWORKS: '127.0.0.0/8', LOOKUP_WAIT_MS: '5000' },
+    env: { WEBHOOK_NETWORKS: '127.0.0.0/8', LOOKUP_WAIT_MS: '5000', CREDITS_SLICE_MS: '0' },
   });
   receiver = await Receiver.start();
   const input = { url: receiver.url, events: ['credits.*', 'quota.*'] };
@@ -110,10 +110,16 @@ test('thresholds change like a refill, and follow a rotation', async () => {
 });
 
 test('slices that verifiers hold are not used yet', async () => {
+  await fleet.addVerifier({ CREDITS_SLICE_MS: '60000' });
   const { keyId, key } = await newKey({ remaining: 1000, thresholds: [5] });
-  await Promise.all(Array.from({ length: 40 }, () => use(key, 1)));
+  const useMany = async (uses: number) => {
+    const codes = await Promise.all(Array.from({ length: uses }, () => fleet.verdict(key, { at: 2 })));
+    expect(new Set(codes)).toEqual(new Set(['VALID']));
+  };
+  await useMany(40);
+  await useMany(5);
   expect(await told(keyId)).toEqual([]);
-  await use(key, 10);
+  await useMany(10);
   await fleet.until(async () => (await told(keyId)).length === 1);
   const [event] = eventsOf(keyId);
   expect(event?.data.remaining).toBeGreaterThan(940);
