@@ -7,8 +7,8 @@ import { Receiver } from './receiver.ts';
 let fleet: Fleet;
 const receivers: { receiver: Receiver; endpointId: string }[] = [];
 
+const env = { WEBHOOK_NETWORKS: '127.0.0.0/8', WEBHOOK_QUEUE_MAX: '100' };
 beforeAll(async () => {
-  const env = { WEBHOOK_NETWORKS: '127.0.0.0/8', WEBHOOK_QUEUE_MAX: '100' };
   fleet = await Fleet.start({ verifiers: 0, env });
 });
 afterEach(async () => {
@@ -94,6 +94,25 @@ test('a queue that is full loses its oldest events, and says how many', async ()
   expect(keyIds.filter((keyId) => ids.has(keyId)).length).toBe(ids.size);
 });
 
+test('counts failures on after a change of the sender', async () => {
+  const { receiver, endpointId } = await newReceiver();
+  receiver.answers = [{ status: 500 }];
+  for (let failures = 1; failures <= 5; failures++) {
+    await newKey();
+    await fleet.until(async () => (await stateOf(endpointId)).failures === failures);
+  }
+  await fleet.controlPlanes.shift()?.stop();
+  await fleet.addControlPlane(env);
+  const counts = new Set<number>();
+  await fleet.until(async () => {
+    const { failures, state } = await stateOf(endpointId);
+    expect(state).toBe('failing');
+    counts.add(failures);
+    return failures !== 5;
+  });
+  expect([...counts]).toEqual([5, 6]);
+});
+
 test('disables an endpoint that answers "gone"', async () => {
   const { receiver, endpointId } = await newReceiver();
   receiver.answers = [{ status: 410 }, { status: 204 }];
@@ -177,7 +196,6 @@ test('what waits outlives restarts', async () => {
   await fleet.redis.stop();
   await fleet.startRedis();
   await receiver.listen();
-  const env = { WEBHOOK_NETWORKS: '127.0.0.0/8', WEBHOOK_QUEUE_MAX: '100' };
   await fleet.addControlPlane(env);
   await fleet.until(() => receiver.typesOf(keyId).length === 1);
 });
