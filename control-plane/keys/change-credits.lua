@@ -12,7 +12,7 @@ local function changeCredits(base, pool, asked, keyId)
   local after, left, owed = nil, '', ''
   local b, h, r, t, k = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't', 'k'))
   b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)
-  local d = redis.call('HGET', name, 'd')
+  local d = redis.call('HMGET', name, 'd')[1]
   if asked.op ~= 'none' and asked.refill then
     r = asked.refill
     if r == '' then r, t = nil, nil else t = select(2, credits.refillOf(r)) end

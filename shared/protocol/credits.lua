@@ -144,7 +144,7 @@ local function creditsOf(members, held)
     local others, gone = scan(pool, own, true)
     redis.call('HSET', pool, 't', text(following), 'f', text(nowMs))
     local left = math.max(amount, b + kept + others)
-    local d = redis.call('HGET', pool, 'd')
+    local d = redis.call('HMGET', pool, 'd')[1]
     if d then measure(pool, d, left, left) end
     return left - kept - others, h - gone, following
   end

@@ -2,6 +2,7 @@ import {
   type ApiKeys,
   apiKeys,
   poolKey,
+  poolMarks,
   recordKey,
   SHARED_LOG,
   secretPointer,
@@ -41,10 +42,7 @@ export function necessaryCommands(
     ...apis.flatMap((apiId) => [
       ...following(apiId, apiKeys(apiId)),
       ...on(windowKey(apiId, 'x'), 'zadd K 0 m', 'zcard K', 'zremrangebyscore K 0 1'),
-      ...on(poolKey(apiId, 'x'), 'hmget K f', 'hset K f v', 'hdel K f', 'hlen K', 'hgetall K'),
-      ...(config.USAGE_PERIOD_MS > 0
-        ? on(usageKey(apiId, 'x'), 'hincrby K f 1', 'hset K f v', 'hkeys K', 'hdel K f', 'expire K 1')
-        : []),
+      ...(config.USAGE_PERIOD_MS > 0 ? on(usageKey(apiId, 'x'), 'hincrby K f 1', 'hkeys K', 'hdel K f') : []),
     ]),
     ...following(SHARED_LOG, apiKeys(SHARED_LOG)),
   ];
@@ -58,6 +56,8 @@ const following = (apiId: string, { head, log, creations, members, held, channel
   ...on(held, 'zadd K 0 m', 'zrem K m', 'zrangebyscore K 0 1'),
   ...on(windowKey(apiId, 'x'), 'hmget K f', 'hset K f v', 'hdel K f', 'hlen K', 'hgetall K', 'del K'),
   ...on(windowKey(apiId, 'x'), 'pexpire K 1'),
+  ...on(poolKey(apiId, 'x'), 'hmget K f', 'hset K f v', 'hdel K f', 'hlen K', 'hgetall K'),
+  ...on(poolMarks(apiId), 'hset K f v', 'expire K 1'),
 ];
 
 const on = (key: string, ...commands: readonly string[]) =>

@@ -167,7 +167,7 @@ local function exchange(pool, turn, saidSpent, kept, needs, wanted)
   redis.call('HSET', pool, 'b', text(b), 'h', text(h), '@' .. member, field(granted, spent, turn, spoken))
   noteEmpty(pool, b + h, since)
   if d then
-    local whole, told, thresholds = string.match(redis.call('HGET', pool, 'd'), '^(%d+) (%d+) (.*)$')
+    local whole, told, thresholds = string.match(redis.call('HMGET', pool, 'd')[1], '^(%d+) (%d+) (.*)$')
     local highest = notePassed(pool, thresholds, tonumber(told), tonumber(whole), b + h)
     if highest then redis.call('HSET', pool, 'd', whole .. ' ' .. highest .. ' ' .. thresholds) end
   end
@@ -197,7 +197,7 @@ local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit,
   local wait = isRefused and windows.wait(limit, slides, c - (most - b), p, left, lacking) or -1
   windows.close(isNew, name, present, c, p, h, left, slides, field(granted, spent, turn, spoken), index)
   if thresholds ~= '' then
-    local told = tonumber(redis.call('HGET', name, 'd') or 0)
+    local told = tonumber(redis.call('HMGET', name, 'd')[1] or 0)
     local highest = notePassed(name, thresholds, told, limit, limit - c + h, text(nowMs + left))
     if highest then redis.call('HSET', name, 'd', highest) end
   end
