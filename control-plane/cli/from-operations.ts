@@ -5,6 +5,7 @@ import type { ChangeStatus } from '../writer/writer.ts';
 import { jsonList, jsonObject, names, rateLimit, whole } from './arguments.ts';
 import type { Client } from './client.ts';
 import { CliError } from './exit.ts';
+import { keyIdOf } from './key-reference.ts';
 import type { Field, OperationRow } from './operations.ts';
 import { collect, type Page } from './pages.ts';
 import type { Session } from './session.ts';
@@ -131,6 +132,8 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
   const columns =
     words.show ?? Object.fromEntries((listing?.columns ?? []).map((column) => [column, column]));
   const client = await session.controlPlane();
+  const { keyId } = input;
+  if (typeof keyId === 'string') input['keyId'] = await keyIdOf(session, keyId);
   if (typeof input['roleId'] === 'string') input['roleId'] = await roleIdOf(client, input['roleId']);
   if (listing?.paged) {
     const page = collect<never>(client, name, input, listing.field, Number(limit));
@@ -167,7 +170,8 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
   else {
     const subject = words.subject?.(answer as never, input as never) ?? subjectOf(row, answer, input);
     const { propagation } = answer;
-    if (propagation) printChange(session, subject, { ...answer, propagation });
+    const about = typeof keyId === 'string' ? { keyId: input['keyId'] } : {};
+    if (propagation) printChange(session, subject, { ...about, ...answer, propagation });
     else session.print(answer, () => subject);
   }
   if (words.note) session.note(words.note);
@@ -215,6 +219,8 @@ export function commandAt(
   );
   const lines = examples.map((example) => `  keyfence ${example}`);
   const command = group.command(usage);
+  for (const argument of command.registeredArguments)
+    if (argument.name() === 'key') argument.description = KEY_REFERENCE;
   if (command.name() === 'list') command.alias('ls');
   return command
     .summary(help)
@@ -222,9 +228,13 @@ export function commandAt(
     .addHelpText('after', `\n${[lines.length > 1 ? 'Examples:' : 'Example:', ...lines].join('\n')}`);
 }
 
+/** The help of an argument that `keyIdOf` reads. */
+const KEY_REFERENCE = 'its id, its name if no other key has it, or the start of its secret as lists show it';
+
 function addArgument(command: Command, field: Field, { fields = {} }: Words): void {
-  const [as = field.name, , parse = parserOf(field)] = fields[field.name] ?? [];
-  const argument = new Argument(`<${as}>`, '').argParser(parse);
+  const isKey = field.name === 'keyId';
+  const [as = isKey ? 'key' : field.name, , parse = parserOf(field)] = fields[field.name] ?? [];
+  const argument = new Argument(`<${as}>`, isKey ? KEY_REFERENCE : '').argParser(parse);
   command.addArgument(field.choices ? argument.choices(field.choices) : argument);
 }
 

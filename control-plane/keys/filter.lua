@@ -12,12 +12,12 @@ end
 -- Tells whether a key meets the conditions of a listing: those of KeyFilter in key-view.ts, but for `search` a `part`, folded,
 -- with its `forms`. base: the beginning of the API's other keys
 local function matches(condition, base, keyId)
-  local enabled, name, externalId, expires, roles, leak, foreign, created =
-    unpack(redis.call('HMGET', base .. 'k:' .. keyId, 'e', 'n', 'o', 'x', 'R', 'K', 'f', 'c'))
+  local enabled, name, externalId, expires, roles, leak, foreign, created, start =
+    unpack(redis.call('HMGET', base .. 'k:' .. keyId, 'e', 'n', 'o', 'x', 'R', 'K', 'f', 'c', 's'))
   name, externalId, expires = name or '', externalId or '', tonumber(expires) or 0
   if condition.enabled ~= nil and (enabled == '1') ~= condition.enabled then return false end
   if condition.namePrefix and string.sub(name, 1, #condition.namePrefix) ~= condition.namePrefix then return false end
-  if condition.part and not string.find(
+  if condition.part and string.lower(start or '') ~= condition.part and not string.find(
     fold(name .. '\n' .. keyId .. '\n' .. externalId, condition.forms), condition.part, 1, true
   ) then return false end
   if condition.expiredAt and (expires == 0 or expires > condition.expiredAt) then return false end

@@ -80,7 +80,7 @@ export interface KeyFilter {
   readonly foreign?: boolean;
   readonly externalId?: string;
   readonly namePrefix?: string;
-  /** Part of the name, the id or the external id, in any case. */
+  /** Part of the name, the id or the external id, or all of `start`, in any case. */
   readonly search?: string;
 }
 

@@ -6,6 +6,7 @@ import type { ReportedRefusal } from '../../keys/refusals.ts';
 import { names, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import { commandAt } from '../from-operations.ts';
+import { keyIdOf } from '../key-reference.ts';
 import type { Session } from '../session.ts';
 import { columns, list, table } from '../terminal/output.ts';
 import { givenSecret } from '../terminal/prompt.ts';
@@ -17,16 +18,17 @@ export function listCommands(program: Command, session: Session): void {
   const add = (field: 'permissions' | 'roles', value: string, such: string, example: string) =>
     commandAt(
       program,
-      `keys ${field} <keyId> <operation> [${value}]`,
+      `keys ${field} <key> <operation> [${value}]`,
       `add, set or remove ${field} of a key, such as ${such}; when this returns, no verifier uses the old ${field} any more`,
       [`keys ${field} ${ID} ${example}`],
-    ).action(async (keyId: string, operation: string, text = '') => {
+    ).action(async (key: string, operation: string, text = '') => {
       const noun = `${field.charAt(0).toUpperCase()}${field.slice(1)}`;
       if (!/^(add|set|remove)$/.test(operation))
         throw new CliError('USAGE', 'operation: give one of add, set, remove');
       const values = names(text);
       if (values.length === 0 && operation !== 'set')
         throw new CliError('USAGE', `${field}: give at least one`);
+      const keyId = await keyIdOf(session, key);
       const response = await session.call<object>(`keys.${operation}${noun}`, { keyId, [field]: values });
       session.print(response, () => `${keyId}: changed its ${field}`);
     });
@@ -39,13 +41,14 @@ type UsageRow = Readonly<Record<UsageField, number>> & { readonly time?: number;
 
 /** Adds `keyfence keys usage`. */
 export function keyUsageCommand(program: Command, session: Session): void {
-  commandAt(program, 'keys usage <keyId>', 'how often a key was verified, per day', [
+  commandAt(program, 'keys usage <key>', 'how often a key was verified, per day', [
     `keys usage ${ID} --hourly`,
   ])
     .option('--hourly', 'per hour, as far back as counts are kept')
-    .action((keyId: string, { hourly }) =>
-      printUsage(session, 'keys.getVerifications', { keyId, granularity: hourly ? 'hour' : 'day' }),
-    );
+    .action(async (key: string, { hourly }) => {
+      const keyId = await keyIdOf(session, key);
+      await printUsage(session, 'keys.getVerifications', { keyId, granularity: hourly ? 'hour' : 'day' });
+    });
 }
 
 /** Adds `keyfence apis usage`. */
@@ -88,16 +91,17 @@ async function printUsage(
 /** Adds `keyfence keys refusals`: the refusals of a key, or that of a request. */
 export function refusalsCommand(program: Command, session: Session): void {
   const help = 'show why a key was refused lately, or which key the refusal of one request is about';
-  commandAt(program, 'keys refusals [keyId]', help, [`keys refusals ${ID}`])
+  commandAt(program, 'keys refusals [key]', help, [`keys refusals ${ID}`])
     .option('--request <requestId>', 'the id of the request, in place of a key')
-    .action(async (keyId: string | undefined, { request: requestId }) => {
-      if ((keyId === undefined) === (requestId === undefined))
+    .action(async (key: string | undefined, { request: requestId }) => {
+      if ((key === undefined) === (requestId === undefined))
         throw new CliError('USAGE', 'name a key, or a request with --request');
-      if (requestId !== undefined) {
+      if (key === undefined) {
         const located = await session.call<{ refusal: ReportedRefusal }>('verdicts.find', { requestId });
         const { refusal, ...about } = located;
         return session.print(located, () => list({ ...about, ...refusal, question: undefined }));
       }
+      const keyId = await keyIdOf(session, key);
       const response = await session.call<{ refusals: ReportedRefusal[] }>('keys.listRefusals', { keyId });
       session.print(response, () =>
         table(response.refusals, {
@@ -120,16 +124,16 @@ interface Question {
 /** Adds `keyfence keys explain` and `keyfence keys verify`, which ask the same question. */
 export function questionCommands(program: Command, session: Session): void {
   const secret = 'the secret in KEYFENCE_KEY, on standard input or typed at a prompt';
-  const explain = `show rule by rule how a question about a key would be decided; without keyId, about ${secret}`;
+  const explain = `show rule by rule how a question about a key would be decided; without a key, about ${secret}`;
   addQuestion(
-    commandAt(program, 'keys explain [keyId]', explain, [
+    commandAt(program, 'keys explain [key]', explain, [
       `keys explain ${ID} --api shop --permissions 'files.read OR files.write'`,
       'keys explain --request 0mzc9k4q8r2wfXa1',
     ]).option('--request <requestId>', 'the question of this refused request: would it pass now?'),
-  ).action(async (keyId: string | undefined, { api, request, ...question }: Question) => {
+  ).action(async (key: string | undefined, { api, request, ...question }: Question) => {
     const input =
       request === undefined
-        ? { ...(await keyIn(session, keyId)), apiId: api, ...question }
+        ? { ...(await keyIn(session, key)), apiId: api, ...question }
         : await refusedQuestion(session, request);
     const explanation = await session.call<Explanation>('keys.explain', input);
     session.print(explanation, () => {
@@ -159,8 +163,10 @@ export function questionCommands(program: Command, session: Session): void {
   });
 }
 
-const keyIn = async ({ config }: Session, keyId: string | undefined) =>
-  keyId === undefined ? { key: await givenSecret(config.KEYFENCE_KEY) } : { keyId };
+const keyIn = async (session: Session, key: string | undefined) =>
+  key === undefined
+    ? { key: await givenSecret(session.config.KEYFENCE_KEY) }
+    : { keyId: await keyIdOf(session, key) };
 
 /** The question of a refused request, about its key. */
 async function refusedQuestion(session: Session, requestId: string) {

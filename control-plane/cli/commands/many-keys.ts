@@ -3,6 +3,7 @@ import type { ChangeStatus, Propagation } from '../../writer/writer.ts';
 import { callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt, waitMsOf } from '../from-operations.ts';
+import { keyIdOf } from '../key-reference.ts';
 import { readLines } from '../read-lines.ts';
 import type { Session } from '../session.ts';
 import { count } from '../terminal/output.ts';
@@ -66,33 +67,34 @@ const COMMANDS: Readonly<Record<string, readonly [help: string, examples: string
 /** Adds the commands of `keyfence keys …` that change a key or many keys. */
 export function manyKeysCommands(program: Command, session: Session): void {
   for (const [verb, [help, examples, change]] of Object.entries(COMMANDS)) {
-    const command = commandAt(program, `keys ${verb} [keyId]`, help, examples)
+    const command = commandAt(program, `keys ${verb} [key]`, help, examples)
       .option('--api <apiId>', 'API of the keys, with --owner or --file')
       .addOption(
         new Option('--owner <id>', 'all keys of this identity, by its external id').conflicts('file'),
       )
       .option('--file <file>', 'keys whose ids are in this file, one per line; - is standard input');
     if (verb === 'delete') command.option('--yes', 'do not ask');
-    command.addOption(waitOption()).action(async (keyId: string | undefined, { yes, wait, ...selection }) => {
-      const isOfMany = choiceOf(keyId, selection) === 'many';
+    command.addOption(waitOption()).action(async (key: string | undefined, { yes, wait, ...selection }) => {
+      const isOfMany = choiceOf(key, selection) === 'many';
+      const keyId = key === undefined ? undefined : await keyIdOf(session, key);
       const { api, owner, file } = selection;
       const keys = owner === undefined ? `the keys in ${file}` : `all keys of ${owner} in ${api}`;
       if (verb === 'delete') await confirm(`delete ${isOfMany ? keys : keyId}`, yes === true);
       if (isOfMany) return changeMany(session, selection, change, waitMsOf(wait));
       const { operation, fields, pastTense } = change;
       const input = { keyId, ...fields, ...waitMsOf(wait) };
-      const response = await session.call<{ propagation: ChangeStatus }>(operation, input);
-      printChange(session, `${pastTense} ${keyId}`, response);
+      const { propagation } = await session.call<{ propagation: ChangeStatus }>(operation, input);
+      printChange(session, `${pastTense} ${keyId}`, { ...{ keyId }, propagation });
     });
   }
 }
 
 /** Reads the choice of one key, or of an API with an identity or a file. Throws USAGE for any other. */
-function choiceOf(keyId: string | undefined, { api, owner, file }: ManyOptions): 'one' | 'many' {
+function choiceOf(key: string | undefined, { api, owner, file }: ManyOptions): 'one' | 'many' {
   const chooses = owner !== undefined || file !== undefined;
-  if (keyId !== undefined && !chooses && api === undefined) return 'one';
-  if (keyId === undefined && chooses && api !== undefined) return 'many';
-  throw new CliError('USAGE', 'give a keyId, or --api with --owner or --file');
+  if (key !== undefined && !chooses && api === undefined) return 'one';
+  if (key === undefined && chooses && api !== undefined) return 'many';
+  throw new CliError('USAGE', 'give a key, or --api with --owner or --file');
 }
 
 /**

@@ -390,7 +390,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
     ],
     fields: {
       apiId: ['--api <apiId>', 'only calls on this API'],
-      keyId: ['--key <keyId>', 'only calls on this key'],
+      keyId: ['--key <key>', 'only calls on this key, by its id or its name'],
       rootKeyId: ['--by <rootKeyId>', 'only calls by this root key, or by the person with this id'],
       operation: ['--operation <operation>', 'only this operation, such as keys.updateKey'],
     },

@@ -208,7 +208,7 @@ export const listKeys = operation({
     externalId: Type.Optional(ExternalId),
     ownerId: Type.Optional(OwnerId),
     name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Prefix of the name.' })),
-    search: Search('the name, the id or the external id'),
+    search: Search('the name, the id or the external id, or all of `start`'),
     state: Type.Optional(StateOf('Only keys in this `state`.')),
     role: Type.Optional(
       Type.String({

@@ -75,6 +75,43 @@ describe('keys', () => {
     expect(await answer('keys verify', 1, {}, `${key}\n`)).toMatchObject({ code: 'NOT_FOUND' });
   });
 
+  test('go by name or by the start of the secret', async () => {
+    const { keyId, key } = await answer('keys create shop --name Zoe-1 --prefix zoe');
+    await answer('keys create books --name Zoe-12');
+    const start = key.slice(0, 8);
+    for (const args of ['get Zoe-1', `get ${start}`, `get ${start}…`, 'explain Zoe-1', 'refusals Zoe-1'])
+      expect(await printed(`keys ${args}`), args).toMatch(args.startsWith('ref') ? /^time/ : keyId);
+    await printed('keys usage Zoe-1');
+    const disabled = await run('keys disable Zoe-1');
+    expect(disabled.stdout).toContain(`disabled ${keyId}: complete`);
+    expect(disabled.stderr).toContain(`${keyId} is Zoe-1 (${start}…) in shop`);
+    expect(await answer('keys enable Zoe-1')).toMatchObject({ keyId, propagation: { state: 'complete' } });
+    expect(await answer('keys update Zoe-1 --environment live')).toMatchObject({ keyId });
+    expect(await answer('keys permissions Zoe-1 add a')).toMatchObject([{ name: 'a' }]);
+    for (const wrong of ['Zoe', 'zoe-1', start.slice(0, 7)])
+      expect(await run(`keys disable ${wrong}`), wrong).toMatchObject({
+        ...{ status: 1, stdout: '', stderr: expect.stringContaining(`has the name ${wrong}`) },
+      });
+    const ids = [keyId];
+    const listed = async () => (await run('keys disable Zoe-1 --json')).stderr;
+    for (let i = 0; i < 10; i++) ids.push((await answer('keys create books --name Zoe-1')).keyId);
+    expect(JSON.parse(await listed()).error).toMatchObject({
+      ...{
+        code: 'USAGE',
+        message: expect.stringMatching(/^more than 10 keys are called Zoe-1; give an id:/),
+      },
+    });
+    expect((await listed()).match(/key_\w+ is Zoe-1/g)).toHaveLength(10);
+    await answer(`keys delete ${ids.pop()} --yes`);
+    expect(await run('keys delete Zoe-1 --yes')).toMatchObject({
+      ...{ status: 64, stderr: expect.stringMatching(/^keyfence: 10 keys are called Zoe-1/) },
+    });
+    const { stderr } = await run('keys get Zoe-1');
+    for (const id of ids) expect(stderr).toContain(`\n  ${id} is Zoe-1 (`);
+    expect((await answer(`keys get ${keyId}`)).enabled).toBe(true);
+    await answer(`keys delete ${keyId} --yes`);
+  });
+
   test('get, use and lose permissions', async () => {
     const { keyId, key } = await answer('keys create shop --permissions files.write,files.read');
     const asking = (status: number, query: string) => verified(key, status, `--permissions ${query}`);
