@@ -25,9 +25,11 @@ export function useNames(): ReadonlyMap<string, string> {
 }
 
 /** Loads the names of the keys that events are about, as far as this root key may read them. */
-function useKeyNames(events: readonly AuditEvent[]): ReadonlyMap<string, string> {
+export function useKeyNames(
+  subjects: readonly { readonly keyId?: string; readonly apiId?: string }[],
+): ReadonlyMap<string, string> {
   const ids = new Set(
-    events.flatMap(({ on: { keyId, apiId } }) => (keyId && may(`api.${apiId}.read_key`) ? [keyId] : [])),
+    subjects.flatMap(({ keyId, apiId }) => (keyId && may(`api.${apiId}.read_key`) ? [keyId] : [])),
   );
   const list = async () => {
     // Some were deleted since.
@@ -97,7 +99,7 @@ export function Events(props: {
   exact?: boolean;
 }) {
   const { events, empty, exact = false } = props;
-  const names = new Map([...props.names, ...useKeyNames(events)]);
+  const names = new Map([...props.names, ...useKeyNames(events.map(({ on }) => on))]);
   return (
     <Table
       label="Events"

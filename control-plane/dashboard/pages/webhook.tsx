@@ -62,7 +62,7 @@ function Facts({ endpoint }: { endpoint: Endpoint }) {
         {waiting.toLocaleString()}
         {oldestAt !== undefined && (
           <>
-            , the oldest since <Time at={oldestAt} />
+            , the oldest was queued <Time at={oldestAt} />
           </>
         )}
       </Fact>

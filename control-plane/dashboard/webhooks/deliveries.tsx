@@ -1,7 +1,8 @@
 import { useState } from 'preact/hooks';
 import { call, type Delivery, may, serverNow } from '../api/client.ts';
+import { useKeyNames } from '../audit/events.tsx';
+import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
-import { Fact } from '../parts/fact.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
@@ -20,6 +21,7 @@ export function Deliveries({ endpointId }: { endpointId: string }) {
       }),
     [endpointId, isDead, pages.cursor],
   );
+  const names = useKeyNames(eventsOf(deliveries.data?.deliveries ?? []).map(subjectOf));
   const show = (onlyDead: boolean) => {
     pages.reset();
     setDead(onlyDead);
@@ -41,25 +43,29 @@ export function Deliveries({ endpointId }: { endpointId: string }) {
           <>
             <Table
               label="Deliveries"
-              rows={page.deliveries}
-              id={({ deliveryId }) => deliveryId}
+              rows={eventsOf(page.deliveries)}
+              id={({ latest: { eventId } }) => eventId}
               empty={isDead ? 'No event was given up.' : 'Nothing was sent yet.'}
               columns={[
-                { title: 'Event', narrow: 'first', cell: ({ type }) => <code>{type}</code> },
-                { title: 'Result', narrow: 'beside', cell: (delivery) => <Result delivery={delivery} /> },
-                { title: 'Attempt', number: true, cell: ({ attempt }) => attempt },
-                { title: 'Took', number: true, cell: ({ durationMs }) => duration(durationMs) },
-                { title: 'When', cell: ({ time }) => <Time at={time} /> },
+                { title: 'Event', narrow: 'first', cell: ({ latest }) => <code>{latest.type}</code> },
+                {
+                  title: 'Key',
+                  grows: true,
+                  cell: (event) => <EventKey {...subjectOf(event)} names={names} />,
+                },
+                { title: 'Result', narrow: 'beside', cell: ({ latest }) => <Result delivery={latest} /> },
+                { title: 'Attempts', number: true, cell: ({ attempts }) => attempts.length },
+                { title: 'When', cell: ({ latest }) => <Time at={latest.time} /> },
                 {
                   title: 'Again',
                   narrow: 'beside',
-                  cell: ({ deliveryId, type }) =>
+                  cell: ({ latest: { deliveryId, type } }) =>
                     may('root.*.update_webhook') && (
                       <Redeliver endpointId={endpointId} deliveryId={deliveryId} type={type} />
                     ),
                 },
               ]}
-              details={(delivery) => <Content delivery={delivery} />}
+              details={(event) => <Content of={event} />}
             />
             {pages.pager(page.cursor, page.deliveries.length)}
           </>
@@ -71,6 +77,32 @@ export function Deliveries({ endpointId }: { endpointId: string }) {
 
 const RESULTS = { delivered: 'good', failed: 'warn', dead: 'bad' } as const;
 
+/** An event with its attempts on this page, the latest first. */
+interface SentEvent {
+  readonly latest: Delivery;
+  readonly attempts: readonly Delivery[];
+}
+
+function eventsOf(deliveries: readonly Delivery[]): readonly SentEvent[] {
+  const events = Map.groupBy(deliveries, ({ eventId }) => eventId);
+  return [...events.values()].flatMap((attempts) => (attempts[0] ? [{ latest: attempts[0], attempts }] : []));
+}
+
+/** What an event is about. */
+const subjectOf = ({ latest: { event } }: SentEvent): { readonly keyId?: string; readonly apiId?: string } =>
+  (event as { data?: object }).data ?? {};
+
+function EventKey(props: { keyId?: string; apiId?: string; names: ReadonlyMap<string, string> }) {
+  const { keyId, apiId, names } = props;
+  if (keyId !== undefined)
+    return (
+      <a href={`#/keys/${keyId}`} title={keyId}>
+        <bdi>{names.get(keyId) ?? keyId}</bdi>
+      </a>
+    );
+  return apiId === undefined ? null : <ApiLink id={apiId} />;
+}
+
 function Result({ delivery: { result, status, error, nextAt } }: { delivery: Delivery }) {
   return (
     <>
@@ -79,7 +111,7 @@ function Result({ delivery: { result, status, error, nextAt } }: { delivery: Del
         {status ?? error}
         {nextAt !== undefined && (
           <>
-            {nextAt > serverNow() ? ', again ' : ', tried again '}
+            {nextAt > serverNow() ? ', again ' : ', due '}
             <Time at={nextAt} />
           </>
         )}
@@ -88,19 +120,29 @@ function Result({ delivery: { result, status, error, nextAt } }: { delivery: Del
   );
 }
 
-function Content({ delivery: { event, response, eventId } }: { delivery: Delivery }) {
+/** All attempts of an event, and what was sent in each. */
+function Content({ of: { latest, attempts } }: { of: SentEvent }) {
   return (
-    <dl>
-      <Fact name="Event">
-        <code>{eventId}</code>
-      </Fact>
-      <Fact name="Sent">
-        <pre>{JSON.stringify(event, null, 1)}</pre>
-      </Fact>
-      <Fact name="Answer">
-        <pre>{response ?? 'none'}</pre>
-      </Fact>
-    </dl>
+    <>
+      <ul class="plain" aria-label="Attempts">
+        {attempts.map(({ deliveryId, result, status, error, durationMs, time, response }, i) => (
+          <li key={deliveryId}>
+            {result === 'dead' ? 'given up' : result} {status ?? error}, {duration(durationMs)},{' '}
+            <Time at={time} exact />
+            {i > 0 && (
+              <>
+                , retried <Time at={attempts[i - 1]?.time} />
+              </>
+            )}
+            {response && <pre>{response}</pre>}
+          </li>
+        ))}
+      </ul>
+      <p class="quiet">
+        Sent as <code>{latest.eventId}</code>:
+      </p>
+      <pre>{JSON.stringify(latest.event, null, 1)}</pre>
+    </>
   );
 }
 
