@@ -1,20 +1,20 @@
 import type { ConcurrencyLimit, NamedLimit, RateLimit } from '#shared/protocol/credits.ts';
-import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
+import { KEY_FIELDS, POOL, storedFields } from '#shared/protocol/key-record.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import { type Apis, createSharedLog } from '../apis/apis.ts';
-import type { Key, KeyView } from '../keys/key-view.ts';
+import { type CreditsView, creditsIn, type Key, type KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';
-import type { LogEntry } from '../writer/change-log-port.ts';
+import type { CreditsChange, LogEntry } from '../writer/change-log-port.ts';
 import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
 /** Number of APIs that are read in one step. */
 const APIS_AT_ONCE = 100;
 
-/** Letters of the fields that decide whether an identity applies to a key, and whether it is enabled. */
-const STATE_LETTERS = [KEY_FIELDS.apiIds.letter, KEY_FIELDS.enabled.letter];
+/** Letters of the fields that decide whether an identity applies to a key, whether it is enabled, and whether it has credits. */
+const STATE_LETTERS = [KEY_FIELDS.apiIds.letter, KEY_FIELDS.enabled.letter, POOL];
 
 /** An identity as responses show it. */
 export interface Identity {
@@ -25,6 +25,8 @@ export interface Identity {
   /** Limits that all keys of the identity share. */
   readonly ratelimits: readonly RateLimit[];
   readonly concurrency: readonly ConcurrencyLimit[];
+  /** Shared by its keys without credits of their own; absent = unlimited. */
+  readonly credits?: CreditsView;
   /** Its roles, which count for all its keys: their names in answers, otherwise their ids. */
   readonly roles: readonly string[];
   /** The APIs in which the identity applies; absent = all. */
@@ -34,7 +36,9 @@ export interface Identity {
 }
 
 /** A key as responses show it, with its identity. */
-type WithIdentity<Shown> = Shown & { readonly identity?: Pick<Identity, 'id' | 'externalId' | 'enabled'> };
+type WithIdentity<Shown> = Shown & {
+  readonly identity?: Pick<Identity, 'id' | 'externalId' | 'enabled' | 'credits'>;
+};
 
 interface IdentitiesOptions extends RecordParts {
   readonly view: KeyView;
@@ -63,7 +67,10 @@ export class Identities {
     {
       externalId,
       ...fields
-    }: Omit<Identity, 'id' | 'sequence' | 'ratelimits'> & { readonly ratelimits: readonly NamedLimit[] },
+    }: Omit<Identity, 'id' | 'sequence' | 'ratelimits' | 'credits'> & {
+      readonly ratelimits: readonly NamedLimit[];
+    },
+    credits: CreditsChange | undefined,
     waitMs: number | undefined,
     onWritten: (entry: LogEntry) => void,
   ): Promise<{ readonly identityId: string; readonly propagation: Propagation }> {
@@ -76,7 +83,7 @@ export class Identities {
       operation: 'create',
       keyId: identityId,
     } as const;
-    const write = { ...about, fields: storedTexts };
+    const write = { ...about, fields: storedTexts, ...(credits ? { credits } : {}) };
     let propagation = await changeWriter.apply(write, waitMs, onWritten);
     if (!propagation) {
       await createSharedLog(writer, clock.wallMs(), leaseMs);
@@ -174,12 +181,19 @@ export class Identities {
     const states = new Map(
       externalIds.flatMap((externalId, i) => (records[i]?.[0] ? [[externalId, records[i]]] : [])),
     );
-    return keys.map((key) => {
-      const { externalId = '', apiId } = key;
-      const [record, scope, enabled] = states.get(externalId) ?? [];
-      if (!record || (scope && !slugsOf(scope).includes(apiId))) return key;
-      return { ...key, identity: { id: identityIdOf(externalId), externalId, enabled: enabled === '1' } };
-    });
+    return Promise.all(
+      keys.map(async (key) => {
+        const { externalId = '', apiId } = key;
+        const [record, scope, enabled, pool] = states.get(externalId) ?? [];
+        if (!record || (scope && !slugsOf(scope).includes(apiId))) return key;
+        const id = identityIdOf(externalId);
+        const credits = pool ? (await this.get(id))?.credits : undefined;
+        return {
+          ...key,
+          identity: { id, externalId, enabled: enabled === '1', ...(credits ? { credits } : {}) },
+        };
+      }),
+    );
   }
 
   /** Rejects with BAD_REQUEST if one of these APIs does not exist. */
@@ -200,7 +214,9 @@ const identityOf = ({
   roles = [],
   apiIds,
   sequence,
+  ...key
 }: Key): Identity => ({
   ...{ id: keyId, externalId: name, enabled, meta, ratelimits, concurrency, roles, sequence },
   ...(apiIds ? { apiIds } : {}),
+  ...(key.remaining === undefined ? {} : { credits: creditsIn(key) }),
 });

@@ -4,16 +4,22 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
+import { type Credits, changeCredits } from '../keys/credit-changes.ts';
 import { type NameStores, UsedKey, withNames } from '../keys/key-answer.ts';
 import type { KeyPage, KeyView } from '../keys/key-view.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
 import { operation } from '../serve/operation.ts';
 import {
+  CHANGED_CREDITS,
   Concurrency,
   Count,
+  CREDITS_OPERATION,
+  CREDITS_VIEW,
+  CreditsResponse,
   Cursor,
   checkLimits,
   checkMeta,
+  creditsChange,
   ExternalId,
   FIELDS,
   Fields,
@@ -24,6 +30,8 @@ import {
   Limit,
   List,
   makeCursor,
+  NEW_CREDITS,
+  newCredits,
   openCursor,
   PageCursor,
   Propagation,
@@ -68,6 +76,9 @@ const CHANGEABLE_FIELDS = {
   ),
 };
 
+const WHOSE_CREDITS =
+  'Credits that its keys without credits of their own share, in all APIs where the identity applies.';
+
 /** A tenant has few APIs; an identity for more leaves this out. */
 const APIS_MAX = 100;
 const ApiIds = Type.Array(Type.String({ pattern: `^${API_ID_PATTERN}$` }), {
@@ -87,6 +98,7 @@ const IdentityView = Type.Object({
   concurrency: Concurrency({
     description: 'Concurrency limits that all keys of the identity share, in all APIs.',
   }),
+  credits: Type.Optional(Type.Object(CREDITS_VIEW, { description: WHOSE_CREDITS })),
   roles: List(Type.String(), { description: 'Names of its roles, which count for all its keys.' }),
   apiIds: Type.Optional(
     List(Type.String(), { description: 'The APIs in which the identity applies; absent = all.' }),
@@ -116,6 +128,9 @@ export const createIdentity = operation({
   request: Fields({
     externalId: ExternalId,
     ...CHANGEABLE_FIELDS,
+    credits: Type.Optional(
+      Type.Object(NEW_CREDITS, { additionalProperties: false, description: WHOSE_CREDITS }),
+    ),
     enabled: Type.Boolean({
       default: true,
       description: 'false: no key of the identity is accepted until it is enabled.',
@@ -129,14 +144,18 @@ export const createIdentity = operation({
   example: { externalId: 'ada', meta: { plan: 'pro' } },
   async handle(call, { identities, roles }: NameStores) {
     const { externalId, waitMs, enabled, meta = {}, ratelimits = [], roles: roleNames = [] } = call.request;
-    const { apiIds, concurrency = [] } = call.request;
+    const { apiIds, concurrency = [], credits: creditsInput = {} } = call.request;
     checkMeta(meta);
     checkLimits({ ratelimits, concurrency });
     const ids = await roles.idsOf(roleNames);
     const fields = { enabled, meta, ratelimits, concurrency, roles: ids, ...(apiIds ? { apiIds } : {}) };
     call.note({ externalId, identityId: identityIdOf(externalId) });
-    const record = call.recordChange(storedFields(fields));
-    return identities.create({ externalId, ...fields }, waitMs, ({ sequence }) => record({ sequence }));
+    const credits = newCredits(creditsInput, 'credits.');
+    const change = credits && ({ op: 'set', ...credits } as const);
+    const record = call.recordChange(storedFields(fields), change);
+    return identities.create({ externalId, ...fields }, change, waitMs, ({ sequence }) =>
+      record({ sequence }),
+    );
   },
 });
 
@@ -298,6 +317,11 @@ export const updateIdentity = operation({
       }),
     ),
     ...CHANGEABLE_FIELDS,
+    credits: Type.Optional(
+      Type.Union([Type.Object(CHANGED_CREDITS, { additionalProperties: false }), Type.Null()], {
+        description: 'null: unlimited from now on. Absent fields stay unchanged.',
+      }),
+    ),
     apiIds: Type.Optional(Type.Union([ApiIds, Type.Null()])),
     ifSequence: IfSequence,
     waitMs: WaitMs,
@@ -313,23 +337,52 @@ export const updateIdentity = operation({
   neverShed: true,
   async handle(call, { identities, roles, changeWriter }: NameStores & { changeWriter: ChangeWriter }) {
     const { waitMs, ifSequence, identityId: _id, externalId: _externalId, ...changes } = call.request;
-    const { roles: roleNames, ...patch } = changes;
+    const { roles: roleNames, credits: creditsPatch, ...patch } = changes;
     checkMeta(patch.meta ?? {});
     checkLimits(patch);
     const rolePatch = await roles.patchOf(roleNames);
     const fields = storedFields({ ...patch, ...rolePatch });
-    if (Object.keys(fields).length === 0)
+    const credits = creditsChange(
+      creditsPatch === null ? { remaining: null } : (creditsPatch ?? {}),
+      'credits.',
+    );
+    if (Object.keys(fields).length === 0 && !credits)
       throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');
     const identityId = idIn(call.request);
     call.note({ identityId });
     if (patch.apiIds && (await identities.get(identityId))) await identities.checkApis(patch.apiIds);
     const write = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields, ifSequence } as const;
-    const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
+    const propagation = await changeWriter.apply(
+      credits ? { ...write, credits } : write,
+      waitMs,
+      call.recordChange(fields, credits),
+    );
     const identity = await identities.get(identityId);
     if (!propagation || !identity) throw identityNotFound();
     const mayRead = call.caller.permissions.allowsRoot('read_identity');
     const [answer = identity] = mayRead ? await roles.withRoleNames([identity]) : [];
     return { ...(mayRead ? answer : { id: identityId }), propagation };
+  },
+});
+
+const updateCredits = operation({
+  name: 'identities.updateCredits',
+  summary: "Change an identity's credits",
+  description:
+    'Makes one change, however many keys share the credits. Returns when the change is complete: no verifier accepts a request on credits from before the change.',
+  permissions: ['root.*.update_identity'],
+  request: Fields({ ...REFERENCE, ...CREDITS_OPERATION }),
+  response: CreditsResponse,
+  event: 'identity.updated',
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: { externalId: 'ada', op: 'set', value: 1000 },
+  neverShed: true,
+  async handle(call, needs: { credits: Credits; changeWriter: ChangeWriter }) {
+    const identityId = idIn(call.request);
+    call.note({ identityId });
+    const answer = await changeCredits(call, SHARED_LOG, identityId, needs);
+    if (!answer) throw identityNotFound();
+    return answer;
   },
 });
 
@@ -378,6 +431,7 @@ export const identityOperations = [
   listIdentities,
   listKeysOfIdentity,
   updateIdentity,
+  updateCredits,
   deleteIdentity,
   getIdentityPropagation,
 ] as const;

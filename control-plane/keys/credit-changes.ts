@@ -1,7 +1,12 @@
 import { type Clock, pause } from '#shared/process/clock.ts';
 import { command, row } from '#shared/redis/command.ts';
 import { apiKeys, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { hashSecret } from '#shared/rules/key-format.ts';
+import type { Call } from '../serve/call.ts';
+import type { CreditsChange, LogEntry } from '../writer/change-log-port.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
+import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
 const settleCredits = command(
   new URL('./settle-credits.lua', import.meta.url),
@@ -52,4 +57,45 @@ export class Credits {
   async #poll(apiId: string, keyId: string) {
     return (await this.#writer.send(settleRun(apiId, keyId))).reply;
   }
+}
+
+/** A call that changes credits; a `value` of null, only with `set`, makes them unlimited. */
+interface CreditsCall {
+  readonly op: 'set' | 'increment' | 'decrement';
+  readonly value: number | null;
+  readonly operationId?: string;
+  readonly waitMs?: number;
+}
+
+/** Changes the credits of a key or an identity as a call says; undefined if there is no such record. Throws BAD_REQUEST. */
+export async function changeCredits(
+  { request, recordChange }: Pick<Call<CreditsCall>, 'request' | 'recordChange'>,
+  apiId: string,
+  keyId: string,
+  { credits, changeWriter }: { readonly credits: Credits; readonly changeWriter: ChangeWriter },
+): Promise<{ readonly remaining: number | null; readonly propagation: Propagation } | undefined> {
+  const { op, value, operationId, waitMs } = request;
+  // Store only a hash, in case a caller sends a secret by mistake.
+  const operation = operationId === undefined ? {} : { operation: hashSecret(operationId) };
+  const change = { ...changeOf(op, value), ...operation };
+  let entry: LogEntry | undefined;
+  const record = recordChange({}, change);
+  const propagation = await changeWriter.apply(
+    { apiId, operation: 'update', keyId, fields: {}, credits: change },
+    waitMs,
+    (result) => {
+      entry = result;
+      record(result);
+    },
+  );
+  if (!propagation || !entry) return undefined;
+  const { remaining = null, isOwed = false } = entry.credits ?? {};
+  if (!isOwed || propagation.state !== 'complete') return { remaining, propagation };
+  return { remaining: (await credits.settle(apiId, keyId)) ?? null, propagation };
+}
+
+function changeOf(op: CreditsCall['op'], value: number | null): CreditsChange {
+  if (value !== null) return { op, value };
+  if (op === 'set') return { op: 'none' };
+  throw new ApiError('BAD_REQUEST', `value: must be a number if op is ${op}`);
 }

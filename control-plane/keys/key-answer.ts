@@ -61,6 +61,11 @@ export const KeyAnswer = Type.Object({
         id: Id('the identity'),
         externalId: Type.String(),
         enabled: Type.Boolean({ description: 'false: no key of the identity is accepted.' }),
+        credits: Type.Optional(
+          Type.Object(CREDITS_VIEW, {
+            description: 'Its credits, from which the key takes if it has none of its own.',
+          }),
+        ),
       },
       { description: 'The identity with this `externalId`.' },
     ),

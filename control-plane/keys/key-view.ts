@@ -26,7 +26,7 @@ export const listKeys = command(
 );
 
 /** Credits of a key that has credits. */
-interface CreditsView {
+export interface CreditsView {
   readonly remaining?: number;
   readonly refill?: Refill & { readonly lastRefillAt?: number };
   /** The part of `remaining` that verifiers hold. */
@@ -229,6 +229,20 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     ...creditsOf(values.slice(LETTERS.length)),
   };
 }
+
+/** The credits of a record, without its other fields. */
+export const creditsIn = ({
+  remaining,
+  refill,
+  thresholds,
+  remainingHeld,
+  remainingLost,
+}: CreditsView): CreditsView =>
+  Object.fromEntries(
+    Object.entries({ remaining, refill, thresholds, remainingHeld, remainingLost }).filter(
+      ([, value]) => value !== undefined,
+    ),
+  );
 
 /** @param values as `look` of credits.lua returns them; empty if the key has no credits */
 function creditsOf([

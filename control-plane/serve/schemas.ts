@@ -383,14 +383,6 @@ export const CHANGED_CREDITS = {
   thresholds: Type.Optional(Type.Union([CreditThresholds, Type.Null()], { description: 'null: none.' })),
 };
 
-/** Body of updateRemaining, without the key. */
-export const CREDITS_OPERATION = {
-  op: Type.Union([Type.Literal('set'), Type.Literal('increment'), Type.Literal('decrement')]),
-  value: Type.Union([Credits(0, 'Credits.'), Type.Null()], {
-    description: 'null, only with `set`: unlimited from now on. A decrement stops at 0.',
-  }),
-};
-
 /** Credits of a key in responses. */
 export const CREDITS_VIEW = {
   remaining: Type.Optional(Type.Integer({ minimum: 0, description: 'Credits left. Absent: no limit.' })),
@@ -423,22 +415,28 @@ export interface NewCredits {
   readonly thresholds: string;
 }
 
-/** Returns the credits that a request sets. Throws BAD_REQUEST that names the field and the rule. */
-export function newCredits(request: {
-  readonly remaining?: number | undefined;
-  readonly refill?: Static<typeof Refill> | undefined;
-  readonly thresholds?: readonly number[] | undefined;
-}): NewCredits | undefined {
+/**
+ * Returns the credits that a request sets. Throws BAD_REQUEST that names the field and the rule.
+ * @param at beginning of the names of the fields
+ */
+export function newCredits(
+  request: {
+    readonly remaining?: number | undefined;
+    readonly refill?: Static<typeof Refill> | undefined;
+    readonly thresholds?: readonly number[] | undefined;
+  },
+  at = '',
+): NewCredits | undefined {
   const { remaining, refill, thresholds } = request;
-  checkThresholds('thresholds', thresholds);
+  checkThresholds(`${at}thresholds`, thresholds);
   if (remaining !== undefined)
     return {
       value: remaining,
-      refill: refill ? textOf(refill) : '',
+      refill: refill ? textOf(refill, at) : '',
       thresholds: thresholds?.join(' ') ?? '',
     };
   for (const [name, value] of Object.entries({ refill, thresholds }))
-    if (value) throw new ApiError('BAD_REQUEST', `${name}: needs remaining; give both`);
+    if (value) throw new ApiError('BAD_REQUEST', `${at}${name}: needs ${at}remaining; give both`);
   return undefined;
 }
 
@@ -446,32 +444,35 @@ export function newCredits(request: {
  * Returns the change that an updateKey request makes; undefined = the credits stay as they are. Throws
  * BAD_REQUEST.
  */
-export function creditsChange(request: {
-  readonly remaining?: number | null | undefined;
-  readonly refill?: Static<typeof Refill> | null | undefined;
-  readonly thresholds?: readonly number[] | null | undefined;
-}): CreditsChange | undefined {
+export function creditsChange(
+  request: {
+    readonly remaining?: number | null | undefined;
+    readonly refill?: Static<typeof Refill> | null | undefined;
+    readonly thresholds?: readonly number[] | null | undefined;
+  },
+  at = '',
+): CreditsChange | undefined {
   const { remaining, refill, thresholds } = request;
-  checkThresholds('thresholds', thresholds ?? []);
+  checkThresholds(`${at}thresholds`, thresholds ?? []);
   const texts = {
-    ...(refill === undefined ? {} : { refill: refill ? textOf(refill) : '' }),
+    ...(refill === undefined ? {} : { refill: refill ? textOf(refill, at) : '' }),
     ...(thresholds === undefined ? {} : { thresholds: thresholds?.join(' ') ?? '' }),
   };
   if (remaining === null) {
     for (const [name, text] of Object.entries(texts))
-      if (text) throw new ApiError('BAD_REQUEST', `${name}: must be absent if remaining is null`);
+      if (text) throw new ApiError('BAD_REQUEST', `${at}${name}: must be absent if ${at}remaining is null`);
     return { op: 'none' };
   }
   if (remaining !== undefined) return { op: 'set', value: remaining, ...texts };
   return Object.keys(texts).length === 0 ? undefined : { op: 'refill', ...texts };
 }
 
-function textOf({ interval, amount, refillDay, anchor }: Static<typeof Refill>): string {
+function textOf({ interval, amount, refillDay, anchor }: Static<typeof Refill>, at: string): string {
   const isDay = typeof refillDay === 'number';
   if (isDay && interval !== 'monthly')
-    throw new ApiError('BAD_REQUEST', 'refill.refillDay: allowed only with the interval monthly');
-  if (isDay && anchor) throw new ApiError('BAD_REQUEST', 'refill.refillDay: give anchor.day instead');
-  checkAnchor('refill', REFILL_PERIODS[interval], anchor);
+    throw new ApiError('BAD_REQUEST', `${at}refill.refillDay: allowed only with the interval monthly`);
+  if (isDay && anchor) throw new ApiError('BAD_REQUEST', `${at}refill.refillDay: give anchor.day instead`);
+  checkAnchor(`${at}refill`, REFILL_PERIODS[interval], anchor);
   const plan: Plan = { interval, amount, ...(isDay ? { refillDay } : {}), ...(anchor ? { anchor } : {}) };
   return refillText(plan);
 }
@@ -706,6 +707,28 @@ export const PropagationResponse = Type.Object(
   { propagation: Propagation },
   { examples: [{ propagation: propagationExample }] },
 );
+
+/** Body of updateRemaining, without the key or identity. */
+export const CREDITS_OPERATION = {
+  op: Type.Union([Type.Literal('set'), Type.Literal('increment'), Type.Literal('decrement')]),
+  value: Type.Union([Credits(0, 'Credits.'), Type.Null()], {
+    description: 'null, only with `set`: unlimited from now on. A decrement stops at 0.',
+  }),
+  operationId: Type.Optional(
+    OperationId(
+      'Your own name for this change. If the call is repeated with it within an hour, the change is made once, and the first response is returned again.',
+    ),
+  ),
+  waitMs: WaitMs,
+};
+/** The answer to it. */
+export const CreditsResponse = Type.Object({
+  remaining: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
+    description:
+      'Credits after the change; null = unlimited. Once the change is complete, the number is exact except for what verifiers spend meanwhile.',
+  }),
+  propagation: Propagation,
+});
 
 /** Permissions of a key or a role. */
 export const Permissions = Type.Array(

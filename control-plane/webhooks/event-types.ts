@@ -14,13 +14,14 @@ export const EVENT_TYPES = {
   'key.expired': 'A key expired.',
   'key.unused': 'A key will be disabled soon, because nobody uses it; `disablesAt` says when.',
   'key.credits_exhausted': 'The last credit of a key was spent.',
-  'credits.low': 'The credits of a key are used up to one of their `thresholds`.',
+  'credits.low': 'The credits of a key or an identity are used up to one of their `thresholds`.',
   'quota.low': 'A quota of a key or an identity is used up to one of its `thresholds`.',
   'key.leaked': 'The secret of a key was reported as leaked.',
   'identity.created': 'An identity was created.',
   'identity.updated': 'Fields of an identity changed, other than `enabled`.',
   'identity.disabled': 'An identity was disabled, and no verifier accepts its keys any more.',
   'identity.enabled': 'An identity was enabled.',
+  'identity.credits_exhausted': 'The last credit of an identity was spent.',
   'identity.deleted': 'An identity was deleted; its keys stay.',
   'role.created': 'A role was created.',
   'role.updated': 'The permissions of a role changed.',
@@ -88,7 +89,10 @@ const identified = {
   externalId: Type.Optional(Type.String({ description: 'The identity of the key.' })),
   name: Type.Optional(Type.String({ description: 'The name of the key.' })),
 };
-const ofKey = { apiId: Type.Optional(key.apiId), keyId: Type.Optional(key.keyId), ...identified };
+const ofKey = {
+  ...{ apiId: Type.Optional(key.apiId), keyId: Type.Optional(key.keyId), ...identified },
+  identityId: Type.Optional(Id('the identity whose keys share this, in place of `apiId` and `keyId`')),
+};
 const passed = {
   threshold: Type.Integer({ description: 'The threshold, per cent used.' }),
   passedAt: Time('When it was passed'),
@@ -115,13 +119,13 @@ const DATA: Readonly<Record<string, TProperties>> = {
   },
   'key.credits_exhausted': { ...key, ...identified, exhaustedAt: Time('When the last credit was spent') },
   'credits.low': {
-    ...{ ...key, ...identified, ...passed },
+    ...ofKey,
+    ...passed,
     credits: Type.Integer({ description: 'The credits of which the threshold is a per cent.' }),
     remaining: Type.Integer({ description: 'Credits left.' }),
   },
   'quota.low': {
     ...ofKey,
-    identityId: Type.Optional(Id('the identity whose keys share the quota, in place of `apiId` and `keyId`')),
     ...passed,
     quota: Type.Object(
       {
@@ -132,6 +136,11 @@ const DATA: Readonly<Record<string, TProperties>> = {
       },
       { description: 'The limit, and what is left of it.' },
     ),
+  },
+  'identity.credits_exhausted': {
+    identityId: Id('the identity'),
+    externalId: Type.String(),
+    exhaustedAt: Time('When the last credit was spent'),
   },
   'verifier.lost': {
     verifierId: Id('the verifier'),

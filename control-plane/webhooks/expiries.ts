@@ -242,8 +242,10 @@ function noticesOfMark(apiId: string, { name: markName, value, keys }: PoolMark)
   return keys.map((key): Notice & { readonly mark: string } => {
     const about = apiId === SHARED_LOG ? identityIn(key) : { apiId, ...key };
     const mark = `${key.keyId}-${markName}-${time}`;
-    if (threshold === undefined)
-      return { type: 'key.credits_exhausted', time, data: { ...about, exhaustedAt: time }, mark };
+    if (threshold === undefined) {
+      const type = apiId === SHARED_LOG ? 'identity.credits_exhausted' : 'key.credits_exhausted';
+      return { type, time, data: { ...about, exhaustedAt: time }, mark };
+    }
     const passed = { ...about, threshold: Number(threshold), passedAt: time };
     if (reset === undefined)
       return { type: 'credits.low', time, data: { ...passed, credits: whole, remaining }, mark };

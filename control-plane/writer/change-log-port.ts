@@ -39,7 +39,7 @@ export interface Write {
   /** Empty if the operation concerns the whole API. */
   readonly keyId: string;
   readonly fields: StoredFields;
-  /** Only in an update. */
+  /** Only in an update or a creation. */
   readonly credits?: CreditsChange;
   /** Only in an update that changes nothing else. */
   readonly successor?: Successor;

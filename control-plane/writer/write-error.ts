@@ -10,7 +10,7 @@ export function writeError(
 ): ApiError {
   if (outcome.status === 'TOO_OLD') return tooOldError(apiId, outcome);
   if (outcome.status === 'UNLIMITED')
-    return new ApiError('BAD_REQUEST', 'remaining: the key has no credits; give it some with `set`');
+    return new ApiError('BAD_REQUEST', 'remaining: there are no credits yet; give some with `set`');
   if (outcome.status === 'NAME_TAKEN') return nameTakenError(outcome.name);
   if (outcome.status === 'REROLLED') {
     const advice = `if nobody has the secret of that key, reroll it with expiration 0`;

@@ -11,14 +11,15 @@ export const PROTOCOL = 2;
 export function protocolFor(
   recordId: string,
   fields: StoredFields,
-  { refill = '', thresholds = '' }: { readonly refill?: string; readonly thresholds?: string } = {},
+  credits?: { readonly refill?: string; readonly thresholds?: string },
 ): number {
+  const { refill = '', thresholds = '' } = credits ?? {};
   const { l = '', L: limits = '', R: roles = '', O: origins = '', C: concurrency = '' } = fields;
   const isNew =
     origins !== '' ||
     concurrency !== '' ||
     (limits !== '' && recordId.startsWith('role_')) ||
-    (roles !== '' && recordId.startsWith('identity_')) ||
+    ((roles !== '' || credits) && recordId.startsWith('identity_')) ||
     /"interval":/.test(l + limits) ||
     /^w|[-+{]/.test(refill) ||
     thresholds !== '';

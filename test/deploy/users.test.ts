@@ -381,7 +381,11 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     // Of a limit that a request brings, and one that an owner's keys share.
     const limit = { name: 'shared', limit: 9, duration: 3_600_000 };
     const quota = { name: 'shared', limit: 9, interval: 'hour', thresholds: [1] };
-    await fleet.ok('identities.createIdentity', { externalId: 'owner', ratelimits: [quota] });
+    await fleet.ok('identities.createIdentity', {
+      externalId: 'owner',
+      ratelimits: [quota],
+      credits: { remaining: 9, thresholds: [1] },
+    });
     await fleet.ok('permissions.createRole', { name: 'editor', permissions: ['edit'] });
     const owned = await fleet.ok('keys.createKey', { apiId: 'a', externalId: 'owner', roles: ['editor'] });
     for (const ratelimits of [[{ name: 'shared' }], [{ ...limit, name: 'brought' }]])

@@ -47,6 +47,7 @@ export const isMetered = (
   pool !== '' ||
   limits !== undefined ||
   requirements.limits.length > 0 ||
+  (effectivePermissions?.identity && effectivePermissions.identity.pool !== '') ||
   effectivePermissions?.identity?.limits?.[0]?.isAutoApplied === true ||
   effectivePermissions?.limits?.[0]?.isAutoApplied === true;
 
@@ -62,7 +63,7 @@ export function needsOf(
   effectivePermissions: EffectivePermissions | undefined,
   holds: boolean,
 ): Need[] | string {
-  const { epoch, limitsId, pool, limits } = entry;
+  const { epoch, limitsId, limits } = entry;
   const needs: Need[] = [];
   if (limits?.[0]?.isAutoApplied) addAlways(needs, entry, limits, requirements, holds);
   if (effectivePermissions) addShared(needs, entry, requirements, effectivePermissions, holds);
@@ -82,8 +83,19 @@ export function needsOf(
       limit: other,
     });
   }
-  if (pool !== '') needs.push({ pool: epoch.pools.get(pool), cost: requirements.cost, limit: undefined });
+  const credits = creditsFor(entry, effectivePermissions);
+  if (credits) needs.push({ pool: credits, cost: requirements.cost, limit: undefined });
   return needs;
+}
+
+/** The pool of the key's own credits, or else of its identity's; undefined = unlimited credits. */
+function creditsFor(
+  { epoch, pool }: Entry,
+  effectivePermissions: EffectivePermissions | undefined,
+): Pool | undefined {
+  if (pool !== '') return epoch.pools.get(pool);
+  const { identity, pools } = effectivePermissions ?? {};
+  return identity && identity.pool !== '' ? pools?.get(identity.pool) : undefined;
 }
 
 /** Adds the key's limits that apply to each verification, except those that the question names. */

@@ -65,6 +65,8 @@ export interface Identity {
   readonly json: string;
   /** Rate limits that all keys of the identity share; undefined = none. */
   readonly limits: readonly Limit[] | undefined;
+  /** Name of the pool from which keys without credits of their own take; `''` = none. */
+  readonly pool: string;
   /** Ids of the roles that all keys of the identity have. */
   readonly roles: readonly string[];
 }
@@ -79,7 +81,7 @@ export interface EffectivePermissions {
   readonly limits: readonly Limit[] | undefined;
   /** undefined = the key has no identity. */
   readonly identity: Identity | undefined;
-  /** The pools of the limits that the identity's keys share. */
+  /** The pools of the credits and limits that the identity's keys share. */
   readonly pools: Pools;
 }
 

@@ -210,13 +210,13 @@ class JoinOf implements Join {
   }
 }
 
-function identityOf({ keyId: id, enabled, details, limits, links }: Entry): Identity {
+function identityOf({ keyId: id, enabled, details, limits, pool, links }: Entry): Identity {
   const { name: externalId = '', meta = '{}' } = details ?? {};
   // A flat string: V8 would join a concatenation at every use.
   const json = Buffer.from(
     `{"id":"${id}","externalId":${JSON.stringify(externalId)},"meta":${meta}}`,
   ).toString();
-  return { enabled, id, externalId, meta, json, limits, roles: links?.roles ?? [] };
+  return { enabled, id, externalId, meta, json, limits, pool, roles: links?.roles ?? [] };
 }
 
 /**
@@ -316,7 +316,7 @@ class Records implements Memory {
   update(_secretHash: string, id: string, epoch: Epoch, state: KeyState): string[] {
     const before = this.#end(id);
     if (before?.epoch === epoch) this.#states.set(id, new State(epoch, new Entry(epoch, id, state)));
-    return [...(before?.record?.pools ?? []), ...poolsOf(id, '', limitsOf(state))];
+    return [...(before?.record?.pools ?? []), ...poolsOf(id, state.pool, limitsOf(state))];
   }
 
   forget(_secretHash: string, id: string): string[] {

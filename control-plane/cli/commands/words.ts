@@ -117,6 +117,22 @@ type OfKey = { readonly keyId: string };
 type Rotation = OfKey & { readonly key: string; readonly endsAt?: number };
 const NO_SECOND_LOOK = 'The key is not stored anywhere and cannot be shown again.';
 
+/** The words of a change of credits. */
+const CREDITS: Words = {
+  fields: {
+    op: ['operation'],
+    value: ['credits', '', (text) => (text === 'unlimited' ? null : whole(0, CREDITS_MAX)(text))],
+  },
+  input(change: { op: string; value: number | null }) {
+    if (change.value !== null || change.op === 'set') return change;
+    throw new CliError('USAGE', 'credits: only set takes the word unlimited; give a number');
+  },
+  subject: (
+    { remaining }: { remaining: number | null },
+    { keyId, externalId = keyId }: { keyId?: string; externalId?: string },
+  ) => `${externalId}: ${remaining === null ? 'unlimited' : count(remaining)} credits`,
+};
+
 /** The groups of commands, with their helps. */
 export const GROUPS: Readonly<Record<string, string>> = {
   keys: 'keys: who may call your APIs',
@@ -176,16 +192,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
   'keys.updateRemaining': {
     as: 'keys credits',
     help: 'set, increment or decrement the credits of a key; when this returns, no verifier uses the old credits any more',
-    fields: {
-      op: ['operation'],
-      value: ['credits', '', (text) => (text === 'unlimited' ? null : whole(0, CREDITS_MAX)(text))],
-    },
-    input(change: { op: string; value: number | null }) {
-      if (change.value !== null || change.op === 'set') return change;
-      throw new CliError('USAGE', 'credits: only set takes the word unlimited; give a number');
-    },
-    subject: ({ remaining }: { remaining: number | null }, { keyId }: OfKey) =>
-      `${keyId}: ${remaining === null ? 'unlimited' : count(remaining)} credits`,
+    ...CREDITS,
   },
   'keys.getPropagation': {
     as: 'keys propagation',
@@ -329,6 +336,13 @@ export const WORDS: Readonly<Record<string, Words>> = {
       ],
     },
     switches: { enable: 'accept the keys of an identity again, except those that are disabled themselves' },
+  },
+  'identities.updateCredits': {
+    as: 'identities credits',
+    help: 'set, increment or decrement the credits that the keys of an identity share; when this returns, no verifier uses the old credits any more',
+    ...CREDITS,
+    args: ['externalId', 'op', 'value'],
+    fields: { ...CREDITS.fields, identityId: null, externalId: ['externalId'] },
   },
   'identities.getIdentityPropagation': {
     as: 'identities propagation',

@@ -1,5 +1,5 @@
 import type { DefaultLimit } from '#shared/protocol/credits.ts';
-import type { Key } from '../api/client.ts';
+import type { Identity, Key } from '../api/client.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { counted } from '../parts/counted.ts';
 import { Fact } from '../parts/fact.tsx';
@@ -77,9 +77,10 @@ export function KeyFacts({ of }: { of: Key }) {
   );
 }
 
-/** The credits of a key: what is left, how much of that verifiers hold, and the refill. */
-export function Credits({ of: { remaining, remainingHeld = 0, remainingLost, refill } }: { of: Key }) {
-  if (remaining === undefined) return <p class="quiet">No credits are counted for this key.</p>;
+/** The credits of a key or an identity: what is left, how much of that verifiers hold, and the refill. */
+export function Credits({ of = {}, isShared }: { of: Identity['credits']; isShared: boolean }) {
+  const { remaining, remainingHeld = 0, remainingLost, refill } = of;
+  if (remaining === undefined) return <p class="quiet">No credits are counted.</p>;
   const heldCount = Math.min(remainingHeld, remaining);
   return (
     <div class="panel">
@@ -100,6 +101,7 @@ export function Credits({ of: { remaining, remainingHeld = 0, remainingLost, ref
           <Time at={refill.lastRefillAt} placeholder="never" exact />
         </p>
       )}
+      {isShared && <p class="quiet">All keys of the identity without credits of their own share these.</p>}
       {remainingLost !== undefined && (
         <p class="quiet">{remainingLost.toLocaleString()} were lost with verifiers that crashed.</p>
       )}

@@ -2,7 +2,6 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { KEY_FIELDS } from '#shared/protocol/key-record.ts';
 import { call, Failure, InvalidFields, type Key, may } from '../api/client.ts';
-import type { Apply } from '../changes/change.tsx';
 import {
   concurrencyOf,
   concurrencyText,
@@ -185,8 +184,14 @@ export function NewKeyFields() {
   );
 }
 
-/** A form that sets the credits and the refill of a key. */
-export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
+/** A form that sets the credits and the refill of a key or an identity. */
+export function CreditFields({
+  of,
+  apply,
+}: {
+  of: Pick<Key, 'remaining' | 'refill'>;
+  apply: (headline: string, patch: object) => Promise<unknown>;
+}) {
   const [message, setMessage] = useState('');
   const { remaining, refill } = of;
   const save = async (entry: FormEntry) => {
@@ -199,8 +204,8 @@ export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
       (plan === null || (plan.amount === refill?.amount && plan.refillDay === refill?.refillDay));
     setMessage(isSame ? 'Nothing differs.' : '');
     if (isSame) return undefined;
-    if (credits === '') await apply(of, 'Made unlimited', { remaining: null });
-    else await apply(of, 'Credits set', { remaining: whole(credits, 'remaining'), refill: plan });
+    if (credits === '') await apply('Made unlimited', { remaining: null });
+    else await apply('Credits set', { remaining: whole(credits, 'remaining'), refill: plan });
     return undefined;
   };
   return (

@@ -10,6 +10,8 @@ import {
   slugsOf,
 } from '../forms/entered-values.ts';
 import { ActionForm, type FormEntry } from '../forms/forms.tsx';
+import { Credits } from '../keys/key-facts.tsx';
+import { CreditFields } from '../keys/key-fields.tsx';
 import { KeyState, LastUse, useForeignFound } from '../keys/key-state.tsx';
 import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
@@ -68,9 +70,22 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
               <CopyId id={of.id} of="the identity" />
             </p>
             {!may('root.*.update_identity') && <IdentityFacts of={of} />}
+            <h2>Credits</h2>
+            <Credits of={of.credits} isShared />
             <h2>Keys</h2>
             <OwnKeys key={String(of.enabled)} externalId={externalId} />
-            {may('root.*.update_identity') && <Edit of={of} onSaved={identity.reload} />}
+            {may('root.*.update_identity') && (
+              <>
+                <Edit of={of} onSaved={identity.reload} />
+                <h2>Set the credits</h2>
+                <CreditFields
+                  of={of.credits ?? {}}
+                  apply={(_headline, credits) =>
+                    call('identities.updateIdentity', { identityId: of.id, credits }).finally(identity.reload)
+                  }
+                />
+              </>
+            )}
             {deleting && <DeleteIdentity of={of} onClose={() => setDeleting(false)} />}
           </>
         )}

@@ -83,7 +83,7 @@ function tabsOf(of: Key, apply: Apply, events: ReturnType<typeof useHistory>): r
         <>
           <Edit of={of} apply={apply} />
           <h2>Credits</h2>
-          <CreditFields of={of} apply={apply} />
+          <CreditFields of={of} apply={(...change) => apply(of, ...change)} />
         </>
       ),
     },
@@ -115,7 +115,10 @@ function KeyOverview({ of, apply }: { of: Key; apply: Apply }) {
         </>
       )}
       <h2>Credits</h2>
-      <Credits of={of} />
+      <Credits
+        of={of.remaining === undefined ? of.identity?.credits : of}
+        isShared={of.remaining === undefined}
+      />
       <ExplainedRefusals of={of} apply={apply} />
     </>
   );

@@ -156,7 +156,7 @@ const explainKey = operation({
       { rule: 'key', passed: true, detail: `${key.keyId}${key.name ? `, ${key.name}` : ''}` },
       ...recordRules(key, identity, roles, question),
       ...(await limitRules(key, identity, roles, question, needs)),
-      creditRule(key, question),
+      creditRule(key, identity, question),
     ];
     const failed = rules.find(({ passed }) => !passed);
     const code = failed ? CODES[failed.rule] : 'VALID';
@@ -359,10 +359,16 @@ async function limitRules(
   );
 }
 
-function creditRule({ remaining, remainingHeld = 0 }: Key, { cost }: KeyQuestion): Explained {
+function creditRule(key: Key, identity: KeyIdentity, { cost }: KeyQuestion): Explained {
+  const isOwn = key.remaining !== undefined;
+  const { remaining, remainingHeld = 0 } = isOwn ? key : (identity?.credits ?? {});
   if (remaining === undefined) return { rule: 'credits', passed: true, detail: 'unlimited' };
   const held = remainingHeld > 0 ? `, of which verifiers hold ${remainingHeld}` : '';
-  return { rule: 'credits', passed: cost <= remaining, detail: `${remaining} left${held}, takes ${cost}` };
+  return {
+    rule: 'credits',
+    passed: cost <= remaining,
+    detail: `${isOwn ? '' : 'of the identity: '}${remaining} left${held}, takes ${cost}`,
+  };
 }
 
 export const explainOperations = [explainKey] as const;

@@ -3,7 +3,6 @@ import type { Clock } from '#shared/process/clock.ts';
 import { storedFields } from '#shared/protocol/key-record.ts';
 import { LENGTH_MS, RETENTION } from '#shared/protocol/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
-import { hashSecret } from '#shared/rules/key-format.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { auditView } from '../../audit/audit-event.ts';
 import type { Roles } from '../../roles/roles.ts';
@@ -16,6 +15,7 @@ import {
   Bytes,
   CHANGED_CREDITS,
   CREDITS_OPERATION,
+  CreditsResponse,
   Cursor,
   checkLimits,
   checkMeta,
@@ -34,13 +34,11 @@ import {
   newCredits,
   Only,
   OPTIONAL_FIELDS,
-  OperationId,
   OwnerId,
   openCursor,
   PageCursor,
   Prefix,
   PropagationResponse,
-  Propagation as PropagationView,
   period,
   Search,
   Secret,
@@ -52,10 +50,9 @@ import {
   withoutAliases,
 } from '../../serve/schemas.ts';
 import type { UsageView } from '../../usage/usage.ts';
-import type { CreditsChange, LogEntry } from '../../writer/change-log-port.ts';
 import { cameLate } from '../../writer/write-error.ts';
 import type { ChangeWriter, Propagation } from '../../writer/writer.ts';
-import type { Credits } from '../credit-changes.ts';
+import { type Credits, changeCredits } from '../credit-changes.ts';
 import {
   CHANGES,
   checkLifetime,
@@ -379,58 +376,19 @@ export const updateRemaining = operation({
   description:
     'Returns when the change is complete, like updateKey: no verifier accepts a request on credits from before the change.',
   permissions: ['api.<apiId>.update_key'],
-  request: Fields({
-    keyId: KeyId,
-    ...CREDITS_OPERATION,
-    operationId: Type.Optional(
-      OperationId(
-        'Your own name for this change. If the call is repeated with it within an hour, the change is made once, and the first response is returned again.',
-      ),
-    ),
-    waitMs: WaitMs,
-  }),
-  response: Type.Object({
-    remaining: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
-      description:
-        'Credits after the change; null = unlimited. Once the change is complete, the number is exact except for what verifiers spend meanwhile.',
-    }),
-    propagation: PropagationView,
-  }),
+  request: Fields({ keyId: KeyId, ...CREDITS_OPERATION }),
+  response: CreditsResponse,
   event: 'key.updated',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, op: 'increment', value: 100 },
   neverShed: true,
-  async handle(
-    call,
-    { keys, credits, changeWriter }: { keys: Keys; credits: Credits; changeWriter: ChangeWriter },
-  ) {
-    const { apiId } = call;
-    const { keyId, op, value, operationId, waitMs } = call.request;
-    // Store only a hash, in case a caller sends a secret by mistake.
-    const operation = operationId === undefined ? {} : { operation: hashSecret(operationId) };
-    const change = { ...changeOf(op, value), ...operation };
-    let entry: LogEntry | undefined;
-    const record = call.recordChange({}, change);
-    const propagation = await changeWriter.apply(
-      { apiId, operation: 'update', keyId, fields: {}, credits: change },
-      waitMs,
-      (result) => {
-        entry = result;
-        record(result);
-      },
-    );
-    if (!propagation || !entry) throw await recordNotFound(keys, apiId, keyId);
-    const { remaining = null, isOwed = false } = entry.credits ?? {};
-    if (!isOwed || propagation.state !== 'complete') return { remaining, propagation };
-    return { remaining: (await credits.settle(apiId, keyId)) ?? null, propagation };
+  async handle(call, needs: { keys: Keys; credits: Credits; changeWriter: ChangeWriter }) {
+    const { apiId, request } = call;
+    const answer = await changeCredits(call, apiId, request.keyId, needs);
+    if (!answer) throw await recordNotFound(needs.keys, apiId, request.keyId);
+    return answer;
   },
 });
-
-function changeOf(op: 'set' | 'increment' | 'decrement', value: number | null): CreditsChange {
-  if (value !== null) return { op, value };
-  if (op === 'set') return { op: 'none' };
-  throw new ApiError('BAD_REQUEST', `value: must be a number if op is ${op}`);
-}
 
 export const deleteKey = operation({
   name: 'keys.deleteKey',

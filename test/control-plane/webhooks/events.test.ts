@@ -136,6 +136,16 @@ test('spent credits have one event, not before', async () => {
   expect(receiver.typesOf(keyId).slice(2)).toEqual(['key.updated', 'key.credits_exhausted']);
 });
 
+test('an identity that spent all has one', async () => {
+  const { identityId } = await fleet.ok('identities.createIdentity', {
+    ...{ externalId: 'edsger', credits: { remaining: 1 } },
+  });
+  const { key } = await newKey({ externalId: 'edsger' });
+  expect(await fleet.verdict(key)).toBe('VALID');
+  expect(await fleet.verdict(key)).toBe('USAGE_EXCEEDED');
+  await receives(identityId, ['identity.created', 'identity.credits_exhausted']);
+});
+
 test('what is nearly used up has an event', async () => {
   const ratelimit = { limit: 2, interval: 'day', thresholds: [50] };
   const { keyId, key } = await newKey({ remaining: 2, thresholds: [50], ratelimit });

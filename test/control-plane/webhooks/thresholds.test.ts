@@ -160,6 +160,17 @@ test('those of identities and roles, too', async () => {
   expect(eventsOf(identityId)[0]?.data.externalId).toBe('ada');
 });
 
+test('credits of an identity have theirs', async () => {
+  const credits = { remaining: 2, thresholds: [50] };
+  const { identityId } = await fleet.ok('identities.createIdentity', { externalId: 'bob', credits });
+  const { key } = await newKey({ externalId: 'bob' });
+  await use(key, 1);
+  expect(await told(identityId)).toEqual([50]);
+  const [event] = eventsOf(identityId);
+  const passed = { threshold: 50, credits: 2, remaining: 1, passedAt: expect.any(Number) };
+  expect(event?.data).toEqual({ identityId, externalId: 'bob', ...passed });
+});
+
 test('names the field of bad thresholds', async () => {
   const refusal = async (fields: object) => {
     const { status, body } = await fleet.admin('keys.createKey', { apiId: 'shop', ...fields });

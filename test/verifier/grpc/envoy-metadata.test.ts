@@ -30,7 +30,7 @@ test('a key has its roles and identity by name', () => {
     slugs: ['a', 'b'],
     roles: ['admin'],
     limits: undefined,
-    identity: { ...identity, limits: undefined, roles: [] },
+    identity: { ...identity, limits: undefined, pool: '', roles: [] },
     pools: noPools,
   };
   const entry = entryWith({ externalId: 'acme', environment: 'live', roles: 'admin' });
