@@ -66,7 +66,7 @@ export class Pools {
   #closing: AbortSignal | undefined;
   /** Pools of credits of which Redis has yet to hear after the end. */
   readonly #open = new Set<Pool>();
-  #settling: Promise<void> | undefined;
+  #isSettling = false;
 
   constructor(options: Options) {
     this.#options = options;
@@ -138,11 +138,11 @@ export class Pools {
       // The rest of a window is lost when the window ends, and places are free without this name.
       if (!pool.window && !pool.isSettled) this.#open.add(pool);
     }
-    this.#settling = this.#settle(signal);
-    await this.#settling;
+    await this.#settle(signal);
   }
 
   async #settle(signal: AbortSignal): Promise<void> {
+    this.#isSettling = true;
     for (let attempt = 0; this.#open.size > 0 && attempt < SETTLE_ATTEMPTS_MAX; ) {
       const batch = [...this.#open].slice(0, BATCH_MAX);
       for (const pool of batch) this.#open.delete(pool);
@@ -155,7 +155,7 @@ export class Pools {
         await pause(this.#options.clock, waitMs, signal);
       }
     }
-    this.#settling = undefined;
+    this.#isSettling = false;
   }
 
   readonly #request = (pool: Pool): void => {
@@ -163,7 +163,7 @@ export class Pools {
       // What was held under this name comes back after its end.
       if (pool.window || !pool.isReleased) return;
       this.#open.add(pool);
-      this.#settling ??= this.#settle(this.#closing);
+      if (!this.#isSettling) void this.#settle(this.#closing);
       return;
     }
     this.#queue.add(pool);

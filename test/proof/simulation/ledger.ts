@@ -19,6 +19,12 @@ export class Ledger {
     this.of(pool).granted += credits;
   }
 
+  /** Takes back what was accepted for work that did not need it, or adds what it needed more. */
+  settle(pool: string, more: number, who: string): void {
+    if (more > 0) this.accept(pool, more, who);
+    else this.of(pool).accepted += more;
+  }
+
   /** Throws where more is accepted than was granted. */
   accept(pool: string, credits: number, who: string): void {
     const account = this.of(pool);

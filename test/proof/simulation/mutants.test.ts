@@ -6,6 +6,7 @@ import { share } from '../../harness/share.ts';
 import { MUTANTS, planted } from './mutants.ts';
 import {
   CREDIT_SEEDS,
+  HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
   REFILL_SEEDS,
@@ -50,6 +51,7 @@ test('--list says of each mutant what it breaks', async () => {
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
   const first = [
+    HOLD_SEEDS,
     ROOT_KEY_SEEDS,
     REFILL_SEEDS,
     IDENTITY_SEEDS,

@@ -2,6 +2,7 @@ import fs from 'node:fs';
 import { registerHooks, syncBuiltinESMExports } from 'node:module';
 import {
   CREDIT_SEEDS,
+  HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
   REFILL_SEEDS,
@@ -30,6 +31,7 @@ const EXCHANGE = 'verifier/redis/lua/exchange.lua';
 const CREDITS = 'shared/protocol/credits.lua';
 const CHANGE = 'control-plane/writer/change.lua';
 const FENCE_CHECK = 'control-plane/writer/fence-check.lua';
+const POOL = 'verifier/core/pool.ts';
 const PORTS = 'test/proof/simulation/ports.ts';
 
 /** Of what all keys are told by. */
@@ -312,10 +314,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     seed: CREDIT_SEEDS + 14,
     file: 'verifier/core/pools.ts',
     edits: [
-      [
-        'if (pool.isSettled) this.#pools.delete(id);',
-        'this.#pools.delete(id); if (pool.isSettled) continue;',
-      ],
+      ['if (pool.isOver) this.#pools.delete(id);', 'this.#pools.delete(id); if (pool.isOver) continue;'],
     ],
   },
   'a 503 costs credits': {
@@ -333,7 +332,55 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     breaks: 'A verifier gives nothing back to other verifiers. (I14)',
     seed: CREDIT_SEEDS + 7,
     file: 'verifier/core/pools.ts',
-    edits: [['else pool.giveBack();', '']],
+    edits: [['else if (!pool.isSettled) pool.giveBack();', '']],
+  },
+};
+
+/** The same for keys whose work holds what it takes. */
+const OF_HOLDS: Readonly<Record<string, Mutant>> = {
+  'a former member is gone at once': {
+    breaks: 'A killed member, which may still have a lease, has no places any more. (I23)',
+    seed: HOLD_SEEDS + 173,
+    file: EXCHANGE,
+    edits: [["elseif not redis.call('ZSCORE', members, holder) then", 'elseif not live(holder) then']],
+  },
+  'places by a late turn': {
+    breaks: 'A turn about places counts however late it comes. (I23)',
+    seed: HOLD_SEEDS + 1321,
+    file: EXCHANGE,
+    edits: [
+      [
+        "local _, _, last = numbers(redis.call('HMGET', name, '@' .. member)[1])\n  if turn <= last then return {'OLD', turn} end",
+        '',
+      ],
+    ],
+  },
+  'the pool of a hold is forgotten': {
+    breaks:
+      'A verifier forgets a pool of which something is held, and gives what comes back to another. (I14)',
+    seed: HOLD_SEEDS + 17,
+    file: POOL,
+    edits: [['return this.#holds === 0 && this.isSettled;', 'return this.isSettled;']],
+  },
+  'a hold ends twice': {
+    breaks: 'A release that is repeated gives back again. (I23)',
+    seed: HOLD_SEEDS,
+    file: 'verifier/core/holds.ts',
+    edits: [['    this.#open.delete(id);\n', '']],
+  },
+  'what a former name held is kept': {
+    breaks: 'What comes back under a former name is not told to Redis. (I14)',
+    seed: HOLD_SEEDS + 140,
+    file: 'verifier/core/pools.ts',
+    edits: [['if (pool.window || !pool.isReleased) return;', 'return;']],
+  },
+  'a place is taken by looking': {
+    breaks: 'A hold is begun where a place was only seen. (I23)',
+    seed: HOLD_SEEDS,
+    file: 'verifier/core/allowance.ts',
+    edits: [
+      ['pool.take(isOnlySeen ? 0 : cost, nowMs)', 'pool.take(isOnlySeen ?? pool.window ? 0 : cost, nowMs)'],
+    ],
   },
 };
 
@@ -647,6 +694,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_IDENTITIES,
   ...OF_ROOT_KEYS,
   ...OF_REFILLS,
+  ...OF_HOLDS,
 };
 
 /** Makes every later import, and every script that it reads, be the mutant. Throws there when the code has changed under it. */

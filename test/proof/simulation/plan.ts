@@ -84,11 +84,16 @@ export interface Plan {
   readonly roles: boolean;
   /** True if keys have owners who are stopped and brought back, all keys at once. */
   readonly identities: boolean;
+  /** Concurrency limit of each key, of which questions take places; undefined = no key has one. */
+  readonly places?: number;
   /** True if verifiers ask for a root key, which is enabled and disabled. */
   readonly rootKeys?: true;
 }
 
-/** The last seeds: of worlds with credits that are refilled, where the clock of Redis steps. */
+/** Seeds from here on are of worlds with credits in which work holds what it takes. */
+export const HOLD_SEEDS = 80_000_000;
+
+/** The seeds of worlds with credits that are refilled, where the clock of Redis steps. */
 export const REFILL_SEEDS = 60_000_000;
 
 /** Faults by which credits may be lost. */
@@ -146,6 +151,7 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= HOLD_SEEDS) return planWithHolds(seed);
   if (seed >= ROOT_KEY_SEEDS)
     return { ...planOf(seed - ROOT_KEY_SEEDS + IDENTITY_SEEDS), seed, rootKeys: true };
   if (seed >= REFILL_SEEDS) return planWithRefills(seed);
@@ -170,6 +176,15 @@ function planWithRefills(seed: number): Plan {
     // A refill that a failover takes comes again, and its credits were never accepted.
     faults: plan.faults.filter((fault) => fault !== 'failover'),
     clockStepMs: random.pick([200, 1000, 4000]),
+  };
+}
+
+function planWithHolds(seed: number): Plan {
+  const random = new Random(seed);
+  const plan = planWithoutRerolls(seed - HOLD_SEEDS + CREDIT_SEEDS);
+  return {
+    ...{ ...plan, ...NO_TIES, seed, rerolls: 0, places: random.pick([1, 2, 4]) },
+    redis: { ...plan.redis, payloadBytesMax: 250 },
   };
 }
 

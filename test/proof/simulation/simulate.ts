@@ -271,8 +271,11 @@ async function allAnswered(world: World, process: VerifierProcess): Promise<void
 /** The idle time of a pool, a look at which ones are idle, an exchange, and the longest rest of who settles for a former name. */
 const GIVEN_BACK_MS = 15_000;
 
+/** Redis has heard by then of what was released. */
+const RELEASED_MS = 3000;
+
 /** Nobody asks any more, and whoever lives gives back what it holds. */
-function stillHeld({ group, verifiers, plan }: World): string | undefined {
+function stillHeld({ group, verifiers, plan, places, releasedAtMs, timeline }: World): string | undefined {
   for (const apiId of plan.apiIds) {
     const { pools, members } = group.primary.state.api(apiId);
     for (const [id, { holders }] of pools) {
@@ -281,6 +284,8 @@ function stillHeld({ group, verifiers, plan }: World): string | undefined {
       }
     }
   }
+  if (places?.size) return `${places.size} questions hold what they took`;
+  if (timeline.nowMs - releasedAtMs < RELEASED_MS) return 'something was released just now';
   const settling = verifiers.find(({ verifier }) => verifier.followers.some(({ settling }) => settling));
   return settling && `${settling.machine.name} has not settled yet`;
 }

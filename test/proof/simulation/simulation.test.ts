@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { share, turn } from '../../harness/share.ts';
 import {
   CREDIT_SEEDS,
+  HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
   REFILL_SEEDS,
@@ -28,6 +29,7 @@ const NEW = [
   IDENTITY_SEEDS,
   REFILL_SEEDS,
   ROOT_KEY_SEEDS,
+  HOLD_SEEDS,
 ].flatMap((from) => Array.from({ length: 13 }, (_, i) => from + (turn % 90_000) * 100 + i));
 const SEEDS = [...KNOWN, ...NEW];
 

@@ -7,6 +7,8 @@ import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
 import { formatPointer, idPointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { ApiError } from '../../../shared/rules/errors.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
+import type { Release } from '../../../verifier/core/holds.ts';
+import type { Entry } from '../../../verifier/core/key-cache.ts';
 import { questionAbout } from '../../../verifier/core/question.ts';
 import type { Verdict } from '../../../verifier/core/verdict.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
@@ -17,6 +19,7 @@ import { Identities } from './identities.ts';
 import { Ledger } from './ledger.ts';
 import { Network } from './network.ts';
 import { RedisGroup, RedisNode } from './nodes.ts';
+import { Places } from './places.ts';
 import type { Plan } from './plan.ts';
 import {
   Lanes,
@@ -63,6 +66,9 @@ export class World {
   readonly ledger = new Ledger();
   readonly rates: Rates | undefined;
   readonly refills: Refills | undefined;
+  readonly places: Places | undefined;
+  /** When work ended latest that held something. */
+  releasedAtMs = 0;
   readonly roles: Roles | undefined;
   readonly identities: Identities<ControlPlaneProcess> | undefined;
   readonly rootKey: RootKey<ControlPlaneProcess> | undefined;
@@ -93,6 +99,7 @@ export class World {
     const spare = plan.hasSpare ? node('D') : undefined;
     this.group = new RedisGroup(names.map(node), spare, this.timeline, this.random);
     this.network = new Network(this.timeline, this.random, this.group, plan.manners);
+    this.places = plan.places === undefined ? undefined : new Places(this.network, plan.places);
     const { clockStepMs } = plan;
     this.refills =
       clockStepMs === undefined ? undefined : new Refills(this.network, this.ledger, clockStepMs, plan.seed);
@@ -309,6 +316,8 @@ export class World {
     const cost = this.plan.credits === undefined ? 1 : this.random.pick([0, 1, 1, 1, 3]);
     const { rate } = this.plan;
     const limitCost = rate && !rate.autoApply ? this.random.pick([0, 1, 1, 1, 2]) : 1;
+    const hold =
+      this.places && this.random.chance(0.7) ? { forMs: this.random.pick([1000, 3000]) } : undefined;
     const requirements = {
       cost,
       limits: rate && !rate.autoApply ? [{ name: DEFAULT_LIMIT, cost: limitCost }] : [],
@@ -316,6 +325,7 @@ export class World {
     };
     const answer = (verdict: Verdict) => {
       const { code, entry, spending, effectivePermissions } = verdict;
+      if (verdict.hold && entry) this.#held(process, entry, verdict.hold.id, cost, hold?.forMs ?? 0);
       if (code === 'VALID' && entry?.pool) {
         this.check(() => this.ledger.accept(entry.pool, cost, machine.name));
         if (spending?.remaining === undefined)
@@ -355,7 +365,7 @@ export class World {
     machine.deliver(() => {
       this.#askWithRootKey(process);
       if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
-      const question = questionAbout(key.secret, { requirements });
+      const question = questionAbout(key.secret, { requirements, hold });
       const verdict = verifier.decide(question);
       if (verdict) return answer(verdict);
       verifier.lookUp(question).then(answer, (error: unknown) => {
@@ -365,6 +375,66 @@ export class World {
       });
     });
     return promise;
+  }
+
+  /** Work that was accepted, which ends after a while, and says what it cost. */
+  #held(
+    { machine, verifier, following }: VerifierProcess,
+    entry: Entry,
+    id: string,
+    reserved: number,
+    forMs: number,
+  ): void {
+    const { apiId } = entry.epoch;
+    // A change may give the key another.
+    const { pool } = entry;
+    const member = following.get(apiId)?.member ?? '';
+    const work = { apiId, member, runs: () => machine.alive };
+    let end: () => void = () => undefined;
+    this.check(() => {
+      end = this.places?.begin(entry.keyId, work, machine.name) ?? end;
+    });
+    const over = () => {
+      end();
+      this.releasedAtMs = this.timeline.nowMs;
+    };
+    // The verifier's own timer was first.
+    machine.after(forMs, over);
+    const cost = this.random.chance(0.2)
+      ? undefined
+      : this.random.pick([0, reserved, Math.max(0, reserved - 2), reserved + 2]);
+    const times = this.random.pick([1, 1, 2]);
+    machine.after(this.random.exponential(forMs / 3), () => {
+      for (let i = 0; i < times; i++)
+        this.#release(machine, verifier, pool, id, reserved, cost, i === 0, over);
+    });
+  }
+
+  #release(
+    machine: Machine,
+    verifier: Verifier,
+    pool: string,
+    id: string,
+    reserved: number,
+    cost: number | undefined,
+    isFirst: boolean,
+    over: () => void,
+  ): void {
+    const settle = ({ charged, short = 0 }: Release) => {
+      this.note(machine.name, 'released', charged, short);
+      over();
+      if (!pool || !isFirst) return;
+      this.check(() => this.ledger.settle(pool, charged - reserved, machine.name));
+      const wanted = cost ?? reserved;
+      if (charged + short !== wanted) this.fail('I17', `${machine.name} charged ${charged} of ${wanted}`);
+    };
+    try {
+      const release = verifier.holds.release(id, cost);
+      if (release instanceof Promise) release.then(settle, () => this.note(machine.name, 'not released'));
+      else settle(release);
+    } catch {
+      this.note(machine.name, 'over');
+    }
   }
 
   /** Asks a verifier whether it accepts the root key, where there is one. */
@@ -636,6 +706,7 @@ export class World {
       ...(autoApply === true ? { L: JSON.stringify([{ name: 'each', ...rate, autoApply }]) } : {}),
       ...(autoApply === false ? { l: JSON.stringify(rate) } : {}),
       ...(owner ? { o: owner } : {}),
+      ...(this.plan.places ? { C: JSON.stringify([{ name: 'jobs', limit: this.plan.places }]) } : {}),
     };
   }
 
