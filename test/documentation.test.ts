@@ -234,7 +234,7 @@ const NUMBERS_ELSEWHERE: typeof NUMBERS = [
     /WAITING_LENGTH_MAX = 1_048_576;/,
   ],
   ['verifier/core/credits.md', 'nobody uses a key for 2 s', 'verifier/core/pool.ts', /IDLE_MS = 2000;/],
-  ['verifier/core/credits.md', 'waits for up to 50 ms', 'verifier/core/verdict.ts', /RECALL_MS = 50;/],
+  ['verifier/core/credits.md', 'waits for up to 50 ms', 'verifier/core/pool.ts', /RECALL_MS = 50;/],
   [
     'verifier/core/rate-limits.md',
     'for up to a minute',

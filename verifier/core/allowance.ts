@@ -3,7 +3,7 @@ import type { Instant } from './lease.ts';
 import { isPlaces, type Limit, limitPool } from './limits.ts';
 import type { EffectivePermissions } from './permissions.ts';
 import type { Pool, Waiter } from './pool.ts';
-import type { Requirements } from './question.ts';
+import type { HoldRequest, Requirements } from './question.ts';
 
 /** The need of a request in one pool. */
 export interface Need {
@@ -68,20 +68,16 @@ export function needsOf(
   if (limits?.[0]?.isAutoApplied) addAlways(needs, entry, limits, requirements, holds);
   if (effectivePermissions) addShared(needs, entry, requirements, effectivePermissions, holds);
   for (const { name, cost, own } of requirements.limits) {
-    const limit = own ?? limitNamed(limits, name);
-    if (limit && isPlaces(limit)) return name;
-    if (limit) {
-      needs.push({ pool: epoch.pools.get(limitPool(limitsId, limit), limit), cost, limit });
-      continue;
-    }
-    const shared = limitNamed(effectivePermissions?.identity?.limits, name);
-    const other = shared ?? limitNamed(effectivePermissions?.limits, name);
-    if (!other || isPlaces(other)) return name;
-    needs.push({
-      pool: poolFor(entry, other, effectivePermissions, shared !== undefined),
-      cost,
-      limit: other,
-    });
+    const ofKey = own ?? limitNamed(limits, name);
+    const ofIdentity = ofKey ? undefined : limitNamed(effectivePermissions?.identity?.limits, name);
+    const limit = ofKey ?? ofIdentity ?? limitNamed(effectivePermissions?.limits, name);
+    if (limit === undefined || (isPlaces(limit) && cost !== 0)) return name;
+    // With cost 0 the request has its place already.
+    if (isPlaces(limit)) continue;
+    const pool = ofKey
+      ? epoch.pools.get(limitPool(limitsId, limit), limit)
+      : poolFor(entry, limit, effectivePermissions, ofIdentity !== undefined);
+    needs.push({ pool, cost, limit });
   }
   const credits = creditsFor(entry, effectivePermissions);
   if (credits) needs.push({ pool: credits, cost: requirements.cost, limit: undefined });
@@ -114,6 +110,11 @@ function addAlways(
     needs.push(needFor(entry.epoch.pools.get(pool, limit), limit, holds));
   }
 }
+
+/** Returns true if a question whose needs are met has something to release. */
+export const hasHeld = (needs: readonly Need[], { onlyWith }: HoldRequest): boolean =>
+  onlyWith === undefined ||
+  needs.some(({ limit }) => (limit === undefined ? onlyWith === 'placesOrCredits' : isPlaces(limit)));
 
 const needFor = (pool: Pool, limit: Limit, holds: boolean): Need =>
   holds || !isPlaces(limit) ? { pool, cost: 1, limit } : { pool, cost: 1, limit, isOnlySeen: true };

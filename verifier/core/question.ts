@@ -86,7 +86,14 @@ const cost = converted(
 const limit: Form<LimitRequirement> = converted(
   object({
     name: textLike(LIMIT_NAME, 'The limit.'),
-    cost: optional(wholeNumber(0, LIMIT_MAX, 'The amount that this verification takes.'), 1),
+    cost: optional(
+      wholeNumber(
+        0,
+        LIMIT_MAX,
+        'The amount that this verification takes; 0 for a concurrency limit in which the request has its place already.',
+      ),
+      1,
+    ),
     limit: optional(wholeNumber(1, LIMIT_MAX, 'The maximum amount in a window.'), undefined),
     duration: optional(
       wholeNumber(DURATION_MIN_MS, DURATION_MAX_MS, 'Length of a window, in milliseconds.'),
@@ -244,6 +251,8 @@ export const requirementFields = (options: Readonly<Partial<Record<RequirementOp
 export interface HoldRequest {
   /** Time after which the hold ends by itself, in milliseconds. */
   readonly forMs: number;
+  /** Parts of which the key must have one, or else there is no hold, because nothing can be released; undefined = none. */
+  readonly onlyWith?: 'places' | 'placesOrCredits' | undefined;
 }
 
 /** A question about a key. It is a value: a caller that reuses the object must copy it before a look-up. */
@@ -404,9 +413,42 @@ const hold = object(
       ),
       HOLD_MS,
     ),
+    onlyIfNeeded: optional(
+      flag(
+        'true = no hold if there is nothing to release: the key has no concurrency limit, and no credits or the question reserves none.',
+      ),
+      false,
+    ),
   },
   'Takes a place in each concurrency limit of the key, and reserves credits, until `keys.release`.',
 );
+
+/** Returns the requirements and the hold of a question. Throws if `cost` and the hold's credits are both set. */
+function heldTo(
+  requirements: Requirements,
+  request: Read<typeof hold> | undefined,
+  costName: string | false,
+  { refuse }: Pick<Reading, 'refuse'>,
+): Pick<Question, 'requirements' | 'hold'> {
+  if (request === undefined) return { requirements, hold: undefined };
+  const { credits: cost, forMs, onlyIfNeeded } = request;
+  if (cost !== undefined && costName)
+    throw refuse(`hold.credits: takes the place of ${costName}; send one of them`);
+  const onlyWith = onlyIfNeeded ? (cost === undefined ? 'places' : 'placesOrCredits') : undefined;
+  return {
+    requirements: cost === undefined ? requirements : { ...requirements, cost },
+    hold: { forMs, onlyWith },
+  };
+}
+
+/** Returns the fields of a body for a question with a hold, besides those of its requirements. */
+export function holdFields({ hold, requirements }: Pick<Question, 'requirements' | 'hold'>): object {
+  if (hold === undefined) return {};
+  const { forMs, onlyWith } = hold;
+  if (onlyWith === 'places') return { hold: { forMs, onlyIfNeeded: true } };
+  const fields = { credits: requirements.cost, forMs, ...(onlyWith && { onlyIfNeeded: true }) };
+  return { remaining: undefined, hold: fields };
+}
 
 const body = object({
   key: required(key),
@@ -427,14 +469,12 @@ export const QUESTION_SCHEMA = body.schema;
 /** Parses a verifyKey body. Throws the error from `refuse`, whose message names the field and the rule. */
 export function readQuestion(value: unknown, refuse: Reading['refuse']): Question {
   const read = body.read(value, '', { refuse, kind: 'field' });
-  const requirements = requirementsFrom(read, 'field');
   const { recheck: isRecheck, hold } = read;
-  if (hold === undefined) return questionAbout(read.key, { ...read, requirements, isRecheck, hold });
-  if (isRecheck) throw refuse('hold: cannot be combined with recheck; the request has its hold already');
-  if (hold.credits === undefined) return questionAbout(read.key, { ...read, requirements });
-  if ('remaining' in (value as object))
-    throw refuse('hold.credits: takes the place of remaining.cost; send one of them');
-  return questionAbout(read.key, { ...read, requirements: { ...requirements, cost: hold.credits } });
+  if (hold && isRecheck)
+    throw refuse('hold: cannot be combined with recheck; the request has its hold already');
+  const costName = 'remaining' in (value as object) && 'remaining.cost';
+  const held = heldTo(requirementsFrom(read, 'field'), hold, costName, { refuse });
+  return questionAbout(read.key, { ...read, isRecheck, ...held });
 }
 
 const release = object({
@@ -487,7 +527,7 @@ export function readQuestionV2(value: unknown, refuse: Reading['refuse']): Quest
   });
 }
 
-const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option });
+const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option, hold: optional(hold, undefined) });
 
 /**
  * Parses the question's options in code. Throws the error from `refuse`, whose message names the option and
@@ -495,8 +535,8 @@ const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option });
  */
 export function readOptions(value: unknown, refuse: Reading['refuse']): Omit<Question, 'key'> {
   const read = options.read(value, '', { refuse, kind: 'option' });
-  const { apiId, clientIp, origin, tags } = read;
-  const requirements = requirementsFrom(read, 'option');
-  const asOfAnybody = { isRecheck: false, allowedApis: undefined, hold: undefined };
-  return { apiId, clientIp, origin, tags, requirements, ...asOfAnybody };
+  const { apiId, clientIp, origin, tags, hold } = read;
+  const costName = 'remaining' in (value as object) && 'remaining.cost';
+  const held = heldTo(requirementsFrom(read, 'option'), hold, costName, { refuse });
+  return { apiId, clientIp, origin, tags, isRecheck: false, allowedApis: undefined, ...held };
 }

@@ -3,7 +3,7 @@ import { Deadlines } from '#shared/process/deadlines.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { brokenRule, type KeyFacts, RULES, type RuleName } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
-import { ask, giveBack, isMetered, type Need, needsOf, type Spending, spend } from './allowance.ts';
+import { ask, giveBack, hasHeld, isMetered, type Need, needsOf, type Spending, spend } from './allowance.ts';
 import type { Hold, Holds } from './holds.ts';
 import type { Entry, KeyCache } from './key-cache.ts';
 import type { EffectivePermissions } from './permissions.ts';
@@ -159,14 +159,18 @@ export class Verdicts {
     else if (verdict.rule === 'origin') this.counts.wrongOrigins++;
     const { requirements, tags, hold } = question;
     let needs: Need[] | string = NO_NEEDS;
-    if (hold && verdict.code === 'VALID') this.#holds.checkRoom(entry.keyId);
-    if (verdict.code === 'VALID' && isMetered(entry, requirements, effectivePermissions)) {
+    if (verdict.code === 'VALID' && isMetered(entry, requirements, effectivePermissions))
       needs = needsOf(entry, requirements, effectivePermissions, hold !== undefined);
-      const spending = typeof needs === 'string' ? undefined : spend(needs, entry.epoch.lease.latestCheck);
+    // Spender names the limit that nobody has.
+    if (typeof needs === 'string') return undefined;
+    const holds = hold && verdict.code === 'VALID' && hasHeld(needs, hold);
+    if (holds) this.#holds.checkRoom(entry.keyId);
+    if (needs !== NO_NEEDS) {
+      const spending = spend(needs, entry.epoch.lease.latestCheck);
       if (spending === undefined) return undefined;
       verdict = { code: spending.code, entry, spending, effectivePermissions };
     }
-    if (hold && verdict.code === 'VALID' && typeof needs !== 'string')
+    if (holds && verdict.code === 'VALID')
       verdict = { ...verdict, hold: this.#holds.begin(entry.keyId, entry.epoch.apiId, needs, hold) };
     this.#usage?.count(entry, verdict.code, tags);
     return verdict;

@@ -110,8 +110,10 @@ export const limitOutcome = ({
  * Returns the headers that tell a refused client when to ask again: `Retry-After`, `RateLimit` and
  * `RateLimit-Policy` (IETF draft).
  */
-function whenAgain({ remaining = 0, limits = [], retryMs }: Partial<Spending> = {}): HeaderLine[] {
+function whenAgain({ code, remaining = 0, limits = [], retryMs }: Partial<Spending> = {}): HeaderLine[] {
   const seconds = retryMs === undefined ? undefined : secondsOf(retryMs);
+  // There is no header for places.
+  if (code === 'CONCURRENCY_EXCEEDED') return [['Retry-After', String(seconds ?? 1)]];
   const until = seconds === undefined ? '' : `;t=${seconds}`;
   const limit = limits.find(({ exceeded }) => exceeded);
   if (limit === undefined) {

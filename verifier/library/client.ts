@@ -5,19 +5,24 @@ import { atMost, type Clock, systemClock } from '#shared/process/clock.ts';
 import { type ConfigOf, httpUrl, integer, text } from '#shared/process/load-config.ts';
 import { generateKey } from '#shared/rules/key-format.ts';
 import { VERDICTS } from '#shared/rules/verdict-codes.ts';
-import { requirementFields } from '../core/question.ts';
+import { holdFields, requirementFields } from '../core/question.ts';
 import { REQUIRED_TYPES } from '../core/verdict-body.ts';
 import { EventListeners, readWatchOptions, readyWithin, watchThrough } from './events.ts';
+import { holdThrough } from './held-key.ts';
 import {
   type ClientOptions,
+  type HeldKey,
+  type HoldOptions,
   type KeyVerdict,
   type KeyVerifier,
   type QuestionOptions,
+  type Release,
   VerifierError,
   type VerifierEvents,
   type WatchOptions,
 } from './key-verifier.ts';
 import {
+  checkRelease,
   configFrom,
   type KeylessQuestion,
   mayBeKey,
@@ -31,6 +36,8 @@ import {
 export type {
   AskedRateLimit,
   ClientOptions,
+  HeldKey,
+  HoldOptions,
   KeyVerdict,
   KeyVerifier,
   KnownKey,
@@ -38,6 +45,7 @@ export type {
   PermissionQuery,
   QuestionOptions,
   RefusedKey,
+  Release,
   UnknownKey,
   ValidKey,
   VerifierEvents,
@@ -146,7 +154,7 @@ class SidecarClient implements KeyVerifier {
     this.#timeoutMs = timeoutMs;
     this.#inFlightMax = config.REQUESTS_IN_FLIGHT_MAX;
     this.#clock = clock;
-    this.#path = `${(url?.pathname ?? '').replace(/\/$/, '')}/v1/keys.verifyKey`;
+    this.#path = `${(url?.pathname ?? '').replace(/\/$/, '')}/v1/keys.`;
     const type = { 'content-type': 'application/json' };
     this.#headers = config.ROOT_KEY ? { ...type, authorization: `Bearer ${config.ROOT_KEY}` } : type;
     this.#pool = new Pool(url?.origin ?? 'http://localhost', {
@@ -183,40 +191,71 @@ class SidecarClient implements KeyVerifier {
 
   async #ask(key: string, rest: KeylessQuestion, options: QuestionOptions): Promise<KeyVerdict> {
     const { apiId, clientIp, origin, tags, isRecheck } = rest;
+    if (!mayBeKey(key) && !this.#closing.signal.aborted) return { valid: false, code: 'NOT_FOUND' };
+    const question = {
+      ...{ key, apiId, clientIp, origin, tags },
+      ...requirementFields(options),
+      ...holdFields(rest),
+      ...(isRecheck && { recheck: true }),
+    };
+    const read = (text: string) => {
+      const verdict = verdictFrom(text);
+      if (verdict === undefined) throw outage('the sidecar gave a verdict that this version does not know');
+      if (apiId !== undefined && 'apiId' in verdict && verdict.apiId !== apiId)
+        throw outage('the sidecar gave a verdict on a key of another API than the question named');
+      return verdict;
+    };
+    // The caller has refused the request by then.
+    const endLateHold = (verdict: KeyVerdict) =>
+      'hold' in verdict && verdict.hold && this.release(verdict.hold.id, 0);
+    return this.#call('verifyKey', question, read, rest.hold && endLateHold);
+  }
+
+  hold(key: string, options?: HoldOptions): Promise<HeldKey> {
+    return holdThrough(this, key, options);
+  }
+
+  async release(hold: string, cost?: number): Promise<Release> {
+    checkRelease(hold, cost);
+    return this.#call('release', { hold, cost }, releaseFrom);
+  }
+
+  /**
+   * Posts a body, and reads the text of the answer.
+   * @param read throws if it is none that the client knows
+   * @param onLate gets an answer that comes too late; undefined = the client no longer waits for it
+   */
+  async #call<T>(
+    name: string,
+    body: object,
+    read: (text: string) => T,
+    onLate?: ((answer: T) => unknown) | undefined,
+  ): Promise<T> {
     if (this.#closing.signal.aborted) throw closedError();
-    if (!mayBeKey(key)) return { valid: false, code: 'NOT_FOUND' };
     if (this.#inFlight >= this.#inFlightMax) throw outage('too many questions at once (requestsInFlightMax)');
     this.#inFlight++;
     const over = new AbortController();
+    const post = this.#post(this.#path + name, JSON.stringify(body), over.signal);
     try {
       const tooLate = () => outage(`no answer from the sidecar within ${this.#timeoutMs} ms`);
-      const verdict = await atMost(
-        this.#clock,
-        this.#timeoutMs,
-        this.#post(
-          {
-            ...{ key, apiId, clientIp, origin, tags },
-            ...requirementFields(options),
-            ...(isRecheck && { recheck: true }),
-          },
-          over.signal,
-        ),
-        tooLate,
-      );
-      if (apiId !== undefined && 'apiId' in verdict && verdict.apiId !== apiId)
-        throw outage('the sidecar gave a verdict on a key of another API than the question named');
+      const answer = read(await atMost(this.#clock, this.#timeoutMs, post, tooLate));
       this.#setLive(true, '');
-      return verdict;
+      return answer;
     } catch (error) {
       if (this.#closing.signal.aborted) throw closedError();
-      // The sidecar did answer: the question is wrong for this key.
-      if (error instanceof WrongQuestion) throw error;
+      // The sidecar did answer: the question is wrong for this key, or the hold is over.
+      if (error instanceof WrongQuestion || (error as VerifierError).code === 'HOLD_UNKNOWN') throw error;
+      if (onLate === undefined) over.abort();
+      else
+        post
+          .then(read)
+          .then(onLate)
+          .catch(() => undefined);
       const fault =
         error instanceof VerifierError ? error : outage(`the sidecar is out of reach: ${codeOf(error)}`);
       this.#setLive(false, fault.message);
       throw fault;
     } finally {
-      over.abort();
       this.#inFlight--;
     }
   }
@@ -242,35 +281,32 @@ class SidecarClient implements KeyVerifier {
    * Sends the question once more if a kept-alive connection ended before the answer came. At worst a key pays
    * its credits twice.
    */
-  async #post(question: object, signal: AbortSignal): Promise<KeyVerdict> {
-    const body = JSON.stringify(question);
+  async #post(path: string, body: string, signal: AbortSignal): Promise<string> {
     try {
-      return await this.#postOnce(body, signal);
+      return await this.#postOnce(path, body, signal);
     } catch (error) {
       if (!BROKEN_CONNECTION.has(codeOf(error)) || signal.aborted) throw error;
-      return this.#postOnce(body, signal);
+      return this.#postOnce(path, body, signal);
     }
   }
 
-  async #postOnce(body: string, signal: AbortSignal): Promise<KeyVerdict> {
+  async #postOnce(path: string, body: string, signal: AbortSignal): Promise<string> {
     const { statusCode, body: answer } = await this.#pool.request({
       method: 'POST',
-      path: this.#path,
+      path,
       headers: this.#headers,
       body,
       signal,
     });
     const text = await answer.text();
     if (statusCode === 503) throw outage('the sidecar cannot decide');
-    const questionError = statusCode === 400 ? wrongQuestion(text) : undefined;
-    if (questionError !== undefined) throw questionError;
+    const ownError = statusCode === 400 || statusCode === 404 ? callersError(text) : undefined;
+    if (ownError !== undefined) throw ownError;
     if (statusCode === 401 || statusCode === 403)
       throw outage('the sidecar asks for a root key that may verify keys (rootKey)');
     if (statusCode !== 200)
       throw outage(`the sidecar answered ${statusCode}: is there a verifier at this address?`);
-    const verdict = verdictFrom(text);
-    if (verdict === undefined) throw outage('the sidecar gave a verdict that this version does not know');
-    return verdict;
+    return text;
   }
 
   #setLive(live: boolean, reason: string): void {
@@ -286,13 +322,15 @@ class SidecarClient implements KeyVerifier {
  */
 class WrongQuestion extends TypeError {}
 
-function wrongQuestion(text: string): WrongQuestion | undefined {
-  try {
-    const { error } = JSON.parse(text);
-    return error.code === 'BAD_REQUEST' ? new WrongQuestion(error.message) : undefined;
-  } catch {
-    return undefined;
-  }
+/** Returns the error of an answer for which the sidecar is not to blame; undefined = it is another. */
+function callersError(text: string): WrongQuestion | VerifierError | undefined {
+  const body = parseJson(text);
+  const { code, message } = (isObject(body) && isObject(body['error']) ? body['error'] : {}) as {
+    code?: unknown;
+    message?: string;
+  };
+  if (code === 'BAD_REQUEST') return new WrongQuestion(message);
+  return code === 'HOLD_UNKNOWN' ? new VerifierError(code, String(message)) : undefined;
 }
 
 const BROKEN_CONNECTION: ReadonlySet<string> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
@@ -313,6 +351,15 @@ function verdictFrom(text: string): KeyVerdict | undefined {
   if (row === undefined || verdict['valid'] !== (row.status === 200)) return undefined;
   const isWhole = !row.showsKey || REQUIRED_TYPES.every(([name, type]) => isOfType(type, verdict[name]));
   return isWhole ? (verdict as object as KeyVerdict) : undefined;
+}
+
+/** Parses the answer to a release. */
+function releaseFrom(text: string): Release {
+  const body = parseJson(text);
+  if (!isObject(body) || typeof body['charged'] !== 'number')
+    throw outage('the sidecar gave an answer to a release that this version does not know');
+  const { requestId: _, ...release } = body;
+  return release as object as Release;
 }
 
 function rowOf(code: unknown) {

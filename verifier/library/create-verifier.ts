@@ -15,12 +15,16 @@ import {
 } from '../engine.ts';
 import { Metrics, watchState } from '../metrics/metrics.ts';
 import { EventListeners, LocalWatches, readWatchOptions, readyWithin } from './events.ts';
+import { holdThrough } from './held-key.ts';
 import {
+  type HeldKey,
+  type HoldOptions,
   type KeyVerdict,
   type KnownKey,
   type LocalKeyVerifier,
   type MetricsRegistry,
   type QuestionOptions,
+  type Release,
   VerifierError,
   type VerifierEvents,
   type VerifierOptions,
@@ -29,6 +33,7 @@ import {
 import {
   apiIdFault,
   camelCase,
+  checkRelease,
   configFrom,
   engineLog,
   type KeylessQuestion,
@@ -44,6 +49,8 @@ import {
 
 export type {
   AskedRateLimit,
+  HeldKey,
+  HoldOptions,
   HostLogger,
   KeyVerdict,
   KeyVerifier,
@@ -55,6 +62,7 @@ export type {
   QuestionOptions,
   RedisConnectionOptions,
   RefusedKey,
+  Release,
   UnknownKey,
   ValidKey,
   VerifierEvents,
@@ -128,6 +136,21 @@ class LocalVerifier implements LocalKeyVerifier {
         : new VerifierError('SERVICE_UNAVAILABLE', message);
     }
     return this.#conclude(verdict, rest);
+  }
+
+  hold(key: string, options?: HoldOptions): Promise<HeldKey> {
+    return holdThrough(this, key, options);
+  }
+
+  async release(hold: string, cost?: number): Promise<Release> {
+    checkRelease(hold, cost);
+    if (this.#isClosed) throw closedError();
+    try {
+      return (await this.#engine.verifier.holds.release(hold, cost)) as Release;
+    } catch (error) {
+      const { code, message } = error as ApiError;
+      throw new VerifierError(code === 'HOLD_UNKNOWN' ? code : 'SERVICE_UNAVAILABLE', message);
+    }
   }
 
   watch(key: string, options: WatchOptions): AbortSignal {

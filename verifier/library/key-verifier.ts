@@ -123,7 +123,45 @@ export interface QuestionOptions {
   readonly ratelimits?: readonly AskedRateLimit[];
   /** Permissions that the key must have. If it lacks one, the verdict is INSUFFICIENT_PERMISSIONS. */
   readonly permissions?: PermissionQuery;
+  /** Begins a hold, which the caller must end with `release`. `KeyVerifier.hold` does both. */
+  readonly hold?: {
+    /** Credits to reserve, in place of `remaining.cost`. */
+    readonly credits?: number;
+    /** Time after which the hold ends by itself and is charged in full, 1,000..3,600,000 ms; default 60,000. */
+    readonly forMs?: number;
+    /** True = no hold if there is nothing to release: no concurrency limit, and no reserved credits. */
+    readonly onlyIfNeeded?: boolean;
+  };
 }
+
+/** The options of a hold, and those of a question. */
+export interface HoldOptions extends Omit<QuestionOptions, 'hold' | 'remaining'> {
+  /** Credits to reserve, if the key has credits; default 1. */
+  readonly credits?: number;
+  /** Time after which the hold ends by itself and is charged in full, 1,000..3,600,000 ms; default 60,000. */
+  readonly forMs?: number;
+}
+
+/** The cost of a hold that ended. */
+export interface Release {
+  /** Credits; 0 for a key with unlimited credits. */
+  readonly charged: number;
+  /** The part of the cost that was not there; absent = none. */
+  readonly short?: number;
+  /** Credits left; absent = unlimited, or unknown. */
+  readonly remaining?: number;
+}
+
+/** A verdict, and the functions that end its hold. A key that is refused has no hold. */
+export type HeldKey = KeyVerdict & {
+  /**
+   * Ends the hold: frees its places, and charges `cost` instead of the credits that it reserved. Without `cost` it
+   * charges these. Repeated, it returns the same. Rejects like `KeyVerifier.release`.
+   */
+  release(cost?: number): Promise<Release>;
+  /** Ends the hold unless `release` did: for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>;
+};
 
 /**
  * A rate limit in a question: a limit of the key, or with `limit` and `duration` a limit that the question
@@ -176,6 +214,17 @@ export interface KeyVerifier {
    */
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined;
   /**
+   * Holds a key until its work is over: reserves credits, and takes a place in each of its concurrency limits. A key
+   * that is refused is no error: see `valid` of what it resolves with. Rejects like `verify`.
+   */
+  hold(key: string, options?: HoldOptions): Promise<HeldKey>;
+  /**
+   * Ends a hold by its id, as `HeldKey.release` does. Rejects with `VerifierError`: HOLD_UNKNOWN = its time was over,
+   * and it was charged in full; SERVICE_UNAVAILABLE = `cost` is higher than what was reserved, and there is no answer
+   * about the rest: the hold goes on.
+   */
+  release(hold: string, cost?: number): Promise<Release>;
+  /**
    * Watches the key of a request that goes on, such as a WebSocket. Returns a signal that aborts, with a
    * `WatchError`, within a second after a change that makes the key no longer good is complete. It also aborts
    * if there is no verdict any more, and when the verifier is closed. A watch costs no credits and is not
@@ -184,7 +233,7 @@ export interface KeyVerifier {
   watch(key: string, options: WatchOptions): AbortSignal;
   /**
    * Closes the verifier: rejects waiting questions, ends all watches, and leaves the fence so that no change
-   * waits for this verifier.
+   * waits for this verifier. Holds in this process end, and are charged in full.
    */
   close(): Promise<void>;
   /** Calls `listener` at each event, until the returned function is called. */
@@ -209,14 +258,14 @@ export interface LocalKeyVerifier extends KeyVerifier {
 
 /**
  * Thrown if there is no verdict: Redis or the sidecar is out of reach, not in sync or overloaded, or the
- * verifier was closed.
+ * verifier was closed. HOLD_UNKNOWN: there is no such hold any more.
  */
 export class VerifierError extends Error {
-  readonly code: 'SERVICE_UNAVAILABLE' | 'CLOSED';
+  readonly code: 'SERVICE_UNAVAILABLE' | 'CLOSED' | 'HOLD_UNKNOWN';
   /** Seconds after which to try again. */
   readonly retryAfterSeconds = 1;
 
-  constructor(code: 'SERVICE_UNAVAILABLE' | 'CLOSED', message: string) {
+  constructor(code: VerifierError['code'], message: string) {
     super(message);
     this.name = 'VerifierError';
     this.code = code;
@@ -228,7 +277,7 @@ export class VerifierError extends Error {
  * there is no verdict any more; CLOSED = the verifier was closed.
  */
 export class WatchError extends Error {
-  readonly code: RefusalCode | SilentCode | VerifierError['code'];
+  readonly code: RefusalCode | SilentCode | Exclude<VerifierError['code'], 'HOLD_UNKNOWN'>;
 
   constructor(code: WatchError['code']) {
     super(`the key is no longer good: ${code}`);

@@ -15,6 +15,7 @@ import {
   REQUIREMENT_OPTIONS,
   readOptions,
   readQuery,
+  readRelease,
 } from '../core/question.ts';
 import type { HostLogger, QuestionOptions } from './key-verifier.ts';
 
@@ -178,7 +179,7 @@ export class RequestQuestion<R> implements Question {
   readonly requirements: Question['requirements'];
   readonly isRecheck: boolean;
   readonly allowedApis = undefined;
-  readonly hold = undefined;
+  readonly hold: Question['hold'];
   readonly #options: QuestionOptions | undefined;
   readonly #request: R;
   #clientIpOf: ((request: R) => string | undefined) | undefined;
@@ -194,12 +195,13 @@ export class RequestQuestion<R> implements Question {
     rawHeaders: readonly string[],
     originOf: (rawHeaders: readonly string[]) => string | undefined,
   ) {
-    const { apiId, tags, requirements, isRecheck } =
+    const { apiId, tags, requirements, isRecheck, hold } =
       options === undefined ? DEFAULT : (FixedOptions.readIn(options) ?? read(options));
     this.apiId = apiId;
     this.tags = tags;
     this.requirements = requirements;
     this.isRecheck = isRecheck;
+    this.hold = hold;
     this.#options = options;
     this.#request = request;
     this.#clientIpOf = clientIpOf;
@@ -258,6 +260,10 @@ export function readQuestionOptions(key: unknown, options: QuestionOptions | und
   if (options instanceof RequestQuestion) return options;
   return FixedOptions.readIn(options) ?? read(options);
 }
+
+/** Checks the arguments of a release. Throws a TypeError. */
+export const checkRelease = (hold: unknown, cost: unknown) =>
+  void readRelease({ hold, cost }, (message) => new TypeError(message));
 
 function read(options: QuestionOptions): KeylessQuestion {
   // An `apiId` that is present but undefined is a mistake, and would accept the keys of any API.

@@ -1,23 +1,38 @@
 // The entry `keyfence/testing` of the package.
 
 import { systemClock } from '#shared/process/clock.ts';
+import { drawBytes } from '#shared/rules/key-format.ts';
 import { brokenRule, type KeyFacts, RULES } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
+import { holdFields } from '../core/question.ts';
 import { readWatchOptions } from './events.ts';
+import { holdThrough } from './held-key.ts';
 import {
+  type HeldKey,
+  type HoldOptions,
   type KeyVerdict,
   type KeyVerifier,
   type KnownKey,
   type LimitState,
   type QuestionOptions,
+  type Release,
+  type ValidKey,
   VerifierError,
   type VerifierEvents,
   WatchError,
   type WatchOptions,
 } from './key-verifier.ts';
-import { type KeylessQuestion, readQuestionOptions } from './options.ts';
+import { checkRelease, type KeylessQuestion, readQuestionOptions } from './options.ts';
 
-export type { KeyVerdict, KeyVerifier, KnownKey, QuestionOptions } from './key-verifier.ts';
+export type {
+  HeldKey,
+  HoldOptions,
+  KeyVerdict,
+  KeyVerifier,
+  KnownKey,
+  QuestionOptions,
+  Release,
+} from './key-verifier.ts';
 export { VerifierError, WatchError } from './key-verifier.ts';
 
 /**
@@ -26,6 +41,7 @@ export { VerifierError, WatchError } from './key-verifier.ts';
  */
 export type TestKeyState =
   | 'valid'
+  | 'concurrencyExceeded'
   | 'disabled'
   | 'expired'
   | 'forbidden'
@@ -51,8 +67,8 @@ export interface TestVerifier extends KeyVerifier {
 /**
  * Creates a verifier in memory for the tests of an application: other keys than those that are set get
  * NOT_FOUND. It honours `apiId`, `permissions`, `expires` and `remaining` (a VALID verdict takes the cost of
- * the question) as a real verifier does. Rate limits do not count by themselves: set `rateLimited`. It throws
- * the same TypeErrors as a real verifier.
+ * the question, and a release charges that of a hold) as a real verifier does. Limits do not count by themselves: set
+ * `rateLimited` or `concurrencyExceeded`. It throws the same TypeErrors as a real verifier.
  */
 export function createTestVerifier(
   keys: Readonly<Record<string, TestKeyState | TestKey>> = {},
@@ -64,6 +80,7 @@ export function createTestVerifier(
 
 const CODES = {
   valid: 'VALID',
+  concurrencyExceeded: 'CONCURRENCY_EXCEEDED',
   disabled: 'DISABLED',
   expired: 'EXPIRED',
   forbidden: 'FORBIDDEN',
@@ -74,16 +91,13 @@ const CODES = {
 } as const;
 
 /** Returns the options that are set. A guard's options are one object for each request, with other data. */
-function presentIn({
-  apiId,
-  clientIp,
-  origin,
-  tags,
-  remaining,
-  ratelimits,
-  permissions,
-}: QuestionOptions): QuestionOptions {
-  const all = { apiId, clientIp, origin, tags, remaining, ratelimits, permissions };
+function presentIn(
+  { apiId, clientIp, origin, tags, remaining, ratelimits, permissions }: QuestionOptions,
+  question: KeylessQuestion,
+): QuestionOptions {
+  // Guards always ask for the places that a key might need.
+  const held = question.hold?.onlyWith === 'places' ? {} : holdFields(question);
+  const all = { apiId, clientIp, origin, tags, remaining, ratelimits, permissions, ...held };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
@@ -97,6 +111,7 @@ class MemoryVerifier implements TestVerifier {
   readonly questions: { key: string; options: QuestionOptions }[] = [];
   readonly #keys = new Map<string, TestKey>();
   readonly #watches = new Set<Watch>();
+  readonly #holds = new Map<string, { readonly key: string; readonly reserved: number; release?: Release }>();
   #isClosed = false;
 
   set(key: string, state: TestKeyState | TestKey): void {
@@ -118,11 +133,11 @@ class MemoryVerifier implements TestVerifier {
   decide(key: string, options: QuestionOptions = {}): KeyVerdict | undefined {
     const question = readQuestionOptions(key, options);
     if (this.#isClosed || this.#isUnavailable(key)) return undefined;
-    if (!question.isRecheck) this.questions.push({ key, options: presentIn(options) });
+    if (!question.isRecheck) this.questions.push({ key, options: presentIn(options, question) });
     const verdict = this.#verdict(key, question);
     if (verdict.code === 'VALID' && verdict.remaining !== undefined)
       this.#keys.set(key, { ...this.#keys.get(key), remaining: verdict.remaining });
-    return verdict;
+    return verdict.code === 'VALID' ? this.#withHold(key, verdict, question) : verdict;
   }
 
   async verify(key: string, options: QuestionOptions = {}): Promise<KeyVerdict> {
@@ -131,6 +146,38 @@ class MemoryVerifier implements TestVerifier {
     throw this.#isClosed
       ? new VerifierError('CLOSED', 'the verifier was closed')
       : new VerifierError('SERVICE_UNAVAILABLE', 'the test set this key to unavailable');
+  }
+
+  #withHold(key: string, verdict: ValidKey, { hold, requirements }: KeylessQuestion): KeyVerdict {
+    const hasCredits = verdict.remaining !== undefined;
+    const isNeeded =
+      verdict.concurrency !== undefined || (hasCredits && hold?.onlyWith === 'placesOrCredits');
+    if (hold === undefined || (hold.onlyWith && !isNeeded)) return verdict;
+    const id = `hold_test_${drawBytes(16).toString('base64url')}`;
+    this.#holds.set(id, { key, reserved: requirements.cost });
+    return { ...verdict, hold: { id, expiresAt: systemClock.wallMs() + hold.forMs } };
+  }
+
+  hold(key: string, options?: HoldOptions): Promise<HeldKey> {
+    return holdThrough(this, key, options);
+  }
+
+  async release(hold: string, cost?: number): Promise<Release> {
+    checkRelease(hold, cost);
+    if (this.#isClosed) throw new VerifierError('CLOSED', 'the verifier was closed');
+    const held = this.#holds.get(hold);
+    if (held === undefined) throw new VerifierError('HOLD_UNKNOWN', 'hold: it never was');
+    held.release ??= this.#charge(held.key, held.reserved, cost ?? held.reserved);
+    return held.release;
+  }
+
+  #charge(key: string, reserved: number, cost: number): Release {
+    const { remaining, ...fields } = this.#keys.get(key) ?? {};
+    if (remaining === undefined) return { charged: 0 };
+    const charged = Math.min(cost, reserved + remaining);
+    const rest = remaining + reserved - charged;
+    this.#keys.set(key, { ...fields, remaining: rest });
+    return { charged, ...(charged < cost && { short: cost - charged }), remaining: rest };
   }
 
   watch(key: string, options: WatchOptions): AbortSignal {

@@ -39,7 +39,9 @@ test('counts permissions and credits as a real one', () => {
   expect(codeOf('old')).toBe('EXPIRED');
   expect(verifier.questions.map(({ key }) => key)).toEqual(['a', 'a', 'a', 'a', 'a', 'a', 'old']);
   expect(() => verifier.decide('a', { apiId: '' })).toThrow('apiId: must match');
-  expect(() => verifier.set('a', 'broken' as TestKeyState)).toThrow('state: must be one of valid, disabled');
+  expect(() => verifier.set('a', 'broken' as TestKeyState)).toThrow(
+    'state: must be one of valid, concurrencyExceeded',
+  );
 });
 
 test('acts as if Redis were gone, or it were closed', async () => {

@@ -1,0 +1,31 @@
+import type { HeldKey, HoldOptions, KeyVerifier, Release } from './key-verifier.ts';
+
+/** Asks about a key with a hold, and returns the verdict with the functions that end the hold. */
+export async function holdThrough(
+  verifier: Pick<KeyVerifier, 'verify' | 'release'>,
+  key: string,
+  options: HoldOptions = {},
+): Promise<HeldKey> {
+  if (typeof options !== 'object' || options === null) throw new TypeError('options: must be an object');
+  if ('hold' in options) throw new TypeError('hold: unknown option; its parts are credits and forMs');
+  const { credits, forMs, ...question } = options;
+  const hold = { ...(credits !== undefined && { credits }), ...(forMs !== undefined && { forMs }) };
+  const verdict = await verifier.verify(key, { ...question, hold });
+  const id = 'hold' in verdict ? verdict.hold?.id : undefined;
+  let releasing: Promise<Release> | undefined;
+  return {
+    ...verdict,
+    release(cost) {
+      releasing = id === undefined ? Promise.resolve({ charged: 0 }) : verifier.release(id, cost);
+      return releasing;
+    },
+    async [Symbol.asyncDispose]() {
+      const isReleased = await releasing?.then(
+        () => true,
+        () => false,
+      );
+      // One that cannot be released now ends by its time, and is charged the same.
+      if (id !== undefined && !isReleased) await verifier.release(id).catch(() => undefined);
+    },
+  };
+}
