@@ -35,6 +35,7 @@ import { partsOf } from './parts/conditions.ts';
 import { Dialog } from './parts/dialogs.tsx';
 import { Problem } from './parts/loading.tsx';
 import { Page } from './parts/page.tsx';
+import { followTheme, ThemeChoice } from './parts/theme.tsx';
 
 /** The sections, each with the permission without which it would be empty. */
 const SECTIONS = [
@@ -163,9 +164,10 @@ function Header(props: {
             ))}
             <a href="/docs">Reference</a>
           </nav>
+          {lastCall && <CopyAs call={lastCall} />}
           <div class="who">
             <SignedInAs caller={caller} />
-            {lastCall && <CopyAs call={lastCall} />}
+            <ThemeChoice />
             <button type="button" class="small sign-out" onClick={() => void signOut().then(onSignOut)}>
               Sign out
             </button>
@@ -222,5 +224,6 @@ function decodePart(part: string): string {
   }
 }
 
+followTheme();
 const root = document.getElementById('app');
 if (root) void resume().then((failure) => render(<App failure={failure} />, root));

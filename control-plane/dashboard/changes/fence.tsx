@@ -52,8 +52,10 @@ export function Fence({ change }: { change: Change }) {
           <strong>{headline}.</strong> {summary(change)}
         </span>
         {/* The button disappears once the change is undone. */}
-        {by && <Receipt change={change} />}
-        {undo && <Undo key={headline} undo={undo} onClick={() => panel.current?.focus()} />}
+        <span class="group">
+          {undo && <Undo key={headline} undo={undo} onClick={() => panel.current?.focus()} />}
+          {by && <Receipt change={change} />}
+        </span>
       </div>
       {goesOn && (
         <p>

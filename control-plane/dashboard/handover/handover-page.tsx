@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import { Failure } from '../api/client.ts';
 import { canEncrypt, openLink } from '../api/one-time-links.ts';
 import { SecretDialog } from '../parts/dialogs.tsx';
 import { useAction } from '../parts/loading.tsx';
@@ -9,6 +10,15 @@ export function Handover({ part }: { part: string }) {
   const { busy, run, problem } = useAction();
   const [secret, setSecret] = useState<string>();
   const [isStored, setStored] = useState(false);
+  const [isUsed, setUsed] = useState(false);
+  const open = async () => {
+    try {
+      setSecret(await openLink(part));
+    } catch (error) {
+      setUsed(error instanceof Failure && error.code === 'NOT_FOUND');
+      throw error;
+    }
+  };
   return (
     <div class="sign-in">
       <Page title="A secret for you">
@@ -23,14 +33,11 @@ export function Handover({ part }: { part: string }) {
               </p>
               {problem}
               {canEncrypt() ? (
-                <button
-                  type="button"
-                  class="main"
-                  aria-disabled={busy}
-                  onClick={() => void run(async () => setSecret(await openLink(part)))}
-                >
-                  Show the secret
-                </button>
+                !isUsed && (
+                  <button type="button" class="main" aria-disabled={busy} onClick={() => void run(open)}>
+                    Show the secret
+                  </button>
+                )
               ) : (
                 <p role="alert">
                   This page must be opened over HTTPS, because the browser decrypts the secret.

@@ -4,6 +4,7 @@ import { useRates } from '../api/rates.ts';
 import { history } from '../changes/follow.ts';
 import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
+import { counted } from '../parts/counted.ts';
 import { LastKnown, silenceText } from '../parts/fleet.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -64,11 +65,11 @@ function VerifierTable({ verifiers }: { verifiers: readonly Verifier[] }) {
           cell: ({ reportedAt }) => <Time at={reportedAt} />,
         },
         {
-          title: 'Verdicts',
+          title: 'Verifications',
           number: true,
           cell: ({ verdicts: v }) => (v.memory + v.redis).toLocaleString(),
         },
-        { title: 'From memory', number: true, cell: hitRate },
+        { title: 'Answered from memory', number: true, cell: hitRate },
         {
           title: 'Keys in memory',
           number: true,
@@ -110,16 +111,17 @@ function CompletionTimes() {
 
 function FollowedApis({ by }: { by: Verifier }) {
   const { apis, apisNotShown, sharedLog } = by;
-  const following = sharedLog ? [...apis, sharedLog] : apis;
-  const live = following.filter(({ state }) => state === 'live').length + apisNotShown;
-  const all = following.length + apisNotShown;
-  if (all === 0) return <span class="quiet">none yet</span>;
+  const live = apis.filter(({ state }) => state === 'live').length + apisNotShown;
+  const all = apis.length + apisNotShown;
+  const isLate = sharedLog !== undefined && sharedLog.state !== 'live';
+  if (all === 0 && !sharedLog) return <span class="quiet">none yet</span>;
   return (
     <details>
       <summary>
         <Badge kind={live === all ? 'good' : 'warn'}>
           {live} of {all} live
-        </Badge>
+        </Badge>{' '}
+        {isLate && <Badge kind="warn">roles and identities {sharedLog.state}</Badge>}
       </summary>
       <ul>
         {apis.map((api) => (
@@ -141,7 +143,8 @@ function FollowedApis({ by }: { by: Verifier }) {
 function Standing({ of: { state, position, lag, leaseRemainingMs } }: { of: Following }) {
   return (
     <>
-      {state}, at change {position}, lag {lag}, lease {(leaseRemainingMs / 1000).toFixed(1)} s
+      {state}, at change {position}, {lag === 0 ? 'up to date' : `${counted(lag, 'change')} behind`}, answers
+      from memory for {(leaseRemainingMs / 1000).toFixed(1)} s without Redis
     </>
   );
 }

@@ -1,6 +1,7 @@
 import { call, type Identity, may } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
-import { ActionForm, Field, type FormEntry, fieldsOf, Opener } from '../forms/forms.tsx';
+import { parseObject } from '../forms/entered-values.ts';
+import { ActionForm, Field, FieldError, type FormEntry, fieldsOf, Opener } from '../forms/forms.tsx';
 import { customersOf, useKeysWith } from '../keys/find-keys.ts';
 import { useConditions } from '../parts/conditions.ts';
 import { IdentityState, IdentitySwitch, identityPage } from '../parts/identity-state.tsx';
@@ -109,7 +110,10 @@ function Finder({ text, onSearch }: { text: string; onSearch: (text: string) => 
 function NewIdentity({ onDone }: { onDone: () => void }) {
   const create = async (entry: FormEntry) => {
     const externalId = entry('externalId');
-    await call('identities.createIdentity', { externalId });
+    const meta = entry('meta');
+    await call('identities.createIdentity', {
+      ...{ externalId, ...(meta === '' ? {} : { meta: parseObject('meta', meta) }) },
+    });
     location.hash = identityPage(externalId);
     return undefined;
   };
@@ -123,6 +127,11 @@ function NewIdentity({ onDone }: { onDone: () => void }) {
         required
         maxLength={256}
       />
+      <label class="field wide">
+        Meta <small>JSON, such as {'{"name":"Ada Ltd","plan":"pro"}'}; verifiers answer it</small>
+        <textarea name="meta" rows={3} spellcheck={false} />
+        <FieldError name="meta" />
+      </label>
     </ActionForm>
   );
 }

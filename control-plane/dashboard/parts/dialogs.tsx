@@ -79,6 +79,9 @@ export function LeaveQuestion({ onLeave, onStay }: { onLeave: () => void; onStay
   );
 }
 
+/** Longest name that somebody has to type. */
+const WORD_LENGTH_MAX = 24;
+
 /**
  * Asks for confirmation before a permanent deletion, waits until the deletion is complete, and says by when
  * if it is not.
@@ -105,6 +108,8 @@ export function Confirm(props: {
       else setPending(propagation);
     });
   };
+  // Nobody types a long name, and whoever copies it thinks no more than who types a word.
+  const word = (props.word?.length ?? 0) > WORD_LENGTH_MAX ? 'delete' : props.word;
   if (pending)
     return (
       <Dialog title="Deleted, but not everywhere yet" onClose={props.onDone}>
@@ -121,15 +126,11 @@ export function Confirm(props: {
     <Dialog title={props.title} onClose={props.onClose}>
       <form onSubmit={submit}>
         <p>{props.children}</p>
-        {props.word !== undefined && <Word word={props.word} text={text} onInput={setText} />}
+        {word !== undefined && <Word word={word} text={text} onInput={setText} />}
         {problem}
         {busy && <p role="status">{props.busyText ?? 'Waiting until no verifier accepts it any more…'}</p>}
         <div class="row">
-          <button
-            type="submit"
-            class="danger"
-            disabled={busy || (props.word !== undefined && text !== props.word)}
-          >
+          <button type="submit" class="danger" disabled={busy || (word !== undefined && text !== word)}>
             {props.action}
           </button>
           <button type="button" onClick={props.onClose}>
@@ -181,7 +182,7 @@ export function SecretDialog(props: {
   };
   return (
     <Dialog title={props.title} onClose={props.onClose} mustAnswer>
-      <p>This is the only time it is shown. It is kept nowhere, so store it now.</p>
+      <p>This is the only time it is shown, so store it now.</p>
       {props.children}
       <label data-unanswered="">
         Secret

@@ -23,7 +23,7 @@ export function Switch(props: {
           if (clicks < 2) void run(() => change(!enabled, `${verb}d ${name}`));
         }}
       >
-        {verb}
+        {busy ? `${verb.slice(0, -1)}ing…` : verb}
       </button>
       {problem}
     </>

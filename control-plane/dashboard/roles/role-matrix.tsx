@@ -197,7 +197,7 @@ function Head({ roles }: { roles: readonly Role[] }) {
       <tr>
         <th scope="col">Permission</th>
         {roles.map((role) => (
-          <th scope="col" key={role.id} title={role.description}>
+          <th scope="col" key={role.id} title={[role.name, role.description].filter(Boolean).join(': ')}>
             <bdi>{role.name}</bdi>
             <CopyButton class="copy" text={role.id} label={`Copy the id of ${role.name}`}>
               id

@@ -295,6 +295,60 @@ onStage('the sections', (stage) => {
     await dashboard.close();
   });
 
+  test('the theme is chosen, and remembered', async () => {
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    const back = () => page.evaluate('getComputedStyle(document.documentElement).backgroundColor');
+    const [light, dark] = ['rgb(247, 248, 250)', 'rgb(17, 20, 24)'];
+    expect(await back()).toBe(light);
+    await page.getByLabel('Theme').selectOption('dark');
+    expect(await back()).toBe(dark);
+    await page.reload();
+    await dashboard.loaded();
+    expect(await back()).toBe(dark);
+    await page.emulateMedia({ media: 'print' });
+    expect(await back()).toBe(light);
+    await page.emulateMedia({ media: 'screen', colorScheme: 'dark' });
+    await page.getByLabel('Theme').selectOption('light');
+    expect(await back()).toBe(light);
+    await page.getByLabel('Theme').selectOption('as the system');
+    expect(await back()).toBe(dark);
+    await dashboard.close();
+  });
+
+  test('a long name need not be typed to delete', async () => {
+    const name = 'night-shift of the warehouse in Rotterdam with limited access';
+    const { roleId } = await stage.fleet.ok('permissions.createRole', { name });
+    const dashboard = await stage.signedIn('#/roles');
+    const { page } = dashboard;
+    const wide = await page.getByRole('columnheader', { name }).boundingBox();
+    expect(wide?.width).toBeLessThan(220);
+    await page.getByRole('button', { name: `Delete ${name}` }).click();
+    await page.getByLabel('Type delete to confirm').fill('delete');
+    await page.getByRole('button', { name: 'Delete role' }).click();
+    await page.getByRole('columnheader', { name }).waitFor({ state: 'detached' });
+    expect((await stage.fleet.ok('permissions.listRoles')).map(({ id }: { id: string }) => id)).not.toContain(
+      roleId,
+    );
+    await dashboard.close();
+  });
+
+  test('an identity is made with its meta', async () => {
+    const dashboard = await stage.signedIn('#/identities?new');
+    const { page } = dashboard;
+    const form = page.getByRole('form', { name: 'New identity' });
+    await form.getByLabel('External id').fill('ada ltd');
+    await form.getByLabel('Meta').fill('{"plan": pro}');
+    await page.getByRole('button', { name: 'Create identity' }).click();
+    await page.getByRole('alert').getByText('JSON').waitFor();
+    await form.getByLabel('Meta').fill('{"plan": "pro"}');
+    await page.getByRole('button', { name: 'Create identity' }).click();
+    await page.getByRole('heading', { name: 'ada ltd' }).waitFor();
+    const { identities } = await stage.fleet.ok('identities.listIdentities', { search: 'ada ltd' });
+    expect(identities).toMatchObject([{ externalId: 'ada ltd', meta: { plan: 'pro' } }]);
+    await dashboard.close();
+  });
+
   test('a silent fleet is shown as it was last', async () => {
     const { fleet } = stage;
     const dashboard = await stage.signedIn('#/fleet');

@@ -66,6 +66,7 @@ onStage('what people come for', (stage) => {
     await other.page.reload();
     await other.page.getByRole('button', { name: 'Show the secret' }).click();
     await other.page.getByText('this link was used before, or is older than an hour').waitFor();
+    expect(await other.page.getByRole('button', { name: 'Show the secret' }).count()).toBe(0);
     await other.page.goto(link.slice(0, -3));
     await other.page.reload();
     await other.page.getByRole('button', { name: 'Show the secret' }).click();
