@@ -80,7 +80,7 @@ export function KeyFacts({ of }: { of: Key }) {
 /** The credits of a key or an identity: what is left, how much of that verifiers hold, and the refill. */
 export function Credits({ of = {}, isShared }: { of: Identity['credits']; isShared: boolean }) {
   const { remaining, remainingHeld = 0, remainingLost, refill } = of;
-  if (remaining === undefined) return <p class="quiet">No credits are counted.</p>;
+  if (remaining === undefined) return <p class="quiet">No credits are counted for this key.</p>;
   const heldCount = Math.min(remainingHeld, remaining);
   return (
     <div class="panel">

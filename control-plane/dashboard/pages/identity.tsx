@@ -70,8 +70,12 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
               <CopyId id={of.id} of="the identity" />
             </p>
             {!may('root.*.update_identity') && <IdentityFacts of={of} />}
-            <h2>Credits</h2>
-            <Credits of={of.credits} isShared />
+            {of.credits && (
+              <>
+                <h2>Credits</h2>
+                <Credits of={of.credits} isShared />
+              </>
+            )}
             <h2>Keys</h2>
             <OwnKeys key={String(of.enabled)} externalId={externalId} />
             {may('root.*.update_identity') && (

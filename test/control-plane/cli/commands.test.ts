@@ -174,7 +174,10 @@ describe('keys', () => {
       for (const { key } of [shop, books]) await verified(key, status, '--cost 0');
     };
     await all(0);
-    expect(await answer('identities disable zoe')).toMatchObject({ propagation: { state: 'complete' } });
+    const disabled = await answer('identities disable zoe');
+    expect(disabled).toMatchObject({ propagation: { state: 'complete' } });
+    expect(await printed('identities credits zoe set 5')).toContain('zoe: 5 credits');
+    await answer('identities credits zoe set unlimited');
     await all(1);
     expect(await printed('keys verify', 1, { KEYFENCE_KEY: shop.key })).toMatch(
       /^identity +\{"id":"identity_\w+"/m,

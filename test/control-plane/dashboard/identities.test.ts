@@ -57,6 +57,12 @@ onStage('the identities', (stage) => {
     await page.getByLabel('APIs').fill('');
     await page.getByRole('button', { name: 'Save' }).click();
     await stage.fleet.until(async () => (await stage.fleet.verify(books.key)).body.identity !== undefined);
+    const credits = page.getByRole('form', { name: 'Set the credits' });
+    await credits.getByLabel('Credits empty').fill('9');
+    await credits.getByRole('button', { name: 'Set' }).click();
+    await page.getByRole('img', { name: 'Credits: 9 free, 0 at verifiers' }).waitFor();
+    await dashboard.go(`#/keys/${shop.keyId}`);
+    await page.getByText('All keys of the identity without credits of their own share these.').waitFor();
     await dashboard.go('#/identities');
     expect((await dashboard.rows('Identities'))[0]?.[0]).toBe(externalId);
     await page.getByRole('button', { name: `Disable ${externalId}` }).click();
