@@ -9,6 +9,7 @@ import { keyIdOf } from './key-reference.ts';
 import type { Field, OperationRow } from './operations.ts';
 import { collect, type Page } from './pages.ts';
 import type { Session } from './session.ts';
+import { openPage } from './terminal/browser.ts';
 import { type Columns, count, lineWidth, list, printable, table } from './terminal/output.ts';
 import { confirm, printChange, waitOption } from './terminal/print-change.ts';
 import { givenSecret } from './terminal/prompt.ts';
@@ -50,6 +51,8 @@ export interface Words {
   readonly note?: string;
   /** Helps of the commands that set `enabled`; by default there are both. */
   readonly switches?: Readonly<Partial<Record<'enable' | 'disable', string>>>;
+  /** The page of the dashboard that shows the same, after its `#/`. */
+  readonly web?: (input: never) => string;
   /** Tells whether the answer is a no, which is an exit status of its own. */
   readonly isNo?: (answer: never) => boolean;
 }
@@ -88,8 +91,9 @@ export function addOperation(program: Command, session: Session, row: OperationR
     if (row.list?.paged) {
       command.option(`--limit <${row.list.field}>`, 'maximum number', whole(1, 1_000_000), 100);
       command.option('--cursor <cursor>', 'continue an earlier listing');
-      if (words.people) command.option('--wide', 'all columns, on a terminal too');
     }
+    if (words.web) command.option('--web', WEB_HELP);
+    if (words.people) command.option('--wide', 'all columns, on a terminal too');
     if (verb === 'delete') command.option('--yes', 'do not ask');
     act(command, async (input, { yes, clear = [], ...values }) => {
       const id = firstOf(input);
@@ -121,7 +125,7 @@ const firstOf = (input: object) => String(Object.values(input)[0]);
 
 /** Makes the call, and shows what it answers. */
 async function run(session: Session, row: OperationRow, words: Words, values: object): Promise<void> {
-  const { limit, wide, ...input } = { ...(words.input?.(values as never) ?? values) } as Record<
+  const { limit, wide, web, ...input } = { ...(words.input?.(values as never) ?? values) } as Record<
     string,
     unknown
   >;
@@ -131,10 +135,22 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
     input['key'] = await givenSecret(session.config.KEYFENCE_KEY);
   const columns =
     words.show ?? Object.fromEntries((listing?.columns ?? []).map((column) => [column, column]));
-  const client = await session.controlPlane();
   const { keyId } = input;
   if (typeof keyId === 'string') input['keyId'] = await keyIdOf(session, keyId);
+  if (web && words.web) return openPage(session, words.web(input as never));
+  const client = await session.controlPlane();
   if (typeof input['roleId'] === 'string') input['roleId'] = await roleIdOf(client, input['roleId']);
+  const people = process.stdout.isTTY && wide === undefined ? words.people : undefined;
+  const printItems = (response: object, items: readonly never[]) => {
+    session.print(response, () =>
+      people
+        ? table(items, people, lineWidth(), true)
+        : table(items, columns, wide ? Number.POSITIVE_INFINITY : lineWidth()),
+    );
+    const hidden = Object.keys(columns).length - Object.keys(people ?? columns).length;
+    if (hidden > 0 && items.length > 0)
+      session.note(`${hidden} ${hidden === 1 ? 'column' : 'columns'} hidden: --wide`);
+  };
   if (listing?.paged) {
     const page = collect<never>(client, name, input, listing.field, Number(limit));
     const { items, total, cursor } = await page.catch((error: unknown) => {
@@ -144,14 +160,7 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
       if (!isNowhere || !words.elsewhere) throw error;
       return words.elsewhere(client, input as never, Number(limit)) as typeof page;
     });
-    const people = process.stdout.isTTY && wide === undefined ? words.people : undefined;
-    session.print({ [listing.field]: items, total, ...(cursor ? { cursor } : {}) }, () =>
-      people
-        ? table(items, people, lineWidth(), true)
-        : table(items, columns, wide ? Number.POSITIVE_INFINITY : lineWidth()),
-    );
-    const hidden = Object.keys(columns).length - Object.keys(people ?? columns).length;
-    if (hidden > 0 && items.length > 0) session.note(`${hidden} columns hidden: --wide`);
+    printItems({ [listing.field]: items, total, ...(cursor ? { cursor } : {}) }, items);
     const noun = name === 'apis.listKeys' ? `keys of ${printable(String(input['apiId']))}` : listing.field;
     const amount = items.length === 0 && total !== 0 ? 'None' : count(items.length);
     if (total !== undefined) session.note(`${amount} of ${count(total)} ${noun}.`);
@@ -165,7 +174,7 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
   const isSaid = words.subject ?? (answer.propagation || /\.(?:update|delete|end)/.test(name));
   const isShown = words.show ?? answer.key ?? answer.secret ?? !isSaid;
   const items = (listing?.field ? answer[listing.field] : answer) as readonly never[];
-  if (listing) session.print(answer, () => table(items, columns));
+  if (listing) printItems(answer, items);
   else if (isShown && !words.subject) session.print(answer, () => list(answer as never, words.show));
   else {
     const subject = words.subject?.(answer as never, input as never) ?? subjectOf(row, answer, input);
@@ -196,6 +205,7 @@ function subjectOf(row: OperationRow, answer: object, input: object): string {
   return `${verb}${verb.endsWith('e') ? 'd' : 'ed'} ${verb === 'create' ? newId : firstOf(input)}`;
 }
 
+export const WEB_HELP = 'open it in the dashboard, or print the address where there is no display';
 const kebab = (name: string) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 const lower = (text: string) => text.replace(/^[A-Z](?![A-Z])/, (letter) => letter.toLowerCase());
 

@@ -16,6 +16,10 @@ export const settings = {
   XDG_CONFIG_HOME: text('').help(
     'The folder in which `login` keeps `keyfence/contexts.json`; by default `.config` in your home',
   ),
+  DISPLAY: text('').help(
+    'On Linux, `--web` opens a browser if this or `WAYLAND_DISPLAY` is set, and else prints the address',
+  ),
+  WAYLAND_DISPLAY: text('').help('See `DISPLAY`'),
   KEYFENCE_DATA: text('').help(
     'The folder in which `npm start` keeps its files, for `doctor`; by default `.keyfence` in the project',
   ),

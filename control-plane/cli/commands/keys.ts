@@ -5,9 +5,10 @@ import { type Granularity, RETENTION, USAGE_COLUMNS, type UsageField } from '#sh
 import type { ReportedRefusal } from '../../keys/refusals.ts';
 import { names, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
-import { commandAt } from '../from-operations.ts';
+import { commandAt, WEB_HELP } from '../from-operations.ts';
 import { keyIdOf } from '../key-reference.ts';
 import type { Session } from '../session.ts';
+import { openPage } from '../terminal/browser.ts';
 import { columns, list, table } from '../terminal/output.ts';
 import { givenSecret } from '../terminal/prompt.ts';
 
@@ -45,8 +46,10 @@ export function keyUsageCommand(program: Command, session: Session): void {
     `keys usage ${ID} --hourly`,
   ])
     .option('--hourly', 'per hour, as far back as counts are kept')
-    .action(async (key: string, { hourly }) => {
+    .option('--web', WEB_HELP)
+    .action(async (key: string, { hourly, web }) => {
       const keyId = await keyIdOf(session, key);
+      if (web) return openPage(session, `keys/${keyId}`);
       await printUsage(session, 'keys.getVerifications', { keyId, granularity: hourly ? 'hour' : 'day' });
     });
 }
@@ -59,14 +62,22 @@ export function apiUsageCommand(program: Command, session: Session): void {
     .addOption(new Option('--minutes', 'per minute, for the last hour').conflicts(['hourly', 'tag', 'byTag']))
     .addOption(new Option('--tag <tag>', 'only with this tag').conflicts('byTag'))
     .option('--by-tag', 'by tag, over all days whose counts are kept')
-    .action((apiId: string, { hourly, minutes, tag, byTag }) => {
+    .option('--web', WEB_HELP)
+    .action((apiId: string, { hourly, minutes, tag, byTag, web }) => {
+      if (web) return openPage(session, `apis/${encodeURIComponent(apiId)}?tab=traffic`);
       const granularity: Granularity = minutes ? 'minute' : hourly ? 'hour' : 'day';
       const query = { apiId, tag, granularity };
       return printUsage(session, 'apis.getVerifications', { ...query, ...(byTag ? { groupBy: 'tag' } : {}) });
     });
 }
 
-/** Prints how often something was verified, leaving out periods without verdicts. */
+/** Titles that are shorter than the names of fields. */
+const TITLES: Partial<Record<UsageField, string>> = {
+  ...{ insufficientPermissions: 'permissions', rateLimited: 'limit' },
+  ...{ concurrencyExceeded: 'concurrency', usageExceeded: 'credits' },
+};
+
+/** Prints how often something was verified, leaving out periods without verdicts, and kinds of refusals that there were not. */
 async function printUsage(
   session: Session,
   operation: string,
@@ -75,16 +86,22 @@ async function printUsage(
   const response = await session.call<{ verifications: UsageRow[] }>(operation, query);
   const byTag = response.verifications.some(({ time: at }) => at === undefined);
   const rows = response.verifications.filter((row) => USAGE_COLUMNS.some(({ field }) => row[field] > 0));
+  const kinds = USAGE_COLUMNS.map(({ field }) => field).filter((field) => field !== 'success');
+  const counted = kinds.filter((field) => rows.some((row) => row[field] > 0));
   const { granularity } = query;
   session.print(response, () =>
     rows.length === 0
       ? `No verification is counted in the last ${RETENTION[granularity]} ${granularity}s.`
-      : table(rows, {
-          ...(byTag ? { tag: ({ tag }) => tag ?? '(others)' } : columns('from:time')),
-          ...columns(
-            USAGE_COLUMNS.map(({ field }) => field.replace(/^success$/, 'accepted:success')).join(' '),
-          ),
-        }),
+      : table(
+          rows,
+          {
+            ...(byTag ? { tag: ({ tag }) => tag ?? '(others)' } : columns('from:time')),
+            accepted: 'success',
+            ...Object.fromEntries(counted.map((field) => [TITLES[field] ?? field, field])),
+          },
+          // A line that breaks is better than a kind that is left out.
+          Number.POSITIVE_INFINITY,
+        ),
   );
 }
 

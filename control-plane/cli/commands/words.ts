@@ -56,7 +56,11 @@ const ROLE_CONCURRENCY: FieldWords = [
   'limits of holds at the same time of the keys with the role, JSON: [{"name":"jobs","limit":3,"per":"identity"}]',
 ];
 type RefusedKey = { readonly refusal: Pick<ReportedRefusal, 'time' | 'detail'> };
+type ListedEndpoint = Readonly<
+  Record<'url' | 'state', string> & Record<'waiting' | 'dropped' | 'dead', number>
+>;
 const state = ({ enabled }: { enabled: boolean }) => (enabled ? 'enabled' : 'disabled');
+const dotState = (of: { enabled: boolean }) => `${DOT}${state(of)}`;
 /** Returns the name of a person for people. An address is harder to choose freely than a name, so it comes first. */
 const nameOf = ({ email, name, subject }: Person) => email ?? name ?? subject;
 
@@ -113,6 +117,13 @@ async function keysWith(
 /** Maximum number of APIs in which a text is searched. */
 const APIS_MAX = 1000;
 
+/** A page of the dashboard with the conditions that are given. */
+function page(path: string, conditions: Readonly<Record<string, unknown>>): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(conditions)) if (value) query.set(name, String(value));
+  return query.size === 0 ? path : `${path}?${query}`;
+}
+
 type OfKey = { readonly keyId: string };
 type Rotation = OfKey & { readonly key: string; readonly endsAt?: number };
 const NO_SECOND_LOOK = 'The key is not stored anywhere and cannot be shown again.';
@@ -158,7 +169,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
     fields: { refill: REFILL },
     note: NO_SECOND_LOOK,
   },
-  'keys.getKey': { show: KEY },
+  'keys.getKey': { show: KEY, web: ({ keyId }: OfKey) => `keys/${keyId}` },
   'keys.whoami': {
     help: 'show the key whose secret is in KEYFENCE_KEY, on standard input or typed at a prompt',
     examples: ['keys whoami < secret.txt'],
@@ -209,6 +220,10 @@ export const WORDS: Readonly<Record<string, Words>> = {
     ],
     fields: { apiId: ['apiId|text'], lastUsedBefore: ['--unused-for <time>'] },
     people: KEY_OF_PEOPLE,
+    web: ({ apiId, search, role }: { apiId: string; search?: string; role?: string }) => {
+      const filter = [...(role ? [`role:"${role}"`] : []), ...(search ? [search] : [])].join(' ');
+      return page(`apis/${encodeURIComponent(apiId)}`, { filter });
+    },
     elsewhere: keysWith,
     options: () => [new Option('--newest', 'newest first; the same as --sort -createdAt').conflicts('sort')],
     input: ({ newest, ...query }: { newest?: true }) => (newest ? { ...query, sort: '-createdAt' } : query),
@@ -275,10 +290,14 @@ export const WORDS: Readonly<Record<string, Words>> = {
     as: 'roles create',
     fields: { ratelimits: ROLE_LIMITS, concurrency: ROLE_CONCURRENCY },
   },
-  'permissions.getRole': { as: 'roles get' },
+  'permissions.getRole': {
+    as: 'roles get',
+    show: columns('roleId:id name permissions description plan:ratelimits concurrency'),
+  },
   'permissions.listRoles': {
     as: 'roles list',
-    show: columns('roleId:id name permissions description ratelimits concurrency'),
+    people: columns('name permissions plan:ratelimits concurrency roleId:id'),
+    show: columns('roleId:id name permissions description plan:ratelimits concurrency'),
   },
   'permissions.setRolePermissions': {
     as: 'roles set',
@@ -311,6 +330,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
     show: columns('identityId:id externalId enabled meta ratelimits concurrency roles apiIds'),
   },
   'identities.listIdentities': {
+    people: { externalId: 'externalId', state: dotState, roles: 'roles', identityId: 'id' },
     show: { identityId: 'id', state, externalId: 'externalId' },
   },
   'identities.listKeys': {
@@ -383,6 +403,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
       `deleted ${count(deletedRootKeys)} root keys`,
   },
   'rootKeys.listRootKeys': {
+    people: { name: 'name', state: dotState, ...columns('permissions rootKeyId') },
     show: { rootKeyId: 'rootKeyId', state, ...columns('created:createdAt name permissions') },
   },
   'rootKeys.listSessions': {
@@ -408,6 +429,8 @@ export const WORDS: Readonly<Record<string, Words>> = {
       rootKeyId: ['--by <rootKeyId>', 'only calls by this root key, or by the person with this id'],
       operation: ['--operation <operation>', 'only this operation, such as keys.updateKey'],
     },
+    web: ({ refused, operation, apiId, keyId, rootKeyId }: Readonly<Record<string, string>>) =>
+      page('audit', { refused, operation, apiId, keyId, rootKeyId }),
     show: {
       time: 'time',
       by: ({ by }: ListedEvent) => (by.person ? nameOf(by.person) : by.rootKeyId),
@@ -437,9 +460,21 @@ export const WORDS: Readonly<Record<string, Words>> = {
     },
   },
   'webhooks.listEndpoints': {
+    web: () => 'webhooks',
+    people: {
+      name: 'name',
+      url: ({ url }: ListedEndpoint) => url.replace('https://', ''),
+      state: ({ state, waiting, dropped, dead }: ListedEndpoint) =>
+        [
+          `${DOT}${state}`,
+          ...(waiting > 0 ? [`${count(waiting)} waiting`] : []),
+          ...(dropped + dead > 0 ? [`${count(dropped + dead)} lost`] : []),
+        ].join(', '),
+      ...columns('events endpointId'),
+    },
     show: {
-      ...columns('endpointId state waiting'),
-      lost: ({ dropped, dead }: { dropped: number; dead: number }) => count(dropped + dead),
+      ...columns('endpointId name state waiting'),
+      lost: ({ dropped, dead }: ListedEndpoint) => count(dropped + dead),
       ...columns('events url'),
     },
   },

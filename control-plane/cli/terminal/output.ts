@@ -1,4 +1,5 @@
 import { styleText } from 'node:util';
+import type { RateLimit } from '#shared/protocol/credits.ts';
 
 /**
  * Makes foreign text safe to show: escapes, as JSON does, control characters and characters that reorder text,
@@ -41,11 +42,42 @@ function cell<T>(item: T, of: Columns<T>[string]): string | undefined {
   if (value === undefined || value === null || value === '') return undefined;
   if (typeof value === 'number')
     return /(?:At|Until)$|^(?:time|expires)$/.test(of) ? time(value) : count(value);
+  if (/^(?:ratelimits?|concurrency)$/.test(of))
+    return ([value].flat() as AnyLimit[]).map(limitText).join(', ') || undefined;
+  if (of === 'events' && String(value) === '*') return 'all';
   if (!Array.isArray(value)) return typeof value === 'object' ? JSON.stringify(value) : String(value);
   const words = value.map((each) => (Object.keys(each).join() === 'id,name' ? each.name : each));
   if (words.some((word) => typeof word !== 'string')) return JSON.stringify(value);
   return words.join(words.some((word) => word.includes(' ')) ? ', ' : ' ') || undefined;
 }
+
+/** Formats a rate limit, a quota or a concurrency limit, such as `requests 1,000/month per identity`. */
+function limitText({ name, limit, duration, interval, anchor, async, autoApply, per }: AnyLimit): string {
+  const unit = UNITS.find(([, ms]) => Number(duration) % ms === 0);
+  const window = interval ?? (unit && `${Number(duration) / unit[1]}${unit[0]}`);
+  return [
+    ...(name === undefined ? [] : [name]),
+    window === undefined ? count(limit) : `${count(limit)}/${window}`,
+    ...(anchor ? ['from', ...Object.entries(anchor).flat()] : []),
+    ...(per === 'identity' ? ['per identity'] : []),
+    ...(async === false ? ['exact'] : []),
+    ...(name !== undefined && window !== undefined && !autoApply ? ['if asked'] : []),
+  ].join(' ');
+}
+interface AnyLimit extends Partial<RateLimit> {
+  readonly limit: number;
+}
+const UNITS = [
+  ...([
+    ['d', 86_400_000],
+    ['h', 3_600_000],
+  ] as const),
+  ...([
+    ['m', 60_000],
+    ['s', 1000],
+    ['ms', 1],
+  ] as const),
+];
 
 /** Space between two columns. */
 const GAP = '  ';
@@ -87,7 +119,7 @@ export function table<T>(
 /** Colours the dot in front of a state. */
 const dotted = (text: string) =>
   text.startsWith(DOT)
-    ? styleText(text.startsWith(`${DOT}enabled`) ? 'green' : 'red', '●') + text.slice(1)
+    ? styleText(/^. (?:enabled|active)/.test(text) ? 'green' : 'red', '●') + text.slice(1)
     : text;
 /** Stands before a state in a table. */
 export const DOT = '● ';
@@ -104,9 +136,11 @@ function fittingWidths(widest: readonly number[], width: number, whole: number):
   for (;;) {
     const excess = lengthOf(widths) - width;
     if (excess <= 0 || widths.length === 1) return widths;
-    const most = Math.max(...widths.slice(whole));
+    const [most = 0, next = 0] = widths.slice(whole).sort((a, b) => b - a);
+    // The widest, as far as the next one; then both in turns.
+    const less = Math.min(excess, Math.max(1, most - Math.max(next, COLUMN_WIDTH_MIN)));
     if (most <= COLUMN_WIDTH_MIN) widths.pop();
-    else widths[widths.lastIndexOf(most)] = Math.max(COLUMN_WIDTH_MIN, most - excess);
+    else widths[widths.lastIndexOf(most)] = most - less;
   }
 }
 

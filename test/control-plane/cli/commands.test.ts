@@ -165,6 +165,45 @@ describe('keys', () => {
     expect(await asking(1, 'files.read')).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
   });
 
+  test('show limits and plans as people write them', async () => {
+    const limits = [
+      {
+        name: 'calls',
+        limit: 1000,
+        interval: 'month',
+        anchor: { day: 15 },
+        autoApply: true,
+        per: 'identity',
+      },
+      { name: 'burst', limit: 5, duration: 90_000, async: false },
+    ];
+    await commandLine.run(
+      [
+        'roles',
+        'create',
+        'pro',
+        '--ratelimits',
+        JSON.stringify(limits),
+        '--concurrency',
+        '[{"name":"jobs","limit":3}]',
+      ],
+      envOf(fleet),
+    );
+    const plan = 'burst 5/90s exact if asked, calls 1,000/month from day 15 per identity';
+    for (const line of ['roles list', 'roles get pro']) {
+      const text = await printed(line);
+      expect(
+        plan.split(', ').filter((part) => !text.includes(part)),
+        text,
+      ).toEqual([]);
+      expect(text).toContain('jobs 3');
+    }
+    expect(await printed('roles get pro')).toMatch(/^plan +(burst|calls) /m);
+    const { keyId } = await answer('keys create shop --ratelimit 5000/1h --roles pro');
+    expect(await printed(`keys get ${keyId}`)).toMatch(/^ratelimit +5,000\/1h$/m);
+    await answer('roles delete pro --yes');
+  });
+
   test('stop with their customer and come back', async () => {
     const [shop, books] = [
       await answer('keys create shop --external-id zoe'),
@@ -289,9 +328,7 @@ describe('keys', () => {
       success: 1,
       disabled: 0,
     });
-    expect(await printed(`keys usage ${keyId} --hourly`)).toMatch(
-      /^from .*\n20\S+:00:00.000Z +1 +0 +0 +0 +0 +0 +0\n$/,
-    );
+    expect(await printed(`keys usage ${keyId} --hourly`)).toMatch(/^from +accepted\n20\S+:00:00.000Z +1\n$/);
   });
 
   test('that were never verified have no usage', async () => {
@@ -315,10 +352,13 @@ describe('keys', () => {
     await fleet.post(url, { key, tags: ['read'] });
     await fleet.until(async () => (await printed('apis usage tagged --by-tag')).includes('read'));
     // Counts of different kinds lie at different places, and come one after another.
-    await fleet.until(async () => / 2 /.test(await printed('apis usage tagged --hourly')));
-    expect(await printed('apis usage tagged --by-tag')).toMatch(/^tag .*\nread +1 +0 +0 +0 +0 +0 +0\n$/);
-    expect(await printed('apis usage tagged --tag read')).toMatch(/^from .*\n20\S+ +1 +0 +0 +0 +0 +0 +0\n$/);
-    expect(await printed('apis usage tagged --hourly')).toMatch(/^from .*\n20\S+ +2 +0 +0 +0 +0 +0 +0\n$/);
+    await fleet.until(async () => / 2\n/.test(await printed('apis usage tagged --hourly')));
+    expect(await printed('apis usage tagged --by-tag')).toMatch(/^tag +accepted\nread +1\n$/);
+    expect(await printed('apis usage tagged --tag read')).toMatch(/^from +accepted\n20\S+ +1\n$/);
+    expect(await printed('apis usage tagged --hourly')).toMatch(/^from +accepted\n20\S+ +2\n$/);
+    await fleet.verify(key, { authorization: { permissions: 'none' } });
+    const refused = /^from +accepted +permissions\n20\S+ +2 +1\n$/;
+    await fleet.until(async () => refused.test(await printed('apis usage tagged --hourly')));
   });
 
   test('are listed up to the limit, with a cursor', async () => {

@@ -246,7 +246,7 @@ describe('what is shown', () => {
         ),
       ).split('\n');
     expect(narrow(62)[1]).toBe('key_0123456789  a rather long name  another text that is long');
-    expect(narrow(50)[1]).toBe('key_0123456789  a rather long name  another text…');
+    expect(narrow(50)[1]).toBe('key_0123456789  a rather long n…  another text th…');
     expect(narrow(38)[1]).toBe('key_0123456789  a rather…   another t…');
     expect(narrow(30)).toEqual(['id              name', 'key_0123456789  a rather…']);
     expect(narrow(5)).toEqual(['id', 'key_0123456789']);

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify, stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -65,6 +65,7 @@ test.skipIf(noTerminal)(
       permissions: ['api.*.read_key', 'api.*.read_api', 'root.*.read_role'],
     });
     await fleet.ok('webhooks.createEndpoint', { url: `https://example.com/${'long'.repeat(30)}` });
+    await fleet.ok('webhooks.createEndpoint', { url: 'https://hooks.example.com/all', name: 'Hooks' });
     const lists = [
       ...[
         ['keys', 'list', 'wide'],
@@ -90,10 +91,48 @@ test.skipIf(noTerminal)(
     expect(line).toMatch(/^A rather long .*… +ada +● enabled +– +wide +key_\S+…$/);
     expect(notes.join()).toContain('2 columns hidden: --wide');
     expect((await startOnTerminal(['keys', 'list', 'wide', '--wide'], envOf(fleet))).stdout).toContain(keyId);
+    const first = async (...args: string[]) =>
+      stripVTControlCharacters((await startOnTerminal(args, envOf(fleet))).stdout).replaceAll('\r', '');
+    expect(await first('roles', 'list')).toMatch(/^name +permissions +plan .*\neditor +/);
+    expect(await first('root-keys', 'list')).toMatch(/^name +state .*\nA rather long .*… +● enabled /m);
+    expect(await first('identities', 'list')).toMatch(/^externalId +state .*\nada +● enabled /);
+    expect(await first('webhooks', 'list')).toMatch(
+      /^Hooks +hooks\.example\.com\/all +● active +all +endpoint_/m,
+    );
+    expect(await first('webhooks', 'list', '--wide')).toContain('long'.repeat(30));
+    expect(await first('apis', 'list')).toMatch(/^wide +20\d\d-\d\d-\d\d \d\d:\d\d:\d\d +/m);
     // Elsewhere nothing is cut.
     expect((await start(['keys', 'list', 'wide'], envOf(fleet)).ended).stdout).toContain(name);
   },
 );
+
+test.skipIf(noTerminal)(`--web opens the dashboard or prints where${noTerminal}`, async () => {
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'web', name: 'Webby' });
+  const page = (path: string) => `${fleet.controlPlanes[0]?.address}/dashboard/#/${path}`;
+  const pages = [
+    ['keys get Webby', `keys/${keyId}`],
+    ['keys usage Webby', `keys/${keyId}`],
+    ['keys ls web --role editor', 'apis/web?filter=role%3A%22editor%22'],
+    ['apis usage web', 'apis/web?tab=traffic'],
+    ['webhooks list', 'webhooks'],
+    ['audit --refused --key Webby', `audit?refused=true&keyId=${keyId}`],
+  ] as const;
+  for (const [line, path] of pages) {
+    const { stdout, status } = await start([...line.split(' '), '--web'], envOf(fleet)).ended;
+    expect([line, stdout, status]).toEqual([line, `${page(path)}\n`, 0]);
+  }
+  const { PATH = '', ...env } = envOf(fleet);
+  const onDesktop = { ...env, PATH: `${fleet.directory}:${PATH}`, DISPLAY: ':1' };
+  const web = ['keys', 'get', keyId, '--web'];
+  // Without a display the address is printed on a terminal too.
+  expect((await startOnTerminal(web, { ...env, PATH })).stdout).toMatch(/^http/);
+  const opened = join(fleet.directory, 'opened');
+  writeFileSync(join(fleet.directory, 'xdg-open'), `#!/bin/sh\nprintf %s "$1" > ${opened}\n`, {
+    mode: 0o755,
+  });
+  expect((await startOnTerminal(web, onDesktop)).stdout).toContain(`opened ${page(`keys/${keyId}`)}`);
+  await fleet.until(() => existsSync(opened) && readFileSync(opened, 'utf8') === page(`keys/${keyId}`));
+});
 
 test.skipIf(noTerminal)(`deleting asks first${noTerminal}`, async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'kept' });
