@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { call, Failure, type Identity, isConflict, type Propagation } from '../api/client.ts';
+import { call, Failure, type Identity, isConflict, type Propagation, type Role } from '../api/client.ts';
 import { type Change, Fence } from './fence.tsx';
 import { follow, type WrittenChange } from './follow.ts';
 
@@ -71,6 +71,28 @@ export function useChange(onWritten: () => void) {
         undo: before && (() => applyRole(roleId, `Undone: ${headline}`, before, sequence)),
       };
     });
+  /** Sets all limits of a role. */
+  const applyRoleLimits = (
+    role: Pick<Role, 'id' | 'name' | 'ratelimits' | 'concurrency'>,
+    limits: Pick<Role, 'ratelimits' | 'concurrency'>,
+    ifSequence: number | undefined,
+    headline = `Changed the limits of ${role.name}`,
+  ): Promise<unknown> =>
+    begin(undefined, async () => {
+      const { id: roleId, ratelimits, concurrency } = role;
+      const { propagation } = await call('permissions.setRoleLimits', {
+        ...{ roleId, ...limits, ifSequence, waitMs: QUICK_MS },
+      });
+      const { sequence } = propagation;
+      const isUndo = headline.startsWith('Undone');
+      return {
+        ...{ keyId: roleId, headline, propagation },
+        progress: () => call('permissions.getRolePropagation', { roleId, sequence }),
+        undo: isUndo
+          ? undefined
+          : () => applyRoleLimits(role, { ratelimits, concurrency }, sequence, `Undone: ${headline}`),
+      };
+    });
   /** Disables or enables an identity. @param undo whether to offer undoing it */
   const applyIdentity = (
     identity: Pick<Identity, 'id'>,
@@ -89,7 +111,7 @@ export function useChange(onWritten: () => void) {
         undo: undo ? () => applyIdentity(identity, `Undone: ${headline}`, !enabled, false) : undefined,
       };
     });
-  return { apply, applyAll, applyRole, applyIdentity, ...panels };
+  return { apply, applyAll, applyRole, applyRoleLimits, applyIdentity, ...panels };
 }
 
 /** Follows changes until they are complete, and renders the latest of each key. */

@@ -118,7 +118,7 @@ const LENGTHS = [
 ] as const;
 
 /** Formats a limit, such as "5,000 a day" or "100 in 10 seconds". */
-function limitInWords({ limit, duration, interval, async = true }: DefaultLimit): string {
+export function limitInWords({ limit, duration, interval, async = true }: DefaultLimit): string {
   if (interval) return `${limit.toLocaleString()} each calendar ${interval}${async ? '' : ', exact'}`;
   const [unit, ms] = LENGTHS.find(([, each]) => duration % each === 0) ?? LENGTHS[4];
   const count = duration / ms;

@@ -8,6 +8,7 @@ import { useConditions } from '../parts/conditions.ts';
 import { Confirm } from '../parts/dialogs.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
+import { Plans } from '../roles/role-limits.tsx';
 import { Matrix } from '../roles/role-matrix.tsx';
 
 /** Maximum number of roles shown side by side. */
@@ -20,7 +21,7 @@ export function Roles() {
   const catalogue = useLoad(() => call('permissions.listPermissions').catch(() => []), []);
   const [{ find: text }, setCondition] = useConditions({ find: '' });
   const [deleting, setDeleting] = useState<Role>();
-  const { applyRole, panelsBeside } = useChange(roles.reload);
+  const { applyRole, applyRoleLimits, panelsBeside } = useChange(roles.reload);
   return (
     <Page
       title="Roles"
@@ -58,12 +59,15 @@ export function Roles() {
         {(all) => (
           <Matches all={all} text={text}>
             {(roles) => (
-              <Matrix
-                roles={roles}
-                catalogue={catalogue.data ?? []}
-                change={applyRole}
-                remove={setDeleting}
-              />
+              <>
+                <Matrix
+                  roles={roles}
+                  catalogue={catalogue.data ?? []}
+                  change={applyRole}
+                  remove={setDeleting}
+                />
+                <Plans roles={roles} change={applyRoleLimits} />
+              </>
             )}
           </Matches>
         )}

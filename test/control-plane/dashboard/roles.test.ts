@@ -51,7 +51,7 @@ onStage('the roles', (stage) => {
     // On a phone, each role folds out its permissions.
     await page.setViewportSize({ width: 390, height: 800 });
     await page.getByText('1 permission', { exact: true }).waitFor();
-    await page.getByText('editor', { exact: true }).click();
+    await page.getByText('editor', { exact: true }).first().click();
     expect(await may('files.read').isVisible()).toBe(true);
     expect(await may('files.read').isChecked()).toBe(true);
     await page.setViewportSize({ width: 1100, height: 800 });
@@ -89,5 +89,40 @@ onStage('the roles', (stage) => {
       stage.fleet.verifiers.splice(1, 1);
       proxy.close();
     }
+  });
+
+  test('a role with limits is a plan', async () => {
+    const limits = [{ name: 'requests', limit: 100, duration: 60_000, autoApply: true, per: 'identity' }];
+    const made = { name: 'free', permissions: ['files.read'], ratelimits: limits };
+    const { roleId } = await stage.fleet.ok('permissions.createRole', made);
+    const dashboard = await stage.signedIn('#/roles?find=free');
+    const { page } = dashboard;
+    const plan = async () => (await dashboard.rows('Plans'))[0]?.[1];
+    expect(await plan()).toBe('requests 100 a minute per identity, taken by each verification');
+    await page.getByRole('button', { name: 'Limits of free' }).click();
+    const field = page.getByLabel('Rate limits');
+    expect(await field.inputValue()).toBe('requests 100/1m auto per identity');
+    await field.fill('requests 100/1m auto per identity\nexports a lot');
+    await page.getByRole('button', { name: 'Save limits' }).click();
+    await page.getByRole('alert').getByText('exports: must be a number of calls and a time').waitFor();
+    await field.fill('requests 200/1m auto per identity\nexports 20/month per key');
+    await page.getByLabel('Concurrency limits').fill('jobs 3 per identity');
+    await page.getByRole('button', { name: 'Save limits' }).click();
+    const fence = page.getByLabel('How far the change has come');
+    await fence.getByText(/Changed the limits of free\. Complete/).waitFor();
+    const stored = async () => {
+      const { ratelimits, concurrency } = await stage.fleet.ok('permissions.getRole', { roleId });
+      return [...ratelimits, ...concurrency];
+    };
+    expect(await stored()).toMatchObject([
+      { name: 'requests', limit: 200, duration: 60_000, autoApply: true, per: 'identity' },
+      { name: 'exports', limit: 20, interval: 'month' },
+      { name: 'jobs', limit: 3, per: 'identity' },
+    ]);
+    await expect.poll(plan).toContain('jobs 3 at the same time per identity');
+    await fence.getByRole('button', { name: 'Undo' }).click();
+    await fence.getByText(/Undone: Changed the limits of free\. Complete/).waitFor();
+    expect(await stored()).toMatchObject(limits);
+    await dashboard.close();
   });
 });
