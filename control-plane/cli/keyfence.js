@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // The command `keyfence`: in the project its source, in the package the JavaScript that was made of it.
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +11,11 @@ if (Number(process.versions.node.split('.')[0]) < NODE_MAJOR_MIN) {
     `keyfence: needs Node ${NODE_MAJOR_MIN}, this is ${process.version}; npx keyfence brings it along`,
   );
   process.exit(78);
+}
+if (process.argv.slice(2).join() === '--version') {
+  // To load the program would take as long again as to start Node.
+  console.log(JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version);
+  process.exit();
 }
 try {
   // In the user's own folder: whoever could write into the cache could run code as this user.

@@ -85,7 +85,6 @@ export function createProgram(session = new Session(), operations?: readonly Ope
     }
   });
   for (const [name, help] of Object.entries(GROUPS)) program.command(name).description(help);
-  if (word === '--version') return program;
   const rows = operations ?? operationRows();
   const isWord = rows.some((row) => firstOf(row) === word);
   for (const row of rows) {

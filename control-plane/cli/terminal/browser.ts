@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process';
 import type { Session } from '../session.ts';
 
 /** Programs that open an address in the browser; elsewhere `xdg-open` does. */
@@ -22,10 +21,12 @@ export async function openPage(session: Session, page: string): Promise<void> {
 }
 
 /** Starts a program that outlives this one; false = there is none. */
-const start = ([program = '', ...args]: readonly string[], url: string) =>
-  new Promise<boolean>((resolve) => {
+async function start([program = '', ...args]: readonly string[], url: string): Promise<boolean> {
+  const { spawn } = await import('node:child_process');
+  return new Promise((resolve) => {
     const child = spawn(program, [...args, url], { detached: true, stdio: 'ignore' });
     child.once('error', () => resolve(false));
     child.once('spawn', () => resolve(true));
     child.unref();
   });
+}

@@ -104,8 +104,8 @@ test('the server runs as JavaScript in plain node', async () => {
       'node:util',
     ],
   ]);
-  expect(readdirSync(join(folder, '.cache', 'keyfence'))).toHaveLength(1);
   const { keyId } = JSON.parse((await keyfence('keys', 'create', 'packed', '--json')).stdout);
+  expect(readdirSync(join(folder, '.cache', 'keyfence'))).toHaveLength(1);
   expect((await keyfence('keys', 'disable', keyId)).stdout).toContain('complete');
   // What the doctor finds wrong while a slow machine is busy, such as a verifier that lags, may pass.
   await fleet.until(async () => (await keyfence('doctor')).stdout.includes('✓ rights'));

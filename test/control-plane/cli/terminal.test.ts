@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify, stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { generateKey } from '../../../shared/rules/key-format.ts';
+import { VERSION } from '../../../shared/version.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { skippedWithout } from '../../harness/programs.ts';
 import { envOf, noTerminal, start, startOnTerminal } from './keyfence.ts';
@@ -151,6 +152,15 @@ test.skipIf(noTerminal)(`an import shows how far it is${noTerminal}`, async () =
   expect(status).toBe(0);
   expect(stdout).toMatch(/█+░+ 50 % line 2,000/);
   expect(stdout).toContain('4,000 created');
+});
+
+test('the version is told without the program', async () => {
+  const root = join(import.meta.dirname, '..', '..', '..');
+  const files = ['package.json', 'control-plane/cli/keyfence.js'];
+  for (const file of files) cpSync(join(root, file), join(fleet.directory, 'bare', file));
+  const command = join(fleet.directory, 'bare', 'control-plane/cli/keyfence.js');
+  const { stdout } = await promisify(execFile)(process.execPath, [command, '--version']);
+  expect(stdout).toBe(`${VERSION}\n`);
 });
 
 test('a file that is not there is told in words', async () => {
