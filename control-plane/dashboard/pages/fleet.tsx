@@ -77,6 +77,7 @@ function VerifierTable({ verifiers }: { verifiers: readonly Verifier[] }) {
         },
         { title: 'APIs', cell: (verifier) => <FollowedApis by={verifier} /> },
       ]}
+      details={(verifier) => <Standings of={verifier} />}
     />
   );
 }
@@ -116,27 +117,31 @@ function FollowedApis({ by }: { by: Verifier }) {
   const isLate = sharedLog !== undefined && sharedLog.state !== 'live';
   if (all === 0 && !sharedLog) return <span class="quiet">none yet</span>;
   return (
-    <details>
-      <summary>
-        <Badge kind={live === all ? 'good' : 'warn'}>
-          {live} of {all} live
-        </Badge>{' '}
-        {isLate && <Badge kind="warn">roles and identities {sharedLog.state}</Badge>}
-      </summary>
-      <ul>
-        {apis.map((api) => (
-          <li key={api.apiId}>
-            <ApiLink id={api.apiId} /> <Standing of={api} />
-          </li>
-        ))}
-        {apisNotShown > 0 && <li>and {apisNotShown} more</li>}
-        {sharedLog && (
-          <li>
-            Roles and identities: <Standing of={sharedLog} />
-          </li>
-        )}
-      </ul>
-    </details>
+    <>
+      <Badge kind={live === all ? 'good' : 'warn'}>
+        {live} of {all} live
+      </Badge>{' '}
+      {isLate && <Badge kind="warn">roles and identities {sharedLog.state}</Badge>}
+    </>
+  );
+}
+
+/** How far a verifier has come in each of its APIs. */
+function Standings({ of: { apis, apisNotShown, sharedLog } }: { of: Verifier }) {
+  return (
+    <ul class="plain">
+      {apis.map((api) => (
+        <li key={api.apiId}>
+          <ApiLink id={api.apiId} /> <Standing of={api} />
+        </li>
+      ))}
+      {apisNotShown > 0 && <li>and {apisNotShown} more</li>}
+      {sharedLog && (
+        <li>
+          Roles and identities: <Standing of={sharedLog} />
+        </li>
+      )}
+    </ul>
   );
 }
 

@@ -53,12 +53,11 @@ export function Deliveries({ endpointId }: { endpointId: string }) {
                   grows: true,
                   cell: (event) => <EventKey {...subjectOf(event)} names={names} />,
                 },
-                { title: 'Result', narrow: 'beside', cell: ({ latest }) => <Result delivery={latest} /> },
+                { title: 'Result', cell: ({ latest }) => <Result delivery={latest} /> },
                 { title: 'Attempts', number: true, cell: ({ attempts }) => attempts.length },
                 { title: 'When', cell: ({ latest }) => <Time at={latest.time} /> },
                 {
                   title: 'Again',
-                  narrow: 'beside',
                   cell: ({ latest: { deliveryId, type } }) =>
                     may('root.*.update_webhook') && (
                       <Redeliver endpointId={endpointId} deliveryId={deliveryId} type={type} />

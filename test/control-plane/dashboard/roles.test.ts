@@ -99,6 +99,9 @@ onStage('the roles', (stage) => {
     const { page } = dashboard;
     const plan = async () => (await dashboard.rows('Plans'))[0]?.[1];
     expect(await plan()).toBe('requests 100 a minute per identity, taken by each verification');
+    // On a phone, too, a line is as wide as the page.
+    await page.setViewportSize({ width: 390, height: 800 });
+    expect((await page.getByText('100 a minute').boundingBox())?.width).toBeGreaterThan(200);
     await page.getByRole('button', { name: 'Limits of free' }).click();
     const field = page.getByLabel('Rate limits');
     expect(await field.inputValue()).toBe('requests 100/1m auto per identity');
