@@ -3,6 +3,7 @@ import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { identityIdOf } from '../../../shared/rules/key-format.ts';
 import type { KnownKey } from './checker.ts';
 import { versionOf } from './history.ts';
+import type { Plan } from './plan.ts';
 import type { SimulatedChangeLog } from './ports.ts';
 import type { Random } from './random.ts';
 
@@ -14,6 +15,7 @@ interface Process {
 /** World in which that happens. */
 interface Surroundings<Asked> {
   readonly random: Random;
+  readonly plan: Pick<Plan, 'sharedCredits'>;
   newTag(): string;
   write(process: Asked, write: Write, waitMs: number): Promise<unknown>;
 }
@@ -58,8 +60,21 @@ export class Identities<Asked extends Process> {
     const about = { apiId: SHARED_LOG, keyId: identityIdOf(owner) };
     const m = this.#world.random.chance(0.15) ? `{"long":"${'x'.repeat(250)}"}` : '';
     const fields = { e: isStop ? '0' : '1', n: this.#world.newTag(), m, A };
-    const operation = (await this.#recordOf(process, owner)) ? 'update' : 'create';
-    await this.#world.write(process, { ...about, operation, fields }, Number.POSITIVE_INFINITY);
+    const record = await this.#recordOf(process, owner);
+    const operation = record ? 'update' : 'create';
+    const credits = this.#credits(record !== undefined);
+    const write = { ...about, operation, fields, ...(credits ? { credits } : {}) } as const;
+    await this.#world.write(process, write, Number.POSITIVE_INFINITY);
+  }
+
+  /** Something to do to the credits that the keys of a customer share. */
+  #credits(isKnown: boolean): Write['credits'] {
+    const { random, plan } = this.#world;
+    if (plan.sharedCredits === undefined) return undefined;
+    if (!isKnown) return { op: 'set', value: plan.sharedCredits };
+    if (random.chance(0.4)) return undefined;
+    const value = random.whole(1, plan.sharedCredits);
+    return { op: random.pick(['set', 'increment', 'decrement'] as const), value };
   }
 
   /** Deletes a customer, if it is one who is not stopped; whether it was tried. */

@@ -13,6 +13,7 @@ import {
   REROLL_SEEDS,
   ROLE_SEEDS,
   ROOT_KEY_SEEDS,
+  SHARED_CREDIT_SEEDS,
 } from './plan.ts';
 
 /**
@@ -51,6 +52,7 @@ test('--list says of each mutant what it breaks', async () => {
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
   const first = [
+    SHARED_CREDIT_SEEDS,
     HOLD_SEEDS,
     ROOT_KEY_SEEDS,
     REFILL_SEEDS,

@@ -9,6 +9,7 @@ import {
   REROLL_SEEDS,
   ROLE_SEEDS,
   ROOT_KEY_SEEDS,
+  SHARED_CREDIT_SEEDS,
 } from './plan.ts';
 
 /** The code with one of its precautions left out. */
@@ -645,7 +646,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     file: 'verifier/core/allowance.ts',
     edits: [
       [
-        'for (const { pool, cost } of needs) pool.take(cost, nowMs);',
+        'for (const { pool, cost, isOnlySeen } of needs) pool.take(isOnlySeen ? 0 : cost, nowMs);',
         'for (const { pool, cost, limit } of needs) if (!limit) pool.take(cost, nowMs);',
       ],
     ],
@@ -668,6 +669,17 @@ const OF_ROOT_KEYS: Readonly<Record<string, Mutant>> = {
       [
         'this.#states.set(id, new State(epoch, new Entry(epoch, id, state)));',
         "this.#states.set(id, id === 'rootkeys' ? before : new State(epoch, new Entry(epoch, id, state)));",
+      ],
+    ],
+  },
+  'credits of an identity for nothing': {
+    breaks: 'A verifier does not take from the credits that the keys of an identity share. (I17)',
+    seed: SHARED_CREDIT_SEEDS + 1,
+    file: 'verifier/core/allowance.ts',
+    edits: [
+      [
+        "return identity && identity.pool !== '' ? pools?.get(identity.pool) : undefined;",
+        'return undefined;',
       ],
     ],
   },

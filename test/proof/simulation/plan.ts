@@ -84,11 +84,16 @@ export interface Plan {
   readonly roles: boolean;
   /** True if keys have owners who are stopped and brought back, all keys at once. */
   readonly identities: boolean;
+  /** Credits that each identity has at first; undefined = none has any. */
+  readonly sharedCredits?: number;
   /** Concurrency limit of each key, of which questions take places; undefined = no key has one. */
   readonly places?: number;
   /** True if verifiers ask for a root key, which is enabled and disabled. */
   readonly rootKeys?: true;
 }
+
+/** Seeds from here on are of worlds with identities that have credits, which their keys share. */
+export const SHARED_CREDIT_SEEDS = 90_000_000;
 
 /** Seeds from here on are of worlds with credits in which work holds what it takes. */
 export const HOLD_SEEDS = 80_000_000;
@@ -151,6 +156,10 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= SHARED_CREDIT_SEEDS) {
+    const sharedCredits = new Random(seed).pick([5, 50, 500]);
+    return { ...planOf(seed - SHARED_CREDIT_SEEDS + IDENTITY_SEEDS), seed, sharedCredits };
+  }
   if (seed >= HOLD_SEEDS) return planWithHolds(seed);
   if (seed >= ROOT_KEY_SEEDS)
     return { ...planOf(seed - ROOT_KEY_SEEDS + IDENTITY_SEEDS), seed, rootKeys: true };

@@ -10,6 +10,7 @@ import {
   REROLL_SEEDS,
   ROLE_SEEDS,
   ROOT_KEY_SEEDS,
+  SHARED_CREDIT_SEEDS,
 } from './plan.ts';
 import { simulate } from './simulate.ts';
 import { World } from './world.ts';
@@ -30,6 +31,7 @@ const NEW = [
   REFILL_SEEDS,
   ROOT_KEY_SEEDS,
   HOLD_SEEDS,
+  SHARED_CREDIT_SEEDS,
 ].flatMap((from) => Array.from({ length: 13 }, (_, i) => from + (turn % 90_000) * 100 + i));
 const SEEDS = [...KNOWN, ...NEW];
 

@@ -326,8 +326,9 @@ export class World {
     const answer = (verdict: Verdict) => {
       const { code, entry, spending, effectivePermissions } = verdict;
       if (verdict.hold && entry) this.#held(process, entry, verdict.hold.id, cost, hold?.forMs ?? 0);
-      if (code === 'VALID' && entry?.pool) {
-        this.check(() => this.ledger.accept(entry.pool, cost, machine.name));
+      const pool = entry?.pool || effectivePermissions?.identity?.pool;
+      if (code === 'VALID' && pool) {
+        this.check(() => this.ledger.accept(pool, cost, machine.name));
         if (spending?.remaining === undefined)
           this.fail('I17', `${machine.name} accepted ${key.keyId} for nothing`);
       }
