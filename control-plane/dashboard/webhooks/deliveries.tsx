@@ -50,7 +50,6 @@ export function Deliveries({ endpointId }: { endpointId: string }) {
                 { title: 'Event', narrow: 'first', cell: ({ latest }) => <code>{latest.type}</code> },
                 {
                   title: 'Key',
-                  grows: true,
                   cell: (event) => <EventKey {...subjectOf(event)} names={names} />,
                 },
                 { title: 'Result', cell: ({ latest }) => <Result delivery={latest} /> },

@@ -132,6 +132,48 @@ onStage('for everybody', (stage) => {
     await dashboard.close();
   });
 
+  test.for([1440, 390])('what unfolds keeps WCAG 2.2 AA at %i px', async (width) => {
+    const { fleet } = stage;
+    const refused = await fleet.ok('keys.createKey', { apiId: 'unfolding', name: 'Refused' });
+    expect(await fleet.verdict(refused.key, { authorization: { permissions: 'x' } })).not.toBe('VALID');
+    await fleet.until(async () => {
+      const { verifications } = await fleet.ok('apis.getVerifications', { apiId: 'unfolding' });
+      return verifications.at(-1).insufficientPermissions > 0;
+    });
+    const dashboard = await Dashboard.open(stage.browser, stage.base, { viewport: { width, height: 900 } });
+    const { page } = dashboard;
+    await dashboard.signIn();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await loadAxe(page);
+    const unfolded: Readonly<Record<string, () => Promise<void>>> = {
+      '#/': () => page.getByRole('button', { name: 'lacks a permission' }).first().click(),
+      '#/roles': () => page.getByRole('button', { name: 'Limits of editor' }).click(),
+      '#/root-keys': () =>
+        page
+          .getByRole('row', { name: /this browser/ })
+          .getByRole('button')
+          .click(),
+      [`#/webhooks/${endpointId}`]: () => page.getByRole('button', { name: 'Details' }).first().click(),
+      '#/fleet': () => page.getByRole('button', { name: 'Details' }).first().click(),
+    };
+    for (const [hash, unfold] of Object.entries(unfolded)) {
+      await dashboard.go(hash);
+      await unfold();
+      await dashboard.loaded();
+      await page.emulateMedia({ colorScheme: 'light' });
+      expect(await breachesOf(page), hash).toEqual([]);
+      await page.emulateMedia({ colorScheme: 'dark' });
+      expect(await breachesOf(page, 'contrast'), `${hash}, dark`).toEqual([]);
+      expect(await page.evaluate(NAMELESS), hash).toEqual([]);
+      await page.keyboard.press('Escape');
+      // On paper, nothing is cut.
+      await page.emulateMedia({ media: 'print' });
+      expect(await page.locator('html').evaluate(OVERFLOW), `${hash}, on paper`).toBeLessThanOrEqual(0);
+      await page.emulateMedia({ media: 'screen' });
+    }
+    await dashboard.close(refused.key);
+  });
+
   test('no page is wider than its window', async () => {
     const dashboard = await stage.signedIn();
     const { page } = dashboard;
