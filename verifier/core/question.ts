@@ -388,8 +388,8 @@ const PARTS = {
 };
 
 /** Time for which work may be held, in milliseconds. */
-const HOLD_MIN_MS = 1000;
-const HOLD_MAX_MS = 3_600_000;
+export const HOLD_MIN_MS = 1000;
+export const HOLD_MAX_MS = 3_600_000;
 const HOLD_MS = 60_000;
 
 /** The id of a hold: `hold_`, the verifier's id, and 128 random bits. */

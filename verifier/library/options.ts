@@ -19,6 +19,8 @@ import {
 } from '../core/question.ts';
 import type { HostLogger, QuestionOptions } from './key-verifier.ts';
 
+export { HOLD_MAX_MS, HOLD_MIN_MS } from '../core/question.ts';
+
 type OptionsObject = Readonly<Record<string, unknown>>;
 
 /** Returns the name of a setting in code: `cacheKeysMax` for CACHE_KEYS_MAX. */
@@ -225,7 +227,8 @@ export class RequestQuestion<R> implements Question {
   }
 
   get remaining() {
-    return this.#options?.remaining;
+    const reserved = this.#options?.hold?.credits;
+    return reserved === undefined ? this.#options?.remaining : { cost: reserved };
   }
 
   get ratelimits() {

@@ -1,12 +1,11 @@
 // The entry `keyfence/express` of the package.
 import type { Request, RequestHandler } from 'express';
-import type { ValidKey } from '../key-verifier.ts';
 import { createGuard } from './guard.ts';
-import type { GuardOptions } from './guard-options.ts';
+import type { GuardOptions, PassedKey } from './guard-options.ts';
 import { clientIpOf, connectGuard } from './http-guard.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
-export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard-options.ts';
+export type { GuardOptions, OwnRefusal, PassedKey, RefusalNotice } from './guard-options.ts';
 export { type EndableConnection, endWithKey, type PassedRequest, watchKey } from './long-requests.ts';
 export { RefusedError } from './refusal.ts';
 
@@ -17,7 +16,7 @@ declare global {
        * The key that let the request pass. Only behind a guard that is not `optional`: elsewhere use
        * `optionalKey`.
        */
-      apiKey: ValidKey;
+      apiKey: PassedKey;
     }
   }
 }
@@ -33,4 +32,5 @@ export function keyfence(options: GuardOptions<Request>): RequestHandler {
 }
 
 /** Returns the key that let the request pass; undefined = there was no guard, or it was optional. */
-export const optionalKey = (request: { readonly apiKey?: ValidKey }): ValidKey | undefined => request.apiKey;
+export const optionalKey = (request: { readonly apiKey?: PassedKey }): PassedKey | undefined =>
+  request.apiKey;

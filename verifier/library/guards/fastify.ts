@@ -2,15 +2,20 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import { newRequestId } from '#shared/rules/request-id.ts';
 import { hasChildren, isChild } from '../../node-internals/fastify-instances.ts';
-import type { ValidKey } from '../key-verifier.ts';
 import { wrongOptions } from '../options.ts';
 import { allowanceHeaders, createGuard, type Passage, routeGuards } from './guard.ts';
-import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
+import type { GuardOptions, PassedKey, RouteGuardOptions } from './guard-options.ts';
 import { Refusal } from './refusal.ts';
 import { removeIdentity } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
-export type { GuardOptions, OwnRefusal, RefusalNotice, RouteGuardOptions } from './guard-options.ts';
+export type {
+  GuardOptions,
+  OwnRefusal,
+  PassedKey,
+  RefusalNotice,
+  RouteGuardOptions,
+} from './guard-options.ts';
 export { type EndableConnection, endWithKey, type PassedRequest, watchKey } from './long-requests.ts';
 export { RefusedError } from './refusal.ts';
 
@@ -20,7 +25,7 @@ declare module 'fastify' {
      * The key that let the request pass. Only behind a guard that is not `optional`: elsewhere use
      * `optionalKey`.
      */
-    apiKey: ValidKey;
+    apiKey: PassedKey;
   }
   interface FastifyContextConfig {
     /** false = open to everybody. An object contains the rules that differ for this route. */
@@ -79,7 +84,7 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
     let passage: Passage | Promise<Passage>;
     try {
       const { rawHeaders, url: target = '' } = raw;
-      passage = own.check({ rawHeaders, target, request, carrier: raw, id });
+      passage = own.check({ rawHeaders, target, request, carrier: raw, ending: reply.raw, id });
     } catch (error) {
       // Fastify would not catch the error.
       next(error as Error);
@@ -131,4 +136,4 @@ function settle(request: FastifyRequest, reply: FastifyReply, passage: Passage, 
 }
 
 /** Returns the key that let the request pass; undefined = the route is open, or its guard is optional. */
-export const optionalKey = (request: FastifyRequest): ValidKey | undefined => request.apiKey;
+export const optionalKey = (request: FastifyRequest): PassedKey | undefined => request.apiKey;

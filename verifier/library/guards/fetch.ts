@@ -1,12 +1,12 @@
 // The entry `keyfence/fetch` of the package, for handlers of the Fetch API on Node.
-import type { ValidKey } from '../key-verifier.ts';
 import { allowanceHeaders, createGuard, type Passage } from './guard.ts';
-import type { GuardOptions } from './guard-options.ts';
+import type { GuardOptions, PassedKey } from './guard-options.ts';
 import { Refusal } from './refusal.ts';
+import { type Ending, ResponseEnd } from './request-holds.ts';
 import { isIdentity } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
-export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard-options.ts';
+export type { GuardOptions, OwnRefusal, PassedKey, RefusalNotice } from './guard-options.ts';
 export { type PassedRequest, watchKey } from './long-requests.ts';
 export { RefusedError } from './refusal.ts';
 
@@ -21,9 +21,12 @@ export type Checked<Key> =
   | { readonly apiKey?: undefined; readonly refusal: Response };
 
 /** A guard of requests of the Fetch API. `Key` is undefined too if the guard is `optional`. */
-export interface FetchGuard<Key = ValidKey> {
-  /** Checks a request, as in a loader of Remix or React Router, or in the context of tRPC. */
-  check(request: Request): Promise<Checked<Key>>;
+export interface FetchGuard<Key = PassedKey> {
+  /**
+   * Checks a request, as in a loader of Remix or React Router, or in the context of tRPC. Holds the key until `signal`
+   * aborts: abort it when the response has ended. Without it, the request takes no place in concurrency limits.
+   */
+  check(request: Request, signal?: AbortSignal): Promise<Checked<Key>>;
   /**
    * Returns a handler that runs only for requests with a valid key, as in a route handler of Next.js. Further
    * arguments are passed on.
@@ -40,19 +43,20 @@ export interface FetchGuard<Key = ValidKey> {
  */
 export function keyfence(
   options: GuardOptions<Request> & { readonly optional: true },
-): FetchGuard<ValidKey | undefined>;
+): FetchGuard<PassedKey | undefined>;
 /** Creates the guard. */
 export function keyfence(options: GuardOptions<Request>): FetchGuard;
 /** Creates the guard. */
-export function keyfence(options: GuardOptions<Request>): FetchGuard<ValidKey | undefined> {
+export function keyfence(options: GuardOptions<Request>): FetchGuard<PassedKey | undefined> {
   const guard = createGuard(options, () => undefined);
-  const check = async (request: Request): Promise<Checked<ValidKey | undefined>> => {
+  const check = async (request: Request, ending?: Ending): Promise<Checked<PassedKey | undefined>> => {
     removeIdentityFrom(request.headers);
     const passage: Passage = await guard.check({
       rawHeaders: linesOf(request.headers),
       target: request.url,
       request,
       carrier: request,
+      ending,
       id: undefined,
     });
     if (passage instanceof Refusal) return { refusal: passage.response() };
@@ -60,17 +64,27 @@ export function keyfence(options: GuardOptions<Request>): FetchGuard<ValidKey | 
     return { apiKey: passage, headers: Object.fromEntries(lines) };
   };
   return {
-    check,
+    check: (request, signal) => check(request, signal && endingOf(signal)),
     handler:
       (handle) =>
       async (request, ...more) => {
-        const { apiKey, refusal, headers } = (await check(request)) as PossiblyRefused;
+        const end = new ResponseEnd();
+        const { apiKey, refusal, headers } = (await check(request, end)) as PossiblyRefused;
         if (refusal !== undefined) return refusal;
-        const response = await handle(request, apiKey, ...more);
-        return withHeaders(response, headers);
+        try {
+          return end.watch(withHeaders(await handle(request, apiKey, ...more), headers));
+        } catch (error) {
+          end.end();
+          throw error;
+        }
       },
   };
 }
+
+const endingOf = (signal: AbortSignal): Ending => ({
+  destroyed: signal.aborted,
+  once: (_event, listener) => signal.addEventListener('abort', listener, { once: true }),
+});
 
 /**
  * Returns the header lines, with their names. `Headers` joins repeated lines by a comma and a space, so a key
@@ -80,7 +94,7 @@ const linesOf = (headers: Headers): string[] =>
   [...headers].flatMap(([name, value]) => value.split(', ').flatMap((line) => [name, line]));
 
 interface PossiblyRefused {
-  readonly apiKey: ValidKey | undefined;
+  readonly apiKey: PassedKey | undefined;
   readonly refusal?: Response;
   readonly headers: Readonly<Record<string, string>>;
 }

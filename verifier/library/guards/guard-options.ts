@@ -40,6 +40,16 @@ export interface RouteGuardOptions<R = unknown> {
    */
   readonly cost?: number | ((request: R) => number);
   /**
+   * Credits to reserve for a request whose cost is known only at its end, in place of `cost`; or a function, as there.
+   * `charge` of the request's key says the cost.
+   */
+  readonly reserve?: number | ((request: R) => number);
+  /**
+   * Time after which the hold of a request ends by itself, 1,000..3,600,000 milliseconds: it is charged in full, and
+   * no longer counts in concurrency limits. Default 3,600,000.
+   */
+  readonly holdMs?: number;
+  /**
    * Rate limits from which a request takes, besides those that always apply. A limit that the key does not
    * have is refused with 503, unless `limit` and `duration` define it.
    */
@@ -64,6 +74,16 @@ export interface RouteGuardOptions<R = unknown> {
    */
   readonly throwRefusals?: boolean;
 }
+
+/** The key with which a request passed a guard. */
+export type PassedKey = ValidKey & {
+  /**
+   * Sets what the request costs, in credits; the last call counts. It is charged when the response ends, or else what
+   * was reserved. Returns false if the response has ended already, which nothing changes any more. Throws if the guard
+   * has no `reserve`, and a TypeError unless `cost` is a whole number.
+   */
+  charge(cost: number): boolean;
+};
 
 /** Exactly one of `verifier`, `url` and `unixSocket`, and the rules. */
 export interface GuardOptions<R = unknown> extends RouteGuardOptions<R> {
@@ -108,7 +128,7 @@ export interface OwnRefusal {
 
 /** A request of node:http or node:http2, and what frameworks add to it. */
 export interface GuardedRequest extends IncomingMessage {
-  apiKey?: ValidKey | undefined;
+  apiKey?: PassedKey | undefined;
   /** Path and query as the client sent them, wherever a router is mounted. */
   originalUrl?: string;
   /** The client's address, by the framework's settings. */

@@ -9,10 +9,11 @@ import { PROBLEM_TYPE, problemBody } from '../../http/respond.ts';
 import { createClient } from '../client.ts';
 import type { KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../key-verifier.ts';
 import { fixedOptions, optionsObject, RequestQuestion, wrongOptions } from '../options.ts';
-import type { GuardOptions, RefusedCode, RouteGuardOptions } from './guard-options.ts';
+import type { GuardOptions, PassedKey, RefusedCode, RouteGuardOptions } from './guard-options.ts';
 import { Refusal, RefusedError } from './refusal.ts';
+import { chargeable, type Ending, RequestHolds } from './request-holds.ts';
 import {
-  checkedCost,
+  checkedCredits,
   checkedList,
   DEFAULT_RULES,
   loneBearer,
@@ -26,7 +27,7 @@ import {
  * The result of a check: the key that lets the request pass; undefined if the guard is optional and the
  * request has no key; or a refusal.
  */
-export type Passage = ValidKey | undefined | Refusal;
+export type Passage = PassedKey | undefined | Refusal;
 
 /**
  * A guard that lets only requests with a valid key pass. It fails closed: every failure is a refusal. It
@@ -59,6 +60,8 @@ interface IncomingRequest<R> {
   readonly request: R;
   /** An object that is the same for all guards of a request. */
   readonly carrier: Carrier;
+  /** The end of its response; undefined = nobody tells it, so there is no hold. */
+  readonly ending: Ending | undefined;
   /** The request's id in the framework's log; undefined = none. */
   readonly id: unknown;
 }
@@ -125,8 +128,15 @@ function guard<R>(
       const question = questionOf(rules, clientIpOf, incoming, payment);
       const settle = (verdict: KeyVerdict | undefined) => {
         const passage = passageOf(verdict, incoming, payment);
-        if ('valid' in passage) notePayment(carrier, new Payment(key, verifier, question, passage, payment));
-        return 'valid' in passage ? passage : refused(passage, rules, incoming);
+        if (!('valid' in passage)) return refused(passage, rules, incoming);
+        const isHeld = payment?.holds === undefined && (passage.hold !== undefined || rules.reserves);
+        const holds =
+          isHeld && incoming.ending
+            ? new RequestHolds(incoming.ending, payment?.cost() ?? 0)
+            : payment?.holds;
+        const own = new Payment(key, verifier, question, passage, payment, holds);
+        notePayment(carrier, own);
+        return chargeable(passage, own.holds?.charge);
       };
       let verdict: KeyVerdict | undefined;
       try {
@@ -151,13 +161,15 @@ function questionOf<R>(
   incoming: IncomingRequest<R>,
   payment: Payment | undefined,
 ): QuestionOptions {
-  const { costOf, tagsOf, ratelimitsOf, ownClientIpOf } = rules;
+  const { costOf, reserveOf, tagsOf, ratelimitsOf, ownClientIpOf } = rules;
   const { request, rawHeaders } = incoming;
   let options = rules.questionOptions;
-  if (costOf !== undefined || tagsOf !== undefined || ratelimitsOf !== undefined) {
+  if (incoming.ending === undefined) options = withoutHold(options, rules);
+  if (costOf || reserveOf || tagsOf || ratelimitsOf) {
     options = fixedOptions({
       ...options,
-      ...(costOf && { remaining: { cost: checkedCost(costOf(request)) } }),
+      ...(costOf && { remaining: { cost: checkedCredits('cost', costOf(request)) } }),
+      ...(reserveOf && { hold: { ...options.hold, credits: checkedCredits('reserve', reserveOf(request)) } }),
       ...(tagsOf && { tags: checkedList('tags', tagsOf(request)) }),
       ...(ratelimitsOf && { ratelimits: checkedList('ratelimits', ratelimitsOf(request)) }),
     });
@@ -168,6 +180,11 @@ function questionOf<R>(
     ? new RequestQuestion(options, ownClientIpOf(request), asItIs, rawHeaders, originOf)
     : new RequestQuestion(options, request, clientIpOf, rawHeaders, originOf);
   return question.asOptions();
+}
+
+function withoutHold<R>({ hold: _, ...options }: QuestionOptions, { reserves }: Rules<R>): QuestionOptions {
+  if (reserves) throw new Error('check: needs the signal of the request where `reserve` is set');
+  return fixedOptions(options);
 }
 
 const asItIs = (clientIp: string | undefined) => clientIp;
@@ -226,6 +243,7 @@ function refusalOf(
 /** Returns the verdict with its credits and rate limits, for the headers of the refusal. */
 function outcomeOf<V extends KeyVerdict>(verdict: V): AuthzOutcome & { readonly code: V['code'] } {
   const { code } = verdict;
+  if (code === 'CONCURRENCY_EXCEEDED') return { code, spending: { code } };
   if (code !== 'RATE_LIMITED' && code !== 'USAGE_EXCEEDED') return { code };
   const { remaining, ratelimits } = verdict;
   const exceededLimit = ratelimits?.find((limit) => limit.exceeded);
@@ -290,6 +308,8 @@ class Payment {
   readonly #verdict: ValidKey;
   /** The payment to earlier guards; undefined = there was none. */
   readonly #earlier: Payment | undefined;
+  /** Those of the request; undefined = nothing is held. */
+  readonly holds: RequestHolds | undefined;
 
   constructor(
     key: string,
@@ -297,12 +317,15 @@ class Payment {
     options: QuestionOptions | undefined,
     verdict: ValidKey,
     earlier: Payment | undefined,
+    holds: RequestHolds | undefined,
   ) {
     this.#key = key;
     this.#verifier = verifier;
     this.#options = options;
     this.#verdict = verdict;
     this.#earlier = earlier;
+    this.holds = holds;
+    holds?.add(verifier, verdict, options?.remaining?.cost ?? 1);
   }
 
   isFor(key: string): boolean {
@@ -320,6 +343,8 @@ class Payment {
     const ownCosts = new Map(this.#options?.ratelimits?.map(({ name, cost = 1 }) => [name, cost]));
     for (const { name } of this.#verdict.ratelimits ?? [])
       costs.set(name, (costs.get(name) ?? 0) + (ownCosts.get(name) ?? (this.#earlier ? 0 : 1)));
+    // The request has its places.
+    for (const { name } of this.#verdict.concurrency ?? []) costs.set(name, 0);
     return costs;
   }
 
@@ -327,10 +352,11 @@ class Payment {
    * Returns the options for a further guard's question: of credits and limits it takes only what was not paid
    * yet.
    */
-  question(options: QuestionOptions | undefined): QuestionOptions {
-    const rest = Math.max(0, (options?.remaining?.cost ?? 1) - this.cost());
+  question({ hold, remaining, ...options }: QuestionOptions): QuestionOptions {
+    const isReserved = hold?.credits !== undefined;
+    const rest = Math.max(0, (hold?.credits ?? remaining?.cost ?? 1) - this.cost());
     const costs = this.limitCosts();
-    const named = (options?.ratelimits ?? []).map((limit) => ({
+    const named = (options.ratelimits ?? []).map((limit) => ({
       ...limit,
       cost: Math.max(0, (limit.cost ?? 1) - (costs.get(limit.name) ?? 0)),
     }));
@@ -340,18 +366,24 @@ class Payment {
     const ratelimits = [...named, ...others].slice(0, LIMITS_MAX);
     const takesNothing = rest === 0 && ratelimits.every(({ cost }) => cost === 0);
     return fixedOptions(
-      { ...options, remaining: { cost: rest }, ...(ratelimits.length > 0 ? { ratelimits } : {}) },
+      {
+        ...options,
+        ...(isReserved ? {} : { remaining: { cost: rest } }),
+        ...(ratelimits.length > 0 ? { ratelimits } : {}),
+        ...(hold && !takesNothing && { hold: isReserved ? { ...hold, credits: rest } : hold }),
+      },
       takesNothing,
     );
   }
 
   /** Adds the credits and limits of the last guard's verdict to a later one, which may lack them. */
   completeVerdict(verdict: ValidKey): ValidKey {
-    const { remaining, ratelimit, ratelimits } = this.#verdict;
+    const { remaining, ratelimit, ratelimits, concurrency } = this.#verdict;
     return {
       ...(remaining === undefined ? {} : { remaining }),
       ...(ratelimit === undefined ? {} : { ratelimit }),
       ...(ratelimits === undefined ? {} : { ratelimits }),
+      ...(concurrency === undefined ? {} : { concurrency }),
       ...verdict,
     };
   }

@@ -1,21 +1,21 @@
 // The entry `keyfence/hono` of the package.
 import type { ServerResponse } from 'node:http';
 import type { Context, MiddlewareHandler, Next } from 'hono';
-import type { ValidKey } from '../key-verifier.ts';
 import { allowanceHeaders, createGuard, type Passage } from './guard.ts';
-import type { GuardOptions } from './guard-options.ts';
+import type { GuardOptions, PassedKey } from './guard-options.ts';
 import { watchKey as watchRequest } from './long-requests.ts';
 import { Refusal } from './refusal.ts';
+import { ResponseEnd } from './request-holds.ts';
 import { hasIdentity, isIdentity, removeIdentity, type WithHeaders } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
-export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard-options.ts';
+export type { GuardOptions, OwnRefusal, PassedKey, RefusalNotice } from './guard-options.ts';
 export { RefusedError } from './refusal.ts';
 
 /** The variables that a guarded handler finds in its context. */
 export interface KeyfenceVariables {
   /** The key that let the request pass. */
-  apiKey: ValidKey;
+  apiKey: PassedKey;
 }
 
 /**
@@ -32,19 +32,36 @@ export function keyfence(options: GuardOptions<Context>): MiddlewareHandler {
   const guard = createGuard(options, (context) => incomingOf(context)?.socket?.remoteAddress);
   return (context, next) => {
     const incoming = incomingOf(context);
+    const outgoing = outgoingOf(context);
+    const end = new ResponseEnd();
     const rawHeaders = incoming?.rawHeaders ?? [...context.req.raw.headers].flat();
     const passage = guard.check({
       rawHeaders,
       target: incoming?.url ?? context.req.url,
       request: context,
       carrier: incoming ?? context.req.raw,
+      ending: outgoing ?? end,
       // Set by Hono's own request-id middleware.
       id: (context as Context).get('requestId'),
     });
+    // Without Node's response, the end of the body is that of the response.
+    const proceed = outgoing ? next : () => passWatched(context, end, next);
     return passage instanceof Promise
-      ? passage.then((latePassage) => settle(context, incoming, rawHeaders, latePassage, next))
-      : settle(context, incoming, rawHeaders, passage, next);
+      ? passage.then((latePassage) => settle(context, incoming, rawHeaders, latePassage, proceed))
+      : settle(context, incoming, rawHeaders, passage, proceed);
   };
+}
+
+async function passWatched(context: Context, end: ResponseEnd, next: Next): Promise<void> {
+  try {
+    await next();
+  } catch (error) {
+    end.end();
+    throw error;
+  }
+  const { res } = context;
+  const response = end.watch(res);
+  if (response !== res) context.res = response;
 }
 
 /**
@@ -101,10 +118,13 @@ const toUndefined = () => undefined;
 export const watchKey = (context: Context, signal: AbortSignal = endOf(context)): AbortSignal =>
   watchRequest({ raw: incomingOf(context) ?? context.req.raw }, signal);
 
+/** Returns Node's own response. */
+const outgoingOf = ({ env }: Context) => (Object(env) as { outgoing?: ServerResponse }).outgoing;
+
 /** Returns a signal that aborts when Node's response is over, or without one, when the client goes away. */
-function endOf({ env, req }: Context): AbortSignal {
-  const { outgoing } = Object(env) as { outgoing?: ServerResponse };
-  if (outgoing === undefined) return req.raw.signal;
+function endOf(context: Context): AbortSignal {
+  const outgoing = outgoingOf(context);
+  if (outgoing === undefined) return context.req.raw.signal;
   const over = new AbortController();
   if (outgoing.destroyed) over.abort();
   else outgoing.once('close', () => over.abort());

@@ -1,9 +1,9 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { ValidKey } from '../key-verifier.ts';
 import { allowanceHeaders, type Guard, type Passage } from './guard.ts';
-import type { GuardedRequest } from './guard-options.ts';
+import type { GuardedRequest, PassedKey } from './guard-options.ts';
 import { Refusal } from './refusal.ts';
+import type { Ending } from './request-holds.ts';
 import { removeIdentity } from './rules.ts';
 
 type Next = (error?: unknown) => void;
@@ -17,7 +17,7 @@ export function connectGuard<R extends IncomingMessage>(guard: Guard<R>) {
   return (request: GuardedRequest, response: ServerResponse, next: Next): void => {
     let passage: Passage | Promise<Passage>;
     try {
-      passage = check(guard, request);
+      passage = check(guard, request, response);
     } catch (error) {
       next(error);
       return;
@@ -30,7 +30,7 @@ export function connectGuard<R extends IncomingMessage>(guard: Guard<R>) {
 
 /** Returns a guard of the event `upgrade`. A failure closes the connection. */
 export function upgradeGuard<R extends IncomingMessage>(guard: Guard<R>) {
-  return (request: GuardedRequest, socket: Duplex, accept: (apiKey: ValidKey | undefined) => void): void => {
+  return (request: GuardedRequest, socket: Duplex, accept: (apiKey: PassedKey | undefined) => void): void => {
     const destroy = () => void socket.destroy();
     // Nobody else listens before the socket is accepted.
     socket.on('error', destroy);
@@ -38,7 +38,7 @@ export function upgradeGuard<R extends IncomingMessage>(guard: Guard<R>) {
       process.emitWarning(error);
       destroy();
     };
-    void (async () => check(guard, request))().then((passage) => {
+    void (async () => check(guard, request, socket))().then((passage) => {
       if (passage instanceof Refusal) {
         socket.end(rawResponse(passage), destroy);
         return;
@@ -53,12 +53,13 @@ export function upgradeGuard<R extends IncomingMessage>(guard: Guard<R>) {
 function check<R extends IncomingMessage>(
   guard: Guard<R>,
   request: GuardedRequest,
+  ending: Ending,
 ): Passage | Promise<Passage> {
   removeIdentity(request);
   const { rawHeaders, originalUrl, url = '', id } = request;
   const target = originalUrl ?? url;
   const ownRequest = request as IncomingMessage as R;
-  return guard.check({ rawHeaders, target, request: ownRequest, carrier: request, id });
+  return guard.check({ rawHeaders, target, request: ownRequest, carrier: request, ending, id });
 }
 
 function settle(request: GuardedRequest, response: ServerResponse, passage: Passage, next: Next): void {

@@ -1,20 +1,19 @@
 // The entry `keyfence/koa` of the package.
 import type { Context, Middleware } from 'koa';
-import type { ValidKey } from '../key-verifier.ts';
 import { allowanceHeaders, createGuard, type Passage } from './guard.ts';
-import type { GuardOptions } from './guard-options.ts';
+import type { GuardOptions, PassedKey } from './guard-options.ts';
 import { Refusal } from './refusal.ts';
 import { removeIdentity } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
-export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard-options.ts';
+export type { GuardOptions, OwnRefusal, PassedKey, RefusalNotice } from './guard-options.ts';
 export { type EndableConnection, endWithKey, type PassedRequest, watchKey } from './long-requests.ts';
 export { RefusedError } from './refusal.ts';
 
 /** The state of a guarded request: `new Koa<KeyfenceState>()`. */
 export interface KeyfenceState {
   /** The key that let the request pass. Behind an `optional` guard it may be undefined. */
-  apiKey: ValidKey;
+  apiKey: PassedKey;
 }
 
 /** Guards all middleware that is used after it: no handler runs without a valid key. */
@@ -28,6 +27,7 @@ export function keyfence(options: GuardOptions<Context>): Middleware<KeyfenceSta
       target: originalUrl,
       request: context as object as Context,
       carrier: req,
+      ending: context.res,
       // Set by loggers and request-id middleware.
       id: (context.state as { reqId?: unknown }).reqId ?? (req as { id?: unknown }).id,
     });

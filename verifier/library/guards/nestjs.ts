@@ -9,14 +9,13 @@ import {
   type OnModuleDestroy,
   SetMetadata,
 } from '@nestjs/common';
-import type { ValidKey } from '../key-verifier.ts';
 import { allowanceHeaders, createGuard, type Guard, type Passage, routeGuards } from './guard.ts';
-import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
+import type { GuardOptions, PassedKey, RouteGuardOptions } from './guard-options.ts';
 import { Refusal } from './refusal.ts';
 import { DEFAULT_RULES, removeIdentity, rulesOf } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
-export type { GuardOptions, OwnRefusal, RefusalNotice } from './guard-options.ts';
+export type { GuardOptions, OwnRefusal, PassedKey, RefusalNotice } from './guard-options.ts';
 export { type EndableConnection, endWithKey, type PassedRequest, watchKey } from './long-requests.ts';
 
 /** A request of Nest on Express or on Fastify. */
@@ -28,7 +27,7 @@ export interface NestRequest {
   readonly query: unknown;
   readonly ip?: string | undefined;
   /** The key that let the request pass. */
-  apiKey?: ValidKey | undefined;
+  apiKey?: PassedKey | undefined;
   readonly id?: unknown;
   /** The request of node:http, on Fastify. */
   readonly raw?: IncomingMessage;
@@ -51,7 +50,7 @@ export function KeyRules(rules: false | NestRouteOptions): CustomDecorator {
   return SetMetadata(RULES, rules);
 }
 
-/** Injects the key that let the request pass: `@ApiKey() apiKey: ValidKey`. */
+/** Injects the key that let the request pass: `@ApiKey() apiKey: PassedKey`. */
 export const ApiKey: () => ParameterDecorator = createParamDecorator(
   (_data: unknown, context: ExecutionContext) => context.switchToHttp().getRequest<NestRequest>().apiKey,
 );
@@ -78,14 +77,15 @@ export class KeyfenceGuard implements CanActivate, OnModuleDestroy {
     const carrier = nodeRequest(request);
     removeIdentity(carrier);
     if (guard === undefined) return true;
+    const response = http.getResponse<NestResponse>();
     const passage = guard.check({
       rawHeaders: carrier.rawHeaders,
       target: carrier.originalUrl ?? carrier.url ?? '',
       request,
       carrier,
+      ending: 'raw' in response ? response.raw : response,
       id: request.id,
     });
-    const response = http.getResponse<NestResponse>();
     return passage instanceof Promise
       ? passage.then((latePassage) => settle(latePassage, request, response))
       : settle(passage, request, response);
@@ -107,7 +107,9 @@ type NodeRequest = IncomingMessage & { readonly originalUrl?: string };
 const nodeRequest = (request: NestRequest): NodeRequest => (request.raw ?? request) as NodeRequest;
 
 /** A response of Express, or a reply of Fastify. */
-type NestResponse = Pick<ServerResponse, 'setHeader'> | { header(name: string, value: string): unknown };
+type NestResponse =
+  | ServerResponse
+  | { readonly raw: ServerResponse; header(name: string, value: string): unknown };
 
 function settle(passage: Passage, request: NestRequest, response: NestResponse): boolean {
   const set = (name: string, value: string) =>

@@ -2,18 +2,23 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { credentialOf } from '../../http/credentials.ts';
-import type { ValidKey } from '../key-verifier.ts';
 import { createGuard } from './guard.ts';
-import type { GuardedRequest, GuardOptions, RefusedCode, RouteGuardOptions } from './guard-options.ts';
+import type {
+  GuardedRequest,
+  GuardOptions,
+  PassedKey,
+  RefusedCode,
+  RouteGuardOptions,
+} from './guard-options.ts';
 import { clientIpOf, connectGuard, upgradeGuard } from './http-guard.ts';
 import { DEFAULT_RULES, rulesOf } from './rules.ts';
 
 export type { KeyVerifier, ValidKey } from '../key-verifier.ts';
-export type { GuardedRequest, GuardOptions, OwnRefusal, RefusalNotice } from './guard-options.ts';
+export type { GuardedRequest, GuardOptions, OwnRefusal, PassedKey, RefusalNotice } from './guard-options.ts';
 export { type EndableConnection, endWithKey, type PassedRequest, watchKey } from './long-requests.ts';
 
 /** A guard of requests of node:http. `Key` is undefined too if the guard is `optional`. */
-export interface HttpGuard<Key = ValidKey> {
+export interface HttpGuard<Key = PassedKey> {
   /**
    * Calls `handle` only if the request has a valid key, which is then also `request.apiKey`; otherwise answers
    * itself. If a function of the options throws, the answer is 500, and the error a warning of the process.
@@ -32,17 +37,17 @@ export type HttpGuardOptions = Omit<GuardOptions<IncomingMessage>, 'throwRefusal
 /** Creates a guard. Throws a TypeError that names every wrong option. */
 export function keyfence(
   options: HttpGuardOptions & { readonly optional: true },
-): HttpGuard<ValidKey | undefined>;
+): HttpGuard<PassedKey | undefined>;
 /** Creates the guard. */
 export function keyfence(options: HttpGuardOptions): HttpGuard;
 /** Creates the guard. */
-export function keyfence(options: HttpGuardOptions): HttpGuard<ValidKey | undefined> {
+export function keyfence(options: HttpGuardOptions): HttpGuard<PassedKey | undefined> {
   const guard = createGuard<IncomingMessage>({ ...options, throwRefusals: false }, clientIpOf);
   const middleware = connectGuard(guard);
   const handler = (
     request: GuardedRequest,
     response: ServerResponse,
-    handle: (apiKey: ValidKey | undefined) => void,
+    handle: (apiKey: PassedKey | undefined) => void,
   ) =>
     middleware(request, response, (error) => {
       if (error === undefined) handle(request.apiKey);

@@ -11,7 +11,15 @@ import {
 } from '../../http/credentials.ts';
 import { isIdentityHeader } from '../../http/gateway-answer.ts';
 import type { AskedRateLimit, QuestionOptions } from '../key-verifier.ts';
-import { apiIdFault, fixedOptions, optionsObject, permissionsFault, wrongOptions } from '../options.ts';
+import {
+  apiIdFault,
+  fixedOptions,
+  HOLD_MAX_MS,
+  HOLD_MIN_MS,
+  optionsObject,
+  permissionsFault,
+  wrongOptions,
+} from '../options.ts';
 import type { RouteGuardOptions } from './guard-options.ts';
 
 /** The names of headers, in lower case, that a guard reads. */
@@ -117,9 +125,13 @@ export interface Rules<R> {
   /** True if most requests have their key where `loneBearer` looks, and no other place counts. */
   readonly takesBearer: boolean;
   /** The parts of the question that are the same for all requests. */
-  readonly questionOptions: QuestionOptions | undefined;
+  readonly questionOptions: QuestionOptions;
   /** Computes the credits that a request costs; undefined = the cost is the same for all requests. */
   readonly costOf: ((request: R) => number) | undefined;
+  /** Computes the credits to reserve, in the same way. */
+  readonly reserveOf: ((request: R) => number) | undefined;
+  /** True = `charge` says what a request costs. */
+  readonly reserves: boolean;
   readonly ratelimitsOf: ((request: R) => readonly AskedRateLimit[]) | undefined;
   readonly tagsOf: ((request: R) => readonly string[]) | undefined;
   /** Returns the client's address; undefined = the framework's own function does. */
@@ -133,8 +145,10 @@ export const DEFAULT_RULES: Rules<unknown> = {
   sources: ['bearer', 'x-api-key'],
   headers: USUAL_HEADERS,
   takesBearer: true,
-  questionOptions: undefined,
+  questionOptions: fixedOptions({ hold: { forMs: HOLD_MAX_MS, onlyIfNeeded: true } }),
   costOf: undefined,
+  reserveOf: undefined,
+  reserves: false,
   ratelimitsOf: undefined,
   tagsOf: undefined,
   ownClientIpOf: undefined,
@@ -148,12 +162,17 @@ export const DEFAULT_RULES: Rules<unknown> = {
  */
 export function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R> {
   const faults = [...faultsOf(optionsObject(options, 'options'))];
+  if (options.cost !== undefined && options.reserve !== undefined)
+    faults.push('cost, reserve: set one of them');
   if (faults.length > 0) throw wrongOptions(faults);
   const sources = sourcesOf(options.sources);
+  const { cost, reserve } = options;
   return {
     ...(sources === undefined ? byDefault : placesOf(sources)),
     questionOptions: fixedQuestion(options, byDefault.questionOptions),
-    costOf: functionOf(options.cost, byDefault.costOf),
+    costOf: reserve === undefined ? functionOf(cost, byDefault.costOf) : undefined,
+    reserveOf: cost === undefined ? functionOf(reserve, byDefault.reserveOf) : undefined,
+    reserves: reserve !== undefined || (cost === undefined && byDefault.reserves),
     ratelimitsOf: functionOf(options.ratelimits, byDefault.ratelimitsOf),
     tagsOf: functionOf(options.tags, byDefault.tagsOf),
     ownClientIpOf: options.clientIp ?? byDefault.ownClientIpOf,
@@ -185,6 +204,14 @@ const CHECKS: Readonly<Record<keyof RouteGuardOptions, (value: unknown) => strin
     typeof value === 'function' || isCost(value)
       ? undefined
       : `cost: must be a whole number from 0 to ${CREDITS_MAX}, or a function`,
+  reserve: (value) =>
+    typeof value === 'function' || isCost(value)
+      ? undefined
+      : `reserve: must be a whole number from 0 to ${CREDITS_MAX}, or a function`,
+  holdMs: (value) =>
+    Number.isInteger(value) && Number(value) >= HOLD_MIN_MS && Number(value) <= HOLD_MAX_MS
+      ? undefined
+      : `holdMs: must be a whole number from ${HOLD_MIN_MS} to ${HOLD_MAX_MS}`,
   ratelimits: (value) =>
     typeof value === 'function' || Array.isArray(value)
       ? undefined
@@ -236,29 +263,35 @@ function placesOf(
 }
 
 function fixedQuestion<R>(
-  { apiId, permissions, cost, ratelimits, tags }: RouteGuardOptions<R>,
-  byDefault: QuestionOptions | undefined,
-): QuestionOptions | undefined {
-  const merged: QuestionOptions = {
+  { apiId, permissions, cost, reserve, holdMs, ratelimits, tags }: RouteGuardOptions<R>,
+  { remaining, hold, ...byDefault }: QuestionOptions,
+): QuestionOptions {
+  const { credits, ...holdWithout } = { ...hold, ...(holdMs !== undefined && { forMs: holdMs }) };
+  const reserved = typeof reserve === 'number' ? reserve : cost === undefined ? credits : undefined;
+  return fixedOptions({
     ...byDefault,
+    ...(remaining && reserve === undefined && { remaining }),
+    hold: { ...holdWithout, ...(reserved !== undefined && { credits: reserved }) },
     ...(apiId === undefined ? {} : { apiId }),
     ...(permissions === undefined ? {} : { permissions }),
     ...(typeof cost === 'number' ? { remaining: { cost } } : {}),
     ...(Array.isArray(ratelimits) ? { ratelimits } : {}),
     ...(Array.isArray(tags) ? { tags } : {}),
-  };
-  return Object.keys(merged).length > 0 ? fixedOptions(merged) : undefined;
+  });
 }
 
 const isCost = (cost: unknown): cost is number =>
   typeof cost === 'number' && Number.isInteger(cost) && cost >= 0 && cost <= CREDITS_MAX;
 
-/** Checks the result of the application's `cost` function. */
-export function checkedCost(cost: number): number {
+/**
+ * Checks credits from the application.
+ * @param verb what its function `name` does with them
+ */
+export function checkedCredits(name: string, cost: number, verb = 'must return'): number {
   if (!isCost(cost)) {
-    // If `cost` returned a promise, its unhandled rejection would end the process.
+    // If a function returned a promise, its unhandled rejection would end the process.
     void Promise.resolve<unknown>(cost).catch(() => undefined);
-    throw new TypeError(`cost: must return a whole number from 0 to ${CREDITS_MAX}`);
+    throw new TypeError(`${name}: ${verb} a whole number from 0 to ${CREDITS_MAX}`);
   }
   return cost;
 }

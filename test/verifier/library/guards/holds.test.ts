@@ -1,0 +1,330 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { connect } from 'node:net';
+import { Readable } from 'node:stream';
+import { serve } from '@hono/node-server';
+import express from 'express';
+import Fastify from 'fastify';
+import { Hono } from 'hono';
+import Koa from 'koa';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createClient } from '../../../../verifier/library/client.ts';
+import { createVerifier } from '../../../../verifier/library/create-verifier.ts';
+import { keyfence as expressGuard } from '../../../../verifier/library/guards/express.ts';
+import { keyfence as fastifyGuard } from '../../../../verifier/library/guards/fastify.ts';
+import { keyfence as fetchGuard } from '../../../../verifier/library/guards/fetch.ts';
+import type { GuardOptions, PassedKey } from '../../../../verifier/library/guards/guard-options.ts';
+import { keyfence as honoGuard, type KeyfenceVariables } from '../../../../verifier/library/guards/hono.ts';
+import { type KeyfenceState, keyfence as koaGuard } from '../../../../verifier/library/guards/koa.ts';
+import { keyfence as httpGuard } from '../../../../verifier/library/guards/node-http.ts';
+import type { KeyVerifier } from '../../../../verifier/library/key-verifier.ts';
+import { Fleet } from '../../../harness/fleet.ts';
+import { eventually } from '../../../harness/waiting.ts';
+
+/** Guards that hold the key of a request until its response has ended. */
+let fleet: Fleet;
+let verifiers: { inProcess: KeyVerifier; sidecar: KeyVerifier };
+const ends: (() => unknown)[] = [];
+
+beforeAll(async () => {
+  fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000' } });
+  await fleet.ok('apis.createApi', { apiId: 'shop', name: 'shop' });
+  verifiers = {
+    inProcess: createVerifier({ redis: fleet.redisUrl, apiIds: ['shop'], lookupWaitMs: 5000 }),
+    sidecar: createClient({ url: fleet.verifiers[0]?.address ?? '', timeoutMs: 10_000 }),
+  };
+  await Promise.all(Object.values(verifiers).map((verifier) => verifier.ready()));
+});
+afterAll(async () => {
+  await Promise.all(ends.map((end) => end()));
+  await Promise.all(Object.values(verifiers).map((verifier) => verifier.close()));
+  await fleet.stop();
+});
+
+/** Answers by the path: `/charge/7` costs 7, `/stream` goes on after its first part, `/throws` fails. */
+function act({ charge }: PassedKey, path: string): string | ReadableStream<Uint8Array> {
+  if (path === '/throws') throw new Error('the handler failed');
+  if (path === '/stream') {
+    const first = new TextEncoder().encode('first');
+    charge(3);
+    return new ReadableStream({ start: (controller) => controller.enqueue(first) });
+  }
+  const [, cost] = /^\/charge\/(\d+)$/.exec(path) ?? [];
+  return cost === undefined ? 'done' : String(charge(Number(cost)));
+}
+
+const send = (response: ServerResponse, body: ReturnType<typeof act>) =>
+  typeof body === 'string' ? response.end(body) : Readable.fromWeb(body as never).pipe(response);
+
+type App = { fetch(url: string, key: string, signal?: AbortSignal): Promise<Response> };
+
+async function open(server: {
+  address(): unknown;
+  listening: boolean;
+  once(event: 'listening', run: () => void): unknown;
+  close(): unknown;
+}): Promise<App> {
+  if (!server.listening) await new Promise<void>((resolve) => server.once('listening', resolve));
+  ends.push(() => {
+    server.close();
+    (server as Partial<import('node:http').Server>).closeAllConnections?.();
+  });
+  const { port } = server.address() as AddressInfo;
+  return {
+    fetch: (path, key, signal) =>
+      fetch(`http://127.0.0.1:${port}${path}`, {
+        headers: { 'x-api-key': key },
+        ...(signal && { signal }),
+      }),
+  };
+}
+
+const honoApp = (options: GuardOptions) => {
+  const app = new Hono<{ Variables: KeyfenceVariables }>();
+  app.use(honoGuard(options));
+  app.get('*', ({ get, req }) => new Response(act(get('apiKey'), req.path)));
+  app.onError((_error, context) => context.body(null, 500));
+  return app;
+};
+
+const FRAMEWORKS: Readonly<Record<string, (options: GuardOptions) => Promise<App>>> = {
+  async express(options) {
+    const app = express();
+    app.use(expressGuard(options));
+    app.get('/{*path}', ({ apiKey, path }, response) => void send(response, act(apiKey, path)));
+    app.use(
+      (_error: Error, _request: express.Request, response: express.Response, _next: express.NextFunction) => {
+        response.status(500).end();
+      },
+    );
+    return open(app.listen(0, '127.0.0.1'));
+  },
+  async fastify(options) {
+    const app = Fastify();
+    await app.register(fastifyGuard, options);
+    app.get('*', ({ apiKey, url }) => {
+      const body = act(apiKey, url);
+      return typeof body === 'string' ? body : Readable.fromWeb(body as never);
+    });
+    await app.listen({ port: 0, host: '127.0.0.1' });
+    return open(app.server);
+  },
+  async hono(options) {
+    return open(serve({ fetch: honoApp(options).fetch, port: 0, hostname: '127.0.0.1' }) as never);
+  },
+  async 'hono without Node'(options) {
+    const app = honoApp(options);
+    return {
+      async fetch(path, key, signal) {
+        const response = await app.request(path, { headers: { 'x-api-key': key } });
+        signal?.addEventListener('abort', () => void response.body?.cancel().catch(() => undefined));
+        return response;
+      },
+    };
+  },
+  async koa(options) {
+    const app = new Koa<KeyfenceState>();
+    app.silent = true;
+    app.use(koaGuard(options));
+    app.use((context) => {
+      const body = act(context.state.apiKey, context.path);
+      context.body = typeof body === 'string' ? body : Readable.fromWeb(body as never);
+    });
+    return open(app.listen(0, '127.0.0.1'));
+  },
+  async http(options) {
+    const guard = httpGuard(options as GuardOptions<IncomingMessage>);
+    const server = createServer((request, response) =>
+      guard(request, response, (apiKey) => {
+        try {
+          send(response, act(apiKey, request.url ?? ''));
+        } catch {
+          response.writeHead(500).end();
+        }
+      }),
+    );
+    return open(server.listen(0, '127.0.0.1'));
+  },
+  async fetch(options) {
+    const guard = fetchGuard(options as GuardOptions<Request>);
+    const handler = guard.handler(
+      (request: Request, apiKey) => new Response(act(apiKey, new URL(request.url).pathname)),
+    );
+    const answer = (request: Request) => handler(request).catch(() => new Response(null, { status: 500 }));
+    return open(serve({ fetch: answer, port: 0, hostname: '127.0.0.1' }) as never);
+  },
+};
+
+const create = (fields: object): Promise<{ key: string }> =>
+  fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
+const passes = async (app: App, key: string) => {
+  const response = await app.fetch('/nothing', key);
+  await response.text();
+  return response.status === 200;
+};
+const remaining = async (key: string, { verifier = verifiers.inProcess } = {}) => {
+  const verdict = await verifier.verify(key, { remaining: { cost: 0 } });
+  return 'remaining' in verdict ? verdict.remaining : undefined;
+};
+
+describe.each(Object.keys(FRAMEWORKS))('%s', (name) => {
+  const start = (options: GuardOptions) =>
+    (FRAMEWORKS[name] as (options: GuardOptions) => Promise<App>)(options);
+
+  test.each(['inProcess', 'sidecar'] as const)('%s: charges what a request says', async (which) => {
+    const verifier = verifiers[which];
+    const app = await start({ verifier, apiId: 'shop', reserve: 100 });
+    const { key } = await create({ remaining: 1000 });
+    expect(await (await app.fetch('/charge/30', key)).text()).toBe('true');
+    await eventually(async () => (await remaining(key, { verifier })) === 970);
+    expect(await (await app.fetch('/nothing', key)).text()).toBe('done');
+    await eventually(async () => (await remaining(key, { verifier })) === 870);
+    expect((await app.fetch('/throws', key)).status).toBe(500);
+    await eventually(async () => (await remaining(key, { verifier })) === 770);
+    // More than was reserved.
+    expect(await (await app.fetch('/charge/170', key)).text()).toBe('true');
+    await eventually(async () => (await remaining(key, { verifier })) === 600);
+    const { key: poor } = await create({ remaining: 99 });
+    expect((await app.fetch('/charge/1', poor)).status).toBe(429);
+    expect(await (await app.fetch('/charge/1', (await create({})).key)).text()).toBe('true');
+  });
+
+  test.each(['inProcess', 'sidecar'] as const)('%s: holds a place until a cut', async (which) => {
+    const app = await start({ verifier: verifiers[which], apiId: 'shop', reserve: () => 10 });
+    const { key } = await create({ remaining: 100, concurrency: [{ name: 'calls', limit: 1 }] });
+    const cut = new AbortController();
+    const response = await app.fetch('/stream', key, cut.signal);
+    const reader = response.body?.getReader();
+    expect(Buffer.from((await reader?.read())?.value ?? []).toString()).toBe('first');
+    const refused = await app.fetch('/nothing', key);
+    expect([refused.status, refused.headers.get('retry-after'), refused.headers.get('ratelimit')]).toEqual([
+      429,
+      '1',
+      null,
+    ]);
+    reader?.releaseLock();
+    cut.abort();
+    await eventually(() => passes(app, key));
+    await eventually(async () => (await remaining(key)) === 100 - 3 - 10);
+    expect((await app.fetch('/throws', key)).status).toBe(500);
+    await eventually(() => passes(app, key));
+  });
+
+  test('holds a place without reserve too', async () => {
+    const app = await start({ verifier: verifiers.inProcess, apiId: 'shop' });
+    const { key } = await create({ concurrency: [{ name: 'calls', limit: 1 }] });
+    for (let i = 0; i < 3; i++) await eventually(() => passes(app, key));
+    // It could not be charged.
+    expect((await app.fetch('/charge/1', (await create({})).key)).status).toBe(500);
+  });
+});
+
+test('several guards of a request take one place', async () => {
+  const app = express();
+  const base = { verifier: verifiers.inProcess, apiId: 'shop' };
+  app.use(expressGuard(base));
+  app.get('/same', expressGuard(base), ({ apiKey }, response) => void response.json(apiKey));
+  app.get('/dear', expressGuard({ ...base, cost: 10 }), ({ apiKey }, response) => void response.json(apiKey));
+  app.get(
+    '/held',
+    expressGuard({ ...base, reserve: 50 }),
+    expressGuard({ ...base, reserve: 80 }),
+    (request, response) => {
+      response.json(request.apiKey.charge(Number(request.query['cost'])));
+    },
+  );
+  const { fetch } = await open(app.listen(0, '127.0.0.1'));
+  const { key } = await create({ remaining: 200, concurrency: [{ name: 'calls', limit: 1 }] });
+  let rest = 200;
+  for (const [path, cost] of [
+    ['/same', 1],
+    ['/dear', 10],
+    ['/held?cost=7', 7],
+    ['/held?cost=70', 70],
+    ['/held?cost=90', 90],
+    ['/same', 1],
+  ] as const) {
+    const response = await fetch(path, key);
+    expect([path, response.status]).toEqual([path, 200]);
+    await response.text();
+    rest -= cost;
+    await eventually(async () => (await remaining(key)) === rest);
+  }
+});
+
+test('an upgrade holds its place until the socket closes', async () => {
+  const guard = httpGuard({ verifier: verifiers.inProcess, apiId: 'shop', reserve: 10 });
+  const server = createServer();
+  server.on('upgrade', (incoming: IncomingMessage, socket) =>
+    guard.upgrade(incoming, socket, (apiKey) => {
+      apiKey.charge(4);
+      socket.resume().on('end', () => socket.end());
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n');
+    }),
+  );
+  await open(server.listen(0, '127.0.0.1'));
+  const { port } = server.address() as AddressInfo;
+  const { key } = await create({ remaining: 100, concurrency: [{ name: 'calls', limit: 1 }] });
+  const upgrade = async () => {
+    const socket = connect(port, '127.0.0.1');
+    socket.write(
+      `GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\nX-Api-Key: ${key}\r\n\r\n`,
+    );
+    const [head] = (await new Promise<Buffer[]>((resolve) =>
+      socket.once('data', (...all) => resolve(all)),
+    )) as [Buffer];
+    return { socket, status: head.toString().slice(9, 12) };
+  };
+  const first = await upgrade();
+  expect(first.status).toBe('101');
+  const second = await upgrade();
+  expect(second.status).toBe('429');
+  second.socket.destroy();
+  first.socket.destroy();
+  await eventually(async () => (await remaining(key)) === 96);
+});
+
+test('a request that left during its look-up holds nothing', async () => {
+  const app = await FRAMEWORKS['http']?.({ verifier: verifiers.inProcess, apiId: 'shop', reserve: 10 });
+  const { key } = await create({ remaining: 100, concurrency: [{ name: 'calls', limit: 1 }] });
+  const cuts = Array.from({ length: 5 }, () => new AbortController());
+  const all = cuts.map(({ signal }) => app?.fetch('/stream', key, signal).catch(() => undefined));
+  for (const cut of cuts) cut.abort();
+  await Promise.all(all);
+  await eventually(() => passes(app as App, key));
+});
+
+test('check of the Fetch guard holds by its signal', async () => {
+  const { key } = await create({ remaining: 100, concurrency: [{ name: 'calls', limit: 1 }] });
+  const incoming = () => new Request('http://api/x', { headers: { 'x-api-key': key } });
+  const guard = fetchGuard({ verifier: verifiers.inProcess, apiId: 'shop', reserve: 10 });
+  const over = new AbortController();
+  const { apiKey } = await guard.check(incoming(), over.signal);
+  expect(apiKey?.charge(2)).toBe(true);
+  expect((await guard.check(incoming(), over.signal)).refusal?.status).toBe(429);
+  over.abort();
+  expect(apiKey?.charge(3)).toBe(false);
+  await eventually(async () => (await remaining(key)) === 98);
+  await expect(guard.check(incoming())).rejects.toThrow('needs the signal of the request');
+  const plain = fetchGuard({ verifier: verifiers.inProcess, apiId: 'shop' });
+  for (let i = 0; i < 2; i++) expect((await plain.check(incoming())).apiKey?.code).toBe('VALID');
+});
+
+test('names every wrong option', () => {
+  const wrong = (options: object) => () => httpGuard({ verifier: verifiers.inProcess, ...options });
+  expect(wrong({ reserve: -1 })).toThrow('reserve: must be a whole number from 0');
+  expect(wrong({ holdMs: 999 })).toThrow('holdMs: must be a whole number from 1000 to 3600000');
+  expect(wrong({ cost: 1, reserve: 1 })).toThrow('cost, reserve: set one of them');
+});
+
+test('charge takes whole numbers only', async () => {
+  const { key } = await create({ remaining: 100 });
+  const guard = fetchGuard({ verifier: verifiers.inProcess, reserve: 10 });
+  const incoming = new Request('http://api/x', { headers: { 'x-api-key': key } });
+  const { apiKey } = await guard.check(incoming, AbortSignal.abort());
+  for (const cost of [-1, 1.5, Number.NaN, '7' as never])
+    expect(() => apiKey?.charge(cost)).toThrow('charge: takes a whole number from 0 to');
+  // The response was over, so it cost what was reserved.
+  await eventually(async () => (await remaining(key)) === 90);
+  expect(JSON.stringify(apiKey)).not.toContain('charge');
+});
