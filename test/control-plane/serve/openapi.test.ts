@@ -166,6 +166,7 @@ test('every operation succeeds as documented', async () => {
     listIdentities: { limit: '1' },
     listKeysOfIdentity: { externalId: 'owner', limit: '1' },
     updateIdentity: { externalId: 'bob', meta: { plan: 'pro' } },
+    updateCredits: { externalId: 'bob', op: 'set', value: 5 },
     getIdentityPropagation: { identityId, sequence: String(renamed.propagation.sequence) },
     addRoles: { keyId, roles: [{ name: 'editor' }] },
     setRoles: { keyId, roles: ['editor'] },

@@ -132,6 +132,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   listIdentities: { input: async () => ({}) },
   listKeysOfIdentity: { input: async () => ({ externalId: 'owner' }) },
   updateIdentity: { input: async () => ({ identityId: await newIdentity(), enabled: false }) },
+  updateCredits: { input: async () => ({ identityId: await newIdentity(), op: 'set', value: 1 }) },
   getIdentityPropagation: {
     input: async () => {
       const identityId = await newIdentity();
