@@ -1,6 +1,7 @@
 /* Credits: is more accepted than was granted? Two verifiers with two names each, one pool after the other.
    Bounds: -DTURNS=n exchanges of a name, -DC=n credits at first, -DSETS=0|1 sets that make a fresh pool of V credits, -DFAILOVER,
-   -DREFILL a refill up to one credit, whose time comes before any operation.
+   -DREFILL a refill up to one credit, whose time comes before any operation, -DHOLD a request of each verifier may hold what it
+   took, and need nothing of it in the end.
    Every other #ifdef leaves a rule out. README.md says what each row means. */
 #ifndef TURNS
 #define TURNS 2
@@ -42,7 +43,11 @@ bool passed;
 #define DONE 2
 #define VOID 3
 typedef Req { byte st; byte turn; byte S; byte K; byte name; byte gen; byte G; byte at }
-typedef Ver { byte name; byte gen; byte G; byte S; byte turn; bool knows; bool settled; bool lease; bool killed; Req cur; Req late }
+typedef Ver { byte name; byte gen; byte G; byte S; byte turn; bool knows; bool settled; bool lease; bool killed; Req cur; Req late;
+#ifdef HOLD
+  byte held; byte hName; byte hGen; byte hS; byte hTurn        /* what is held, of whose pool; and what was said last under a former name */
+#endif
+}
 Ver ver[2];
 #define me ver[i]
 
@@ -57,6 +62,11 @@ inline say(nth, keeps) {
   me.cur.st = SENT; me.cur.turn = nth; me.cur.K = keeps; me.cur.name = me.name; me.cur.gen = me.gen; me.settled = false;
   if :: me.knows -> me.cur.S = me.S :: else -> me.cur.S = UNSAID fi
 }
+#ifdef HOLD
+#define unheld (me.held == 0)
+#else
+#define unheld (true)
+#endif
 inline next_name() { me.name++; me.turn = 0; me.killed = false; me.lease = (SETS == 0); forget() }
 
 /* Brings a pool to the present: the refill that is due counts what live holders have, and ends the others. */
@@ -89,9 +99,6 @@ inline exec(r, p) {
 #endif
 #ifndef NO_TURN
   :: srv[p].h[r.name].n >= r.turn -> r.st = VOID
-#endif
-#ifndef SPENT_MAY_SHRINK
-  :: r.S != UNSAID && r.S < srv[p].h[r.name].S -> r.st = VOID
 #endif
   :: else ->
      if :: r.S == UNSAID -> r.S = srv[p].h[r.name].S :: else fi;
@@ -154,11 +161,32 @@ end: do
   /* A request is accepted. */
   :: d_step { me.knows && me.G > me.S && leased -> me.S++; me.settled = false; accepted[me.gen]++;
        assert(accepted[me.gen] <= granted[me.gen]); assert(me.gen >= complete) }
+#ifdef HOLD
+  :: d_step { me.held == 0 && me.knows && me.G > me.S && leased -> me.S++; me.settled = false; accepted[me.gen]++;
+       assert(accepted[me.gen] <= granted[me.gen]); assert(me.gen >= complete); me.held = 1; me.hName = me.name; me.hGen = me.gen }
+  /* Nothing of it was needed: it comes back to its pool, under the name that took it. */
+  :: d_step { me.held == 1 && me.name == me.hName && (me.gen == me.hGen || me.knows) ->
+#ifdef HELD_COMES_BACK_TWICE
+       if :: me.S > 1 -> me.S = me.S - 2 :: else -> me.S = 0 fi;
+#else
+       if
+#ifdef HELD_OUTLIVES_SET
+       :: me.S > 0 -> me.S--
+#else
+       :: me.S > 0 && me.gen == me.hGen -> me.S--
+#endif
+       :: else
+       fi;
+#endif
+       me.settled = false; me.held = 2; accepted[me.hGen]-- }
+  :: d_step { me.held == 1 && me.name != me.hName && me.cur.st == NONE -> me.held = 2; accepted[me.hGen]--;
+       me.cur.st = SENT; me.cur.turn = me.hTurn + 1; me.cur.K = 0; me.cur.name = me.hName; me.cur.gen = me.hGen; me.cur.S = me.hS - 1 }
+#endif
   /* Nobody asks for the key any more. */
 #ifdef FORGET_UNSETTLED
   :: d_step { me.cur.st == NONE && me.knows -> forget() }
 #else
-  :: d_step { me.cur.st == NONE && me.knows && me.settled -> forget() }
+  :: d_step { me.cur.st == NONE && me.knows && me.settled && unheld -> forget() }
 #endif
   /* The set is applied: another pool, of which nothing is here. */
   :: d_step { me.gen < srv[promoted * NEW].g && !me.killed -> me.gen = srv[promoted * NEW].g;
@@ -171,9 +199,14 @@ end: do
   :: d_step { me.lease -> me.lease = false }
 #endif
   /* A crash; and a drop, which settles under the old name. */
-  :: d_step { (me.name & 1) == 0 -> next_name();
+  :: d_step { (me.name & 1) == 0 && unheld -> next_name();
        if :: me.cur.st == SENT && me.late.st != SENT -> give_up() :: else fi; clear(me.cur) }
-  :: d_step { (me.name & 1) == 0 && me.cur.st == NONE && me.turn < TURNS -> say(me.turn + 1, 0); next_name() }
+  :: d_step { (me.name & 1) == 0 && me.cur.st == NONE && me.turn < TURNS && me.knows ->
+#ifdef HOLD
+       me.hS = me.S; me.hTurn = me.turn + 1;
+#endif
+       say(me.turn + 1, 0); next_name() }
+  :: d_step { (me.name & 1) == 0 && me.cur.st == NONE && me.turn < TURNS && !me.knows && unheld -> say(me.turn + 1, 0); next_name() }
   od
 }
 

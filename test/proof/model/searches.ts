@@ -2,7 +2,7 @@
 export interface Search {
   name: string;
   /** Its file, without `.pml`. */
-  model: 'coherence' | 'credits' | 'debt' | 'window' | 'shared-log';
+  model: 'coherence' | 'credits' | 'debt' | 'places' | 'window' | 'shared-log';
   defines: string[];
   expect: 'ok' | 'error';
   guards: string;
@@ -25,6 +25,7 @@ const SET = ['-DC=1', '-DSETS=1'];
 const REFILLED = ['-DC=1', '-DREFILL', '-DV=0', '-DTURNS=1'];
 const C1 = 'C1: no more is accepted than was granted';
 const R1 = 'R1: no more is accepted in a window than its limit';
+const H2 = 'H2: members hold no more at once than the limit';
 const I16 = 'I16: an answer uses one prefix of each log, none older than a complete write of it';
 const TWO_ROLES = ['-DROLES=2'];
 const IDENTITY = ['-DIDENTITY', '-DROLE_WRITES=3'];
@@ -80,6 +81,13 @@ export const searches: Search[] = [
   credits('credits, failover', [...FAILOVER, '-DTURNS=1']),
   credits('credits, refill', ['-DC=1', '-DREFILL'], { quick: false }),
   credits('credits, set while a refill is due', [...REFILLED, '-DSETS=1']),
+  credits('credits, held', ['-DC=1', '-DTURNS=1', '-DHOLD']),
+  credits('credits, held twice over', ['-DC=2', '-DTURNS=1', '-DHOLD']),
+  credits('credits, held, two exchanges', ['-DC=1', '-DHOLD'], { quick: false }),
+  credits('credits, held through a set', [...SET, '-DTURNS=1', '-DHOLD']),
+  credits('credits, held through a refill', ['-DC=1', '-DREFILL', '-DTURNS=1', '-DHOLD']),
+  creditsMutant('HELD_COMES_BACK_TWICE', C1, ['-DC=2', '-DHOLD']),
+  creditsMutant('HELD_OUTLIVES_SET', C1, [...SET, '-DTURNS=2', '-DHOLD']),
   creditsMutant('NO_TURN', C1),
   creditsMutant('NO_LOWER', C1),
   creditsMutant('LATE_REPLY', C1),
@@ -112,6 +120,17 @@ export const searches: Search[] = [
   windowMutant('OLD_WINDOW_COUNTS', TWICE),
   windowMutant('SLICE_SURVIVES_WINDOW', TWICE),
   windowMutant('UNTIL_FROM_REPLY', TWICE),
+
+  places('places', ['-DTURNS=1'], { quick: true }),
+  places('places, two exchanges', []),
+  places('places, two of them', ['-DC=2']),
+  placesMutant('NO_TURN_OF_PLACES', [], false),
+  placesMutant('NO_LOWER_OF_PLACES', [], false),
+  placesMutant('LATE_REPLY_OF_PLACES', [], false),
+  placesMutant('KILLED_IS_FREE'),
+  placesMutant('REMOVED_WITH_LEASE'),
+  placesMutant('RELEASED_TWICE', ['-DC=2']),
+  placesMutant('FORGOTTEN_WHILE_HELD'),
 
   sharedLog('two logs', []),
   sharedLog('two logs, two roles', TWO_ROLES),
@@ -207,6 +226,10 @@ export const COUNTEREXAMPLES: readonly (readonly [rules: string, what: string])[
     'CLAMP_AT_ONCE, GONE_GIVES_BACK',
     'A decrement or a refill has ended. A verifier can still give back credits that it took before.',
   ],
+  [
+    'HELD_COMES_BACK_TWICE, HELD_OUTLIVES_SET',
+    'What work did not need comes back twice, or into the credits after a set.',
+  ],
   ['REFILL_IGNORES_HELD', 'A refill does not count the credits that verifiers hold.'],
   [
     'TURN_SURVIVES_CHANGE, REFUSAL_KEPT',
@@ -217,6 +240,15 @@ export const COUNTEREXAMPLES: readonly (readonly [rules: string, what: string])[
     'A verifier forgot what it spent of a rate limit, or reports what it spent in the window before. Redis grants that amount again.',
   ],
   ['SLICE_SURVIVES_WINDOW, UNTIL_FROM_REPLY', 'A verifier uses a grant of one window in the next one.'],
+  [
+    'NO_TURN_OF_PLACES, NO_LOWER_OF_PLACES, LATE_REPLY_OF_PLACES',
+    'A place is used by two verifiers: a late exchange counts, or a verifier uses what it gives back.',
+  ],
+  [
+    'KILLED_IS_FREE, REMOVED_WITH_LEASE',
+    'The places of a verifier that may still have a lease are granted to another.',
+  ],
+  ['RELEASED_TWICE, FORGOTTEN_WHILE_HELD', 'More comes back than was taken, or what is taken is forgotten.'],
   [
     'ONE_LEASE, ROLE_NOT_FENCED',
     "The key's log is in sync and the shared log is not. The key does what its role no longer allows.",
@@ -289,6 +321,12 @@ function window(name: string, defines: string[]): Search {
 }
 function windowMutant(rule: string, defines: string[], breadthFirst = true): Search {
   return { ...mutant(rule, R1, defines), model: 'window', breadthFirst };
+}
+function places(name: string, defines: string[], { quick = false } = {}): Search {
+  return { ...credits(name, defines, { quick }), model: 'places', guards: H2 };
+}
+function placesMutant(rule: string, defines: string[] = [], breadthFirst = true): Search {
+  return { ...mutant(rule, H2, defines), model: 'places', breadthFirst };
 }
 function sharedLog(name: string, defines: string[], { quick = true } = {}): Search {
   return { ...credits(name, defines, { quick }), model: 'shared-log', guards: I16 };
