@@ -3,6 +3,7 @@ import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Fact } from '../parts/fact.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
+import { useKeyNames } from '../parts/key-names.ts';
 import { useLoad } from '../parts/loading.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -22,25 +23,6 @@ export function useNames(): ReadonlyMap<string, string> {
     ]);
   };
   return useLoad(list, []).data ?? new Map();
-}
-
-/** Loads the names of the keys that events are about, as far as this root key may read them. */
-export function useKeyNames(
-  subjects: readonly { readonly keyId?: string; readonly apiId?: string }[],
-): ReadonlyMap<string, string> {
-  const ids = new Set(
-    subjects.flatMap(({ keyId, apiId }) => (keyId && may(`api.${apiId}.read_key`) ? [keyId] : [])),
-  );
-  const list = async () => {
-    // Some were deleted since.
-    const keys = [...ids].map((keyId) =>
-      call('keys.getKey', { keyId }).catch(() => ({ keyId, name: undefined })),
-    );
-    return new Map(
-      (await Promise.all(keys)).flatMap(({ keyId, name }) => (name ? [[keyId, name] as const] : [])),
-    );
-  };
-  return useLoad(list, [[...ids].join()]).data ?? new Map();
 }
 
 type Caller = Pick<AuditEvent['by'], 'rootKeyId' | 'person'>;

@@ -1,4 +1,10 @@
-import type { ConcurrencyInput, Interval, LimitInput, NamedLimit } from '#shared/protocol/credits.ts';
+import type {
+  ConcurrencyInput,
+  DefaultLimit,
+  Interval,
+  LimitInput,
+  NamedLimit,
+} from '#shared/protocol/credits.ts';
 import { parseExactly } from '#shared/rules/json.ts';
 import { Failure } from '../api/client.ts';
 
@@ -90,3 +96,21 @@ export const namesOf = (text: string): string[] =>
 
 /** Parses slugs that a user entered, separated by commas or spaces. */
 export const slugsOf = (text: string): string[] => text.split(/[\s,]+/).filter((slug) => slug !== '');
+
+const LENGTHS = [
+  ['day', 86_400_000],
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+  ['second', 1000],
+  ['millisecond', 1],
+] as const;
+
+/** Formats a limit, such as "5,000 a day" or "100 in 10 seconds". */
+export function limitInWords({ limit, duration, interval, async = true }: DefaultLimit): string {
+  if (interval) return `${limit.toLocaleString()} each calendar ${interval}${async ? '' : ', exact'}`;
+  const [unit, ms] = LENGTHS.find(([, each]) => duration % each === 0) ?? LENGTHS[4];
+  const count = duration / ms;
+  const window =
+    count === 1 ? `a${unit === 'hour' ? 'n' : ''} ${unit}` : `in ${count.toLocaleString()} ${unit}s`;
+  return `${limit.toLocaleString()} ${window}${async ? '' : ', exact'}`;
+}

@@ -1,5 +1,5 @@
-import type { DefaultLimit } from '#shared/protocol/credits.ts';
 import type { Identity, Key } from '../api/client.ts';
+import { limitInWords } from '../forms/entered-values.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { counted } from '../parts/counted.ts';
 import { Fact } from '../parts/fact.tsx';
@@ -107,22 +107,4 @@ export function Credits({ of = {}, isShared }: { of: Identity['credits']; isShar
       )}
     </div>
   );
-}
-
-const LENGTHS = [
-  ['day', 86_400_000],
-  ['hour', 3_600_000],
-  ['minute', 60_000],
-  ['second', 1000],
-  ['millisecond', 1],
-] as const;
-
-/** Formats a limit, such as "5,000 a day" or "100 in 10 seconds". */
-export function limitInWords({ limit, duration, interval, async = true }: DefaultLimit): string {
-  if (interval) return `${limit.toLocaleString()} each calendar ${interval}${async ? '' : ', exact'}`;
-  const [unit, ms] = LENGTHS.find(([, each]) => duration % each === 0) ?? LENGTHS[4];
-  const count = duration / ms;
-  const window =
-    count === 1 ? `a${unit === 'hour' ? 'n' : ''} ${unit}` : `in ${count.toLocaleString()} ${unit}s`;
-  return `${limit.toLocaleString()} ${window}${async ? '' : ', exact'}`;
 }

@@ -126,7 +126,7 @@ function FollowedApis({ by }: { by: Verifier }) {
   );
 }
 
-/** How far a verifier has come in each of its APIs. */
+/** The standing of a verifier in each of its APIs. */
 function Standings({ of: { apis, apisNotShown, sharedLog } }: { of: Verifier }) {
   return (
     <ul class="plain">

@@ -12,7 +12,7 @@ export function silenceText({ verifiers }: Fleet): string {
   return `No report for ${time} (last: ${counted(verifiers.length, 'verifier')})`;
 }
 
-/** What the verifiers reported, greyed if it is of earlier. */
+/** The last reports of the verifiers, greyed if they are of earlier. */
 export function LastKnown({ of, children }: { of: Fleet; children: ComponentChildren }) {
   return <div class={of.isSilent ? 'silent' : ''}>{children}</div>;
 }

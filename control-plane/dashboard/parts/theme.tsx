@@ -1,10 +1,9 @@
 import { useState } from 'preact/hooks';
-import { Options } from '../forms/forms.tsx';
 
 const THEMES = { system: 'as the system', light: 'light', dark: 'dark' };
 const STORED_AS = 'theme';
 
-/** The chosen theme; a browser may forbid to remember one. */
+/** Returns the chosen theme; a browser may forbid to remember one. */
 function chosenTheme(): string {
   try {
     return localStorage.getItem(STORED_AS) ?? 'system';
@@ -35,7 +34,11 @@ export function ThemeChoice() {
     <label class="theme">
       Theme
       <select onChange={(event) => choose(event.currentTarget.value)}>
-        <Options of={THEMES} value={theme} />
+        {Object.entries(THEMES).map(([each, text]) => (
+          <option key={each} value={each} selected={each === theme}>
+            {text}
+          </option>
+        ))}
       </select>
     </label>
   );

@@ -1,8 +1,13 @@
 import { useState } from 'preact/hooks';
 import { may, type Role } from '../api/client.ts';
-import { concurrencyOf, concurrencyText, limitsOf, limitText } from '../forms/entered-values.ts';
+import {
+  concurrencyOf,
+  concurrencyText,
+  limitInWords,
+  limitsOf,
+  limitText,
+} from '../forms/entered-values.ts';
 import { ActionForm, FieldError, type FormEntry } from '../forms/forms.tsx';
-import { limitInWords } from '../keys/key-facts.tsx';
 import { Dialog } from '../parts/dialogs.tsx';
 import { Table } from '../parts/table.tsx';
 

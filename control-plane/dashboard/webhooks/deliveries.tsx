@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { call, type Delivery, may, serverNow } from '../api/client.ts';
-import { useKeyNames } from '../audit/events.tsx';
 import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
+import { useKeyNames } from '../parts/key-names.ts';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
@@ -86,7 +86,7 @@ function eventsOf(deliveries: readonly Delivery[]): readonly SentEvent[] {
   return [...events.values()].flatMap((attempts) => (attempts[0] ? [{ latest: attempts[0], attempts }] : []));
 }
 
-/** What an event is about. */
+/** Returns what an event is about. */
 const subjectOf = ({ latest: { event } }: SentEvent): { readonly keyId?: string; readonly apiId?: string } =>
   (event as { data?: object }).data ?? {};
 

@@ -8,7 +8,7 @@ export function EndpointState({ endpoint: { state } }: { endpoint: Pick<Endpoint
   return <Badge kind={KINDS[state]}>{state}</Badge>;
 }
 
-/** What an endpoint is told; `*` is all. */
+/** The types of events that an endpoint is told; `*` is all. */
 export function EventTypes({ of }: { of: Endpoint['events'] }) {
   return <>{of.map((type) => (type === '*' ? 'all' : type)).join(', ')}</>;
 }
