@@ -84,7 +84,7 @@ export async function openListeners(options: {
   const gateway = { verifier, refusals, authz, log, crowded, certificate, metaFields };
   const front =
     UPSTREAM_URL &&
-    (await openProxy(UPSTREAM_URL, REUSE_PORT, { ...gateway, config, limits: config, clock }));
+    (await openProxy(UPSTREAM_URL, REUSE_PORT, { ...gateway, holds, config, limits: config, clock }));
   const proxy = front ? front.proxy : undefined;
   const grpc =
     EXT_AUTHZ_GRPC_PORT === undefined ? undefined : await openGrpc(EXT_AUTHZ_GRPC_PORT, config, gateway);

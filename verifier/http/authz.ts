@@ -218,14 +218,15 @@ export function clientQuestion(
     apiId,
     clientIp,
     requirements,
+    hold,
     isOptional = false,
-  }: Omit<QuestionBasics, 'origin'> & { readonly isOptional?: boolean },
+  }: Omit<QuestionBasics, 'origin'> & Partial<Pick<Question, 'hold'>> & { readonly isOptional?: boolean },
   settings: AuthzSettings,
 ): ClientQuestion {
   if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT' };
   const credential = credentialOf(headers, original.target, settings.sources);
   if ('key' in credential)
-    return questionAbout(credential.key, { apiId, clientIp, origin: originIn(headers), requirements });
+    return questionAbout(credential.key, { apiId, clientIp, origin: originIn(headers), requirements, hold });
   if (!isOptional || credential.fault !== 'KEY_MISSING') return { code: credential.fault };
   return settings.anonymousLimit?.take(clientIp) ?? { code: 'ANONYMOUS' };
 }

@@ -2,9 +2,11 @@ import type { IncomingMessage } from 'node:http';
 import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, host, httpUrl, integer, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { CREDITS_MAX } from '#shared/protocol/credits.ts';
 import { ApiError, type ErrorCode, toApiError } from '#shared/rules/errors.ts';
 import { newRequestId, traceIdIn } from '#shared/rules/request-id.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
+import type { Hold, HoldEnder } from '../core/holds.ts';
 import type { Entry } from '../core/key-cache.ts';
 import {
   DEFAULT_REQUIREMENTS,
@@ -78,6 +80,9 @@ export const proxySettings = {
   PROXY_PORT: port(3002).help('Port at which the verifier listens in proxy mode'),
   PROXY_API_ID: apiId,
   PROXY_PERMISSIONS: requirements,
+  PROXY_RESERVE_CREDITS: integer(0, CREDITS_MAX, 'credits', 1).help(
+    'Proxy mode: credits that a request reserves, if its key has credits. It costs these, unless the response says its cost in the header or trailer `X-Keyfence-Cost`',
+  ),
   UPSTREAM_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 1000).help(
     'Maximum number of requests and WebSockets that are open at the API at the same time; each takes one connection. Further requests get 503, and so do requests of a key that already has as many connections as are still free',
   ),
@@ -110,6 +115,8 @@ export function proxyFaults(config: ProxyConfig & { HOST: string; PORT: number }
 interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'crowded' | 'certificate'> {
   readonly log: Pick<Logger, 'error' | 'warn'>;
   readonly verifier: VerdictSource;
+  /** undefined = nothing is held. */
+  readonly holds?: HoldEnder | undefined;
   /** undefined = nobody remembers refusals. */
   readonly refusals?: RefusalLog | undefined;
   readonly authz: AuthzSettings;
@@ -194,6 +201,8 @@ interface ForwardRequest {
   readonly question: Question | undefined;
   /** The entry of the request's key; undefined = a request without a key, such as a preflight. */
   readonly entry: Entry | undefined;
+  /** undefined = the key has neither credits nor a concurrency limit. */
+  readonly hold: Hold | undefined;
   readonly method: string;
   readonly target: string;
   readonly rawHeaders: readonly string[];
@@ -205,6 +214,19 @@ interface ForwardRequest {
   readonly tunnelIdleMs?: number;
 }
 
+/** Shortest time between two log lines about costs of the API. */
+const WARN_PERIOD_MS = 60_000;
+
+/** Time of a hold, in milliseconds: the longest timer. The end of each response releases its hold before. */
+const HOLD_MS = 2_147_483_647;
+
+/** Returns the parts of every question that the settings say. */
+const routeQuestionOf = ({ PROXY_API_ID, PROXY_PERMISSIONS, PROXY_RESERVE_CREDITS: cost }: ProxyConfig) => ({
+  apiId: PROXY_API_ID || undefined,
+  requirements: cost === 1 ? PROXY_PERMISSIONS : { ...PROXY_PERMISSIONS, cost },
+  hold: { forMs: HOLD_MS, onlyWith: 'placesOrCredits' } as const,
+});
+
 /** Passes on the requests that a key allows. */
 class Forwarder {
   readonly #upstream: UpstreamPool;
@@ -214,6 +236,7 @@ class Forwarder {
   readonly #byTracer = writtenByTracer();
   readonly #holdsKey: ReturnType<typeof keyHeaders>;
   readonly #hasKeyCookies: boolean;
+  #warnedMs = Number.NEGATIVE_INFINITY;
 
   constructor(upstream: UpstreamPool, rechecker: Rechecker, options: ProxyOptions) {
     this.#upstream = upstream;
@@ -224,13 +247,65 @@ class Forwarder {
     this.#hasKeyCookies = namesOf(options.authz.sources, 'cookie').length > 0;
   }
 
-  /** @param identity headers that say whose key it is */
+  /**
+   * Passes a request on, and releases its hold when the response has ended, or was cut.
+   * @param identity headers that say whose key it is
+   */
   async send(
     outgoing: ForwardRequest,
     identity: readonly HeaderLine[],
     response: Downstream,
     body: Body,
     events: RequestEvents,
+  ): Promise<void> {
+    const { hold } = outgoing;
+    let cost: number | undefined;
+    const onCost = (text: string) => {
+      if (/^\d{1,13}$/.test(text) && Number(text) <= CREDITS_MAX) cost = Number(text);
+      else this.#warn(outgoing);
+    };
+    try {
+      await this.#pass(outgoing, identity, response, body, events, onCost);
+    } catch (error) {
+      // The API never saw it.
+      if (error instanceof UpstreamError && (error.fault === 'busy' || error.fault === 'unreachable'))
+        cost = 0;
+      throw error instanceof UpstreamError ? gatewayError(error) : error;
+    } finally {
+      if (hold) void this.#release(hold, cost);
+    }
+  }
+
+  async #release({ id }: Hold, cost: number | undefined): Promise<void> {
+    const { holds } = this.#options;
+    try {
+      await holds?.release(id, cost);
+    } catch {
+      // Without an answer about a cost above the reservation, this charges the reservation.
+      try {
+        await holds?.release(id);
+      } catch {
+        // Its time was over.
+      }
+    }
+  }
+
+  /** Logs that the API said a cost that is none, at most once in WARN_PERIOD_MS. */
+  #warn({ entry, requestId }: ForwardRequest): void {
+    const { clock, log } = this.#options;
+    const nowMs = clock.monotonicMs();
+    if (nowMs - this.#warnedMs < WARN_PERIOD_MS) return;
+    this.#warnedMs = nowMs;
+    log.warn({ keyId: entry?.keyId, requestId }, 'X-Keyfence-Cost of the API is not a whole number; ignored');
+  }
+
+  async #pass(
+    outgoing: ForwardRequest,
+    identity: readonly HeaderLine[],
+    response: Downstream,
+    body: Body,
+    events: RequestEvents,
+    onCost: (cost: string) => void,
   ): Promise<void> {
     const { authz, clock, config } = this.#options;
     const { question, entry, method, target, requestId, tunnelIdleMs } = outgoing;
@@ -261,9 +336,8 @@ class Forwarder {
         tunnelIdleMs,
         // Requests without a key share one holder.
         keyId: entry?.keyId ?? '',
+        onCost,
       });
-    } catch (error) {
-      throw error instanceof UpstreamError ? gatewayError(error) : error;
     } finally {
       if (place !== undefined) this.#rechecker.end(place);
     }
@@ -305,7 +379,7 @@ const saysProtocol = (headers: readonly string[]): boolean =>
 
 /** Returns the handler of requests from Node's server. */
 function handler(forwarder: Forwarder, { verifier, refusals, authz, config, clock }: ProxyOptions): Handler {
-  const routeQuestion = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
+  const routeQuestion = routeQuestionOf(config);
   return (request, response, requestId, events) => {
     const startedAtMs = clock.monotonicMs();
     const { method = '', url: target = '', rawHeaders, headers } = request;
@@ -325,6 +399,7 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
       const outgoing: ForwardRequest = {
         question: 'key' in question ? question : undefined,
         entry: 'entry' in outcome ? outcome.entry : undefined,
+        hold: 'hold' in outcome ? outcome.hold : undefined,
         method,
         target,
         rawHeaders,
@@ -354,7 +429,7 @@ function laneHandler(
   forwarder: Forwarder,
   { verifier, refusals, authz, config, clock, log }: ProxyOptions,
 ): (call: Call, connection: LaneConnection) => void {
-  const routeQuestion = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
+  const routeQuestion = routeQuestionOf(config);
   const replies = gatewayReplies(ANSWERS, authz.withMeta);
   return (call, connection) => {
     const startedAtMs = clock.monotonicMs();
@@ -375,6 +450,7 @@ function laneHandler(
         ...call,
         question,
         entry: verdict.entry,
+        hold: verdict.hold,
         address,
         requestId,
         startedAtMs,

@@ -105,6 +105,7 @@ export class UpstreamPool implements UpstreamStats {
    * @param options.events events of the client's request
    * @param options.rawHeaders headers of the client's request, as they arrived
    * @param options.responseHeaders header names and values to add to the response
+   * @param options.onCost gets each value of `X-Keyfence-Cost` of the response, which is then not passed on
    * @param options.tunnelIdleMs if present, the request asks for a WebSocket. If the server agrees, the two
    * connections are joined until either ends, or until no data moves for this time
    */
@@ -121,6 +122,7 @@ export class UpstreamPool implements UpstreamStats {
       responseHeaders?: readonly string[];
       tunnelIdleMs?: number | undefined;
       keyId?: string;
+      onCost?: (cost: string) => void;
     },
   ): Promise<void> {
     if (this.#path !== '' && mayClimb(options.target)) {
@@ -134,7 +136,7 @@ export class UpstreamPool implements UpstreamStats {
     this.#inFlight++;
     if (place !== undefined) this.#held.add(place, 1);
     try {
-      const { method, body, headers, events, responseHeaders = [], tunnelIdleMs } = options;
+      const { method, body, headers, events, responseHeaders = [], tunnelIdleMs, onCost } = options;
       const upgrade = tunnelIdleMs === undefined ? null : 'websocket';
       const path = this.#path + options.target;
       // `servername` is missing from undici's types. Without it, each different Host from a client would cost
@@ -142,7 +144,7 @@ export class UpstreamPool implements UpstreamStats {
       const upstreamRequest = { method, path, headers, body, upgrade, servername: this.#servername };
       const limit = { clock: this.#clock, timeoutMs: this.#limits.timeoutMs };
       const dispatch = () => {
-        const handler = new UpstreamHandler(response, events, responseHeaders, tunnelIdleMs, limit);
+        const handler = new UpstreamHandler(response, events, responseHeaders, tunnelIdleMs, limit, onCost);
         this.#pool.dispatch(upstreamRequest, handler);
         return handler.settled;
       };
@@ -234,6 +236,9 @@ const STRING_BYTES_MAX = 4096;
 /** Maximum number of 1xx heads before the final head. A server that sends more is not about to answer. */
 const INTERIM_HEADS_MAX = 100;
 
+/** The header or trailer in which the server says what a request cost, in credits. */
+const COST_HEADER = 'x-keyfence-cost';
+
 /** One request to the upstream, with undici's callbacks. */
 class UpstreamHandler implements Dispatcher.DispatchHandler {
   readonly #response: Downstream;
@@ -242,6 +247,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | undefined;
   readonly #tunnelIdleMs: number | undefined;
   readonly #limit: HeadLimit;
+  readonly #onCost: ((cost: string) => void) | undefined;
   /** The time at which the last part of the request was sent. */
   #sentMs: number | undefined;
   #interimHeads = 0;
@@ -262,7 +268,9 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     addedHeaders: readonly string[],
     tunnelIdleMs: number | undefined,
     limit: HeadLimit,
+    onCost: ((cost: string) => void) | undefined,
   ) {
+    this.#onCost = onCost;
     this.#response = response;
     this.#limit = limit;
     this.#addedHeaders = addedHeaders;
@@ -305,7 +313,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     }
     this.#headTimer?.cancel();
     const raw = latin1(controller.rawHeaders);
-    const passedHeaders = endToEndHeaders(raw, headers.connection, () => false);
+    const passedHeaders = endToEndHeaders(raw, headers.connection, this.#drop);
     passedHeaders.push(...this.#addedHeaders);
     this.#isUnfit = true;
     this.#response.writeHead(status, phraseOf(statusMessage), passedHeaders);
@@ -345,7 +353,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
         );
       return;
     }
-    const passedHeaders = endToEndHeaders(latin1(controller.rawHeaders), headers.connection, () => false);
+    const passedHeaders = endToEndHeaders(latin1(controller.rawHeaders), headers.connection, this.#drop);
     response.writeHead(status, 'Switching Protocols', [
       'Connection',
       'Upgrade',
@@ -367,6 +375,12 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     this.#write(controller, chunk);
   }
 
+  readonly #drop = (name: string, value: string): boolean => {
+    if (this.#onCost === undefined || name !== COST_HEADER) return false;
+    this.#onCost(value);
+    return true;
+  };
+
   /** Ends the request. From now on a client that leaves aborts nothing. */
   #end(): void {
     this.#over = true;
@@ -378,7 +392,8 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     this.#end();
     const trailers = latin1(controller.rawTrailers);
     if (trailers.length > 0) {
-      this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, isOfConnection)));
+      const drop = (name: string, value: string) => isOfConnection(name) || this.#drop(name, value);
+      this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, drop)));
     }
     const last = this.#flushed ? undefined : this.#first;
     // Node sends a head and a string in one write, but a head and a buffer in two.
