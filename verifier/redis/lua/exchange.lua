@@ -201,7 +201,8 @@ local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit,
     local highest = notePassed(name, thresholds, told, limit, limit - c + h, text(nowMs + left))
     if highest then redis.call('HSET', name, 'd', highest) end
   end
-  return {status, turn, granted, spent, spoken, total or b + h, wait, lacking or 0, present, left}
+  -- The clock is cut to whole ms, so the last one may be over by now.
+  return {status, turn, granted, spent, spoken, total or b + h, wait, lacking or 0, present, left - 1}
 end
 
 -- Does the same for places, of which `taken` are in use now. A place is free again once its holder gives it back or is no member
