@@ -136,7 +136,7 @@ describe('an error', () => {
     const known = ['OK', 'NO', 'USAGE', 'DATA', 'UNAVAILABLE', 'BUG', 'PENDING', 'NOT_PERMITTED', 'CONFIG'];
     expect(Object.keys(EXITS)).toEqual([...known, 'INTERRUPTED']);
     expect(Object.values(EXITS).map(([status]) => status)).toEqual([0, 1, 64, 65, 69, 70, 75, 77, 78, 130]);
-    expect(Object.keys(ERRORS)).toHaveLength(18);
+    expect(Object.keys(ERRORS)).toHaveLength(19);
   });
 
   test('says when to try again', async () => {

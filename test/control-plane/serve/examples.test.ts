@@ -195,13 +195,17 @@ test('verifiers answer as their document shows', async () => {
   const fields = { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' }, permissions: ['files.read'] };
   const { key } = await fleet.ok('keys.createKey', fields);
   await fleet.verdict(key);
+  const paid = await fleet.ok('keys.createKey', { apiId: 'shop', remaining: 10_000 });
+  const { hold } = (await fleet.verify(paid.key, { hold: { credits: 5000 } })).body;
   const base = fleet.verifiers[0]?.address ?? '';
   const document = new Document((await fleet.get(`${base}/openapi.json`)).body);
   const asked = document.operations.filter(({ requestBody }) => requestBody?.content['application/json']);
   for (const operation of asked) {
     const { path, requestBody, responses } = operation;
     const { example: request } = requestBody?.content['application/json'] ?? {};
-    const input = JSON.parse(JSON.stringify(request), (_name, value) => (value === SECRET ? key : value));
+    const input = JSON.parse(JSON.stringify(request), (name, value) =>
+      value === SECRET ? key : name === 'hold' && typeof value === 'string' ? hold.id : value,
+    );
     const answer = await fleet.decided(() => fleet.post(base + path, input));
     const body = responses['200']?.content?.['application/json']?.example;
     expect(answer.status, path).toBe(200);

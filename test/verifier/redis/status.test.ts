@@ -43,7 +43,7 @@ test('a full report has the worst APIs first', async () => {
   ];
   const report = new StatusReport({
     nodes,
-    verifier: { followers, cache: { size: 5, evictions: 0 } } as unknown as Verifier,
+    verifier: { id: 'verifier_1', followers, cache: { size: 5, evictions: 0 } } as unknown as Verifier,
     verdicts: () => ({ verdicts: { memory: 1, redis: 2 }, codes: { ...perVerdict(() => 0), VALID: 3 } }),
     clock,
     log: { debug: ({ err }: { err: unknown }) => expect.fail(String(err)) } as never,
