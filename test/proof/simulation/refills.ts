@@ -48,9 +48,7 @@ export class Refills {
   look(pools: ReadonlyMap<string, Pool>): void {
     const { redisMs } = this.#network;
     for (const [id, { refill, dueAtMs, refilledAtMs }] of pools) {
-      // The clock may have stepped since a pool was made that is seen for the first time.
-      const first = { refill, dueAtMs, refilledAtMs, atMs: Math.min(redisMs, dueAtMs - 1) };
-      const seen = this.#seen.get(id) ?? first;
+      const seen = this.#seen.get(id) ?? { refill, dueAtMs, refilledAtMs, atMs: redisMs };
       const isNew = refilledAtMs !== seen.refilledAtMs;
       const isOther = refill !== seen.refill || dueAtMs !== seen.dueAtMs;
       if (isNew) this.#refilled(id, refilledAtMs, seen);

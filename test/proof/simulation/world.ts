@@ -125,6 +125,8 @@ export class World {
     for (const apiId of plan.apiIds) {
       for (const { state } of this.group.nodes) state.createApi(apiId, plan.leasesMs[0] as number);
       for (let i = 0; i < plan.keysPerApi; i++) this.#addKey(apiId);
+      // Before the clock of Redis steps.
+      this.refills?.look(this.group.primary.state.api(apiId).pools);
     }
     if (this.roles) this.#openSharedLog(this.roles);
     for (let i = 0; i < plan.verifiers; i++) this.startVerifier();
