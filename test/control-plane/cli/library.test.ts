@@ -47,8 +47,9 @@ beforeAll(async () => {
   }
   const [own = '', metrics = '', sidecar = '', tests = ''] = samplesOf('verifier/library/README.md');
   const [refused = ''] = samplesOf('verifier/library/middleware.md');
-  for (const [name, sample] of Object.entries({ own, metrics, sidecar, tests, refused }))
-    writeFileSync(join(home, `${name}.ts`), sample);
+  const [ask = '', models = '', onHono = '', api = ''] = samplesOf('verifier/library/models.md');
+  const samples = { own, metrics, sidecar, tests, refused, ask, models, onHono, api };
+  for (const [name, sample] of Object.entries(samples)) writeFileSync(join(home, `${name}.ts`), sample);
 });
 afterAll(async () => {
   for (const child of children) child.kill('SIGKILL');
@@ -102,6 +103,8 @@ describe('types', () => {
   test('fit the examples and documentation samples', () => {
     const samples = ['own.ts', 'sidecar.ts', 'metrics.ts', 'tests.ts', 'refused.ts'];
     expect(compile(home, [...OTHERS, ...samples], {})).toBe('');
+    const ofModels = { allowImportingTsExtensions: true };
+    expect(compile(home, ['models.ts', 'onHono.ts', 'api.ts'], ofModels)).toBe('');
     expect(compile(home, [...KOA, 'nestjs.ts'], { skipLibCheck: true })).toBe('');
     expect(compile(older, ['express.ts', 'fastify.ts'], {})).toBe('');
   });
