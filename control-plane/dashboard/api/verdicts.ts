@@ -14,7 +14,7 @@ export const KINDS = {
   EXPIRED: { name: 'expired', tone: 'warn', field: 'expired' },
   INSUFFICIENT_PERMISSIONS: { name: 'lacks a permission', tone: 'other', field: 'insufficientPermissions' },
   RATE_LIMITED: { name: 'rate limited', tone: 'limited', field: 'rateLimited' },
-  CONCURRENCY_EXCEEDED: { name: 'too many at once', tone: 'limited', field: 'concurrencyExceeded' },
+  CONCURRENCY_EXCEEDED: { name: 'too many at once', tone: 'crowded', field: 'concurrencyExceeded' },
   USAGE_EXCEEDED: { name: 'credits spent', tone: 'spent', field: 'usageExceeded' },
   FORBIDDEN: { name: 'not allowed here', tone: 'foreign', field: 'forbidden' },
   NOT_FOUND: { name: 'unknown key', tone: 'quiet', field: undefined },

@@ -5,7 +5,8 @@ import { ERROR_DOCS_PATH } from '#shared/rules/errors.ts';
 export const STYLE_PATH = '/docs/page.css';
 const styleOf = (file: string) => readFileSync(new URL(file, import.meta.url), 'utf8');
 /** The rules of the dashboard's style that define its colours and fonts, light and dark. */
-const THEME = styleOf('../../dashboard/assets/app.css').match(/(?:@media[^{}]*\{)?:root\{[^}]*\}+/g) ?? [];
+const THEME =
+  styleOf('../../dashboard/assets/app.css').match(/(?:@media[^{}]*\{)?(?<!:root):root\{[^}]*\}+/g) ?? [];
 /** The style of all pages outside the dashboard. */
 export const PAGE_STYLE = [...THEME, styleOf('./page.css')].join('\n');
 

@@ -45,10 +45,12 @@ beforeAll(async () => {
     writeFileSync(join(application, 'package.json'), '{"private":true,"type":"module"}');
     cpSync(EXAMPLES, application, { recursive: true });
   }
-  const [own = '', metrics = '', sidecar = '', tests = ''] = samplesOf('verifier/library/README.md');
+  const [own = '', held = '', metrics = '', sidecar = '', tests = ''] = samplesOf(
+    'verifier/library/README.md',
+  );
   const [refused = ''] = samplesOf('verifier/library/middleware.md');
   const [ask = '', models = '', onHono = '', api = ''] = samplesOf('verifier/library/models.md');
-  const samples = { own, metrics, sidecar, tests, refused, ask, models, onHono, api };
+  const samples = { own, held, metrics, sidecar, tests, refused, ask, models, onHono, api };
   for (const [name, sample] of Object.entries(samples)) writeFileSync(join(home, `${name}.ts`), sample);
 });
 afterAll(async () => {
@@ -101,7 +103,7 @@ describe('types', () => {
   });
 
   test('fit the examples and documentation samples', () => {
-    const samples = ['own.ts', 'sidecar.ts', 'metrics.ts', 'tests.ts', 'refused.ts'];
+    const samples = ['own.ts', 'held.ts', 'sidecar.ts', 'metrics.ts', 'tests.ts', 'refused.ts'];
     expect(compile(home, [...OTHERS, ...samples], {})).toBe('');
     const ofModels = { allowImportingTsExtensions: true };
     expect(compile(home, ['models.ts', 'onHono.ts', 'api.ts'], ofModels)).toBe('');
@@ -231,6 +233,8 @@ test('runs the samples of the documentation', async () => {
   // A slow machine may have no verdict in time, which a sample does not try again.
   for (const file of ['own.ts', 'sidecar.ts'])
     await fleet.until(async () => (await say(file)) === `${keyId} may pass`);
+  // Unlimited credits: nothing is charged.
+  await fleet.until(async () => (await say('held.ts')) === '{ charged: 0 }');
   expect((await say('tests.ts')).split('\n')).toEqual(['VALID', 'DISABLED', 'RATE_LIMITED 3']);
   await fleet.until(async () =>
     (await say('metrics.ts')).includes(
