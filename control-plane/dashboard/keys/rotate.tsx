@@ -15,6 +15,14 @@ const GRACES: Readonly<Record<string, number>> = {
   'until now': 0,
 };
 
+/** Says why neither the key nor its successor is accepted; undefined = they are. */
+function refusalOf({ enabled, identity }: Key): string | undefined {
+  if (!enabled) return 'This key is disabled; the new one is disabled, too.';
+  return identity?.enabled === false
+    ? 'Its identity is disabled; so the new key is refused, too.'
+    : undefined;
+}
+
 type Successor = Awaited<ReturnType<typeof call<'keys.rerollKey'>>>;
 
 /** A dialog that creates a successor of a key, shows its secret once, and says when the key itself ends. */
@@ -33,7 +41,7 @@ export function RotateDialog({ of, onClose }: { of: Key; onClose: () => void }) 
       setSuccessor(answer);
     });
   };
-  if (successor) return <SuccessorSecret of={successor} />;
+  if (successor) return <SuccessorSecret of={successor} isRefused={refusalOf(of) !== undefined} />;
   return (
     <Dialog title="Rotate this key?" onClose={onClose}>
       <form onSubmit={submit}>
@@ -41,6 +49,7 @@ export function RotateDialog({ of, onClose }: { of: Key; onClose: () => void }) 
           A new key takes the place of <code>{of.start}…</code> {of.name}, with all that it has. Both draw on
           the same credits.
         </p>
+        {refusalOf(of) && <p>{refusalOf(of)}</p>}
         <label>
           The old secret works
           <select onChange={(event) => setExpiration(Number(event.currentTarget.value))}>
@@ -66,7 +75,8 @@ export function RotateDialog({ of, onClose }: { of: Key; onClose: () => void }) 
   );
 }
 
-function SuccessorSecret({ of: { key, keyId, endsAt, propagation } }: { of: Successor }) {
+function SuccessorSecret(props: { of: Successor; isRefused: boolean }) {
+  const { key, keyId, endsAt, propagation } = props.of;
   const leave = () => {
     location.hash = `#/keys/${keyId}`;
   };
@@ -78,7 +88,10 @@ function SuccessorSecret({ of: { key, keyId, endsAt, propagation } }: { of: Succ
           'is refused from now on'
         ) : (
           <>
-            is accepted until <Time at={endsAt} exact />
+            {props.isRefused
+              ? 'is refused now, as the new one is, and ends at the latest'
+              : 'is accepted until'}{' '}
+            <Time at={endsAt} exact />
           </>
         )}
         {propagation.state === 'pending' && (

@@ -101,6 +101,24 @@ onStage('the page of a key', (stage) => {
     await dashboard.close();
   });
 
+  test('does not call a disabled key accepted', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', {
+      apiId: 'detail',
+      name: 'Off',
+      enabled: false,
+    });
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'Rotate key…' }).click();
+    await page.getByText('This key is disabled; the new one is disabled, too.').waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: 'Rotate' }).click();
+    const shown = page.getByRole('dialog', { name: 'The new key' });
+    await shown.getByText('The old key is refused now, as the new one is, and ends at the latest').waitFor();
+    expect(await stage.fleet.verdict(await shown.getByLabel('Secret').inputValue())).toBe('DISABLED');
+    await shown.getByRole('button', { name: 'I have stored it' }).click();
+    await dashboard.close();
+  });
+
   test('draws, sets and refills the credits of a key', async () => {
     const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'detail', name: 'Cy', remaining: 40 });
     const dashboard = await stage.signedIn(`#/keys/${keyId}`);
