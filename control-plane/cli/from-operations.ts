@@ -43,8 +43,8 @@ export interface Words {
   readonly people?: Columns<never>;
   /** Lists what is meant by an argument that names nothing. */
   readonly elsewhere?: (client: Client, input: never, limit: number) => Promise<Page<unknown>>;
-  /** The sentence about a change. */
-  readonly subject?: (answer: never, input: never) => string;
+  /** The sentence about a change; it may ask for what the answer does not tell. */
+  readonly subject?: (answer: never, input: never, client: Client) => string | Promise<string>;
   /** The question before a deletion. */
   readonly question?: (id: string) => string;
   /** A remark that follows what is shown. */
@@ -177,7 +177,8 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
   if (listing) printItems(answer, items);
   else if (isShown && !words.subject) session.print(answer, () => list(answer as never, words.show));
   else {
-    const subject = words.subject?.(answer as never, input as never) ?? subjectOf(row, answer, input);
+    const subject =
+      (await words.subject?.(answer as never, input as never, client)) ?? subjectOf(row, answer, input);
     const { propagation } = answer;
     const about = typeof keyId === 'string' ? { keyId: input['keyId'] } : {};
     if (propagation) printChange(session, subject, { ...about, ...answer, propagation });

@@ -188,15 +188,14 @@ export const WORDS: Readonly<Record<string, Words>> = {
     help: 'rotate a key: create a key that replaces it and show the new secret, which is never shown again; the old key stops working',
     examples: ['keys reroll key_0mzc9k4q8r2wfXa1Bc2d --expiration 12h'],
     fields: {
-      expiration: [
-        '--expiration <time>',
-        'for how long the old key is still accepted: 0, 90m, 12h, 30d',
-        span,
-      ],
+      expiration: ['--expiration <time>', 'for how long the old key still works: 0, 90m, 12h, 30d', span],
     },
-    subject({ keyId: newKeyId, key, endsAt }: Rotation, { keyId }: OfKey) {
-      const old = endsAt === undefined ? 'refused' : `accepted until ${time(endsAt)}`;
-      return `${list({ keyId: newKeyId, key, [keyId]: old })}\nrerolled ${keyId}`;
+    async subject({ keyId: newKeyId, key, endsAt }: Rotation, { keyId }: OfKey, client) {
+      const old = endsAt === undefined ? 'refused' : `ends at ${time(endsAt)}`;
+      // To reroll a key does not take the right to read it.
+      const made = await client.call<Key>('keys.getKey', { keyId: newKeyId }).catch(() => undefined);
+      const both = made?.enabled === false ? '; both keys are disabled' : '';
+      return `${list({ keyId: newKeyId, key, [keyId]: old })}\nrerolled ${keyId}${both}`;
     },
     note: NO_SECOND_LOOK,
   },

@@ -295,9 +295,13 @@ describe('keys', () => {
     expect((await run(`keys get ${made.keyId}`)).stdout).toMatch(new RegExp(`rerolledFrom +${keyId}`));
     expect((await run(`keys reroll ${keyId} --expiration 0`)).stderr).toContain(`into ${made.keyId}`);
     const told = await run(`keys reroll ${made.keyId} --expiration 0`);
-    expect(told.stdout).toMatch(new RegExp(`${made.keyId} +refused`));
+    expect(told.stdout).toMatch(new RegExp(`${made.keyId} +refused\nrerolled ${made.keyId}: complete`));
     expect(told.stderr).toContain('cannot be shown again');
     expect(await fleet.verdict(made.key)).toBe('EXPIRED');
+    const off = await answer('keys create shop --disabled');
+    const both = await printed(`keys reroll ${off.keyId} --expiration 12h`);
+    expect(both).toMatch(new RegExp(`^${off.keyId} +ends at 20\\S+Z$`, 'm'));
+    expect(both).toContain(`rerolled ${off.keyId}; both keys are disabled: complete`);
     const paid = await answer('keys create rerolled --remaining 9 --refill daily:9');
     const latest = await answer(`keys reroll ${paid.keyId} --expiration 90m`);
     const exported = (await run('keys export rerolled')).stdout.trim().split('\n');
