@@ -93,22 +93,24 @@ export function useChange(onWritten: () => void) {
           : () => applyRoleLimits(role, { ratelimits, concurrency }, sequence, `Undone: ${headline}`),
       };
     });
-  /** Disables or enables an identity. @param undo whether to offer undoing it */
+  /** Changes an identity. @param undo the patch that reverts the change; absent if undoing is not offered */
   const applyIdentity = (
     identity: Pick<Identity, 'id'>,
     headline: string,
-    enabled: boolean,
-    undo: boolean,
+    patch: object,
+    undo?: object,
   ): Promise<unknown> =>
     begin(undefined, async () => {
       const { id: identityId } = identity;
-      const input = { identityId, enabled, waitMs: QUICK_MS };
+      const input = { identityId, ...patch, waitMs: QUICK_MS };
       const { propagation } = await call('identities.updateIdentity', input);
       const { sequence } = propagation;
+      // A list is restored only if nobody changed it since.
+      const before = { ...undo, ...('ifSequence' in patch ? { ifSequence: sequence } : {}) };
       return {
         ...{ keyId: identityId, headline, propagation },
         progress: () => call('identities.getIdentityPropagation', { identityId, sequence }),
-        undo: undo ? () => applyIdentity(identity, `Undone: ${headline}`, !enabled, false) : undefined,
+        undo: undo && (() => applyIdentity(identity, `Undone: ${headline}`, before)),
       };
     });
   return { apply, applyAll, applyRole, applyRoleLimits, applyIdentity, ...panels };

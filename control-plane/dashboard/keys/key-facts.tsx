@@ -1,15 +1,35 @@
-import type { Identity, Key } from '../api/client.ts';
+import { call, type Identity, type Key, may } from '../api/client.ts';
 import { limitInWords } from '../forms/entered-values.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { counted } from '../parts/counted.ts';
 import { Fact } from '../parts/fact.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
+import { useLoad } from '../parts/loading.tsx';
 import { Time } from '../parts/time.tsx';
 import { Gauge } from '../usage/gauge.tsx';
 import { Expiry } from './key-state.tsx';
 
+/** The names of roles, each leading to what it permits. */
+export function RoleLinks({ names }: { names: readonly string[] }) {
+  if (names.length === 0) return <span class="quiet none">none</span>;
+  return names.map((name, i) => (
+    <>
+      {i > 0 && ', '}
+      <a href={`#/roles?${new URLSearchParams({ find: name })}`}>
+        <bdi>{name}</bdi>
+      </a>
+    </>
+  ));
+}
+
 /** The fields of a key, each with its label. */
 export function KeyFacts({ of }: { of: Key }) {
+  const identityId = may('root.*.read_identity') ? of.identity?.id : undefined;
+  const identity = useLoad(
+    async () => identityId && (await call('identities.getIdentity', { identityId })),
+    [identityId],
+  ).data;
+  const shared = identity ? identity.roles : [];
   return (
     <dl class="panel">
       <Fact name="Id">
@@ -29,7 +49,16 @@ export function KeyFacts({ of }: { of: Key }) {
       </Fact>
       {of.environment && <Fact name="Environment">{of.environment}</Fact>}
       {of.permissions && <Fact name="Permissions">{of.permissions.join(' ')}</Fact>}
-      {of.roles && <Fact name="Roles">{of.roles.join(', ')}</Fact>}
+      {of.roles && (
+        <Fact name="Roles">
+          <RoleLinks names={of.roles} />
+        </Fact>
+      )}
+      {shared.length > 0 && (
+        <Fact name="Roles through its identity">
+          <RoleLinks names={shared} />
+        </Fact>
+      )}
       {of.allowedIps && <Fact name="Allowed addresses">{of.allowedIps.join(' ')}</Fact>}
       {of.allowedOrigins && <Fact name="Allowed origins">{of.allowedOrigins.join(' ')}</Fact>}
       {of.ratelimit && <Fact name="Rate limit">{limitInWords(of.ratelimit)}</Fact>}

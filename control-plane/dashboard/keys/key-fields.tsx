@@ -104,7 +104,7 @@ export function KeyFields({ of, children }: { of?: Key; children?: ComponentChil
 }
 
 /** Loads the names of roles and permissions that there are, as far as the user may list them. */
-function useCatalogue() {
+export function useCatalogue() {
   const list = async () => {
     const [roles, permissions] = await Promise.all([
       may('root.*.read_role') ? call('permissions.listRoles') : [],

@@ -6,12 +6,14 @@ import {
   concurrencyText,
   limitsOf,
   limitsText,
+  namesOf,
   parseObject,
   slugsOf,
 } from '../forms/entered-values.ts';
-import { ActionForm, type FormEntry } from '../forms/forms.tsx';
-import { Credits } from '../keys/key-facts.tsx';
-import { CreditFields } from '../keys/key-fields.tsx';
+import { ActionForm, FieldError, type FormEntry } from '../forms/forms.tsx';
+import { Picker } from '../forms/picker.tsx';
+import { Credits, RoleLinks } from '../keys/key-facts.tsx';
+import { CreditFields, useCatalogue } from '../keys/key-fields.tsx';
 import { KeyState, LastUse, useForeignFound } from '../keys/key-state.tsx';
 import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
@@ -25,6 +27,7 @@ import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
 
+type Apply = ReturnType<typeof useChange>['applyIdentity'];
 const WAY = [['#/identities', 'Identities']] as const;
 const PAGE_KEYS = '50';
 
@@ -66,10 +69,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
       <Loaded of={identity}>
         {(of) => (
           <>
-            <p>
-              <CopyId id={of.id} of="the identity" />
-            </p>
-            {!may('root.*.update_identity') && <IdentityFacts of={of} />}
+            <IdentityFacts of={of} />
             {of.credits && (
               <>
                 <h2>Credits</h2>
@@ -80,6 +80,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
             <OwnKeys key={String(of.enabled)} externalId={externalId} />
             {may('root.*.update_identity') && (
               <>
+                <EditRoles key={of.roles.join()} of={of} apply={applyIdentity} />
                 <Edit of={of} onSaved={identity.reload} />
                 <h2>Set the credits</h2>
                 <CreditFields
@@ -99,11 +100,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
 }
 
 /** The actions on an identity. */
-function Actions(props: {
-  of: Identity;
-  apply: ReturnType<typeof useChange>['applyIdentity'];
-  onDelete: () => void;
-}) {
+function Actions(props: { of: Identity; apply: Apply; onDelete: () => void }) {
   return (
     <>
       {may('root.*.update_identity') && <IdentitySwitch of={props.of} apply={props.apply} isLarge />}
@@ -130,13 +127,13 @@ async function findIdentity(idOrExternalId: string): Promise<Identity> {
 }
 
 /** A button that stops all keys of a customer who has no identity: it creates one and disables it. */
-function StopButton(props: { externalId: string; apply: ReturnType<typeof useChange>['applyIdentity'] }) {
+function StopButton(props: { externalId: string; apply: Apply }) {
   const { externalId, apply } = props;
   const { busy, run, problem } = useAction();
   // Stopped by a change of its own, which has a receipt and can be undone.
   const stop = async () => {
     const { identityId } = await call('identities.createIdentity', { externalId });
-    await apply({ id: identityId }, `Disabled ${externalId}`, false, true);
+    await apply({ id: identityId }, `Disabled ${externalId}`, { enabled: false }, { enabled: true });
   };
   return (
     <>
@@ -163,10 +160,16 @@ function NewIdentity({ externalId, onCreated }: { externalId: string; onCreated:
   );
 }
 
-/** The fields of an identity, for readers who may not change it. */
+/** The fields of an identity. */
 function IdentityFacts({ of }: { of: Identity }) {
   return (
     <dl class="panel">
+      <Fact name="Id">
+        <CopyId id={of.id} of="the identity" />
+      </Fact>
+      <Fact name="Roles">
+        <RoleLinks names={of.roles} />
+      </Fact>
       <Fact name="Meta">
         <code>{JSON.stringify(of.meta)}</code>
       </Fact>
@@ -180,6 +183,41 @@ function IdentityFacts({ of }: { of: Identity }) {
         )) ?? 'all'}
       </Fact>
     </dl>
+  );
+}
+
+/** The form for the roles of an identity, which make its plan. */
+function EditRoles({ of, apply }: { of: Identity; apply: Apply }) {
+  const { roles } = useCatalogue();
+  const save = async (entry: FormEntry, ifSequence?: number) => {
+    const patch = { roles: namesOf(entry('roles')), ifSequence };
+    await apply(of, `Changed the roles of ${of.externalId}`, patch, { roles: of.roles });
+    return undefined;
+  };
+  return (
+    <>
+      <h2>Roles</h2>
+      <ActionForm
+        sequence={of.sequence}
+        label="Change the roles"
+        action="Set roles"
+        run={save}
+        isMain={false}
+      >
+        <label class="field wide" for="identity-roles">
+          Roles <small>whose permissions and limits all keys of it have, such as those of a plan</small>
+          <Picker
+            id="identity-roles"
+            name="roles"
+            values={of.roles}
+            options={roles}
+            separator=", "
+            isClosed
+          />
+          <FieldError name="roles" />
+        </label>
+      </ActionForm>
+    </>
   );
 }
 

@@ -1,4 +1,5 @@
 import type { Identity } from '../api/client.ts';
+import type { useChange } from '../changes/change.tsx';
 import { Badge } from './badge.tsx';
 import { Switch } from './switch.tsx';
 
@@ -13,7 +14,7 @@ export function IdentityState({ of }: { of: Identity }) {
 /** The button that disables or enables an identity; its panel offers to undo that. */
 export function IdentitySwitch(props: {
   of: Identity;
-  apply: (identity: Identity, headline: string, enabled: boolean, undo: boolean) => Promise<unknown>;
+  apply: ReturnType<typeof useChange>['applyIdentity'];
   isLarge?: boolean;
 }) {
   const { of, apply, isLarge = false } = props;
@@ -22,7 +23,7 @@ export function IdentitySwitch(props: {
       enabled={of.enabled}
       name={of.externalId}
       isLarge={isLarge}
-      change={(enabled, headline) => apply(of, headline, enabled, true)}
+      change={(enabled, headline) => apply(of, headline, { enabled }, { enabled: of.enabled })}
     />
   );
 }

@@ -84,4 +84,37 @@ onStage('the identities', (stage) => {
     await page.getByRole('link', { name: 'of shop' }).waitFor();
     await dashboard.close(shop.key);
   });
+
+  test('gives a customer a plan, which its keys show', async () => {
+    await stage.fleet.ok('permissions.createRole', { name: 'plan pro', permissions: ['files.read'] });
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'plans', externalId: 'globex' });
+    await stage.fleet.ok('identities.createIdentity', { externalId: 'globex' });
+    const permitted = async () =>
+      (await stage.fleet.verify(key, { authorization: { permissions: 'files.read' } })).body.code;
+    expect(await permitted()).toBe('INSUFFICIENT_PERMISSIONS');
+    const dashboard = await stage.signedIn('#/identities/globex');
+    const { page } = dashboard;
+    const form = page.getByRole('form', { name: 'Change the roles' });
+    await form.getByRole('combobox').fill('plan');
+    await page.keyboard.press('Enter');
+    await form.getByRole('button', { name: 'Set roles' }).click();
+    const panel = page.getByLabel('How far the change has come');
+    await panel.getByText(/Changed the roles of globex.*Complete/).waitFor();
+    expect(await permitted()).toBe('VALID');
+    await dashboard.go(`#/keys/${keyId}`);
+    await page.getByText('Roles through its identity').waitFor();
+    await page.getByRole('link', { name: 'plan pro' }).click();
+    expect(await page.getByLabel('Find').inputValue()).toBe('plan pro');
+
+    await dashboard.go('#/identities/globex');
+    await form.getByRole('button', { name: 'Remove plan pro' }).click();
+    await form.getByRole('button', { name: 'Set roles' }).click();
+    await panel.getByText(/Changed the roles of globex.*Complete/).waitFor();
+    expect(await permitted()).toBe('INSUFFICIENT_PERMISSIONS');
+    await panel.getByRole('button', { name: 'Undo' }).click();
+    await panel.getByText(/Undone: Changed the roles of globex.*Complete/).waitFor();
+    await form.getByRole('button', { name: 'Remove plan pro' }).waitFor();
+    expect(await permitted()).toBe('VALID');
+    await dashboard.close(key);
+  });
 });
