@@ -1,3 +1,4 @@
+import { windowText } from '#shared/protocol/credits.ts';
 import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
 import {
   REFUSALS_KEPT,
@@ -168,7 +169,7 @@ function detailOf({
   const { missingPermissions, ratelimit: limit, concurrency, credits, expires, externalId } = d;
   if (missingPermissions) return `lacks ${missingPermissions.join(', ')}`;
   if (limit)
-    return `${limit.name}: ${limit.limit} in ${limit.duration} ms, ${limit.remaining} left, takes ${limit.cost}`;
+    return `${limit.name}: ${limit.limit}/${windowText(limit)}, ${limit.remaining} left, takes ${limit.cost}`;
   if (concurrency) return `${concurrency.name}: ${concurrency.limit} were running`;
   if (credits) return `${credits.remaining} credits left, takes ${credits.cost}`;
   if (expires !== undefined) return `expired at ${timeText(expires)}`;

@@ -88,6 +88,14 @@ export interface RateLimit {
   readonly per?: 'identity';
 }
 
+const UNITS_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000 };
+
+/** Formats the windows of a limit for people, as the command line takes them: `10s`, or `month` of a quota. */
+export function windowText({ duration, interval }: Pick<LimitInput, 'duration' | 'interval'>): string {
+  const [unit, ms] = Object.entries(UNITS_MS).find(([, each]) => Number(duration) % each === 0) ?? ['ms', 1];
+  return interval ?? `${Number(duration) / ms}${unit}`;
+}
+
 /** A key's limit `default`. */
 export type DefaultLimit = Omit<RateLimit, 'name' | 'autoApply' | 'per'>;
 

@@ -1,5 +1,5 @@
 import { styleText } from 'node:util';
-import type { RateLimit } from '#shared/protocol/credits.ts';
+import { type RateLimit, windowText } from '#shared/protocol/credits.ts';
 
 /**
  * Makes foreign text safe to show: escapes, as JSON does, control characters and characters that reorder text,
@@ -51,33 +51,25 @@ function cell<T>(item: T, of: Columns<T>[string]): string | undefined {
   return words.join(words.some((word) => word.includes(' ')) ? ', ' : ' ') || undefined;
 }
 
-/** Formats a rate limit, a quota or a concurrency limit, such as `requests 1,000/month per identity`. */
-function limitText({ name, limit, duration, interval, anchor, async, autoApply, per }: AnyLimit): string {
-  const unit = UNITS.find(([, ms]) => Number(duration) % ms === 0);
-  const window = interval ?? (unit && `${Number(duration) / unit[1]}${unit[0]}`);
+/**
+ * Formats a rate limit, a quota or a concurrency limit, such as `requests 1,000/month per identity`. A limit of which
+ * something is left did apply.
+ */
+function limitText({ name, limit, remaining, anchor, async, autoApply, per, ...window }: AnyLimit): string {
+  const isOfTime = window.duration !== undefined || window.interval !== undefined;
   return [
     ...(name === undefined ? [] : [name]),
-    window === undefined ? count(limit) : `${count(limit)}/${window}`,
+    isOfTime ? `${count(limit)}/${windowText(window)}` : count(limit),
     ...(anchor ? ['from', ...Object.entries(anchor).flat()] : []),
     ...(per === 'identity' ? ['per identity'] : []),
     ...(async === false ? ['exact'] : []),
-    ...(name !== undefined && window !== undefined && !autoApply ? ['if asked'] : []),
+    ...(name !== undefined && isOfTime && !autoApply && remaining === undefined ? ['if asked'] : []),
   ].join(' ');
 }
 interface AnyLimit extends Partial<RateLimit> {
   readonly limit: number;
+  readonly remaining?: number;
 }
-const UNITS = [
-  ...([
-    ['d', 86_400_000],
-    ['h', 3_600_000],
-  ] as const),
-  ...([
-    ['m', 60_000],
-    ['s', 1000],
-    ['ms', 1],
-  ] as const),
-];
 
 /** Space between two columns. */
 const GAP = '  ';

@@ -7,6 +7,7 @@ import {
   LIMIT_NAME,
   LIMITS_MAX,
   type RateLimit,
+  windowText,
 } from '#shared/protocol/credits.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
@@ -353,7 +354,7 @@ async function limitRules(
       const name = each.of === 'question' ? `${each.name}.${each.limit}` : each.name;
       const remaining = await limits.remaining(each.space, { ...each, name }, nowMs);
       const cost = costs.get(each.name) ?? 1;
-      const detail = `${each.name} of the ${each.of}: ${each.limit} ${each.interval ? `a ${each.interval}` : `in ${each.duration} ms`}, ${remaining} left, takes ${cost}`;
+      const detail = `${each.name} of the ${each.of}: ${each.limit}/${windowText(each)}, ${remaining} left, takes ${cost}`;
       return { rule: 'ratelimit', passed: cost <= remaining, detail } as const;
     }),
   );

@@ -199,8 +199,13 @@ describe('keys', () => {
       expect(text).toContain('jobs 3');
     }
     expect(await printed('roles get pro')).toMatch(/^plan +(burst|calls) /m);
-    const { keyId } = await answer('keys create shop --ratelimit 5000/1h --roles pro');
+    const { keyId, key } = await answer('keys create shop --ratelimit 5000/1h --roles pro');
     expect(await printed(`keys get ${keyId}`)).toMatch(/^ratelimit +5,000\/1h$/m);
+    await verified(key, 0, '--cost 0');
+    const verdict = await printed('keys verify', 0, { KEYFENCE_KEY: key });
+    expect(verdict).toMatch(/^ratelimits .*default 5,000\/1h\b/m);
+    expect(verdict).not.toContain('if asked');
+    expect(await printed(`keys explain ${keyId}`)).toContain('default of the key: 5000/1h, ');
     await answer('roles delete pro --yes');
   });
 
