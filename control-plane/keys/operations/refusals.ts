@@ -219,7 +219,9 @@ export const listApiRefusals = operation({
         keyId: Id('the key'),
         name: Type.Optional(Type.String({ description: 'Its name.' })),
         start: Type.Optional(
-          Type.String({ description: 'First characters of its secret; absent: it is deleted.' }),
+          Type.String({
+            description: 'First characters of its secret; absent: it is deleted, or they are unknown.',
+          }),
         ),
         ...RefusalData.properties,
       }),

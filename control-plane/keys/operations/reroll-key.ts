@@ -14,7 +14,6 @@ import {
   Propagation,
   propagationExample,
   Secret,
-  Time,
   WaitMs,
 } from '../../serve/schemas.ts';
 import type { LogEntry } from '../../writer/change-log-port.ts';
@@ -40,7 +39,7 @@ export const rerollKey = operation({
       minimum: 0,
       maximum: EXPIRATION_MAX,
       description:
-        'Time for which the old key is still accepted, ms, unless it expires sooner. 0: it is refused as soon as the call returns.',
+        'Time after which the old key ends, ms; it is refused sooner if it expires or is disabled. 0: it is refused as soon as the call returns.',
     }),
     operationId: Type.Optional(
       OperationId(
@@ -53,7 +52,12 @@ export const rerollKey = operation({
     {
       keyId: Id('the new key'),
       key: Secret,
-      endsAt: Type.Optional(Time('When the old key ends; absent if it is already refused')),
+      endsAt: Type.Optional(
+        Type.Integer({
+          description:
+            'Unix milliseconds at which the old key ends at the latest; it is refused before if it is disabled. Absent with `expiration` 0: it has ended.',
+        }),
+      ),
       propagation: Propagation,
     },
     {
