@@ -41,7 +41,7 @@ export interface ReportedRefusal extends RefusalCause {
 interface RefusalOfKey extends ReportedRefusal {
   readonly keyId: string;
   readonly name?: string;
-  /** First characters of the secret; absent = the key is deleted. */
+  /** First characters of the secret; absent = the key is deleted, or they are unknown. */
   readonly start?: string;
 }
 
@@ -79,13 +79,13 @@ export class RefusalView {
   }
 
   /**
-   * Up to `limit` refusals of an API that come after the one with this number in the order of the reports, or without a
-   * number the latest, the oldest first.
+   * Up to `limit` refusals of an API that come after the one with this number in the order of the reports, or if there is
+   * none with it yet the latest, the oldest first.
    */
   async listOfApi(
     apiId: string,
     limit: number,
-    after?: number,
+    after: number,
   ): Promise<{
     readonly refusals: readonly RefusalOfKey[];
     /** Number of the last of them. */
@@ -96,7 +96,7 @@ export class RefusalView {
     const name = latestRefusalsKey(apiId);
     const latest = Number(await this.#nodes.run(name, (redis) => redis.hget(name, '#')));
     // A number that was never given is of a time before Redis forgot.
-    const from = after === undefined || after > latest ? Math.max(0, latest - limit) : after;
+    const from = after > latest ? Math.max(0, latest - limit) : after;
     const first = Math.max(from, latest - REFUSALS_KEPT.ofApi) + 1;
     const last = Math.min(first + limit - 1, latest);
     if (last < first) return { refusals: [], last, missed: 0 };

@@ -237,12 +237,8 @@ export const listApiRefusals = operation({
   ) {
     if (!(await apis.get(apiId))) throw apiNotFound(apiId);
     const listing = ['listRefusals', apiId] as const;
-    const [number] = after === undefined ? [] : openCursor(listing, after, PLACE, 'after');
-    const { last, ...page } = await refusals.listOfApi(
-      apiId,
-      Number(limit),
-      number === undefined ? undefined : Number(number),
-    );
+    const [number = Infinity] = after === undefined ? [] : openCursor(listing, after, PLACE, 'after');
+    const { last, ...page } = await refusals.listOfApi(apiId, Number(limit), Number(number));
     return { ...page, cursor: makeCursor(listing, String(last)) };
   },
 });
