@@ -5,8 +5,9 @@ import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import { type Apis, createSharedLog } from '../apis/apis.ts';
-import { type CreditsView, creditsIn, type Key, type KeyView } from '../keys/key-view.ts';
+import type { CreditsView, Key, KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';
+import { CREDITS_VIEW } from '../serve/schemas.ts';
 import type { CreditsChange, LogEntry } from '../writer/change-log-port.ts';
 import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
@@ -171,29 +172,23 @@ export class Identities {
   ): Promise<WithIdentity<Shown>[]> {
     const externalIds = [...new Set(keys.flatMap(({ externalId }) => externalId ?? []))];
     if (externalIds.length === 0) return [...keys];
-    const records = await this.#options.nodes.run(recordKey(SHARED_LOG, ''), (redis) =>
-      Promise.all(
-        externalIds.map((externalId) =>
-          redis.hmget(recordKey(SHARED_LOG, identityIdOf(externalId)), 'p', ...STATE_LETTERS),
-        ),
-      ),
-    );
-    const states = new Map(
-      externalIds.flatMap((externalId, i) => (records[i]?.[0] ? [[externalId, records[i]]] : [])),
-    );
-    return Promise.all(
-      keys.map(async (key) => {
-        const { externalId = '', apiId } = key;
-        const [record, scope, enabled, pool] = states.get(externalId) ?? [];
-        if (!record || (scope && !slugsOf(scope).includes(apiId))) return key;
+    const states = await Promise.all(
+      externalIds.map(async (externalId) => {
         const id = identityIdOf(externalId);
+        const record = recordKey(SHARED_LOG, id);
+        const [isThere, scope, enabled, pool] = await this.#options.nodes.run(record, (redis) =>
+          redis.hmget(record, 'p', ...STATE_LETTERS),
+        );
         const credits = pool ? (await this.get(id))?.credits : undefined;
-        return {
-          ...key,
-          identity: { id, externalId, enabled: enabled === '1', ...(credits ? { credits } : {}) },
-        };
+        const identity = { id, externalId, enabled: enabled === '1', ...(credits ? { credits } : {}) };
+        return [externalId, isThere ? { identity, apiIds: slugsOf(scope ?? '') } : undefined] as const;
       }),
     );
+    const stateOf = new Map(states);
+    return keys.map((key) => {
+      const { identity, apiIds = [] } = stateOf.get(key.externalId ?? '') ?? {};
+      return identity && (apiIds.length === 0 || apiIds.includes(key.apiId)) ? { ...key, identity } : key;
+    });
   }
 
   /** Rejects with BAD_REQUEST if one of these APIs does not exist. */
@@ -204,19 +199,13 @@ export class Identities {
   }
 }
 
-const identityOf = ({
-  keyId,
-  name = '',
-  enabled,
-  meta,
-  ratelimits = [],
-  concurrency = [],
-  roles = [],
-  apiIds,
-  sequence,
-  ...key
-}: Key): Identity => ({
-  ...{ id: keyId, externalId: name, enabled, meta, ratelimits, concurrency, roles, sequence },
-  ...(apiIds ? { apiIds } : {}),
-  ...(key.remaining === undefined ? {} : { credits: creditsIn(key) }),
-});
+function identityOf(record: Key): Identity {
+  const { keyId, name = '', enabled, meta, ratelimits = [], concurrency = [] } = record;
+  const { roles = [], apiIds, sequence } = record;
+  const credits = Object.entries(record).filter(([field]) => field in CREDITS_VIEW);
+  return {
+    ...{ id: keyId, externalId: name, enabled, meta, ratelimits, concurrency, roles, sequence },
+    ...(apiIds ? { apiIds } : {}),
+    ...(credits.length > 0 ? { credits: Object.fromEntries(credits) as CreditsView } : {}),
+  };
+}

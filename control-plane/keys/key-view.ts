@@ -230,20 +230,6 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
   };
 }
 
-/** The credits of a record, without its other fields. */
-export const creditsIn = ({
-  remaining,
-  refill,
-  thresholds,
-  remainingHeld,
-  remainingLost,
-}: CreditsView): CreditsView =>
-  Object.fromEntries(
-    Object.entries({ remaining, refill, thresholds, remainingHeld, remainingLost }).filter(
-      ([, value]) => value !== undefined,
-    ),
-  );
-
 /** @param values as `look` of credits.lua returns them; empty if the key has no credits */
 function creditsOf([
   remaining,
