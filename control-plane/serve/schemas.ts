@@ -240,6 +240,7 @@ const ofRole = {
     }),
   ),
 };
+const ofRoleView = { per: Type.Optional(Type.Literal('identity')) };
 const limitsOf = <Properties extends TProperties>(fields: Properties, options: TSchemaOptions) =>
   Type.Immutable(Type.Array(Type.Object(fields, strict), { maxItems: LIMITS_MAX, ...options }));
 
@@ -253,7 +254,7 @@ export const RatelimitsView = (options: TSchemaOptions) => limitsOf({ ...named, 
 export const RoleRatelimits = (options: TSchemaOptions) =>
   limitsOf({ ...named, ...limit, ...ofRole }, options);
 export const RoleRatelimitsView = (options: TSchemaOptions) =>
-  limitsOf({ ...named, ...limitView, per: Type.Optional(Type.Literal('identity')) }, options);
+  limitsOf({ ...named, ...limitView, ...ofRoleView }, options);
 
 const places = {
   name: Type.String({
@@ -271,7 +272,7 @@ export const Concurrency = (options: TSchemaOptions) => limitsOf(places, options
 /** Schema of a role's concurrency limits. */
 export const RoleConcurrency = (options: TSchemaOptions) => limitsOf({ ...places, ...ofRole }, options);
 export const RoleConcurrencyView = (options: TSchemaOptions) =>
-  limitsOf({ ...places, per: Type.Optional(Type.Literal('identity')) }, options);
+  limitsOf({ ...places, ...ofRoleView }, options);
 
 /** Throws BAD_REQUEST if a limit has not either a `duration` or an `interval`, or an anchor that does not fit. */
 function checkLimit(place: string, { duration, interval, anchor, thresholds }: LimitInput): void {
@@ -530,17 +531,9 @@ type FieldView<Name extends FieldName> = ReturnType<
 >;
 
 const TIME_MAX = 8_640_000_000_000_000;
-const boundsOf = {
-  flag: {},
+const boundsOf: Partial<Record<keyof typeof kinds, TSchemaOptions>> = {
   time: { minimum: UNIX_MS_MIN, maximum: TIME_MAX },
   text: { minLength: 1 },
-  object: {},
-  limit: {},
-  limits: {},
-  concurrency: {},
-  slugs: {},
-  ranges: {},
-  origins: {},
 };
 /**
  * Some fields are named here only to fix their order in the document; new fields join `others`. No key has

@@ -184,11 +184,7 @@ export type KeyFields = { readonly [Name in PresentField]: Values[KindOf<Name>] 
   readonly [Name in Exclude<KeyField, PresentField>]?: Values[KindOf<Name>];
 };
 /** The fields of a new record, in the form in which users set them. */
-export type NewKeyFields = Partial<Omit<KeyFields, 'ratelimit' | 'ratelimits' | 'concurrency'>> & {
-  readonly ratelimit?: LimitInput;
-  readonly ratelimits?: readonly NamedLimit[];
-  readonly concurrency?: readonly ConcurrencyInput[];
-};
+export type NewKeyFields = { readonly [Name in KeyField]?: Inputs[KindOf<Name>] };
 /** The fields of a key under all their names. */
 export type AliasedFields = KeyFields & { readonly [Name in Alias]?: KeyFields[(typeof ALIASES)[Name]] };
 /** Fields to set; `null` clears a field. */
@@ -207,20 +203,7 @@ export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] } & {
   /** Id of the first key of its rotations, under which the uses of its limits count; `''` = its own id. */
   readonly firstId: string;
 };
-interface States
-  extends Omit<
-    Values,
-    'object' | 'limit' | 'limits' | 'concurrency' | 'slugs' | 'ranges' | 'origins' | 'apis'
-  > {
-  object: string;
-  limit: string;
-  limits: string;
-  concurrency: string;
-  slugs: string;
-  ranges: string;
-  origins: string;
-  apis: string;
-}
+type States = { [Of in Kind]: Values[Of] extends boolean | number ? Values[Of] : string };
 
 const rows = Object.entries(KEY_FIELDS) as [KeyField, Row & { letter: Letter }][];
 /** The name of a text field. */
