@@ -26,6 +26,8 @@ import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
+import { Usage } from '../usage/usage.tsx';
+import { usageOfAll } from '../usage/usage-query.ts';
 
 type Apply = ReturnType<typeof useChange>['applyIdentity'];
 const WAY = [['#/identities', 'Identities']] as const;
@@ -74,6 +76,14 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
               <>
                 <h2>Credits</h2>
                 <Credits of={of.credits} isShared />
+              </>
+            )}
+            {may('api.*.read_analytics') && (
+              <>
+                <h2>Verifications</h2>
+                <Usage
+                  load={async (period) => ({ verifications: await usageOfAll(period, of.externalId) })}
+                />
               </>
             )}
             <h2>Keys</h2>

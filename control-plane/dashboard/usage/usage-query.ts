@@ -38,15 +38,21 @@ export async function minutesOfAll(): Promise<readonly (Counts & { time: number 
   return [...minutes.values()].sort((a, b) => a.time - b.time);
 }
 
-/** Loads the counts of all APIs together, also of hours and days without any. */
-export async function usageOfAll(period: UsagePeriod): Promise<readonly (Counts & { time: number })[]> {
+/**
+ * Loads the counts of all APIs together, also of hours and days without any.
+ * @param externalId whose keys are counted; absent = all
+ */
+export async function usageOfAll(
+  period: UsagePeriod,
+  externalId?: string,
+): Promise<readonly (Counts & { time: number })[]> {
   if (period.granularity === 'minute') return minutesOfAll();
   const length = LENGTHS[period.granularity];
   const buckets = new Map<number, Counts & { time: number }>();
   const first = Math.floor(Number(period.start) / length) * length;
   for (let time = first; time <= Number(period.end); time += length)
     buckets.set(time, { time, ...noCounts() });
-  for (const { time = 0, outcome = '', count } of await select('time, outcome', period))
+  for (const { time = 0, outcome = '', count } of await select('time, outcome', period, externalId))
     add(buckets.get(Number(time)), outcome, count);
   return [...buckets.values()];
 }
@@ -72,13 +78,14 @@ function add(counts: Counts | undefined, outcome: string, count: number): void {
   if (counts && field) counts[field] += count;
 }
 
-function select(columns: string, { granularity, start, end }: UsagePeriod) {
+function select(columns: string, { granularity, start, end }: UsagePeriod, externalId?: string) {
   const textOf = (ms: string) => new Date(Number(ms)).toISOString().slice(0, 19).replace('T', ' ');
   const length = LENGTHS[granularity];
   // The hour or day in which the period begins counts as a whole, as it does for one API.
   const from = String(Math.floor(Number(start) / length) * length);
+  const whose = externalId === undefined ? '' : ` AND external_id = '${externalId.replaceAll("'", "''")}'`;
   return queryUsage(
     `SELECT ${columns}, SUM(count) AS count FROM key_verifications_per_${granularity === 'minute' ? 'hour' : granularity}_v1 ` +
-      `WHERE time >= '${textOf(from)}' AND time <= '${textOf(end)}' GROUP BY ${columns}`,
+      `WHERE time >= '${textOf(from)}' AND time <= '${textOf(end)}'${whose} GROUP BY ${columns}`,
   );
 }

@@ -117,4 +117,22 @@ onStage('the identities', (stage) => {
     expect(await permitted()).toBe('VALID');
     await dashboard.close(key);
   });
+
+  test('shows the use of all keys of a customer', async () => {
+    const externalId = "O'Hara";
+    await stage.fleet.ok('identities.createIdentity', { externalId });
+    const made = [];
+    for (const apiId of ['used', 'used-too', 'used'])
+      made.push(await stage.fleet.ok('keys.createKey', { apiId, externalId }));
+    const other = await stage.fleet.ok('keys.createKey', { apiId: 'used', externalId: 'another' });
+    for (const { key } of [...made, other]) expect(await stage.fleet.verdict(key)).toBe('VALID');
+    const dashboard = await stage.signedIn(`#/identities/${encodeURIComponent(externalId)}`);
+    const { page } = dashboard;
+    await stage.fleet.until(async () => {
+      await page.reload();
+      await dashboard.loaded();
+      return page.getByRole('img', { name: /Verifications by the hour: 25 bars, .* 3$/ }).isVisible();
+    });
+    await dashboard.close();
+  });
 });
