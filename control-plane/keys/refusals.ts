@@ -113,13 +113,17 @@ export class RefusalView {
     return { refusals, last, missed: last - from - refusals.length };
   }
 
-  /** The names and the starts of the secrets of keys. */
+  /** The names and the customers of keys, and the starts of their secrets. */
   async #labelsOf(apiId: string, keyIds: ReadonlySet<string>) {
     const rows = await this.#nodes.run(recordKey(apiId, ''), (redis) =>
       Promise.all(
         Array.from(keyIds, async (keyId) => {
-          const [name, start] = await redis.hmget(recordKey(apiId, keyId), KEY_FIELDS.name.letter, 's');
-          return [keyId, { ...(name ? { name } : {}), ...(start ? { start } : {}) }] as const;
+          const letters = [KEY_FIELDS.name.letter, KEY_FIELDS.externalId.letter, 's'];
+          const [name, externalId, start] = await redis.hmget(recordKey(apiId, keyId), ...letters);
+          return [
+            keyId,
+            { ...(name && { name }), ...(externalId && { externalId }), ...(start && { start }) },
+          ] as const;
         }),
       ),
     );

@@ -8,7 +8,7 @@ import { CliError } from '../exit.ts';
 import { commandAt } from '../from-operations.ts';
 import { pages } from '../pages.ts';
 import type { Session } from '../session.ts';
-import { count, printable, time } from '../terminal/output.ts';
+import { COLUMN_WIDTH_MIN, count, cut, GAP, lineWidth, printable, time } from '../terminal/output.ts';
 import { Progress } from '../terminal/progress.ts';
 import { stopOnInterrupt } from './checkpoint.ts';
 
@@ -33,8 +33,7 @@ interface Refusals {
 
 /** Adds `keyfence tail`. */
 export function tailCommand(program: Command, session: Session): void {
-  const help =
-    'follow the refusals of keys until Ctrl-C; verifiers report them every USAGE_PERIOD_MS, by default every minute';
+  const help = `show the last ${EARLIER_MAX} refusals of keys, and follow them until Ctrl-C; verifiers report them every USAGE_PERIOD_MS, by default every minute`;
   commandAt(program, 'tail', help, ['tail --refused', 'tail --refused --api shop --json'])
     .option('--refused', 'refusals, which is all that can be followed')
     .option('--api <apiId>', 'only those of this API')
@@ -64,8 +63,15 @@ export function tailCommand(program: Command, session: Session): void {
         return news.sort((a, b) => a.time - b.time);
       };
       try {
-        for (let news = (await look()).slice(-EARLIER_MAX); ; news = await look()) {
-          for (const refusal of news) session.print(refusal, () => lineOf(refusal, api === undefined));
+        const show = (refusals: readonly Refusal[]) => {
+          for (const refusal of refusals) session.print(refusal, () => lineOf(refusal, api === undefined));
+        };
+        const earlier = (await look()).slice(-EARLIER_MAX);
+        if (earlier.length > 0) session.note('Earlier:');
+        show(earlier);
+        session.note('From now on:');
+        for (;;) {
+          show(await look());
           await scheduler.wait(PERIOD_MS, { signal: stop });
         }
       } catch (error) {
@@ -83,14 +89,18 @@ async function apisIn(call: Client['call']): Promise<string[]> {
   throw new CliError('NO', 'there is no API whose keys the root key may list and read: name one with --api');
 }
 
-function lineOf({ apiId, keyId, name, start, ...refusal }: Refusal, hasMany: boolean): string {
+/** A refusal in one line, as far as the terminal has room: what finds out the rest comes first. */
+function lineOf({ apiId, keyId, name, start, externalId, ...refusal }: Refusal, hasMany: boolean): string {
   const secret = start === undefined ? keyId : `${start}…`;
-  return [
-    styleText('bold', time(refusal.time) ?? ''),
-    ...[...(hasMany ? [apiId] : []), name ? `${name} (${secret})` : secret].map(printable),
-    styleText('red', printable(refusal.code)),
-    ...[refusal.detail, refusal.route ?? ''].map(printable),
-  ]
-    .join('  ')
-    .trimEnd();
+  const { code, requestId, detail, route } = refusal;
+  const key = name ? `${name} (${secret})` : secret;
+  let room = lineWidth();
+  return [time(refusal.time), code, requestId, externalId, key, hasMany && apiId, detail, route]
+    .flatMap((part) => {
+      if (!part || room < COLUMN_WIDTH_MIN) return [];
+      const text = cut(printable(part), room);
+      room -= text.length + GAP.length;
+      return part === code ? styleText('red', text) : text;
+    })
+    .join(GAP);
 }

@@ -72,9 +72,9 @@ interface AnyLimit extends Partial<RateLimit> {
 }
 
 /** Space between two columns. */
-const GAP = '  ';
+export const GAP = '  ';
 /** Characters below which no column is cut. */
-const COLUMN_WIDTH_MIN = 10;
+export const COLUMN_WIDTH_MIN = 10;
 
 /** Characters in a line of the terminal; elsewhere any number. */
 export const lineWidth = (): number => process.stdout.columns || Number.POSITIVE_INFINITY;
@@ -119,7 +119,7 @@ export const DOT = '● ';
 const lengthOf = (widths: readonly number[]) =>
   widths.reduce((sum, each) => sum + each + GAP.length, -GAP.length);
 
-const cut = (text: string, width: number) =>
+export const cut = (text: string, width: number) =>
   text.length > width ? `${text.slice(0, width - 1).trimEnd()}…` : text;
 
 /** Returns the widths of the columns that a line of `width` characters has room for; the first `whole` stay as they are. */

@@ -224,6 +224,7 @@ export const listApiRefusals = operation({
           }),
         ),
         ...RefusalData.properties,
+        externalId: Type.Optional(Type.String({ description: 'The identity of the key.' })),
       }),
     ),
     cursor: Type.String({ description: 'The place after the last of them, for `after`.' }),

@@ -35,9 +35,9 @@ function tail(args: string, env = {}) {
 }
 
 test('prints each refusal once, until Ctrl-C', async () => {
-  const { key } = await keyIn('shop', { name: 'Ada\u001b[2J' });
+  const { key } = await keyIn('shop', { name: 'Ada\u001b[2J', externalId: 'acme' });
   const other = await keyIn('books');
-  await refused(key);
+  const requestId = await refused(key);
   const { lines, shows, stop } = tail('--refused');
   await shows('DISABLED');
   const earlier = lines();
@@ -45,7 +45,7 @@ test('prints each refusal once, until Ctrl-C', async () => {
   const head = key.slice(0, 4);
   expect(earlier[0]).toMatch(
     new RegExp(
-      `^\\d{4}-[-\\dT:.]+Z  shop  Ada\\\\u001b\\[2J \\(${head}\\S*…\\)  DISABLED  the key is disabled$`,
+      `^\\d{4}-[-\\dT:.]+Z  DISABLED  ${requestId}  acme  Ada\\\\u001b\\[2J \\(${head}\\S*…\\)  shop  the key is disabled$`,
     ),
   );
   await refused(other.key);
@@ -53,7 +53,9 @@ test('prints each refusal once, until Ctrl-C', async () => {
   await refused(key);
   await fleet.until(() => lines().length === 3);
   const { status, stderr } = await stop();
-  expect({ status, stderr, count: lines().length }).toEqual({ status: 0, stderr: '', count: 3 });
+  expect({ status, stderr, count: lines().length }).toEqual({
+    ...{ status: 0, stderr: 'Earlier:\nFrom now on:\n', count: 3 },
+  });
   expect(lines().join('\n')).not.toContain(key);
 });
 
