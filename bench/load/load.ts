@@ -148,7 +148,7 @@ export async function interleave(
 }
 
 /** CPU time of a process and its children so far, seconds. */
-function cpuSeconds(pid: number): number {
+export function cpuSeconds(pid: number): number {
   const ids = [
     pid,
     ...readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean),

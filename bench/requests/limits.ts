@@ -1,4 +1,5 @@
 import { writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { pause, systemClock } from '../../shared/process/clock.ts';
@@ -12,7 +13,7 @@ import type { Pool } from '../../verifier/core/pool.ts';
 import { creditCounts, Pools } from '../../verifier/core/pools.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { type Benchmark, inDirectory, median, pin, type Row } from '../harness.ts';
-import { interleave, LOAD_CORE, type Loads, SERVER_CORE, verifyRequest } from '../load/load.ts';
+import { cpuSeconds, interleave, LOAD_CORE, type Loads, SERVER_CORE, verifyRequest } from '../load/load.ts';
 import { redisCpuOf } from '../redis-cpu.ts';
 import {
   type Backend,
@@ -87,6 +88,7 @@ const limits: Benchmark = ({ quick }) =>
           ratioRow(loads, ASKED, PEER, 1),
           ratioRow(loads, REFUSED, PLAIN, 0.9),
           ...(await cpuRows(backend, verifier, quick)),
+          ...(await holdRows(backend, verifier, quick)),
           ...(await exchanges(backend, quick ? 4 : 15)),
           ...rangeRows(quick ? 200_000 : 1_000_000),
         ],
@@ -133,6 +135,63 @@ async function made(backend: Backend, fields: object, count = KEYS): Promise<str
     keys.push(key);
   });
   return keys;
+}
+
+/** Compares the CPU time of a verification with a hold and its release with that of a verification of a plain key. */
+async function holdRows(
+  backend: Backend,
+  { port, pid }: BenchVerifier,
+  quick: boolean,
+): Promise<Row[]> {
+  const fields = { remaining: MANY, concurrency: [{ name: 'jobs', limit: 100_000 }] };
+  const kinds = { [PLAIN]: await made(backend, {}), [HELD]: await made(backend, fields) };
+  const cpuUs: Record<string, number[]> = { [PLAIN]: [], [HELD]: [] };
+  for (let round = -1; round < (quick ? 3 : 7); round++)
+    for (const [name, keys] of Object.entries(kinds)) {
+      const before = cpuSeconds(pid);
+      const times = await askInTurn(port, keys, name === HELD, quick ? 2000 : 4000);
+      if (round >= 0) cpuUs[name]?.push(((cpuSeconds(pid) - before) * 1e6) / times);
+    }
+  const [plain, held] = [median(cpuUs[PLAIN] ?? []), median(cpuUs[HELD] ?? [])];
+  const value = `${held.toFixed(1)} µs of CPU (÷ ${plain.toFixed(1)} µs of a plain key: ${(held / plain).toFixed(2)} ×)`;
+  return [{ name: HELD, value, target: '≤ 2.2 ×', met: held / plain <= 2.2 }];
+}
+
+const HELD = 'a hold of credits and a place, from slices, and its release';
+
+/** Asks over 32 connections, one request after the other on each. Resolves with how many verifications there were. */
+async function askInTurn(
+  port: number,
+  keys: readonly string[],
+  holds: boolean,
+  forMs: number,
+): Promise<number> {
+  const endsAtMs = performance.now() + forMs;
+  let times = 0;
+  const ask = async (at: number) => {
+    const socket = connect(port, '127.0.0.1');
+    const post = (path: string, body: string): Promise<string> => {
+      socket.write(
+        `POST /v1/${path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+      );
+      // An answer is shorter than a packet.
+      return new Promise((resolve) => socket.once('data', (bytes) => resolve(bytes.toString('latin1'))));
+    };
+    for (let i = at; performance.now() < endsAtMs; i++, times++) {
+      const answer = await post(
+        'keys.verifyKey',
+        `{"key":"${keys[i % keys.length]}"${holds ? ',"hold":{"credits":10}' : ''}}`,
+      );
+      if (!answer.includes('"code":"VALID"')) throw new Error(answer);
+      if (!holds) continue;
+      const [, id] = /"hold":\{"id":"([^"]+)"/.exec(answer) ?? [];
+      const released = await post('keys.release', `{"hold":"${id}","cost":7}`);
+      if (!released.includes('"charged":7')) throw new Error(released);
+    }
+    socket.destroy();
+  };
+  await Promise.all(Array.from({ length: 32 }, (_, at) => ask(at)));
+  return times;
 }
 
 /** Measures an address that is in none of 50 ranges: the longest comparison. */

@@ -15,8 +15,8 @@ const HOLDS_MAX = 50_000;
 const HOLDS_PER_KEY_MAX = 10_000;
 /** Time for which a release that is repeated gets the same answer, in milliseconds. */
 const ANSWER_KEPT_MS = 60_000;
-/** Maximum number of remembered answers; the oldest go first. */
-const ANSWERS_MAX = 50_000;
+/** Maximum number of remembered answers of one such time; then the older ones go. */
+const ANSWERS_MAX = 25_000;
 /** Maximum number of times that a release whose cost is too high asks for less. */
 const ATTEMPTS_MAX = 5;
 
@@ -62,7 +62,10 @@ export class Holds {
   readonly #deadlines: Deadlines<(error: unknown) => void>;
   readonly #open = new Map<string, OpenHold>();
   readonly #perKey = new Map<string, number>();
-  readonly #answers = new Map<string, { readonly release: Release; readonly atMs: number }>();
+  /** Answers of this time, and of the one before. */
+  #answers = new Map<string, Release>();
+  #earlierAnswers = new Map<string, Release>();
+  #answersSinceMs = 0;
   /** Counts since the start, for metrics. */
   readonly counts = { expired: 0 };
 
@@ -118,8 +121,8 @@ export class Holds {
   release(id: string, cost?: number, allowedApis?: ReadonlySet<string>): Release | Promise<Release> {
     const hold = this.#open.get(id);
     if (hold === undefined) {
-      const answer = this.#answers.get(id);
-      if (answer && this.#clock.monotonicMs() - answer.atMs < ANSWER_KEPT_MS) return answer.release;
+      const release = this.#answers.get(id) ?? this.#earlierAnswers.get(id);
+      if (release) return release;
       throw this.#unknown(id);
     }
     const { credits, reserved, apiId } = hold;
@@ -168,12 +171,13 @@ export class Holds {
 
   #conclude(id: string, unneeded: number, release: Release): Release {
     this.#end(id, unneeded);
-    const atMs = this.#clock.monotonicMs();
-    for (const [oldest, answer] of this.#answers) {
-      if (this.#answers.size < ANSWERS_MAX && atMs - answer.atMs < ANSWER_KEPT_MS) break;
-      this.#answers.delete(oldest);
+    const nowMs = this.#clock.monotonicMs();
+    if (nowMs - this.#answersSinceMs >= ANSWER_KEPT_MS || this.#answers.size >= ANSWERS_MAX) {
+      this.#earlierAnswers = this.#answers;
+      this.#answers = new Map();
+      this.#answersSinceMs = nowMs;
     }
-    this.#answers.set(id, { release, atMs });
+    this.#answers.set(id, release);
     return release;
   }
 

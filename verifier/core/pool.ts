@@ -216,8 +216,9 @@ export class Pool {
   readonly #tellReleased = (): void => {
     if (!this.#isReleased) return;
     if (this.#turn !== 0) return void this.#clock.after(RELEASE_MS, this.#tellReleased);
-    const spent = this.#spent ?? 0;
-    if (spent < this.#reportedSpent || this.#granted - spent > this.#slice) this.#request(this);
+    // While Redis knows of a slice here, it recalls that and hears of the rest.
+    const spare = this.#granted - (this.#spent ?? 0);
+    if (this.isEnded || spare > 2 * this.#slice) this.#request(this);
     else this.#isReleased = false;
   };
 
@@ -237,7 +238,8 @@ export class Pool {
     if (this.#turn !== 0) return undefined;
     const nowMs = this.#clock.monotonicMs();
     const { window } = this;
-    const returns = this.#returns || nowMs < this.#recalledUntilMs || window?.isExact === true;
+    const returns =
+      this.#returns || this.isEnded || nowMs < this.#recalledUntilMs || window?.isExact === true;
     const sliceMs = this.isWindow
       ? Math.min(this.#sliceMs, (window?.durationMs ?? 0) * SLICE_PART)
       : this.#sliceMs;

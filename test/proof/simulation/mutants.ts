@@ -341,7 +341,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
 const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   'a former member is gone at once': {
     breaks: 'A killed member, which may still have a lease, has no places any more. (I23)',
-    seed: HOLD_SEEDS + 173,
+    seed: HOLD_SEEDS + 98,
     file: EXCHANGE,
     edits: [["elseif not redis.call('ZSCORE', members, holder) then", 'elseif not live(holder) then']],
   },
@@ -359,7 +359,7 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   'the pool of a hold is forgotten': {
     breaks:
       'A verifier forgets a pool of which something is held, and gives what comes back to another. (I14)',
-    seed: HOLD_SEEDS + 17,
+    seed: HOLD_SEEDS + 196,
     file: POOL,
     edits: [['return this.#holds === 0 && this.isSettled;', 'return this.isSettled;']],
   },
@@ -371,7 +371,7 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   },
   'what a former name held is kept': {
     breaks: 'What comes back under a former name is not told to Redis. (I14)',
-    seed: HOLD_SEEDS + 140,
+    seed: HOLD_SEEDS + 50,
     file: 'verifier/core/pools.ts',
     edits: [['if (pool.window || !pool.isReleased) return;', 'return;']],
   },
