@@ -151,9 +151,8 @@ export const createIdentity = operation({
     const fields = { enabled, meta, ratelimits, concurrency, roles: ids, ...(apiIds ? { apiIds } : {}) };
     call.note({ externalId, identityId: identityIdOf(externalId) });
     const credits = newCredits(creditsInput, 'credits.');
-    const change = credits && ({ op: 'set', ...credits } as const);
-    const record = call.recordChange(storedFields(fields), change);
-    return identities.create({ externalId, ...fields }, change, waitMs, ({ sequence }) =>
+    const record = call.recordChange(storedFields(fields), credits);
+    return identities.create({ externalId, ...fields }, credits, waitMs, ({ sequence }) =>
       record({ sequence }),
     );
   },

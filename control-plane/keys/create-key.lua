@@ -8,7 +8,7 @@
 -- foreign: '1' = the secret has a foreign format, or the digest by which such a key is imported; '0' = neither  kept: creations to keep  content: digest of everything that the key is created with
 -- needs: protocol that followers need for the key
 -- defaults: the API's default prefix and length that the secret was made with, '*' = it used no default
--- credits: JSON {id: unique, value, refill: '' = none, thresholds: '' = none}; '' = unlimited  base: the beginning of the API's other keys
+-- credits: JSON {id: unique, op: set, …} as write-change.lua describes it; '' = unlimited  base: the beginning of the API's other keys
 -- fields: field, value pairs of the record
 -- Returns {'OK', when the key expires, if its API's default says so, else ''}
 --         | {'TOO_LONG', the longest lifetime of the API, ms}: the key would live longer
@@ -18,6 +18,7 @@
 -- include ../writer/rights.lua
 -- include ../writer/gate.lua
 -- include ../../shared/protocol/credits.lua
+-- include change-credits.lua
 -- include creation.lua
 -- include lifetime.lua
 
@@ -45,17 +46,7 @@ if not created then redis.call('HSET', head, 'c', now, 'L', lease, 'Lf', lease) 
 
 local number = addCreation(head, creations, kept, content)
 redis.call('HSET', record, 'i', number, unpack(fields))
-if credits ~= '' then
-  local given = cjson.decode(credits)
-  local name = base .. 'q:' .. given.id
-  redis.call('HSET', record, 'q', given.id)
-  redis.call('HSET', name, 'b', string.format('%.0f', given.value), 'h', '0', 'k', keyId)
-  if given.refill ~= '' then
-    local _, due = creditsOf(base .. 'members', base .. 'held').refillOf(given.refill)
-    redis.call('HSET', name, 'r', given.refill, 't', string.format('%.0f', due))
-  end
-  if given.thresholds ~= '' then redis.call('HSET', name, 'd', string.format('%.0f 0 ', given.value) .. given.thresholds) end
-end
+if credits ~= '' then redis.call('HSET', record, 'q', (changeCredits(base, nil, cjson.decode(credits), keyId))) end
 if owner ~= '' then
   redis.call('HSET', record, 'o', owner)
   redis.call('ZADD', owners, number, keyId)

@@ -5,7 +5,7 @@ import { command, oneOf } from '#shared/redis/command.ts';
 import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import type { ForeignDigest } from '#shared/rules/foreign-digests.ts';
 import { generateId } from '#shared/rules/key-format.ts';
-import type { NewCredits } from '../serve/schemas.ts';
+import type { CreditsChange } from '../writer/change-log-port.ts';
 
 /** Creates records; see `recordRun`. */
 export const createKey = command(
@@ -49,7 +49,7 @@ const DIGEST_LENGTH = 32;
 /** Fields that a key is created with. */
 export type NewFields = NewKeyFields &
   Pick<KeyFields, 'enabled'> & {
-    readonly credits?: NewCredits;
+    readonly credits?: CreditsChange;
     /** The protocol that verifiers must speak for the key, default 1; see protocol.ts. */
     readonly needs?: number;
   };

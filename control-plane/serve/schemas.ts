@@ -407,17 +407,9 @@ export const CREDITS_VIEW = {
   ),
 };
 
-/** Credits that a key is created with. */
-export interface NewCredits {
-  readonly value: number;
-  /** The refill as it is stored; `''` = none. */
-  readonly refill: string;
-  /** Separated by spaces; `''` = none. */
-  readonly thresholds: string;
-}
-
 /**
- * Returns the credits that a request sets. Throws BAD_REQUEST that names the field and the rule.
+ * Returns the credits that a request for something new sets; undefined = unlimited. Throws BAD_REQUEST that names the field
+ * and the rule.
  * @param at beginning of the names of the fields
  */
 export function newCredits(
@@ -427,24 +419,14 @@ export function newCredits(
     readonly thresholds?: readonly number[] | undefined;
   },
   at = '',
-): NewCredits | undefined {
-  const { remaining, refill, thresholds } = request;
-  checkThresholds(`${at}thresholds`, thresholds);
-  if (remaining !== undefined)
-    return {
-      value: remaining,
-      refill: refill ? textOf(refill, at) : '',
-      thresholds: thresholds?.join(' ') ?? '',
-    };
-  for (const [name, value] of Object.entries({ refill, thresholds }))
-    if (value) throw new ApiError('BAD_REQUEST', `${at}${name}: needs ${at}remaining; give both`);
-  return undefined;
+): CreditsChange | undefined {
+  const change = creditsChange(request, at);
+  if (change?.op !== 'refill') return change;
+  const field = request.refill ? 'refill' : 'thresholds';
+  throw new ApiError('BAD_REQUEST', `${at}${field}: needs ${at}remaining; give both`);
 }
 
-/**
- * Returns the change that an updateKey request makes; undefined = the credits stay as they are. Throws
- * BAD_REQUEST.
- */
+/** Returns the change that a request makes; undefined = the credits stay as they are. Throws BAD_REQUEST. */
 export function creditsChange(
   request: {
     readonly remaining?: number | null | undefined;

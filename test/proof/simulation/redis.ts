@@ -204,7 +204,7 @@ export class RedisState extends Commands {
     const { o: owner = '', q: id, ...fields } = record;
     const own = recordKey(apiId, keyId);
     const owners = owner ? identityIndexKey(apiId, owner) : own;
-    const pool = id ? JSON.stringify({ id, value: credits, refill, thresholds: '50 80' }) : '';
+    const pool = id ? JSON.stringify({ id, op: 'set', value: credits, refill, thresholds: '50 80' }) : '';
     const content = digest('sha1', JSON.stringify([keyId, record]));
     const run = createKey({
       ...{ head, index: indexOf(apiId, keyId), record: own, long: metaKey(apiId, keyId), owners, creations },
