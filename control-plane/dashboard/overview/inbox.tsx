@@ -1,10 +1,13 @@
 import type { ComponentChildren } from 'preact';
 import { call, type Fleet, type Key, may, serverNow } from '../api/client.ts';
+import { COUNTERS } from '../api/verdicts.ts';
 import { Badge } from '../parts/badge.tsx';
 import { counted } from '../parts/counted.ts';
 import { silenceText } from '../parts/fleet.tsx';
 import { useAction, useLoad } from '../parts/loading.tsx';
 import { duration, Time } from '../parts/time.tsx';
+import type { Refused } from '../usage/refused-keys.tsx';
+import { LENGTHS, type minutesOfAll } from '../usage/usage-query.ts';
 
 const REFRESH_MS = 20_000;
 const APIS_MAX = '20';
@@ -15,10 +18,15 @@ const ENDS_MS = 7 * DAY_MS;
 /** Age of a report that needs attention; a report is due every few seconds. */
 const LATE_MS = 20_000;
 
+/** A share of refusals that needs attention, if there are enough requests to speak of a share. */
+const REFUSED_MAX = 0.1;
+const REQUESTS_MIN = 20;
+
 /** The kinds of troubles, worst first. */
 const KINDS = {
   leaked: 'Leaked',
   verifier: 'Verifier',
+  refused: 'Refused',
   webhook: 'Webhook',
   finding: 'Finding',
   ending: 'Expiring',
@@ -168,6 +176,36 @@ export function troublesOf(fleet: Fleet): Trouble[] {
     ? each
     : [trouble(`Verifiers are of ${versions.size} versions: ${[...versions].join(', ')}.`), ...each];
 }
+
+/** Says if a large part of the requests in some minutes was refused. @param show shows the keys of most refusals */
+export function refusalTrouble(
+  minutes: Awaited<ReturnType<typeof minutesOfAll>>,
+  show: (refused: Refused) => void,
+): Trouble[] {
+  const [allowed = 0, ...refusals] = COUNTERS.map(({ field }) =>
+    minutes.reduce((sum, minute) => sum + minute[field], 0),
+  );
+  const count = refusals.reduce((sum, each) => sum + each, 0);
+  const total = allowed + count;
+  const kind = COUNTERS[refusals.indexOf(Math.max(...refusals)) + 1];
+  const [first, last] = [minutes[0], minutes.at(-1)];
+  if (!kind || !first || !last || total < REQUESTS_MIN || count <= REFUSED_MAX * total) return [];
+  const time = `last ${counted(minutes.length, 'minute')}`;
+  // The running minute, too.
+  const until = String(last.time + 2 * LENGTHS.minute - 1);
+  const refused = { kind, time, since: String(first.time), until };
+  return [
+    {
+      ...{ kind: 'refused', id: 'refused' },
+      text: `${share(count, total)} of ${total.toLocaleString()} requests were refused in the ${time}, most of them: ${kind.name}`,
+      act: ['Show keys', async () => show(refused)],
+    },
+  ];
+}
+
+/** Formats a share of verdicts; of none, for which no verifier may have reported yet, nothing is known. */
+export const share = (part: number, whole: number) =>
+  whole === 0 ? '–' : `${((100 * part) / whole).toFixed(1)} %`;
 
 /** The troubles, worst first, each with where to look and what to do. */
 export function Inbox(props: { troubles: readonly Trouble[]; isExamined: boolean; reload: () => void }) {

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import {
   call,
   type Fleet,
@@ -12,16 +12,18 @@ import { type Sample, useRates } from '../api/rates.ts';
 import { COUNTERS } from '../api/verdicts.ts';
 import { Events, useNames } from '../audit/events.tsx';
 import { FirstRun } from '../overview/first-run.tsx';
-import { Inbox, troublesOf, useInbox } from '../overview/inbox.tsx';
+import { Inbox, refusalTrouble, share, troublesOf, useInbox } from '../overview/inbox.tsx';
 import { ApiLink } from '../parts/api-name.tsx';
 import { LastKnown } from '../parts/fleet.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
-import { totalOf, Usage } from '../usage/usage.tsx';
+import { type Refused, RefusedKeys } from '../usage/refused-keys.tsx';
+import { type ShowRefused, totalOf, Usage } from '../usage/usage.tsx';
 import { countedApis, minutesOfAll, type UsagePeriod, usageByApi, usageOfAll } from '../usage/usage-query.ts';
 
 const REFRESH_MS = 2000;
+const MINUTES_REFRESH_MS = 30_000;
 const EVENTS_REFRESH_MS = 10_000;
 const EVENTS_LIMIT = '8';
 
@@ -58,13 +60,25 @@ function FleetState() {
   const verifiers = useLoad(lastKnownFleet, [], REFRESH_MS);
   const samples = useRates(verifiers.data?.verifiers);
   const { troubles, ...inbox } = useInbox();
+  const lastMinutes = useLoad(
+    () => (may('api.*.read_analytics') ? minutesOfAll() : Promise.resolve([])),
+    [],
+    MINUTES_REFRESH_MS,
+  );
+  // The running minute is not reported yet.
+  const minutes = lastMinutes.data?.slice(-6, -1) ?? [];
+  const [refused, setRefused] = useState<Refused>();
   return (
     <Loaded of={verifiers}>
       {(fleet) => (
         <>
-          <Inbox {...inbox} troubles={[...troublesOf(fleet), ...troubles]} />
+          <Inbox
+            {...inbox}
+            troubles={[...troublesOf(fleet), ...refusalTrouble(minutes, setRefused), ...troubles]}
+          />
+          {refused && <RefusedKeys of={refused} apiIds={countedApis} onClose={() => setRefused(undefined)} />}
           <LastKnown of={fleet}>
-            <Tiles fleet={fleet} last={fleet.isSilent ? undefined : samples.at(-1)} />
+            <Tiles fleet={fleet} last={fleet.isSilent ? undefined : samples.at(-1)} minutes={minutes} />
           </LastKnown>
         </>
       )}
@@ -81,13 +95,16 @@ function TrafficOfAll() {
         hasMinutes
         apiIds={countedApis}
         load={async (period) => ({ verifications: await usageOfAll(period) })}
-        below={(period) => <TrafficByApi key={`${period.granularity} ${period.start}`} period={period} />}
+        below={(period, show) => (
+          <TrafficByApi key={`${period.granularity} ${period.start}`} period={period} show={show} />
+        )}
       />
     </>
   );
 }
 
-function TrafficByApi({ period }: { period: UsagePeriod }) {
+function TrafficByApi(props: { period: UsagePeriod; show: ShowRefused }) {
+  const { period, show } = props;
   const usage = useLoad(() => usageByApi(period), []);
   if (!usage.data?.length) return null;
   return (
@@ -107,29 +124,18 @@ function TrafficByApi({ period }: { period: UsagePeriod }) {
         {
           title: 'Why',
           cell: (counts) =>
-            COUNTERS.filter(({ field }) => field !== 'success' && counts[field] > 0).map(
-              ({ name, field }, i) => (
-                <>
-                  {i > 0 && ', '}
-                  <Behind apiId={counts.apiId} field={field}>
-                    {counts[field].toLocaleString()} {name}
-                  </Behind>
-                </>
-              ),
-            ),
+            COUNTERS.filter(({ field }) => field !== 'success' && counts[field] > 0).map((kind, i) => (
+              <>
+                {i > 0 && ', '}
+                <button type="button" class="link" onClick={() => show(kind, undefined, counts.apiId)}>
+                  {counts[kind.field].toLocaleString()} {kind.name}
+                </button>
+              </>
+            )),
         },
       ]}
     />
   );
-}
-
-const BEHIND: Readonly<Record<string, string>> = { disabled: 'state:disabled', expired: 'state:expired' };
-
-/** A count of refusals that leads to the keys behind it, if their state tells them. */
-function Behind(props: { apiId: string; field: string; children: ComponentChildren }) {
-  const filter = BEHIND[props.field];
-  if (filter === undefined) return <>{props.children}</>;
-  return <a href={`#/apis/${props.apiId}?${new URLSearchParams({ filter })}`}>{props.children}</a>;
 }
 
 function LastChanges() {
@@ -152,16 +158,16 @@ function LastChanges() {
   );
 }
 
-function Tiles({ fleet: { verifiers, isSilent }, last }: { fleet: Fleet; last: Sample | undefined }) {
+function Tiles(props: {
+  fleet: Fleet;
+  last: Sample | undefined;
+  minutes: Awaited<ReturnType<typeof minutesOfAll>>;
+}) {
+  const { last, minutes } = props;
+  const { verifiers, isSilent } = props.fleet;
   const memory = sum(verifiers, ({ verdicts }) => verdicts.memory);
   const redis = sum(verifiers, ({ verdicts }) => verdicts.redis);
   const live = verifiers.filter(({ apis }) => apis.every(({ state }) => state === 'live')).length;
-  const lastMinutes = useLoad(
-    () => (may('api.*.read_analytics') ? minutesOfAll() : Promise.resolve([])),
-    [],
-    30_000,
-  );
-  const minutes = lastMinutes.data?.slice(-6, -1) ?? [];
   const total = minutes.reduce((all, minute) => all + totalOf(minute), 0);
   const allowed = minutes.reduce((all, { success }) => all + success, 0);
   return (
@@ -187,9 +193,6 @@ function Tile({ name, children }: { name: string; children: ComponentChildren })
     </div>
   );
 }
-
-/** Formats a share of verdicts; of none, for which no verifier may have reported yet, nothing is known. */
-const share = (part: number, whole: number) => (whole === 0 ? '–' : `${((100 * part) / whole).toFixed(1)} %`);
 
 const sum = (verifiers: readonly Verifier[], of: (verifier: Verifier) => number) =>
   verifiers.reduce((total, verifier) => total + of(verifier), 0);

@@ -12,6 +12,8 @@ export interface Refused {
   readonly time: string;
   readonly since: string;
   readonly until: string;
+  /** The only API whose keys are meant; absent = all of the chart. */
+  readonly apiId?: string | undefined;
 }
 
 /** The keys behind a part of a chart: those that were refused, each with its last refusal. */
@@ -20,22 +22,24 @@ export function RefusedKeys(props: {
   apiIds: () => Promise<readonly string[]>;
   onClose: () => void;
 }) {
-  const { kind, time, since, until } = props.of;
+  const { kind, time, since, until, apiId } = props.of;
   const title = `Keys refused: ${kind.name}, ${time}`;
   const region = useRef<HTMLElement>(null);
   const keys = useLoad(async () => {
-    const readable = (await props.apiIds()).filter((apiId) => may(`api.${apiId}.read_key`));
+    const readable = (apiId === undefined ? await props.apiIds() : [apiId]).filter((apiId) =>
+      may(`api.${apiId}.read_key`),
+    );
     const list = async (apiId: string) => {
       const { keys } = await call('apis.listRefusedKeys', { apiId, code: kind.code, since, until });
       return keys.map((key) => ({ ...key, apiId }));
     };
     const all = (await Promise.all(readable.map(list))).flat();
     return all.sort((a, b) => b.refusal.time - a.refusal.time);
-  }, [title, since, until]);
+  }, [title, since, until, apiId]);
   useLayoutEffect(() => {
     region.current?.scrollIntoView({ block: 'nearest' });
     region.current?.focus();
-  }, [title]);
+  }, [title, apiId]);
   return (
     <section ref={region} class="refused" aria-label={title} tabIndex={-1}>
       <div class="title">

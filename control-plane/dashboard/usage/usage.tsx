@@ -16,6 +16,9 @@ const REFRESH_MS = 30_000;
 type Counts = Readonly<Record<UsageField, number>>;
 export const totalOf = (counts: Counts) => COUNTERS.reduce((total, { field }) => total + counts[field], 0);
 
+/** Shows the keys refused for one reason, in a part of the time or all of it, in one API or all. */
+export type ShowRefused = (kind: Refused['kind'], at?: number, apiId?: string) => void;
+
 /** Verdicts of a key, of an API or of all, by hour or day, in a time that the reader chooses. */
 export function Usage(props: {
   load: (period: UsagePeriod) => Promise<{ verifications: readonly (Counts & { readonly time?: number })[] }>;
@@ -23,8 +26,8 @@ export function Usage(props: {
   hasMinutes?: boolean;
   /** The APIs whose refused keys are shown if somebody asks for what is behind a refusal; absent = nobody can. */
   apiIds?: () => Promise<readonly string[]>;
-  /** Shows more about the same period. */
-  below?: (period: UsagePeriod) => ComponentChildren;
+  /** Shows more about the same period; what it is given shows the keys behind a refusal. */
+  below?: (period: UsagePeriod, show: ShowRefused) => ComponentChildren;
 }) {
   const [choice, setChoice] = useState({ period: props.hasMinutes ? 'hour' : '24h', since: '', until: '' });
   const [refused, setRefused] = useState<Refused>();
@@ -35,6 +38,16 @@ export function Usage(props: {
     return { period, verifications: (await props.load(period)).verifications };
   };
   const usage = useLoad(load, [choice], REFRESH_MS);
+  const show: ShowRefused = (kind, at, apiId) => {
+    if (!usage.data) return;
+    const { period, verifications } = usage.data;
+    const { granularity } = period;
+    const part = at === undefined ? verifications : [verifications[at]];
+    const times = part.map((each) => each?.time ?? 0);
+    const time = at === undefined ? periodText(choice) : TITLES[granularity].format(times[0]);
+    const until = Math.max(...times) + LENGTHS[granularity] - 1;
+    setRefused({ kind, time, apiId, since: String(Math.min(...times)), until: String(until) });
+  };
   const choose = (event: Event) => {
     setChoice(mapValues(choice, fieldsOf(event)));
     setRefused(undefined);
@@ -61,14 +74,7 @@ export function Usage(props: {
               behind={(series, at) => {
                 const kind = COUNTERS[series];
                 if (!apiIds || !kind || kind.code === 'VALID') return undefined;
-                const times = (at === undefined ? verifications : [verifications[at]]).map(
-                  (each) => each?.time ?? 0,
-                );
-                const time =
-                  at === undefined ? periodText(choice) : TITLES[granularity].format(verifications[at]?.time);
-                const until = Math.max(...times) + LENGTHS[granularity] - 1;
-                return () =>
-                  setRefused({ kind, time, since: String(Math.min(...times)), until: String(until) });
+                return () => show(kind, at);
               }}
             />
           )
@@ -77,7 +83,7 @@ export function Usage(props: {
       {refused && apiIds && (
         <RefusedKeys of={refused} apiIds={apiIds} onClose={() => setRefused(undefined)} />
       )}
-      {usage.data && props.below?.(usage.data.period)}
+      {usage.data && props.below?.(usage.data.period, show)}
     </div>
   );
 }

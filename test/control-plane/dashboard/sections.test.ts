@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
-import { recordKey } from '../../../shared/redis/redis-keys.ts';
+import { usageField } from '../../../shared/protocol/usage.ts';
+import { apiUsageKey, recordKey } from '../../../shared/redis/redis-keys.ts';
+import { VERDICTS } from '../../../shared/rules/verdict-codes.ts';
 import { onStage } from './stage.ts';
 
 onStage('the sections', (stage) => {
@@ -73,10 +75,12 @@ onStage('the sections', (stage) => {
     await page.getByRole('img', { name: /Verifications by the minute: \d+ bars/ }).waitFor();
     expect(await page.locator('.tiles').innerText()).not.toContain('…');
     await page
-      .getByRole('link', { name: /\d+ disabled/ })
-      .first()
+      .getByRole('row', { name: 'watched' })
+      .getByRole('button', { name: /\d+ disabled/ })
       .click();
-    expect(await page.getByLabel('Filter').inputValue()).toBe('state:disabled');
+    const behind = page.getByRole('region', { name: 'Keys refused: disabled, last hour' });
+    await behind.getByRole('link', { name: 'Olga' }).click();
+    await page.getByRole('heading', { name: 'Olga' }).waitFor();
     await dashboard.go('#/');
     // What is done here is told here, without a wait.
     await dashboard.loaded();
@@ -119,6 +123,34 @@ onStage('the sections', (stage) => {
     await page.getByRole('region', { name: 'Refusal' }).getByText(requestId).waitFor();
     expect(page.url()).toContain(keyId);
     await dashboard.close(key);
+  });
+
+  test('many refusals want attention', async () => {
+    const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'refusing', name: 'Needy' });
+    await stage.fleet.verify(key, { authorization: { permissions: 'x' } });
+    await stage.fleet.until(
+      async () => (await stage.fleet.ok('apis.listRefusedKeys', { apiId: 'refusing' })).keys.length === 1,
+    );
+    // The overview leaves out the minute that has just begun.
+    const minute = Math.floor(Date.now() / 60_000) - 1;
+    const { letter } = VERDICTS.INSUFFICIENT_PERMISSIONS.usage;
+    const refusals = usageField('minute', minute, letter);
+    await stage.fleet.client.hset(apiUsageKey('refusing'), refusals, 10_000);
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    const inbox = page.getByRole('region', { name: 'Attention' });
+    const item = inbox
+      .getByRole('listitem')
+      .filter({ hasText: 'requests were refused in the last 5 minutes' });
+    await item.getByText(/ % of 10,\d+ requests .* most of them: lacks a permission/).waitFor();
+    expect(await inbox.getByText('All quiet').count()).toBe(0);
+    await item.getByRole('button', { name: 'Show keys' }).click();
+    await page
+      .getByRole('region', { name: /^Keys refused: lacks a permission/ })
+      .getByText('Needy')
+      .waitFor();
+    await dashboard.close(key);
+    await stage.fleet.client.hdel(apiUsageKey('refusing'), refusals);
   });
 
   test('makes a root key whose session ends with it', async () => {
@@ -230,7 +262,7 @@ onStage('the sections', (stage) => {
       .getByText('Next is in use and ends in 3 days, and 2 other keys of folded within a week')
       .waitFor();
     const kinds = await inbox.getByRole('listitem').locator('.badge').allInnerTexts();
-    const worstFirst = ['Leaked', 'Verifier', 'Webhook', 'Finding', 'Expiring'];
+    const worstFirst = ['Leaked', 'Verifier', 'Refused', 'Webhook', 'Finding', 'Expiring'];
     expect(kinds).toEqual(worstFirst.flatMap((kind) => kinds.filter((each) => each === kind)));
     expect(kinds).toEqual(expect.arrayContaining(['Leaked', 'Webhook', 'Expiring']));
     const item = inbox.getByRole('listitem').filter({ hasText: 'Spilt was found in public' });
