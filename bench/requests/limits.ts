@@ -138,11 +138,7 @@ async function made(backend: Backend, fields: object, count = KEYS): Promise<str
 }
 
 /** Compares the CPU time of a verification with a hold and its release with that of a verification of a plain key. */
-async function holdRows(
-  backend: Backend,
-  { port, pid }: BenchVerifier,
-  quick: boolean,
-): Promise<Row[]> {
+async function holdRows(backend: Backend, { port, pid }: BenchVerifier, quick: boolean): Promise<Row[]> {
   const fields = { remaining: MANY, concurrency: [{ name: 'jobs', limit: 100_000 }] };
   const kinds = { [PLAIN]: await made(backend, {}), [HELD]: await made(backend, fields) };
   const cpuUs: Record<string, number[]> = { [PLAIN]: [], [HELD]: [] };
