@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 // The command `keyfence`: in the project its source, in the package the JavaScript that was made of it.
 import { existsSync, readFileSync } from 'node:fs';
-import { enableCompileCache } from 'node:module';
+// By name it could not be imported where there is none, and the sentence below would not be said.
+import module from 'node:module';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
@@ -19,7 +20,7 @@ if (process.argv.slice(2).join() === '--version') {
 }
 try {
   // In the user's own folder: whoever could write into the cache could run code as this user.
-  enableCompileCache(join(homedir(), '.cache', 'keyfence'));
+  module.enableCompileCache(join(homedir(), '.cache', 'keyfence'));
 } catch {
   // This user has no home. Every start then compiles anew.
 }

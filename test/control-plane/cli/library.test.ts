@@ -208,6 +208,9 @@ test.skipIf(!hasNode20)('refuses an older Node in one sentence', async () => {
     const { stderr } = await run.catch((error) => error);
     expect(stderr).toMatch(/^Error: keyfence needs Node 22\.19 or newer, and this is Node 20\.[\d.]+\.$/m);
   }
+  const command = join(import.meta.dirname, '../../../control-plane/cli/keyfence.js');
+  const { stderr } = await promisify(execFile)(NODE_20, [command]).catch((error) => error);
+  expect(stderr).toMatch(/^keyfence: needs Node 24, this is v20\.[\d.]+; npx keyfence brings it along\n$/);
   const { engines } = JSON.parse(readFileSync(join(home, 'node_modules/keyfence/package.json'), 'utf8'));
   expect(engines).toEqual({ node: '>=22.19.0' });
 });
