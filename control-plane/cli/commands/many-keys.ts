@@ -111,7 +111,7 @@ async function changeMany(
   const client = await session.controlPlane();
   const stop = stopOnInterrupt();
   const progress = new Progress(session.json);
-  const tally = new Tally(session, progress, change.pastTense, ids?.length);
+  const tally = new Tally(session, progress, api, change.pastTense, ids?.length);
   const input = { apiId: api, ...change.fields, ...wait };
   const call = async (selection: object): Promise<string | undefined> => {
     const all = { ...input, ...selection };
@@ -183,6 +183,7 @@ async function readIds(file: string): Promise<readonly string[]> {
 class Tally {
   readonly #session: Session;
   readonly #progress: Progress;
+  readonly #apiId: string;
   readonly #pastTense: string;
   readonly #total: number | undefined;
   #changes = 0;
@@ -191,9 +192,16 @@ class Tally {
   #pending: Propagation | undefined;
 
   /** @param total the expected number of keys, if known */
-  constructor(session: Session, progress: Progress, pastTense: string, total: number | undefined) {
+  constructor(
+    session: Session,
+    progress: Progress,
+    apiId: string,
+    pastTense: string,
+    total: number | undefined,
+  ) {
     this.#session = session;
     this.#progress = progress;
+    this.#apiId = apiId;
     this.#pastTense = pastTense;
     this.#total = total;
   }
@@ -216,7 +224,8 @@ class Tally {
   #tell({ keyId, code, message }: Extract<Result, { result: 'refused' }>): void {
     this.#refusals++;
     this.#progress.clear();
-    this.#session.report({ keyId, code, message }, message);
+    const where = code === 'NOT_FOUND' ? ` in API ${this.#apiId}` : '';
+    this.#session.report({ keyId, code, message }, `${message}${where}`);
   }
 
   get text(): string {

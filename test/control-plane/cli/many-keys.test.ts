@@ -89,6 +89,9 @@ test('disables the keys of a file, naming missing', async () => {
   expect(ended.stderr.trim()).toBe(
     '{"keyId":"key_none","code":"NOT_FOUND","message":"key key_none not found"}',
   );
+  expect((await run('keys disable --api filed --file -', 'key_none')).stderr).toBe(
+    'key key_none not found in API filed\n',
+  );
   for (const { key } of keys) expect(await fleet.verdict(key)).toBe('DISABLED');
   expect(await answer('keys enable --api filed --file -', 0, ids.slice(1).join('\r\n'))).toMatchObject({
     enabled: 2,
