@@ -232,12 +232,23 @@ export function commandAt(
   const command = group.command(usage);
   for (const argument of command.registeredArguments)
     if (argument.name() === 'key') argument.description = KEY_REFERENCE;
-  if (command.name() === 'list') command.alias('ls');
+  const alias = ALIASES[command.name()];
+  if (alias) command.alias(alias);
+  const { outputError } = command.configureOutput();
   return command
+    .configureOutput({
+      outputError(text, write) {
+        const isMissing = /^error: (?:required option|missing required argument) /.test(text);
+        outputError?.(isMissing ? `${text.trimEnd()}, as in: keyfence ${examples[0]}` : text, write);
+      },
+    })
     .summary(help)
     .description(help)
     .addHelpText('after', `\n${[lines.length > 1 ? 'Examples:' : 'Example:', ...lines].join('\n')}`);
 }
+
+/** Further names of commands. */
+const ALIASES: Readonly<Record<string, string>> = { list: 'ls', reroll: 'rotate' };
 
 /** The help of an argument that `keyIdOf` reads. */
 const KEY_REFERENCE = 'its id, its name if no other key has it, or the start of its secret as lists show it';

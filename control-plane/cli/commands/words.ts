@@ -95,13 +95,15 @@ async function keysWith(
   { apiId: search, ...query }: { apiId: string },
   limit: number,
 ): Promise<Page<unknown>> {
-  const { items: apis } = await collect<{ id: string; keys: number }>(
+  const { items } = await collect<{ id: string; keys?: number }>(
     client,
     'apis.listApis',
     {},
     'apis',
     APIS_MAX,
   );
+  // The keys of an API that has no number may not be read.
+  const apis = items.flatMap(({ id, keys }) => (keys === undefined ? [] : [{ id, keys }]));
   const keys: unknown[] = [];
   for (const { id: apiId } of apis) {
     const input = { search, ...query, apiId, cursor: undefined };
@@ -111,7 +113,8 @@ async function keysWith(
   }
   if (keys.length > 0) return { items: keys, cursor: undefined, total: undefined };
   const counts = apis.map(({ id, keys }) => `${count(keys)} in ${id}`).join(', ');
-  throw new CliError('NO', `no key matches ${printable(search)}; ${counts}`, { code: 'NOT_FOUND' });
+  const among = counts || 'the root key may list the keys of no API';
+  throw new CliError('NO', `no key matches ${printable(search)}; ${among}`, { code: 'NOT_FOUND' });
 }
 
 /** Maximum number of APIs in which a text is searched. */

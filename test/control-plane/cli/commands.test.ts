@@ -318,7 +318,10 @@ describe('keys', () => {
         refill: { interval: 'daily', amount: 9 },
       }),
     ]);
-    expect((await run(`keys reroll ${keyId}`)).stderr).toContain('--expiration');
+    expect((await run(`keys rotate ${keyId}`)).stderr).toBe(
+      "keyfence: error: required option '--expiration <time>' not specified, as in: keyfence keys reroll key_0mzc9k4q8r2wfXa1Bc2d --expiration 12h\n",
+    );
+    expect((await run('keys get')).stderr).toContain("'key', as in: keyfence keys get key_");
     expect((await run(`keys reroll ${keyId} --expiration soon`)).stderr).toContain('0, 90m, 12h or 30d');
   });
 
@@ -512,6 +515,11 @@ describe('a text in place of an API', () => {
     const { status, stderr } = await run('keys ls nobody-at-all');
     expect(status).toBe(1);
     expect(stderr).toMatch(/^keyfence: no key matches nobody-at-all; \d.* in /);
+    const permissions = ['api.*.read_api', 'api.nobody-at-all.read_key'];
+    const { key } = await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions });
+    expect((await run('keys ls nobody-at-all', { KEYFENCE_ROOT_KEY: key })).stderr).toBe(
+      'keyfence: no key matches nobody-at-all; the root key may list the keys of no API\n',
+    );
     expect((await run('keys ls shop --search nobody')).stderr).toMatch(/^None of \d+ keys of shop\./m);
   });
 });
