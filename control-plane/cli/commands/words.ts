@@ -196,8 +196,8 @@ export const WORDS: Readonly<Record<string, Words>> = {
     async subject({ keyId: newKeyId, key, endsAt }: Rotation, { keyId }: OfKey, client) {
       const old = endsAt === undefined ? 'refused' : `ends at ${time(endsAt)}`;
       // To reroll a key does not take the right to read it.
-      const made = await client.call<Key>('keys.getKey', { keyId: newKeyId }).catch(() => undefined);
-      const both = made?.enabled === false ? '; both keys are disabled' : '';
+      const newKey = await client.call<Key>('keys.getKey', { keyId: newKeyId }).catch(() => undefined);
+      const both = newKey?.enabled === false ? '; both keys are disabled' : '';
       return `${list({ keyId: newKeyId, key, [keyId]: old })}\nrerolled ${keyId}${both}`;
     },
     note: NO_SECOND_LOOK,

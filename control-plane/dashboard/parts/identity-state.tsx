@@ -1,5 +1,4 @@
 import type { Identity } from '../api/client.ts';
-import type { useChange } from '../changes/change.tsx';
 import { Badge } from './badge.tsx';
 import { Switch } from './switch.tsx';
 
@@ -14,7 +13,7 @@ export function IdentityState({ of }: { of: Identity }) {
 /** The button that disables or enables an identity; its panel offers to undo that. */
 export function IdentitySwitch(props: {
   of: Identity;
-  apply: ReturnType<typeof useChange>['applyIdentity'];
+  apply: (identity: Identity, headline: string, patch: object, undo: object) => Promise<unknown>;
   isLarge?: boolean;
 }) {
   const { of, apply, isLarge = false } = props;
