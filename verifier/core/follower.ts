@@ -143,8 +143,10 @@ export class Follower {
 
   /** Returns true if anybody asked for a key of this API since the last call. */
   takeUsed(): boolean {
-    const used = this.#log.epoch?.used ?? true;
-    if (this.#log.epoch) this.#log.epoch.used = false;
+    const { epoch } = this.#log;
+    if (epoch === undefined) return true;
+    const used = epoch.used || epoch.pools.isHeld;
+    epoch.used = false;
     return used;
   }
 

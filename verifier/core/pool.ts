@@ -136,6 +136,10 @@ export class Pool {
     return this.window !== undefined && !isPlaces(this.window);
   }
 
+  get #hasPlaces(): boolean {
+    return this.window !== undefined && isPlaces(this.window);
+  }
+
   /** True while this pool has never heard from Redis, and whoever asked has given up. */
   get isForgotten(): boolean {
     return this.#spent === undefined && this.#settled && !this.#returns && this.#waiters.size === 0;
@@ -153,7 +157,7 @@ export class Pool {
 
   /** Milliseconds until a refused request may be repeated; undefined = unknown. */
   get retryMs(): number | undefined {
-    if (this.window && isPlaces(this.window)) return RETRY_PLACE_MS;
+    if (this.#hasPlaces) return RETRY_PLACE_MS;
     if (this.#refillAtMs === Number.POSITIVE_INFINITY) return undefined;
     return Math.max(0, this.#refillAtMs - this.#clock.monotonicMs());
   }
@@ -244,7 +248,7 @@ export class Pool {
       ? Math.min(this.#sliceMs, (window?.durationMs ?? 0) * SLICE_PART)
       : this.#sliceMs;
     const slice = returns ? 0 : Math.floor((this.#rate.at(nowMs) * sliceMs) / 1000);
-    const isSurplus = this.#isReleased || (window !== undefined && !this.isWindow);
+    const isSurplus = this.#isReleased || this.#hasPlaces;
     const kept = returns ? 0 : isSurplus ? Math.min(this.available, slice) : this.available;
     this.#isReleased = false;
     this.#returns = false;
@@ -299,8 +303,7 @@ export class Pool {
 
   #refuse({ status, leastNeed }: PoolReply, nowMs: number): void {
     const isFinal = this.isWindow && status === 'NONE';
-    const isPlace = this.window !== undefined && !this.isWindow;
-    const longestMs = isFinal ? REFUSED_WINDOW_MS : isPlace ? REFUSED_PLACE_MS : KNOWN_MS;
+    const longestMs = isFinal ? REFUSED_WINDOW_MS : this.#hasPlaces ? REFUSED_PLACE_MS : KNOWN_MS;
     this.#refusedBelow = leastNeed;
     this.#refusedUntilMs = Math.min(nowMs + longestMs, this.#refillAtMs);
   }

@@ -257,7 +257,7 @@ export class QuestionReader {
     request.ended = undefined;
     if (generation === second && !follows(bytes, at, second.line)) {
       if (follows(bytes, at, RELEASE)) return this.#read(bytes, at, RELEASE, undefined, request);
-      if (LINES.some((line) => endsIn(bytes, at, line))) return 'partial';
+      if ([first.line, second.line, RELEASE].some((line) => endsIn(bytes, at, line))) return 'partial';
       return this.#authz === undefined ? 'for Node' : this.#readAuthz(bytes, at, this.#authz, request);
     }
     return this.#read(bytes, at, generation.line, generation, request);
@@ -283,8 +283,7 @@ export class QuestionReader {
     if ((head.headerBits & REQUIRED_HEADERS) !== REQUIRED_HEADERS) return 'for Node';
     const end = body + head.length;
     if (head.length === 0 || head.length > this.#bodyBytesMax) return 'for Node';
-    if (generation) request.replies = generation.replies;
-    else request.replies = jsonReplies;
+    request.replies = generation?.replies ?? jsonReplies;
     request.isLast = isLast(bytes, version, head);
     request.length = end - at;
     if (end > bytes.length) return 'partial';
@@ -337,11 +336,6 @@ export class QuestionReader {
 
 /** The beginning of a request that ends a hold. */
 const RELEASE = Buffer.from('POST /v1/keys.release HTTP/1.');
-const LINES = [
-  Buffer.from('POST /v1/keys.verifyKey HTTP/1.'),
-  Buffer.from('POST /v2/keys.verifyKey HTTP/1.'),
-  RELEASE,
-];
 
 /** Parses the body of a request that ends a hold, if the reference accepts it. */
 function parseRelease(body: Buffer, request: LaneRequest): Completeness {

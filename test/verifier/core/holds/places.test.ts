@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { apiKeys } from '../../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../../harness/fleet.ts';
 
 /** Concurrency limits over three verifiers. */
@@ -94,4 +95,26 @@ test('places of a verifier that was removed are free', async () => {
   await lost.stop();
   await fleet.until(async () => (await hold(0, key)).code === 'VALID');
   expect(keyId).toBeDefined();
+});
+
+test('work keeps its place while nobody asks', async () => {
+  const verifier = await fleet.addVerifier({ LOOKUP_WAIT_MS: '5000', API_IDLE_MS: '100' });
+  const place = fleet.verifiers.indexOf(verifier);
+  const { key } = await fleet.ok('keys.createKey', {
+    apiId: 'quiet',
+    concurrency: [{ name: 'jobs', limit: 1 }],
+  });
+  const { key: other } = await fleet.ok('keys.createKey', { apiId: 'forgotten' });
+  const membersOf = (apiId: string) => fleet.client.zcard(apiKeys(apiId).members);
+  const held = await hold(place, key);
+  expect((await see(place, other)).code).toBe('VALID');
+  // It leaves the one API, and stays in the other.
+  for (let i = 0; i < 3; i++) {
+    expect(await membersOf('forgotten')).toBe(1);
+    await fleet.until(async () => (await membersOf('forgotten')) === 0);
+    expect((await see(place, other)).code).toBe('VALID');
+  }
+  expect(await membersOf('quiet')).toBe(1);
+  expect((await hold(0, key)).code).toBe('CONCURRENCY_EXCEEDED');
+  await release(place, held);
 });
