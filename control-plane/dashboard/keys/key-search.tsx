@@ -6,6 +6,8 @@ import { useLoad } from '../parts/loading.tsx';
 import { queryOf, VIEWS } from './key-filter.ts';
 
 export const PAGE_KEYS = 25;
+/** The most that one call lists. */
+export const LISTED_AT_ONCE = 100;
 /** Number of keys that the server examines per call if no index serves the search. */
 const EXAMINED_A_CALL = 1000;
 /** Maximum number of calls for one page of matches; then the reader decides. */
@@ -50,6 +52,20 @@ interface Reader {
 /** Lists keys once: at most `limit`, or fewer if the server examined enough. */
 export const listKeys = (apiId: string, { filter, sort }: Filter, limit: number, cursor?: string) =>
   call('apis.listKeys', { apiId, limit: String(limit), cursor, sort, ...queryOf(filter) });
+
+/** Lists the keys of a filter, at most `max`; `isCut` if there may be more. */
+export async function listMatches(apiId: string, filter: Filter, max: number) {
+  const keys: Key[] = [];
+  let cursor: string | undefined;
+  let calls = 0;
+  do {
+    const page = await listKeys(apiId, filter, Math.min(LISTED_AT_ONCE, max - keys.length), cursor);
+    keys.push(...page.keys);
+    ({ cursor } = page);
+    calls++;
+  } while (cursor !== undefined && keys.length < max && calls < CALLS_MAX);
+  return { keys, isCut: cursor !== undefined };
+}
 
 /**
  * Calls the server until the page is full, or there are no more keys, or the reader stops it, or `CALLS_MAX` is

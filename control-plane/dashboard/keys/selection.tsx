@@ -5,6 +5,7 @@ import { counted } from '../parts/counted.ts';
 import { Confirm, Dialog } from '../parts/dialogs.tsx';
 import { useAction, useLoad } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
+import { type Filter, listMatches } from './key-search.tsx';
 
 /** Maximum number of keys that one call changes. */
 const KEYS_MAX = 1000;
@@ -12,9 +13,19 @@ const KEYS_MAX = 1000;
 /** Holds the keys that are selected to be changed together, on whatever page they are. */
 export function useSelection() {
   const [keys, setKeys] = useState<readonly Key[]>([]);
+  /** The keys of the last list of all that match, and what it left out. */
+  const [list, setList] = useState<{ readonly keys: readonly Key[]; readonly isCut: boolean }>();
   return {
     keys,
+    /** Says what was selected by listing all that match; '' = it was selected by hand. */
+    reach: list?.keys !== keys ? '' : list.isCut ? ', more match' : ', all that match',
     reset: () => setKeys([]),
+    /** Selects all keys of a filter, as many as one call changes. */
+    all: async (apiId: string, filter: Filter) => {
+      const found = await listMatches(apiId, filter, KEYS_MAX);
+      setKeys(found.keys);
+      setList(found);
+    },
     /** The checkbox of a key. */
     box: (key: Key) => {
       const isChosen = keys.some(({ keyId }) => keyId === key.keyId);
@@ -67,9 +78,12 @@ const HOUR_MS = 3_600_000;
 /** The bar with the actions on the selected keys. */
 export function SelectionBar(props: {
   selection: ReturnType<typeof useSelection>;
+  /** Selects all that match; undefined = they are all on this page. */
+  selectAll: (() => Promise<unknown>) | undefined;
   change: (keys: readonly Key[], change: BulkChange) => Promise<unknown>;
 }) {
-  const { keys, reset } = props.selection;
+  const { keys, reach, reset } = props.selection;
+  const { selectAll } = props;
   const [asks, setAsks] = useState<BulkChange>();
   const [form, setForm] = useState<'Add role' | 'Remove role' | 'Expire'>();
   const { busy, run, problem } = useAction();
@@ -86,7 +100,15 @@ export function SelectionBar(props: {
   const enable: BulkChange = { headline: 'Enabled', patchOf: () => ({ enabled: true }) };
   return (
     <fieldset class="row selection" aria-label="Selection">
-      <span role="status">{keysText} selected</span>
+      <span role="status">
+        {keysText} selected
+        {reach}
+      </span>
+      {selectAll && reach === '' && (
+        <button type="button" class="small" aria-disabled={busy} onClick={() => void run(selectAll)}>
+          Select all that match
+        </button>
+      )}
       <button
         type="button"
         class="small"

@@ -6,6 +6,7 @@ import { ApiSettings } from '../keys/api-settings.tsx';
 import { enteredOf, NewKeyFields } from '../keys/key-fields.tsx';
 import {
   isFiltered,
+  LISTED_AT_ONCE,
   listKeys,
   NO_FILTER,
   PAGE_KEYS,
@@ -81,7 +82,6 @@ const ApiTraffic = ({ apiId }: { apiId: string }) => (
   />
 );
 
-const EXPORTED_AT_ONCE = 100;
 const timeOf = (at: number | undefined) => at && new Date(at).toISOString();
 const EXPORTED = {
   keyId: ({ keyId }: Key) => keyId,
@@ -138,7 +138,7 @@ function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
             name={`keys-${apiId}`}
             columns={EXPORTED}
             list={async (cursor) => {
-              const page = await listKeys(apiId, filter, EXPORTED_AT_ONCE, cursor);
+              const page = await listKeys(apiId, filter, LISTED_AT_ONCE, cursor);
               return { rows: page.keys, cursor: page.cursor };
             }}
           />
@@ -150,7 +150,13 @@ function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
             {panelsBeside(page.keys.map(({ keyId }) => keyId))}
             <KeyTable apiId={apiId} page={page} selection={selection} apply={apply} panelOf={panelOf} />
             {pages.pager(page.cursor, page.keys.length, isFiltered(filter) ? undefined : page.total)}
-            {may(`api.${apiId}.update_key`) && <SelectionBar selection={selection} change={changeAll} />}
+            {may(`api.${apiId}.update_key`) && (
+              <SelectionBar
+                selection={selection}
+                selectAll={pages.cursor || page.cursor ? () => selection.all(apiId, filter) : undefined}
+                change={changeAll}
+              />
+            )}
           </>
         )}
       </Loaded>

@@ -130,6 +130,34 @@ onStage('the keys of an API', (stage) => {
     await dashboard.close();
   });
 
+  test('all keys that match are selected and changed', async () => {
+    const names = Array.from({ length: 1004 }, (_, i) => `${i < 4 ? 'other' : 'same'} ${i}`);
+    const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
+    const keys = names.map((name) => ({ sha256: sha256(name), name }));
+    await stage.fleet.ok('keys.importKeys', { apiId: 'plenty', keys: keys.slice(0, 34) });
+    const dashboard = await stage.signedIn('#/apis/plenty?filter=same');
+    const { page } = dashboard;
+    const bar = page.getByRole('group', { name: 'Selection' });
+    const selectAll = async () => {
+      await page.getByRole('checkbox', { name: 'Select page' }).check();
+      await bar.getByRole('button', { name: 'Select all that match' }).click();
+    };
+    await selectAll();
+    await bar.getByText('30 keys selected, all that match').waitFor();
+    await bar.getByRole('button', { name: 'Disable 30 keys' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Disable 30 keys' }).click();
+    await page.getByText(/Disabled 30 keys\. Complete/).waitFor();
+    const off = await stage.fleet.ok('apis.listKeys', { apiId: 'plenty', state: 'disabled', limit: '100' });
+    expect(off.keys.map(({ name }: { name: string }) => name.split(' ')[0])).toEqual(Array(30).fill('same'));
+
+    for (let i = 34; i < keys.length; i += 97)
+      await stage.fleet.ok('keys.importKeys', { apiId: 'plenty', keys: keys.slice(i, i + 97) });
+    await dashboard.go('#/apis/plenty');
+    await selectAll();
+    await bar.getByText('1,000 keys selected, more match').waitFor();
+    await dashboard.close();
+  });
+
   test('keys are searched, filtered and paged through', async () => {
     let key = '';
     for (let i = 0; i < 30; i++) {
