@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander';
+import type { Key } from '../../keys/key-view.ts';
 import type { ChangeStatus, Propagation } from '../../writer/writer.ts';
 import { callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
@@ -9,6 +10,7 @@ import type { Session } from '../session.ts';
 import { count } from '../terminal/output.ts';
 import { confirm, describe, printChange, waitOption } from '../terminal/print-change.ts';
 import { Progress } from '../terminal/progress.ts';
+import { givenSecret } from '../terminal/prompt.ts';
 import { stopOnInterrupt } from './checkpoint.ts';
 import { openFile } from './import.ts';
 
@@ -16,8 +18,9 @@ const KEYS_PER_CALL = 1000;
 /** Number of calls at once if the keys are named by their ids. The pages of an identity follow each other. */
 const CALLS_AT_ONCE = 4;
 
-/** The options that choose many keys. */
-interface ManyOptions {
+/** The options that choose keys. */
+interface Choice {
+  readonly secret?: true;
   readonly api?: string;
   readonly owner?: string;
   readonly file?: string;
@@ -72,12 +75,16 @@ export function manyKeysCommands(program: Command, session: Session): void {
       .addOption(
         new Option('--owner <id>', 'all keys of this identity, by its external id').conflicts('file'),
       )
-      .option('--file <file>', 'keys whose ids are in this file, one per line; - is standard input');
+      .option('--file <file>', 'keys whose ids are in this file, one per line; - is standard input')
+      .option('--secret', 'the key whose secret is in KEYFENCE_KEY, on standard input or typed at a prompt');
     if (verb === 'delete') command.option('--yes', 'do not ask');
     command.addOption(waitOption()).action(async (key: string | undefined, { yes, wait, ...selection }) => {
       const isOfMany = choiceOf(key, selection) === 'many';
-      const keyId = key === undefined ? undefined : await keyIdOf(session, key);
-      const { api, owner, file } = selection;
+      const { api, owner, file, secret } = selection;
+      const keyId = secret
+        ? (await session.call<Key>('keys.whoami', { key: await givenSecret(session.config.KEYFENCE_KEY) }))
+            .keyId
+        : key && (await keyIdOf(session, key));
       const keys = owner === undefined ? `the keys in ${file}` : `all keys of ${owner} in ${api}`;
       if (verb === 'delete') await confirm(`delete ${isOfMany ? keys : keyId}`, yes === true);
       if (isOfMany) return changeMany(session, selection, change, waitMsOf(wait));
@@ -90,11 +97,12 @@ export function manyKeysCommands(program: Command, session: Session): void {
 }
 
 /** Reads the choice of one key, or of an API with an identity or a file. Throws USAGE for any other. */
-function choiceOf(key: string | undefined, { api, owner, file }: ManyOptions): 'one' | 'many' {
+function choiceOf(key: string | undefined, { api, owner, file, secret }: Choice): 'one' | 'many' {
   const chooses = owner !== undefined || file !== undefined;
-  if (key !== undefined && !chooses && api === undefined) return 'one';
-  if (key === undefined && chooses && api !== undefined) return 'many';
-  throw new CliError('USAGE', 'give a key, or --api with --owner or --file');
+  const named = [key, secret].filter((each) => each !== undefined).length;
+  if (named === 1 && !chooses && api === undefined) return 'one';
+  if (named === 0 && chooses && api !== undefined) return 'many';
+  throw new CliError('USAGE', 'give a key, --secret, or --api with --owner or --file');
 }
 
 /**
@@ -103,7 +111,7 @@ function choiceOf(key: string | undefined, { api, owner, file }: ManyOptions): '
  */
 async function changeMany(
   session: Session,
-  { api = '', owner, file }: ManyOptions,
+  { api = '', owner, file }: Choice,
   change: Change,
   wait: { waitMs?: number },
 ): Promise<void> {

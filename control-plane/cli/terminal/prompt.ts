@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
+import { isWellFormed } from '#shared/rules/key-format.ts';
 import { CliError } from '../exit.ts';
 
 /** True on a terminal, where a person can answer. */
@@ -40,7 +41,7 @@ async function readInput(): Promise<string> {
   return text.split('\n')[0]?.trim() ?? '';
 }
 
-/** Reads a secret, which is no argument, from the environment, a prompt or standard input. */
+/** Reads a secret, which is no argument, from the environment, a prompt or standard input; of a line of a log the key in it. */
 export async function givenSecret(
   configuredKey: string,
   question = 'Key: ',
@@ -48,5 +49,5 @@ export async function givenSecret(
 ): Promise<string> {
   const key = configuredKey || (canPrompt() ? await promptSecret(question) : await readInput());
   if (!key) throw new CliError('USAGE', `no key: set ${setting}, or give it on standard input`);
-  return key;
+  return key.split(/[^0-9A-Za-z_]+/).find(isWellFormed) ?? key;
 }

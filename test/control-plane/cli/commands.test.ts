@@ -112,6 +112,17 @@ describe('keys', () => {
     await answer(`keys delete ${keyId} --yes`);
   });
 
+  test('go by their secret on standard input', async () => {
+    const { keyId, key } = await answer('keys create shop --disabled');
+    const line = `10.0.0.1 "GET /v1?key=${key}" 403\n`;
+    for (const args of ['enable --secret', 'disable --secret'])
+      expect(await answer(`keys ${args}`, 0, {}, line), args).toMatchObject({ keyId });
+    expect(await answer('keys explain', 1, {}, line)).toMatchObject({ keyId, code: 'DISABLED' });
+    expect(await answer('keys whoami', 0, {}, line)).toMatchObject({ keyId, enabled: false });
+    await answer('keys delete --secret --yes', 0, {}, line);
+    expect((await run('keys disable --secret', {}, line)).status).toBe(1);
+  });
+
   test('get, use and lose permissions', async () => {
     const { keyId, key } = await answer('keys create shop --permissions files.write,files.read');
     const asking = (status: number, query: string) => verified(key, status, `--permissions ${query}`);

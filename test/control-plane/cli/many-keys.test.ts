@@ -103,6 +103,7 @@ test('disables the keys of a file, naming missing', async () => {
 test.each([
   ['no key at all', 'keys disable'],
   ['a key and an owner', 'keys disable key_1 --api a --owner b'],
+  ['a key and a secret', 'keys disable key_1 --secret'],
   ['an owner without an API', 'keys disable --owner b'],
   ['an API without keys', 'keys enable --api a'],
   ['an owner and a file', 'keys delete --api a --owner b --file c --yes'],

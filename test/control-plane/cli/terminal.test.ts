@@ -200,6 +200,6 @@ test.skipIf(noBash)(`bash completes commands, options and shells by the words be
   const zsh = await start(['completion', 'zsh'], envOf(fleet)).ended;
   expect(zsh.stdout).toMatch(/^#compdef keyfence\n/);
   expect(zsh.stdout).toContain(
-    '" keys disable "*) compadd -- --api --owner --file --wait --json --help || _files ;;',
+    '" keys disable "*) compadd -- --api --owner --file --secret --wait --json --help || _files ;;',
   );
 });
