@@ -1,5 +1,5 @@
-import type { ConcurrencyLimit, NamedLimit, RateLimit } from '#shared/protocol/credits.ts';
-import { KEY_FIELDS, POOL, storedFields } from '#shared/protocol/key-record.ts';
+import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/credits.ts';
+import { KEY_FIELDS, type NewKeyFields, POOL, storedFields } from '#shared/protocol/key-record.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
@@ -65,12 +65,7 @@ export class Identities {
    * nothing was created, or with SERVICE_UNAVAILABLE.
    */
   async create(
-    {
-      externalId,
-      ...fields
-    }: Omit<Identity, 'id' | 'sequence' | 'ratelimits' | 'credits'> & {
-      readonly ratelimits: readonly NamedLimit[];
-    },
+    { externalId, ...fields }: NewKeyFields & { readonly externalId: string },
     credits: CreditsChange | undefined,
     waitMs: number | undefined,
     onWritten: (entry: LogEntry) => void,
@@ -79,11 +74,7 @@ export class Identities {
     await this.checkApis(fields.apiIds);
     const identityId = identityIdOf(externalId);
     const storedTexts = storedFields({ ...fields, name: externalId });
-    const about = {
-      apiId: SHARED_LOG,
-      operation: 'create',
-      keyId: identityId,
-    } as const;
+    const about = { apiId: SHARED_LOG, operation: 'create', keyId: identityId } as const;
     const write = { ...about, fields: storedTexts, ...(credits ? { credits } : {}) };
     let propagation = await changeWriter.apply(write, waitMs, onWritten);
     if (!propagation) {

@@ -1,5 +1,5 @@
-import type { ConcurrencyInput, ConcurrencyLimit, NamedLimit, RateLimit } from '#shared/protocol/credits.ts';
-import { KEY_FIELDS, storedFields } from '#shared/protocol/key-record.ts';
+import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/credits.ts';
+import { KEY_FIELDS, type NewKeyFields, storedFields } from '#shared/protocol/key-record.ts';
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
@@ -43,14 +43,11 @@ export class Roles {
    * Creates a role and returns its id. Rejects with CONFLICT (the name exists), VERIFIERS_TOO_OLD or
    * SERVICE_UNAVAILABLE.
    */
-  async create(role: {
-    readonly name: string;
-    readonly description?: string;
-    readonly permissions: readonly string[];
-    readonly ratelimits: readonly NamedLimit[];
-    readonly concurrency: readonly ConcurrencyInput[];
-  }): Promise<string> {
-    const { name, description, ...more } = role;
+  async create({
+    name,
+    description,
+    ...more
+  }: NewKeyFields & { readonly name: string; readonly description?: string }): Promise<string> {
     const conflict = () => new ApiError('CONFLICT', `name: there is a role ${name} already`);
     const meta = description ? { description } : {};
     const fields = { name, ...more, enabled: true, meta };
