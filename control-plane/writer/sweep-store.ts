@@ -36,7 +36,7 @@ export const sweepApi = command(
 );
 export const forgetApi = command(
   new URL('./forget-api.lua', import.meta.url),
-  ['head', 'log', 'members', 'index', 'creations', 'held', 'usage', 'tags', 'due', 'exhausted', 'unused'],
+  ['head', 'log', 'members', 'index', 'creations', 'held', 'usage', 'tags', 'due', 'marks', 'unused'],
   ['...days'],
   (reply) => reply === 1,
 );
@@ -63,7 +63,7 @@ export function forgetRun(apiId: string, days: readonly number[]): Run<boolean> 
       usage: apiUsageKey(apiId),
       tags: tagUsageKey(apiId, ''),
     },
-    ...{ due: expiryIndex(apiId), exhausted: poolMarks(apiId), unused: unusedKeys(apiId), days },
+    ...{ due: expiryIndex(apiId), marks: poolMarks(apiId), unused: unusedKeys(apiId), days },
   });
 }
 

@@ -249,7 +249,7 @@ describe('APIs', () => {
   test('are forgotten once nothing is left of them', async () => {
     const keys = {
       ...{ head: 'head', log: 'log', members: 'members', index: 'index', creations: 'creations' },
-      ...{ held: 'held', usage: 'usage', tags: 'tags', due: 'due', exhausted: 'exhausted', unused: 'unused' },
+      ...{ held: 'held', usage: 'usage', tags: 'tags', due: 'due', marks: 'marks', unused: 'unused' },
     };
     const forget = () => run(forgetApi({ ...keys, days: [20_000, 20_001] }));
     for (const usage of ['usage', 'tags20000', 'tags20001']) await at.redis.hset(usage, 'x', '1');
