@@ -277,17 +277,9 @@ class Forwarder {
   }
 
   async #release({ id }: Hold, cost: number | undefined): Promise<void> {
-    const { holds } = this.#options;
-    try {
-      await holds?.release(id, cost);
-    } catch {
-      // Without an answer about a cost above the reservation, this charges the reservation.
-      try {
-        await holds?.release(id);
-      } catch {
-        // Its time was over.
-      }
-    }
+    const release = async (amount?: number) => this.#options.holds?.release(id, amount);
+    // Without an answer about a cost above the reservation, this charges the reservation, unless its time was over.
+    await release(cost).catch(() => release().catch(() => undefined));
   }
 
   /** Logs that the API said a cost that is none, at most once in WARN_PERIOD_MS. */
