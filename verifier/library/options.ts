@@ -189,13 +189,17 @@ export class RequestQuestion<R> implements Question {
   readonly #rawHeaders: readonly string[];
   readonly #originOf: (rawHeaders: readonly string[]) => string | undefined;
 
-  /** @param options options from `fixedOptions` */
+  /**
+   * @param options options from `fixedOptions`
+   * @param isHeld false = without the hold of the options, because nobody would end it
+   */
   constructor(
     options: QuestionOptions | undefined,
     request: R,
     clientIpOf: (request: R) => string | undefined,
     rawHeaders: readonly string[],
     originOf: (rawHeaders: readonly string[]) => string | undefined,
+    isHeld: boolean,
   ) {
     const { apiId, tags, requirements, isRecheck, hold } =
       options === undefined ? DEFAULT : (FixedOptions.readIn(options) ?? read(options));
@@ -203,7 +207,7 @@ export class RequestQuestion<R> implements Question {
     this.tags = tags;
     this.requirements = requirements;
     this.isRecheck = isRecheck;
-    this.hold = hold;
+    this.hold = isHeld ? hold : undefined;
     this.#options = options;
     this.#request = request;
     this.#clientIpOf = clientIpOf;

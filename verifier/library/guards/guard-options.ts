@@ -79,8 +79,8 @@ export interface RouteGuardOptions<R = unknown> {
 export type PassedKey = ValidKey & {
   /**
    * Sets what the request costs, in credits; the last call counts. It is charged when the response ends, or else what
-   * was reserved. Returns false if the response has ended already, which nothing changes any more. Throws if the guard
-   * has no `reserve`, and a TypeError unless `cost` is a whole number.
+   * was reserved. Returns false if the response has ended already, which nothing changes any more. Throws a TypeError
+   * unless `cost` is a whole number. Only behind a guard with `reserve`: other guards add no function to the key.
    */
   charge(cost: number): boolean;
 };

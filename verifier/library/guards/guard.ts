@@ -11,7 +11,7 @@ import type { KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../key-
 import { fixedOptions, optionsObject, RequestQuestion, wrongOptions } from '../options.ts';
 import type { GuardOptions, PassedKey, RefusedCode, RouteGuardOptions } from './guard-options.ts';
 import { Refusal, RefusedError } from './refusal.ts';
-import { chargeable, type Ending, RequestHolds } from './request-holds.ts';
+import { type Ending, RequestHolds } from './request-holds.ts';
 import {
   checkedCredits,
   checkedList,
@@ -129,14 +129,13 @@ function guard<R>(
       const settle = (verdict: KeyVerdict | undefined) => {
         const passage = passageOf(verdict, incoming, payment);
         if (!('valid' in passage)) return refused(passage, rules, incoming);
-        const isHeld = payment?.holds === undefined && (passage.hold !== undefined || rules.reserves);
-        const holds =
-          isHeld && incoming.ending
-            ? new RequestHolds(incoming.ending, payment?.cost() ?? 0)
-            : payment?.holds;
-        const own = new Payment(key, verifier, question, passage, payment, holds);
-        notePayment(carrier, own);
-        return chargeable(passage, own.holds?.charge);
+        const { ending } = incoming;
+        let holds = payment?.holds;
+        if (holds === undefined && ending && (passage.hold !== undefined || rules.reserves))
+          holds = new RequestHolds(ending, payment?.cost() ?? 0);
+        notePayment(carrier, new Payment(key, verifier, question, passage, payment, holds));
+        if (holds === undefined) return passage as PassedKey;
+        return holds.add(verifier, passage, question.remaining?.cost ?? 1, rules.reserves);
       };
       let verdict: KeyVerdict | undefined;
       try {
@@ -161,30 +160,28 @@ function questionOf<R>(
   incoming: IncomingRequest<R>,
   payment: Payment | undefined,
 ): QuestionOptions {
-  const { costOf, reserveOf, tagsOf, ratelimitsOf, ownClientIpOf } = rules;
-  const { request, rawHeaders } = incoming;
+  const { creditsOf, reserves, tagsOf, ratelimitsOf, ownClientIpOf } = rules;
+  const { request, rawHeaders, ending } = incoming;
+  if (reserves && ending === undefined)
+    throw new Error('check: needs the signal of the request where `reserve` is set');
   let options = rules.questionOptions;
-  if (incoming.ending === undefined) options = withoutHold(options, rules);
-  if (costOf || reserveOf || tagsOf || ratelimitsOf) {
+  if (creditsOf || tagsOf || ratelimitsOf) {
+    const credits = creditsOf && checkedCredits(reserves ? 'reserve' : 'cost', creditsOf(request));
     options = fixedOptions({
       ...options,
-      ...(costOf && { remaining: { cost: checkedCredits('cost', costOf(request)) } }),
-      ...(reserveOf && { hold: { ...options.hold, credits: checkedCredits('reserve', reserveOf(request)) } }),
+      ...(credits !== undefined &&
+        (reserves ? { hold: { ...options.hold, credits } } : { remaining: { cost: credits } })),
       ...(tagsOf && { tags: checkedList('tags', tagsOf(request)) }),
       ...(ratelimitsOf && { ratelimits: checkedList('ratelimits', ratelimitsOf(request)) }),
     });
   }
   if (payment !== undefined) options = payment.question(options);
   // The application's own function is called now, so that its errors are left to the framework.
+  const isHeld = ending !== undefined;
   const question = ownClientIpOf
-    ? new RequestQuestion(options, ownClientIpOf(request), asItIs, rawHeaders, originOf)
-    : new RequestQuestion(options, request, clientIpOf, rawHeaders, originOf);
+    ? new RequestQuestion(options, ownClientIpOf(request), asItIs, rawHeaders, originOf, isHeld)
+    : new RequestQuestion(options, request, clientIpOf, rawHeaders, originOf, isHeld);
   return question.asOptions();
-}
-
-function withoutHold<R>({ hold: _, ...options }: QuestionOptions, { reserves }: Rules<R>): QuestionOptions {
-  if (reserves) throw new Error('check: needs the signal of the request where `reserve` is set');
-  return fixedOptions(options);
 }
 
 const asItIs = (clientIp: string | undefined) => clientIp;
@@ -325,7 +322,6 @@ class Payment {
     this.#verdict = verdict;
     this.#earlier = earlier;
     this.holds = holds;
-    holds?.add(verifier, verdict, options?.remaining?.cost ?? 1);
   }
 
   isFor(key: string): boolean {
@@ -353,7 +349,6 @@ class Payment {
    * yet.
    */
   question({ hold, remaining, ...options }: QuestionOptions): QuestionOptions {
-    const isReserved = hold?.credits !== undefined;
     const rest = Math.max(0, (hold?.credits ?? remaining?.cost ?? 1) - this.cost());
     const costs = this.limitCosts();
     const named = (options.ratelimits ?? []).map((limit) => ({
@@ -368,9 +363,10 @@ class Payment {
     return fixedOptions(
       {
         ...options,
-        ...(isReserved ? {} : { remaining: { cost: rest } }),
         ...(ratelimits.length > 0 ? { ratelimits } : {}),
-        ...(hold && !takesNothing && { hold: isReserved ? { ...hold, credits: rest } : hold }),
+        ...(takesNothing || hold?.credits === undefined ? { remaining: { cost: rest } } : {}),
+        ...(hold &&
+          !takesNothing && { hold: hold.credits === undefined ? hold : { ...hold, credits: rest } }),
       },
       takesNothing,
     );

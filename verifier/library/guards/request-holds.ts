@@ -62,6 +62,8 @@ export class RequestHolds {
   /** Credits that a guard took without a hold. */
   #spent: number;
   #cost: number | undefined;
+  /** True = a guard of the request has `reserve`. */
+  #isChargeable = false;
   #isOver = false;
 
   constructor(ending: Ending, spent: number) {
@@ -70,14 +72,21 @@ export class RequestHolds {
     else ending.once('close', () => this.#end());
   }
 
-  /** Adds what a guard took. */
-  add(verifier: KeyVerifier, { hold }: ValidKey, credits: number): void {
+  /**
+   * Adds what a guard took. Returns its verdict, behind a guard with `reserve` with `charge`, which is no part of the
+   * verdict's data.
+   */
+  add(verifier: KeyVerifier, verdict: ValidKey, credits: number, reserves: boolean): PassedKey {
+    const { hold } = verdict;
     if (hold === undefined) this.#spent += credits;
     else this.#parts.push({ verifier, id: hold.id, reserved: credits });
     if (this.#isOver) this.#end();
+    this.#isChargeable ||= reserves;
+    const charge = { value: this.#charge, configurable: true };
+    return (this.#isChargeable ? Object.defineProperty(verdict, 'charge', charge) : verdict) as PassedKey;
   }
 
-  readonly charge = (cost: number): boolean => {
+  readonly #charge = (cost: number): boolean => {
     this.#cost = checkedCredits('charge', cost, 'takes');
     return !this.#isOver;
   };
@@ -98,11 +107,3 @@ export class RequestHolds {
     this.#parts.length = 0;
   }
 }
-
-/** Adds `charge` to a verdict. It is no part of the verdict's data. */
-export const chargeable = (verdict: ValidKey, charge: PassedKey['charge'] = cannotCharge): PassedKey =>
-  Object.defineProperty(verdict, 'charge', { value: charge, configurable: true }) as PassedKey;
-
-const cannotCharge = () => {
-  throw new Error('charge: set the option `reserve` of the guard');
-};

@@ -126,10 +126,8 @@ export interface Rules<R> {
   readonly takesBearer: boolean;
   /** The parts of the question that are the same for all requests. */
   readonly questionOptions: QuestionOptions;
-  /** Computes the credits that a request costs; undefined = the cost is the same for all requests. */
-  readonly costOf: ((request: R) => number) | undefined;
-  /** Computes the credits to reserve, in the same way. */
-  readonly reserveOf: ((request: R) => number) | undefined;
+  /** Computes the credits that a request costs, or reserves; undefined = they are the same for all requests. */
+  readonly creditsOf: ((request: R) => number) | undefined;
   /** True = `charge` says what a request costs. */
   readonly reserves: boolean;
   readonly ratelimitsOf: ((request: R) => readonly AskedRateLimit[]) | undefined;
@@ -146,8 +144,7 @@ export const DEFAULT_RULES: Rules<unknown> = {
   headers: USUAL_HEADERS,
   takesBearer: true,
   questionOptions: fixedOptions({ hold: { forMs: HOLD_MAX_MS, onlyIfNeeded: true } }),
-  costOf: undefined,
-  reserveOf: undefined,
+  creditsOf: undefined,
   reserves: false,
   ratelimitsOf: undefined,
   tagsOf: undefined,
@@ -170,8 +167,7 @@ export function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): 
   return {
     ...(sources === undefined ? byDefault : placesOf(sources)),
     questionOptions: fixedQuestion(options, byDefault.questionOptions),
-    costOf: reserve === undefined ? functionOf(cost, byDefault.costOf) : undefined,
-    reserveOf: cost === undefined ? functionOf(reserve, byDefault.reserveOf) : undefined,
+    creditsOf: functionOf(reserve ?? cost, byDefault.creditsOf),
     reserves: reserve !== undefined || (cost === undefined && byDefault.reserves),
     ratelimitsOf: functionOf(options.ratelimits, byDefault.ratelimitsOf),
     tagsOf: functionOf(options.tags, byDefault.tagsOf),
@@ -200,14 +196,8 @@ const CHECKS: Readonly<Record<keyof RouteGuardOptions, (value: unknown) => strin
     value === undefined || sourcesOf(value) !== undefined
       ? undefined
       : `sources: must be an array of ${SOURCES.join(', ')}, { header: 'X-Your-Header' } and { cookie: 'your-cookie' }`,
-  cost: (value) =>
-    typeof value === 'function' || isCost(value)
-      ? undefined
-      : `cost: must be a whole number from 0 to ${CREDITS_MAX}, or a function`,
-  reserve: (value) =>
-    typeof value === 'function' || isCost(value)
-      ? undefined
-      : `reserve: must be a whole number from 0 to ${CREDITS_MAX}, or a function`,
+  cost: (value) => creditsFault(value, 'cost'),
+  reserve: (value) => creditsFault(value, 'reserve'),
   holdMs: (value) =>
     Number.isInteger(value) && Number(value) >= HOLD_MIN_MS && Number(value) <= HOLD_MAX_MS
       ? undefined
@@ -226,6 +216,10 @@ const CHECKS: Readonly<Record<keyof RouteGuardOptions, (value: unknown) => strin
   throwRefusals: (value) => flagFault(value, 'throwRefusals'),
 };
 
+const creditsFault = (value: unknown, name: string) =>
+  typeof value === 'function' || isCost(value)
+    ? undefined
+    : `${name}: must be a whole number from 0 to ${CREDITS_MAX}, or a function`;
 const functionFault = (value: unknown, name: string) =>
   typeof value === 'function' ? undefined : `${name}: must be a function`;
 const flagFault = (value: unknown, name: string) =>
