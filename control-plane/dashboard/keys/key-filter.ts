@@ -32,8 +32,8 @@ const WORDS: Readonly<Record<string, (value: string) => Query | undefined>> = {
 };
 const RULES: Readonly<Record<string, string>> = {
   state: `is one of ${Object.keys(STATES).join(', ')}`,
-  unused: 'is never or a time, such as 30d or 12h',
-  expires: 'is a time from now, such as 7d',
+  unused: 'is never or a number of hours or days, such as 12h or 30d',
+  expires: 'is a number of hours or days from now, such as 12h or 7d',
 };
 
 /** Lists that are asked for often, by their names. */

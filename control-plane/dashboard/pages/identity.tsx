@@ -26,6 +26,7 @@ import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
+import { LimitList } from '../roles/role-limits.tsx';
 import { Usage } from '../usage/usage.tsx';
 import { usageOfAll } from '../usage/usage-query.ts';
 
@@ -183,8 +184,9 @@ function IdentityFacts({ of }: { of: Identity }) {
       <Fact name="Meta">
         <code>{JSON.stringify(of.meta)}</code>
       </Fact>
-      <Fact name="Rate limits">{limitsText(of.ratelimits) || 'none'}</Fact>
-      <Fact name="Concurrency limits">{concurrencyText(of.concurrency) || 'none'}</Fact>
+      <Fact name="Limits">
+        <LimitList of={of} />
+      </Fact>
       <Fact name="APIs">
         {of.apiIds?.map((apiId) => (
           <>

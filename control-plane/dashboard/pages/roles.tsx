@@ -58,17 +58,24 @@ export function Roles() {
       <Loaded of={roles}>
         {(all) => (
           <Matches all={all} text={text}>
-            {(roles) => (
-              <>
-                <Matrix
-                  roles={roles}
-                  catalogue={catalogue.data ?? []}
-                  change={applyRole}
-                  remove={setDeleting}
-                />
-                <Plans roles={roles} change={applyRoleLimits} />
-              </>
-            )}
+            {(roles) => {
+              const plans = <Plans roles={roles} change={applyRoleLimits} />;
+              const hasPermissions =
+                catalogue.data?.length !== 0 || roles.some(({ permissions }) => permissions.length > 0);
+              return (
+                <>
+                  {!hasPermissions && plans}
+                  {!hasPermissions && <h2>Permissions</h2>}
+                  <Matrix
+                    roles={roles}
+                    catalogue={catalogue.data ?? []}
+                    change={applyRole}
+                    remove={setDeleting}
+                  />
+                  {hasPermissions && plans}
+                </>
+              );
+            }}
           </Matches>
         )}
       </Loaded>

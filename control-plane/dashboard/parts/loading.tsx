@@ -65,12 +65,18 @@ const failureOf = (error: unknown) =>
 /** Tells whether a call failed because the session is over, which a dialog over the page says. */
 const isOver = ({ code }: Failure) => code === 'SESSION_OVER';
 
+/** The same question gets the same refusal. */
+function retryOf({ reload }: Load<unknown>, { code, passes }: Failure) {
+  if (passes) return 'by itself';
+  return code === 'BAD_REQUEST' ? undefined : reload;
+}
+
 /** Shows loaded data, or the reason why there is none. */
 export function Loaded<T>({ of, children }: { of: Load<T>; children: (data: T) => ComponentChildren }) {
   const { data, failure, busy } = of;
   return (
     <div aria-busy={busy}>
-      {failure && <Problem failure={failure} retry={failure.passes ? 'by itself' : of.reload} />}
+      {failure && <Problem failure={failure} retry={retryOf(of, failure)} />}
       {data !== undefined && children(data)}
       {data === undefined && !failure && (
         <div class="skeleton" role="status">
@@ -94,7 +100,13 @@ const EXPLANATIONS: Readonly<Record<string, string>> = {
 };
 
 /** Describes an error, with the request id under which logs have it. */
-export function Problem({ failure, retry }: { failure: Failure; retry?: (() => void) | 'by itself' }) {
+export function Problem({
+  failure,
+  retry,
+}: {
+  failure: Failure;
+  retry?: (() => void) | 'by itself' | undefined;
+}) {
   return (
     <div class="problem" role="alert">
       <strong>{EXPLANATIONS[failure.code] ?? failure.code}</strong>: {failure.message}.

@@ -27,7 +27,7 @@ export function Plans({ roles, change }: { roles: readonly Role[]; change: Chang
         empty=""
         columns={[
           { title: 'Role', narrow: 'first', cell: ({ name, id }) => <bdi title={id}>{name}</bdi> },
-          { title: 'Limits of its keys', grows: true, cell: (role) => <LimitsOf of={role} /> },
+          { title: 'Limits of its keys', grows: true, cell: (role) => <LimitList of={role} isPer /> },
           {
             title: 'Actions',
             narrow: 'menu',
@@ -54,19 +54,23 @@ export function Plans({ roles, change }: { roles: readonly Role[]; change: Chang
   );
 }
 
-function LimitsOf({ of: { ratelimits, concurrency } }: { of: Role }) {
+/** Limits in words. @param props.isPer true if each counts per key or per identity */
+export function LimitList({ of, isPer = false }: { of: Limits; isPer?: boolean }) {
+  const { ratelimits, concurrency } = of;
+  const perText = (per = 'key') => (isPer ? ` per ${per}` : '');
   if (ratelimits.length + concurrency.length === 0) return <span class="quiet none">none</span>;
   return (
     <ul class="plain">
       {ratelimits.map((limit) => (
         <li key={limit.name}>
-          <strong>{limit.name}</strong> {limitInWords(limit)} per {limit.per ?? 'key'}
+          <strong>{limit.name}</strong> {limitInWords(limit)}
+          {perText(limit.per)}
           {limit.autoApply && ', taken by each verification'}
         </li>
       ))}
       {concurrency.map(({ name, limit, per }) => (
         <li key={name}>
-          <strong>{name}</strong> {limit.toLocaleString()} at the same time per {per ?? 'key'}
+          <strong>{name}</strong> {limit.toLocaleString()} at the same time{perText(per)}
         </li>
       ))}
     </ul>

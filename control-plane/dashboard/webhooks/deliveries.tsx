@@ -107,10 +107,10 @@ function Result({ delivery: { result, status, error, nextAt } }: { delivery: Del
       <Badge kind={RESULTS[result]}>{result === 'dead' ? 'given up' : result}</Badge>{' '}
       <small>
         {status ?? error}
-        {nextAt !== undefined && (
+        {nextAt !== undefined && nextAt <= serverNow() && ', waits for its turn'}
+        {nextAt !== undefined && nextAt > serverNow() && (
           <>
-            {nextAt > serverNow() ? ', again ' : ', due '}
-            <Time at={nextAt} />
+            , again <Time at={nextAt} />
           </>
         )}
       </small>

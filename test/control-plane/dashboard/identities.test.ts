@@ -88,12 +88,15 @@ onStage('the identities', (stage) => {
   test('gives a customer a plan, which its keys show', async () => {
     await stage.fleet.ok('permissions.createRole', { name: 'plan pro', permissions: ['files.read'] });
     const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'plans', externalId: 'globex' });
-    await stage.fleet.ok('identities.createIdentity', { externalId: 'globex' });
+    await stage.fleet.ok('identities.createIdentity', {
+      ...{ externalId: 'globex', ratelimits: [{ name: 'tokens', limit: 3, duration: 60_000 }] },
+    });
     const permitted = async () =>
       (await stage.fleet.verify(key, { authorization: { permissions: 'files.read' } })).body.code;
     expect(await permitted()).toBe('INSUFFICIENT_PERMISSIONS');
     const dashboard = await stage.signedIn('#/identities/globex');
     const { page } = dashboard;
+    await page.getByRole('listitem').getByText('tokens 3 a minute').waitFor();
     const form = page.getByRole('form', { name: 'Change the roles' });
     await form.getByRole('combobox').fill('plan');
     await page.keyboard.press('Enter');

@@ -343,6 +343,9 @@ onStage('the keys of an API', (stage) => {
     await page.getByRole('button', { name: 'Never used' }).click();
     await page.reload();
     expect(await page.getByLabel('Filter').inputValue()).toBe('unused:never');
+    await page.getByLabel('Filter').fill('unused:1m');
+    await page.getByRole('alert').getByText('unused is never or a number of hours or days').waitFor();
+    expect(await page.getByRole('button', { name: 'Try again' }).count()).toBe(0);
     await page.getByLabel('Filter').fill('role:"night shift"');
     await expect.poll(names).toEqual(['shifted']);
     await page.getByLabel('Filter').fill('');

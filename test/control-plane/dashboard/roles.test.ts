@@ -128,4 +128,19 @@ onStage('the roles', (stage) => {
     expect(await stored()).toMatchObject(limits);
     await dashboard.close();
   });
+
+  test('without permissions, plans stand first', async () => {
+    for (const { slug } of await stage.fleet.ok('permissions.listPermissions'))
+      await stage.fleet.ok('permissions.deletePermission', { permissionId: slug });
+    await stage.fleet.ok('permissions.createRole', { name: 'bare' });
+    const dashboard = await stage.signedIn('#/roles?find=bare');
+    const titles = () => dashboard.page.getByRole('heading', { level: 2 }).allInnerTexts();
+    await expect.poll(titles).toEqual(['Plans', 'Permissions']);
+    await dashboard.page.getByLabel('Another permission').fill('files.read');
+    await dashboard.page.getByRole('button', { name: 'Add a line' }).click();
+    await dashboard.page.getByRole('checkbox', { name: 'bare may files.read' }).check();
+    await dashboard.page.getByRole('button', { name: 'Save bare' }).click();
+    await expect.poll(titles).toEqual(['Plans']);
+    await dashboard.close();
+  });
 });
