@@ -22,9 +22,9 @@ export function useSelection() {
     reset: () => setKeys([]),
     /** Selects all keys of a filter, as many as one call changes. */
     all: async (apiId: string, filter: Filter) => {
-      const found = await listMatches(apiId, filter, KEYS_MAX);
-      setKeys(found.keys);
-      setList(found);
+      const matches = await listMatches(apiId, filter, KEYS_MAX);
+      setKeys(matches.keys);
+      setList(matches);
     },
     /** The checkbox of a key. */
     box: (key: Key) => {
