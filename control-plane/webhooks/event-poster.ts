@@ -66,9 +66,11 @@ export class AddressRules {
    * @param isPlain true for a connection without TLS
    */
   addressFault(address: string, isPlain: boolean): string | undefined {
-    if (!this.allows(address)) return `${address} is not a public address, and not in WEBHOOK_NETWORKS`;
+    const advice = `to allow it, start the control plane with WEBHOOK_NETWORKS=${address}`;
+    if (!this.allows(address))
+      return `${address} is not a public address, and not in WEBHOOK_NETWORKS; ${advice}`;
     if (isPlain && !this.#networks.has(address))
-      return 'http:// is allowed only for addresses in WEBHOOK_NETWORKS';
+      return `http:// is allowed only for addresses in WEBHOOK_NETWORKS; ${advice}`;
     return undefined;
   }
 

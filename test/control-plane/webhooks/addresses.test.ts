@@ -75,6 +75,9 @@ test('URLs with such an address are refused in every spelling', () => {
     ...['169.254.169.254', '2852039166', '[fd00:ec2::254]', '[64:ff9b::169.254.169.254]', '0', '[::]'],
   ];
   for (const host of hosts) expect(urlFault(rules, `https://${host}/`), host).toMatch(/not a public address/);
+  expect(urlFault(rules, 'https://127.1/')).toContain(
+    'start the control plane with WEBHOOK_NETWORKS=127.0.0.1',
+  );
   expect(urlFault(rules, 'https://1.1.1.1/hook')).toBeUndefined();
   expect(urlFault(rules, 'https://hooks.example.com/hook?a=b')).toBeUndefined();
   expect(urlFault(rules, 'http://1.1.1.1/')).toMatch(/http:\/\/ is allowed only/);
