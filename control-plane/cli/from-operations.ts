@@ -139,7 +139,14 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
   if (typeof keyId === 'string') input['keyId'] = await keyIdOf(session, keyId);
   if (web && words.web) return openPage(session, words.web(input as never));
   const client = await session.controlPlane();
-  if (typeof input['roleId'] === 'string') input['roleId'] = await roleIdOf(client, input['roleId']);
+  const { roleId, endpointId } = input;
+  if (typeof roleId === 'string')
+    input['roleId'] = await idOf(roleId, 'role', () => client.call<Named[]>('permissions.listRoles'));
+  if (typeof endpointId === 'string')
+    input['endpointId'] = await idOf(endpointId, 'endpoint', async () => {
+      const { endpoints } = await client.call<{ endpoints: Endpoint[] }>('webhooks.listEndpoints');
+      return endpoints.map(({ endpointId: id, name }) => ({ id, name }));
+    });
   const people = process.stdout.isTTY && wide === undefined ? words.people : undefined;
   const printItems = (response: object, items: readonly never[]) => {
     session.print(response, () =>
@@ -188,14 +195,17 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
   if (words.isNo?.(answer as never)) session.end('NO');
 }
 
-/** The id of a role that is given by its id or its name. */
-async function roleIdOf(client: Client, reference: string): Promise<string> {
-  if (reference.startsWith('role_')) return reference;
-  const roles = await client.call<{ id: string; name: string }[]>('permissions.listRoles');
-  const id = roles.find(({ name }) => name === reference)?.id;
-  if (id === undefined)
-    throw new CliError('NO', `there is no role ${printable(reference)}`, { code: 'NOT_FOUND' });
-  return id;
+type Named = { readonly id: string; readonly name?: string | undefined };
+type Endpoint = { readonly endpointId: string; readonly name?: string };
+
+/** The id of a role or an endpoint that is given by its id, or by a name that no other has. */
+async function idOf(reference: string, noun: string, all: () => Promise<Named[]>): Promise<string> {
+  if (reference.startsWith(`${noun}_`)) return reference;
+  const [match, ...others] = (await all()).filter(({ name }) => name === reference);
+  const label = printable(reference);
+  if (others.length > 0) throw new CliError('USAGE', `several ${noun}s have the name ${label}: give an id`);
+  if (match === undefined) throw new CliError('NO', `there is no ${noun} ${label}`, { code: 'NOT_FOUND' });
+  return match.id;
 }
 
 /** The sentence about a change: `created identity_…`. */

@@ -120,6 +120,13 @@ async function keysWith(
 /** Maximum number of APIs in which a text is searched. */
 const APIS_MAX = 1000;
 
+type About = Readonly<
+  Partial<Record<'keyId' | 'identityId' | 'roleId' | 'verifierId' | 'apiId' | 'rootKeyId', string>>
+>;
+/** The id of what an event is about. `rootKeyId` may be the caller, so it comes last. */
+const aboutOf = ({ keyId, identityId, roleId, verifierId, apiId, rootKeyId }: About) =>
+  keyId ?? identityId ?? roleId ?? verifierId ?? apiId ?? rootKeyId;
+
 /** A page of the dashboard with the conditions that are given. */
 function page(path: string, conditions: Readonly<Record<string, unknown>>): string {
   const query = new URLSearchParams();
@@ -438,7 +445,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
       by: ({ by }: ListedEvent) => (by.person ? nameOf(by.person) : by.rootKeyId),
       from: ({ by }: ListedEvent) => by.address,
       ...columns('operation outcome'),
-      on: ({ on }: ListedEvent) => on.keyId ?? on.rootKeyId ?? on.roleId ?? on.identityId ?? on.apiId,
+      on: ({ on }: ListedEvent) => aboutOf(on),
       change: ({ before, after }: ListedEvent) =>
         [before, after].flatMap((each) => (each === undefined ? [] : [JSON.stringify(each)])).join(' → ') ||
         undefined,
@@ -488,7 +495,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
       ...columns('time deliveryId type result attempt'),
       answer: ({ status, error }: Delivery) => status ?? error,
       next: 'nextAt',
-      data: ({ event }: Delivery) => JSON.stringify(Object(event).data),
+      on: ({ event }: Delivery) => aboutOf(Object(event).data),
     },
   },
   'webhooks.redeliver': {

@@ -544,6 +544,22 @@ test('roles are given by name too', async () => {
   await answer('roles delete night-shift --yes');
 });
 
+test('endpoints are given by name too', async () => {
+  const webhook = (...args: string[]) => commandLine.run(['webhooks', ...args], envOf(fleet));
+  await webhook('create', 'https://127.0.0.1.invalid/hook', '--name', 'CRM sync');
+  const { keyId } = await answer('keys create shop');
+  const listed = async () => (await webhook('deliveries', 'CRM sync')).stdout;
+  await fleet.until(async () => (await listed()).includes(`  ${keyId}\n`));
+  expect(await listed()).toMatch(/^time +deliveryId +type +result +attempt +answer +next +on\n/);
+  expect(await listed()).not.toContain('{');
+  expect(await webhook('deliveries', 'CRM')).toMatchObject({
+    ...{ status: 1, stderr: 'keyfence: there is no endpoint CRM\n' },
+  });
+  await webhook('create', 'https://127.0.0.1.invalid/other', '--name', 'CRM sync');
+  const { status, stderr } = await webhook('disable', 'CRM sync');
+  expect([status, stderr]).toEqual([64, 'keyfence: several endpoints have the name CRM sync: give an id\n']);
+});
+
 test('a root key is made from a preset', async () => {
   const { rootKeyId } = await answer('root-keys create reader --preset read-only');
   const { rootKeys } = await answer('root-keys list');
