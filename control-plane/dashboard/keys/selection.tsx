@@ -104,11 +104,6 @@ export function SelectionBar(props: {
         {keysText} selected
         {reach}
       </span>
-      {selectAll && reach === '' && (
-        <button type="button" class="small" aria-disabled={busy} onClick={() => void run(selectAll)}>
-          Select all that match
-        </button>
-      )}
       <button
         type="button"
         class="small"
@@ -121,6 +116,11 @@ export function SelectionBar(props: {
         Enable {keysText}
       </button>
       <More>
+        {selectAll && reach === '' && (
+          <button type="button" onClick={() => void run(selectAll)}>
+            Select all that match
+          </button>
+        )}
         {(['Add role', 'Remove role', 'Expire'] as const).map((name) => (
           <button key={name} type="button" onClick={() => setForm(name)}>
             {name}…

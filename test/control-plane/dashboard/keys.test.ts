@@ -140,6 +140,7 @@ onStage('the keys of an API', (stage) => {
     const bar = page.getByRole('group', { name: 'Selection' });
     const selectAll = async () => {
       await page.getByRole('checkbox', { name: 'Select page' }).check();
+      await bar.getByText('More', { exact: true }).click();
       await bar.getByRole('button', { name: 'Select all that match' }).click();
     };
     await selectAll();
