@@ -58,7 +58,7 @@ export async function startVerifier(
   const listeners = await openListeners({ engine, verifier: counter, config, clock, log, crowded });
   watchState(metrics.registry, verifier, apiIds, engine);
   watchServer(metrics.registry, listeners);
-  watchUpstreams(metrics.registry, listeners.relays);
+  watchUpstreams(metrics.registry, listeners.relays, listeners.costFaults);
   const { address, proxyAddress, grpcAddress } = listeners;
   ready ??= start.begin(engine, clock, stopping.signal);
   void ready.then((isDone) => {

@@ -11,7 +11,7 @@ import { ClientIps } from './http/credentials.ts';
 import { followCertificate } from './http/tls.ts';
 import type { LaneCounts } from './lane/lane.ts';
 import { createControlPlaneProxy, notForwarded } from './proxy/control-plane-proxy.ts';
-import { createProxy } from './proxy/proxy.ts';
+import { type CostFaults, createProxy } from './proxy/proxy.ts';
 import type { UpstreamStats } from './proxy/upstream.ts';
 import { createVerifierServer } from './verifier-server.ts';
 
@@ -33,6 +33,7 @@ interface Listeners extends Addresses {
   readonly lane: Readonly<LaneCounts>;
   /** Statistics of the requests passed on, keyed by the name of the upstream server. */
   readonly relays: Readonly<Record<string, UpstreamStats>>;
+  readonly costFaults: CostFaults;
   /** Makes health checks report that traffic may come. */
   ready(): void;
   /** Accepts no more connections, which other processes on the same ports take. */
@@ -98,6 +99,7 @@ export async function openListeners(options: {
     },
     lane: sumOf([server, local, proxy].flatMap((each) => (each ? [each.lane] : []))),
     relays: { control_plane: forward ? forward.stats : NO_RELAY, api: proxy ? proxy.stats : NO_RELAY },
+    costFaults: proxy?.costFaults ?? { invalid: 0, missing: 0, short: 0 },
     ready() {
       if (grpc) grpc.serving = true;
     },

@@ -61,7 +61,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
     requestsInFlight: 0,
     lane: { answered: 0, delegated: 0, handedOver: 0 },
   });
-  watchUpstreams(verifierMetrics.registry, {});
+  watchUpstreams(verifierMetrics.registry, {}, { invalid: 0, missing: 0, short: 0 });
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
     'control-plane/cli/README.md': {

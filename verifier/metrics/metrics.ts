@@ -9,6 +9,7 @@ import type { DropReason, Follower, FollowerEvents } from '../core/follower.ts';
 import type { Verdict, VerdictSource } from '../core/verdict.ts';
 import { LookupGivenUp, type Verifier } from '../core/verifier.ts';
 import type { LaneCounts } from '../lane/lane.ts';
+import type { CostFaults } from '../proxy/proxy.ts';
 import type { UpstreamStats } from '../proxy/upstream.ts';
 import type { Refusals } from '../redis/refusals-report.ts';
 import type { Usage } from '../redis/usage-report.ts';
@@ -377,7 +378,11 @@ export function watchServer(
  * Registers the metrics of the requests passed on.
  * @param relays statistics of each relay, keyed by the name of its upstream server
  */
-export function watchUpstreams(registry: Registry, relays: Readonly<Record<string, UpstreamStats>>): void {
+export function watchUpstreams(
+  registry: Registry,
+  relays: Readonly<Record<string, UpstreamStats>>,
+  costFaults: CostFaults,
+): void {
   const registers = [registry];
   new Gauge({
     name: 'keyfence_relayed_in_flight',
@@ -398,6 +403,16 @@ export function watchUpstreams(registry: Registry, relays: Readonly<Record<strin
       for (const [to, { faults }] of Object.entries(relays)) {
         for (const [fault, count] of Object.entries(faults)) this.inc({ to, fault }, count);
       }
+    },
+  });
+  new Counter({
+    name: 'keyfence_proxy_cost_faults_total',
+    help: "Requests in proxy mode whose cost the API did not say well. invalid: X-Keyfence-Cost was no whole number; the log has one. missing: the response of a key with credits had none. Both cost what was reserved. short: the cost was higher than the key's credits.",
+    labelNames: ['fault'],
+    registers,
+    collect() {
+      this.reset();
+      for (const [fault, count] of Object.entries(costFaults)) this.inc({ fault }, count);
     },
   });
 }

@@ -124,9 +124,16 @@ interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'crowded' | 'cer
   readonly clock: Clock;
 }
 
+/**
+ * Counts of requests whose cost the API did not say as it should. `missing`: not at all; `short`: more than the key has,
+ * so that only a part was charged. Of the other two, what was reserved was charged.
+ */
+export type CostFaults = Readonly<Record<'invalid' | 'missing' | 'short', number>>;
+
 /** A listener in front of an API. */
 export interface ProxyListener extends Listener {
   readonly stats: UpstreamStats;
+  readonly costFaults: CostFaults;
   readonly lane: Readonly<LaneCounts>;
 }
 
@@ -177,6 +184,7 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
   const { close } = listener;
   return Object.assign(listener, {
     stats: upstream,
+    costFaults: forwarder.costFaults,
     lane,
     async close(graceMs: number) {
       await close(graceMs);
@@ -203,6 +211,8 @@ interface ForwardRequest {
   readonly entry: Entry | undefined;
   /** undefined = the key has neither credits nor a concurrency limit. */
   readonly hold: Hold | undefined;
+  /** True = the hold reserves credits. */
+  readonly reserves: boolean;
   readonly method: string;
   readonly target: string;
   readonly rawHeaders: readonly string[];
@@ -236,6 +246,7 @@ class Forwarder {
   readonly #byTracer = writtenByTracer();
   readonly #holdsKey: ReturnType<typeof keyHeaders>;
   readonly #hasKeyCookies: boolean;
+  readonly costFaults = { invalid: 0, missing: 0, short: 0 };
   #warnedMs = Number.NEGATIVE_INFINITY;
 
   constructor(upstream: UpstreamPool, rechecker: Rechecker, options: ProxyOptions) {
@@ -260,12 +271,15 @@ class Forwarder {
   ): Promise<void> {
     const { hold } = outgoing;
     let cost: number | undefined;
-    const onCost = (text: string) => {
+    let isSaid = false;
+    const take = (text: string) => {
+      isSaid = true;
       if (/^\d{1,13}$/.test(text) && Number(text) <= CREDITS_MAX) cost = Number(text);
-      else this.#warn(outgoing);
+      else this.#noteInvalid(outgoing, text);
     };
     try {
-      await this.#pass(outgoing, identity, response, body, events, onCost);
+      const isWhole = await this.#pass(outgoing, identity, response, body, events, take);
+      if (isWhole && !isSaid && outgoing.reserves) this.costFaults.missing++;
     } catch (error) {
       // The API never saw it.
       if (error instanceof UpstreamError && (error.fault === 'busy' || error.fault === 'unreachable'))
@@ -278,17 +292,25 @@ class Forwarder {
 
   async #release({ id }: Hold, cost: number | undefined): Promise<void> {
     const release = async (amount?: number) => this.#options.holds?.release(id, amount);
-    // Without an answer about a cost above the reservation, this charges the reservation, unless its time was over.
-    await release(cost).catch(() => release().catch(() => undefined));
+    try {
+      if ((await release(cost))?.short !== undefined) this.costFaults.short++;
+    } catch {
+      // Without an answer about a cost above the reservation, this charges the reservation, unless its time was over.
+      await release().catch(() => undefined);
+    }
   }
 
-  /** Logs that the API said a cost that is none, at most once in WARN_PERIOD_MS. */
-  #warn({ entry, requestId }: ForwardRequest): void {
+  /** Counts a cost of the API that is none, and logs it, at most once in WARN_PERIOD_MS. */
+  #noteInvalid({ entry, requestId }: ForwardRequest, text: string): void {
     const { clock, log } = this.#options;
+    this.costFaults.invalid++;
     const nowMs = clock.monotonicMs();
     if (nowMs - this.#warnedMs < WARN_PERIOD_MS) return;
     this.#warnedMs = nowMs;
-    log.warn({ keyId: entry?.keyId, requestId }, 'X-Keyfence-Cost of the API is not a whole number; ignored');
+    log.warn(
+      { keyId: entry?.keyId, requestId, value: text.slice(0, 64), invalid: this.costFaults.invalid },
+      `X-Keyfence-Cost of the API must be a whole number from 0 to ${CREDITS_MAX}; ignored`,
+    );
   }
 
   async #pass(
@@ -297,8 +319,8 @@ class Forwarder {
     response: Downstream,
     body: Body,
     events: RequestEvents,
-    onCost: (cost: string) => void,
-  ): Promise<void> {
+    take: (cost: string) => void,
+  ): Promise<boolean> {
     const { authz, clock, config } = this.#options;
     const { question, entry, method, target, requestId, tunnelIdleMs } = outgoing;
     const isTrusted = config.TRUSTED_PROXIES.has(outgoing.address);
@@ -316,7 +338,7 @@ class Forwarder {
     const checkedMs = (clock.monotonicMs() - outgoing.startedAtMs).toFixed(2);
     const place = question && entry ? this.#rechecker.begin(response, question, entry) : undefined;
     try {
-      await this.#upstream.send(response, {
+      return await this.#upstream.send(response, {
         method,
         body,
         target: withoutKey(target, authz.sources),
@@ -328,7 +350,7 @@ class Forwarder {
         tunnelIdleMs,
         // Requests without a key share one holder.
         keyId: entry?.keyId ?? '',
-        onCost,
+        cost: { take, isAwaited: outgoing.reserves },
       });
     } finally {
       if (place !== undefined) this.#rechecker.end(place);
@@ -392,6 +414,7 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
         question: 'key' in question ? question : undefined,
         entry: 'entry' in outcome ? outcome.entry : undefined,
         hold: 'hold' in outcome ? outcome.hold : undefined,
+        reserves: reserves(outcome),
         method,
         target,
         rawHeaders,
@@ -415,6 +438,10 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
     return verdict === undefined ? verifier.lookUp(question).then(conclude) : conclude(verdict);
   };
 }
+
+/** Returns true if an accepted request has reserved credits. */
+const reserves = (outcome: AuthzOutcome): boolean =>
+  'hold' in outcome && outcome.hold !== undefined && outcome.spending?.remaining !== undefined;
 
 /** Returns the handler of requests from the fast lane. */
 function laneHandler(
@@ -443,6 +470,7 @@ function laneHandler(
         question,
         entry: verdict.entry,
         hold: verdict.hold,
+        reserves: reserves(verdict),
         address,
         requestId,
         startedAtMs,

@@ -93,10 +93,10 @@ export class UpstreamPool implements UpstreamStats {
   }
 
   /**
-   * Passes a request on. Resolves when the client has the response, or has gone. Rejects with UpstreamError
-   * if nothing has been written to the client, and with ApiError if the request cannot be passed on. A
-   * response that breaks off later is cut. A safe request without a body is sent a second time if the
-   * connection ended before any part of a response arrived.
+   * Passes a request on. Resolves with true when the client has the response, and with false when it was cut or the
+   * client has gone. Rejects with UpstreamError if nothing has been written to the client, and with ApiError if the
+   * request cannot be passed on. A response that breaks off later is cut. A safe request without a body is sent a
+   * second time if the connection ended before any part of a response arrived.
    * @param options.body `null` = none; see `bodyOf`
    * @param options.keyId the holder of the connection. A holder gets at most as many connections as remain
    * free, so that there is always one for another holder. undefined = only `connectionsMax` applies
@@ -105,7 +105,6 @@ export class UpstreamPool implements UpstreamStats {
    * @param options.events events of the client's request
    * @param options.rawHeaders headers of the client's request, as they arrived
    * @param options.responseHeaders header names and values to add to the response
-   * @param options.onCost gets each value of `X-Keyfence-Cost` of the response, which is then not passed on
    * @param options.tunnelIdleMs if present, the request asks for a WebSocket. If the server agrees, the two
    * connections are joined until either ends, or until no data moves for this time
    */
@@ -122,9 +121,9 @@ export class UpstreamPool implements UpstreamStats {
       responseHeaders?: readonly string[];
       tunnelIdleMs?: number | undefined;
       keyId?: string;
-      onCost?: (cost: string) => void;
+      cost?: CostReader;
     },
-  ): Promise<void> {
+  ): Promise<boolean> {
     if (this.#path !== '' && mayClimb(options.target)) {
       throw new ApiError('BAD_REQUEST', 'path: must not lead out of the configured path');
     }
@@ -136,7 +135,7 @@ export class UpstreamPool implements UpstreamStats {
     this.#inFlight++;
     if (place !== undefined) this.#held.add(place, 1);
     try {
-      const { method, body, headers, events, responseHeaders = [], tunnelIdleMs, onCost } = options;
+      const { method, body, headers, events, responseHeaders = [], tunnelIdleMs, cost = NO_COST } = options;
       const upgrade = tunnelIdleMs === undefined ? null : 'websocket';
       const path = this.#path + options.target;
       // `servername` is missing from undici's types. Without it, each different Host from a client would cost
@@ -144,12 +143,12 @@ export class UpstreamPool implements UpstreamStats {
       const upstreamRequest = { method, path, headers, body, upgrade, servername: this.#servername };
       const limit = { clock: this.#clock, timeoutMs: this.#limits.timeoutMs };
       const dispatch = () => {
-        const handler = new UpstreamHandler(response, events, responseHeaders, tunnelIdleMs, limit, onCost);
+        const handler = new UpstreamHandler(response, events, responseHeaders, tunnelIdleMs, limit, cost);
         this.#pool.dispatch(upstreamRequest, handler);
         return handler.settled;
       };
       const mayRepeat = body === null && SAFE_METHODS.has(method);
-      await dispatch().catch((error: UpstreamError) => {
+      return await dispatch().catch((error: UpstreamError) => {
         // In most cases the server had just closed an idle connection (RFC 9110 §9.2.2).
         if (mayRepeat && error.fault === 'cut' && !error.hasBegun) return dispatch();
         throw error;
@@ -236,18 +235,35 @@ const STRING_BYTES_MAX = 4096;
 /** Maximum number of 1xx heads before the final head. A server that sends more is not about to answer. */
 const INTERIM_HEADS_MAX = 100;
 
+/**
+ * Limits to what is still read of a response after its client has left, because its trailer may say the cost: time in
+ * milliseconds, and bytes.
+ */
+const REST_MS_MAX = 1000;
+const REST_BYTES_MAX = 65_536;
+
 /** The header or trailer in which the server says what a request cost, in credits. */
 const COST_HEADER = 'x-keyfence-cost';
+
+/** A reader of what the server says that a request cost. */
+interface CostReader {
+  /** Takes each value of `X-Keyfence-Cost` of the response, which is then not passed on; undefined = it is passed on. */
+  readonly take?: (cost: string) => void;
+  /** True = the cost counts even after the client has gone. */
+  readonly isAwaited: boolean;
+}
+
+const NO_COST: CostReader = { isAwaited: false };
 
 /** One request to the upstream, with undici's callbacks. */
 class UpstreamHandler implements Dispatcher.DispatchHandler {
   readonly #response: Downstream;
   readonly #addedHeaders: readonly string[];
-  readonly #settled = Promise.withResolvers<void>();
+  readonly #settled = Promise.withResolvers<boolean>();
   #controller: Dispatcher.DispatchController | undefined;
   readonly #tunnelIdleMs: number | undefined;
   readonly #limit: HeadLimit;
-  readonly #onCost: ((cost: string) => void) | undefined;
+  readonly #cost: CostReader;
   /** The time at which the last part of the request was sent. */
   #sentMs: number | undefined;
   #interimHeads = 0;
@@ -261,6 +277,9 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
   #isUnfit = false;
   #flushed = false;
   #over = false;
+  /** Bytes of the body since the client has left; undefined = it has not. */
+  #restBytes: number | undefined;
+  #restTimer: Timer | undefined;
 
   constructor(
     response: Downstream,
@@ -268,26 +287,40 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     addedHeaders: readonly string[],
     tunnelIdleMs: number | undefined,
     limit: HeadLimit,
-    onCost: ((cost: string) => void) | undefined,
+    cost: CostReader,
   ) {
-    this.#onCost = onCost;
+    this.#cost = cost;
     this.#response = response;
     this.#limit = limit;
     this.#addedHeaders = addedHeaders;
     this.#tunnelIdleMs = tunnelIdleMs;
     // A separate function instead of one written in the assignment: see "Garbage" in
     // verifier/lane/README.md.
-    const abort = () => this.#controller?.abort(new Error('the client has gone'));
-    events.onClose = abort;
+    const leave = () => this.#leave();
+    events.onClose = leave;
   }
 
-  get settled(): Promise<void> {
+  /** Resolves as `send` does. */
+  get settled(): Promise<boolean> {
     return this.#settled.promise;
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     if (this.#response.destroyed) controller.abort(new Error('the client has gone'));
+  }
+
+  /** Ends the request after the client has gone, or first reads the rest, whose trailer may say the cost. */
+  #leave(): void {
+    if (this.#over) return;
+    const abort = () => this.#controller?.abort(new Error('the client has gone'));
+    if (!this.#cost.isAwaited || !this.#response.headersSent) {
+      abort();
+      return;
+    }
+    this.#restBytes = 0;
+    this.#restTimer = this.#limit.clock.after(REST_MS_MAX, abort);
+    this.#controller?.resume();
   }
 
   onRequestSent(): void {
@@ -346,7 +379,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     const { socket: client } = response;
     if (client === null || headers.upgrade?.toLowerCase() !== 'websocket') {
       upstream.destroy();
-      if (client === null) this.#settled.resolve();
+      if (client === null) this.#settled.resolve(false);
       else
         this.#settled.reject(
           new UpstreamError('invalid', new Error('101 to a protocol that was not requested')),
@@ -363,10 +396,18 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
       ...this.#addedHeaders,
     ]);
     response.flushHeaders();
-    join(client, upstream, this.#tunnelIdleMs ?? 0).then(this.#settled.resolve, this.#settled.reject);
+    join(client, upstream, this.#tunnelIdleMs ?? 0, this.#limit.clock).then(
+      () => this.#settled.resolve(true),
+      this.#settled.reject,
+    );
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#restBytes !== undefined) {
+      this.#restBytes += chunk.length;
+      if (this.#restBytes > REST_BYTES_MAX) controller.abort(new Error('the client has gone'));
+      return;
+    }
     if (!this.#flushed && this.#first === undefined) {
       this.#first = chunk;
       return;
@@ -376,8 +417,8 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
   }
 
   readonly #drop = (name: string, value: string): boolean => {
-    if (this.#onCost === undefined || name !== COST_HEADER) return false;
-    this.#onCost(value);
+    if (this.#cost.take === undefined || name !== COST_HEADER) return false;
+    this.#cost.take(value);
     return true;
   };
 
@@ -385,6 +426,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
   #end(): void {
     this.#over = true;
     this.#headTimer?.cancel();
+    this.#restTimer?.cancel();
     this.#controller = undefined;
   }
 
@@ -395,16 +437,17 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
       const drop = (name: string, value: string) => isOfConnection(name) || this.#drop(name, value);
       this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, drop)));
     }
+    if (this.#restBytes !== undefined) return void this.#settled.resolve(false);
     const last = this.#flushed ? undefined : this.#first;
     // Node sends a head and a string in one write, but a head and a buffer in two.
     const isShort = last !== undefined && last.length <= STRING_BYTES_MAX;
     this.#response.end(isShort ? last.toString('latin1') : last, 'latin1');
-    this.#settled.resolve();
+    this.#settled.resolve(true);
   }
 
   /** Sends the head with the first chunk of the body, which briefly waited for the rest. */
   #flush(controller: Dispatcher.DispatchController): void {
-    if (this.#flushed || this.#over) return;
+    if (this.#flushed || this.#over || this.#restBytes !== undefined) return;
     this.#flushed = true;
     if (this.#first === undefined) this.#response.flushHeaders();
     else this.#write(controller, this.#first);
@@ -420,7 +463,7 @@ class UpstreamHandler implements Dispatcher.DispatchHandler {
     const fault = this.#faultOf(error);
     this.#end();
     if (this.#response.headersSent) this.#response.destroy();
-    if (this.#response.headersSent || this.#response.destroyed) this.#settled.resolve();
+    if (this.#response.headersSent || this.#response.destroyed) this.#settled.resolve(false);
     else this.#settled.reject(new UpstreamError(fault, error, this.#hasBegun));
   }
 
@@ -561,11 +604,20 @@ function leads(path: string): boolean {
   return false;
 }
 
+/** Time that the rest of a WebSocket has after one side has ended it, in milliseconds. */
+const TUNNEL_END_MS = 3000;
+
 /**
- * Passes bytes between two connections until both are closed, at the pace of the slower one.
+ * Passes bytes between two connections until both are closed, at the pace of the slower one. After the end of the
+ * client, the server gets TUNNEL_END_MS to end, too. After the end of the server, the client may take the rest as long
+ * as it does not pause for that time.
  * @param idleMs both are cut after this time without data; 0 = never
  */
-async function join(client: Socket, upstream: Duplex, idleMs: number): Promise<void> {
+async function join(client: Socket, upstream: Duplex, idleMs: number, clock: Clock): Promise<void> {
+  let timer: Timer | undefined;
+  const clientEnds = () => {
+    timer ??= clock.after(TUNNEL_END_MS, () => [client, upstream].forEach((socket) => void socket.destroy()));
+  };
   const [clientEnd, upstreamEnd] = [client, upstream].map((socket, i, both) => {
     const peer = both[1 - i];
     socket.on('error', () => socket.destroy());
@@ -579,8 +631,11 @@ async function join(client: Socket, upstream: Duplex, idleMs: number): Promise<v
     });
   });
   client.setTimeout(idleMs, () => client.destroy());
+  client.once('end', clientEnds).once('close', clientEnds);
+  upstream.once('end', () => client.setTimeout(TUNNEL_END_MS));
   client.pipe(upstream).pipe(client);
   await Promise.all([clientEnd, upstreamEnd]);
+  timer?.cancel();
 }
 
 /**

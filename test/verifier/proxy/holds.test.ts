@@ -73,6 +73,15 @@ describe.each([
       await eventually(async () => (await remaining(key)) === rest);
     }
     expect((await get('/a', (await create({ remaining: 49 })).key)).status).toBe(429);
+    expect((await get('/a?cost=80', (await create({ remaining: 60 })).key)).status).toBe(200);
+    await eventually(async () => {
+      const metrics = String((await fleet.get(`${fleet.verifiers[i]?.adminAddress}/metrics`)).body);
+      return ['invalid"} 2', 'missing"} 1', 'short"} 1'].every((line) =>
+        metrics.includes(`keyfence_proxy_cost_faults_total{fault="${line}`),
+      );
+    });
+    expect(fleet.logged.filter((line) => line.includes('"value":"-1"'))).toHaveLength(i + 1);
+    expect(fleet.logged.join()).not.toContain('"value":"1.5"');
     expect(await passes('/a?cost=7', (await create({})).key)).toEqual([200, null, 'ok']);
   });
 
