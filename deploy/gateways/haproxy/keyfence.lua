@@ -1,7 +1,7 @@
 -- The action `lua.keyfence`: asks the verifier about a request, then adds headers about the key or answers in the
 -- API's place. Arguments: the socket of HAProxy's own frontend for the verifier, and the id of the API, optionally
 -- followed by the permissions that the key must have: `shop/require/reports.read`.
-local TIMEOUT_MS = 1500 -- longer than the backend may take
+local TIMEOUT_MS = 2500 -- longer than the backend may take
 local ASKED = { "authorization", "x-api-key", "x-request-id", "origin", "referer", "access-control-request-method" }
 -- ASKED[#ASKED + 1] = "cookie" -- for the source cookie:apikey
 local TOLD = { "x-key-id", "x-key-api-id", "x-key-name", "x-key-external-id", "x-key-meta" }
