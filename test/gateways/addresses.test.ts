@@ -4,14 +4,13 @@ import { API_ID, showing, World } from './world.ts';
 
 /** Addresses of this machine, from which clients connect. */
 const [INSIDE, OUTSIDE] = ['127.0.0.77', '127.0.0.99'];
-let world: World;
-let key: string;
+let worlds: Awaited<ReturnType<typeof World.withAddresses>>;
 beforeAll(async () => {
-  world = await World.start({ CLIENT_IP_HEADER: 'x-client-ip' }, true);
-  const input = { apiId: API_ID, allowedIps: [INSIDE] };
-  key = (await world.fleet.ok('keys.createKey', input)).key;
+  worlds = await World.withAddresses({});
 });
-afterAll(() => world.stop());
+afterAll(() => worlds.stop());
+const keyOf = async ({ fleet }: World): Promise<string> =>
+  (await fleet.ok('keys.createKey', { apiId: API_ID, allowedIps: [INSIDE] })).key;
 
 /** What a client may say of its address, in every way in which something on the way might believe it. */
 const CLAIMS: readonly (readonly string[])[] = [
@@ -40,9 +39,10 @@ const CLAIMS: readonly (readonly string[])[] = [
 ];
 
 describeGateways((name) => {
-  const ask = (asked: Ask) => world.decided(name, asked);
-
   test('a key is accepted from its addresses only', async () => {
+    const world = worlds.of(name);
+    const key = await keyOf(world);
+    const ask = (asked: Ask) => world.decided(name, asked);
     expect((await ask({ ...showing(key), localAddress: INSIDE })).status).toBe(200);
     expect((await ask({ ...showing(key), localAddress: OUTSIDE })).status).toBe(403);
     world.upstream.take();
@@ -60,6 +60,8 @@ describeGateways((name) => {
 });
 
 test('no named header means no address', async () => {
+  const world = worlds.of('nginx');
+  const key = await keyOf(world);
   const verifier = await world.fleet.addVerifier({ API_IDS: API_ID });
   const status = async (path: string, more: Readonly<Record<string, string>>) => {
     const headers = { authorization: `Bearer ${key}`, ...more };

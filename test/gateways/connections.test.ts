@@ -1,9 +1,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { describeGateways, Gateway } from './gateways.ts';
+import { Relay } from './relay.ts';
 import { showing, World } from './world.ts';
 
 const AT_ONCE = 16;
@@ -20,7 +20,7 @@ afterAll(() => world.stop());
 describeGateways((name) => {
   // Over HTTP/2 all requests share one.
   test.skipIf(name === 'envoy-grpc')('connections to the verifier are reused', async () => {
-    const relay = await Relay.start(new URL(world.verifier.address));
+    const relay = await Relay.start(world.around.VERIFIER);
     const directory = mkdtempSync(join(tmpdir(), 'kf-'));
     const gateway = await Gateway.start(name, directory, { ...world.around, VERIFIER: relay.host });
     const ask = async () => (await gateway.ask(showing(key))).status;
@@ -38,37 +38,3 @@ describeGateways((name) => {
     }
   });
 });
-
-/** Stands before the verifier and counts who connects. */
-class Relay {
-  connections = 0;
-  readonly #sockets = new Set<Socket>();
-  readonly #server = createServer();
-
-  static async start({ hostname, port }: URL): Promise<Relay> {
-    const relay = new Relay();
-    relay.#server.on('connection', (client) => {
-      relay.connections++;
-      const verifier = connect(Number(port), hostname);
-      for (const [from, to] of [
-        [client, verifier],
-        [verifier, client],
-      ] as const) {
-        relay.#sockets.add(from);
-        from.on('error', () => to.destroy()).on('close', () => to.destroy());
-        from.pipe(to);
-      }
-    });
-    await new Promise<void>((resolve) => relay.#server.listen(0, '127.0.0.1', resolve));
-    return relay;
-  }
-
-  get host(): string {
-    return `127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
-  }
-
-  stop(): void {
-    this.#server.close();
-    for (const socket of this.#sockets) socket.destroy();
-  }
-}

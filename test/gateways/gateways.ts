@@ -5,37 +5,55 @@ import { type RequestOptions, request } from 'node:http';
 import { join } from 'node:path';
 import { describe } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
-import { lacking } from '../harness/programs.ts';
+import { freePort } from '../harness/ports.ts';
+import { lacking, type Program } from '../harness/programs.ts';
 import { eventually } from '../harness/waiting.ts';
 import { Wire } from '../harness/wire.ts';
 
 const SHIPPED = join(import.meta.dirname, '..', '..', 'deploy', 'gateways');
 
-const KNOWN = ['nginx', 'haproxy', 'caddy', 'envoy', 'envoy-grpc'] as const;
-export type GatewayName = (typeof KNOWN)[number];
+/** The gateways, each with its program, and the name under which `lacking` knows that. */
+const KNOWN = {
+  nginx: ['nginx', 'nginx'],
+  haproxy: ['haproxy', 'haproxy'],
+  caddy: ['caddy', 'caddy'],
+  'caddy-2.8': [fetched('.caddy-2.8/bin/caddy'), 'Caddy 2.8'],
+  'caddy-2.11': [fetched('.caddy-2.11/bin/caddy'), 'Caddy 2.11'],
+  traefik: [fetched('.traefik/bin/traefik'), 'Traefik'],
+  envoy: ['envoy', 'envoy'],
+  'envoy-grpc': ['envoy', 'envoy'],
+} as const satisfies Record<string, readonly [command: string, program: Program]>;
+export type GatewayName = keyof typeof KNOWN;
+/** A gateway without its version. */
+export type GatewayKind = Exclude<GatewayName, `caddy-${string}`>;
+
+/** Returns the path of a program that `.ci/run` fetches. */
+function fetched(path: string): string {
+  return join(import.meta.dirname, '..', '..', 'node_modules', path);
+}
+
+const kindOf = (name: GatewayName): GatewayKind =>
+  name === 'caddy-2.8' || name === 'caddy-2.11' ? 'caddy' : name;
+
 /** The nginx of compose.yaml, which asks about a key of any API. */
 export const COMPOSE = 'compose';
 
 /** Debian keeps servers out of a user's PATH. */
-const PATH = `${process.env['PATH']}:/usr/sbin`;
+const PATH = `${process.env['PATH']}:/usr/sbin:${fetched('.envoy/envoy/_bin')}`;
 
 /** Envoy with filters that go by the key. */
 export const BY_KEY = 'envoy-by-key';
 
 /** The gateways that are on this machine, each run with the files of deploy/gateways as they are. */
-export const gatewayNames = KNOWN.filter(
-  (name) =>
-    spawnSync('sh', ['-c', `command -v ${name.replace('-grpc', '')}`], { env: { PATH } }).status === 0,
+export const gatewayNames = (Object.keys(KNOWN) as GatewayName[]).filter(
+  (name) => spawnSync('sh', ['-c', `command -v ${KNOWN[name][0]}`], { env: { PATH } }).status === 0,
 );
 
 /** Tests of each gateway; those of one that is not here are skipped, and say so. */
-export function describeGateways(tests: (name: GatewayName) => void): void {
-  for (const name of KNOWN) {
+export function describeGateways(tests: (name: GatewayName, kind: GatewayKind) => void): void {
+  for (const [name, [, program]] of Object.entries(KNOWN) as [GatewayName, [string, Program]][]) {
     const skipped = !gatewayNames.includes(name);
-    describe.skipIf(skipped)(
-      `${name}${lacking(skipped ? [name === 'envoy-grpc' ? 'envoy' : name] : [])}`,
-      () => tests(name),
-    );
+    describe.skipIf(skipped)(`${name}${lacking(skipped ? [program] : [])}`, () => tests(name, kindOf(name)));
   }
 }
 
@@ -58,6 +76,7 @@ const MADE_OPTIONAL = [
   [/(\{API_ID\})(" unless)/, '$1/optional$2'],
   [/vars require ""/, 'vars require optional/'],
   [/(\{API_ID\})(\/ext-authz)/, '$1/optional$2'],
+  [/(api\/shop)(\/forward-auth)/, '$1/optional$2'],
   [/(\{API_ID\}") \} \}$/m, '$1, optional: "true" } }'],
 ] as const;
 
@@ -91,7 +110,7 @@ export class Gateway {
 
   /**
    * @param directory for its files; a short path, for the sockets in it
-   * @param port on 127.0.0.1, where clients should have addresses; undefined = a unix socket
+   * @param port on 127.0.0.1, where clients should have addresses; undefined = a unix socket, if the gateway has them
    */
   static async start(
     name: GatewayName | typeof COMPOSE | typeof BY_KEY,
@@ -102,7 +121,8 @@ export class Gateway {
     const home = join(directory, name);
     mkdirSync(home, { recursive: true });
     const socket = join(home, 'gw');
-    const { command, env } = launches[name](home, port ?? socket, around);
+    const place = port ?? (name === 'traefik' ? await freePort() : socket);
+    const { command, env } = await launches[name](home, place, around);
     // With what it writes to stderr: shown where it does not start.
     const process = spawnBound('sh', ['-c', 'exec "$@" 2>&1', 'sh', ...command], {
       PATH,
@@ -110,7 +130,7 @@ export class Gateway {
       ...env,
     });
     const exited = once(process, 'exit');
-    const at = port === undefined ? { socketPath: socket } : { host: '127.0.0.1', port };
+    const at = typeof place === 'string' ? { socketPath: place } : { host: '127.0.0.1', port: place };
     const gateway = new Gateway(at, async () => {
       process.kill('SIGTERM');
       await exited;
@@ -120,8 +140,8 @@ export class Gateway {
     });
     const answers = async () => {
       if (process.exitCode !== null) return true;
-      await gateway.ask();
-      return true;
+      // Traefik listens before it has its routes.
+      return (await gateway.ask()).status !== 404;
     };
     await eventually(answers, `${name} did not start`).catch((error) => {
       throw new Error(`${name} did not start:\n${gateway.output}`, { cause: error });
@@ -166,7 +186,7 @@ interface Launch {
 
 const launches: Record<
   GatewayName | typeof COMPOSE | typeof BY_KEY,
-  (home: string, place: string | number, around: Around) => Launch
+  (home: string, place: string | number, around: Around) => Launch | Promise<Launch>
 > = {
   nginx(home, place, around) {
     const site = substituted('nginx/keyfence.conf.template', { ...around, LISTEN: nginxPlace(place) });
@@ -200,13 +220,22 @@ const launches: Record<
     const env = { ...around, LISTEN, AUTHZ_SOCKET: join(home, 'kf'), KEYFENCE_LUA };
     return { command: ['haproxy', '-db', '-f', file], env };
   },
-  caddy(home, place, around) {
-    const file = join(home, 'Caddyfile');
-    writeFileSync(file, shipped('caddy/Caddyfile', around));
-    const at =
-      typeof place === 'string' ? { LISTEN: `unix/${place}` } : { LISTEN: '127.0.0.1', PORT: String(place) };
-    const env = { ...around, ...at, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home };
-    return { command: ['caddy', 'run', '--config', file, '--adapter', 'caddyfile'], env };
+  caddy: (...at) => launchCaddy('caddy', ...at),
+  'caddy-2.8': (...at) => launchCaddy('caddy-2.8', ...at),
+  'caddy-2.11': (...at) => launchCaddy('caddy-2.11', ...at),
+  async traefik(home, place, around) {
+    const [questions, files] = [`127.0.0.1:${await freePort()}`, ['traefik.yaml', 'dynamic.yaml']];
+    // Without variables: somebody who uses it edits it.
+    for (const file of files) {
+      const text = shipped(`traefik/${file}`, around)
+        .replace(': :8080', `: 127.0.0.1:${place}`)
+        .replaceAll('127.0.0.1:8079', questions)
+        .replace('127.0.0.1:8081', around.UPSTREAM)
+        .replace('127.0.0.1:3001', around.VERIFIER)
+        .replace('filename: ', `filename: ${home}/`);
+      writeFileSync(join(home, file), `${text}${file === 'traefik.yaml' ? OFFLINE : ''}`);
+    }
+    return { command: [KNOWN.traefik[0], `--configFile=${join(home, 'traefik.yaml')}`], env: {} };
   },
   envoy: (home, place, around) => launchEnvoy('envoy/envoy.yaml.template', home, place, around),
   'envoy-grpc': (home, place, around) =>
@@ -220,6 +249,23 @@ const launches: Record<
       VERIFIER: around.VERIFIER_GRPC,
     }),
 };
+
+/** Traefik asks its makers for newer versions unless told not to. */
+const OFFLINE = 'global: { checkNewVersion: false }\n';
+
+function launchCaddy(
+  name: 'caddy' | 'caddy-2.8' | 'caddy-2.11',
+  home: string,
+  place: string | number,
+  around: Around,
+): Launch {
+  const file = join(home, 'Caddyfile');
+  writeFileSync(file, shipped('caddy/Caddyfile', around));
+  const at =
+    typeof place === 'string' ? { LISTEN: `unix/${place}` } : { LISTEN: '127.0.0.1', PORT: String(place) };
+  const env = { ...around, ...at, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home };
+  return { command: [KNOWN[name][0], 'run', '--config', file, '--adapter', 'caddyfile'], env };
+}
 
 const nginxPlace = (place: string | number) =>
   typeof place === 'string' ? `unix:${place}` : `127.0.0.1:${place}`;

@@ -35,7 +35,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.stop());
 
-describeGateways((name) => {
+describeGateways((name, kind) => {
   const passesBodies = name !== 'nginx';
   /** The one request that the API saw. */
   async function passed(asked: Ask) {
@@ -215,7 +215,7 @@ describeGateways((name) => {
       ...['X-Key-Id', 'key_boss', 'x-key-id', 'key_boss', 'X_Key_Id', 'key_boss', 'X-Key_Id', 'key_boss'],
       ...['X.Key.Id', 'key_boss', 'X-Key.Id', 'key_boss', 'x.key-id', 'key_boss', 'X.Key_Id', 'key_boss'],
       // Caddy cannot: see its README.
-      ...(name === 'caddy' ? [] : ['X~Key~Id', 'key_boss', "X'Key-Id", 'key_boss', 'X-Key|Id', 'key_boss']),
+      ...(kind === 'caddy' ? [] : ['X~Key~Id', 'key_boss', "X'Key-Id", 'key_boss', 'X-Key|Id', 'key_boss']),
       ...[
         'X-Key-Name',
         'boss',
@@ -236,6 +236,18 @@ describeGateways((name) => {
     expect(bare['x-key-name'] ?? ['']).toEqual(['']);
     expect(JSON.stringify(bare)).not.toContain('boss');
     expect(await refused({ headers: spoofed })).toMatchObject({ status: 401 });
+  });
+
+  test('no Connection line removes an identity', async () => {
+    for (const named of ['X-Key-Id, X-Key-Name', 'close, x-key-id', 'Upgrade, X-Key-Id']) {
+      const { headers } = await passed({ headers: [...showing(valid.key).headers, 'Connection', named] });
+      expect([named, headers['x-key-id'], headers['x-key-name']]).toEqual([
+        named,
+        [valid.keyId],
+        ['Zo%C3%AB'],
+      ]);
+      expect(String(headers['connection']).toLowerCase()).not.toContain('x-key');
+    }
   });
 
   test('no path makes it a question of another API', async () => {

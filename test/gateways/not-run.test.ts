@@ -75,27 +75,6 @@ const files: Record<string, Shape> = {
       ],
     },
   },
-  // traefik/traefik: pkg/config/dynamic/middlewares.go and http_config.go
-  'traefik/dynamic.yaml': {
-    'http!': {
-      'routers!': {
-        '*': { 'rule!': 'string', entryPoints: strings, middlewares: strings, 'service!': 'string' },
-      },
-      'middlewares!': {
-        '*': {
-          forwardAuth: {
-            'address!': 'string',
-            trustForwardHeader: 'boolean',
-            authRequestHeaders: strings,
-            authResponseHeaders: strings,
-            authResponseHeadersRegex: 'string',
-          },
-          headers: { customRequestHeaders: { '*': 'string' }, customResponseHeaders: { '*': 'string' } },
-        },
-      },
-      'services!': { '*': { 'loadBalancer!': { 'servers!': [{ 'url!': 'string' }] } } },
-    },
-  },
   // apache/apisix: the schemas in apisix/plugins/forward-auth.lua, apisix/plugins/serverless and apisix/schema_def.lua
   'apisix/apisix.yaml': {
     'routes!': [
@@ -149,14 +128,6 @@ const matchers: Record<
     expect(at('spec', 'http', 0, 'directResponse', 'status')).toBe(403);
     return (target) => regex.test(normalized(pathOf(target)));
   },
-  // doc.traefik.io, PathRegexp: anywhere in the path, in which all but reserved characters are decoded.
-  'traefik/dynamic.yaml': (at) => {
-    const rule = String(at('http', 'routers', 'reports', 'rule'));
-    const [, pattern = ''] = /^PathRegexp\(`([^`]+)`\)$/.exec(rule) ?? [];
-    expect(pattern).not.toBe('');
-    expect(rule.length).toBeGreaterThan(String(at('http', 'routers', 'shop', 'rule')).length);
-    return (target) => new RegExp(pattern).test(normalized(pathOf(target)));
-  },
   // apisix.apache.org, vars: `~~` finds a PCRE anywhere in nginx's $request_uri, the target as it came.
   'apisix/apisix.yaml': (at) => {
     const [[name, operator, pattern = ''] = [], ...others] = at('routes', 1, 'vars') as string[][];
@@ -188,6 +159,15 @@ describe.each(Object.entries(files))('%s', (file, shape) => {
     for (const { errors, warnings } of documents) expect([...errors, ...warnings]).toEqual([]);
     expect(documents.flatMap((document) => faults(document.toJS(), shape))).toEqual([]);
   });
+});
+
+test('no sections of HAProxy have the same name', () => {
+  const names = [...textOf('haproxy/haproxy.cfg').matchAll(/^(?:frontend|backend|listen) (\S+)/gm)].map(
+    ([, name]) => name,
+  );
+  expect(names.length).toBe(4);
+  // HAProxy 3.3 and newer refuse a frontend and a backend of one name.
+  expect([...new Set(names)]).toEqual(names);
 });
 
 test('the check finds wrong, missing, extra fields', () => {

@@ -1,20 +1,23 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { generateKey } from '../../shared/rules/key-format.ts';
 import { describeGateways } from './gateways.ts';
-import { showing, World } from './world.ts';
+import { API_ID, showing, World } from './world.ts';
 
 const LIMIT = 3;
-let world: World;
-let key: string;
+let worlds: Awaited<ReturnType<typeof World.withAddresses>>;
 beforeAll(async () => {
-  const env = { CLIENT_IP_HEADER: 'x-client-ip', ANONYMOUS_LIMIT: `${LIMIT}/3600000` };
-  world = await World.start(env, true, true);
-  ({ key } = await world.validKey());
+  worlds = await World.withAddresses({ ANONYMOUS_LIMIT: `${LIMIT}/3600000` }, true);
 });
-afterAll(() => world.stop());
+afterAll(() => worlds.stop());
 
 let address = 10;
 describeGateways((name) => {
+  let world: World;
+  let key: string;
+  beforeAll(async () => {
+    world = worlds.of(name);
+    ({ key } = await world.fleet.ok('keys.createKey', { apiId: API_ID }));
+  });
   const ask = async (headers: readonly string[], path = '/', localAddress = '127.0.0.7') => {
     const { status, headers: answered } = await world.decided(name, { headers, path, localAddress });
     return { status, answered, seen: world.upstream.take() };

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/rules/key-format.ts';
 import { lacking } from '../harness/programs.ts';
 import { eventually } from '../harness/waiting.ts';
-import { describeGateways, type GatewayName, gatewayNames } from './gateways.ts';
+import { describeGateways, type GatewayKind, type GatewayName, gatewayNames } from './gateways.ts';
 import { API_ID, World } from './world.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -41,7 +41,7 @@ interface Row {
   readonly shown?: string;
   /** Status for a good key: 200 unless given; `but` for gateways that differ. */
   readonly status?: number;
-  readonly but?: Partial<Record<GatewayName, number>>;
+  readonly but?: Partial<Record<GatewayKind, number>>;
 }
 const line = (name: string, bytes: number) => `${name}: ${'x'.repeat(bytes)}`;
 const chunked = (body: string) =>
@@ -70,7 +70,11 @@ const ROWS: Readonly<Record<string, Row>> = {
     status: 431,
     but: { nginx: 414, haproxy: 400, 'envoy-grpc': 200 },
   },
-  'a URL with bytes beyond ASCII': { line: 'GET /\xc3\xa9 HTTP/1.1', status: 400, but: { caddy: 200 } },
+  'a URL with bytes beyond ASCII': {
+    line: 'GET /\xc3\xa9 HTTP/1.1',
+    status: 400,
+    but: { caddy: 200, traefik: 200 },
+  },
   'a URL with encoded control characters': {
     line: 'GET /%00%0d%0aX:%20y?a=%0a HTTP/1.1',
     but: { nginx: 400, envoy: 400, 'envoy-grpc': 400 },
@@ -78,7 +82,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   'a URL with a control character': { line: 'GET /a\x01b HTTP/1.1', status: 400 },
   'a URL with a fragment': {
     line: 'GET /a#b HTTP/1.1',
-    but: { haproxy: 400, envoy: 400, 'envoy-grpc': 400 },
+    but: { haproxy: 400, traefik: 400, envoy: 400, 'envoy-grpc': 400 },
   },
   'a cookie of 6 kB': { headers: [line('Cookie', 6000)] },
   '21 kB of headers': {
@@ -88,7 +92,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   '60 kB of headers': {
     headers: Array.from({ length: 10 }, (_, i) => line(`X-${i}`, 6000)),
     status: 400,
-    but: { caddy: 431, envoy: 200, 'envoy-grpc': 200 },
+    but: { caddy: 431, traefik: 200, envoy: 200, 'envoy-grpc': 200 },
   },
   '80 headers': { headers: Array.from({ length: 80 }, (_, i) => `X-${i}: a`) },
   'a control character in a header': { headers: ['X-Note: a\x01b'], status: 400 },
@@ -100,7 +104,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   'a key of 6 kB': { shown: `X-Api-Key: KEY${'x'.repeat(6000)}`, status: 401 },
   'all that the verifier reads, 7 kB each': {
     headers: ['Origin', 'X-Request-Id', 'Access-Control-Request-Method'].map((name) => line(name, 7000)),
-    but: { nginx: 431, haproxy: 400, caddy: 431 },
+    but: { nginx: 431, haproxy: 400, caddy: 431, traefik: 431 },
   },
   conditions: {
     headers: [
@@ -112,7 +116,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   },
   'a connection that names the key': {
     headers: ['Connection: close, Authorization, X-Api-Key'],
-    but: { caddy: 401, envoy: 401, 'envoy-grpc': 401 },
+    but: { traefik: 401, envoy: 401, 'envoy-grpc': 401 },
   },
   'an upload of 2 MiB': {
     line: 'POST / HTTP/1.1',
@@ -186,10 +190,10 @@ async function ask(name: GatewayName, row: Row, shownKey: string) {
   return { status: Number(status), retryAfter: /^retry-after:/im.test(answer) };
 }
 
-describeGateways((name) => {
+describeGateways((name, kind) => {
   test.for(Object.entries(ROWS))('%s', async ([, row]) => {
     const { status = 200, but = {} } = row;
-    const expected = but[name] ?? status;
+    const expected = but[kind] ?? status;
     const passes = expected < 400;
     const good = await decided(name, row, key);
     const seen = world.upstream.take();
@@ -271,8 +275,12 @@ test('every configuration says so and passes it on', () => {
   const silent = texts.filter(
     ([, text]) => !/asks? once, when a request begins|: once, when it begins/.test(text),
   );
-  // What Istio is told in its mesh and routes is of one piece with policy.yaml.
-  expect(silent.map(([file]) => basename(file)).sort()).toEqual(['mesh-config.yaml', 'routes.yaml']);
+  // What Istio is told in its mesh and routes is of one piece with policy.yaml, and Traefik's entry points with dynamic.yaml.
+  expect(silent.map(([file]) => basename(file)).sort()).toEqual([
+    'mesh-config.yaml',
+    'routes.yaml',
+    'traefik.yaml',
+  ]);
   const lists = texts.flatMap(([, text]) => [
     ...text.matchAll(
       /^ +(?:authRequestHeaders|request_headers|includeRequestHeadersInCheck|allowedHeaders): \[(.*)\]$/gm,

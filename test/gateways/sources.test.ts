@@ -72,7 +72,9 @@ describe.each(VARIANTS)('where keys come by %s', (sources, showing, own, twice) 
   const name = own[0]?.toLowerCase() ?? '';
 
   describeGateways((gateway) => {
-    test(`${name} is the API's own: it reaches the API, and the key does not`, async () => {
+    // Traefik has no lines for cookies: README.
+    const isAble = gateway !== 'traefik' || !sources.includes('cookie');
+    test.runIf(isAble)(`${name} is the API's own: it reaches the API, and the key does not`, async () => {
       const { status } = await world.decided(gateway, { headers: [...showing(key), ...own] });
       const [seen] = world.upstream.take();
       expect({ status, own: seen?.headersDistinct[name] }).toEqual({ status: 200, own: [own[1]] });
@@ -90,7 +92,7 @@ describe.each(VARIANTS)('where keys come by %s', (sources, showing, own, twice) 
       }
     });
 
-    test.runIf(sources.includes('cookie'))('other cookies reach the API', async () => {
+    test.runIf(isAble && sources.includes('cookie'))('other cookies reach the API', async () => {
       for (const cookies of [
         `apikey=${key}; a=1;b=2`,
         `a=1; apikey = ${key}; b=2`,
@@ -118,5 +120,6 @@ test.each(globSync('*/*.yaml', { cwd: FOLDER }))('%s carries and removes another
   const removes = /^ +(?:- authorization|Authorization: ""|if authorization:find).*$/gim;
   expect(count(changed, removes)).toBe(count(before, removes));
   const isOverGrpc = ['envoy-gateway.yaml', 'kgateway.yaml'].includes(basename(file));
-  if (!isOverGrpc && !/mesh-config|policy/.test(file)) expect(count(changed, removes)).toBeGreaterThan(0);
+  if (!isOverGrpc && !/mesh-config|policy|traefik\.yaml/.test(file))
+    expect(count(changed, removes)).toBeGreaterThan(0);
 });

@@ -47,11 +47,13 @@ export class World {
    * @param env the verifier's settings
    * @param hasPorts true = gateways listen at ports, so that their clients have addresses
    * @param isOptional true = requests without a key may pass, but on the route that needs a permission
+   * @param names the gateways, of those that are there
    */
   static async start(
     env: Readonly<Record<string, string>> = {},
     hasPorts = false,
     isOptional = false,
+    names: readonly GatewayName[] = gatewayNames,
   ): Promise<World> {
     const grpcPort = await freePort();
     const fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '20000' } });
@@ -66,12 +68,36 @@ export class World {
       OPTIONAL: isOptional ? 'true' : '',
     };
     await Promise.all(
-      gatewayNames.map(async (name) => {
+      names.map(async (name) => {
         const port = hasPorts ? await freePort() : undefined;
         world.#gateways.set(name, await Gateway.start(name, world.fleet.directory, world.around, port));
       }),
     );
+    // Where keys are optional, the gateways' first requests reached it.
+    world.upstream.take();
     return world;
+  }
+
+  /**
+   * Starts two of them, whose gateways tell the client's address in the header that Traefik sets, and in the one that all others
+   * set. Returns the one of a gateway.
+   */
+  static async withAddresses(
+    env: Readonly<Record<string, string>>,
+    isOptional = false,
+  ): Promise<{ of: (name: GatewayName) => World; stop: () => Promise<unknown> }> {
+    const start = (header: string, isTraefik: boolean) => {
+      const names = gatewayNames.filter((name) => (name === 'traefik') === isTraefik);
+      return World.start({ CLIENT_IP_HEADER: header, ...env }, true, isOptional, names);
+    };
+    const [others, traefik] = await Promise.all([
+      start('x-client-ip', false),
+      start('x-forwarded-for', true),
+    ]);
+    return {
+      of: (name) => (name === 'traefik' ? traefik : others),
+      stop: () => Promise.all([others.stop(), traefik.stop()]),
+    };
   }
 
   /** What a gateway wrote so far, such as its access log. */
@@ -109,7 +135,7 @@ export class World {
   /** A new key, once every gateway lets it through. */
   async validKey(more: object = {}): Promise<{ key: string; keyId: string }> {
     const created = await this.fleet.ok('keys.createKey', { apiId: API_ID, ...more });
-    for (const name of gatewayNames) {
+    for (const name of this.#gateways.keys()) {
       const { status } = await this.decided(name, showing(created.key));
       if (status !== 200) throw new Error(`${name}: ${status} for a new key`);
     }

@@ -6,6 +6,10 @@ const SOURCES = {
   nginx: { package: 'nginx' },
   haproxy: { package: 'haproxy' },
   caddy: { package: 'caddy' },
+  // `.ci/run` keeps these three in node_modules.
+  'Caddy 2.8': { command: '.ci/run' },
+  'Caddy 2.11': { command: '.ci/run' },
+  Traefik: { command: '.ci/run' },
   envoy: { command: '.ci/run' },
   chromium: { package: 'chromium' },
   python3: { package: 'python3' },
