@@ -2,7 +2,7 @@ import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { processMetrics } from '#shared/process/process-metrics.ts';
-import type { Config } from './config.ts';
+import { type Config, servedApis } from './config.ts';
 import { createEngine, type Engine, followerLog } from './engine.ts';
 import { type Addresses, openListeners } from './listeners.ts';
 import { Metrics, watchServer, watchState, watchUpstreams } from './metrics/metrics.ts';
@@ -39,7 +39,7 @@ export async function startVerifier(
   const metrics = new Metrics();
   const { crowded } = metrics;
   processMetrics(metrics.registry);
-  const apiIds = config.POD_API_IDS.length > 0 ? config.POD_API_IDS : config.API_IDS;
+  const apiIds = servedApis(config);
   const engine = createEngine({
     ...{ config, apiIds, clock, log, onUnfit },
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),

@@ -22,7 +22,7 @@ export const settings = {
   ...tlsSettings,
   ...processSettings(9301),
   API_IDS: list(API_ID, 'comma-separated API ids').help(
-    'Ids of the APIs for whose keys this verifier answers. If empty, it answers for every API, and begins to follow an API at the first question about one of its keys',
+    'Ids of the APIs for whose keys this verifier answers. If empty, it answers for every API, begins to follow an API at the first question about one of its keys, and gateways and proxy mode must name the API',
   ),
   POD_API_IDS: list(API_ID, 'comma-separated API ids').help(
     'The same, for a pod annotation. If it is set, the verifier ignores API_IDS',
@@ -53,6 +53,13 @@ export const limits = { ...processLimits, ...redisLimits, ...engineLimits, ...ht
 /** The verifier's settings, after parsing and checking, and its limits. */
 export type Config = ConfigOf<typeof settings> & typeof limits;
 
+/** Returns the ids of the APIs for whose keys the verifier answers; empty = every API. */
+export const servedApis = ({
+  POD_API_IDS,
+  API_IDS,
+}: Pick<Config, 'POD_API_IDS' | 'API_IDS'>): readonly string[] =>
+  POD_API_IDS.length > 0 ? POD_API_IDS : API_IDS;
+
 /** Returns the faults of settings that do not fit together. */
 export function configFaults(config: ConfigOf<typeof settings>): string[] {
   return [
@@ -62,6 +69,6 @@ export function configFaults(config: ConfigOf<typeof settings>): string[] {
     ...clientIpFaults(config),
     ...anonymousFaults(config),
     ...forwardFaults(config),
-    ...proxyFaults(config),
+    ...proxyFaults(config, servedApis(config)),
   ];
 }

@@ -1,12 +1,12 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { listening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
-import type { Config } from './config.ts';
+import { type Config, servedApis } from './config.ts';
 import type { VerdictSource } from './core/verdict.ts';
 import type { Engine } from './engine.ts';
 import { listenGrpc } from './grpc/server.ts';
 import { AnonymousLimit } from './http/anonymous-limit.ts';
-import type { AuthzSettings } from './http/authz.ts';
+import { type AuthzSettings, WrongQuestions } from './http/authz.ts';
 import { ClientIps } from './http/credentials.ts';
 import { followCertificate } from './http/tls.ts';
 import type { LaneCounts } from './lane/lane.ts';
@@ -65,7 +65,7 @@ export async function openListeners(options: {
   const { holds, rateLimits, callers } = engine.verifier;
   const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, REUSE_PORT, UPSTREAM_URL } =
     config;
-  const authz = authzSettings(config, clock);
+  const authz = authzSettings(config, clock, log);
   const certificate = followCertificate(config, clock, log);
   const forward =
     CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
@@ -138,7 +138,9 @@ function openGrpc(
   return listenGrpc({ ...gateway, host, port, isShared, limits: config });
 }
 
-const authzSettings = (config: Config, clock: Clock): AuthzSettings => ({
+const authzSettings = (config: Config, clock: Clock, log: Pick<Logger, 'error'>): AuthzSettings => ({
+  needsApi: servedApis(config).length === 0,
+  wrongQuestions: new WrongQuestions(log, clock),
   sources: config.CREDENTIAL_SOURCES,
   withMeta: config.AUTHZ_META,
   allowPreflight: config.CORS_PREFLIGHT === 'allow',

@@ -42,7 +42,7 @@ const proxy: Benchmark = async ({ quick }) => {
     try {
       const UPSTREAM_URL = `http://127.0.0.1:${api.port}`;
       const port = freePort();
-      const env = { ...backend.env, UPSTREAM_URL, PROXY_PORT: String(port) };
+      const env = { ...backend.env, UPSTREAM_URL, PROXY_API_ID: 'bench', PROXY_PORT: String(port) };
       const verifier = await startVerifier({ ...backend, env });
       servers.push({ name: OURS, port, pid: verifier.pid, stop: verifier.stop });
       await warm(verifier, backend.keys);

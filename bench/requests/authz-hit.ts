@@ -11,7 +11,10 @@ const authzHit: Benchmark = ({ quick }) =>
     const { keys, keysFile } = backend;
     const servers: Server[] = [];
     try {
-      const verifier = { ...(await startVerifier(backend)), name: 'Keyfence verifier, /authz/auth-request' };
+      const verifier = {
+        ...(await startVerifier({ ...backend, env: { ...backend.env, API_IDS: 'bench' } })),
+        name: 'Keyfence verifier, /authz/auth-request',
+      };
       servers.push(verifier);
       await warm(verifier, keys);
       servers.push(await startPeer('minimal node:http handler', 'minimal-http.ts', keysFile));

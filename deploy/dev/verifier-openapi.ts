@@ -6,7 +6,6 @@ import {
   errorResponses,
   forGenerators,
 } from '../../shared/rules/openapi.ts';
-import { API_ID } from '../../shared/rules/slugs.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/rules/verdict-codes.ts';
 import { VERSION } from '../../shared/version.ts';
 import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2, RELEASE_SCHEMA } from '../../verifier/core/question.ts';
@@ -78,16 +77,17 @@ const gatewayAnswers = {
 };
 
 const REQUIRED =
-  'Permissions that the key must have, percent-encoded, as `files.read` or `a%20AND%20(b%20OR%20c)`. `require/{query}/` may also stand without an API before it.';
+  'Permissions that the key must have, percent-encoded, as `files.read` or `a%20AND%20(b%20OR%20c)`. With API_IDS, `require/{query}/` may also stand without an API before it.';
+const OF_API =
+  'The API to which the key must belong, or `*` for any. With API_IDS, `api/{apiId}/` may also be left out, and the key may be of any of those.';
 const SCOPES = {
-  '': '',
   'api/{apiId}/': 'OfApi',
   'api/{apiId}/require/{query}/': 'OfApiRequiring',
   'api/{apiId}/optional/': 'OfApiOptional',
 } as const;
 
 /**
- * One path per dialect, with and without an API that the key must belong to. All methods get the same answer.
+ * The paths of each dialect, with the API that the key must belong to. All methods get the same answer.
  */
 const gatewayPaths = Object.fromEntries(
   DIALECTS.flatMap(({ name, takesPath, operationId, gateways }) =>
@@ -99,14 +99,15 @@ const gatewayPaths = Object.fromEntries(
           name,
           in: 'path',
           required: true,
-          schema: { type: 'string', ...(name === 'apiId' ? { pattern: API_ID.source } : {}) },
+          schema: { type: 'string' },
+          ...(name === 'apiId' ? { description: OF_API } : {}),
           ...(name === 'query' ? { description: REQUIRED } : {}),
         }));
       const get = {
         tags: ['gateways'],
         operationId: `${operationId}${SCOPES[scope]}`,
         summary: `May a client pass? For ${gateways}`,
-        description: `Asked with the headers of the client, whatever the method. The key is where CREDENTIAL_SOURCES says.${scope.includes('optional') ? ' A request without a key gets 200 with empty headers. `optional/` may also stand after `require/{query}/`, or directly after `/authz/`.' : ''}`,
+        description: `Asked with the headers of the client, whatever the method. The key is where CREDENTIAL_SOURCES says.${scope.includes('optional') ? ' A request without a key gets 200 with empty headers. `optional/` may also stand after `require/{query}/`.' : ''}`,
         security: [],
         ...(parameters.length > 0 ? { parameters } : {}),
         responses: gatewayAnswers,

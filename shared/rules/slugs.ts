@@ -15,5 +15,7 @@ export const slugsOf = (text: string): string[] => (text === '' ? [] : text.spli
 
 /** The pattern of an API's id, as a part of other patterns. */
 export const API_ID_PATTERN = '[A-Za-z0-9_-]{1,64}';
+/** Stands for any API where a gateway or a setting has to name one. */
+export const ANY_API = '*';
 /** Matches an API's id. */
 export const API_ID = new RegExp(`^${API_ID_PATTERN}$`);

@@ -98,6 +98,7 @@ describe.skipIf(!isThere)(`under OpenTelemetry${lacking(isThere ? [] : ['OpenTel
       LOOKUP_WAIT_MS: '5000',
       CONTROL_PLANE_URL: controlPlane.address,
       UPSTREAM_URL: api.address,
+      PROXY_API_ID: 'shop',
       PROXY_PORT: port,
       OTEL_SERVICE_NAME: 'verifier',
     });

@@ -23,7 +23,7 @@ const RECIPES = {
   'istio.yaml': { asks: 'providers' },
 } as const;
 const REPORTS = 'reports.read';
-const SETTINGS = { sources: ['bearer'], withMeta: false, allowPreflight: false } as const;
+const SETTINGS = { sources: ['bearer'], withMeta: false, allowPreflight: false, needsApi: true } as const;
 
 const of = (kind: string, all: readonly Manifest[]) => all.filter((each) => each.kind === kind);
 const namesOf = (all: readonly Manifest[]) => all.map(({ metadata }) => metadata.name);
@@ -132,7 +132,7 @@ describe.each(Object.entries(RECIPES))('deploy/gateways/gateway-api/%s', (file, 
     for (const [i, path] of paths.entries()) {
       const parsed = parseAuthzPath(asks === 'auth-request' ? path : `${path}/orders/1?a=b`);
       expect(parsed).toMatchObject({
-        apiId: 'shop',
+        api: 'shop',
         dialect: { name: asks === 'providers' ? 'ext-authz' : asks },
       });
       expect(parsed?.requirements.permissions === undefined).toBe(i === 0);

@@ -77,7 +77,7 @@ const MADE_OPTIONAL = [
   [/vars require ""/, 'vars require optional/'],
   [/(\{API_ID\})(\/ext-authz)/, '$1/optional$2'],
   [/(api\/shop)(\/forward-auth)/, '$1/optional$2'],
-  [/(\{API_ID\}") \} \}$/m, '$1, optional: "true" } }'],
+  [/# (typed_per_filter_config: .*) # for optional keys/, '$1'],
 ] as const;
 
 export interface Ask {

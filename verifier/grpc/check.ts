@@ -1,9 +1,15 @@
 import { ApiError } from '#shared/rules/errors.ts';
 import { traceIdOf } from '#shared/rules/request-id.ts';
-import { API_ID } from '#shared/rules/slugs.ts';
+import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
 import { DEFAULT_REQUIREMENTS } from '../core/question.ts';
 import { memoize, NO_META, showsKey, VERDICT_FIELDS, type VerdictWithKey } from '../core/verdict-body.ts';
-import { type AuthzSettings, type ClientQuestion, clientQuestion, requiringEncoded } from '../http/authz.ts';
+import {
+  type AuthzSettings,
+  apiNamed,
+  type ClientQuestion,
+  clientQuestion,
+  requiringEncoded,
+} from '../http/authz.ts';
 import {
   asReadByServers,
   type CredentialSource,
@@ -63,7 +69,7 @@ interface HeaderValueOption {
   readonly append_action: number;
 }
 
-/** The context extension with the API to which a key must belong; if absent, any API. */
+/** The context extension with the API to which a key must belong, or ANY_API. */
 const API_EXTENSION = 'api_id';
 
 /** The context extension with the permissions that a key must have; if absent, none. */
@@ -72,15 +78,29 @@ const PERMISSIONS_EXTENSION = 'permissions';
 /** The context extension that lets requests without a key pass: `true`; if absent, they are refused. */
 const OPTIONAL_EXTENSION = 'optional';
 
-/** Reads Envoy's question. Throws ApiError BAD_REQUEST if a context extension of Envoy's configuration is invalid. */
+const EXTENSIONS: readonly string[] = [API_EXTENSION, PERMISSIONS_EXTENSION, OPTIONAL_EXTENSION];
+
+/**
+ * Reads Envoy's question. Throws ApiError BAD_REQUEST if a context extension of Envoy's configuration is invalid,
+ * unknown, or missing.
+ */
 export function checkQuestion({ attributes = {} }: CheckRequest, settings: AuthzSettings): ClientQuestion {
-  const apiId = attributes.context_extensions?.[API_EXTENSION];
-  if (apiId !== undefined && !API_ID.test(apiId))
-    throw new ApiError('BAD_REQUEST', `${API_EXTENSION}: must match ${API_ID.source}`);
-  const query = attributes.context_extensions?.[PERMISSIONS_EXTENSION];
+  const extensions = attributes.context_extensions ?? {};
+  for (const name of Object.keys(extensions)) {
+    if (!EXTENSIONS.includes(name))
+      throw new ApiError(
+        'BAD_REQUEST',
+        `${name}: unknown context extension; known are ${EXTENSIONS.join(', ')}`,
+      );
+  }
+  const api = extensions[API_EXTENSION];
+  if (api !== undefined && api !== ANY_API && !API_ID.test(api))
+    throw new ApiError('BAD_REQUEST', `${API_EXTENSION}: must match ${API_ID.source}, or be ${ANY_API}`);
+  const apiId = apiNamed(api, API_EXTENSION, settings);
+  const query = extensions[PERMISSIONS_EXTENSION];
   const requirements =
     query === undefined ? DEFAULT_REQUIREMENTS : requiringEncoded(query, PERMISSIONS_EXTENSION);
-  const optional = attributes.context_extensions?.[OPTIONAL_EXTENSION];
+  const optional = extensions[OPTIONAL_EXTENSION];
   if (optional !== undefined && optional !== 'true')
     throw new ApiError('BAD_REQUEST', `${OPTIONAL_EXTENSION}: must be "true", or absent`);
   const { method, path } = attributes.request?.http ?? {};

@@ -212,6 +212,7 @@ function checkMethod({
       refusals?.note(outcome, question, { requestId, route: routeOf(method, path) });
       return [authzAnswer(outcome, requestId, authz.withMeta), dynamicMetadata(outcome, metaFields)];
     } catch (error) {
+      authz.wrongQuestions?.note(error);
       const { status, code } = toApiError(error, log, { requestId, traceId: checkTraceId(request) });
       const body = problemBody({ status, code, requestId });
       const headers: HeaderLine[] = status === 503 ? [['Retry-After', String(RETRY_AFTER_SECONDS)]] : [];

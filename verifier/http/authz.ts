@@ -1,5 +1,8 @@
+import type { Clock } from '#shared/process/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { Seldom } from '#shared/process/seldom.ts';
 import { ApiError } from '#shared/rules/errors.ts';
-import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
+import { ANY_API, API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import {
   DEFAULT_REQUIREMENTS,
   type Question,
@@ -103,8 +106,8 @@ export const AUTHZ_PREFIX = '/authz/';
 /** The parts of a path for gateways. */
 export interface AuthzPath {
   readonly dialect: Dialect;
-  /** The API to which the key must belong; undefined = any. */
-  readonly apiId: string | undefined;
+  /** The API to which the key must belong, or ANY_API; undefined = the path names none. */
+  readonly api: string | undefined;
   /** The permissions in the path. */
   readonly requirements: Requirements;
   /** True if a request without a key may pass. */
@@ -118,11 +121,11 @@ export interface AuthzPath {
  * query is invalid.
  */
 export function parseAuthzPath(url: string): AuthzPath | undefined {
-  const [, apiId, query, optional, name, rest = ''] = PATH.exec(url) ?? [];
+  const [, api, query, optional, name, rest = ''] = PATH.exec(url) ?? [];
   const dialect = DIALECTS.find((row) => row.name === name);
   if (dialect === undefined || !(dialect.takesPath || /^(?:\?|$)/.test(rest))) return undefined;
   const requirements = query === undefined ? DEFAULT_REQUIREMENTS : requiringEncoded(query, 'require');
-  return { dialect, apiId, requirements, isOptional: optional !== undefined, rest };
+  return { dialect, api, requirements, isOptional: optional !== undefined, rest };
 }
 
 /**
@@ -143,7 +146,7 @@ function decodedOf(text: string): string {
 
 const NAMES = DIALECTS.map(({ name }) => name).join('|');
 const PATH = new RegExp(
-  `^${AUTHZ_PREFIX}(?:api/(${API_ID_PATTERN})/)?(?:require/([^/?#]*)/)?(optional/)?(${NAMES})(?![\\w-])(.*)$`,
+  `^${AUTHZ_PREFIX}(?:api/(${API_ID_PATTERN}|\\${ANY_API})/)?(?:require/([^/?#]*)/)?(optional/)?(${NAMES})(?![\\w-])(.*)$`,
   's',
 );
 
@@ -160,8 +163,50 @@ function onlyLine(lines: readonly string[] | undefined): string | undefined {
   return lines?.length === 1 ? lines[0] : undefined;
 }
 
+/**
+ * Returns the API to which a key must belong; undefined = any for which the verifier answers. Throws BAD_REQUEST if a
+ * question names no API where it must.
+ */
+export function apiNamed(
+  api: string | undefined,
+  place: string,
+  { needsApi }: Pick<AuthzSettings, 'needsApi'>,
+): string | undefined {
+  if (api === undefined && needsApi) {
+    throw new ApiError(
+      'BAD_REQUEST',
+      `${place}: required, with the API to which a key must belong, or ${ANY_API} for any; or set API_IDS of the verifier`,
+    );
+  }
+  return api === ANY_API ? undefined : api;
+}
+
+/** The log of gateways' questions that are wrong in themselves: their configuration must be corrected. */
+export class WrongQuestions {
+  readonly #log: Pick<Logger, 'error'>;
+  readonly #line: Seldom;
+
+  constructor(log: Pick<Logger, 'error'>, clock: Clock) {
+    this.#log = log;
+    this.#line = new Seldom(clock);
+  }
+
+  /** Notes an error of a question, if it is the gateway's. */
+  note(error: unknown): void {
+    if (!(error instanceof ApiError) || (error.code !== 'BAD_REQUEST' && error.code !== 'NOT_FOUND')) return;
+    const fault = error.message.slice(0, 256);
+    this.#line.tell((unsaid) =>
+      this.#log.error({ fault, unsaid }, 'a gateway asks wrongly, and is refused: correct its configuration'),
+    );
+  }
+}
+
 /** Settings of the endpoints for gateways. */
 export interface AuthzSettings {
+  /** True = a question must name its API, because the verifier answers for every API. */
+  readonly needsApi: boolean;
+  /** undefined = nobody is told of wrong questions. */
+  readonly wrongQuestions?: WrongQuestions | undefined;
   readonly sources: readonly CredentialSource[];
   /** True = the identity headers include `X-Key-Meta`. */
   readonly withMeta: boolean;
@@ -179,10 +224,19 @@ export function authzRoutes(
   settings: AuthzSettings,
   refusals?: RefusalLog,
 ): Routes['below'] {
+  const read = (url: string) => {
+    try {
+      const path = parseAuthzPath(url);
+      if (path === undefined) throw new ApiError('NOT_FOUND', `no such path below ${AUTHZ_PREFIX}`);
+      return { ...path, apiId: apiNamed(path.api, 'api/<apiId>/ in the path', settings) };
+    } catch (error) {
+      settings.wrongQuestions?.note(error);
+      throw error;
+    }
+  };
   const handler: Handler = (request, response, requestId) => {
     const { method = '', url = '', headersDistinct } = request;
-    const path = parseAuthzPath(url);
-    if (path === undefined) throw new ApiError('NOT_FOUND', 'no such path');
+    const path = read(url);
     const { dialect, rest } = path;
     const send = (outcome: AuthzOutcome) =>
       sendAnswer(response, dialect.answers.answer(outcome, requestId, settings.withMeta));

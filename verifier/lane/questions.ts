@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import { ApiError } from '#shared/rules/errors.ts';
 import { ORIGIN_LENGTH_MAX } from '#shared/rules/origins.ts';
 import { newRequestId } from '#shared/rules/request-id.ts';
-import { API_ID } from '#shared/rules/slugs.ts';
+import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
 import type { Callers } from '../core/callers.ts';
 import type { HoldEnder, Release } from '../core/holds.ts';
 import {
@@ -246,7 +246,7 @@ export class QuestionReader {
     this.#callers = callers;
     this.#headers = callers ? VERIFY_KEY_HEADERS_WITH_ROOT_KEY : VERIFY_KEY_HEADERS;
     this.#places = authz && placesOf(authz);
-    this.#targets = new GatewayTargets(authz?.withMeta ?? false);
+    this.#targets = new GatewayTargets(authz);
   }
 
   /** Reads the request at `at`. */
@@ -389,7 +389,7 @@ function admit(callers: Callers, bytes: Buffer, request: LaneRequest): boolean {
 }
 
 /** The target of a gateway's request. */
-interface GatewayTarget extends Pick<AuthzPath, 'apiId' | 'requirements'> {
+interface GatewayTarget extends Pick<AuthzPath, 'requirements'>, Pick<Question, 'apiId'> {
   readonly replies: Replies;
 }
 
@@ -402,7 +402,11 @@ class GatewayTargets {
   #bytes: Buffer = Buffer.from(' ');
   #last: GatewayTarget | undefined;
 
-  constructor(withMeta: boolean) {
+  readonly #needsApi: boolean;
+
+  constructor(authz: Pick<AuthzSettings, 'needsApi' | 'withMeta'> | undefined) {
+    const { needsApi = true, withMeta = false } = authz ?? {};
+    this.#needsApi = needsApi;
     this.#replies = new Map(DIALECTS.map((dialect) => [dialect, gatewayReplies(dialect.answers, withMeta)]));
   }
 
@@ -412,8 +416,13 @@ class GatewayTargets {
     const path = pathOf(bytes.toString('latin1', from, to));
     const replies = path && this.#replies.get(path.dialect);
     if (path === undefined || replies === undefined) return undefined;
+    if (path.api === undefined && this.#needsApi) return undefined;
     this.#bytes = Buffer.from(bytes.subarray(from, to));
-    this.#last = { apiId: path.apiId, requirements: path.requirements, replies };
+    this.#last = {
+      apiId: path.api === ANY_API ? undefined : path.api,
+      requirements: path.requirements,
+      replies,
+    };
     return this.#last;
   }
 }

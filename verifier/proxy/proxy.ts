@@ -2,10 +2,11 @@ import type { IncomingMessage } from 'node:http';
 import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, host, httpUrl, integer, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { Seldom } from '#shared/process/seldom.ts';
 import { CREDITS_MAX } from '#shared/protocol/credits.ts';
 import { ApiError, type ErrorCode, toApiError } from '#shared/rules/errors.ts';
 import { newRequestId, traceIdIn } from '#shared/rules/request-id.ts';
-import { API_ID } from '#shared/rules/slugs.ts';
+import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
 import type { Hold, HoldEnder } from '../core/holds.ts';
 import type { Entry } from '../core/key-cache.ts';
 import {
@@ -55,12 +56,13 @@ import {
 
 const apiId: Setting<string> = {
   parse(value) {
-    if (value !== '' && !API_ID.test(value)) throw new Error(`"${value}" is not allowed`);
+    if (value !== '' && value !== ANY_API && !API_ID.test(value))
+      throw new Error(`"${value}" is not allowed`);
     return value;
   },
   default: '',
-  rule: 'API id',
-  help: 'Proxy mode: id of the API to which a key must belong; if empty, any for which this verifier answers',
+  rule: `API id, or ${ANY_API}`,
+  help: 'Proxy mode: id of the API to which a key must belong; with `*`, or if it is empty and API_IDS is set, any for which this verifier answers',
 };
 
 const requirements: Setting<Requirements> = {
@@ -104,11 +106,21 @@ export const proxySettings = {
 type ProxyConfig = ConfigOf<typeof proxySettings>;
 
 /** Returns the faults of `proxySettings` in combination with the listener's settings. */
-export function proxyFaults(config: ProxyConfig & { HOST: string; PORT: number }): string[] {
-  const { UPSTREAM_URL: url, PROXY_HOST, PROXY_PORT, HOST, PORT } = config;
+export function proxyFaults(
+  config: ProxyConfig & { HOST: string; PORT: number },
+  apiIds: readonly string[],
+): string[] {
+  const { UPSTREAM_URL: url, PROXY_HOST, PROXY_PORT, PROXY_API_ID, HOST, PORT } = config;
   if (url === undefined) return [];
   const itself = leadsTo(url, PROXY_HOST, PROXY_PORT) || leadsTo(url, HOST, PORT);
-  return [...(itself ? ['UPSTREAM_URL: leads to this verifier itself, not to the API behind it'] : [])];
+  return [
+    ...(itself ? ['UPSTREAM_URL: leads to this verifier itself, not to the API behind it'] : []),
+    ...(PROXY_API_ID === '' && apiIds.length === 0
+      ? [
+          `PROXY_API_ID: required with UPSTREAM_URL unless API_IDS is set; ${ANY_API} accepts the keys of every API`,
+        ]
+      : []),
+  ];
 }
 
 /** Dependencies and settings of a proxy. */
@@ -224,15 +236,12 @@ interface ForwardRequest {
   readonly tunnelIdleMs?: number;
 }
 
-/** Shortest time between two log lines about costs of the API. */
-const WARN_PERIOD_MS = 60_000;
-
 /** Time of a hold, in milliseconds: the longest timer. The end of each response releases its hold before. */
 const HOLD_MS = 2_147_483_647;
 
 /** Returns the parts of every question that the settings say. */
 const routeQuestionOf = ({ PROXY_API_ID, PROXY_PERMISSIONS, PROXY_RESERVE_CREDITS: cost }: ProxyConfig) => ({
-  apiId: PROXY_API_ID || undefined,
+  apiId: PROXY_API_ID === '' || PROXY_API_ID === ANY_API ? undefined : PROXY_API_ID,
   requirements: cost === 1 ? PROXY_PERMISSIONS : { ...PROXY_PERMISSIONS, cost },
   hold: { forMs: HOLD_MS, onlyWith: 'placesOrCredits' } as const,
 });
@@ -247,12 +256,13 @@ class Forwarder {
   readonly #holdsKey: ReturnType<typeof keyHeaders>;
   readonly #hasKeyCookies: boolean;
   readonly costFaults = { invalid: 0, missing: 0, short: 0 };
-  #warnedMs = Number.NEGATIVE_INFINITY;
+  readonly #warning: Seldom;
 
   constructor(upstream: UpstreamPool, rechecker: Rechecker, options: ProxyOptions) {
     this.#upstream = upstream;
     this.#rechecker = rechecker;
     this.#options = options;
+    this.#warning = new Seldom(options.clock);
     this.#isSecure = options.certificate !== undefined;
     this.#holdsKey = keyHeaders(options.authz.sources);
     this.#hasKeyCookies = namesOf(options.authz.sources, 'cookie').length > 0;
@@ -300,16 +310,14 @@ class Forwarder {
     }
   }
 
-  /** Counts a cost of the API that is none, and logs it, at most once in WARN_PERIOD_MS. */
+  /** Counts a cost of the API that is none, and seldom logs it. */
   #noteInvalid({ entry, requestId }: ForwardRequest, text: string): void {
-    const { clock, log } = this.#options;
     this.costFaults.invalid++;
-    const nowMs = clock.monotonicMs();
-    if (nowMs - this.#warnedMs < WARN_PERIOD_MS) return;
-    this.#warnedMs = nowMs;
-    log.warn(
-      { keyId: entry?.keyId, requestId, value: text.slice(0, 64), invalid: this.costFaults.invalid },
-      `X-Keyfence-Cost of the API must be a whole number from 0 to ${CREDITS_MAX}; ignored`,
+    this.#warning.tell((unsaid) =>
+      this.#options.log.warn(
+        { keyId: entry?.keyId, requestId, value: text.slice(0, 64), unsaid },
+        `X-Keyfence-Cost of the API must be a whole number from 0 to ${CREDITS_MAX}; ignored`,
+      ),
     );
   }
 

@@ -6,6 +6,7 @@ import type { Clock, Timer } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { lookupBy, NameResolver } from '#shared/process/name-resolver.ts';
 import { readCopies } from '#shared/process/read-buffer.ts';
+import { Seldom } from '#shared/process/seldom.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { traceIdIn } from '#shared/rules/request-id.ts';
 import type { RequestEvents } from '../http/server.ts';
@@ -508,7 +509,7 @@ export class FaultLog {
   readonly #to: string;
   readonly #clock: Clock;
   readonly #log: Pick<Logger, 'warn'>;
-  readonly #last = new Map<UpstreamFault, { atMs: number; unsaid: number }>();
+  readonly #lines = new Map<UpstreamFault, Seldom>();
 
   /** @param to name of the server, in words */
   constructor(to: string, clock: Clock, log: Pick<Logger, 'warn'>) {
@@ -526,19 +527,15 @@ export class FaultLog {
     request: { readonly method: string; readonly requestId: string; readonly rawHeaders: readonly string[] },
   ): void {
     const { fault, cause } = error;
-    const last = this.#last.get(fault);
-    const nowMs = this.#clock.monotonicMs();
-    if (last !== undefined && nowMs - last.atMs < PERIOD_MS) {
-      last.unsaid++;
-      return;
-    }
-    this.#last.set(fault, { atMs: nowMs, unsaid: 0 });
     const { method, requestId } = request;
-    const traceId = traceIdIn(request.rawHeaders);
-    const unsaid = last?.unsaid ?? 0;
-    // Logs only the message: the rest of the error may contain data from the server.
-    const reason = cause instanceof Error ? cause.message : undefined;
-    this.#log.warn({ requestId, traceId, method, fault, reason, unsaid }, `no response from ${this.#to}`);
+    const line = this.#lines.get(fault) ?? new Seldom(this.#clock, PERIOD_MS);
+    this.#lines.set(fault, line);
+    line.tell((unsaid) => {
+      const traceId = traceIdIn(request.rawHeaders);
+      // Logs only the message: the rest of the error may contain data from the server.
+      const reason = cause instanceof Error ? cause.message : undefined;
+      this.#log.warn({ requestId, traceId, method, fault, reason, unsaid }, `no response from ${this.#to}`);
+    });
   }
 }
 

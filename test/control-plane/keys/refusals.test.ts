@@ -184,13 +184,13 @@ describe.each([0, 1])('a refusal by verifier %i is listed', (at) => {
     const forwarded = { 'x-forwarded-method': 'PUT', 'x-forwarded-uri': '/orders/8' };
     const answers = [
       await fleet.decided(() =>
-        fleet.get(`${verifier?.address}/authz/auth-request`, { ...gateway, ...told }),
+        fleet.get(`${verifier?.address}/authz/api/shop/auth-request`, { ...gateway, ...told }),
       ),
       await fleet.decided(() =>
-        fleet.get(`${verifier?.address}/authz/auth-request`, { ...gateway, ...told }),
+        fleet.get(`${verifier?.address}/authz/api/shop/auth-request`, { ...gateway, ...told }),
       ),
       await fleet.decided(() =>
-        fleet.get(`${verifier?.address}/authz/forward-auth`, { ...gateway, ...forwarded }),
+        fleet.get(`${verifier?.address}/authz/api/shop/forward-auth`, { ...gateway, ...forwarded }),
       ),
       await fleet.decided(() => fleet.get(`${verifier?.proxyAddress}/orders/9?secret=x`, { authorization })),
     ];

@@ -203,7 +203,7 @@ test.each(['true', 'false'])('proxy mode reads headers, with the lane: %s', asyn
   const verifier = await fleet.addVerifier(env);
   const { key } = await keyFor({ allowedOrigins: SHOP });
   await statusesAt(`${verifier.proxyAddress}/orders`, key);
-  await statusesAt(`${verifier.address}/authz/forward-auth`, key);
+  await statusesAt(`${verifier.address}/authz/api/*/forward-auth`, key);
 });
 
 test.each(Object.keys(FRAMEWORKS) as (keyof typeof FRAMEWORKS)[])(

@@ -124,7 +124,7 @@ test('a server address has no password or query', () => {
 
 test('refuses a verifier that would ask itself', () => {
   const faults = (env: NodeJS.ProcessEnv) =>
-    configFaults(verifierConfig(env)).map((fault) => fault.split(':')[0]);
+    configFaults(verifierConfig({ PROXY_API_ID: 'shop', ...env })).map((fault) => fault.split(':')[0]);
   for (const [HOST, url] of [
     ['', 'http://127.0.0.1:3001'],
     ['', 'http://localhost:3001/v1'],

@@ -38,7 +38,7 @@ test.each([
   ['control-plane/main.ts', 'ADMIN_PORT', { ROOT_KEY }],
   ['verifier/main.ts', 'PORT', {}],
   ['verifier/main.ts', 'ADMIN_PORT', {}],
-  ['verifier/main.ts', 'PROXY_PORT', { UPSTREAM_URL: 'http://127.0.0.1:9' }],
+  ['verifier/main.ts', 'PROXY_PORT', { UPSTREAM_URL: 'http://127.0.0.1:9', PROXY_API_ID: 'shop' }],
   ['verifier/main.ts', 'EXT_AUTHZ_GRPC_PORT', {}],
 ])('%s: a %s in use is named with a fix', async (file, setting, more) => {
   const { status, output } = await ends(file, { ...more, [setting]: port });

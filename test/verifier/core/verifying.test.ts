@@ -148,9 +148,9 @@ describe('a question', () => {
 
   test('from a gateway needs no root key', async () => {
     const headers = { authorization: `Bearer ${keys.mine}` };
-    const answer = await fleet.get(`${addressOf(0)}/authz/forward-auth`, headers);
+    const answer = await fleet.get(`${addressOf(0)}/authz/api/*/forward-auth`, headers);
     expect(answer.status).toBeLessThan(300);
-    expect((await fleet.get(`${addressOf(0)}/authz/forward-auth`)).status).toBe(401);
+    expect((await fleet.get(`${addressOf(0)}/authz/api/*/forward-auth`)).status).toBe(401);
   });
 });
 

@@ -10,9 +10,10 @@ import { type ChannelCredentials, Client, credentials, type ServiceError, status
 import { load, type MethodDefinition } from '@grpc/proto-loader';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/process/clock.ts';
+import { GRPC_INTERNAL } from '../../../verifier/grpc/check.ts';
 import { type GrpcListener, listenGrpc } from '../../../verifier/grpc/server.ts';
 import { AnonymousLimit } from '../../../verifier/http/anonymous-limit.ts';
-import type { AuthzSettings } from '../../../verifier/http/authz.ts';
+import { type AuthzSettings, WrongQuestions } from '../../../verifier/http/authz.ts';
 import { followCertificate } from '../../../verifier/http/tls.ts';
 import { makeCertificate } from '../../harness/certificates.ts';
 import { verifierConfig } from '../../harness/config.ts';
@@ -49,6 +50,7 @@ async function start(
     sources: ['bearer', 'x-api-key'],
     withMeta: false,
     allowPreflight: false,
+    needsApi: false,
     ...changed,
   } as const;
   listener = await listenGrpc({
@@ -324,6 +326,31 @@ describe('Check', () => {
     expect(JSON.parse(wrong.denied_response?.body ?? '').code).toBe('BAD_REQUEST');
   });
 
+  test('Envoy must name the API, and nothing unknown', async () => {
+    const faults: { fault: string }[] = [];
+    for (const [extensions, fault] of [
+      [{}, 'api_id: required, with the API to which'],
+      [{ optional: 'true' }, 'api_id: required'],
+      [{ apiId: 'payments' }, 'apiId: unknown context extension; known are api_id, permissions, optional'],
+      [{ api_id: 'payments', permission: 'a' }, 'permission: unknown context extension'],
+      [{ api_id: '' }, 'api_id: must match'],
+    ] as const) {
+      await listener.close(0);
+      const log = { error: (fields: { fault: string }) => void faults.push(fields) };
+      await start({ needsApi: true, wrongQuestions: new WrongQuestions(log as never, systemClock) });
+      // Twice: the log has one line.
+      for (let i = 0; i < 2; i++) {
+        const { denied_response, status } = await check(bearer('good'), extensions);
+        expect([status?.code, denied_response?.status.code]).toEqual([GRPC_INTERNAL, 400]);
+      }
+      expect(answers.asked).toEqual([]);
+      expect(faults.splice(0)).toMatchObject([{ fault: expect.stringContaining(fault), unsaid: 0 }]);
+    }
+    for (const api_id of ['payments', '*'])
+      expect((await check(bearer('good'), { api_id })).status?.code ?? 0).toBe(0);
+    expect(answers.askedApis).toEqual(['payments', undefined]);
+  });
+
   test('holds a key to the permissions of Envoy', async () => {
     const codeOf = async (permissions: string, key = 'permitted') => {
       const { status, denied_response } = await check(bearer(key), { api_id: 'payments', permissions });
@@ -464,8 +491,11 @@ test('denies a disabled key once updateKey returns', async () => {
     const { grpcAddress = '' } = await fleet.addVerifier({ EXT_AUTHZ_GRPC_PORT: '0' });
     const client = connected(grpcAddress);
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
-    const code = async () => (await check(bearer(key), {}, client)).status?.code ?? 0;
+    const code = async (extensions = { api_id: 'shop' }) =>
+      (await check(bearer(key), extensions, client)).status?.code ?? 0;
     await fleet.until(async () => (await code()) === 0);
+    expect(await code({} as never)).toBe(GRPC_INTERNAL);
+    expect(fleet.logged.filter((line) => line.includes('a gateway asks wrongly'))).toHaveLength(1);
     const ready = await unary<{ status: number }>(client, health, HEALTH, 'Check', {});
     expect(ready).toEqual({ status: 1 });
     await fleet.ok('keys.updateKey', { keyId, enabled: false });

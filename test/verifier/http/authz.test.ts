@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/process/clock.ts';
 import { AnonymousLimit } from '../../../verifier/http/anonymous-limit.ts';
-import type { AuthzSettings } from '../../../verifier/http/authz.ts';
+import { type AuthzSettings, WrongQuestions } from '../../../verifier/http/authz.ts';
 import { ClientIps } from '../../../verifier/http/credentials.ts';
 import { TrustedProxies } from '../../../verifier/http/trusted-proxies.ts';
 import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
@@ -33,6 +33,7 @@ async function start(changed: Partial<AuthzSettings> = {}, inFlightMax = 1000): 
     sources: ['bearer', 'x-api-key'],
     withMeta: false,
     allowPreflight: false,
+    needsApi: false,
     ...changed,
   };
   server = createVerifierServer({
@@ -344,6 +345,37 @@ describe.each([
       '/%00%2f..;\\',
     ])
       expect(await ask(`${EXT}${rest}`, [bearer('good')]), rest).toMatchObject({ status: 200 });
+  });
+
+  test('a path names its API, or any', async () => {
+    const faults: unknown[] = [];
+    const log = { error: (fields: unknown) => void faults.push(fields) };
+    await restart({ needsApi: true, wrongQuestions: new WrongQuestions(log, systemClock) });
+    for (const [path, expected] of [
+      ['/authz/api/payments/auth-request', 200],
+      ['/authz/api/*/auth-request', 200],
+      ['/authz/api/*/require/a/ext-authz/x', 403],
+      ['/authz/api/other/forward-auth', 403],
+      ['/authz/forward-auth', 400],
+      ['/authz/require/a/auth-request', 400],
+      ['/authz/optional/auth-request', 400],
+      ['/authz/ext-authz/api/payments/x', 400],
+      ['/authz/apis/payments/auth-request', 404],
+      ['/authz/require/a/api/payments/auth-request', 404],
+    ] as const) {
+      // The lane remembers the last path.
+      for (let i = 0; i < 2; i++)
+        expect([path, (await ask(path, [bearer('good')])).status]).toEqual([path, expected]);
+    }
+    expect((await ask('/authz/optional/auth-request')).status).toBe(400);
+    // One sentence for all.
+    expect(faults).toEqual([
+      {
+        fault:
+          'api/<apiId>/ in the path: required, with the API to which a key must belong, or * for any; or set API_IDS of the verifier',
+        unsaid: 0,
+      },
+    ]);
   });
 
   test('a path that no dialect has allows nothing', async () => {

@@ -244,6 +244,7 @@ describe.each(['true', 'false'])('a verifier with FAST_LANE=%s lives on, and ser
     verifier = new Subject('verifier/main.ts', {
       FAST_LANE,
       UPSTREAM_URL: `${apiUrl}/behind`,
+      PROXY_API_ID: '*',
       CONTROL_PLANE_URL: apiUrl,
       PROXY_PORT: '0',
       EXT_AUTHZ_GRPC_PORT: '0',

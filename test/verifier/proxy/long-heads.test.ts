@@ -16,6 +16,11 @@ test('finds unwanted headers at once among many', () => {
 test('a check reads a header of many lines at once', () => {
   const headers = Array.from({ length: MANY }, (_, i) => ({ key: 'X-Api-Key', value: `${i}` }));
   const request = { attributes: { request: { http: { header_map: { headers } } } } };
-  const settings = { sources: ['bearer', 'x-api-key'], withMeta: false, allowPreflight: false } as const;
+  const settings = {
+    sources: ['bearer', 'x-api-key'],
+    withMeta: false,
+    allowPreflight: false,
+    needsApi: false,
+  } as const;
   expect(checkQuestion(request, settings)).toEqual({ code: 'KEY_AMBIGUOUS' });
 });

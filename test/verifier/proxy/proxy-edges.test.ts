@@ -47,7 +47,7 @@ describe.each([true, false])('with FAST_LANE=%s', (FAST_LANE) => {
     const { port } = api.address() as { port: number };
     proxy = await createProxy(new URL(`http://127.0.0.1:${port}${path}`), {
       verifier: new ScriptedAnswers(),
-      authz: { sources: ['bearer', 'x-api-key'], withMeta: false, allowPreflight: false },
+      authz: { sources: ['bearer', 'x-api-key'], withMeta: false, allowPreflight: false, needsApi: false },
       config: loadConfig(proxySettings, env),
       limits: { ...limits, FAST_LANE, HEADER_BYTES_MAX: headerBytesMax },
       clock: systemClock,

@@ -35,7 +35,7 @@ afterEach(async () => {
 async function start(url: string, certificate?: ReturnType<typeof followCertificate>): Promise<string> {
   proxy = await createProxy(new URL(url), {
     verifier: new ScriptedAnswers(),
-    authz: { sources: ['x-api-key'], withMeta: false, allowPreflight: false },
+    authz: { sources: ['x-api-key'], withMeta: false, allowPreflight: false, needsApi: false },
     config: loadConfig(proxySettings, {}),
     limits,
     clock: systemClock,

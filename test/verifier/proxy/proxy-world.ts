@@ -33,7 +33,13 @@ export async function start(changed: Changed = {}): Promise<void> {
   proxy = await createProxy(new URL(changed.url ?? `${upstream.address}/behind/`), {
     // Counted, as in the process.
     verifier: new Metrics().count(answers, systemClock),
-    authz: { sources: ['bearer', 'x-api-key'], withMeta: false, allowPreflight: false, ...changed.authz },
+    authz: {
+      sources: ['bearer', 'x-api-key'],
+      withMeta: false,
+      allowPreflight: false,
+      needsApi: false,
+      ...changed.authz,
+    },
     config: loadConfig(proxySettings, changed.env ?? {}),
     limits: { ...limits, FAST_LANE, ...changed.limits },
     clock: systemClock,

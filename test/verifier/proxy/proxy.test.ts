@@ -301,7 +301,16 @@ test('loses none of many headers', async () => {
 
 test('finds settings in conflict at the start', () => {
   const url = { UPSTREAM_URL: 'http://x' };
-  expect(configFaults(verifierConfig(url))).toEqual([]);
+  for (const named of [
+    { PROXY_API_ID: 'shop' },
+    { PROXY_API_ID: '*' },
+    { API_IDS: 'shop' },
+    { POD_API_IDS: 'a' },
+  ])
+    expect(configFaults(verifierConfig({ ...url, ...named }))).toEqual([]);
+  expect(configFaults(verifierConfig(url))).toEqual([
+    'PROXY_API_ID: required with UPSTREAM_URL unless API_IDS is set; * accepts the keys of every API',
+  ]);
   expect(() => verifierConfig({ ...url, UPSTREAM_TIMEOUT_MS: '120000' })).toThrow(/UPSTREAM_TIMEOUT_MS/);
   expect(() => verifierConfig({ PROXY_API_ID: 'a b' })).toThrow(/PROXY_API_ID/);
   expect(() => verifierConfig({ PROXY_PERMISSIONS: 'a AND' })).toThrow(/PROXY_PERMISSIONS: expected a perm/);
