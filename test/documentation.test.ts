@@ -20,6 +20,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { PropagationResponse } from '../control-plane/serve/schemas.ts';
 import { eventSchema } from '../control-plane/webhooks/event-types.ts';
 import { documents } from '../deploy/dev/docs.ts';
+import { takeFolder, tell } from '../deploy/dev/folder.ts';
 import { bareEnv, SHELLS } from './harness/bare-machine.ts';
 import { Fleet, ROOT_KEY } from './harness/fleet.ts';
 import { freePort } from './harness/ports.ts';
@@ -541,7 +542,7 @@ test('the commands of control-plane/cli/README.md work as they stand, beside npm
   const fleet = await Fleet.start();
   const folder = besideNpmStart(fleet);
   try {
-    const env = bareEnv({ KEYFENCE_DATA: join(folder, '.keyfence') });
+    const env = bareEnv({ KEYFENCE_DATA: join(folder, '.keyfence'), XDG_CONFIG_HOME: folder });
     const { stdout } = await promisify(execFile)('sh', ['-ec', walk], { cwd: folder, env });
     expect(stdout).toContain('refused everywhere');
     const { keys } = await fleet.ok('apis.listKeys', { apiId: 'shop' });
@@ -575,7 +576,7 @@ test.skipIf(noCaddy)(
         .replaceAll('127.0.0.1:8081', `127.0.0.1:${api}`)
         .replaceAll('127.0.0.1:8080', `127.0.0.1:${gateway}`)
         .replaceAll('PORT=8080', `PORT=${gateway}`);
-      const env = bareEnv({ KEYFENCE_DATA: join(folder, '.keyfence') });
+      const env = bareEnv({ KEYFENCE_DATA: join(folder, '.keyfence'), XDG_CONFIG_HOME: folder });
       const { stdout } = await promisify(execFile)('bash', ['-ec', lines], { cwd: folder, env });
       expect(
         stdout.match(/(?:Hello from the API\. |(?<![\d =]))\d{3}$|^HTTP\S+ \d+|^Retry-After: \d+/gim),
@@ -604,8 +605,9 @@ function besideNpmStart(fleet: Fleet): string {
     symlinkSync(join(ROOT, file), join(folder, file));
   mkdirSync(join(folder, '.keyfence'));
   writeFileSync(join(folder, '.keyfence/root-key'), `${ROOT_KEY}\n`);
-  const running = { controlPlane: fleet.controlPlanes[0]?.address, verifier: fleet.verifiers[0]?.address };
-  writeFileSync(join(folder, '.keyfence/running.json'), JSON.stringify(running));
+  const [controlPlane = '', verifier = ''] = [fleet.controlPlanes[0]?.address, fleet.verifiers[0]?.address];
+  takeFolder(join(folder, '.keyfence'));
+  tell(join(folder, '.keyfence'), { pid: process.pid, controlPlane, verifier });
   return folder;
 }
 

@@ -10,6 +10,9 @@ const CALL_MS_MAX = 75_000;
 /** An operation that every control plane has and that never answers 404. */
 const ALWAYS_THERE = 'apis.listApis';
 
+/** Operations that change nothing. */
+export const ASKS = /\.(?:get|list|find|explain|whoami|verify)/;
+
 /**
  * Calls one process over HTTP. Follows no redirect, so that the root key goes nowhere else, and never repeats
  * a call.
@@ -20,11 +23,19 @@ export class Client {
   dateMs: number | undefined;
   readonly #service: 'control plane' | 'verifier';
   readonly #rootKey: string | undefined;
+  readonly #beforeChange: (place: string) => void;
 
-  constructor(base: URL, service: 'control plane' | 'verifier', rootKey?: string) {
+  /** @param beforeChange is told the server of each change before that is sent */
+  constructor(
+    base: URL,
+    service: 'control plane' | 'verifier',
+    rootKey?: string,
+    beforeChange: (place: string) => void = () => undefined,
+  ) {
     this.base = base;
     this.#service = service;
     this.#rootKey = rootKey;
+    this.#beforeChange = beforeChange;
   }
 
   /**
@@ -33,6 +44,7 @@ export class Client {
    */
   async call<T>(operation: string, input: object = {}): Promise<T> {
     const reads = /\.(get|list)/.test(operation);
+    if (!ASKS.test(operation)) this.#beforeChange(this.place);
     const response = await this.#send(operation, input, reads);
     const text = await response.text().catch((error: unknown) => this.#outOfReach(error, reads));
     this.dateMs = Date.parse(response.headers.get('date') ?? '') || undefined;
@@ -117,8 +129,20 @@ export class Client {
     const outcome =
       reads || unsent ? '' : '; whether the call took effect is unknown, so check before trying again';
     const place = `the ${this.#service} at ${this.place}`;
-    throw new CliError('UNAVAILABLE', `${place} is out of reach (${reason})${outcome}`, { cause: error });
+    const advice = adviceOn(reason);
+    throw new CliError('UNAVAILABLE', `${place} is out of reach (${reason})${advice}${outcome}`, {
+      cause: error,
+    });
   }
+}
+
+/** Returns what to set if Node, unlike curl, does not use this machine's proxy or certificates by itself; '' = nothing. */
+function adviceOn(reason: string): string {
+  if (/CERT|UNABLE_TO_/.test(reason))
+    return ': set NODE_EXTRA_CA_CERTS to a file with the certificate of its authority';
+  if (/^(ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|UND_ERR_CONNECT_TIMEOUT)$/.test(reason))
+    return ': if a proxy leads there, set NODE_USE_ENV_PROXY=1 beside HTTPS_PROXY';
+  return '';
 }
 
 function parse(text: string): unknown {

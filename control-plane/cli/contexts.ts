@@ -7,6 +7,7 @@ import { CliError } from './exit.ts';
 export interface Context {
   readonly url: string;
   readonly rootKey: string;
+  readonly verifierUrl?: string | undefined;
 }
 
 interface Stored {
@@ -36,11 +37,6 @@ export class Contexts {
     } catch {
       throw new CliError('CONFIG', `${this.#file} is damaged: move it away, and run keyfence login again`);
     }
-  }
-
-  get current(): Context | undefined {
-    const { current = '', contexts } = this.read();
-    return Object.hasOwn(contexts, current) ? contexts[current] : undefined;
   }
 
   write(stored: Stored): void {

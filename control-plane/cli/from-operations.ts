@@ -97,7 +97,7 @@ export function addOperation(program: Command, session: Session, row: OperationR
     if (verb === 'delete') command.option('--yes', 'do not ask');
     act(command, async (input, { yes, clear = [], ...values }) => {
       const id = firstOf(input);
-      if (verb === 'delete') await confirm(words.question?.(id) ?? `delete ${id}`, yes === true);
+      if (verb === 'delete') await confirm(session, words.question?.(id) ?? `delete ${id}`, yes === true);
       const patch = Object.fromEntries([
         ...Object.entries(values).map(([name, value]) => entries.get(name)?.(value) ?? [name, value]),
         ...clear.map((name) => [name, null]),

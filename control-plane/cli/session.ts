@@ -1,95 +1,42 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { loadFromEnvironment } from '#shared/process/load-config.ts';
 import { Client, callPatiently, RETRIES_FEW } from './client.ts';
-import { Contexts } from './contexts.ts';
 import { CliError, EXITS, type Exit } from './exit.ts';
 import { type CliConfig, settings } from './settings.ts';
+import { lacking, readTarget, sourceOf, type Target } from './target.ts';
 import { json, safe } from './terminal/output.ts';
 import { canPrompt, promptSecret } from './terminal/prompt.ts';
-
-/** The configuration, with the URL of the private Redis of a running `npm start`. */
-type StartedConfig = CliConfig & {
-  readonly redisUrl: string | undefined;
-  /** False = nobody has said where the control plane is. */
-  readonly isKnown: boolean;
-};
-
-/** The note that `npm start` keeps in its folder while it runs. */
-interface RunningStart {
-  readonly controlPlane: string;
-  readonly verifier: string;
-  /** URL of its private Redis, if it has one. */
-  readonly redisUrl?: string;
-  /** File with the root key that `npm start` made, if readable. */
-  readonly rootKeyFile: string;
-}
-
-/** The folder in which `npm start` keeps its data unless KEYFENCE_DATA names another. */
-const FOLDER = join(import.meta.dirname, '..', '..', '.keyfence');
-
-/** Returns the running `npm start` of this machine, as its folder describes it; undefined = none is known. */
-function readRunningStart(folder: string): RunningStart | undefined {
-  const directory = folder || FOLDER;
-  try {
-    const note = JSON.parse(readFileSync(join(directory, 'running.json'), 'utf8')) as Omit<
-      RunningStart,
-      'rootKeyFile'
-    >;
-    return { ...note, rootKeyFile: join(directory, 'root-key') };
-  } catch {
-    return undefined; // it does not run, or not with this folder
-  }
-}
-
-/** The contexts of this user. */
-const contextsHere = () =>
-  new Contexts(loadFromEnvironment({ XDG_CONFIG_HOME: settings.XDG_CONFIG_HOME }).XDG_CONFIG_HOME);
-
-/** Reads the configuration. Its defaults are those of a running `npm start` of this machine, or else of the context that applies. */
-function readConfig(): StartedConfig {
-  const { KEYFENCE_DATA: data, KEYFENCE_URL: url, KEYFENCE_VERIFIER_URL: verifierUrl } = settings;
-  const { KEYFENCE_DATA } = loadFromEnvironment({ KEYFENCE_DATA: data });
-  const running: Partial<RunningStart> = readRunningStart(KEYFENCE_DATA) ?? {};
-  const context = running.controlPlane === undefined ? contextsHere().current : undefined;
-  const config = loadFromEnvironment({
-    ...settings,
-    KEYFENCE_URL: { ...url, default: running.controlPlane ?? context?.url ?? url.default },
-    KEYFENCE_VERIFIER_URL: { ...verifierUrl, default: running.verifier ?? verifierUrl.default },
-  });
-  const isOwn = running.controlPlane !== undefined && config.KEYFENCE_URL.origin === running.controlPlane;
-  const rootKeyFile = isOwn && running.rootKeyFile && existsSync(running.rootKeyFile);
-  const KEYFENCE_ROOT_KEY =
-    config.KEYFENCE_ROOT_KEY ||
-    (rootKeyFile ? settings.KEYFENCE_ROOT_KEY.parse(readFileSync(running.rootKeyFile, 'utf8')) : '') ||
-    (context?.url === config.KEYFENCE_URL.href ? context.rootKey : '');
-  const { KEYFENCE_URL: urlText } = loadFromEnvironment({
-    KEYFENCE_URL: { ...url, parse: String, default: '' },
-  });
-  const isKnown = urlText !== '' || running.controlPlane !== undefined || context !== undefined;
-  return { ...config, KEYFENCE_ROOT_KEY, redisUrl: running.redisUrl, isKnown };
-}
 
 /** One run of the command line: the services it calls, its output, and its exit status. */
 export class Session {
   /** True with `--json`: output is for scripts. */
   json = false;
-  #config: StartedConfig | undefined;
+  #config: CliConfig | undefined;
+  #target: Promise<Target | undefined> | undefined;
+  /** The server that was asked for a change. */
+  #changes: string | undefined;
 
   /** The configuration, read at first use, so that help needs no environment. */
-  get config(): StartedConfig {
-    this.#config ??= readConfig();
+  get config(): CliConfig {
+    this.#config ??= loadFromEnvironment(settings);
     return this.#config;
   }
 
-  /** The control planes that this user signed in to. */
-  get contexts(): Contexts {
-    return contextsHere();
+  /** The addresses and the root key of calls; undefined = nobody has named any. */
+  get target(): Promise<Target | undefined> {
+    this.#target ??= readTarget();
+    return this.#target;
   }
 
-  /** The root key in the environment; '' = none. */
-  rootKeyIn(): string {
-    return loadFromEnvironment({ KEYFENCE_ROOT_KEY: settings.KEYFENCE_ROOT_KEY }).KEYFENCE_ROOT_KEY;
+  /** True once a change was sent. */
+  get isChanging(): boolean {
+    return this.#changes !== undefined;
+  }
+
+  /** Resolves with the address of the control plane. Rejects if none is known. */
+  async url(): Promise<URL> {
+    const target = await this.target;
+    if (target?.url) return target.url;
+    throw await lacking(target, 'KEYFENCE_URL');
   }
 
   /**
@@ -97,18 +44,16 @@ export class Session {
    * NOT_PERMITTED.
    */
   async controlPlane(): Promise<Client> {
-    const { KEYFENCE_URL: url, KEYFENCE_ROOT_KEY: configuredKey, isKnown } = this.config;
-    if (!isKnown && !configuredKey)
-      throw new CliError(
-        'NOT_PERMITTED',
-        'npm start is not running here, and no other address is known: run keyfence login <url>, or set KEYFENCE_URL and KEYFENCE_ROOT_KEY_FILE',
-      );
-    const rootKey = configuredKey || (canPrompt() ? await promptSecret(`Root key for ${url.origin}: `) : '');
-    if (!rootKey) {
-      throw new CliError('NOT_PERMITTED', 'no root key: set KEYFENCE_ROOT_KEY_FILE or KEYFENCE_ROOT_KEY');
-    }
+    const url = await this.url();
+    const target = await this.target;
+    const rootKey =
+      target?.rootKey || (canPrompt() ? await promptSecret(`Root key for ${url.origin}: `) : '');
+    if (!rootKey) throw await lacking(target, 'KEYFENCE_ROOT_KEY_FILE');
     if (!/^[!-~]+$/.test(rootKey)) throw new CliError('NOT_PERMITTED', 'that is not a root key');
-    return new Client(url, 'control plane', rootKey);
+    return new Client(url, 'control plane', rootKey, (place) => {
+      if (this.#changes !== place) this.note(`At ${place}, from ${target && sourceOf(target)}:`);
+      this.#changes = place;
+    });
   }
 
   /** Calls one operation of the control plane; see `Client.call`. */
@@ -124,9 +69,11 @@ export class Session {
     return callPatiently<T>(client, operation, input, signal, (text) => this.note(text), RETRIES_FEW);
   }
 
-  /** The verifier, called without a root key. */
-  verifier(): Client {
-    return new Client(this.config.KEYFENCE_VERIFIER_URL, 'verifier');
+  /** Resolves with the address of the verifier. Rejects if none is known. */
+  async verifierUrl(): Promise<URL> {
+    const target = await this.target;
+    if (target?.verifierUrl) return target.verifierUrl;
+    throw await lacking(target, 'KEYFENCE_VERIFIER_URL');
   }
 
   /**
@@ -134,19 +81,25 @@ export class Session {
    * (VERIFY_ROOT_KEYS).
    */
   async verdict<T>(question: object): Promise<T> {
-    const { KEYFENCE_VERIFIER_URL: url, KEYFENCE_ROOT_KEY: rootKey } = this.config;
+    const url = await this.verifierUrl();
+    const rootKey = (await this.target)?.rootKey;
     const ask = (client: Client) => this.callPatiently<T>(client, 'keys.verifyKey', question);
     try {
-      return await ask(this.verifier());
+      return await ask(new Client(url, 'verifier'));
     } catch (error) {
       if (!(error instanceof CliError && error.code === 'UNAUTHORIZED' && rootKey)) throw error;
       return ask(new Client(url, 'verifier', rootKey));
     }
   }
 
-  /** Prints a result on standard output: `value` as one line of JSON for scripts, `text` for people. */
-  print(value: unknown, text: () => string): void {
-    process.stdout.write(`${this.json ? json(value) : safe(text())}\n`);
+  /**
+   * Prints a result on standard output: `value` as one line of JSON for scripts, `text` for people. After a change, an
+   * object names its server, which people read before.
+   */
+  print(value: object, text: () => string): void {
+    const hasServer = this.#changes !== undefined && !Array.isArray(value);
+    const answer = hasServer ? { ...value, server: this.#changes } : value;
+    process.stdout.write(`${this.json ? json(answer) : safe(text())}\n`);
   }
 
   /** Prints a remark on standard error, for people only. */

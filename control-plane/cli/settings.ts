@@ -2,11 +2,8 @@ import { type ConfigOf, type Setting, secret, text } from '#shared/process/load-
 
 /** Environment variables of the command line; `doctor` also reads the control plane's REDIS_… variables. */
 export const settings = {
-  KEYFENCE_URL: address('http://127.0.0.1:3000', 'Address of the control plane'),
-  KEYFENCE_VERIFIER_URL: address(
-    'http://127.0.0.1:3001',
-    'Address of a verifier, for `keys verify` and `doctor`',
-  ),
+  KEYFENCE_URL: address('Address of the control plane'),
+  KEYFENCE_VERIFIER_URL: address('Address of a verifier, for `keys verify` and `doctor`'),
   KEYFENCE_ROOT_KEY: secret('', 'printable ASCII', firstLine).help(
     'The root key. KEYFENCE_ROOT_KEY_FILE is safer; the first line of that file counts. On a terminal the command asks for it if neither is set',
   ),
@@ -27,9 +24,10 @@ export const settings = {
 
 export type CliConfig = ConfigOf<typeof settings>;
 
-function address(byDefault: string, help: string): Setting<URL> {
+function address(help: string): Setting<URL | undefined> {
   return {
     parse(text) {
+      if (text === '') return undefined;
       const url = URL.canParse(text) ? new URL(text) : undefined;
       if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search) {
         throw new Error('is not allowed');
@@ -38,7 +36,7 @@ function address(byDefault: string, help: string): Setting<URL> {
       url.pathname = url.pathname.replace(/\/v1\/?$/, '/');
       return url;
     },
-    default: byDefault,
+    default: '',
     rule: 'http:// or https:// URL without credentials',
     help,
   };

@@ -13,6 +13,7 @@ export interface Running {
 }
 
 const POLL_MS = 100;
+const LOOK_MS_MAX = 200;
 /** Time after which no process of a killed `npm start` runs any more. */
 const LEFTOVERS_END_MS_MAX = 20_000;
 
@@ -22,7 +23,8 @@ const LEFTOVERS_END_MS_MAX = 20_000;
  * @returns the note of the previous process, if that was killed before it could remove the note
  */
 export function takeFolder(directory: string): Running | undefined {
-  const lock = new DatabaseSync(join(directory, 'lock'));
+  // The command line may look at the lock at this moment.
+  const lock = new DatabaseSync(join(directory, 'lock'), { timeout: LOOK_MS_MAX });
   try {
     lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
   } catch (error) {

@@ -41,7 +41,7 @@ export function deleteIdentityCommand(program: Command, session: Session): void 
     .option('--yes', 'do not ask')
     .addOption(waitOption())
     .action(async (externalId: string, { yes, wait }) => {
-      await confirm(`delete the identity of ${externalId}`, yes === true);
+      await confirm(session, `delete the identity of ${externalId}`, yes === true);
       const { id } = await session.call<{ id: string }>('identities.getIdentity', { externalId });
       const input = { identityId: id, ...waitMsOf(wait) };
       const change = await session.call<Change>('identities.deleteIdentity', input);

@@ -169,6 +169,7 @@ export function questionCommands(program: Command, session: Session): void {
       'keys verify --api shop < secret.txt',
     ]),
   ).action(async ({ api, cost, permissions, clientIp, origin }: Question) => {
+    await session.verifierUrl(); // nobody should enter a secret in vain
     const verdict = await session.verdict<{ valid: boolean }>({
       ...{ key: await givenSecret(session.config.KEYFENCE_KEY), apiId: api, clientIp, origin },
       ...(cost === undefined ? {} : { remaining: { cost } }),

@@ -86,7 +86,7 @@ export function manyKeysCommands(program: Command, session: Session): void {
             .keyId
         : key && (await keyIdOf(session, key));
       const keys = owner === undefined ? `the keys in ${file}` : `all keys of ${owner} in ${api}`;
-      if (verb === 'delete') await confirm(`delete ${isOfMany ? keys : keyId}`, yes === true);
+      if (verb === 'delete') await confirm(session, `delete ${isOfMany ? keys : keyId}`, yes === true);
       if (isOfMany) return changeMany(session, selection, change, waitMsOf(wait));
       const { operation, fields, pastTense } = change;
       const input = { keyId, ...fields, ...waitMsOf(wait) };

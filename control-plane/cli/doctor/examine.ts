@@ -5,6 +5,7 @@ import type { Finding } from '../../fleet/examination.ts';
 import { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';
+import { lacking } from '../target.ts';
 import { examineRedis } from './examine-redis.ts';
 
 /** The Date header has whole seconds; a greater difference means that a clock is wrong. */
@@ -14,20 +15,17 @@ const VERDICT_RETRY_MS = 200;
 
 /** Runs all checks of the doctor. Changes nothing. Faults are findings, not rejections. */
 export async function examine(session: Session): Promise<Finding[]> {
-  const {
-    KEYFENCE_URL: url,
-    KEYFENCE_VERIFIER_URL: verifierUrl,
-    KEYFENCE_ROOT_KEY: rootKey,
-    redisUrl,
-  } = session.config;
-  const controlPlane = new Client(url, 'control plane', rootKey || undefined);
-  const verifier = new Client(verifierUrl, 'verifier');
+  const controlPlane = new Client(await session.url(), 'control plane', (await session.target)?.rootKey);
+  const { rootKey, verifierUrl, redisUrl } = (await session.target) ?? {};
+  const verifier = verifierUrl && new Client(verifierUrl, 'verifier');
+  const ofVerifier = verifier
+    ? [await examineVerifier(verifier), ...clockOf(verifier, 'verifier')]
+    : [{ check: 'verifier', found: (await lacking(await session.target, 'KEYFENCE_VERIFIER_URL')).message }];
   return [
     await examineControlPlane(controlPlane, rootKey !== ''),
     ...clockOf(controlPlane, 'control plane'),
-    await examineVerifier(verifier),
-    ...clockOf(verifier, 'verifier'),
-    ...((await examineRedis(redisUrl, await verifier.verifierId().catch(() => undefined))) ??
+    ...ofVerifier,
+    ...((await examineRedis(redisUrl, await verifier?.verifierId().catch(() => undefined))) ??
       (await examineFrom(controlPlane))),
   ];
 }

@@ -12,8 +12,8 @@ const OPENERS: Readonly<Record<string, readonly string[]>> = {
  * @param page its address after the `#/`
  */
 export async function openPage(session: Session, page: string): Promise<void> {
-  const { KEYFENCE_URL, DISPLAY, WAYLAND_DISPLAY } = session.config;
-  const url = `${KEYFENCE_URL.href.replace(/\/+$/, '')}/dashboard/#/${page}`;
+  const { DISPLAY, WAYLAND_DISPLAY } = session.config;
+  const url = `${(await session.url()).href.replace(/\/+$/, '')}/dashboard/#/${page}`;
   const opener = OPENERS[process.platform] ?? (DISPLAY || WAYLAND_DISPLAY ? ['xdg-open'] : undefined);
   const isOpen = process.stdout.isTTY && !session.json && opener !== undefined && (await start(opener, url));
   if (isOpen) session.note(`opened ${url}`);

@@ -33,10 +33,11 @@ export function printChange(
 }
 
 /** Asks for confirmation of something that cannot be undone; without a terminal, requires `--yes`. */
-export async function confirm(action: string, yes: boolean): Promise<void> {
+export async function confirm(session: Session, action: string, yes: boolean): Promise<void> {
   if (yes) return;
-  if (!canPrompt()) throw new CliError('USAGE', `${action} cannot be undone: confirm with --yes`);
-  if ((await prompt(`${action}? This cannot be undone. Type yes: `)) !== 'yes') {
+  const place = `at ${(await session.url()).origin}`;
+  if (!canPrompt()) throw new CliError('USAGE', `${action} ${place} cannot be undone: confirm with --yes`);
+  if ((await prompt(`${action} ${place}? This cannot be undone. Type yes: `)) !== 'yes') {
     throw new CliError('INTERRUPTED', 'nothing was done');
   }
 }

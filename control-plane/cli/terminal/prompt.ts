@@ -1,6 +1,7 @@
 import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
-import { isWellFormed } from '#shared/rules/key-format.ts';
+import { isWellFormed, startOf } from '#shared/rules/key-format.ts';
+import { wordsIn } from '#shared/rules/words-in-text.ts';
 import { CliError } from '../exit.ts';
 
 /** True on a terminal, where a person can answer. */
@@ -41,13 +42,22 @@ async function readInput(): Promise<string> {
   return text.split('\n')[0]?.trim() ?? '';
 }
 
-/** Reads a secret, which is no argument, from the environment, a prompt or standard input; of a line of a log the key in it. */
+/**
+ * Reads a secret, which is no argument, from the environment, a prompt or standard input; of a line of a log the key in it.
+ * Rejects with USAGE if that has several keys.
+ */
 export async function givenSecret(
   configuredKey: string,
   question = 'Key: ',
   setting = 'KEYFENCE_KEY_FILE',
 ): Promise<string> {
-  const key = configuredKey || (canPrompt() ? await promptSecret(question) : await readInput());
-  if (!key) throw new CliError('USAGE', `no key: set ${setting}, or give it on standard input`);
-  return key.split(/[^0-9A-Za-z_]+/).find(isWellFormed) ?? key;
+  const text = configuredKey || (canPrompt() ? await promptSecret(question) : await readInput());
+  if (!text) throw new CliError('USAGE', `no key: set ${setting}, or give it on standard input`);
+  const [key, ...others] = new Set(wordsIn(text).filter(isWellFormed));
+  if (key === undefined || others.length === 0) return key ?? text;
+  const starts = [key, ...others].map((each) => `${startOf(each)}…`).join(', ');
+  throw new CliError(
+    'USAGE',
+    `the line has ${others.length + 1} keys (${starts}): give only the one that you mean`,
+  );
 }

@@ -146,7 +146,8 @@ const explainKey = operation({
     const key = place && (await needs.view.get(place.apiId, place.keyId));
     if (!place || !key) {
       if (secret === undefined) throw absence(call.caller, `key ${id}`);
-      const detail = 'no key that this root key may explain has this secret';
+      const advice = isWellFormed(secret) ? '' : `; ${PEPPERED}`;
+      const detail = `no key that this root key may explain has this secret${advice}`;
       const rules = [...ofSecret, { rule: 'key', passed: false, detail } as const];
       return { valid: false, code: 'NOT_FOUND', rules };
     }
@@ -166,6 +167,10 @@ const explainKey = operation({
 });
 
 const FOREIGN = 'of a foreign format: only verifiers with FOREIGN_KEYS on find the key';
+
+/** The reason why the control plane may not find a key of a foreign format by its secret. */
+export const PEPPERED =
+  'if imported by hmacSha256, only verifiers find it by its secret: ask `keys.verifyKey` for its keyId';
 
 const secretRule = (secret: string): Explained =>
   isWellFormed(secret)

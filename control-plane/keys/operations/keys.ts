@@ -3,6 +3,7 @@ import type { Clock } from '#shared/process/clock.ts';
 import { storedFields } from '#shared/protocol/key-record.ts';
 import { LENGTH_MS, RETENTION } from '#shared/protocol/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import { isWellFormed } from '#shared/rules/key-format.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { auditView } from '../../audit/audit-event.ts';
 import type { Roles } from '../../roles/roles.ts';
@@ -69,7 +70,7 @@ import {
 import type { KeyFilter, KeyView } from '../key-view.ts';
 import type { Keys } from '../keys.ts';
 import type { OrderedKeys, Place, ValueOrder } from '../ordered-keys.ts';
-import { identityOf, rolesOf } from './explain-key.ts';
+import { identityOf, PEPPERED, rolesOf } from './explain-key.ts';
 
 const { name, ...optionalFields } = OPTIONAL_FIELDS;
 
@@ -481,11 +482,12 @@ export const whoami = operation({
   async handle(call, needs: NameStores & { keys: Keys; view: KeyView }) {
     const { keys, view } = needs;
     const place = await keys.lookUpSecret(call.request.key);
-    // The message must reveal nothing about the secret.
-    if (place === undefined) throw absence(call.caller, 'key');
+    // The message must reveal nothing about the secret but its form.
+    const subject = isWellFormed(call.request.key) ? 'key' : `key (${PEPPERED})`;
+    if (place === undefined) throw absence(call.caller, subject);
     call.note(place);
     const { apiId, keyId } = place;
-    requireApi(call.caller, apiId, 'read_key', 'key');
+    requireApi(call.caller, apiId, 'read_key', subject);
     const key = await view.get(apiId, keyId);
     const [keyView] = key ? await withNames(needs, [key]) : [];
     if (!keyView) throw await recordNotFound(keys, apiId, keyId);

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createSecureServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,6 +10,7 @@ import { Client } from '../../../control-plane/cli/client.ts';
 import { CliError, EXITS } from '../../../control-plane/cli/exit.ts';
 import { settings } from '../../../control-plane/cli/settings.ts';
 import { ERRORS } from '../../../shared/rules/errors.ts';
+import { makeCertificate } from '../../harness/certificates.ts';
 import { COMPILED } from '../../harness/processes.ts';
 import { start } from './keyfence.ts';
 
@@ -82,7 +84,7 @@ describe('a call', () => {
 });
 
 describe('the address of a process', () => {
-  const { parse } = settings.KEYFENCE_URL;
+  const parse = (text: string) => settings.KEYFENCE_URL.parse(text) as URL;
 
   test('may end in the /v1 that its paths begin with', async () => {
     for (const [text, place] of [
@@ -213,6 +215,22 @@ describe('an error', () => {
       new Client(new URL(`http://127.0.0.1:${port}`), 'verifier').call('keys.updateKey'),
     );
     expect(unsent.message).toBe(`the verifier at http://127.0.0.1:${port} is out of reach (ECONNREFUSED)`);
+  });
+
+  test('says what Node needs to get there', async () => {
+    const { cert, keyFile } = makeCertificate(mkdtempSync(join(tmpdir(), 'keyfence-tls-')), 'unknown');
+    const secure = createSecureServer({ key: readFileSync(keyFile), cert }).listen(0, '127.0.0.1');
+    await once(secure, 'listening');
+    const { port } = secure.address() as AddressInfo;
+    const untrusted = new Client(new URL(`https://127.0.0.1:${port}`), 'control plane', 'root');
+    expect((await errorOf(untrusted.call('keys.getKey'))).message).toContain(
+      'set NODE_EXTRA_CA_CERTS to a file with the certificate of its authority',
+    );
+    secure.close();
+    const behindProxy = new Client(new URL('https://keyfence.invalid'), 'control plane', 'root');
+    expect((await errorOf(behindProxy.call('keys.getKey'))).message).toMatch(
+      /is out of reach \(E\w+\): if a proxy leads there, set NODE_USE_ENV_PROXY=1 beside HTTPS_PROXY$/,
+    );
   });
 
   test('sends no root key after a redirect', async () => {

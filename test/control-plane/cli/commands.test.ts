@@ -113,12 +113,33 @@ describe('keys', () => {
   });
 
   test('go by their secret on standard input', async () => {
-    const { keyId, key } = await answer('keys create shop --disabled');
+    const { keyId, key } = await answer('keys create shop --disabled --prefix two');
     const line = `10.0.0.1 "GET /v1?key=${key}" 403\n`;
     for (const args of ['enable --secret', 'disable --secret'])
       expect(await answer(`keys ${args}`, 0, {}, line), args).toMatchObject({ keyId });
     expect(await answer('keys explain', 1, {}, line)).toMatchObject({ keyId, code: 'DISABLED' });
     expect(await answer('keys whoami', 0, {}, line)).toMatchObject({ keyId, enabled: false });
+    const basic = Buffer.from(`user:${key}`).toString('base64');
+    for (const other of [
+      `{"msg":"refused\\n${key}"}`,
+      `GET /v1?key%3D${key}&a=b`,
+      `GET /v1?to=%2Fv1%3Fkey%253D${key}`,
+      `\\\\n${key}\\\\n`,
+      `C:\\${key}`,
+      `authorization: Basic ${basic}`,
+      `Authorization%3A%20basic%20${encodeURIComponent(basic)}`,
+      key.replaceAll('_', '%5F'),
+      `${key} ${key}`,
+    ])
+      expect(await answer('keys whoami', 0, {}, `${other}\n`), other).toMatchObject({ keyId });
+    const two = `${line.trim()} ${generateKey(16, 'other')}\n`;
+    for (const args of ['keys disable --secret', 'keys whoami', 'keys explain', 'keys verify'])
+      expect(await run(args, {}, two), args).toMatchObject({
+        ...{ status: 64, stdout: '' },
+        stderr: expect.stringMatching(
+          /^keyfence: the line has 2 keys \(two_\w{4}…, other_\w{4}…\): give only/,
+        ),
+      });
     await answer('keys delete --secret --yes', 0, {}, line);
     expect((await run('keys disable --secret', {}, line)).status).toBe(1);
   });
@@ -428,7 +449,8 @@ describe('keys', () => {
 });
 
 test('APIs are made, shown, listed and deleted', async () => {
-  expect(await answer('apis create Garden --id garden')).toEqual({ apiId: 'garden', name: 'Garden' });
+  const made = await answer('apis create Garden --id garden');
+  expect(made).toEqual({ apiId: 'garden', name: 'Garden', server: fleet.controlPlanes[0]?.address });
   expect(await answer('apis get garden')).toMatchObject({ id: 'garden', name: 'Garden' });
   const options = '--default-prefix rose --default-bytes 32';
   expect(await answer(`apis create Roses --id roses ${options}`)).toMatchObject({ defaultPrefix: 'rose' });

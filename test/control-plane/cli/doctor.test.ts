@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { necessaryCommands } from '../../../control-plane/writer/rights.ts';
+import { takeFolder, tell } from '../../../deploy/dev/folder.ts';
 import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
@@ -217,13 +218,13 @@ test('names old verifiers and the APIs they miss', async () => {
 test('looks at npm start by default', async () => {
   const folder = join(directory, 'started');
   mkdirSync(folder);
-  const said = {
+  takeFolder(folder);
+  tell(folder, {
     pid: 1,
-    controlPlane: fleet.controlPlanes[0]?.address,
-    verifier: fleet.verifiers[0]?.address,
+    controlPlane: fleet.controlPlanes[0]?.address ?? '',
+    verifier: fleet.verifiers[0]?.address ?? '',
     redisUrl: `redis://admin:pw@127.0.0.1:${node.port}`,
-  };
-  writeFileSync(join(folder, 'running.json'), JSON.stringify(said));
+  });
   writeFileSync(join(folder, 'root-key'), `${ROOT_KEY}\n`);
   const { PATH = '' } = envOf(fleet);
   const { stdout, stderr } = await commandLine.run(['doctor'], { PATH, KEYFENCE_DATA: folder });

@@ -133,21 +133,3 @@ test('events up to a moment are listed', async () => {
   expect(await list('--since', 'yesterday', '--until', 'yesterday')).toBe(0);
   expect(await list('--since', 'yesterday', '--until', 'today')).toBeGreaterThan(0);
 });
-
-test('npm start needs no settings for its root key', async () => {
-  const { controlPlanes, verifiers } = fleet;
-  const note = { controlPlane: controlPlanes[0]?.address, verifier: verifiers[0]?.address };
-  writeFileSync(join(directory, 'running.json'), JSON.stringify(note));
-  writeFileSync(join(directory, 'root-key'), `${ROOT_KEY}\n`);
-  const { PATH = '' } = envOf(fleet);
-  const env = { PATH, KEYFENCE_DATA: directory };
-  const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
-  expect((await commandLine.run(['keys', 'get', keyId], env)).status).toBe(0);
-  await fleet.until(async () => (await fleet.verify(key)).body.code === 'VALID');
-  expect((await commandLine.run(['keys', 'verify', '--json'], env, `${key}\n`)).stdout).toContain(keyId);
-  const elsewhere = await commandLine.run(['keys', 'get', keyId], {
-    ...env,
-    KEYFENCE_URL: 'http://127.0.0.2:9',
-  });
-  expect(elsewhere).toMatchObject({ stdout: '', stderr: expect.stringContaining('no root key') });
-});

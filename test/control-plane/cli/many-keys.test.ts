@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { Fleet } from '../../harness/fleet.ts';
-import { envOf, noTerminal, type Run, startOnTerminal, useCommandLine } from './keyfence.ts';
+import { envOf, noTerminal, type Run, start, startOnTerminal, useCommandLine } from './keyfence.ts';
 
 let fleet: Fleet;
 let redis: Redis;
@@ -44,13 +44,32 @@ const fileOf = (name: string, lines: readonly string[]) => {
   return file;
 };
 
+test('a change nobody listens to is finished', async () => {
+  const keys = await make('unheard', 5100, 'acme');
+  // Each call has an unknown key, which is reported.
+  const ids = keys.flatMap(({ keyId }, i) => (i % 500 === 0 ? [`key_${i}`, keyId] : [keyId]));
+  const args = ['keys', 'disable', '--api', 'unheard', '--file', fileOf('unheard', ids)];
+  const { child, ended } = start(args, envOf(fleet));
+  let lines = 0;
+  child.stderr?.on('data', () => {
+    // The first line names the server.
+    if (++lines < 2) return;
+    child.stderr?.destroy();
+    child.stdout?.destroy();
+  });
+  expect((await ended).status).toBe(65);
+  expect(await fleet.verdict(keys.at(-1)?.key ?? '')).toBe('DISABLED');
+  const query = { apiId: 'unheard', enabled: 'true', limit: '1' };
+  expect((await fleet.ok('apis.listKeys', query)).keys).toEqual([]);
+});
+
 test('changes all keys of an owner, summed up once', async () => {
   const keys = await make('owned', 1100, 'acme');
   const [first, last] = [keys[0]?.key ?? '', keys.at(-1)?.key ?? ''];
   for (const key of [first, last]) expect(await fleet.verdict(key)).toBe('VALID');
   const off = await answer('keys disable --api owned --owner acme');
   expect(off).toEqual({
-    ...{ disabled: 1100, refused: 0 },
+    ...{ disabled: 1100, refused: 0, server: fleet.controlPlanes[0]?.address },
     propagation: expect.objectContaining({ state: 'complete', by: 'acks', sequence: 1100 }),
   });
   for (const key of [first, last]) expect(await fleet.verdict(key)).toBe('DISABLED');
@@ -59,11 +78,14 @@ test('changes all keys of an owner, summed up once', async () => {
   );
   expect(await fleet.verdict(last)).toBe('VALID');
   expect(await run('keys delete --api owned --owner acme')).toMatchObject({
-    ...{ status: 64, stderr: expect.stringContaining('delete all keys of acme in owned cannot be undone') },
+    ...{
+      status: 64,
+      stderr: expect.stringMatching(/delete all keys of acme in owned at http:\S+ cannot be undone/),
+    },
   });
   expect(await answer('keys delete --api owned --owner acme --yes')).toMatchObject({ deleted: 1100 });
   for (const key of [first, last]) expect(await fleet.verdict(key)).toBe('NOT_FOUND');
-  expect(await answer('keys disable --api owned --owner acme')).toEqual({ disabled: 0, refused: 0 });
+  expect(await answer('keys disable --api owned --owner acme')).toMatchObject({ disabled: 0, refused: 0 });
 });
 
 test('the runbook command stops all of a customer', async () => {
@@ -90,7 +112,7 @@ test('disables the keys of a file, naming missing', async () => {
     '{"keyId":"key_none","code":"NOT_FOUND","message":"key key_none not found"}',
   );
   expect((await run('keys disable --api filed --file -', 'key_none')).stderr).toBe(
-    'key key_none not found in API filed\n',
+    `At ${fleet.controlPlanes[0]?.address}, from the environment:\nkey key_none not found in API filed\n`,
   );
   for (const { key } of keys) expect(await fleet.verdict(key)).toBe('DISABLED');
   expect(await answer('keys enable --api filed --file -', 0, ids.slice(1).join('\r\n'))).toMatchObject({

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { generateKey } from '../../../shared/rules/key-format.ts';
+import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 let fleet: Fleet;
@@ -63,6 +63,21 @@ test('hides a key from who may not read its API', async () => {
   expect(told(hidden)).toEqual(told(absent));
   expect(told(hidden)).toEqual([404, 'NOT_FOUND', 'key not found']);
   expect(told(await whoami(generateKey(16)))).toEqual([404, 'NOT_FOUND', 'key not found']);
+});
+
+test('says why a peppered key is not found', async () => {
+  const secret = 'a-secret-of-another-system';
+  await fleet.ok('keys.importKeys', { apiId: 'peppered', keys: [{ hmacSha256: 'ab'.repeat(32) }] });
+  const told =
+    'key (if imported by hmacSha256, only verifiers find it by its secret: ask `keys.verifyKey` for its keyId) not found';
+  const stranger = await rootKeyWith('api.other.read_key');
+  for (const rootKey of [undefined, stranger])
+    expect((await whoami(secret, rootKey)).body.error.message).toBe(told);
+  // Nobody learns that there is such a key elsewhere.
+  await fleet.ok('keys.importKeys', { apiId: 'peppered', keys: [{ sha256: hashSecret(secret) }] });
+  expect((await whoami(secret, stranger)).body.error.message).toBe(told);
+  const [, rule] = (await fleet.ok('keys.explain', { key: `${secret}-2` })).rules;
+  expect(rule).toMatchObject({ rule: 'key', passed: false, detail: expect.stringContaining('hmacSha256') });
 });
 
 test('writes down no key, and only refused calls', async () => {
