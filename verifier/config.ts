@@ -39,7 +39,7 @@ export const settings = {
     "If true, answers to gateways and requests to the API in proxy mode also have `X-Key-Meta`, the key's `meta` as JSON in ASCII. It is empty if `meta` is larger than 2 KiB",
   ),
   CORS_PREFLIGHT: choice(['deny', 'allow'], 'deny').help(
-    "`allow` lets CORS preflight requests pass. Use it only if the gateway itself sets the header with the client's method",
+    "`allow` is for APIs that web pages of other origins call: CORS preflight requests pass, and any page may read that a key is missing or unknown, or the refusal of a key without `allowedOrigins`. Use it only if the gateway itself sets the header with the client's method",
   ),
   ...httpSettings,
   ...forwardSettings,

@@ -168,6 +168,11 @@ export class Gateway {
     return { status: response.statusCode, headers: response.headers, body: text };
   }
 
+  /** Where it listens, if that is a port. */
+  get address(): string {
+    return `http://${this.#at.host}:${this.#at.port}`;
+  }
+
   /** A bare connection, for requests that no client library would send. */
   connect(): Wire {
     const { socketPath, host, port } = this.#at;

@@ -105,6 +105,11 @@ export class World {
     return this.#gateways.get(name)?.output ?? '';
   }
 
+  /** Where a gateway listens, if gateways have ports. */
+  addressOf(name: GatewayName): string {
+    return this.#gateway(name).address;
+  }
+
   /** One request through a gateway. */
   ask(name: GatewayName, asked: Ask): Promise<Got> {
     return this.#gateway(name).ask(asked);

@@ -19,7 +19,13 @@ import { asset } from '../assets.ts';
 import { type RefusalLog, routeOf, type VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';
 import { keyHeaders } from '../http/credentials.ts';
-import { type AuthzAnswer, authzAnswer, type HeaderLine } from '../http/gateway-answer.ts';
+import {
+  type AuthzAnswer,
+  type AuthzOutcome,
+  authzAnswer,
+  type HeaderLine,
+  readableByPage,
+} from '../http/gateway-answer.ts';
 import { LINGER_MS, problemBody } from '../http/respond.ts';
 import type { HttpLimits } from '../http/server.ts';
 import { type Certificate, useCertificate } from '../http/tls.ts';
@@ -205,12 +211,18 @@ function checkMethod({
   ): Promise<readonly [AuthzAnswer, Struct]> => {
     try {
       const question = checkQuestion(request, authz);
-      if ('code' in question)
-        return [authzAnswer(question, requestId, authz.withMeta), dynamicMetadata(question, metaFields)];
+      const answerOf = (outcome: AuthzOutcome) => {
+        const answer = authzAnswer(outcome, requestId, authz.withMeta);
+        return [
+          readableByPage(answer, outcome, question.origin, authz.allowPreflight),
+          dynamicMetadata(outcome, metaFields),
+        ] as const;
+      };
+      if ('code' in question) return answerOf(question);
       const outcome = verifier.decide(question) ?? (await verifier.lookUp(question));
       const { method, path } = request.attributes?.request?.http ?? {};
       refusals?.note(outcome, question, { requestId, route: routeOf(method, path) });
-      return [authzAnswer(outcome, requestId, authz.withMeta), dynamicMetadata(outcome, metaFields)];
+      return answerOf(outcome);
     } catch (error) {
       authz.wrongQuestions?.note(error);
       const { status, code } = toApiError(error, log, { requestId, traceId: checkTraceId(request) });

@@ -32,6 +32,7 @@ import {
   type AnonymousRefusal,
   type AuthzOutcome,
   type GatewayAnswers,
+  readableByPage,
   sendAnswer,
 } from './gateway-answer.ts';
 import type { Handler, Routes } from './server.ts';
@@ -210,7 +211,10 @@ export interface AuthzSettings {
   readonly sources: readonly CredentialSource[];
   /** True = the identity headers include `X-Key-Meta`. */
   readonly withMeta: boolean;
-  /** True = a CORS preflight, which never carries a key, is allowed. */
+  /**
+   * True = web pages ask: a CORS preflight, which never carries a key, is allowed, and any page may read a refusal of a key
+   * without a list of origins.
+   */
   readonly allowPreflight: boolean;
   /** undefined = the addresses of clients are unknown. */
   readonly clientIps?: ClientIps | undefined;
@@ -238,8 +242,10 @@ export function authzRoutes(
     const { method = '', url = '', headersDistinct } = request;
     const path = read(url);
     const { dialect, rest } = path;
-    const send = (outcome: AuthzOutcome) =>
-      sendAnswer(response, dialect.answers.answer(outcome, requestId, settings.withMeta));
+    const send = (outcome: AuthzOutcome) => {
+      const answer = dialect.answers.answer(outcome, requestId, settings.withMeta);
+      sendAnswer(response, readableByPage(answer, outcome, question.origin, settings.allowPreflight));
+    };
     const original = dialect.original({ method, rest, headers: headersDistinct });
     const clientIp = settings.clientIps?.inHeaders(headersDistinct);
     const question = clientQuestion(original, headersDistinct, { ...path, clientIp }, settings);
@@ -258,8 +264,8 @@ export function authzRoutes(
 /** A question, or the outcome of a request without a usable key. */
 export type ClientQuestion =
   | Question
-  | AnonymousRefusal
-  | { readonly code: CredentialFault | 'PREFLIGHT' | 'ANONYMOUS' };
+  | ((AnonymousRefusal | { readonly code: CredentialFault | 'PREFLIGHT' | 'ANONYMOUS' }) &
+      Pick<Question, 'origin'>);
 
 /**
  * Reads the question from a client's request.
@@ -277,12 +283,13 @@ export function clientQuestion(
   }: Omit<QuestionBasics, 'origin'> & Partial<Pick<Question, 'hold'>> & { readonly isOptional?: boolean },
   settings: AuthzSettings,
 ): ClientQuestion {
-  if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT' };
+  const origin = originIn(headers);
+  if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT', origin };
   const credential = credentialOf(headers, original.target, settings.sources);
   if ('key' in credential)
-    return questionAbout(credential.key, { apiId, clientIp, origin: originIn(headers), requirements, hold });
-  if (!isOptional || credential.fault !== 'KEY_MISSING') return { code: credential.fault };
-  return settings.anonymousLimit?.take(clientIp) ?? { code: 'ANONYMOUS' };
+    return questionAbout(credential.key, { apiId, clientIp, origin, requirements, hold });
+  if (!isOptional || credential.fault !== 'KEY_MISSING') return { code: credential.fault, origin };
+  return { ...(settings.anonymousLimit?.take(clientIp) ?? { code: 'ANONYMOUS' }), origin };
 }
 
 function isPreflight(method: string | undefined, headers: HeaderLines): boolean {

@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http';
+import { originOf } from '#shared/rules/origins.ts';
 import { perVerdict, type VerdictCode } from '#shared/rules/verdict-codes.ts';
 import type { LimitOutcome, Spending } from '../core/allowance.ts';
 import type { Entry } from '../core/key-cache.ts';
@@ -70,6 +71,38 @@ export function authzAnswer(
     body: problemBody({ status: gatewayStatus, code, detail, requestId }),
   };
 }
+
+/**
+ * Returns an answer with the headers that let the script of a web page read a refusal, if it may. The origins in a key's list may
+ * read the refusals of that key. If there is no list, because the key has none or is missing or unknown, any page may or none, and
+ * never with the visitor's cookies.
+ * @param origin of the page; undefined = no page asks
+ * @param isForPages true = any page may
+ */
+export function readableByPage(
+  answer: AuthzAnswer,
+  outcome: AuthzOutcome,
+  origin: string | undefined,
+  isForPages: boolean,
+): AuthzAnswer {
+  if (origin === undefined || answer.status === 200) return answer;
+  const entry = 'about' in outcome ? outcome.about : 'entry' in outcome ? outcome.entry : undefined;
+  const origins = entry?.origins;
+  if (origins === undefined ? !isForPages : !origins.has(origin)) return answer;
+  const allowed: readonly HeaderLine[] = origins
+    ? [
+        ['Access-Control-Allow-Origin', originOf(origin) ?? ''],
+        ['Access-Control-Allow-Credentials', 'true'],
+      ]
+    : [['Access-Control-Allow-Origin', '*']];
+  return { ...answer, headers: [...answer.headers, ...allowed, EXPOSED] };
+}
+
+/** Tells browsers which headers of a refusal a page may read. */
+const EXPOSED: HeaderLine = [
+  'Access-Control-Expose-Headers',
+  'Retry-After, RateLimit, RateLimit-Policy, WWW-Authenticate, X-Request-Id',
+];
 
 const plainLines = ({ keyId, epoch }: Entry, withMeta: boolean) =>
   `X-Key-Id: ${keyId}\r\nX-Key-Api-Id: ${epoch.apiId}\r\nX-Key-Name: \r\nX-Key-External-Id: \r\n${withMeta ? 'X-Key-Meta: {}\r\n' : ''}`;

@@ -168,17 +168,14 @@ function routeIn(bytes: Buffer, at: number, length: number): string | undefined 
 const GET = 71;
 
 /** Adds the reply to a decided request. */
-export function reply(
-  output: Output,
-  { replies, head, requestId, verdict, ended, release }: LaneRequest,
-  keepAliveS: number | undefined,
-): void {
+export function reply(output: Output, request: LaneRequest, keepAliveS: number | undefined): void {
+  const { replies, head, requestId, verdict, ended, release } = request;
   if (ended && release) {
     addRelease(output, release, head.requestId || newRequestId(), keepAliveS);
     return;
   }
   if (verdict === undefined) throw new Error('the request was not decided');
-  replies.addVerdict(output, verdict, requestId || head.requestId || newRequestId(), keepAliveS);
+  replies.addVerdict(output, verdict, requestId || head.requestId || newRequestId(), keepAliveS, request);
 }
 
 /**
@@ -206,7 +203,7 @@ export async function replyByLookUp(
     const question = questionAbout(request.key, request);
     const verdict = await verifier.lookUp(question);
     refusals?.note(verdict, question, { requestId, route });
-    replies.addVerdict(output, verdict, requestId, connection.keepAliveS);
+    replies.addVerdict(output, verdict, requestId, connection.keepAliveS, question);
   } catch (error) {
     if (!(error instanceof ApiError)) return false;
     output.text += replies.refusal(error, requestId, connection.keepAliveS);
@@ -401,13 +398,14 @@ class GatewayTargets {
   readonly #replies: ReadonlyMap<unknown, Replies>;
   #bytes: Buffer = Buffer.from(' ');
   #last: GatewayTarget | undefined;
-
   readonly #needsApi: boolean;
 
-  constructor(authz: Pick<AuthzSettings, 'needsApi' | 'withMeta'> | undefined) {
-    const { needsApi = true, withMeta = false } = authz ?? {};
-    this.#needsApi = needsApi;
-    this.#replies = new Map(DIALECTS.map((dialect) => [dialect, gatewayReplies(dialect.answers, withMeta)]));
+  /** @param authz undefined = gateways get no answer */
+  constructor(authz: AuthzSettings | undefined) {
+    this.#needsApi = authz?.needsApi ?? true;
+    this.#replies = new Map(
+      authz && DIALECTS.map((dialect) => [dialect, gatewayReplies(dialect.answers, authz)]),
+    );
   }
 
   /** Returns the target between two places; undefined = not a valid target. */

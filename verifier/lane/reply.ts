@@ -1,8 +1,10 @@
 import { ApiError, errorBodyV2 } from '#shared/rules/errors.ts';
 import type { Release } from '../core/holds.ts';
+import type { Question } from '../core/question.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { verdictBody, verdictBodyV2 } from '../core/verdict-body.ts';
-import type { GatewayAnswers } from '../http/gateway-answer.ts';
+import type { AuthzSettings } from '../http/authz.ts';
+import { type GatewayAnswers, readableByPage } from '../http/gateway-answer.ts';
 import { head, JSON_LINE, PROBLEM_TYPE, refusalAsJson, refusalAsProblem } from '../http/respond.ts';
 import { releaseBody } from '../http/verify-key.ts';
 
@@ -25,7 +27,13 @@ export class Output {
  */
 export interface Replies {
   /** Adds the answer to a question with a verdict. */
-  addVerdict(output: Output, verdict: Verdict, requestId: string, keepAliveS: number | undefined): void;
+  addVerdict(
+    output: Output,
+    verdict: Verdict,
+    requestId: string,
+    keepAliveS: number | undefined,
+    question: Pick<Question, 'origin'>,
+  ): void;
   /** Returns the answer to a question without a verdict. */
   refusal(error: ApiError, requestId: string, keepAliveS: number | undefined): string;
 }
@@ -73,15 +81,21 @@ export function addRelease(
 }
 
 /** Returns the replies to gateways with these answers. They are ASCII only. */
-export function gatewayReplies(answers: GatewayAnswers, withMeta: boolean): Replies {
+export function gatewayReplies(
+  answers: GatewayAnswers,
+  { withMeta, allowPreflight }: Pick<AuthzSettings, 'withMeta' | 'allowPreflight'>,
+): Replies {
   return {
-    addVerdict(output, verdict, requestId, keepAliveS) {
+    addVerdict(output, verdict, requestId, keepAliveS, question) {
       const { code, entry } = verdict;
       if (code === 'VALID' && entry !== undefined && entry.details === undefined && answers.plainLines) {
         output.text += head(200, requestId, answers.plainLines(entry, withMeta), 0, keepAliveS);
         return;
       }
-      const { status, headers, body, type = PROBLEM_TYPE } = answers.answer(verdict, requestId, withMeta);
+      const plain = answers.answer(verdict, requestId, withMeta);
+      const answer =
+        code === 'VALID' ? plain : readableByPage(plain, verdict, question.origin, allowPreflight);
+      const { status, headers, body, type = PROBLEM_TYPE } = answer;
       let lines = body === '' ? '' : `Content-Type: ${type}\r\n`;
       for (let i = headers.length - 1; i >= 0; i--)
         lines = `${headers[i]?.[0]}: ${headers[i]?.[1]}\r\n${lines}`;

@@ -27,6 +27,7 @@ import {
   type HeaderLine,
   identityHeaders,
   isIdentityHeader,
+  readableByPage,
   sendAnswer,
 } from '../http/gateway-answer.ts';
 import { identify } from '../http/respond.ts';
@@ -416,7 +417,10 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
       const answer = authzAnswer(outcome, requestId, authz.withMeta);
       if (answer.status !== 200) {
         identify(response, requestId);
-        return void sendAnswer(response, answer);
+        return void sendAnswer(
+          response,
+          readableByPage(answer, outcome, question.origin, authz.allowPreflight),
+        );
       }
       const outgoing: ForwardRequest = {
         question: 'key' in question ? question : undefined,
@@ -457,7 +461,7 @@ function laneHandler(
   { verifier, refusals, authz, config, clock, log }: ProxyOptions,
 ): (call: Call, connection: LaneConnection) => void {
   const routeQuestion = routeQuestionOf(config);
-  const replies = gatewayReplies(ANSWERS, authz.withMeta);
+  const replies = gatewayReplies(ANSWERS, authz);
   return (call, connection) => {
     const startedAtMs = clock.monotonicMs();
     const { remoteAddress: address } = connection.socket;
@@ -468,7 +472,7 @@ function laneHandler(
     const refuse = (verdict: Verdict): void => {
       refusals?.note(verdict, question, { requestId, route: routeOf(call.method, call.target) });
       const output = new Output();
-      replies.addVerdict(output, verdict, requestId, connection.keepAliveS);
+      replies.addVerdict(output, verdict, requestId, connection.keepAliveS, question);
       response.answer(output.text);
     };
     const proceed = (verdict: Verdict): Promise<void> | undefined => {

@@ -5,7 +5,8 @@ local TIMEOUT_MS = 2500 -- longer than the backend may take
 local ASKED = { "authorization", "x-api-key", "x-request-id", "origin", "referer", "access-control-request-method" }
 -- ASKED[#ASKED + 1] = "cookie" -- for the source cookie:apikey
 local TOLD = { "x-key-id", "x-key-api-id", "x-key-name", "x-key-external-id", "x-key-meta" }
-local REFUSED = { "www-authenticate", "content-type", "cache-control", "x-request-id" }
+local REFUSED = { "www-authenticate", "content-type", "cache-control", "x-request-id", "access-control-allow-origin",
+  "access-control-allow-credentials", "access-control-expose-headers" }
 
 -- Returns every line of a header; HAProxy counts them from 0.
 local function lines(headers, name)

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { apiKeys } from '#shared/redis/redis-keys.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { createClient } from '../../../verifier/library/client.ts';
 import { createVerifier } from '../../../verifier/library/create-verifier.ts';
 import { envOf, useCommandLine } from '../../control-plane/cli/keyfence.ts';
@@ -204,6 +205,74 @@ test.each(['true', 'false'])('proxy mode reads headers, with the lane: %s', asyn
   const { key } = await keyFor({ allowedOrigins: SHOP });
   await statusesAt(`${verifier.proxyAddress}/orders`, key);
   await statusesAt(`${verifier.address}/authz/api/*/forward-auth`, key);
+});
+
+/** Which origin may read which refusal, by the header in the answer: by default, and where web pages are meant. */
+const READABLE: readonly (readonly [
+  kind: 'unknown' | 'missing' | 'disabled' | 'spent' | 'listless' | 'good',
+  origin: string | undefined,
+  byDefault: string | undefined,
+  forPages: string | undefined,
+])[] = [
+  ['disabled', GOOD, GOOD, GOOD],
+  ['spent', 'https://a.shop.example', 'https://a.shop.example', 'https://a.shop.example'],
+  ['spent', BAD, undefined, undefined],
+  ['disabled', BAD, undefined, undefined],
+  ['disabled', 'null', undefined, undefined],
+  ['spent', undefined, undefined, undefined],
+  ['good', GOOD, undefined, undefined],
+  ['listless', BAD, undefined, '*'],
+  ['listless', undefined, undefined, undefined],
+  ['unknown', BAD, undefined, '*'],
+  ['missing', BAD, undefined, '*'],
+  ['missing', undefined, undefined, undefined],
+];
+
+test.each([
+  ['deny', 'true'],
+  ['deny', 'false'],
+  ['allow', 'true'],
+  ['allow', 'false'],
+])('only these pages read refusals: %s, lane %s', async (CORS_PREFLIGHT, FAST_LANE) => {
+  const upstream = await Upstream.start();
+  closing.push(() => upstream.close());
+  const env = {
+    UPSTREAM_URL: upstream.address,
+    PROXY_API_ID: 'shop',
+    PROXY_PORT: '0',
+    LOOKUP_WAIT_MS: '5000',
+  };
+  const verifier = await fleet.addVerifier({ ...env, FAST_LANE, CORS_PREFLIGHT });
+  const keys = {
+    good: (await keyFor({ allowedOrigins: SHOP })).key,
+    disabled: (await keyFor({ allowedOrigins: SHOP, enabled: false })).key,
+    spent: (await keyFor({ allowedOrigins: SHOP, remaining: 0 })).key,
+    listless: (await keyFor({ enabled: false })).key,
+    unknown: generateKey(16),
+    missing: undefined,
+  };
+  const dialects = ['auth-request', 'forward-auth', 'ext-authz/a'].map(
+    (name) => `${verifier.address}/authz/api/shop/${name}`,
+  );
+  for (const url of [`${verifier.proxyAddress}/orders`, ...dialects])
+    for (const [kind, origin, byDefault, forPages] of READABLE) {
+      const key = keys[kind];
+      const asked = {
+        ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+        ...(origin === undefined ? {} : { origin }),
+      };
+      const { headers } = await fleet.decided(() => fleet.get(url, asked));
+      const allowed = CORS_PREFLIGHT === 'allow' ? forPages : byDefault;
+      expect([
+        ...[url, kind, origin, headers['access-control-allow-origin']],
+        headers['access-control-allow-credentials'],
+        headers['access-control-expose-headers']?.includes('Retry-After'),
+      ]).toEqual([
+        ...[url, kind, origin, allowed],
+        allowed === undefined || allowed === '*' ? undefined : 'true',
+        allowed && true,
+      ]);
+    }
 });
 
 test.each(Object.keys(FRAMEWORKS) as (keyof typeof FRAMEWORKS)[])(
