@@ -98,19 +98,27 @@ export class Script {
     }
     if (replicas > 0) pipeline.wait(replicas, waitMs);
     const results = (await pipeline.exec()) ?? [];
-    if (isThere && results.slice(0, calls.length).every(([error]) => error?.message.startsWith('NOSCRIPT'))) {
-      // Redis was made to forget the script, so it executed none of the calls.
-      this.#holders.delete(redis);
-      return this.runAll(redis, calls, replicas, waitMs);
-    }
-    const replies = results.slice(0, calls.length).map(([error, reply]) => {
-      if (error) throw error;
+    if (results.length < calls.length) throw new Error('the pipeline was not executed');
+    const isForgotten = (i: number) => results[i]?.[0]?.message.startsWith('NOSCRIPT') === true;
+    // If Redis was made to forget the script meanwhile, it executed none of these calls.
+    const again = calls.filter((_, i) => isForgotten(i));
+    const replies = results.slice(0, calls.length).map(([error, reply], i) => {
+      if (error && !isForgotten(i)) throw error;
       return reply;
     });
-    if (replies.length < calls.length) throw new Error('the pipeline was not executed');
-    this.#holders.add(redis);
     const wait = results[calls.length];
-    return { replies, confirmed: wait && !wait[0] ? Number(wait[1]) : 0 };
+    if (again.length === 0) {
+      this.#holders.add(redis);
+      return { replies, confirmed: wait && !wait[0] ? Number(wait[1]) : 0 };
+    }
+    this.#holders.delete(redis);
+    // A WAIT counts the replicas that have all writes before it, so the last one counts for all calls.
+    const repeated = await this.runAll(redis, again, replicas, waitMs);
+    const rest = repeated.replies.values();
+    return {
+      replies: replies.map((reply, i) => (isForgotten(i) ? rest.next().value : reply)),
+      confirmed: repeated.confirmed,
+    };
   }
 }
 

@@ -138,6 +138,26 @@ describe('changes of many keys at once', () => {
     expect(await write()).toMatchObject([ok(5), ok(6)]);
     expect(await at.redis.xlen('log')).toBe(6);
   });
+
+  test('are made once if Redis forgets it meanwhile', async () => {
+    await fill();
+    const run = together([ids[0] ?? '', '']);
+    const other = at.redis.duplicate();
+    const forgotten = async () => /errorstat_NOSCRIPT:count=(\d+)/.exec(await other.info('errorstats'))?.[1];
+    await other.config('RESETSTAT');
+    const made: unknown[] = [];
+    while ((await forgotten()) === undefined) {
+      let isOver = false;
+      const work = run.script.runAll(at.redis, Array(500).fill(run), 0, 1000).finally(() => {
+        isOver = true;
+      });
+      while (!isOver) await other.script('FLUSH');
+      made.push(...(await work).replies.flatMap(run.read));
+    }
+    other.disconnect();
+    const numbers = made.map((reply) => (reply as { sequence: number }).sequence).sort((a, b) => a - b);
+    expect(numbers).toEqual(made.map((_, i) => i + 1));
+  });
 });
 
 describe('root keys', () => {
