@@ -157,8 +157,8 @@ export const engineSettings = {
   CACHE_KEYS_MAX: integer(1, 16_000_000, 'keys', 100_000).help(
     'Maximum number of keys in memory; the least recently used are dropped. A key without `meta` takes about 450 bytes',
   ),
-  LOOKUP_WAIT_MS: integer(1, 10_000, 'ms', 50).help(
-    'Maximum time that a request waits for a look-up. After that it gets 503',
+  LOOKUP_WAIT_MS: integer(1, 10_000, 'ms', 1000).help(
+    'Maximum time that a request waits for a look-up. After that it gets 503. The first question about an API takes about 8 round trips to Redis, later ones one',
   ),
   SYNC_PERIOD_MS: integer(50, 60_000, 'ms', 1000).help(
     'Period (±10 %) after which the verifier asks Redis for the changes of each API that it follows. If messages are lost, changes arrive this much later. Set it well below LEASE_MS of the control plane',

@@ -106,7 +106,6 @@ async function start(): Promise<void> {
   });
   const { ROOT_KEY: _key, ROOT_KEY_FILE: _file, ...withoutRootKey } = common;
   const verifier = run('verifier', 'verifier/main.ts', {
-    LOOKUP_WAIT_MS: '1000', // a busy machine must not look like an outage here
     ...withoutRootKey,
     ...addresses.VERIFIER,
   });

@@ -66,8 +66,6 @@ const sh = (script: string) => execFileSync('sh', ['-ec', script], { encoding: '
 
 test('npm start works as its printed walk says', async () => {
   const walk = walkOf(await npmStart());
-  // A busy machine takes longer than the 50 ms of production; the walk promises verdicts.
-  expect(settingsOf('verifier/main.ts')).toContain('LOOKUP_WAIT_MS=1000');
   const answers = sh(`${walk}\necho "KEY $KEY"`);
   expect([...answers.matchAll(/"code":"(\w+)"/g)].map(([, code]) => code)).toEqual([
     'VALID',
@@ -172,12 +170,6 @@ function processesOf(directory: string): number[] {
     .filter((line) => /redis-server|\/main\.ts|start\.ts/.test(line))
     .map((line) => Number.parseInt(line, 10));
 }
-
-/** The arguments and the environment of the process that runs `program`. */
-const settingsOf = (program: string) =>
-  psLines(data)
-    .find((line) => line.includes(`/${program} `))
-    ?.split(' ') ?? [];
 
 function psLines(directory: string): string[] {
   const lines = execFileSync('ps', ['axeww', '-o', 'pid=,command='], { encoding: 'utf8' }).split('\n');

@@ -110,7 +110,7 @@ const settings = {
   UNIX_SOCKET: text('').help("The sidecar's LISTEN_UNIX"),
   ROOT_KEY: text('').help('A root key, if the sidecar asks for one'),
   ...tlsFiles,
-  TIMEOUT_MS: integer(1, 60_000, 'ms', 1000).help('Longest wait for an answer'),
+  TIMEOUT_MS: integer(1, 60_000, 'ms', 1500).help('Longest wait for an answer'),
   CONNECTIONS_MAX: integer(1, 10_000, 'connections', 100).help('Most connections to the sidecar'),
   REQUESTS_IN_FLIGHT_MAX: integer(1, 1_000_000, 'requests', 10_000).help('Most questions on their way'),
 };

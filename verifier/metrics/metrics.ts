@@ -34,7 +34,7 @@ export class Metrics {
     name: 'keyfence_lookup_seconds',
     help: 'How long requests waited for a look-up. outcome="undecided" ended in 503.',
     labelNames: ['outcome'],
-    buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1],
+    buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1],
     registers: [this.registry],
   });
   readonly #undecided = this.#make

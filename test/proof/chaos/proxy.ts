@@ -13,12 +13,17 @@ const DELAY_MS = 150;
 export class FaultProxy {
   readonly #server: Server;
   readonly #target: () => number;
+  readonly #delayMs: number;
   readonly #pairs = new Set<{ client: Socket; upstream: Socket; damaged: boolean }>();
   #fault: ProxyFault = 'none';
 
-  /** @param target the port that connections are for, asked at each of them */
-  constructor(target: () => number) {
+  /**
+   * @param target the port that connections are for, asked at each of them
+   * @param delayMs what `delay` adds in each direction, in milliseconds
+   */
+  constructor(target: () => number, delayMs = DELAY_MS) {
     this.#target = target;
+    this.#delayMs = delayMs;
     this.#server = createServer((client) => this.#accept(client));
   }
 
@@ -63,8 +68,9 @@ export class FaultProxy {
         pair.damaged = true;
         return;
       }
-      const waitMs = this.#fault === 'delay' ? DELAY_MS : 0;
+      const dueMs = performance.now() + (this.#fault === 'delay' ? this.#delayMs : 0);
       last = last.then(async () => {
+        const waitMs = dueMs - performance.now();
         if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
         to.write(chunk);
       });

@@ -1,0 +1,53 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { rmSync } from 'node:fs';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { engineSettings } from '../../../verifier/engine.ts';
+import { Fleet } from '../../harness/fleet.ts';
+import { RedisNode } from '../../harness/redis-nodes.ts';
+import { scratch } from '../../harness/scratch.ts';
+import { FaultProxy } from '../../proof/chaos/proxy.ts';
+
+/** Time of a packet to Redis and back, in milliseconds. */
+const ROUND_TRIP_MS = 60;
+/** As a verifier has them that nobody configured; other tests wait longer. */
+const DEFAULTS = {
+  LOOKUP_WAIT_MS: engineSettings.LOOKUP_WAIT_MS.default ?? '',
+  REDIS_CONNECT_TIMEOUT_MS: '1000',
+  REDIS_COMMAND_TIMEOUT_MS: '2000',
+};
+const directory = scratch('first-questions');
+const busy: ChildProcess[] = [];
+let node: RedisNode;
+let proxy: FaultProxy;
+let fleet: Fleet;
+beforeAll(async () => {
+  node = await RedisNode.start(directory);
+  proxy = new FaultProxy(() => node.port, ROUND_TRIP_MS / 2);
+  proxy.set('delay');
+  fleet = await Fleet.start({ redisUrl: node.url, verifiers: 0 });
+});
+afterAll(async () => {
+  for (const each of busy) each.kill('SIGKILL');
+  await fleet.stop();
+  proxy.close();
+  await node.stop();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+test('a far Redis and a busy host cost no verdict', async () => {
+  const REDIS_URL = `redis://127.0.0.1:${await proxy.listen()}`;
+  const { address } = await fleet.addVerifier({ ...DEFAULTS, REDIS_URL });
+  for (let i = 0; i < 4; i++) busy.push(spawn(process.execPath, ['-e', 'for (;;);']));
+  const ask = async (key: string) => {
+    return (await fleet.post(`${address}/v1/keys.verifyKey`, { key })).status;
+  };
+  const outcomes: number[] = [];
+  for (let i = 0; i < 20; i++) {
+    const make = async () => (await fleet.ok('keys.createKey', { apiId: `api-${i}` })).key as string;
+    const [first = '', ...others] = await Promise.all(Array.from({ length: 10 }, make));
+    // Nobody follows the API yet, then it is followed.
+    outcomes.push(await ask(first), ...(await Promise.all(others.map(ask))));
+  }
+  expect(outcomes.filter((status) => status !== 200)).toEqual([]);
+  expect(outcomes).toHaveLength(200);
+});
