@@ -192,6 +192,7 @@ const updateApi = operation({
   example: { apiId: 'shop', defaultPrefix: 'shop' },
   async handle(call, { apis }: { apis: Apis }) {
     const { apiId, ifSequence, ...patch } = call.request;
+    call.intend(patch);
     const updated = await apis.update(apiId, patch, ifSequence);
     if (updated === undefined) throw apiNotFound(apiId);
     call.note({}, { before: updated.before, after: patch });

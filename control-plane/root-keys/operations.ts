@@ -93,6 +93,7 @@ const updateRootKey = operation({
     const rootKey = await rootKeys.get(rootKeyId);
     if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
     requireCovered(call.caller, rootKey.permissions);
+    call.intend({ enabled });
     await rootKeys.setEnabled(rootKeyId, enabled);
     call.note({}, { before: { enabled: rootKey.enabled }, after: { enabled } });
     call.giveTurnBack();

@@ -61,6 +61,8 @@ export function recordOf(
   let ids = request;
   let subjectNotes: Subject = {};
   let ownEffect: AuditedEffect = {};
+  /** The fields that the call is to change, for a call that may have changed them and failed. */
+  let intended: object | undefined;
   /** Settles when a call that has made its change is recorded as done. */
   let write: Promise<void> | undefined;
   let recordedKeys = Promise.resolve();
@@ -100,6 +102,11 @@ export function recordOf(
       ownEffect = { ...ownEffect, ...effect };
     },
 
+    /** Notes the fields that the call is about to change. */
+    intend(fields: object): void {
+      intended = fields;
+    },
+
     /** Records a call that has written its change, while it waits for completion. */
     recordWrite(): void {
       write = audit.record('done', eventOf('OK', subject(), ownEffect));
@@ -130,7 +137,9 @@ export function recordOf(
       // If Redis does not say whether the API of a refused call exists, assume that it does not.
       const apiId = textOf('apiId') ?? '';
       const isApi = kind === 'done' || (API_ID.test(apiId) && (await apis.isKnown(apiId).catch(() => false)));
-      await audit.record(kind, eventOf(outcome, subject(isApi), ownEffect));
+      const isUnknown = kind === 'done' && outcome !== 'OK';
+      const effect = isUnknown && intended ? { after: intended, ...ownEffect } : ownEffect;
+      await audit.record(kind, eventOf(outcome, subject(isApi), effect));
     },
   };
 }
@@ -177,9 +186,10 @@ export function callOf(
     ...{ ...call, ...record, request, apiId: '', giveTurnBack },
     requestId: call.arrival.requestId,
     callerId: callerIdOf(call.caller),
-    recordChange: (fields, credits) => (entry) => {
-      const effect = effectOf(entry, fields && auditView(fields));
-      recordEffect(credits ? { ...effect, after: { ...effect.after, credits } } : effect);
+    recordChange: (fields, credits) => {
+      const after = fields && { ...auditView(fields), ...(credits ? { credits } : {}) };
+      if (after) record.intend(after);
+      return (entry) => recordEffect(effectOf(entry, after));
     },
     recordNotedChange:
       () =>

@@ -5,7 +5,11 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { operations } from '../../control-plane/operations.ts';
+import { isChange } from '../../control-plane/serve/operation.ts';
+import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { refusedSince } from '../../deploy/refused-since.ts';
+import { KEY_FIELDS } from '../../shared/protocol/key-record.ts';
 import { ERRORS } from '../../shared/rules/errors.ts';
 import { Balancer, noBalancer } from '../harness/balancer.ts';
 import { bareEnv, SHELLS } from '../harness/bare-machine.ts';
@@ -126,16 +130,168 @@ test('the logs say last what a restore must refuse', async () => {
     'keys.updateKey {"keyId":"key_off","enabled":false}',
     'keys.deleteKey {"keyId":"key_gone"}',
     'keys.updateKey {"keyId":"key_unknown","enabled":false}',
-    'apis.deleteApi {"apiId":"b"}',
-    'rootKeys.updateRootKey {"rootKeyId":"root_1","enabled":false}',
     'keys.updateKey {"keyId":"key_many_1","enabled":false}',
     'keys.updateKey {"keyId":"key_many_3","enabled":false}',
     'keys.deleteKey {"keyId":"key_many_4"}',
     'keys.deleteKey {"keyId":"key_all"}',
     'keys.updateKey {"keyId":"key_leaked","enabled":false}',
-    'rootKeys.updateRootKey {"rootKeyId":"root_leaked","enabled":false}',
     'keys.updateKey {"keyId":"key_unused","enabled":false}',
+    'rootKeys.updateRootKey {"rootKeyId":"root_1","enabled":false}',
+    'rootKeys.updateRootKey {"rootKeyId":"root_leaked","enabled":false}',
+    'apis.deleteApi {"apiId":"b"}',
   ]);
+});
+
+/** One line of a control plane's log, about a call that arrived after `since` 10. */
+const auditLine = (operation: string, on: object, effect: object = {}, sequence?: number, outcome = 'OK') =>
+  JSON.stringify({ audit: { time: 20 + (sequence ?? 0), operation, outcome, on, sequence, ...effect } });
+const listedSince = (...lines: readonly string[]) => refusedSince(Readable.from(lines), 10);
+
+test('a restore lists all that narrows access', async () => {
+  const after = (fields: object) => ({ after: fields });
+  const listed = await listedSince(
+    // The customer had no identity, or had one; was enabled again; was deleted; was deleted and made again.
+    auditLine(
+      'identities.createIdentity',
+      { identityId: 'identity_1', externalId: 'c9' },
+      after({ enabled: false, ratelimits: null }),
+      1,
+    ),
+    auditLine('identities.updateIdentity', { identityId: 'identity_2' }, after({ enabled: false }), 2),
+    auditLine('identities.updateIdentity', { identityId: 'identity_3' }, after({ enabled: false }), 3),
+    auditLine('identities.updateIdentity', { identityId: 'identity_3' }, after({ enabled: true }), 4),
+    auditLine('identities.deleteIdentity', { identityId: 'identity_4' }, {}, 5),
+    auditLine('identities.deleteIdentity', { identityId: 'identity_5' }, {}, 6),
+    auditLine(
+      'identities.createIdentity',
+      { identityId: 'identity_5', externalId: 'c5' },
+      after({ enabled: true, concurrency: [{ name: 'jobs', limit: 1 }] }),
+      7,
+    ),
+    auditLine(
+      'identities.updateCredits',
+      { identityId: 'identity_2' },
+      after({ credits: { op: 'increment', value: 5 } }),
+      8,
+    ),
+    auditLine(
+      'identities.updateCredits',
+      { identityId: 'identity_2' },
+      after({ credits: { op: 'set', value: 0 } }),
+      9,
+    ),
+    // Roles: one lost a permission and got a limit, one was made, one deleted.
+    auditLine('permissions.setRolePermissions', { roleId: 'role_1' }, after({ permissions: ['a', 'b'] }), 10),
+    auditLine('permissions.setRolePermissions', { roleId: 'role_1' }, after({ permissions: ['a'] }), 11),
+    auditLine('permissions.setRoleLimits', { roleId: 'role_1' }, after({ ratelimits: null }), 12),
+    auditLine('permissions.createRole', { roleId: 'role_2' }, after({ name: 'new', permissions: null })),
+    auditLine(
+      'permissions.setRoleLimits',
+      { roleId: 'role_2' },
+      after({ concurrency: [{ name: 'j', limit: 2 }] }),
+      13,
+    ),
+    auditLine('permissions.deleteRole', { roleId: 'role_3' }, {}, 14),
+    auditLine('permissions.deletePermission', { permissionId: 'b' }, after({ roles: ['role_1'] }), 15),
+    auditLine('keys.removeRoles', { keyId: 'key_1' }, after({ roles: ['role_1', 'role_2', 'role_3'] }), 16),
+    auditLine('keys.removePermissions', { keyId: 'key_1' }, after({ permissions: null }), 17),
+    auditLine(
+      'keys.updateKey',
+      { keyId: 'key_1' },
+      after({
+        allowedIps: ['192.0.2.1'],
+        allowedOrigins: ['https://a.example'],
+        ratelimit: { limit: 1, duration: 1000 },
+      }),
+      18,
+    ),
+    auditLine('keys.rerollKey', { keyId: 'key_2' }, after({ expires: 99, rerolledTo: 'key_3' }), 19),
+    auditLine('rootKeys.endSession', { rootKeyId: 'root_1' }, after({ sessionId: 'session_1' })),
+    auditLine(
+      'ratelimit.setOverride',
+      {},
+      after({ namespace: 'n', identifier: 'i', limit: 9, duration: 1 }),
+      20,
+    ),
+    auditLine(
+      'ratelimit.setOverride',
+      {},
+      after({ namespace: 'n', identifier: 'i', limit: 3, duration: 1 }),
+      21,
+    ),
+    auditLine('apis.updateApi', { apiId: 'a' }, after({ maxLifetimeMs: 60_000 })),
+    auditLine('webhooks.deleteEndpoint', { endpointId: 'endpoint_1' }),
+  );
+  expect(listed).toEqual([
+    'permissions.setRolePermissions {"roleId":"role_1","permissions":["a"]}',
+    'permissions.setRoleLimits {"roleId":"role_1","ratelimits":[]}',
+    'permissions.createRole {"name":"new","concurrency":[{"name":"j","limit":2}]}',
+    'permissions.setRoleLimits {"roleId":"role_2","concurrency":[{"name":"j","limit":2}]}',
+    'permissions.deleteRole {"roleId":"role_3"}',
+    'identities.createIdentity {"externalId":"c9","enabled":false}',
+    'identities.updateIdentity {"identityId":"identity_1","enabled":false}',
+    'identities.updateIdentity {"identityId":"identity_2","enabled":false}',
+    'identities.updateCredits {"identityId":"identity_2","op":"set","value":0}',
+    'identities.deleteIdentity {"identityId":"identity_4"}',
+    'identities.deleteIdentity {"identityId":"identity_5"}',
+    'identities.createIdentity {"externalId":"c5"}',
+    'identities.updateIdentity {"identityId":"identity_5","concurrency":[{"name":"jobs","limit":1}]}',
+    'keys.updateKey {"keyId":"key_1","permissions":[],"allowedIps":["192.0.2.1"],"allowedOrigins":["https://a.example"],"ratelimit":{"limit":1,"duration":1000}}',
+    'keys.updateKey {"keyId":"key_1","roles":[{"id":"role_1"},{"name":"new"}]}',
+    'keys.updateKey {"keyId":"key_2","expires":99}',
+    'webhooks.deleteEndpoint {"endpointId":"endpoint_1"}',
+    'permissions.deletePermission {"permissionId":"b"}',
+    'apis.updateApi {"apiId":"a","maxLifetimeMs":60000}',
+    'ratelimit.setOverride {"namespace":"n","identifier":"i","limit":3,"duration":1}',
+    'rootKeys.endSession {"sessionId":"session_1"}',
+  ]);
+});
+
+test('a restore names what a person must decide', async () => {
+  const of = (keyId: string) => ({ keyId, apiId: 'a' });
+  const limit = (ratelimit: object) => ({ after: { ratelimit } });
+  const at = (time: number) => new Date(time).toISOString();
+  const listed = await listedSince(
+    auditLine('keys.updateKey', of('key_1'), limit({ limit: 1 }), 1, 'SERVICE_UNAVAILABLE'),
+    auditLine('keys.updateKey', of('key_1'), limit({ limit: 2 }), undefined, 'SERVICE_UNAVAILABLE'),
+    auditLine('keys.setPermissions', of('key_2'), { after: { permissions: ['a', 'b'] } }, undefined),
+    auditLine('keys.setPermissions', of('key_2'), { after: { permissions: ['b', 'c'] } }, undefined),
+    auditLine('keys.updateKey', of('key_3'), {}, undefined, 'INTERNAL_SERVER_ERROR'),
+    auditLine('keys.becomeStrange', {}),
+  );
+  expect(listed).toEqual([
+    '# one of these was last: keys.updateKey {"keyId":"key_1","ratelimit":{"limit":1}}',
+    '# one of these was last: keys.updateKey {"keyId":"key_1","ratelimit":{"limit":2}}',
+    'keys.updateKey {"keyId":"key_2","permissions":["b"]}',
+    `# keys.updateKey {"keyId":"key_3"} at ${at(20)}: it may have been done; see what it was to change`,
+    `# keys.becomeStrange at ${at(20)}: see what it changed`,
+  ]);
+});
+
+test('a restore knows every call and field', async () => {
+  const changes = [...operations, ...operationsV2].filter(isChange);
+  expect(changes.length).toBeGreaterThan(30);
+  const subjects: Readonly<Record<string, string>> = {
+    ...{
+      apis: 'apiId',
+      identities: 'identityId',
+      keys: 'keyId',
+      permissions: 'roleId',
+      rootKeys: 'rootKeyId',
+    },
+    webhooks: 'endpointId',
+  };
+  for (const { name } of changes) {
+    const on = { [subjects[name.split('.')[0] ?? ''] ?? 'none']: 'x' };
+    expect((await listedSince(auditLine(name, on))).filter((text) => text.startsWith('#'))).toEqual([]);
+  }
+  const granting = ['name', 'meta', 'environment', 'apiIds'];
+  for (const field of Object.keys(KEY_FIELDS).filter((name) => !granting.includes(name))) {
+    const value = field === 'expires' ? 5 : field === 'enabled' ? false : ['x'];
+    expect(
+      await listedSince(auditLine('keys.updateKey', { keyId: 'x' }, { after: { [field]: value } })),
+    ).toHaveLength(1);
+  }
 });
 
 test('a restore leaves out nothing to be refused', async () => {

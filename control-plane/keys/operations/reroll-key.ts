@@ -92,6 +92,7 @@ export const rerollKey = operation({
     const prepared = await successors.prepare(apiId, keyId);
     if (!prepared) throw await recordNotFound(keys, apiId, keyId);
     const successor = { ...prepared.successor, latestMs, operationId };
+    call.intend(auditView({ x: String(latestMs) }));
     let entry: LogEntry | undefined;
     const write = { apiId, operation: 'update', keyId, fields: {}, successor } as const;
     const propagation = await changeWriter

@@ -200,3 +200,11 @@ describe('a key of an API that is hidden from the caller', () => {
     expect(await events({ refused: 'true', keyId: 'key_nowhere' })).toEqual([]);
   });
 });
+
+test('a change that may have been made is audited with its fields', async () => {
+  const keyId = await newKey('broken');
+  await fleet.client.set(apiKeys('broken').log, 'not a stream');
+  expect((await fleet.admin('keys.updateKey', { keyId, enabled: false })).status).toBe(500);
+  const [event] = await events({ keyId });
+  expect(event).toMatchObject({ outcome: 'INTERNAL_SERVER_ERROR', after: { enabled: false } });
+});
