@@ -53,7 +53,7 @@ export async function startControlPlane(
 ): Promise<ControlPlane> {
   const metrics = new Metrics();
   const parts = makeParts({ config, clock, log, metrics, onUnfit });
-  const { nodes, durability, bootstrapKeys, bootstrapWatch, sweep, webhookSender } = parts;
+  const { nodes, durability, historyWatch, bootstrapKeys, bootstrapWatch, sweep, webhookSender } = parts;
   const { provider, pendingSignIns, sessions, audit, changeWriter, publishedRootKeys } = parts;
   const app = createServer(config, log, (text) => isOurs(text, bootstrapKeys));
   const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
@@ -95,7 +95,8 @@ export async function startControlPlane(
   const { HOST: host, PORT: port } = config;
   const address = await listening('PORT', `${host}:${port}`, app.listen({ host, port }));
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  for (const part of [durability, sweep, bootstrapWatch, publishedRootKeys, webhookSender]) void part.run();
+  for (const part of [durability, historyWatch, sweep, bootstrapWatch, publishedRootKeys, webhookSender])
+    void part.run();
   log.info({ address, adminAddress }, 'control plane listening');
   return {
     address,
@@ -103,7 +104,8 @@ export async function startControlPlane(
     async stop(drainMs = 0) {
       stopping = true;
       await pause(clock, drainMs);
-      for (const part of [sweep, bootstrapWatch, publishedRootKeys, durability, changeWriter]) part.stop();
+      for (const part of [historyWatch, sweep, bootstrapWatch, publishedRootKeys, durability, changeWriter])
+        part.stop();
       await app.close();
       shedding.stop();
       await audit.stop();

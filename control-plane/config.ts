@@ -1,4 +1,4 @@
-import { type ConfigOf, flag, host, integer, port, secret } from '#shared/process/load-config.ts';
+import { type ConfigOf, flag, host, integer, port, secret, text } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { leakFaults, leakSettings } from './leaks/leaks.ts';
@@ -27,6 +27,9 @@ export const settings = {
   ),
   FENCE_WAIT_MS: integer(0, 60_000, 'ms', 30_000).help(
     'Longest time for which a call waits until its change is complete. Then it answers `pending`, and the control plane completes the change later',
+  ),
+  HISTORY_FILE: text('').help(
+    'A file in which this control plane keeps the latest change of each API. With it, a restore of Redis is noticed even if all control planes were restarted meanwhile',
   ),
   AUDIT_EVENTS_MAX: integer(1000, 100_000_000, 'events', 100_000).help(
     'Number of the latest changes that audit.listEvents has; about 300 bytes of Redis each',

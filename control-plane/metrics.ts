@@ -5,6 +5,7 @@ import type { BootstrapWatch } from './root-keys/bootstrap-keys.ts';
 import type { Connections } from './serve/connections.ts';
 import type { WebhookEvents, WebhookSender } from './webhooks/webhook-sender.ts';
 import type { DurabilityCheck } from './writer/durability.ts';
+import type { HistoryWatch } from './writer/history-watch.ts';
 import type { WriteResult } from './writer/durable-writer.ts';
 import type { Fence, FenceEvents } from './writer/fence.ts';
 import type { WriterEvents } from './writer/writer.ts';
@@ -12,6 +13,7 @@ import type { WriterEvents } from './writer/writer.ts';
 /** The parts of the control plane that metrics observe. */
 interface MeasuredParts {
   readonly fence: Pick<Fence, 'pending' | 'oldestMs'>;
+  readonly historyWatch: Pick<HistoryWatch, 'refused'>;
   readonly durability: Pick<DurabilityCheck, 'answering' | 'durable' | 'evictedKeys'>;
   readonly audit: Pick<Audit, 'waiting'>;
   readonly bootstrapWatch: Pick<BootstrapWatch, 'differing'>;
@@ -95,6 +97,11 @@ export class Metrics {
     .help(
       'Disables and deletions that a failover of Redis lost. "written": written again. "conflict": not, because of a later write. "given up": not, because Redis did not accept it. Above 0: check REDIS_REPLICAS.',
     );
+  readonly historiesLost = this.#make
+    .counter('keyfence_histories_lost_total')
+    .help(
+      'How often Redis lost changes of an API that were not known to be durable, or an API that was not deleted.',
+    );
   readonly #writes = this.#make
     .counter('keyfence_writes_total', 'result', ['replicated', 'short', 'failed'])
     .help(
@@ -111,7 +118,15 @@ export class Metrics {
   }
 
   /** Registers gauges whose values are read when they are scraped. */
-  watch({ fence, durability, audit, bootstrapWatch, connections, webhookSender }: MeasuredParts): void {
+  watch({
+    fence,
+    durability,
+    historyWatch,
+    audit,
+    bootstrapWatch,
+    connections,
+    webhookSender,
+  }: MeasuredParts): void {
     const { gauge } = this.#make;
     gauge('keyfence_connections_strangers', () => connections.strangers).help(
       'Connections to the API that have not carried a call with a valid root key. At most half of CONNECTIONS_MAX.',
@@ -142,6 +157,9 @@ export class Metrics {
     );
     gauge('keyfence_redis_reachable', () => (durability.answering ? 1 : 0)).help(
       '1 if Redis answered the last check (every 5 s; in a Cluster, every primary did); 0 otherwise.',
+    );
+    gauge('keyfence_histories_refused', () => historyWatch.refused).help(
+      'APIs, and the shared log, of which Redis lacks changes that were durable, as after a restore. Verifiers answer 503 for them until somebody accepts it: `keyfence doctor`. All control planes report the same number.',
     );
     gauge('keyfence_durable', () => (durability.durable ? 1 : 0)).help(
       '1 if acknowledged writes survive a crash or power cut of any primary, and a failover; checked every 5 s. 0: a disabled key can come back; the log names the setting to correct. For `durable` of an answer, the control plane checks again.',

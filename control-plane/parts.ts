@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { NameResolver, type Resolve } from '#shared/process/name-resolver.ts';
@@ -5,7 +6,7 @@ import { RedisNodes } from '#shared/redis/redis.ts';
 import { Apis } from './apis/apis.ts';
 import { Audit } from './audit/audit.ts';
 import type { Config } from './config.ts';
-import { examineFleet, examineServers } from './fleet/examination.ts';
+import { examineFleet, examineHistories, examineServers } from './fleet/examination.ts';
 import { FleetView } from './fleet/fleet.ts';
 import { Identities } from './identities/identities.ts';
 import { Credits } from './keys/credit-changes.ts';
@@ -35,6 +36,7 @@ import { SESSION_IDLE_MS, Sessions } from './sign-in/sessions.ts';
 import { UsageView } from './usage/usage.ts';
 import { WebhookEndpoints } from './webhooks/endpoints.ts';
 import { AddressRules, EventPoster, sendTestEvent, urlFault } from './webhooks/event-poster.ts';
+import { REFUSE_HISTORY } from './webhooks/event-types.ts';
 import { DueKeys, DueWatch } from './webhooks/expiries.ts';
 import { FleetWatch, WatchedFleet } from './webhooks/fleet-watch.ts';
 import { Notices } from './webhooks/notices.ts';
@@ -44,6 +46,7 @@ import { BATCH_LIMITS, RedisChangeLog } from './writer/change-log.ts';
 import { DurabilityCheck } from './writer/durability.ts';
 import { DurableWriter } from './writer/durable-writer.ts';
 import { Fence } from './writer/fence.ts';
+import { HistoryWatch } from './writer/history-watch.ts';
 import { necessaryCommands } from './writer/rights.ts';
 import { Sweep } from './writer/sweep.ts';
 import { RedisSweepStore } from './writer/sweep-store.ts';
@@ -74,7 +77,7 @@ export const deposedMsOf = ({
 export function makeParts(base: Base) {
   const { config, clock, log, metrics } = base;
   const writing = makeWriter(base);
-  const { nodes, writer, changes, fence, changeWriter } = writing;
+  const { nodes, writer, changes, durability, fence, changeWriter } = writing;
   const bootstrapKeys = new BootstrapKeys(config.ROOT_KEY);
   const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
   const rootKeys = new RootKeys(nodes, writer, bootstrapKeys);
@@ -107,9 +110,23 @@ export function makeParts(base: Base) {
     clock,
     costlyReads,
     credits: new Credits(writer, clock),
-    examine: async () => [...(await examineServers(nodes, config)), ...(await examineFleet(nodes))],
+    examine: async () => [
+      ...(await examineServers(nodes, config)),
+      ...(await examineFleet(nodes)),
+      ...(await examineHistories(nodes)),
+    ],
     fleet,
     handledReports: new HandledReports(nodes, writer),
+    historyWatch: new HistoryWatch({
+      ...{ nodes, writer, durability, clock, log },
+      ...{ replicas: config.REDIS_REPLICAS, file: config.HISTORY_FILE },
+      onRefused: ({ apiId, ...after }) =>
+        audit.record('done', {
+          ...{ time: clock.wallMs(), requestId: randomUUID(), operation: REFUSE_HISTORY, outcome: 'OK' },
+          ...{ by: { address: 'keyfence' }, on: { apiId }, after },
+        }),
+      onLost: () => metrics.historiesLost.inc(),
+    }),
     /** Maximum duration of a call of many steps, milliseconds. */
     holdMs: config.FENCE_WAIT_MS,
     identities: new Identities(shared),

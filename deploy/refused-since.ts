@@ -86,6 +86,7 @@ const NARROWS_NOTHING = new Set([
     'webhooks.createEndpoint',
     'webhooks.rotateSecret',
     'webhooks.redeliver',
+    ...['fleet.acceptHistory', 'rules.refuseHistory'],
   ],
 ]);
 

@@ -186,14 +186,19 @@ export class Apis {
     return apis.filter((api) => api !== undefined);
   }
 
-  /**
-   * Ids of APIs in order, including deleted APIs and APIs whose creation failed.
-   * @param after the id after which the page begins; '' = from the start
-   */
-  async ids(after: string, limit: number): Promise<string[]> {
-    const from = `(${after}`; // no id is empty
-    return this.#nodes.run(apiList, (redis) => redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
+  /** As `apiIds`. */
+  ids(after: string, limit: number): Promise<string[]> {
+    return apiIds(this.#nodes, after, limit);
   }
+}
+
+/**
+ * Returns ids of APIs in order, including deleted APIs and APIs whose creation failed.
+ * @param after the id after which the page begins; '' = from the start
+ */
+export function apiIds(nodes: Pick<RedisNodes, 'run'>, after: string, limit: number): Promise<string[]> {
+  const from = `(${after}`; // no id is empty
+  return nodes.run(apiList, (redis) => redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
 }
 
 /** Creates the shared log if it does not exist. Rejects with SERVICE_UNAVAILABLE. */

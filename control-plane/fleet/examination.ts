@@ -1,8 +1,9 @@
 import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
+import { apiKeys, apiList, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
 import { unavailable } from '#shared/rules/errors.ts';
+import { refusedHistories } from '../writer/history-watch.ts';
 import { FleetView } from './fleet.ts';
 import { crashFaults, evictionFaults, failoverFaults, type RedisFacts, readFacts } from './server-facts.ts';
 
@@ -140,6 +141,26 @@ export async function examineFleet(nodes: RedisNodes, verifierId?: string): Prom
   ];
   const result = `verifiers that report to this Redis: ${verifiers.length}; APIs examined: ${apis.length}`;
   return [{ check: 'fleet', found: result, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) }];
+}
+
+/** Finds APIs whose history is older than it was, and refused therefore. */
+export async function examineHistories(nodes: RedisNodes): Promise<Finding[]> {
+  const refused = await refusedHistories(nodes);
+  const [first] = refused;
+  if (first === undefined) return [];
+  const missing = refused.map(({ apiId, sequence, lostSequence }) => {
+    const of = apiId === SHARED_LOG ? 'roles and identities' : `the API ${apiId}`;
+    const range = lostSequence > sequence ? `${sequence + 1} to ${lostSequence}` : `up to ${lostSequence}`;
+    return `changes ${range} of ${of}`;
+  });
+  return [
+    {
+      check: 'history',
+      found: `Redis is older than it was; it lacks ${someOf(missing)}`,
+      change:
+        'disabled keys may be enabled again, so verifiers answer 503 for these APIs: make the changes since then again, as `npm run refused-since` lists them, and run `keyfence fleet accept-history`',
+    },
+  ];
 }
 
 async function apiFacts(nodes: RedisNodes): Promise<ApiFacts[]> {

@@ -1,6 +1,20 @@
 import { Type } from 'typebox';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { ApiError } from '#shared/rules/errors.ts';
+import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import { operation } from '../serve/operation.ts';
-import { Cursor, Fields, Limit, List, makeCursor, openCursor, PageCursor } from '../serve/schemas.ts';
+import {
+  Cursor,
+  Fields,
+  Id,
+  Limit,
+  List,
+  makeCursor,
+  openCursor,
+  PageCursor,
+  Sequence,
+} from '../serve/schemas.ts';
+import type { HistoryWatch } from '../writer/history-watch.ts';
 import type { Finding } from './examination.ts';
 import { type FleetView, Verifier } from './fleet.ts';
 
@@ -48,4 +62,43 @@ const listVerifiers = operation({
   },
 });
 
-export const fleetOperations = [listFindings, listVerifiers] as const;
+const acceptHistory = operation({
+  name: 'fleet.acceptHistory',
+  summary: 'Accept an older state of Redis',
+  description:
+    'After a restore, Redis lacks changes that were complete and durable: disabled keys may be enabled again. So verifiers answer 503 for its APIs. First make these changes again; then this call lets verifiers follow the histories as they are. `fleet.listFindings` says what is missing.',
+  permissions: ['root.*.accept_history'],
+  request: Fields({
+    apiId: Type.Optional(
+      Type.String({
+        pattern: `^(${API_ID_PATTERN}|${SHARED_LOG})$`,
+        description:
+          'Only the history of this API; `!ws`: of roles and identities. Absent: all that are refused.',
+      }),
+    ),
+  }),
+  response: Type.Object({
+    accepted: List(
+      Type.Object({
+        apiId: Id('the API; `!ws`: roles and identities'),
+        sequence: Sequence,
+        lostSequence: Type.Integer({
+          minimum: 0,
+          description: 'The last change that was durable: those after `sequence` are missing.',
+        }),
+      }),
+    ),
+  }),
+  errors: ['NOT_FOUND'],
+  example: {},
+  async handle(call, { historyWatch }: { historyWatch: HistoryWatch }) {
+    const { apiId } = call.request;
+    const accepted = await historyWatch.accept(apiId);
+    if (apiId !== undefined && accepted.length === 0)
+      throw new ApiError('NOT_FOUND', `apiId: the history of ${apiId} is not refused`);
+    call.note({}, { after: { accepted } });
+    return { accepted };
+  },
+});
+
+export const fleetOperations = [listFindings, listVerifiers, acceptHistory] as const;

@@ -36,6 +36,7 @@ export const ROOT_ACTIONS = [
   'delete_override',
   'check_rate_limit',
   'read_fleet',
+  'accept_history',
   'read_audit',
   'create_webhook',
   'read_webhook',

@@ -34,6 +34,8 @@ export const EVENT_TYPES = {
   'api.created': 'An API was created by a call of its own.',
   'api.updated': 'The name or the defaults of an API changed.',
   'api.deleted': 'An API was deleted with all its keys.',
+  'api.history_refused':
+    'Redis is older than it was, as after a restore, so verifiers answer 503 for this API until somebody accepts that.',
   'verifier.lost': 'A verifier stopped reporting without saying that it stops: it crashed or is cut off.',
   'webhook.test': 'Somebody tests the endpoint.',
 } as const;
@@ -178,6 +180,8 @@ export interface PendingEvent {
 const LEAKS = 'leaks.report';
 /** The operation of events about keys that were disabled because nobody used them. */
 export const DISABLE_UNUSED = 'rules.disableUnused';
+/** The operation of events about histories that are older than they were. */
+export const REFUSE_HISTORY = 'rules.refuseHistory';
 /** The id in an event's subject, by the group of its type. */
 const SUBJECTS: Readonly<Record<string, 'keyId' | 'identityId' | 'roleId' | 'rootKeyId' | 'apiId'>> = {
   key: 'keyId',
@@ -220,6 +224,7 @@ function typesOf(event: ListedEvent, typeOf: (operation: string) => EventType | 
     return enabled === false ? [`${group}.leaked`, `${group}.disabled`] : [`${group}.leaked`];
   }
   if (operation === DISABLE_UNUSED) return ['key.disabled'];
+  if (operation === REFUSE_HISTORY) return ['api.history_refused'];
   const type = typeOf(operation);
   if (type === undefined) return [];
   if (type === 'key.rotated' && fieldOf(after, 'rerolledFrom') !== undefined) return ['key.created'];

@@ -119,6 +119,7 @@ function newControlPlaneMetrics(): ControlPlaneMetrics {
   const metrics = new ControlPlaneMetrics();
   metrics.watch({
     fence: { pending: 0, oldestMs: 0 },
+    historyWatch: { refused: 0 },
     durability: { answering: false, durable: false, evictedKeys: 0 },
     audit: { waiting: 0 },
     bootstrapWatch: { differing: 0 },

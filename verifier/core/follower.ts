@@ -24,7 +24,7 @@ import type {
 } from './redis-port.ts';
 
 /** The reason why a follower forgot everything. */
-export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
+export type DropReason = 'noreg' | 'diverged' | 'refused' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
 
 /** The periods of a follower. */
 export interface FollowerLimits {
@@ -432,7 +432,8 @@ class AppliedLog {
    */
   takeUp(epoch: Epoch, request: SyncRequest, reply: SyncReply, sentAt: Instant): boolean {
     if (reply.status === 'ELSEWHERE') return false;
-    if (reply.status !== 'OK') return this.drop(REASONS[reply.status]);
+    // The log of a deleted API is removed soon.
+    if (reply.status !== 'OK') return this.drop(this.#apiDeleted ? 'noreg' : REASONS[reply.status]);
     const prefix = this.prefix;
     prefix.headIs(reply.sequence);
     let isCompared = true;
@@ -549,7 +550,7 @@ function decode(change: Change): Effect | undefined {
 
 const numberOf = (creationMark: CreationMark): number => Number.parseInt(creationMark, 10) || 0;
 
-const REASONS = { NOREG: 'noreg', DIVERGED: 'diverged', TRIMMED: 'trimmed' } as const;
+const REASONS = { NOREG: 'noreg', DIVERGED: 'diverged', TRIMMED: 'trimmed', REFUSED: 'refused' } as const;
 
 /** Number of hashes of applied changes that are kept, to compare with late replies. */
 const RING_LENGTH = 4096;

@@ -43,7 +43,7 @@ export interface SyncRequest {
 export interface SyncReply {
   readonly nonce: string;
   /** ELSEWHERE: the secret leads to no key of this API, and SYNC did nothing else. */
-  readonly status: 'OK' | 'NOREG' | 'DIVERGED' | 'TRIMMED' | 'ELSEWHERE';
+  readonly status: 'OK' | 'NOREG' | 'DIVERGED' | 'TRIMMED' | 'REFUSED' | 'ELSEWHERE';
   readonly sequence: number;
   readonly hash: string;
   readonly leaseMs: number;

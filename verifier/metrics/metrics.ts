@@ -14,7 +14,7 @@ import type { UpstreamStats } from '../proxy/upstream.ts';
 import type { Refusals } from '../redis/refusals-report.ts';
 import type { Usage } from '../redis/usage-report.ts';
 
-const DROP_REASONS: readonly DropReason[] = ['noreg', 'trimmed', 'diverged', 'hole', 'nonce', 'damaged'];
+const DROP_REASONS: readonly DropReason[] = ['noreg', 'trimmed', 'diverged', 'refused', 'hole', 'nonce', 'damaged'];
 /** The codes of verdicts that refuse a known key, as a readable list. */
 const REFUSAL_CODES = codesWhere(({ status, usage }) => status !== 200 && usage !== undefined).join(', ');
 const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'redis'] as const;
@@ -45,7 +45,7 @@ export class Metrics {
   readonly #drops = this.#make
     .counter('keyfence_drops_total', 'reason', DROP_REASONS)
     .help(
-      'How often this verifier forgot the keys of an API and started over, by reason. noreg: a control plane removed the verifier, which acknowledged too late; or Redis was emptied. trimmed: the verifier missed more changes or creations than Redis keeps. diverged: Redis lost history (failover, restore). hole, nonce, damaged: the verifier got a reply that a correct Redis never sends; check the network and other writers to this Redis.',
+      'How often this verifier forgot the keys of an API and started over, by reason. noreg: a control plane removed the verifier, which acknowledged too late. trimmed: the verifier missed more changes or creations than Redis keeps. diverged: Redis lost history (failover, restore). refused: Redis is older than what was durable, and nobody has accepted that yet. hole, nonce, damaged: the verifier got a reply that a correct Redis never sends; check the network and other writers to this Redis.',
     );
   readonly #disconnects = this.#make
     .counter('keyfence_sync_failures_total')

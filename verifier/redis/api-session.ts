@@ -38,6 +38,7 @@ const registerMember = command(
   oneOf('status', {
     OK: ['nonce', 'sequence#', 'hash', 'leaseMs#', 'apiDeleted#', 'creations', 'identities#'],
     TOO_OLD: ['nonce', 'needs'],
+    REFUSED: ['nonce'],
   }),
 );
 const SYNCED = [
@@ -50,7 +51,13 @@ const sync = command(
   ['member', 'position', 'hash', 'mark', 'most', 'bytes', 'nonce', 'own?', 'records?', 'metas?'],
   oneOf('status', {
     OK: SYNCED,
-    ...{ NOREG: ['nonce'], DIVERGED: ['nonce'], TRIMMED: ['nonce'], ELSEWHERE: ['nonce', 'pointer'] },
+    ...{
+      NOREG: ['nonce'],
+      DIVERGED: ['nonce'],
+      TRIMMED: ['nonce'],
+      REFUSED: ['nonce'],
+      ELSEWHERE: ['nonce', 'pointer'],
+    },
   }),
 );
 const EXCHANGED = [
@@ -261,6 +268,11 @@ export function registerRun(apiId: string, member: string, nonce: string): Run<R
     ...run,
     read: (reply) => {
       const answer = read(reply);
+      if (answer.status === 'REFUSED') {
+        throw unavailable(
+          `the history of api ${apiId} in Redis is older than it was: see \`keyfence doctor\``,
+        );
+      }
       if (answer.status === 'TOO_OLD') {
         throw unavailable(
           `this verifier is too old: it speaks protocol ${PROTOCOL}, and api ${apiId} has keys that need ${answer.needs}; upgrade it`,

@@ -196,6 +196,7 @@ test('every operation succeeds as documented', async () => {
     endSession: { sessionId },
     listFindings: {},
     listVerifiers: {},
+    acceptHistory: {},
     listEvents: { limit: '5' },
     createEndpoint: {
       url: 'https://hooks.example.com/hook',

@@ -207,6 +207,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   },
   listFindings: { input: async () => ({}) },
   listVerifiers: { input: async () => ({}) },
+  acceptHistory: { input: async () => ({}) },
   listEvents: { input: async () => ({}) },
   createEndpoint: {
     input: async () => {

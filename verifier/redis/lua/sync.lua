@@ -10,7 +10,7 @@
 -- to read a record by its secret: place: the pointer; own: the beginning of pointers to this API's keys; records, metas: the
 --   names of records and of long metas, each without the keyId at the end
 -- Returns {status, nonce, sequence, hash, lease ms, '1' if the API is deleted, mark, entries, record, pointer}
---   status: OK | NOREG | DIVERGED | TRIMMED
+--   status: OK | NOREG | DIVERGED | TRIMMED | REFUSED, as of REGISTER
 --   entries: {sequence, hash, keyId, payload, …}
 --   record: {} or {secret hash, creation number, and the fields in the order below}; the secret hash is followed by the name of
 --   the pool of credits and the first key of the rotations, if the key has either
@@ -29,9 +29,11 @@ if own then
 end
 
 local score = tonumber(redis.call('ZSCORE', members, member) or -1)
-if score < 0 then return {'NOREG', nonce} end
-local s, h, L, deleted, g, needs = unpack(redis.call('HMGET', head, 's', 'h', 'L', 'deleted', 'g', 'P'))
+local s, h, L, deleted, g, needs, refused = unpack(redis.call('HMGET', head, 's', 'h', 'L', 'deleted', 'g', 'P', 'X'))
 s, h = s or '0', h or ''
+if refused then return {'REFUSED', nonce} end
+-- It registered after this history was saved, and has seen what it lacks.
+if score < 0 then return {tonumber(position) > tonumber(s) and 'DIVERGED' or 'NOREG', nonce} end
 if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then return {'NOREG', nonce} end
 -- A follower cannot have acknowledged a change that does not exist, so this is not its history.
 if score > tonumber(s) then return {'NOREG', nonce} end

@@ -1,0 +1,44 @@
+#!lua flags=allow-oom
+-- Compares the history of an API with a mark: an entry that a control plane saw before. Refuses a history that is older than
+-- a firm mark: followers get no lease until somebody accepts it (accept-history.lua). Not flagged `no-writes`: a deposed
+-- primary, whose history may be shorter, refuses to answer.
+--
+-- created, generation: of the API when the mark was made; created '' = no mark
+-- sequence, hash: of the entry
+-- firm: '1' = the entry was on the disk and on all replicas
+-- replicas: '1' = the next mark is the latest entry that is known to be on all of them
+-- Returns {'NONE'} if there is no such API
+--         | {state, created, generation, '1' if it is deleted, sequence and hash of the next mark, refusal, sequence of the head}
+--   state: SAME | NEWER, of a later life of the API or accepted since | OLDER | REFUSED, by this call
+--   refusal: '' or generation, sequence and hash of the mark that is missing, and the sequence of the head at that time
+local c, Z, s, h, X, d, deleted = unpack(redis.call('HMGET', head, 'c', 'Z', 's', 'h', 'X', 'd', 'deleted'))
+if not c then return {'NONE'} end
+Z, s, h, X = Z or '0', s or '0', h or '', X or ''
+
+-- Returns the hash of an entry; nil if the log no longer reaches back to it.
+local function hashAt(wanted)
+  if wanted == s then return h end
+  local entry = redis.call('XRANGE', log, wanted .. '-0', wanted .. '-0')[1]
+  return entry and entry[2][2]
+end
+
+local state = 'SAME'
+if created ~= '' then
+  local life, mine = tonumber(c) - tonumber(created), tonumber(Z) - tonumber(generation)
+  if life > 0 or life == 0 and mine > 0 then state = 'NEWER'
+  elseif life < 0 or mine < 0 or tonumber(s) < tonumber(sequence) then state = 'OLDER'
+  else
+    local found = hashAt(sequence)
+    if found and found ~= hash then state = 'OLDER' end
+  end
+end
+if state == 'OLDER' and firm == '1' then
+  local g, n = string.match(X, '^(%d+) (%d+)')
+  if not g or tonumber(g) < tonumber(generation) or g == generation and tonumber(n) < tonumber(sequence) then
+    X = generation .. ' ' .. sequence .. ' ' .. hash .. ' ' .. s
+    redis.call('HSET', head, 'X', X)
+    if not g then state = 'REFUSED' end
+  end
+end
+local latest = replicas == '1' and (d or '0') or s
+return {state, c, Z, deleted and '1' or '0', latest, hashAt(latest) or '', X, s}
