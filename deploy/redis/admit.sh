@@ -1,8 +1,10 @@
 #!/bin/sh
-# Lets verifiers in again, after restore.sh and once everything that was refused since the backup is refused again.
+# Lets verifiers in again, after restore.sh and once everything that was refused since the backup is refused again; to be
+# run on every server.
 set -eu
 . "$(dirname "$0")/ask.sh"
 REDISCLI_AUTH=$(head -n 1 "$secrets/operator-password")
 export REDISCLI_AUTH
 for user in $(here operator acl users | grep '^verifier'); do here operator acl setuser "$user" on; done
+here operator acl save
 rm -f "${DATA:-/data}/restored"

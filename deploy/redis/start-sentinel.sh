@@ -11,7 +11,7 @@ clients=$(tr -d '\r\n' <"$secrets/sentinel-client-password" | sha256sum | cut -d
 
 learnt=$(grep -E '^sentinel (monitor|myid|config-epoch|leader-epoch|current-epoch|known-)' "$conf" 2>/dev/null || true)
 # After restore.sh the group begins anew.
-[ ! -e "$data/restore.rdb" ] && [ ! -e "$data/restored" ] || learnt=
+for mark in restore.rdb join restored; do [ ! -e "$data/$mark" ] || learnt=; done
 group="sentinel monitor mymaster $GROUP_PRIMARY ${REDIS_PORT:-6379} 2"
 {
   sh "$here/listen.sh" "${PORT:-26379}"

@@ -15,10 +15,16 @@ port=${PORT:-6379}
 conf=$data/redis.conf
 
 # What restore.sh has left; by this name Redis takes it for the beginning of its append-only file.
+restores=
 if [ -e "$data/restore.rdb" ]; then
+  restores=1
   rm -rf "$data/appendonlydir" "$conf"
   touch "$data/restored"
   mv "$data/restore.rdb" "$data/appendonly.aof"
+elif [ -e "$data/join" ]; then
+  rm -rf "$data/appendonlydir" "$data/appendonly.aof" "$conf"
+  touch "$data/restored"
+  rm "$data/join"
 fi
 
 # users.acl holds no secret and says how it becomes one user a line.
@@ -29,15 +35,24 @@ for file in "$secrets"/*-password; do
   done)
   acl=$(printf '%s' "$acl" | sed "s/#@$(basename "$file")@/$hashes/")
 done
-# After restore.sh no verifier reads what it brought back until admit.sh says so.
-[ -e "$data/restored" ] && state=off || state=on
-printf '%s\n' "$acl" | grep '^user' | grep -v '#@' | sed "s/^\(user verifier[^ ]*\) on /\1 $state /" >"$data/users.acl"
+# A user that somebody set to off stays off. After restore.sh no verifier reads what it brought back until admit.sh says so.
+off=$(sed -n 's/^user \([^ ]*\) off .*/\1/p' "$data/users.acl" 2>/dev/null || true)
+[ ! -e "$data/restored" ] || off="$off $(printf '%s\n' "$acl" | sed -n 's/^user \(verifier[^ ]*\) .*/\1/p')"
+printf '%s\n' "$acl" | grep '^user' | grep -v '#@' |
+  awk -v off=" $(echo $off) " 'index(off, " " $2 " ") { $3 = "off" } { print }' >"$data/users.acl.new"
+mv "$data/users.acl.new" "$data/users.acl"
 
 # The Sentinels know who is primary, as soon as there is a group; while they cannot be asked, it is as it was.
 role=
 if [ -n "${GROUP_SELF:-}" ]; then
   . "$here/ask.sh"
   known=$(primary || true)
+  # Sentinels that still run would make it a replica of what it replaces.
+  while [ -n "$restores" ] && [ -n "$known" ] && [ "$known" != "$GROUP_SELF" ]; do
+    echo "the Sentinels say that $known is the primary: stop them all, run \`restore.sh join\` there, and start them again"
+    sleep 1
+    known=$(primary || true)
+  done
   # The replicas of a primary that comes back with an empty disk would empty theirs: it waits for its successor.
   while [ "$known" = "$GROUP_SELF" ] && [ ! -e "$data/appendonlydir" ] && [ ! -e "$data/appendonly.aof" ] && group_had_replicas; do
     echo "the disk is empty, and this is the primary: waiting until the Sentinels have made another one"

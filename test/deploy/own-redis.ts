@@ -107,7 +107,7 @@ export class OwnRedis {
     this.host = env['BIND'] ?? '127.0.0.1';
     this.port = port;
     this.#command = [join(files.folder, 'files', script), '--bind', this.host, ...args];
-    const data = join(files.folder, `${script}-${this.host}-${port}`);
+    const data = env['DATA'] ?? join(files.folder, `${script}-${this.host}-${port}`);
     mkdirSync(data, { recursive: true });
     this.env = {
       ...process.env,

@@ -99,6 +99,7 @@ export class RedisPods {
    * @param options.certificate the file of the Secret keyfence-redis-tls by its name
    * @param options.downAfterMs silence of a Redis after which Sentinels call it down, milliseconds
    * @param options.joining starts the Redis, not of a group, that the other two are to join
+   * @param options.sharesDisk a Sentinel keeps its files beside those of its Redis, as on the volume of a pod
    * @param options.named the servers know each other by the names that they have in a cluster, not by their addresses
    */
   static async start(
@@ -106,13 +107,14 @@ export class RedisPods {
       tls?: boolean;
       args?: string[];
       named?: boolean;
+      sharesDisk?: boolean;
       certificate?: (name: string) => Buffer;
       downAfterMs?: number;
       joining?: (files: OwnFiles, host: string, port: number) => Promise<OwnRedis>;
     } = {},
   ): Promise<RedisPods> {
     const group = new RedisPods();
-    const { tls, named = false, certificate, downAfterMs = 2000 } = options;
+    const { tls, named = false, sharesDisk = false, certificate, downAfterMs = 2000 } = options;
     if (tls) group.files.certify(...HOSTS);
     if (certificate) group.files.use(certificate);
     if (named) group.#name();
@@ -128,6 +130,7 @@ export class RedisPods {
         REDIS_PORT: String(port),
         SENTINEL_PORT: String(group.#sentinelPort),
         BIND: host,
+        ...(sharesDisk ? { DATA: join(group.files.folder, `disk-${i}`) } : {}),
         DOWN_AFTER_MS: String(downAfterMs),
         FAILOVER_MS: '3000',
       };

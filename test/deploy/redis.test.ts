@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
@@ -19,6 +19,25 @@ describe('Redis as deploy/redis/start.sh starts it', () => {
     await redis.as('control-plane').eval(script, 2, 'kf:{a}:head', 'kf:{a}:idx');
     await redis.restart();
     expect(await redis.as('control-plane').hget('kf:{a}:head', 's')).toBe('1');
+  });
+
+  it('keeps a user off that somebody set to off', async () => {
+    const rules = async () => ((await redis.as('operator').acl('LIST')) as string[]).join('\n');
+    await redis.as('operator').acl('SETUSER', 'verifier', 'off');
+    await redis.as('operator').call('ACL', 'SAVE');
+    await redis.restart();
+    expect(await rules()).toMatch(/^user verifier off /m);
+    const file = join(redis.env['DATA'] ?? '', 'users.acl');
+    writeFileSync(
+      file,
+      readFileSync(file, 'utf8').replace('user control-plane on', 'user control-plane off'),
+    );
+    await redis.restart();
+    expect(await rules()).toMatch(/^user control-plane off (.|\n)*^user verifier off /m);
+    for (const user of ['verifier', 'control-plane']) await redis.as('operator').acl('SETUSER', user, 'on');
+    await redis.as('operator').call('ACL', 'SAVE');
+    await redis.restart();
+    expect(await rules()).toMatch(/^user verifier on /m);
   });
 
   it('Redis refuses everybody who is not one of its users', async () => {
