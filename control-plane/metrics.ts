@@ -5,9 +5,9 @@ import type { BootstrapWatch } from './root-keys/bootstrap-keys.ts';
 import type { Connections } from './serve/connections.ts';
 import type { WebhookEvents, WebhookSender } from './webhooks/webhook-sender.ts';
 import type { DurabilityCheck } from './writer/durability.ts';
-import type { HistoryWatch } from './writer/history-watch.ts';
 import type { WriteResult } from './writer/durable-writer.ts';
 import type { Fence, FenceEvents } from './writer/fence.ts';
+import type { HistoryWatch } from './writer/history-watch.ts';
 import type { WriterEvents } from './writer/writer.ts';
 
 /** The parts of the control plane that metrics observe. */

@@ -14,7 +14,15 @@ import type { UpstreamStats } from '../proxy/upstream.ts';
 import type { Refusals } from '../redis/refusals-report.ts';
 import type { Usage } from '../redis/usage-report.ts';
 
-const DROP_REASONS: readonly DropReason[] = ['noreg', 'trimmed', 'diverged', 'refused', 'hole', 'nonce', 'damaged'];
+const DROP_REASONS: readonly DropReason[] = [
+  'noreg',
+  'trimmed',
+  'diverged',
+  'refused',
+  'hole',
+  'nonce',
+  'damaged',
+];
 /** The codes of verdicts that refuse a known key, as a readable list. */
 const REFUSAL_CODES = codesWhere(({ status, usage }) => status !== 200 && usage !== undefined).join(', ');
 const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'redis'] as const;
