@@ -5,7 +5,6 @@ import {
   DURATION_MIN_MS,
   LIMIT_MAX,
   LIMIT_NAME,
-  LIMITS_MAX,
 } from '#shared/protocol/credits.ts';
 import { wordsOf } from '#shared/rules/ip-ranges.ts';
 import { SECRET_LENGTH_MAX } from '#shared/rules/key-format.ts';
@@ -108,10 +107,13 @@ const limit: Form<LimitRequirement> = converted(
   },
 );
 
+/** Maximum number of limits in a question: a second guard names those of the key, of its identity and of its roles. */
+export const QUESTION_LIMITS_MAX = 32;
+
 const limits = converted(
   list(
     limit,
-    LIMITS_MAX,
+    QUESTION_LIMITS_MAX,
     'Limits to apply besides those that always apply; 400 if the key has no limit of that name. `limit` and `duration`, together, define a limit that the key does not have.',
   ),
   (limitList: readonly LimitRequirement[], place, { refuse }) => {

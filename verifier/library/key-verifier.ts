@@ -119,7 +119,7 @@ export interface QuestionOptions {
   readonly tags?: readonly string[];
   /** Credits that the request costs, if the key has credits. Default 1; 0 checks without spending. */
   readonly remaining?: { readonly cost?: number };
-  /** Rate limits to apply besides those that always apply, at most 8. Name such a limit to change its cost. */
+  /** Rate limits to apply besides those that always apply, at most 32. Name such a limit to change its cost. */
   readonly ratelimits?: readonly AskedRateLimit[];
   /** Permissions that the key must have. If it lacks one, the verdict is INSUFFICIENT_PERMISSIONS. */
   readonly permissions?: PermissionQuery;

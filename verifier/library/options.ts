@@ -19,7 +19,7 @@ import {
 } from '../core/question.ts';
 import type { HostLogger, QuestionOptions } from './key-verifier.ts';
 
-export { HOLD_MAX_MS, HOLD_MIN_MS } from '../core/question.ts';
+export { HOLD_MAX_MS, HOLD_MIN_MS, QUESTION_LIMITS_MAX } from '../core/question.ts';
 
 type OptionsObject = Readonly<Record<string, unknown>>;
 

@@ -68,7 +68,7 @@ export function keyfence(options: GuardOptions<Request>): FetchGuard<PassedKey |
     handler:
       (handle) =>
       async (request, ...more) => {
-        const end = new ResponseEnd();
+        const end = new ResponseEnd(request);
         const { apiKey, refusal, headers } = (await check(request, end)) as PossiblyRefused;
         if (refusal !== undefined) return refusal;
         try {

@@ -1,5 +1,4 @@
 import { systemClock } from '#shared/process/clock.ts';
-import { LIMITS_MAX } from '#shared/protocol/credits.ts';
 import { ApiError, RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
 import { requestIdFrom } from '#shared/rules/request-id.ts';
 import { VERDICTS } from '#shared/rules/verdict-codes.ts';
@@ -8,7 +7,13 @@ import { type AuthzOutcome, authzAnswer, type HeaderLine, limitOutcome } from '.
 import { PROBLEM_TYPE, problemBody } from '../../http/respond.ts';
 import { createClient } from '../client.ts';
 import type { KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../key-verifier.ts';
-import { fixedOptions, optionsObject, RequestQuestion, wrongOptions } from '../options.ts';
+import {
+  fixedOptions,
+  optionsObject,
+  QUESTION_LIMITS_MAX,
+  RequestQuestion,
+  wrongOptions,
+} from '../options.ts';
 import type { GuardOptions, PassedKey, RefusedCode, RouteGuardOptions } from './guard-options.ts';
 import { Refusal, RefusedError } from './refusal.ts';
 import { type Ending, RequestHolds } from './request-holds.ts';
@@ -356,9 +361,13 @@ class Payment {
       cost: Math.max(0, (limit.cost ?? 1) - (costs.get(limit.name) ?? 0)),
     }));
     const names = new Set(named.map(({ name }) => name));
-    // Limits that apply to each question would take again.
-    const others = [...costs.keys()].filter((name) => !names.has(name)).map((name) => ({ name, cost: 0 }));
-    const ratelimits = [...named, ...others].slice(0, LIMITS_MAX);
+    // Limits that apply to each question would take again. Places come first, in case there is no room for all.
+    const places = (this.#verdict.concurrency ?? []).map(({ name }) => name);
+    const others = new Set([...places, ...costs.keys()].filter((name) => !names.has(name)));
+    const ratelimits = [...named, ...[...others].map((name) => ({ name, cost: 0 }))].slice(
+      0,
+      QUESTION_LIMITS_MAX,
+    );
     const takesNothing = rest === 0 && ratelimits.every(({ cost }) => cost === 0);
     return fixedOptions(
       {

@@ -33,7 +33,7 @@ export function keyfence(options: GuardOptions<Context>): MiddlewareHandler {
   return (context, next) => {
     const incoming = incomingOf(context);
     const outgoing = outgoingOf(context);
-    const end = new ResponseEnd();
+    const end = new ResponseEnd(context.req.raw);
     const rawHeaders = incoming?.rawHeaders ?? [...context.req.raw.headers].flat();
     const passage = guard.check({
       rawHeaders,

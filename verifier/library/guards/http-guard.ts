@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { allowanceHeaders, type Guard, type Passage } from './guard.ts';
 import type { GuardedRequest, PassedKey } from './guard-options.ts';
 import { Refusal } from './refusal.ts';
-import type { Ending } from './request-holds.ts';
+import { type Ending, endOfSocket } from './request-holds.ts';
 import { removeIdentity } from './rules.ts';
 
 type Next = (error?: unknown) => void;
@@ -38,7 +38,7 @@ export function upgradeGuard<R extends IncomingMessage>(guard: Guard<R>) {
       process.emitWarning(error);
       destroy();
     };
-    void (async () => check(guard, request, socket))().then((passage) => {
+    void (async () => check(guard, request, endOfSocket(socket)))().then((passage) => {
       if (passage instanceof Refusal) {
         socket.end(rawResponse(passage), destroy);
         return;

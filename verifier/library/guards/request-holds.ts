@@ -1,3 +1,5 @@
+import type { Duplex } from 'node:stream';
+import { type Clock, systemClock, type Timer } from '#shared/process/clock.ts';
 import type { KeyVerifier, Release, ValidKey } from '../key-verifier.ts';
 import type { PassedKey } from './guard-options.ts';
 import { checkedCredits } from './rules.ts';
@@ -10,29 +12,65 @@ export interface Ending {
   once(event: 'close', listener: () => void): unknown;
 }
 
-/** The end of a response of the Fetch API. */
+/** Time that an upgraded connection goes on after its client has ended it, if the application leaves it open. */
+const SOCKET_END_MS = 3000;
+
+/** Returns the end of an upgraded connection. */
+export const endOfSocket = (socket: Duplex): Ending => ({
+  get destroyed() {
+    return socket.destroyed;
+  },
+  once(_event, listener) {
+    socket.once('close', listener).once('end', () => systemClock.after(SOCKET_END_MS, listener));
+  },
+});
+
+/** Time within which somebody must begin to read the body of a response, in milliseconds. */
+const UNREAD_MS_MAX = 5000;
+
+/** The end of a response of the Fetch API: that of its body, or of the request's signal. */
 export class ResponseEnd implements Ending {
-  destroyed = false;
+  readonly #request: Pick<Request, 'method' | 'signal'>;
+  readonly #clock: Clock;
   #listener: (() => void) | undefined;
+  #unread: Timer | undefined;
+  #isOver = false;
+
+  constructor(request: Pick<Request, 'method' | 'signal'>, clock: Clock = systemClock) {
+    this.#request = request;
+    this.#clock = clock;
+  }
+
+  get destroyed(): boolean {
+    return this.#isOver || this.#request.signal.aborted;
+  }
 
   once(_event: 'close', listener: () => void): void {
     this.#listener = listener;
+    this.#request.signal.addEventListener('abort', this.end, { once: true });
   }
 
-  end(): void {
-    this.destroyed = true;
-    this.#listener?.();
+  readonly end = (): void => {
+    this.#isOver = true;
+    this.#unread?.cancel();
+    if (this.#listener === undefined) return;
+    this.#request.signal.removeEventListener('abort', this.end);
+    this.#listener();
     this.#listener = undefined;
-  }
+  };
 
-  /** Returns the response; if something waits for its end, with a body that tells it. */
+  /**
+   * Returns the response; if something waits for its end, with a body that tells it. No server reads the body of an
+   * answer to HEAD. A body that nobody begins to read in time counts as ended.
+   */
   watch(response: Response): Response {
     if (this.#listener === undefined) return response;
-    const reader = response.body?.getReader();
+    const reader = this.#request.method === 'HEAD' ? undefined : response.body?.getReader();
     if (reader === undefined) {
       this.end();
       return response;
     }
+    this.#unread = this.#clock.after(UNREAD_MS_MAX, this.end);
     const fail = (error: unknown) => {
       this.end();
       throw error;
@@ -40,6 +78,7 @@ export class ResponseEnd implements Ending {
     const body = new ReadableStream(
       {
         pull: async (controller) => {
+          this.#unread?.cancel();
           const { done, value } = await reader.read().catch(fail);
           if (!done) return controller.enqueue(value);
           controller.close();

@@ -1,30 +1,22 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { connect } from 'node:net';
-import { Readable } from 'node:stream';
-import { serve } from '@hono/node-server';
 import express from 'express';
-import Fastify from 'fastify';
-import { Hono } from 'hono';
-import Koa from 'koa';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createClient } from '../../../../verifier/library/client.ts';
 import { createVerifier } from '../../../../verifier/library/create-verifier.ts';
 import { keyfence as expressGuard } from '../../../../verifier/library/guards/express.ts';
-import { keyfence as fastifyGuard } from '../../../../verifier/library/guards/fastify.ts';
 import { keyfence as fetchGuard } from '../../../../verifier/library/guards/fetch.ts';
-import type { GuardOptions, PassedKey } from '../../../../verifier/library/guards/guard-options.ts';
-import { keyfence as honoGuard, type KeyfenceVariables } from '../../../../verifier/library/guards/hono.ts';
-import { type KeyfenceState, keyfence as koaGuard } from '../../../../verifier/library/guards/koa.ts';
+import type { GuardOptions } from '../../../../verifier/library/guards/guard-options.ts';
 import { keyfence as httpGuard } from '../../../../verifier/library/guards/node-http.ts';
 import type { KeyVerifier } from '../../../../verifier/library/key-verifier.ts';
 import { Fleet } from '../../../harness/fleet.ts';
 import { eventually } from '../../../harness/waiting.ts';
+import { type App, closers, FRAMEWORKS, open } from './held-apps.ts';
 
 /** Guards that hold the key of a request until its response has ended. */
 let fleet: Fleet;
 let verifiers: { inProcess: KeyVerifier; sidecar: KeyVerifier };
-const ends: (() => unknown)[] = [];
 
 beforeAll(async () => {
   fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000' } });
@@ -36,124 +28,10 @@ beforeAll(async () => {
   await Promise.all(Object.values(verifiers).map((verifier) => verifier.ready()));
 });
 afterAll(async () => {
-  await Promise.all(ends.map((end) => end()));
+  await Promise.all(closers.map((end) => end()));
   await Promise.all(Object.values(verifiers).map((verifier) => verifier.close()));
   await fleet.stop();
 });
-
-/** Answers by the path: `/charge/7` costs 7, `/stream` goes on after its first part, `/throws` fails. */
-function act({ charge }: PassedKey, path: string): string | ReadableStream<Uint8Array> {
-  if (path === '/throws') throw new Error('the handler failed');
-  if (path === '/stream') {
-    const first = new TextEncoder().encode('first');
-    charge(3);
-    return new ReadableStream({ start: (controller) => controller.enqueue(first) });
-  }
-  const [, cost] = /^\/charge\/(\d+)$/.exec(path) ?? [];
-  return cost === undefined ? 'done' : String(charge(Number(cost)));
-}
-
-const send = (response: ServerResponse, body: ReturnType<typeof act>) =>
-  typeof body === 'string' ? response.end(body) : Readable.fromWeb(body as never).pipe(response);
-
-type App = { fetch(url: string, key: string, signal?: AbortSignal): Promise<Response> };
-
-async function open(server: {
-  address(): unknown;
-  listening: boolean;
-  once(event: 'listening', run: () => void): unknown;
-  close(): unknown;
-}): Promise<App> {
-  if (!server.listening) await new Promise<void>((resolve) => server.once('listening', resolve));
-  ends.push(() => {
-    server.close();
-    (server as Partial<import('node:http').Server>).closeAllConnections?.();
-  });
-  const { port } = server.address() as AddressInfo;
-  return {
-    fetch: (path, key, signal) =>
-      fetch(`http://127.0.0.1:${port}${path}`, {
-        headers: { 'x-api-key': key },
-        ...(signal && { signal }),
-      }),
-  };
-}
-
-const honoApp = (options: GuardOptions) => {
-  const app = new Hono<{ Variables: KeyfenceVariables }>();
-  app.use(honoGuard(options));
-  app.get('*', ({ get, req }) => new Response(act(get('apiKey'), req.path)));
-  app.onError((_error, context) => context.body(null, 500));
-  return app;
-};
-
-const FRAMEWORKS: Readonly<Record<string, (options: GuardOptions) => Promise<App>>> = {
-  async express(options) {
-    const app = express();
-    app.use(expressGuard(options));
-    app.get('/{*path}', ({ apiKey, path }, response) => void send(response, act(apiKey, path)));
-    app.use(
-      (_error: Error, _request: express.Request, response: express.Response, _next: express.NextFunction) => {
-        response.status(500).end();
-      },
-    );
-    return open(app.listen(0, '127.0.0.1'));
-  },
-  async fastify(options) {
-    const app = Fastify();
-    await app.register(fastifyGuard, options);
-    app.get('*', ({ apiKey, url }) => {
-      const body = act(apiKey, url);
-      return typeof body === 'string' ? body : Readable.fromWeb(body as never);
-    });
-    await app.listen({ port: 0, host: '127.0.0.1' });
-    return open(app.server);
-  },
-  async hono(options) {
-    return open(serve({ fetch: honoApp(options).fetch, port: 0, hostname: '127.0.0.1' }) as never);
-  },
-  async 'hono without Node'(options) {
-    const app = honoApp(options);
-    return {
-      async fetch(path, key, signal) {
-        const response = await app.request(path, { headers: { 'x-api-key': key } });
-        signal?.addEventListener('abort', () => void response.body?.cancel().catch(() => undefined));
-        return response;
-      },
-    };
-  },
-  async koa(options) {
-    const app = new Koa<KeyfenceState>();
-    app.silent = true;
-    app.use(koaGuard(options));
-    app.use((context) => {
-      const body = act(context.state.apiKey, context.path);
-      context.body = typeof body === 'string' ? body : Readable.fromWeb(body as never);
-    });
-    return open(app.listen(0, '127.0.0.1'));
-  },
-  async http(options) {
-    const guard = httpGuard(options as GuardOptions<IncomingMessage>);
-    const server = createServer((request, response) =>
-      guard(request, response, (apiKey) => {
-        try {
-          send(response, act(apiKey, request.url ?? ''));
-        } catch {
-          response.writeHead(500).end();
-        }
-      }),
-    );
-    return open(server.listen(0, '127.0.0.1'));
-  },
-  async fetch(options) {
-    const guard = fetchGuard(options as GuardOptions<Request>);
-    const handler = guard.handler(
-      (request: Request, apiKey) => new Response(act(apiKey, new URL(request.url).pathname)),
-    );
-    const answer = (request: Request) => handler(request).catch(() => new Response(null, { status: 500 }));
-    return open(serve({ fetch: answer, port: 0, hostname: '127.0.0.1' }) as never);
-  },
-};
 
 const create = (fields: object): Promise<{ key: string }> =>
   fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
