@@ -190,3 +190,8 @@ export async function storedChanges(
   checkPlaces(patch);
   return storedFields(patch);
 }
+
+/** In an answer about many keys. */
+export const Refused = Type.Integer({ description: 'Number of refused keys; 0 = none.' });
+export const refusedIn = (results: readonly { readonly result: string }[]): number =>
+  results.filter(({ result }) => result === 'refused').length;

@@ -26,6 +26,9 @@ const PASSWORD =
 const AUTHORITY =
   'set REDIS_TLS_CA_FILE to the authority that signed its certificate, and use the host name of the certificate in REDIS_URL';
 
+const WEAK =
+  'give Redis a certificate of RSA with 2,048 bits or of a curve, which it and its authority sign with SHA-256';
+
 /**
  * Advice on a failed connection, by the error code of the system or of TLS, or by the first word of Redis'
  * reply.
@@ -50,6 +53,9 @@ const ADVICE: Readonly<Record<string, string>> = {
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: AUTHORITY,
   ERR_TLS_CERT_ALTNAME_INVALID: AUTHORITY,
   CERT_HAS_EXPIRED: 'its certificate has expired: give Redis a new one',
+  // Node has no code for these: OpenSSL's sentences begin so, `EE certificate key too weak`.
+  EE: WEAK,
+  CA: WEAK,
 };
 
 /** Explains why Redis cannot be reached and what to do, without any secret. */

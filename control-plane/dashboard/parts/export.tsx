@@ -61,15 +61,18 @@ export function saveFile(name: string, text: string): void {
   link.href = URL.createObjectURL(new Blob([text]));
   link.download = name;
   link.click();
-  URL.revokeObjectURL(link.href);
+  // Browsers read it after the click, some only when the person has chosen where to save it.
+  setTimeout(() => URL.revokeObjectURL(link.href), SAVING_MS_MAX);
 }
+
+const SAVING_MS_MAX = 60_000;
 
 const ndjsonOf = (rows: readonly unknown[]): string => rows.map((row) => `${JSON.stringify(row)}\n`).join('');
 
-/** Formats rows as RFC 4180 has it. */
+/** Formats rows as RFC 4180 has it. Excel takes a file without a byte-order mark for text in its own character set. */
 function csvOf<Row>(rows: readonly Row[], columns: Readonly<Record<string, (row: Row) => Cell>>): string {
   const cells = rows.map((row) => Object.values(columns).map((cell) => cell(row)));
-  return [Object.keys(columns), ...cells].map((row) => `${row.map(cellText).join()}\r\n`).join('');
+  return `\ufeff${[Object.keys(columns), ...cells].map((row) => `${row.map(cellText).join()}\r\n`).join('')}`;
 }
 
 /** Quotes a value; a spreadsheet would take one that begins with = + - or @ for a formula. */

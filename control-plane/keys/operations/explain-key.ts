@@ -153,11 +153,14 @@ const explainKey = operation({
     }
     const identity = await identityOf(key, needs);
     const roles = await rolesOf(key, identity, needs);
+    const records = recordRules(key, identity, roles, question);
+    // A verifier says that a limit is missing only of a key that it would otherwise accept.
+    const isRefused = records.some(({ passed }) => !passed);
     const rules: Explained[] = [
       ...ofSecret.map((rule) => (key.foreign ? { ...rule, passed: true, detail: FOREIGN } : rule)),
       { rule: 'key', passed: true, detail: `${key.keyId}${key.name ? `, ${key.name}` : ''}` },
-      ...recordRules(key, identity, roles, question),
-      ...(await limitRules(key, identity, roles, question, needs)),
+      ...records,
+      ...(await limitRules(key, identity, roles, question, isRefused, needs)),
       creditRule(key, identity, question),
     ];
     const failed = rules.find(({ passed }) => !passed);
@@ -318,6 +321,7 @@ async function limitRules(
   identity: KeyIdentity,
   roles: readonly Role[],
   { limits: named, nowMs }: KeyQuestion,
+  isRefused: boolean,
   { limits }: { limits: LimitView },
 ): Promise<Explained[]> {
   const { apiId, keyId, ratelimit } = key;
@@ -341,11 +345,11 @@ async function limitRules(
       .map((limit) => ({ ...limit, ...(limit.per === 'identity' && identity ? ofIdentity : ofKey) })),
   ].filter(({ name }, i, every) => every.findIndex((each) => each.name === name) === i);
   const missing = named.findIndex(({ name }) => !all.some((each) => each.name === name));
-  if (missing >= 0)
-    throw new ApiError(
-      'BAD_REQUEST',
-      `ratelimits.${missing}.name: neither the key nor its identity or roles have this limit`,
-    );
+  if (missing >= 0) {
+    const fault = `ratelimits.${missing}.name: neither the key nor its identity or roles have this limit`;
+    if (isRefused) return [{ rule: 'ratelimit', passed: false, detail: fault }];
+    throw new ApiError('BAD_REQUEST', fault);
+  }
   const costs = new Map(named.map(({ name, cost = 1 }) => [name, cost]));
   const applied = all.filter(({ name, autoApply }) => autoApply || costs.has(name));
   if (applied.length === 0) return [{ rule: 'ratelimit', passed: true, detail: 'none applies' }];

@@ -23,6 +23,7 @@ import {
 import { checkStrings } from '../../serve/strings.ts';
 import type { Notice, Notices } from '../../webhooks/notices.ts';
 import { lifetimeError, tooOldError } from '../../writer/write-error.ts';
+import { Refused, refusedIn } from '../key-answer.ts';
 import type { ImportOutcome, KeyImport, KeyToImport } from '../key-import.ts';
 
 /** Schema of a digest of so many bytes, in hex or in base64url without padding. The last digit has no more bits than it needs. */
@@ -88,6 +89,7 @@ export const importKeys = operation({
   }),
   response: Type.Object({
     results: List(Result, { description: 'The outcome for each key, in the order of the request.' }),
+    refused: Refused,
   }),
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: {
@@ -124,7 +126,7 @@ export const importKeys = operation({
     for (const [n, { place }] of good.entries()) results[place] = resultOf(apiId, outcomes[n]);
     call.note({}, { after: tally(results) });
     await notices.add(noticesOfImport(call, results, clock.wallMs()));
-    return { results };
+    return { results, refused: refusedIn(results) };
   },
 });
 
@@ -227,7 +229,7 @@ function noticesOfImport(
 /** Counts each outcome, for the audit log. */
 function tally(results: readonly Result[]) {
   const count = (kind: Result['result']) => results.filter(({ result }) => result === kind).length;
-  return { created: count('created'), exists: count('exists'), refused: count('refused') };
+  return { created: count('created'), exists: count('exists'), refused: refusedIn(results) };
 }
 
 export const importOperations = [importKeys] as const;

@@ -31,7 +31,15 @@ import type {
   ChangeWriter,
   Propagation as Progress,
 } from '../../writer/writer.ts';
-import { CHANGES, checkLifetime, keyIdExample, type LifetimeStores, storedChanges } from '../key-answer.ts';
+import {
+  CHANGES,
+  checkLifetime,
+  keyIdExample,
+  type LifetimeStores,
+  Refused,
+  refusedIn,
+  storedChanges,
+} from '../key-answer.ts';
 import type { KeyView } from '../key-view.ts';
 import type { Keys, PointedKey } from '../keys.ts';
 
@@ -135,6 +143,7 @@ const ManyResults = <Result extends string>(result: Result, example: object) =>
         ]),
         { description: 'One outcome per key.' },
       ),
+      refused: Refused,
       propagation: Type.Optional(Propagation),
       cursor: Type.Optional(
         Type.String({ description: "Cursor for the identity's next keys; absent if there are none." }),
@@ -156,6 +165,7 @@ function manyResults<Result extends string>(
   });
   return {
     results,
+    refused: refusedIn(results),
     ...(propagation ? { propagation } : {}),
     ...(cursor === undefined ? {} : { cursor }),
   };
@@ -256,6 +266,7 @@ const updateKeys = operation({
       { result: 'updated', keyId: keyIdExample, sequence: 7 },
       { result: 'refused', keyId: 'key_none', code: 'NOT_FOUND', message: 'key key_none not found' },
     ],
+    refused: 1,
     propagation: { ...propagationExample, waitedMs: 4 },
   }),
   event: 'key.updated',
@@ -282,6 +293,7 @@ const deleteKeys = operation({
   request: Fields({ ...CHOICE, waitMs: WaitMs }),
   response: ManyResults('deleted', {
     results: [{ result: 'deleted', keyId: keyIdExample, sequence: 8 }],
+    refused: 0,
     propagation: { ...propagationExample, sequence: 8, waitedMs: 4 },
   }),
   event: 'key.deleted',

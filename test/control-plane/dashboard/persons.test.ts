@@ -60,7 +60,7 @@ describe.skipIf(skipped)(`in Chromium, a person${skipped}`, () => {
     const started = page.waitForEvent('download');
     await page.getByRole('button', { name: 'Export CSV' }).click();
     const [heading = '', ...rows] = (await readFile(await (await started).path(), 'utf8')).split('\r\n');
-    expect(heading).toMatch(/^"time","operation","outcome","by","person","address",/);
+    expect(heading).toMatch(/^\ufeff"time","operation","outcome","by","person","address",/);
     expect(rows.find((row) => row.includes('"rootKeys.createRootKey"'))).toMatch(
       /,"OK","person_\w+","ada@example.com",/,
     );

@@ -108,6 +108,15 @@ test('explains a secret whether or not its key is', async () => {
   expect(fleet.logged.join('')).not.toContain(key);
 });
 
+test('tells a refusal before a limit that nobody has', async () => {
+  const { key, keyId } = await created({ enabled: false });
+  const question = { ratelimits: [{ name: 'none' }] };
+  const { code, rules } = await explain({ keyId, ...question });
+  expect(code).toBe((await fleet.verify(key, question)).body.code);
+  expect(code).toBe('DISABLED');
+  expect(detailOf(rules, 'ratelimit')).toMatch(/^ratelimits.0.name: neither the key/);
+});
+
 test('the command line explains an id or a secret', async () => {
   const { key, keyId } = await created({ enabled: false });
   const byId = await commandLine.run(['keys', 'explain', keyId], envOf(fleet));

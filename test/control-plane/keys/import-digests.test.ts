@@ -139,7 +139,9 @@ test('a wrong digest is refused alone, with the rule', async () => {
     [{ sha1: 'scrypt:32768:8:1$salt$hash' }, salted],
     [{ bcrypt: '$2b$10$x' }, /^bcrypt: unknown field/],
   ];
-  const results = await importKeys('wrong', [...wrong.map(([key]) => key), { sha512 }]);
+  const keys = [...wrong.map(([key]) => key), { sha512 }];
+  const { results, refused } = await fleet.ok('keys.importKeys', { apiId: 'wrong', keys });
+  expect(refused).toBe(wrong.length);
   for (const [i, [, message]] of wrong.entries())
     expect(results[i]).toMatchObject({ result: 'refused', message: expect.stringMatching(message) });
   expect(results[wrong.length].result).toBe('created');

@@ -56,11 +56,12 @@ describe('updateKeys', () => {
     expect(await verdicts(probes)).toEqual(['VALID']);
     const [elsewhere] = await make('elsewhere', 1);
     const keyIds = [...idsOf(keys), 'key_none', elsewhere?.keyId, keys[0]?.keyId, keys[229]?.keyId];
-    const { results, propagation, cursor } = await fleet.ok('keys.updateKeys', {
+    const { results, refused, propagation, cursor } = await fleet.ok('keys.updateKeys', {
       apiId: 'many',
       keyIds,
       enabled: false,
     });
+    expect(refused).toBe(2);
     expect(await verdicts(probes)).toEqual(['DISABLED']);
     expect(await verdicts(keys.slice(-3))).toEqual(['DISABLED']);
     expect(propagation).toMatchObject({ state: 'complete', by: 'acks', durable: true, sequence: 230 });
@@ -113,7 +114,10 @@ describe('updateKeys', () => {
   test('says so if it meets no key, changing nothing', async () => {
     await make('some', 1);
     const input = { apiId: 'some', enabled: false };
-    expect(await fleet.ok('keys.updateKeys', { ...input, externalId: 'nobody' })).toEqual({ results: [] });
+    expect(await fleet.ok('keys.updateKeys', { ...input, externalId: 'nobody' })).toEqual({
+      results: [],
+      refused: 0,
+    });
     const { results, propagation } = await fleet.ok('keys.updateKeys', { ...input, keyIds: ['key_none'] });
     expect([results[0].code, propagation]).toEqual(['NOT_FOUND', undefined]);
     expect(await redis.xlen(apiKeys('some').log)).toBe(0);

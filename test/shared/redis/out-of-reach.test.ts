@@ -1,6 +1,9 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createServer } from 'node:tls';
 import { request } from 'undici';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
@@ -8,6 +11,7 @@ import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { troubleOf } from '../../../shared/redis/redis-fault.ts';
 import { start } from '../../control-plane/cli/keyfence.ts';
+import { makeCertificate } from '../../harness/certificates.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { freePort } from '../../harness/ports.ts';
 import { Process } from '../../harness/processes.ts';
@@ -117,6 +121,14 @@ test('a wrong password or TLS names the setting', async () => {
   expect(await troubleWith(toPlainPort)).toMatch(/redis:\/\/.*REDIS_URL/);
   expect(await troubleWith({ REDIS_URL: 'redis://no-such-host.invalid' })).toContain('REDIS_URL');
   expect(await troubleWith({ REDIS_URL: `unix://${directory}/none.sock` })).toMatch(/ENOENT.*REDIS_URL/);
+  const { cert, keyFile, certFile } = makeCertificate(directory, 'weak', undefined, 'rsa:1024');
+  const ciphers = 'DEFAULT@SECLEVEL=0'; // or this server itself would refuse it
+  const weak = createServer({ cert, key: readFileSync(keyFile), ciphers }).listen(0, '127.0.0.1');
+  await once(weak, 'listening');
+  const { port } = weak.address() as AddressInfo;
+  const atWeak = { REDIS_URL: `rediss://127.0.0.1:${port}`, REDIS_TLS_CA_FILE: certFile };
+  expect(await troubleWith(atWeak)).toMatch(/key too weak.*2,048 bits/);
+  weak.close();
   expect(await troubleWith({})).toBe('');
   await redis.command('ACL', 'SETUSER', 'default', 'off');
   expect(await troubleWith({})).toMatch(/NOAUTH.*REDIS_PASSWORD_FILE/);
