@@ -170,6 +170,16 @@ export class Checker {
     }
   }
 
+  /** What a key may be for a question that began then: all that no complete change had replaced. */
+  versionsInForce(key: KnownKey, begunAtMs: number): readonly KeyVersion[] {
+    const changes = this.history.about(key);
+    const told = changes.filter(({ completeAtMs }) => completeAtMs < begunAtMs);
+    const isReplaced = (change: ChangeNode) =>
+      told.some((later) => later !== change && contains(later, change));
+    const left = changes.filter((change) => !isReplaced(change)).map(({ version }) => version);
+    return told.length === 0 ? [key.created, ...left] : left;
+  }
+
   answered(answer: Answer): void {
     this.counts.answers++;
     if (answer.seen) {

@@ -24,6 +24,8 @@ export interface KeyVersion {
   readonly owner: string;
   /** Of an identity: the APIs in which it holds; empty = all. */
   readonly apis: string;
+  /** Its rate limits and its concurrency limits, as in Redis. */
+  readonly limits: string;
 }
 
 /** One change at its place in the tree of histories, in which failovers make branches. */
@@ -45,7 +47,7 @@ export interface ChangeNode {
 
 const GONE: KeyVersion = {
   ...{ tag: '', enabled: false, expires: 0, gone: true, needs: 1 },
-  ...{ roles: '', owner: '', apis: '' },
+  ...{ roles: '', owner: '', apis: '', limits: '' },
 };
 
 /** Every change that was ever committed anywhere, lost ones among them. */
@@ -156,8 +158,13 @@ export function versionOf(record: Readonly<Record<string, string>> | undefined):
   if (!record) return GONE;
   const needs = record[LATER_FIELD] ? LATER_PROTOCOL : 1;
   const { n: tag = '', e, x, R: roles = '', o: owner = '', A: apis = '' } = record;
-  return { tag, enabled: e === '1', expires: Number(x ?? 0), gone: false, needs, roles, owner, apis };
+  const limits = limitsText(record);
+  return { tag, enabled: e === '1', expires: Number(x ?? 0), gone: false, needs, roles, owner, apis, limits };
 }
+
+/** The limits of a record, as one text. */
+export const limitsText = ({ l = '', L = '', C = '' }: Readonly<Record<string, string>>): string =>
+  `${l}${L}${C}`;
 
 function push<T>(map: Map<string, T[]>, key: string, item: T): void {
   const items = map.get(key);

@@ -4,19 +4,25 @@ import type { Network } from './network.ts';
 /** Work of an accepted question that has not ended. */
 interface OpenWork {
   readonly apiId: string;
+  /** The name under which its verifier accepted it, and the machine. */
   readonly member: string;
+  readonly machine: string;
+  /** The limit under which it was accepted. */
+  readonly limit: number;
   readonly runs: () => boolean;
 }
 
-/** The work that is held for each key, counted as Redis does: that of members, and of no former ones. */
+/**
+ * The work that is held in each pool of places, counted for whoever accepts more: all of its own, and what other members
+ * accepted under their present names. What a verifier brings along when it registers anew may come on top of what
+ * others were granted meanwhile.
+ */
 export class Places {
   readonly #network: Network;
-  readonly #limit: number;
   readonly #open = new Map<string, Set<OpenWork>>();
 
-  constructor(network: Network, limit: number) {
+  constructor(network: Network) {
     this.#network = network;
-    this.#limit = limit;
   }
 
   get size(): number {
@@ -24,16 +30,20 @@ export class Places {
   }
 
   /**
-   * Begins work. Throws where more of a key is held than its limit.
+   * Begins work. Throws where more of a pool is held than the limit.
+   * @param inForce the largest limit that may be in force
    * @returns a function that ends it
    */
-  begin(keyId: string, work: OpenWork, who: string): () => void {
-    const works = this.#open.get(keyId) ?? new Set();
-    this.#open.set(keyId, works.add(work));
+  begin(pool: string, work: OpenWork, inForce: number, who: string): () => void {
+    const works = this.#open.get(pool) ?? new Set();
+    this.#open.set(pool, works.add(work));
     const { members } = this.#network.group.primary.state.api(work.apiId);
-    const counted = [...works].filter(({ member, runs }) => runs() && members.has(member)).length;
-    if (counted > this.#limit)
-      throw new Violation('I23', `${who} holds one of ${counted} of ${keyId}, not ${this.#limit}`);
+    const counted = [...works].filter(
+      ({ machine, member, runs }) => runs() && (machine === work.machine || members.has(member)),
+    );
+    const under = counted.filter(({ limit }) => limit <= work.limit).length;
+    const [count, most] = counted.length > inForce ? [counted.length, inForce] : [under, work.limit];
+    if (count > most) throw new Violation('I23', `${who} holds one of ${count} of ${pool}, not ${most}`);
     return () => works.delete(work);
   }
 }

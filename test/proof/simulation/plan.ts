@@ -90,7 +90,17 @@ export interface Plan {
   readonly places?: number;
   /** True if verifiers ask for a root key, which is enabled and disabled. */
   readonly rootKeys?: true;
+  /** True if the limits of keys are raised and lowered, and calls take off all credits. */
+  readonly limitsChange?: true;
+  /** Amounts of one limit that two roles give to the keys of an identity, and that two questions define; undefined = no such limits. */
+  readonly sharedLimits?: readonly [lower: number, higher: number];
 }
+
+/** Seeds from here on are of worlds with identities whose keys share a limit, of which two roles say two amounts. */
+export const SHARED_LIMIT_SEEDS = 110_000_000;
+
+/** Seeds from here on are of worlds whose limits change. */
+export const CHANGING_LIMIT_SEEDS = 100_000_000;
 
 /** Seeds from here on are of worlds with identities that have credits, which their keys share. */
 export const SHARED_CREDIT_SEEDS = 90_000_000;
@@ -108,6 +118,10 @@ export const LOSSY: readonly Fault[] = [
   'failover',
   'crash control plane',
 ];
+
+/** Tells whether credits may be lost. */
+export const isLossy = ({ faults, limits }: Pick<Plan, 'faults' | 'limits'>): boolean =>
+  LOSSY.some((fault) => faults.includes(fault)) || limits.apiIdleMs < 600_000;
 
 /** Seeds from here on are of worlds with credits. */
 export const CREDIT_SEEDS = 10_000_000;
@@ -156,6 +170,8 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= SHARED_LIMIT_SEEDS) return planWithSharedLimits(seed);
+  if (seed >= CHANGING_LIMIT_SEEDS) return planWithChangingLimits(seed);
   if (seed >= SHARED_CREDIT_SEEDS) {
     const sharedCredits = new Random(seed).pick([5, 50, 500]);
     return { ...planOf(seed - SHARED_CREDIT_SEEDS + IDENTITY_SEEDS), seed, sharedCredits };
@@ -194,6 +210,35 @@ function planWithHolds(seed: number): Plan {
   return {
     ...{ ...plan, ...NO_TIES, seed, rerolls: 0, places: random.pick([1, 2, 4]) },
     redis: { ...plan.redis, payloadBytesMax: 250 },
+  };
+}
+
+/** By turns: places and credits; the same where credits are refilled; a rate limit. */
+function planWithChangingLimits(seed: number): Plan {
+  const at = seed - CHANGING_LIMIT_SEEDS;
+  const base = [HOLD_SEEDS, HOLD_SEEDS, LIMIT_SEEDS][at % 3] ?? HOLD_SEEDS;
+  const { redis, ...plan } = planOf(base + at);
+  const { refill, clockStepMs, faults } = at % 3 === 1 ? planWithRefills(REFILL_SEEDS + at) : plan;
+  // Where the clock of Redis jumps by days, it forgets places: there are enough for all.
+  const refills = refill === undefined ? {} : { refill, clockStepMs: clockStepMs ?? 1000, places: 1000 };
+  const changes = { ...NO_TIES, rerolls: 0, limitsChange: true } as const;
+  return { ...plan, seed, ...changes, ...refills, faults, redis: { ...redis, payloadBytesMax: 400 } };
+}
+
+function planWithSharedLimits(seed: number): Plan {
+  const random = new Random(seed);
+  const { redis, faults, ...plan } = planOf(seed - SHARED_LIMIT_SEEDS + IDENTITY_SEEDS);
+  return {
+    ...{ ...plan, seed },
+    sharedLimits: random.pick([
+      [1, 2],
+      [4, 6],
+      [20, 100],
+    ]),
+    verifyPeriodMs: random.pick([3, 10]),
+    // What a failover forgets of a window is the exception of the promise.
+    faults: faults.filter((fault) => fault !== 'failover'),
+    redis: { ...redis, payloadBytesMax: 400 },
   };
 }
 

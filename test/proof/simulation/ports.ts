@@ -241,19 +241,19 @@ function withKnown(write: Write, state: RedisState): Write {
 export class SimulatedChangeLog implements BatchedChangeLog {
   readonly #lanes: Lanes;
   readonly #durable: (apiId: string, hash: string) => void;
-  readonly #granted: (pool: string, credits: number, isReduced: boolean) => void;
+  readonly #granted: (pool: string, credits: number, write: Write) => void;
   readonly #rerolled: Rerolled;
   #turn = 0;
 
   /**
    * @param durable is told of each change that all replicas hold
-   * @param granted is told of each that brought credits into a pool, anywhere
+   * @param granted is told of each that changed the credits of a pool, anywhere, and how many it brought
    * @param rerolled is told of each key that took another's place, anywhere
    */
   constructor(
     lanes: Lanes,
     durable: (apiId: string, hash: string) => void,
-    granted: (pool: string, credits: number, isReduced: boolean) => void,
+    granted: (pool: string, credits: number, write: Write) => void,
     rerolled: Rerolled,
   ) {
     this.#rerolled = rerolled;
@@ -279,7 +279,7 @@ export class SimulatedChangeLog implements BatchedChangeLog {
         this.#rerolled(successor.keyId, before, records.get(keyId), records.get(successor.keyId));
       if (credits && !isAgain) {
         const value = credits.op === 'set' || credits.op === 'increment' ? credits.value : 0;
-        this.#granted(records.get(keyId)?.['q'] ?? '', value, credits.op === 'decrement');
+        this.#granted(records.get(keyId)?.['q'] ?? '', value, asked);
       }
       return done;
     });

@@ -22,12 +22,17 @@ export class Refills {
   readonly #network: Network;
   readonly #ledger: Ledger;
   readonly #periodMs: number;
+  readonly #isExact: boolean;
   readonly #random: Random;
   readonly #seen = new Map<string, Seen>();
 
-  /** @param periodMs about the time from one step of the clock to the next */
-  constructor(network: Network, ledger: Ledger, periodMs: number, seed: number) {
+  /**
+   * @param periodMs about the time from one step of the clock to the next
+   * @param isExact true = nothing loses credits, so that a refill is known to bring no more than what its amount lacks
+   */
+  constructor(network: Network, ledger: Ledger, periodMs: number, isExact: boolean, seed: number) {
     this.#network = network;
+    this.#isExact = isExact;
     this.#ledger = ledger;
     this.#periodMs = periodMs;
     this.#random = new Random(seed);
@@ -47,11 +52,11 @@ export class Refills {
   /** Throws where an operation refilled what was not due, or dropped what was. */
   look(pools: ReadonlyMap<string, Pool>): void {
     const { redisMs } = this.#network;
-    for (const [id, { refill, dueAtMs, refilledAtMs }] of pools) {
+    for (const [id, { refill, dueAtMs, refilledAtMs, lost }] of pools) {
       const seen = this.#seen.get(id) ?? { refill, dueAtMs, refilledAtMs, atMs: redisMs };
       const isNew = refilledAtMs !== seen.refilledAtMs;
       const isOther = refill !== seen.refill || dueAtMs !== seen.dueAtMs;
-      if (isNew) this.#refilled(id, refilledAtMs, seen);
+      if (isNew) this.#refilled(id, refilledAtMs, seen, lost);
       else if (seen.refill && seen.dueAtMs <= redisMs && isOther)
         throw new Violation('I19', `${id} was due at ${seen.dueAtMs}, and is not any more`);
       // Another refill begins with the present, as where a clock that was wrong is set right.
@@ -60,11 +65,20 @@ export class Refills {
     }
   }
 
-  #refilled(id: string, refilledAtMs: number, { refill, atMs }: Seen): void {
+  /** What is left and may be left of a pool: what work holds may come back. */
+  #left(id: string, lost: number): number {
+    const { granted, accepted, held } = this.#ledger.of(id);
+    return granted - accepted + held - lost;
+  }
+
+  #refilled(id: string, refilledAtMs: number, { refill, atMs }: Seen, lost: number): void {
     if (dayOf(refilledAtMs) <= dayOf(atMs))
       throw new Violation('I19', `${id} of ${atMs} was refilled at ${refilledAtMs}`);
-    this.#ledger.grant(id, Number(refill.slice(2)));
-    this.#ledger.reduced.add(id);
+    const amount = Number(refill.slice(2));
+    const isExact = this.#isExact && !this.#ledger.reduced.has(id);
+    this.#ledger.grant(id, isExact ? Math.max(0, amount - this.#left(id, lost)) : amount);
+    if (isExact) this.#ledger.refilled.add(id);
+    else this.#ledger.reduced.add(id);
   }
 }
 

@@ -2,8 +2,12 @@ import type { Write } from '../../../control-plane/writer/change-log-port.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import type { KnownKey } from './checker.ts';
+import type { Plan } from './plan.ts';
 import type { Random } from './random.ts';
 import type { RedisState } from './redis.ts';
+
+/** Length of the windows of the limits that keys of an identity share, in milliseconds. */
+export const SHARED_WINDOW_MS = 1000;
 
 const exists = ({ createdAtMs }: KnownKey): boolean => Number.isFinite(createdAtMs);
 
@@ -12,11 +16,13 @@ export class Roles {
   readonly all: KnownKey[] = [];
   readonly #random: Random;
   readonly #newTag: () => string;
+  readonly #sharedLimits: Plan['sharedLimits'];
   /** Ids of those that somebody had deleted. */
   readonly #gone = new Set<string>();
 
-  constructor(random: Random, newTag: () => string) {
+  constructor(random: Random, newTag: () => string, sharedLimits: Plan['sharedLimits']) {
     this.#random = random;
+    this.#sharedLimits = sharedLimits;
     this.#newTag = newTag;
   }
 
@@ -25,7 +31,7 @@ export class Roles {
     const keyId = this.#newId();
     const created = {
       ...{ tag: this.#newTag(), enabled: true, expires: 0 },
-      ...{ gone: false, needs: 1, roles: '', owner: '', apis: '' },
+      ...{ gone: false, needs: 1, roles: '', owner: '', apis: '', limits: '' },
     };
     const role = {
       apiId: SHARED_LOG,
@@ -44,8 +50,21 @@ export class Roles {
   }
 
   create({ keyId, created }: KnownKey, state: RedisState) {
-    const record = { p: hashSecret(keyId), e: '1', n: created.tag, P: 'a' };
+    const record = { p: hashSecret(keyId), e: '1', n: created.tag, P: 'a', ...this.#limits() };
     return state.createKey(SHARED_LOG, keyId, record);
+  }
+
+  /** One limit of each kind that all keys of an identity share; roles say two amounts of it. */
+  #limits(): Readonly<Record<string, string>> {
+    if (this.#sharedLimits === undefined) return {};
+    const limit = this.#random.pick(this.#sharedLimits);
+    const shared = { limit, per: 'identity' };
+    return {
+      L: JSON.stringify([
+        { name: 'plan', ...shared, duration: SHARED_WINDOW_MS, async: true, autoApply: true },
+      ]),
+      C: JSON.stringify([{ name: 'jobs', ...shared }]),
+    };
   }
 
   #there(): string[] {
@@ -79,6 +98,7 @@ export class Roles {
       fields: {
         ...{ n: this.#newTag(), P: this.#random.pick(['', 'a', 'a b']), m },
         e: this.#random.pick(['0', '1', '1']),
+        ...(this.#sharedLimits ? this.#limits() : {}),
       },
     };
   }

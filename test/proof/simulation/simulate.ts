@@ -4,7 +4,7 @@ import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';
 import type { Identities } from './identities.ts';
-import { CALM, LOSSY, type Plan, planOf } from './plan.ts';
+import { CALM, isLossy, type Plan, planOf } from './plan.ts';
 import type { Roles } from './roles.ts';
 import { Trace } from './trace.ts';
 import { type ControlPlaneProcess, type VerifierProcess, World } from './world.ts';
@@ -192,7 +192,8 @@ async function end(world: World): Promise<void> {
   );
   await done(world, recoveryMs(plan), 'a verifier refused to answer in calm', world.verifiers, allAnswered);
   await until(world, SWEEP_MS + 2 * fenceMs, () => otherMembers(world));
-  if (plan.credits !== undefined) await until(world, GIVEN_BACK_MS, () => stillHeld(world), 'I14');
+  if (plan.credits !== undefined || plan.sharedLimits)
+    await until(world, GIVEN_BACK_MS, () => stillHeld(world), 'I14');
   if (!world.timeline.halted) world.check(() => balanced(world));
   if (!world.timeline.halted) world.check(() => world.checker.agree(world.keys));
 }
@@ -292,8 +293,7 @@ function stillHeld({ group, verifiers, plan, places, releasedAtMs, timeline }: W
 
 /** Where nobody crashed, and no history was lost, each credit was accepted, or is there. */
 function balanced({ group, plan, ledger, keys }: World): void {
-  const isLossy = LOSSY.some((fault) => plan.faults.includes(fault)) || plan.limits.apiIdleMs < 600_000;
-  if (plan.credits === undefined || isLossy) return;
+  if (plan.credits === undefined || isLossy(plan)) return;
   const changed = new Set(ledger.reduced);
   for (const apiId of new Set(keys.map((key) => key.apiId))) {
     const { pools, members, held } = group.primary.state.api(apiId);
@@ -307,7 +307,8 @@ function balanced({ group, plan, ledger, keys }: World): void {
         else forgotten += holder.granted - holder.spent;
       }
       const rest = granted - accepted - free - out;
-      if (changed.has(id) || (rest >= 0 && rest <= forgotten)) continue;
+      const most = ledger.refilled.has(id) ? Number.POSITIVE_INFINITY : forgotten;
+      if (changed.has(id) || (rest >= 0 && rest <= most)) continue;
       throw new Violation(
         'I14',
         `${id}: ${granted} granted, ${accepted} accepted, ${free} there, ${out} held`,

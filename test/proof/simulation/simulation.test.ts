@@ -2,6 +2,7 @@ import { queryObjects } from 'node:v8';
 import { expect, test } from 'vitest';
 import { share, turn } from '../../harness/share.ts';
 import {
+  CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
@@ -11,6 +12,7 @@ import {
   ROLE_SEEDS,
   ROOT_KEY_SEEDS,
   SHARED_CREDIT_SEEDS,
+  SHARED_LIMIT_SEEDS,
 } from './plan.ts';
 import { simulate } from './simulate.ts';
 import { World } from './world.ts';
@@ -32,6 +34,8 @@ const NEW = [
   ROOT_KEY_SEEDS,
   HOLD_SEEDS,
   SHARED_CREDIT_SEEDS,
+  CHANGING_LIMIT_SEEDS,
+  SHARED_LIMIT_SEEDS,
 ].flatMap((from) => Array.from({ length: 13 }, (_, i) => from + (turn % 90_000) * 100 + i));
 const SEEDS = [...KNOWN, ...NEW];
 

@@ -8,19 +8,18 @@ import { formatPointer, idPointer, SHARED_LOG, secretPointer } from '../../../sh
 import { ApiError } from '../../../shared/rules/errors.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import type { Release } from '../../../verifier/core/holds.ts';
-import type { Entry } from '../../../verifier/core/key-cache.ts';
 import { questionAbout } from '../../../verifier/core/question.ts';
 import type { Verdict } from '../../../verifier/core/verdict.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline } from './clock.ts';
-import { type KeyVersion, LATER_FIELD, LATER_PROTOCOL, versionOf } from './history.ts';
+import { type KeyVersion, LATER_FIELD, LATER_PROTOCOL, limitsText, versionOf } from './history.ts';
 import { Identities } from './identities.ts';
-import { Ledger } from './ledger.ts';
+import { EVERYTHING, Ledger } from './ledger.ts';
 import { Network } from './network.ts';
 import { RedisGroup, RedisNode } from './nodes.ts';
 import { Places } from './places.ts';
-import type { Plan } from './plan.ts';
+import { isLossy, type Plan } from './plan.ts';
 import {
   Lanes,
   type SessionEvents,
@@ -32,7 +31,7 @@ import { Random } from './random.ts';
 import { Rates } from './rates.ts';
 import { RedisState } from './redis.ts';
 import { Refills } from './refills.ts';
-import { Roles } from './roles.ts';
+import { Roles, SHARED_WINDOW_MS } from './roles.ts';
 import { RootKey } from './root-keys.ts';
 import type { Trace } from './trace.ts';
 
@@ -89,8 +88,8 @@ export class World {
     this.plan = plan;
     this.trace = trace;
     this.random = new Random(plan.seed + 2 ** 40);
-    this.rates = plan.rate && new Rates(plan.rate);
-    this.roles = plan.roles ? new Roles(this.random, this.newTag) : undefined;
+    this.rates = plan.rate || plan.sharedLimits ? new Rates() : undefined;
+    this.roles = plan.roles ? new Roles(this.random, this.newTag, plan.sharedLimits) : undefined;
     this.identities = plan.identities ? new Identities(this) : undefined;
     this.rootKey = plan.rootKeys && new RootKey(this);
     const names = ['A', 'B', 'C'].slice(0, plan.replicas + 1);
@@ -99,10 +98,12 @@ export class World {
     const spare = plan.hasSpare ? node('D') : undefined;
     this.group = new RedisGroup(names.map(node), spare, this.timeline, this.random);
     this.network = new Network(this.timeline, this.random, this.group, plan.manners);
-    this.places = plan.places === undefined ? undefined : new Places(this.network, plan.places);
+    this.places = plan.places || plan.sharedLimits ? new Places(this.network) : undefined;
     const { clockStepMs } = plan;
     this.refills =
-      clockStepMs === undefined ? undefined : new Refills(this.network, this.ledger, clockStepMs, plan.seed);
+      clockStepMs === undefined
+        ? undefined
+        : new Refills(this.network, this.ledger, clockStepMs, !isLossy(plan), plan.seed);
     const longestMs = Math.max(
       ...(plan.faults.includes('lease') ? plan.leasesMs : plan.leasesMs.slice(0, 1)),
     );
@@ -193,7 +194,8 @@ export class World {
     const { findsKeys, olderVerifiers, credits } = this.plan;
     const isOlder = olderVerifiers > 0 && this.random.chance(olderVerifiers);
     const protocol = isOlder ? PROTOCOL : LATER_PROTOCOL;
-    const hearsRecalls = credits !== undefined || this.plan.rate !== undefined;
+    const hearsRecalls =
+      credits !== undefined || this.plan.rate !== undefined || this.plan.sharedLimits !== undefined;
     const directory = new SimulatedDirectory(lanes, sessionEvents, findsKeys, protocol, hearsRecalls);
     const verifier = new Verifier({
       directory,
@@ -246,9 +248,11 @@ export class World {
     const log = new SimulatedChangeLog(
       new Lanes(this.network, machine, false),
       (apiId, hash) => this.checker.history.durable(apiId, hash),
-      (pool, credits, isReduced) => {
+      (pool, credits, write) => {
         this.ledger.grant(pool, credits);
-        if (isReduced) this.ledger.reduced.add(pool);
+        if (write.credits?.op !== 'decrement') return;
+        this.ledger.reduced.add(pool);
+        if (write.credits.value === EVERYTHING) this.ledger.empty(pool, write);
       },
       (successor, before, after, made) =>
         this.check(() => this.#rerolled(successor, versionOf(before), versionOf(after), versionOf(made))),
@@ -320,22 +324,26 @@ export class World {
     const limitCost = rate && !rate.autoApply ? this.random.pick([0, 1, 1, 1, 2]) : 1;
     const hold =
       this.places && this.random.chance(0.7) ? { forMs: this.random.pick([1000, 3000]) } : undefined;
+    const attempts = new Attempts(this.timeline);
     const requirements = {
-      cost,
+      get cost() {
+        attempts.count();
+        return cost;
+      },
       limits: rate && !rate.autoApply ? [{ name: DEFAULT_LIMIT, cost: limitCost }] : [],
       permissions: undefined,
     };
     const answer = (verdict: Verdict) => {
       const { code, entry, spending, effectivePermissions } = verdict;
-      if (verdict.hold && entry) this.#held(process, entry, verdict.hold.id, cost, hold?.forMs ?? 0);
+      if (verdict.hold && entry) this.#held(process, verdict, key, cost, hold?.forMs ?? 0, begunAtMs);
       const pool = entry?.pool || effectivePermissions?.identity?.pool;
       if (code === 'VALID' && pool) {
         this.check(() => this.ledger.accept(pool, cost, machine.name));
         if (spending?.remaining === undefined)
           this.fail('I17', `${machine.name} accepted ${key.keyId} for nothing`);
       }
+      if (code === 'VALID') this.#counted(verdict, key, limitCost, begunAtMs, machine.name);
       if (code === 'VALID' && rate) {
-        this.check(() => this.rates?.accept(key.keyId, limitCost, this.timeline.nowMs, machine.name));
         if (spending?.limits?.length !== 1)
           this.fail('I17', `${machine.name} looked at no limit of ${key.keyId}`);
       }
@@ -367,11 +375,16 @@ export class World {
     };
     machine.deliver(() => {
       this.#askWithRootKey(process);
+      this.#askLimit(process);
       if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
       const question = questionAbout(key.secret, { requirements, hold });
       const verdict = verifier.decide(question);
       if (verdict) return answer(verdict);
       verifier.lookUp(question).then(answer, (error: unknown) => {
+        if (error instanceof Violation)
+          this.check(() => {
+            throw error;
+          });
         this.checker.counts.refused++;
         this.note(machine.name, '503', key.keyId, (error as Error).message);
         resolve(undefined);
@@ -380,25 +393,65 @@ export class World {
     return promise;
   }
 
+  /** Uses of limits that were accepted. */
+  #counted(
+    { spending, effectivePermissions }: Verdict,
+    key: KnownKey,
+    cost: number,
+    begunAtMs: number,
+    who: string,
+  ): void {
+    for (const { limit } of spending?.limits ?? []) {
+      const isShared = limit.isPerIdentity && effectivePermissions?.identity !== undefined;
+      const pool = isShared ? effectivePermissions.identity.id : key.keyId;
+      const rate = { limit: limit.limit, duration: limit.durationMs };
+      const inForce = isShared ? Number.POSITIVE_INFINITY : this.#inForce(key, begunAtMs);
+      this.check(() =>
+        this.rates?.accept(pool, rate, isShared ? 1 : cost, this.timeline.nowMs, who, inForce),
+      );
+    }
+  }
+
+  /** The largest amount of a limit of a key that may be in force; undefined = limits do not change. */
+  #inForce(key: KnownKey, begunAtMs: number): number | undefined {
+    if (!this.plan.limitsChange) return undefined;
+    const amounts = this.checker.versionsInForce(key, begunAtMs).map(({ limits }) => limitIn(limits));
+    return Math.max(...amounts);
+  }
+
   /** Work that was accepted, which ends after a while, and says what it cost. */
   #held(
     { machine, verifier, following }: VerifierProcess,
-    entry: Entry,
-    id: string,
+    { entry, hold, spending, effectivePermissions }: Verdict,
+    key: KnownKey,
     reserved: number,
     forMs: number,
+    begunAtMs: number,
   ): void {
-    const { apiId } = entry.epoch;
+    if (!entry || !hold) return;
+    const { id } = hold;
     // A change may give the key another.
     const { pool } = entry;
-    const member = following.get(apiId)?.member ?? '';
-    const work = { apiId, member, runs: () => machine.alive };
-    let end: () => void = () => undefined;
-    this.check(() => {
-      end = this.places?.begin(entry.keyId, work, machine.name) ?? end;
-    });
+    const heldAtMs = this.timeline.nowMs;
+    const ends: (() => void)[] = [];
+    for (const { limit } of spending?.places ?? []) {
+      const isShared = limit.isPerIdentity && effectivePermissions?.identity !== undefined;
+      const apiId = isShared ? SHARED_LOG : entry.epoch.apiId;
+      const member = following.get(apiId)?.member ?? '';
+      const work = { apiId, member, machine: machine.name, limit: limit.limit, runs: () => machine.alive };
+      const inForce = isShared ? limit.limit : (this.#inForce(key, begunAtMs) ?? limit.limit);
+      const name = isShared ? effectivePermissions.identity.id : entry.keyId;
+      const most = isShared ? Number.POSITIVE_INFINITY : inForce;
+      this.check(() => {
+        if (this.places) ends.push(this.places.begin(name, work, most, machine.name));
+      });
+    }
+    if (pool) this.ledger.hold(pool, reserved);
+    let isOver = false;
     const over = () => {
-      end();
+      for (const end of ends) end();
+      if (pool && !isOver) this.ledger.hold(pool, -reserved);
+      isOver = true;
       this.releasedAtMs = this.timeline.nowMs;
     };
     // The verifier's own timer was first.
@@ -409,7 +462,7 @@ export class World {
     const times = this.random.pick([1, 1, 2]);
     machine.after(this.random.exponential(forMs / 3), () => {
       for (let i = 0; i < times; i++)
-        this.#release(machine, verifier, pool, id, reserved, cost, i === 0, over);
+        this.#release(machine, verifier, pool, id, reserved, cost, i === 0, heldAtMs, over);
     });
   }
 
@@ -421,13 +474,14 @@ export class World {
     reserved: number,
     cost: number | undefined,
     isFirst: boolean,
+    heldAtMs: number,
     over: () => void,
   ): void {
     const settle = ({ charged, short = 0 }: Release) => {
       this.note(machine.name, 'released', charged, short);
       over();
       if (!pool || !isFirst) return;
-      this.check(() => this.ledger.settle(pool, charged - reserved, machine.name));
+      this.check(() => this.ledger.settle(pool, charged - reserved, heldAtMs, machine.name));
       const wanted = cost ?? reserved;
       if (charged + short !== wanted) this.fail('I17', `${machine.name} charged ${charged} of ${wanted}`);
     };
@@ -438,6 +492,36 @@ export class World {
     } catch {
       this.note(machine.name, 'over');
     }
+  }
+
+  /** Asks a verifier about a limit of which questions say two amounts. */
+  #askLimit({ machine, verifier }: VerifierProcess): void {
+    const { sharedLimits } = this.plan;
+    if (!sharedLimits || this.random.chance(0.5)) return;
+    const attempts = new Attempts(this.timeline);
+    const limit = this.random.pick(sharedLimits);
+    const question = {
+      ...{ namespace: 'calls', identifier: 'ada', limit, duration: SHARED_WINDOW_MS },
+      get cost() {
+        attempts.count();
+        return 1;
+      },
+    };
+    verifier.rateLimits.check(question).then(
+      ({ passed }) => {
+        this.note(machine.name, passed ? 'passed' : 'not passed', limit);
+        if (!passed) return;
+        const inForce = Number.POSITIVE_INFINITY;
+        const { nowMs } = this.timeline;
+        this.check(() => this.rates?.accept('calls ada', question, 1, nowMs, machine.name, inForce));
+      },
+      (error: unknown) => {
+        if (error instanceof Violation)
+          this.check(() => {
+            throw error;
+          });
+      },
+    );
   }
 
   /** Asks a verifier whether it accepts the root key, where there is one. */
@@ -470,6 +554,7 @@ export class World {
       const { state, by, sequence } = propagation;
       this.note(process.machine.name, state, about, sequence, by ?? '');
       if (write.operation === 'noop') return by;
+      if (by) this.ledger.complete(write, this.timeline.nowMs);
       if (by) this.#completed(about, tag, sequence, by);
       else if (write.operation === 'update' || write.operation === 'create')
         this.timeline.after(this.random.between(0, 3000), () => this.#ask(write, sequence));
@@ -548,6 +633,8 @@ export class World {
     const thresholds = ['', '50', '20 80 95'][value % 3] ?? '';
     if (this.plan.refill !== undefined && this.random.chance(0.4))
       return { op: 'refill', refill: this.random.pick(['', this.#refill, `d ${value}`]), thresholds };
+    if (this.plan.limitsChange && this.random.chance(0.2))
+      return { op: 'decrement', value: EVERYTHING, thresholds };
     const op = this.random.pick(['set', 'set', 'increment', 'increment', 'decrement'] as const);
     return {
       op,
@@ -562,7 +649,7 @@ export class World {
     const m = this.random.chance(0.15) ? { m: `{"long":"${'x'.repeat(150)}"}` } : { m: '' };
     const R = this.roles && { R: this.roles.some() };
     const o = this.identities && this.random.chance(0.3) ? { o: this.identities.owner() } : {};
-    return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m, ...R, ...o };
+    return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m, ...R, ...o, ...this.#changedLimits() };
   }
 
   /** Makes a role; a key may be given it once all replicas have it. */
@@ -702,15 +789,26 @@ export class World {
   }
 
   #recordOf(key: KnownKey, secretHash: string): Record<string, string> {
-    const { autoApply, ...rate } = this.plan.rate ?? { autoApply: undefined };
     const { owner } = key.created;
+    return { ...recordOf(key, secretHash), ...this.#limits(), ...(owner ? { o: owner } : {}) };
+  }
+
+  /** The limits of a key, with another amount than the plan says where one is given. */
+  #limits(amount?: number): Readonly<Record<string, string>> {
+    const { autoApply, ...rate } = this.plan.rate ?? { autoApply: undefined };
+    const limit = amount === undefined ? {} : { limit: amount };
+    const { places } = this.plan;
     return {
-      ...recordOf(key, secretHash),
-      ...(autoApply === true ? { L: JSON.stringify([{ name: 'each', ...rate, autoApply }]) } : {}),
-      ...(autoApply === false ? { l: JSON.stringify(rate) } : {}),
-      ...(owner ? { o: owner } : {}),
-      ...(this.plan.places ? { C: JSON.stringify([{ name: 'jobs', limit: this.plan.places }]) } : {}),
+      ...(autoApply === true ? { L: JSON.stringify([{ name: 'each', ...rate, ...limit, autoApply }]) } : {}),
+      ...(autoApply === false ? { l: JSON.stringify({ ...rate, ...limit }) } : {}),
+      ...(places ? { C: JSON.stringify([{ name: 'jobs', limit: places, ...limit }]) } : {}),
     };
+  }
+
+  #changedLimits(): Readonly<Record<string, string>> {
+    if (!this.plan.limitsChange || this.random.chance(0.5)) return {};
+    const { limit = this.plan.places ?? 1 } = this.plan.rate ?? {};
+    return this.#limits(this.random.pick([limit, 2 * limit, Math.ceil(limit / 4)]));
   }
 
   #newKey(apiId: string, needs = 1): KnownKey {
@@ -718,6 +816,7 @@ export class World {
     const created = {
       ...{ tag: this.newTag(), enabled: true, expires: 0 },
       ...{ gone: false, needs, roles: '', owner: this.identities?.owner() ?? '', apis: '' },
+      limits: limitsText(this.#limits()),
     };
     const { credits } = this.plan;
     const pool = credits === undefined ? '' : `pool-${keyId}`;
@@ -742,6 +841,30 @@ export class World {
     return new Machine(`${kind}${this.#machines++}`, this.timeline, this.random, rate);
   }
 }
+
+/** Throws where a question is decided so often at one instant that others would wait for it. */
+class Attempts {
+  readonly #timeline: Timeline;
+  #atMs = -1;
+  #count = 0;
+
+  constructor(timeline: Timeline) {
+    this.#timeline = timeline;
+  }
+
+  count(): void {
+    if (this.#atMs !== this.#timeline.nowMs) this.#count = 0;
+    this.#atMs = this.#timeline.nowMs;
+    if (++this.#count > ATTEMPTS_MAX)
+      throw new Violation('I25', `a question was decided ${this.#count} times at once`);
+  }
+}
+
+/** The cost of a question is read at most three times when it is decided. */
+const ATTEMPTS_MAX = 60;
+
+/** The amount in the text of a key's only limit. */
+const limitIn = (limits: string): number => Number(/"limit":(\d+)/.exec(limits)?.[1] ?? 0);
 
 const nothing = () => undefined;
 const SILENT = {
