@@ -29,16 +29,16 @@ local function changeCredits(base, pool, asked, keyId)
       if refilled then redis.call('HSET', name, 'f', refilled) end
     end
   else
-    b, h = credits.clamp(name, b, h)
     -- Doubles are exact up to 9e15, and the slices of holders are added to this number.
     if asked.op == 'increment' then b = math.min(b + asked.value, 4e15)
     elseif asked.op == 'decrement' then
-      b, h = credits.clamp(name, b - asked.value, h)
-      if b < 0 then owed = '1' end
+      local isOwed
+      b, isOwed = credits.take(name, b, asked.value)
+      if isOwed then owed = '1' end
     end
     local others, gone = credits.scan(name, '', false)
     h = h - gone
-    left = credits.text(math.max(0, b + others))
+    left = credits.text(math.max(0, b + others - tonumber(redis.call('HMGET', name, 'o')[1] or 0)))
   end
   if asked.op ~= 'none' then
     local whole = asked.op == 'set' and b or nil
@@ -47,7 +47,7 @@ local function changeCredits(base, pool, asked, keyId)
       d = asked.thresholds ~= '' and begun .. asked.thresholds
       if not d then redis.call('HDEL', name, 'd') end
     end
-    if d then credits.measure(name, d, whole, tonumber(left)) end
+    if d then credits.measure(name, d, whole, tonumber(left) + credits.held(name)) end
     redis.call('HSET', name, 'b', credits.text(b), 'h', credits.text(h))
     if r then redis.call('HSET', name, 'r', r, 't', credits.text(t))
     else redis.call('HDEL', name, 'r', 't') end

@@ -9,6 +9,7 @@ local b, h, r, t = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't'))
 if not b then return {} end
 local credits = creditsOf(members, held)
 b, h = credits.settle(name, tonumber(b), tonumber(h or 0), r, t, '', 0)
-b, h = credits.clamp(name, b, h)
 redis.call('HSET', name, 'b', credits.text(b), 'h', credits.text(h))
-return {b >= 0 and '1' or '0', (credits.look(name))}
+local owed = redis.call('HMGET', name, 'o')[1]
+if owed then credits.pay(name, tonumber(owed), 0) end
+return {owed and credits.returnable(name) > 0 and '0' or '1', (credits.look(name))}

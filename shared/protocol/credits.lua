@@ -8,6 +8,8 @@ local function creditsOf(members, held)
   local nowMs = now * 1000 + math.floor(time[2] / 1000)
   local NEVER = 9e15
   local DAY = 86400
+  -- A threshold is told again once a twentieth of the whole is there beyond it.
+  local ROOM = 20
 
   local function text(number)
     return string.format('%.0f', number)
@@ -98,10 +100,52 @@ local function creditsOf(members, held)
   -- d: as in the pool, see exchange.lua  whole: nil = the greater of `left` and what it was
   local function measure(pool, d, whole, left)
     local before, told, thresholds = string.match(d, '^(%d+) (%d+) (.*)$')
+    local isBegun = not whole
     whole = whole or math.max(tonumber(before), left)
-    local passed = passedOf(thresholds, whole, left)
+    -- Whoever hovers around a threshold is not told again and again.
+    local passed = passedOf(thresholds, whole, isBegun and left - whole / ROOM or left)
     told = math.min(tonumber(told), passed[#passed] or 0)
     redis.call('HSET', pool, 'd', text(whole) .. ' ' .. told .. ' ' .. thresholds)
+  end
+
+  -- Notes what work of a holder holds now, and before.
+  local function hold(pool, name, before, now)
+    if now == before then return end
+    if now > 0 then redis.call('HSET', pool, '~' .. name, text(now)) else redis.call('HDEL', pool, '~' .. name) end
+    redis.call('HSET', pool, 'e', text((redis.call('HMGET', pool, 'e')[1] or 0) + now - before))
+  end
+
+  -- Returns what work of all holders holds, without what is owed of it
+  local function heldOf(pool)
+    local held, owed = unpack(redis.call('HMGET', pool, 'e', 'o'))
+    return tonumber(held or 0) - tonumber(owed or 0)
+  end
+
+  -- Returns what holders may still give back: what live ones can spend, and all that may come back
+  local function returnable(pool)
+    local out, all = 0, 0
+    local fields = redis.call('HGETALL', pool)
+    for i = 1, #fields, 2 do
+      local kind, name = string.match(fields[i], '^([@~])(.*)$')
+      if kind == '~' then all = all + tonumber(fields[i + 1])
+      elseif kind then
+        local granted, spent = numbers(fields[i + 1])
+        all = all + granted - spent
+        if live(name) then out = out + granted - spent end
+      end
+    end
+    return out, all
+  end
+
+  -- Pays what a decrement did not find with what came back. What is spent or lost instead is forgiven.
+  -- owed: before; back: what came back, 0 or less = nothing
+  -- Returns what is paid
+  local function pay(pool, owed, back)
+    local paid = math.max(0, math.min(owed, back))
+    local _, all = returnable(pool)
+    owed = math.min(owed - paid, all)
+    if owed > 0 then redis.call('HSET', pool, 'o', text(owed)) else redis.call('HDEL', pool, 'o') end
+    return paid
   end
 
   -- Goes through a pool's holders. The credits of holders that are not live no longer count as spendable; with `ended` they
@@ -121,9 +165,11 @@ local function creditsOf(members, held)
         elseif not redis.call('ZSCORE', held, name) then
           lost, gone = lost + granted - spent, gone + granted - spent - spoken
           redis.call('HDEL', pool, fields[i])
+          hold(pool, name, tonumber(redis.call('HMGET', pool, '~' .. name)[1] or 0), 0)
         elseif ended and turn < NEVER then
           lost, gone = lost + granted - spent, gone + granted - spent - spoken
           redis.call('HSET', pool, fields[i], field(granted, granted, NEVER, 0))
+          hold(pool, name, tonumber(redis.call('HMGET', pool, '~' .. name)[1] or 0), 0)
         elseif granted - spent > spoken then
           gone = gone + granted - spent - spoken
           redis.call('HSET', pool, fields[i], field(granted, spent, turn, granted - spent))
@@ -143,29 +189,31 @@ local function creditsOf(members, held)
     if now < tonumber(t) then return b, h, tonumber(t) end
     local others, gone = scan(pool, own, true)
     redis.call('HSET', pool, 't', text(following), 'f', text(nowMs))
-    local left = math.max(amount, b + kept + others)
-    local d = redis.call('HMGET', pool, 'd')[1]
+    local owed, d = unpack(redis.call('HMGET', pool, 'o', 'd'))
+    if owed then pay(pool, tonumber(owed), 0) end
+    -- What work holds may come back: it is part of what is left.
+    local out = kept + others + heldOf(pool)
+    local left = math.max(amount, b + out)
     if d then measure(pool, d, left, left) end
-    return left - kept - others, h - gone, following
+    return left - out, h - gone, following
   end
 
-  -- Resets an overdrawn pool to 0 once no live holder can give anything back.
-  -- Returns the new b and h
-  local function clamp(pool, b, h)
-    if b >= 0 then return b, h end
-    local _, gone, out = scan(pool, '', false)
-    h = h - gone
-    if out > 0 then return b, h end
-    _, gone = scan(pool, '', true)
-    return 0, h - gone
+  -- Takes credits off, as many as there are. The rest is owed by those who have credits that may come back.
+  -- Returns the new b, and whether a live holder can give some back
+  local function take(pool, b, amount)
+    if amount <= b then return b - amount, false end
+    local out, all = returnable(pool)
+    local owed = math.min(all, tonumber(redis.call('HMGET', pool, 'o')[1] or 0) + amount - math.max(0, b))
+    if owed > 0 then redis.call('HSET', pool, 'o', text(owed)) end
+    return math.min(b, 0), owed > 0 and out > 0
   end
 
   -- Reads a pool without changing it.
   -- Returns credits left, r, f, what live holders hold, what was lost with other holders, and the thresholds; all as texts, '' = none
   local function look(pool)
-    local b, r, t, f, l, d = unpack(redis.call('HMGET', pool, 'b', 'r', 't', 'f', 'l', 'd'))
+    local b, r, t, f, l, d, o = unpack(redis.call('HMGET', pool, 'b', 'r', 't', 'f', 'l', 'd', 'o'))
     if not b then return '', '', '', '', '', '' end
-    local left, out, lost = tonumber(b), 0, tonumber(l or 0)
+    local left, out, lost = tonumber(b) - tonumber(o or 0), 0, tonumber(l or 0)
     local fields = redis.call('HGETALL', pool)
     for i = 1, #fields, 2 do
       local name = string.match(fields[i], '^@(.*)$')
@@ -180,7 +228,7 @@ local function creditsOf(members, held)
   end
 
   return {
-    clamp = clamp, look = look, measure = measure, passedOf = passedOf, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, settle = settle, refillOf = refillOf,
+    hold = hold, held = heldOf, pay = pay, take = take, returnable = returnable, look = look, measure = measure, passedOf = passedOf, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, settle = settle, refillOf = refillOf,
     periodOf = periodOf,
   }
 end

@@ -1,8 +1,9 @@
+import type { Waiter } from './demand.ts';
 import type { Entry } from './key-cache.ts';
 import type { Instant } from './lease.ts';
 import { isPlaces, type Limit, limitPool } from './limits.ts';
 import type { EffectivePermissions } from './permissions.ts';
-import type { Pool, Waiter } from './pool.ts';
+import type { Pool } from './pool.ts';
 import type { HoldRequest, Requirements } from './question.ts';
 
 /** The need of a request in one pool. */
@@ -34,8 +35,10 @@ export interface Spending {
   readonly limits?: readonly LimitOutcome[] | undefined;
   /** Concurrency limits that applied to it. */
   readonly places?: readonly LimitOutcome[] | undefined;
-  /** Milliseconds until a refused request may be repeated; undefined = unknown, or not refused. */
+  /** Milliseconds until a refused request may be repeated; undefined = never, unknown, or not refused. */
   readonly retryMs?: number | undefined;
+  /** The cost that can never fit: it is more than the limit, or than a refill brings; undefined = it may. */
+  readonly needed?: number | undefined;
 }
 
 /** Returns true if a request about this key may be refused because of credits or rate limits. */
@@ -52,8 +55,8 @@ export const isMetered = (
   effectivePermissions?.limits?.[0]?.isAutoApplied === true;
 
 /**
- * Returns all needs of a request. Rate limits come first, because they refuse before credits do. Of limits with one
- * name, that of the key applies, or else that of its identity, or else that of its roles.
+ * Returns all needs of a request, in the order in which they refuse it: rate limits, then places, then credits. Of limits
+ * with one name, that of the key applies, or else that of its identity, or else that of its roles.
  * @param holds true = the request takes places; false = they must only be free
  * @returns the name of a limit in the question that none of them has
  */
@@ -65,8 +68,13 @@ export function needsOf(
 ): Need[] | string {
   const { epoch, limitsId, limits } = entry;
   const needs: Need[] = [];
-  if (limits?.[0]?.isAutoApplied) addAlways(needs, entry, limits, requirements, holds);
-  if (effectivePermissions) addShared(needs, entry, requirements, effectivePermissions, holds);
+  const places: Need[] = [];
+  const add = (pool: Pool, limit: Limit) => {
+    if (isPlaces(limit)) places.push({ pool, cost: 1, limit, isOnlySeen: !holds });
+    else needs.push({ pool, cost: 1, limit });
+  };
+  if (limits?.[0]?.isAutoApplied) addAlways(add, entry, limits, requirements);
+  if (effectivePermissions) addShared(add, entry, requirements, effectivePermissions);
   for (const { name, cost, own } of requirements.limits) {
     const ofKey = own ?? limitNamed(limits, name);
     const ofIdentity = ofKey ? undefined : limitNamed(effectivePermissions?.identity?.limits, name);
@@ -79,6 +87,7 @@ export function needsOf(
       : poolFor(entry, limit, effectivePermissions, ofIdentity !== undefined);
     needs.push({ pool, cost, limit });
   }
+  needs.push(...places);
   const credits = creditsFor(entry, effectivePermissions);
   if (credits) needs.push({ pool: credits, cost: requirements.cost, limit: undefined });
   return needs;
@@ -96,18 +105,17 @@ function creditsFor(
 
 /** Adds the key's limits that apply to each verification, except those that the question names. */
 function addAlways(
-  needs: Need[],
+  add: (pool: Pool, limit: Limit) => void,
   entry: Entry,
   limits: readonly Limit[],
   requirements: Requirements,
-  holds: boolean,
 ): void {
   const [first] = limits;
   for (const limit of limits) {
     if (!limit.isAutoApplied) return;
-    if (names(requirements, limit.name)) continue;
+    if (names(requirements, limit)) continue;
     const pool = limit === first ? entry.nameOfFirst(limit) : limitPool(entry.limitsId, limit);
-    needs.push(needFor(entry.epoch.pools.get(pool, limit), limit, holds));
+    add(entry.epoch.pools.get(pool, limit), limit);
   }
 }
 
@@ -116,19 +124,15 @@ export const hasHeld = (needs: readonly Need[], { onlyWith }: HoldRequest): bool
   onlyWith === undefined ||
   needs.some(({ limit }) => (limit === undefined ? onlyWith === 'placesOrCredits' : isPlaces(limit)));
 
-const needFor = (pool: Pool, limit: Limit, holds: boolean): Need =>
-  holds || !isPlaces(limit) ? { pool, cost: 1, limit } : { pool, cost: 1, limit, isOnlySeen: true };
-
 /**
  * Adds the limits of the identity and the roles that apply to each verification, except those that the question names,
  * and those of a name that one before them has.
  */
 function addShared(
-  needs: Need[],
+  add: (pool: Pool, limit: Limit) => void,
   entry: Entry,
   requirements: Requirements,
   effectivePermissions: EffectivePermissions,
-  holds: boolean,
 ): void {
   const { identity, limits: ofRoles } = effectivePermissions;
   for (const limits of [identity?.limits, ofRoles])
@@ -136,9 +140,9 @@ function addShared(
       const { name, isAutoApplied } = limit;
       if (!isAutoApplied) break;
       const isOfIdentity = limits !== ofRoles;
-      if (names(requirements, name) || limitNamed(entry.limits, name)) continue;
+      if (names(requirements, limit) || limitNamed(entry.limits, name)) continue;
       if (!isOfIdentity && limitNamed(identity?.limits, name)) continue;
-      needs.push(needFor(poolFor(entry, limit, effectivePermissions, isOfIdentity), limit, holds));
+      add(poolFor(entry, limit, effectivePermissions, isOfIdentity), limit);
     }
 }
 
@@ -158,37 +162,45 @@ function poolFor(
 const limitNamed = (limits: readonly Limit[] | undefined, limitName: string): Limit | undefined =>
   limits?.find(({ name }) => name === limitName);
 
-const names = ({ limits }: Requirements, limitName: string): boolean =>
-  limits.length > 0 && limits.some(({ name }) => name === limitName);
+/** Returns true if the question says itself what is taken of a limit. A rate limit of its own is no place. */
+const names = ({ limits }: Requirements, limit: Limit): boolean =>
+  limits.length > 0 &&
+  limits.some(({ name, own }) => name === limit.name && (own === undefined || !isPlaces(limit)));
+
+const look = ({ pool, cost, limit }: Need, now: Instant) => pool.look(cost, now, limit?.limit);
 
 /**
- * Takes all needs, or nothing if any pool has too little; undefined = the caller must ask Redis first.
+ * Takes all needs, or nothing if any pool has too little; undefined = the caller must ask Redis first. A cost that is known
+ * not to fit refuses before Redis is asked about the others.
  * @param now this instant
+ * @param beforeHold undefined = the request holds nothing, and spends for good; called before anything is taken
  */
-export function spend(needs: readonly Need[], now: Instant): Spending | undefined {
+export function spend(needs: readonly Need[], now: Instant, beforeHold?: () => void): Spending | undefined {
   const nowMs = now.monotonicMs;
   let refusedNeed: Need | undefined;
   let isKnown = true;
   for (const need of needs) {
-    const outlook = need.pool.look(need.cost, now);
+    const outlook = look(need, now);
     if (outlook === 'too little') refusedNeed ??= need;
     else if (outlook === undefined) isKnown = false;
   }
   if (refusedNeed === undefined) {
     if (!isKnown) return undefined;
-    for (const { pool, cost, isOnlySeen } of needs) pool.take(isOnlySeen ? 0 : cost, nowMs);
+    beforeHold?.();
+    for (const { pool, cost, limit, isOnlySeen } of needs)
+      pool.take(isOnlySeen ? 0 : cost, nowMs, limit ? isPlaces(limit) : beforeHold !== undefined);
   }
   let remaining: number | undefined;
   let limits: LimitOutcome[] | undefined;
   let places: LimitOutcome[] | undefined;
   for (const need of needs) {
-    const { pool, cost, limit } = need;
-    if (!isKnown && pool.look(cost, now) === undefined) continue;
-    if (limit === undefined) remaining = pool.remaining;
+    const { pool, limit } = need;
+    if (!isKnown && look(need, now) === undefined) continue;
+    if (limit === undefined) remaining = pool.remaining();
     else {
       const state = {
         limit,
-        remaining: pool.remaining,
+        remaining: pool.remaining(limit.limit),
         reset: pool.resetMs(nowMs),
         exceeded: need === refusedNeed,
       };
@@ -199,7 +211,9 @@ export function spend(needs: readonly Need[], now: Instant): Spending | undefine
   }
   if (refusedNeed === undefined) return { code: 'VALID', remaining, limits, places, retryMs: undefined };
   const code = codeFor(refusedNeed);
-  return { code, remaining, limits, places, retryMs: refusedNeed.pool.retryMs };
+  const { pool, cost, limit } = refusedNeed;
+  const needed = pool.neverFits(cost, limit?.limit) ? cost : undefined;
+  return { code, remaining, limits, places, retryMs: pool.retryMs(cost, limit?.limit), needed };
 }
 
 const codeFor = ({ limit }: Need): Spending['code'] =>
@@ -207,9 +221,10 @@ const codeFor = ({ limit }: Need): Spending['code'] =>
 
 /** Requests from Redis everything that is not held locally, and reserves the rest until the reply comes. */
 export function ask(needs: readonly Need[], waiter: Waiter, now: Instant): void {
-  for (const { pool, cost } of needs) {
-    if (pool.look(cost, now) === undefined) pool.ask(waiter, cost);
-    else pool.keep(waiter, cost);
+  for (const need of needs) {
+    const { pool, cost, limit } = need;
+    if (look(need, now) === undefined) pool.ask(waiter, cost, limit?.limit);
+    else pool.keep(waiter, cost, limit?.limit);
   }
 }
 

@@ -12,6 +12,7 @@ import { memberName } from '#shared/protocol/protocol.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { Entry, type Epoch, type Memory } from './key-cache.ts';
 import { type Instant, instant, Lease } from './lease.ts';
+import type { Pool } from './pool.ts';
 import { type CreditCounts, Pools } from './pools.ts';
 import type {
   CreationMark,
@@ -301,7 +302,10 @@ export class Follower {
   }
 
   async #register(session: Session): Promise<void> {
-    void this.#former.leave(session, this.#member);
+    const former = this.#member;
+    const places = this.#log.heldPlaces;
+    // Otherwise others would get the places of work that goes on.
+    if (places.length === 0) void this.#former.leave(session, former);
     const [nonce, member] = [this.#newNonce(), memberName(this.#newNonce())];
     this.#member = member;
     const sentAt = instant(this.#clock);
@@ -310,9 +314,26 @@ export class Follower {
     if (this.#stop.signal.aborted) await this.#former.leave(session, member);
     if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
     if (reply.nonce !== nonce) return this.#desynchronised(session);
-    this.#log.begin(member, reply, sentAt);
+    const pools = this.#log.newPools(member);
+    if (places.length > 0) {
+      await this.#bring(pools, places);
+      await this.#former.leave(session, former);
+      if (this.#session !== session || this.#stop.signal.aborted)
+        throw unavailable('the reply came too late');
+    }
+    this.#log.begin(pools, reply, sentAt);
     this.#events.live(this.position, reply.leaseMs);
     for (const waiter of this.#waiters.splice(0)) waiter.resolve();
+  }
+
+  /** Goes on with the places of work that was accepted under former names. */
+  async #bring(pools: Pools, places: readonly Pool[]): Promise<void> {
+    try {
+      await pools.bring(places);
+    } catch (error) {
+      this.#log.closePools(pools);
+      throw error;
+    }
   }
 
   /** Sends one SYNC and applies the reply. Rejects if the reply is void or made the follower drop. */
@@ -378,6 +399,7 @@ class AppliedLog {
   readonly #changedPools = new Set<string>();
   /** Settlements of former names' credits that are still running. */
   readonly #settling = new Set<Promise<void>>();
+  #places: readonly Pool[] = [];
 
   /**
    * @param wake called when Redis must soon get a SYNC
@@ -404,17 +426,16 @@ class AppliedLog {
     return this.#settling;
   }
 
-  /**
-   * Begins an epoch at the log position in the reply.
-   * @param sentAt time of the request, from which the lease counts
-   */
-  begin(member: string, reply: RegisterReply, sentAt: Instant): void {
+  /** Places of former names whose work goes on. */
+  get heldPlaces(): readonly Pool[] {
+    this.#places = this.#places.filter((pool) => pool.isHeld);
+    return this.#places;
+  }
+
+  /** Returns the pools of a name that an epoch may begin with. */
+  newPools(member: string): Pools {
     const { apiId, clock, limits, directory } = this.#options;
-    this.prefix.begin(reply);
-    this.#apiDeleted = reply.apiDeleted;
-    const lease = new Lease(clock);
-    lease.extend(sentAt, reply.leaseMs);
-    const pools = new Pools({
+    return new Pools({
       member,
       clock,
       sliceMs: limits.creditsSliceMs,
@@ -422,6 +443,19 @@ class AppliedLog {
       exchange: (name, turns) => directory.exchange(apiId, name, turns),
       onBehind: () => this.#wake(),
     });
+  }
+
+  /**
+   * Begins an epoch at the log position in the reply.
+   * @param sentAt time of the request, from which the lease counts
+   */
+  begin(pools: Pools, reply: RegisterReply, sentAt: Instant): void {
+    const { apiId, clock } = this.#options;
+    this.#places = [];
+    this.prefix.begin(reply);
+    this.#apiDeleted = reply.apiDeleted;
+    const lease = new Lease(clock);
+    lease.extend(sentAt, reply.leaseMs);
     this.#epoch = { apiId, lease, pools, current: true, used: true };
     this.#memory.beginEpoch?.(this.#epoch, reply.identities);
   }
@@ -532,11 +566,17 @@ class AppliedLog {
     if (this.#epoch) {
       this.#epoch.current = false;
       this.#epoch.lease.cut();
-      const settling = this.#epoch.pools.close(this.#stopping);
-      this.#settling.add(settling);
-      void settling.then(() => this.#settling.delete(settling));
+      this.closePools(this.#epoch.pools);
     }
     this.#epoch = undefined;
+  }
+
+  /** Ends the use of a name: credits are settled under it, and places that are held wait for the next one. */
+  closePools(pools: Pools): void {
+    this.#places = [...new Set([...this.#places, ...pools.heldPlaces])];
+    const settling = pools.close(this.#stopping);
+    this.#settling.add(settling);
+    void settling.then(() => this.#settling.delete(settling));
   }
 }
 

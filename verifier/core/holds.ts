@@ -1,12 +1,14 @@
 import type { Clock, Timer } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import type { Need } from './allowance.ts';
+import { LookupGivenUp } from './given-up.ts';
 import { instant } from './lease.ts';
 import { isPlaces } from './limits.ts';
-import { type Pool, RECALL_MS, untilServed } from './pool.ts';
+import { type Pool, RECALL_MS } from './pool.ts';
 import { HOLD_ID, type HoldRequest } from './question.ts';
+import { untilServed } from './until-served.ts';
 
 const TOKEN_BYTES = 16;
 /** Maximum number of open holds, 300 bytes each. Further questions with a hold get 503. */
@@ -40,14 +42,20 @@ export interface Release {
 /** The part of a verifier that ends holds. */
 export type HoldEnder = Pick<Holds, 'release'>;
 
+/** The part of one pool in a hold. */
+interface Part {
+  readonly pool: Pool;
+  readonly held: number;
+  /** When, as the pool counts. */
+  readonly since: number;
+  readonly isCredits: boolean;
+}
+
 interface OpenHold {
   readonly keyId: string;
   readonly apiId: string;
-  /** Those in which it has a place. */
-  readonly places: readonly Pool[];
-  /** undefined = the key has unlimited credits. */
-  readonly credits: Pool | undefined;
-  readonly reserved: number;
+  /** Places, and at most once credits. */
+  readonly parts: readonly Part[];
   readonly timer: Timer;
   /** A release that waits for Redis. */
   releasing: Promise<Release> | undefined;
@@ -85,28 +93,23 @@ export class Holds {
     return this.#open.size;
   }
 
-  /** Throws SERVICE_UNAVAILABLE if there is no room for another hold of this key. */
+  /** Throws LookupGivenUp if there is no room for another hold of this key. */
   checkRoom(keyId: string): void {
-    if (this.#open.size >= HOLDS_MAX) throw unavailable('too many holds are open');
+    if (this.#open.size >= HOLDS_MAX) throw new LookupGivenUp('held', 'too many holds are open');
     if ((this.#perKey.get(keyId) ?? 0) >= HOLDS_PER_KEY_MAX)
-      throw unavailable('too many holds of this key are open');
+      throw new LookupGivenUp('held', 'too many holds of this key are open');
   }
 
   /** Begins a hold with what a question was just accepted for. */
   begin(keyId: string, apiId: string, needs: readonly Need[], { forMs }: HoldRequest): Hold {
     const id = this.#start + drawBytes(TOKEN_BYTES).toString('base64url');
-    const places: Pool[] = [];
-    let credits: Pool | undefined;
-    let reserved = 0;
+    const parts: Part[] = [];
     for (const { pool, cost, limit } of needs) {
-      if (limit === undefined) [credits, reserved] = [pool, cost];
-      else if (isPlaces(limit)) places.push(pool);
-      else continue;
-      pool.hold();
+      const isCredits = limit === undefined;
+      if (isCredits || isPlaces(limit)) parts.push({ pool, held: cost, since: pool.begin(), isCredits });
     }
     const timer = this.#clock.after(forMs, () => this.#expire(id));
-    const about = { keyId, apiId, places, credits, reserved };
-    this.#open.set(id, { ...about, timer, releasing: undefined, isOver: false });
+    this.#open.set(id, { keyId, apiId, parts, timer, releasing: undefined, isOver: false });
     this.#perKey.set(keyId, (this.#perKey.get(keyId) ?? 0) + 1);
     return { id, expiresAt: Math.floor(this.#clock.wallMs()) + forMs };
   }
@@ -125,18 +128,22 @@ export class Holds {
       if (release) return release;
       throw this.#unknown(id);
     }
-    const { credits, reserved, apiId } = hold;
+    const { parts, apiId } = hold;
     if (allowedApis?.has(apiId) === false) throw this.#unknown(id);
     if (hold.releasing !== undefined) return hold.releasing;
+    const credits = parts.find(({ isCredits }) => isCredits);
     if (credits === undefined) return this.#conclude(id, 0, { charged: 0 });
-    const more = (cost ?? reserved) - reserved;
-    if (more <= 0)
-      return this.#conclude(id, -more, { charged: reserved + more, remaining: credits.remaining - more });
-    hold.releasing = this.#takeMore(credits, more).then(
+    const { pool, held } = credits;
+    const more = (cost ?? held) - held;
+    if (more <= 0) {
+      const charged = held + more;
+      this.#end(id, charged);
+      return this.#remember(id, { charged, ...remainingOf(pool) });
+    }
+    hold.releasing = this.#takeMore(pool, more).then(
       (spent) => {
-        const short = more - spent;
-        const release = { charged: reserved + spent, remaining: credits.remaining };
-        return this.#conclude(id, 0, short === 0 ? release : { ...release, short });
+        const release = { charged: held + spent, ...remainingOf(pool) };
+        return this.#conclude(id, held, spent === more ? release : { ...release, short: more - spent });
       },
       (error: unknown) => {
         hold.releasing = undefined;
@@ -159,7 +166,7 @@ export class Holds {
         const outlook = pool.look(need, now);
         if (outlook === 'enough') pool.take(need, now.monotonicMs);
         if (outlook === 'enough') return { spent: need };
-        if (outlook === 'too little') need = Math.min(need - 1, pool.remaining);
+        if (outlook === 'too little') need = Math.min(need - 1, pool.remaining());
         if (need === 0 || (outlook === 'too little' && ++attempts === ATTEMPTS_MAX)) return { spent: 0 };
         if (outlook === 'too little') continue;
         pool.ask(waiter, need);
@@ -169,8 +176,12 @@ export class Holds {
     return spent;
   }
 
-  #conclude(id: string, unneeded: number, release: Release): Release {
-    this.#end(id, unneeded);
+  #conclude(id: string, charged: number, release: Release): Release {
+    this.#end(id, charged);
+    return this.#remember(id, release);
+  }
+
+  #remember(id: string, release: Release): Release {
     const nowMs = this.#clock.monotonicMs();
     if (nowMs - this.#answersSinceMs >= ANSWER_KEPT_MS || this.#answers.size >= ANSWERS_MAX) {
       this.#earlierAnswers = this.#answers;
@@ -189,16 +200,17 @@ export class Holds {
       return;
     }
     this.counts.expired++;
-    this.#end(id, 0);
+    this.#end(id, Number.POSITIVE_INFINITY);
   }
 
-  #end(id: string, unneeded: number): void {
+  /** @param charged of what it held of credits, for good */
+  #end(id: string, charged: number): void {
     const hold = this.#open.get(id);
     if (hold === undefined) return;
     this.#open.delete(id);
     hold.timer.cancel();
-    hold.credits?.release(unneeded);
-    for (const pool of hold.places) pool.release(1);
+    for (const { pool, held, since, isCredits } of hold.parts)
+      pool.settle(since, held, isCredits ? Math.min(held, charged) : 0);
     const others = (this.#perKey.get(hold.keyId) ?? 1) - 1;
     if (others === 0) this.#perKey.delete(hold.keyId);
     else this.#perKey.set(hold.keyId, others);
@@ -212,3 +224,7 @@ export class Holds {
     return new ApiError('HOLD_UNKNOWN', `hold: ${isOwn ? over : other}`);
   }
 }
+
+/** Returns the rest, unless a change replaced what the hold was of. */
+const remainingOf = (pool: Pool): Pick<Release, 'remaining'> =>
+  pool.isKnown ? { remaining: pool.remaining() } : {};

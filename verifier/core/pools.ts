@@ -1,5 +1,6 @@
 import { backoffMs, type Clock, pause } from '#shared/process/clock.ts';
 import { unavailable } from '#shared/rules/errors.ts';
+import type { Waiter } from './demand.ts';
 import { instant } from './lease.ts';
 import type { Window } from './limits.ts';
 import { IDLE_MS, Pool } from './pool.ts';
@@ -101,10 +102,7 @@ export class Pools {
   get(id: string, window?: Window): Pool {
     const present = this.#pools.get(id);
     if (present) {
-      const { window: before } = present;
       present.window = window;
-      // What was granted under a higher limit must not be spent under a lower one, nor a refusal outlast a lower one.
-      if (before && window && window.limit !== before.limit) present.applyChange();
       return present;
     }
     const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#request, window);
@@ -123,6 +121,27 @@ export class Pools {
     if (pool === undefined) return;
     this.#options.counts.recalls++;
     pool.recall();
+  }
+
+  /** The places that are held. */
+  get heldPlaces(): Pool[] {
+    return [...this.#pools.values()].filter((pool) => pool.hasPlaces && pool.isHeld);
+  }
+
+  /**
+   * Goes on with places that are held under a former name. Resolves when Redis counts them under this one; rejects
+   * with SERVICE_UNAVAILABLE. Call it before this name answers anything.
+   */
+  async bring(places: readonly Pool[]): Promise<void> {
+    for (const pool of places) {
+      pool.rename(this.#request);
+      this.#pools.set(pool.id, pool);
+    }
+    for (let i = 0; i < places.length; i += BATCH_MAX) {
+      const replies = await this.#exchange(places.slice(i, i + BATCH_MAX));
+      if (replies.some(({ status }) => status !== 'OK')) throw unavailable('not in sync with Redis');
+    }
+    if (places.length > 0) this.#watch();
   }
 
   /**
@@ -183,18 +202,23 @@ export class Pools {
     this.#isBusy = false;
   }
 
-  async #exchange(pools: readonly Pool[]): Promise<void> {
+  async #exchange(pools: readonly Pool[]): Promise<readonly PoolReply[]> {
     const turnsByPool = pools.flatMap((pool) => {
-      const turn = pool.isForgotten ? undefined : pool.begin(++this.#turn);
+      const turn = pool.isForgotten ? undefined : pool.beginTurn(++this.#turn);
       return turn ? [{ pool, turn }] : [];
     });
-    if (turnsByPool.length === 0) return this.#makeRoom(pools);
+    if (turnsByPool.length === 0) {
+      this.#makeRoom(pools);
+      return [];
+    }
     const { counts } = this.#options;
     counts.exchanges++;
     try {
       const turns = turnsByPool.map(({ turn }) => turn);
       const replies = await this.#options.exchange(this.#options.member, turns);
       let isBehind = false;
+      // One reply serves several pools, and a request may wait for several of them.
+      const woken = new Set<Waiter>();
       for (const [i, { pool, turn }] of turnsByPool.entries()) {
         const reply = replies[i];
         if (reply?.turn !== turn.turn) throw unavailable('a reply from Redis was meant for another request');
@@ -202,10 +226,13 @@ export class Pools {
         if (isNone && this.#pools.get(pool.id) === pool) this.#pools.delete(pool.id);
         if (reply.status === 'HELD') counts[pool.window ? 'limitsWithheld' : 'withheld']++;
         isBehind ||= reply.status === 'STALE' || reply.status === 'NOREG';
-        pool.takeReply(reply);
+        pool.takeReply(reply, woken);
       }
+      for (const waiter of woken) waiter.again();
+      for (const [i, { pool }] of turnsByPool.entries()) pool.endTurn(replies[i] as PoolReply);
       this.#makeRoom(pools);
       if (isBehind && !this.#closing) this.#options.onBehind();
+      return replies;
     } catch (error) {
       counts.failed++;
       for (const { pool, turn } of turnsByPool) pool.failTurn(turn.turn, error);
@@ -239,10 +266,9 @@ export class Pools {
       this.#isWatched = false;
       const now = instant(this.#options.clock);
       for (const [id, pool] of this.#pools) {
-        if (pool.isIdle(now)) {
-          if (pool.isOver) this.#pools.delete(id);
-          else if (!pool.isSettled) pool.giveBack();
-        } else if (pool.isStale(now)) this.#request(pool);
+        if (pool.isIdle(now) && pool.isOver) this.#pools.delete(id);
+        else if (pool.isIdle(now) && !pool.isSettled) pool.giveBack();
+        else if (pool.isStale(now)) this.#request(pool);
       }
       if (this.#pools.size > 0) this.#watch();
     });

@@ -2,10 +2,12 @@ import { hash } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
 import { namespaceIdOf, type Override } from '#shared/protocol/namespace-record.ts';
+import type { Waiter } from './demand.ts';
 import { instant } from './lease.ts';
-import { RECALL_MS, untilServed, type Waiter } from './pool.ts';
+import { RECALL_MS } from './pool.ts';
 import type { Pools } from './pools.ts';
 import type { SharedLog } from './shared-log.ts';
+import { untilServed } from './until-served.ts';
 
 /** A question about a rate limit that belongs to no key. */
 interface RateLimitQuestion {
@@ -86,14 +88,14 @@ export class RateLimits {
     const id = poolIdOf(namespace, identifier, duration);
     const pool = pools.get(id, { limit, durationMs: duration, isExact: false });
     const now = instant(this.#clock);
-    const outlook = pool.look(cost, now);
+    const outlook = pool.look(cost, now, limit);
     if (outlook === undefined) {
-      pool.ask(waiter, cost);
+      pool.ask(waiter, cost, limit);
       return undefined;
     }
     const passed = outlook === 'enough';
     if (passed) pool.take(cost, now.monotonicMs);
-    const remaining = Math.min(pool.remaining, limit);
+    const remaining = Math.min(pool.remaining(limit), limit);
     return { passed, limit, remaining, reset: pool.resetMs(now.monotonicMs), overrideId: override?.id };
   }
 

@@ -66,8 +66,10 @@ export interface PoolTurn {
   readonly pool: string;
   /** Higher than all earlier turns under the same name. */
   readonly turn: number;
-  /** All credits spent under this name; undefined = as in the last report. */
+  /** All credits taken under this name, for good or not; undefined = as in the last report. */
   readonly spent: number | undefined;
+  /** Part of `spent` that may come back: the work that holds it has not ended. */
+  readonly held: number;
   /** Credits that were granted and that the verifier neither spent nor gives back. */
   readonly kept: number;
   /** Needs of the waiting requests, in order. Consecutive equal needs are combined. */
@@ -112,6 +114,8 @@ export interface PoolReply {
   readonly refillMs: number;
   /** The smallest need that was not met, to which the status refers; 0 = all were met. */
   readonly leastNeed: number;
+  /** Of credits: the most that a refill brings; undefined = there is none. */
+  readonly most?: number | undefined;
   /** The current window of a rate limit, and the milliseconds until it ends. */
   readonly window?: { readonly number: number; readonly leftMs: number };
 }

@@ -235,6 +235,13 @@ export const VERDICT_FIELDS = {
     json: ({ spending }) => (spending?.remaining === undefined ? '' : String(spending.remaining)),
     value: ({ spending }) => spending?.remaining,
   } satisfies VerdictField<number>,
+  needed: {
+    schema: number(
+      'The cost of a refused question that can never fit: it is more than the limit, or than a refill of the credits brings. Repeating it is no use.',
+    ),
+    json: ({ spending }) => (spending?.needed === undefined ? '' : String(spending.needed)),
+    value: ({ spending }) => spending?.needed,
+  } satisfies VerdictField<number>,
   ratelimit: {
     schema: {
       type: 'object',

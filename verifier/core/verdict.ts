@@ -7,9 +7,10 @@ import { ask, giveBack, hasHeld, isMetered, type Need, needsOf, type Spending, s
 import type { Hold, Holds } from './holds.ts';
 import type { Entry, KeyCache } from './key-cache.ts';
 import type { EffectivePermissions } from './permissions.ts';
-import { RECALL_MS, untilServed } from './pool.ts';
+import { RECALL_MS } from './pool.ts';
 import type { Question } from './question.ts';
 import type { SharedLog } from './shared-log.ts';
+import { untilServed } from './until-served.ts';
 
 /** A decision on a key. `entry` is present if the table of verdicts says that the response shows the key. */
 export interface Verdict {
@@ -143,8 +144,9 @@ export class Verdicts {
   /**
    * Decides on a key, takes the cost of the request, and counts the verdict. A key of an API about which the
    * caller may not ask is unknown to the caller: NOT_FOUND, which is not counted. undefined = the caller must ask
-   * Redis: memory lacks the key's credits or limits, its roles or its identity. Call it only in the synchronous block
-   * in which the lease of the entry's epoch was found to hold: that instant is now.
+   * Redis: memory lacks the key's credits or limits, its roles or its identity. Throws LookupGivenUp if too many holds are
+   * open. Call it only in the synchronous block in which the lease of the entry's epoch was found to hold: that instant
+   * is now.
    */
   decide(entry: Entry, question: Question): Verdict | undefined {
     if (question.allowedApis?.has(entry.epoch.apiId) === false) return NOT_FOUND;
@@ -164,9 +166,10 @@ export class Verdicts {
     // Spender names the limit that nobody has.
     if (typeof needs === 'string') return undefined;
     const holds = hold && verdict.code === 'VALID' && hasHeld(needs, hold);
-    if (holds) this.#holds.checkRoom(entry.keyId);
-    if (needs !== NO_NEEDS) {
-      const spending = spend(needs, entry.epoch.lease.latestCheck);
+    const checkRoom = holds ? () => this.#holds.checkRoom(entry.keyId) : undefined;
+    if (needs === NO_NEEDS) checkRoom?.();
+    else {
+      const spending = spend(needs, entry.epoch.lease.latestCheck, checkRoom);
       if (spending === undefined) return undefined;
       verdict = { code: spending.code, entry, spending, effectivePermissions };
     }

@@ -1,10 +1,11 @@
 import type { Clock } from '#shared/process/clock.ts';
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { unavailable } from '#shared/rules/errors.ts';
 import { canBeSecret, digestOf, generateId, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
 import { isMetered } from './allowance.ts';
 import { Callers } from './callers.ts';
 import type { Follower } from './follower.ts';
 import { Followers, type FollowersLimits, type FollowersOptions } from './followers.ts';
+import { LookupGivenUp } from './given-up.ts';
 import { Holds } from './holds.ts';
 import { type Entry, KeyCache } from './key-cache.ts';
 import { NegativeCache, Semaphore, SingleFlight } from './look-ups.ts';
@@ -49,19 +50,6 @@ interface VerifierOptions extends FollowersOptions {
 
 /** Maximum number of times that a look-up reads a key whose roles are not in memory. */
 const ATTEMPTS_MAX = 5;
-
-/**
- * Thrown for a look-up that was given up: there were too many (`shed`), or it took too long (`slow`). Clients
- * get 503 with `Retry-After`.
- */
-export class LookupGivenUp extends ApiError {
-  readonly reason: 'shed' | 'slow';
-
-  constructor(reason: 'shed' | 'slow', message: string) {
-    super('SERVICE_UNAVAILABLE', message);
-    this.reason = reason;
-  }
-}
 
 /**
  * A verifier of keys for the APIs that it follows. It answers from memory while their leases hold, otherwise
@@ -186,7 +174,13 @@ export class Verifier implements VerdictSource {
       return undefined;
     }
     entry.epoch.used = true;
-    return this.#verdicts.decide(entry, question);
+    try {
+      return this.#verdicts.decide(entry, question);
+    } catch (error) {
+      // `lookUp` says so, too.
+      if (error instanceof LookupGivenUp) return undefined;
+      throw error;
+    }
   }
 
   /** Returns the digest of a secret, and its names by other digests if it is of a foreign format. */
@@ -215,7 +209,8 @@ export class Verifier implements VerdictSource {
     if (
       entry?.epoch.lease.holds() &&
       this.#verdicts.isKnown(entry) &&
-      isMetered(entry, question.requirements, this.#verdicts.effectivePermissionsOf(entry))
+      (question.hold !== undefined ||
+        isMetered(entry, question.requirements, this.#verdicts.effectivePermissionsOf(entry)))
     )
       return this.#spender.verdict(lookup);
     return this.#lookups.lookUp(digest, lookup);

@@ -141,22 +141,27 @@ export const limitOutcome = ({
 
 /**
  * Returns the headers that tell a refused client when to ask again: `Retry-After`, `RateLimit` and
- * `RateLimit-Policy` (IETF draft).
+ * `RateLimit-Policy` (IETF draft). A cost that can never fit has no `Retry-After`.
  */
-function whenAgain({ code, remaining = 0, limits = [], retryMs }: Partial<Spending> = {}): HeaderLine[] {
+function whenAgain({
+  code,
+  remaining = 0,
+  limits = [],
+  retryMs,
+  needed,
+}: Partial<Spending> = {}): HeaderLine[] {
   const seconds = retryMs === undefined ? undefined : secondsOf(retryMs);
+  const retryAfter = (otherwise: number): HeaderLine[] =>
+    needed === undefined ? [['Retry-After', String(seconds ?? otherwise)]] : [];
   // There is no header for places.
-  if (code === 'CONCURRENCY_EXCEEDED') return [['Retry-After', String(seconds ?? 1)]];
+  if (code === 'CONCURRENCY_EXCEEDED') return retryAfter(1);
   const until = seconds === undefined ? '' : `;t=${seconds}`;
   const limit = limits.find(({ exceeded }) => exceeded);
   if (limit === undefined) {
-    return [
-      ['Retry-After', String(seconds ?? RETRY_AFTER_S)],
-      ['RateLimit', `"credits";r=${remaining}${until}`],
-    ];
+    return [...retryAfter(RETRY_AFTER_S), ['RateLimit', `"credits";r=${remaining}${until}`]];
   }
   return [
-    ['Retry-After', String(seconds ?? 1)],
+    ...retryAfter(1),
     ['RateLimit', `"${limit.limit.name}";r=${limit.remaining}${until}`],
     [
       'RateLimit-Policy',

@@ -6,8 +6,9 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/rules/verdict-codes.ts';
 import type { DropReason, Follower, FollowerEvents } from '../core/follower.ts';
+import { LookupGivenUp } from '../core/given-up.ts';
 import type { Verdict, VerdictSource } from '../core/verdict.ts';
-import { LookupGivenUp, type Verifier } from '../core/verifier.ts';
+import type { Verifier } from '../core/verifier.ts';
 import type { LaneCounts } from '../lane/lane.ts';
 import type { CostFaults } from '../proxy/proxy.ts';
 import type { UpstreamStats } from '../proxy/upstream.ts';
@@ -25,7 +26,7 @@ const DROP_REASONS: readonly DropReason[] = [
 ];
 /** The codes of verdicts that refuse a known key, as a readable list. */
 const REFUSAL_CODES = codesWhere(({ status, usage }) => status !== 200 && usage !== undefined).join(', ');
-const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'redis'] as const;
+const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'held', 'redis'] as const;
 
 /**
  * The metrics of events: verdicts, look-ups and what followers report. On the hot path verdicts are plain
@@ -48,7 +49,7 @@ export class Metrics {
   readonly #undecided = this.#make
     .counter('keyfence_undecided_total', 'reason', UNDECIDED_REASONS)
     .help(
-      'Verifications that ended in 503, by reason. Callers must refuse these requests. crowded: there were more than 10,000 requests at the same time. shed: 64 look-ups ran and 1,000 waited. slow: Redis did not answer within LOOKUP_WAIT_MS. redis: the verifier could not reach Redis, or was not in sync with the API.',
+      'Verifications that ended in 503, by reason. Callers must refuse these requests. crowded: there were more than 10,000 requests at the same time. shed: 64 look-ups ran and 1,000 waited. slow: Redis did not answer within LOOKUP_WAIT_MS. held: 50,000 holds were open, or 10,000 of the key. redis: the verifier could not reach Redis, or was not in sync with the API.',
     );
   readonly #drops = this.#make
     .counter('keyfence_drops_total', 'reason', DROP_REASONS)

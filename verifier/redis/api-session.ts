@@ -61,7 +61,7 @@ const sync = command(
   }),
 );
 const EXCHANGED = [
-  ...['turn#', 'granted#', 'spent#', 'reserve#', 'total#', 'refillMs#', 'leastNeed#', '...window'],
+  ...['turn#', 'granted#', 'spent#', 'reserve#', 'total#', 'refillMs#', 'leastNeed#', '...more'],
 ] as const;
 const exchanged = oneOf('status', {
   ...{ OK: EXCHANGED, NONE: EXCHANGED, SPOKEN: EXCHANGED, WAIT: EXCHANGED, HELD: EXCHANGED },
@@ -73,9 +73,11 @@ export const exchangeTurns = command(
   ['members', 'held', '...names'],
   ['member', 'channel', 'recall', '...turns'],
   each((reply): PoolReply => {
-    const { window, ...rest } = { ...NOT_EXCHANGED, window: [], ...exchanged(reply) };
-    const [number, leftMs] = window.map(Number);
-    return number === undefined || leftMs === undefined ? rest : { ...rest, window: { number, leftMs } };
+    const { more, ...rest } = { ...NOT_EXCHANGED, more: [], ...exchanged(reply) };
+    // Of credits the most that a refill brings, of a limit its window.
+    const [first, leftMs] = more.map(Number);
+    if (first === undefined) return rest;
+    return leftMs === undefined ? { ...rest, most: first } : { ...rest, window: { number: first, leftMs } };
   }),
 );
 
@@ -247,8 +249,8 @@ export function exchangeRun(
 ): Run<readonly PoolReply[]> {
   const { members, held, recalls } = apiKeys(apiId);
   const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
-  const parts = turns.flatMap(({ pool, turn, spent = '-', kept, needs, slice, window }) => [
-    ...[turn, spent, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), slice],
+  const parts = turns.flatMap(({ pool, turn, spent = '-', held, kept, needs, slice, window }) => [
+    ...[turn, spent, held, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), slice],
     ...[window?.limit ?? '-', window ? lengthOf(window) : '-', window?.number ?? '-'],
     window?.isBrought ? names.push(broughtIndex(apiId, pool)) : '-',
   ]);

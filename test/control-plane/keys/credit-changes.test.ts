@@ -19,7 +19,7 @@ const exchange = (turn: number, spent: number | '-', need: number) =>
   run(
     exchangeTurns({
       ...{ members, held, names: [pool], member: '2.a', channel: recalls, recall: 50 },
-      turns: [turn, spent, 0, need ? `${need}x1` : '', 0, '-', '-', '-', '-'],
+      turns: [turn, spent, 0, 0, need ? `${need}x1` : '', 0, '-', '-', '-', '-'],
     }),
   );
 
@@ -51,7 +51,7 @@ beforeEach(async () => {
   await at.redis.hset(recordKey('a', 'k'), { q: 'p' });
   await at.redis.hset(pool, { b: 100, h: 0 });
   await exchange(1, '-', 20);
-  await at.redis.hincrby(pool, 'b', -90);
+  await at.redis.hset(pool, { b: 0, o: 10 });
 });
 afterEach(() => nodes.close());
 

@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { share } from '../../harness/share.ts';
 import { MUTANTS, planted } from './mutants.ts';
 import {
+  CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
@@ -14,6 +15,7 @@ import {
   ROLE_SEEDS,
   ROOT_KEY_SEEDS,
   SHARED_CREDIT_SEEDS,
+  SHARED_LIMIT_SEEDS,
 } from './plan.ts';
 
 /**
@@ -52,6 +54,8 @@ test('--list says of each mutant what it breaks', async () => {
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
   const first = [
+    SHARED_LIMIT_SEEDS,
+    CHANGING_LIMIT_SEEDS,
     SHARED_CREDIT_SEEDS,
     HOLD_SEEDS,
     ROOT_KEY_SEEDS,

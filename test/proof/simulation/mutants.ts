@@ -1,6 +1,7 @@
 import fs from 'node:fs';
 import { registerHooks, syncBuiltinESMExports } from 'node:module';
 import {
+  CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
@@ -10,6 +11,7 @@ import {
   ROLE_SEEDS,
   ROOT_KEY_SEEDS,
   SHARED_CREDIT_SEEDS,
+  SHARED_LIMIT_SEEDS,
 } from './plan.ts';
 
 /** The code with one of its precautions left out. */
@@ -296,7 +298,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     file: EXCHANGE,
     edits: [
       [
-        '  b, h = tonumber(b) + granted - (said + kept)',
+        '  local back = granted - (said + kept)',
         `  local fields = redis.call('HGETALL', pool)
   for i = 1, #fields, 2 do
     local name = string.match(fields[i], '^@(.*)$')
@@ -306,7 +308,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
       redis.call('HSET', pool, fields[i], field(used, used, at, 0))
     end
   end
-  b, h = tonumber(b) + granted - (said + kept)`,
+  local back = granted - (said + kept)`,
       ],
     ],
   },
@@ -315,13 +317,16 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     seed: CREDIT_SEEDS + 14,
     file: 'verifier/core/pools.ts',
     edits: [
-      ['if (pool.isOver) this.#pools.delete(id);', 'this.#pools.delete(id); if (pool.isOver) continue;'],
+      [
+        'if (pool.isIdle(now) && pool.isOver) this.#pools.delete(id);',
+        'if (pool.isIdle(now)) this.#pools.delete(id);',
+      ],
     ],
   },
   'a 503 costs credits': {
     breaks: 'A request takes credits although it got 503. (I14)',
     seed: CREDIT_SEEDS + 11,
-    file: 'verifier/core/pool.ts',
+    file: 'verifier/core/until-served.ts',
     edits: [
       [
         'if (waiter.over) return;\n        try',
@@ -333,7 +338,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     breaks: 'A verifier gives nothing back to other verifiers. (I14)',
     seed: CREDIT_SEEDS + 7,
     file: 'verifier/core/pools.ts',
-    edits: [['else if (!pool.isSettled) pool.giveBack();', '']],
+    edits: [['else if (pool.isIdle(now) && !pool.isSettled) pool.giveBack();', '']],
   },
 };
 
@@ -380,7 +385,7 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
     seed: HOLD_SEEDS,
     file: 'verifier/core/allowance.ts',
     edits: [
-      ['pool.take(isOnlySeen ? 0 : cost, nowMs)', 'pool.take(isOnlySeen ?? pool.window ? 0 : cost, nowMs)'],
+      ['pool.take(isOnlySeen ? 0 : cost,', 'pool.take(isOnlySeen || (limit && isPlaces(limit)) ? 0 : cost,'],
     ],
   },
 };
@@ -590,7 +595,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'a grant outlives its window': {
     breaks: 'A verifier uses a grant of one window in the next. (I15)',
     seed: LIMIT_SEEDS + 3,
-    file: 'verifier/core/pool.ts',
+    file: 'verifier/core/grant-window.ts',
     edits: [['Math.min(leftMs, GRANTED_MS) / DRIFT', 'GRANTED_MS']],
   },
   'window from reply time': {
@@ -600,8 +605,8 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     file: 'verifier/core/pool.ts',
     edits: [
       [
-        'const { monotonicMs, wallMs } = this.#sentAt;',
-        'const { monotonicMs, wallMs } = instant(this.#clock);',
+        'this.#grant.enter(reply.window, turn.window, turn.sentAt)',
+        'this.#grant.enter(reply.window, turn.window, instant(this.#clock))',
       ],
     ],
   },
@@ -646,8 +651,73 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     file: 'verifier/core/allowance.ts',
     edits: [
       [
-        'for (const { pool, cost, isOnlySeen } of needs) pool.take(isOnlySeen ? 0 : cost, nowMs);',
-        'for (const { pool, cost, limit } of needs) if (!limit) pool.take(cost, nowMs);',
+        'for (const { pool, cost, limit, isOnlySeen } of needs)',
+        'for (const { pool, cost, limit, isOnlySeen } of needs.filter((need) => !need.limit || isPlaces(need.limit)))',
+      ],
+    ],
+  },
+};
+
+const BALANCE = 'verifier/core/balance.ts';
+
+/** The same for limits that change under load, and for two amounts of one limit. */
+const OF_CHANGES: Readonly<Record<string, Mutant>> = {
+  'a lower limit spends what a higher one was granted': {
+    breaks: 'A question with a lower limit takes what was granted under a higher one. (I15)',
+    seed: SHARED_LIMIT_SEEDS,
+    file: POOL,
+    edits: [['balance.isKnown && balance.under <= limit &&', 'balance.isKnown &&']],
+  },
+  'a turn keeps what a higher limit was granted': {
+    breaks: 'What was granted under a higher limit is kept under a lower one. (I15)',
+    seed: SHARED_LIMIT_SEEDS + 9,
+    file: POOL,
+    edits: [['balance.availableUnder(limit);', 'balance.available;']],
+  },
+  'places from before a change are free here': {
+    breaks: 'A place that a change took is taken again when its work ends. (I23)',
+    seed: CHANGING_LIMIT_SEEDS + 4,
+    file: BALANCE,
+    edits: [['if (since === this.since) return true;', 'if (since >= 0) return true;']],
+  },
+  'places are left behind': {
+    breaks: 'A verifier that registers anew does not bring the places of its work. (I23)',
+    seed: HOLD_SEEDS + 52,
+    file: VERIFIER,
+    edits: [['const places = this.#log.heldPlaces;', 'const places: readonly Pool[] = [];']],
+  },
+  'nothing is owed': {
+    breaks: 'What a decrement did not find comes back as new credits. (I24)',
+    seed: CHANGING_LIMIT_SEEDS + 9,
+    file: CREDITS,
+    edits: [["if owed > 0 then redis.call('HSET', pool, 'o', text(owed)) end", '']],
+  },
+  'what comes back pays nothing': {
+    breaks: 'What comes back does not pay what a decrement did not find. (I24)',
+    seed: CHANGING_LIMIT_SEEDS + 9,
+    file: CREDITS,
+    edits: [['local paid = math.max(0, math.min(owed, back))', 'local paid = 0']],
+  },
+  'a refill forgets what is held': {
+    breaks: 'A refill does not count what work holds, and it comes back on top. (I14)',
+    seed: CHANGING_LIMIT_SEEDS + 52,
+    file: CREDITS,
+    edits: [['local out = kept + others + heldOf(pool)', 'local out = kept + others']],
+  },
+  'a reply forgets what went back': {
+    breaks: 'What went back to Redis during a turn can be spent here all the same. (I23)',
+    seed: CHANGING_LIMIT_SEEDS + 9,
+    file: BALANCE,
+    edits: [['this.#granted = granted - this.#gone;', 'this.#granted = granted;']],
+  },
+  'each limit voids the other': {
+    breaks: 'Questions with two amounts of one limit wake each other without end. (I25)',
+    seed: SHARED_LIMIT_SEEDS + 1,
+    file: 'verifier/core/pools.ts',
+    edits: [
+      [
+        '      present.window = window;\n',
+        '      if (present.window?.limit !== window?.limit) present.applyChange();\n      present.window = window;\n',
       ],
     ],
   },
@@ -707,6 +777,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_ROOT_KEYS,
   ...OF_REFILLS,
   ...OF_HOLDS,
+  ...OF_CHANGES,
 };
 
 /** Makes every later import, and every script that it reads, be the mutant. Throws there when the code has changed under it. */

@@ -220,6 +220,7 @@ class Acts {
       return {
         ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1) },
         spent: random.chance(0.3) ? undefined : random.chance(0.8) ? random.whole(spent, granted) : spent - 1,
+        held: random.pick([0, 0, 1, 3]),
         ...{ kept: 0, needs: this.#needs(), slice: random.pick([0, 1, 5]) },
       };
     };
@@ -247,6 +248,7 @@ class Acts {
     const limit = random.pick([1, 20, 100]);
     return {
       ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1), spent: said },
+      held: 0,
       kept: said === undefined || said < spent ? 0 : random.whole(0, granted - said),
       ...{ needs: this.#needs(), slice: random.pick([0, 1, 5]) },
       window: { limit, durationMs: DURATION_MAX_MS, number },

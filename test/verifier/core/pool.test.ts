@@ -1,6 +1,16 @@
 import { expect, test } from 'vitest';
 import type { Clock } from '#shared/process/clock.ts';
+import type { Waiter } from '../../../verifier/core/demand.ts';
 import { Pool } from '../../../verifier/core/pool.ts';
+import type { PoolReply } from '../../../verifier/core/redis-port.ts';
+
+/** Replies as Pools does. */
+function answer(pool: Pool, reply: PoolReply): void {
+  const woken = new Set<Waiter>();
+  pool.takeReply(reply, woken);
+  for (const waiter of woken) waiter.again();
+  pool.endTurn(reply);
+}
 
 /** A pool of a rate limit that was granted 10 in a window that ends 500 ms after the exchange was sent; or one of credits. */
 function granted(isLimit = true) {
@@ -13,7 +23,7 @@ function granted(isLimit = true) {
   const window = isLimit ? { limit: 10, durationMs: 1000, isExact: false } : undefined;
   let requested = 0;
   const pool = new Pool('key_1.1000.default', clock, 2000, () => requested++, window);
-  pool.begin(1);
+  pool.beginTurn(1);
   const counts = {
     turn: 1,
     status: 'OK',
@@ -24,7 +34,7 @@ function granted(isLimit = true) {
     refillMs: -1,
     leastNeed: 0,
   } as const;
-  pool.takeReply({ ...counts, ...(isLimit ? { window: { number: 7, leftMs: 500 } } : {}) });
+  answer(pool, { ...counts, ...(isLimit ? { window: { number: 7, leftMs: 500 } } : {}) });
   return { pool, now, requests: () => requested };
 }
 
@@ -66,7 +76,7 @@ test('serves those who wait in their order', () => {
     pool.ask({ over: false, again, fail: () => undefined }, cost);
   };
   for (const cost of [60, 12, 12, 11]) wait(cost);
-  expect(pool.begin(2)).toMatchObject({
+  expect(pool.beginTurn(2)).toMatchObject({
     kept: 10,
     needs: [
       { cost: 60, times: 1 },
@@ -83,31 +93,31 @@ test('serves those who wait in their order', () => {
     refillMs: -1,
     leastNeed: 11,
   };
-  pool.takeReply({ ...reply, status: 'NONE' });
+  answer(pool, { ...reply, status: 'NONE' });
   expect(served).toEqual([12, 12, -60, -11]);
-  expect(pool.remaining).toBe(0);
+  expect(pool.remaining()).toBe(0);
   expect(pool.look(10, now)).toBeUndefined();
   now.monotonicMs += 1000;
   expect(pool.look(11, now)).toBeUndefined();
 });
 
-test('asks again once if the window ended meanwhile', () => {
+test('asks again if the window ended meanwhile', () => {
   const { pool, now } = granted();
   let asked = 0;
   const waiter = {
     over: false,
     fail: () => undefined,
     again: () => {
-      if (asked++ < 1000 && pool.look(0, now) === undefined) pool.ask(waiter, 0);
+      if (asked++ < 1000 && pool.look(0, now, 10) === undefined) pool.ask(waiter, 0, 10);
     },
   };
-  pool.ask(waiter, 0);
-  pool.begin(2);
+  pool.ask(waiter, 0, 10);
+  pool.beginTurn(2);
   now.monotonicMs += 700;
   const reply = { turn: 2, granted: 0, spent: 0, reserve: 0, total: 5, refillMs: -1, leastNeed: 0 };
-  pool.takeReply({ ...reply, status: 'OK', window: { number: 7, leftMs: 600 } });
-  expect(asked).toBe(2);
-  expect(pool.begin(3)).toMatchObject({ needs: [] });
+  answer(pool, { ...reply, status: 'OK', window: { number: 7, leftMs: 600 } });
+  expect(asked).toBe(1);
+  expect(pool.beginTurn(3)).toMatchObject({ needs: [] });
 });
 
 test.each([
@@ -116,7 +126,7 @@ test.each([
   ['HELD', 999],
 ] as const)('a limit that is refused with %s is for %i ms', (status, ms) => {
   const { pool, now } = granted();
-  pool.begin(2);
+  pool.beginTurn(2);
   const reply = {
     turn: 2,
     granted: 0,
@@ -126,11 +136,12 @@ test.each([
     refillMs: 300_000,
     leastNeed: 3,
   };
-  pool.takeReply({ ...reply, status, window: { number: 7, leftMs: 600_000 } });
+  answer(pool, { ...reply, status, window: { number: 7, leftMs: 600_000 } });
   now.monotonicMs += ms;
-  expect([pool.look(3, now), pool.look(2, now)]).toEqual(['too little', undefined]);
+  expect([pool.look(3, now, 10), pool.look(2, now, 10)]).toEqual(['too little', undefined]);
+  expect([pool.look(3, now, 9), pool.look(3, now, 11)]).toEqual(['too little', undefined]);
   now.monotonicMs += 1;
-  expect(pool.look(3, now)).toBeUndefined();
+  expect(pool.look(3, now, 10)).toBeUndefined();
 });
 
 test('says what was spent when asked to give back', () => {
@@ -139,7 +150,7 @@ test('says what was spent when asked to give back', () => {
   const before = requests();
   pool.recall();
   expect(requests()).toBe(before + 1);
-  pool.begin(2);
+  pool.beginTurn(2);
   pool.recall();
   const reply = {
     turn: 2,
@@ -150,9 +161,9 @@ test('says what was spent when asked to give back', () => {
     refillMs: -1,
     leastNeed: 0,
   };
-  pool.takeReply({ ...reply, status: 'OK' });
+  answer(pool, { ...reply, status: 'OK' });
   expect(requests()).toBe(before + 2);
-  expect(pool.begin(3)).toMatchObject({ spent: 10, kept: 0 });
+  expect(pool.beginTurn(3)).toMatchObject({ spent: 10, kept: 0 });
 });
 
 test('reset is the end of the window in Redis time', () => {
@@ -169,7 +180,7 @@ test('a new window leaves out the spent of the old', () => {
   pool.take(3, now.monotonicMs);
   now.monotonicMs += 600;
   now.wallMs += 600;
-  expect(pool.begin(2)).toMatchObject({ spent: 3, window: { number: 7 } });
+  expect(pool.beginTurn(2)).toMatchObject({ spent: 3, window: { number: 7 } });
   const counts = {
     turn: 2,
     status: 'OK',
@@ -180,15 +191,15 @@ test('a new window leaves out the spent of the old', () => {
     refillMs: -1,
     leastNeed: 0,
   } as const;
-  pool.takeReply({ ...counts, window: { number: 8, leftMs: 900 } });
-  expect([pool.remaining, pool.available]).toEqual([9, 4]);
+  answer(pool, { ...counts, window: { number: 8, leftMs: 900 } });
+  expect([pool.remaining(10), pool.available]).toEqual([9, 4]);
   pool.take(1, now.monotonicMs);
-  expect(pool.remaining).toBe(8);
+  expect(pool.remaining(10)).toBe(8);
 });
 
 test('takes off what was spent during the reply', () => {
   const { pool, now } = granted();
-  pool.begin(2);
+  pool.beginTurn(2);
   pool.take(3, now.monotonicMs);
   const counts = {
     turn: 2,
@@ -200,6 +211,6 @@ test('takes off what was spent during the reply', () => {
     refillMs: -1,
     leastNeed: 0,
   } as const;
-  pool.takeReply({ ...counts, window: { number: 7, leftMs: 400 } });
-  expect([pool.remaining, pool.available]).toEqual([7, 7]);
+  answer(pool, { ...counts, window: { number: 7, leftMs: 400 } });
+  expect([pool.remaining(10), pool.available]).toEqual([7, 7]);
 });

@@ -29,7 +29,7 @@ beforeEach(() => {
       taken.push(...asked);
       return asked.map(({ turn, needs, window }) => {
         const need = needs.reduce((sum, { cost, times }) => sum + cost * times, 0);
-        const counts = { granted: need, spent: 0, reserve: need, total: 95, refillMs: -1 };
+        const counts = { granted: need, spent: 0, reserve: 0, total: 95 + need, refillMs: -1 };
         const open = window ? { window: { number: 1, leftMs: window.durationMs } } : {};
         return { turn, status, ...counts, leastNeed: status === 'OK' ? 0 : 1, ...open };
       });
@@ -68,15 +68,15 @@ test('a dropped name gives back once what it had', async () => {
 test('remembers only so many names used once', async () => {
   isStill = true;
   const limit = { limit: 10, durationMs: 3_600_000, isExact: false };
-  pools.get('kept', limit).ask(waiter, 5);
+  pools.get('kept', limit).ask(waiter, 5, 10);
   for (let i = 0; i < 30_000; i++) {
     const pool = pools.get(`name-${i}`, limit);
     const again = () => pool.take(1, systemClock.monotonicMs());
-    pool.ask({ ...waiter, again }, 1);
+    pool.ask({ ...waiter, again }, 1, 10);
     if (i % 1000 === 999) await turns();
   }
   await turns();
   expect(pools.limits).toBeLessThanOrEqual(25_000);
   expect(pools.get('kept', limit).available).toBe(5);
-  expect(pools.get('name-29999', limit).remaining).toBe(95);
+  expect(pools.get('name-29999', limit).remaining(10)).toBe(95);
 });

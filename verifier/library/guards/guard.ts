@@ -247,10 +247,10 @@ function outcomeOf<V extends KeyVerdict>(verdict: V): AuthzOutcome & { readonly 
   const { code } = verdict;
   if (code === 'CONCURRENCY_EXCEEDED') return { code, spending: { code } };
   if (code !== 'RATE_LIMITED' && code !== 'USAGE_EXCEEDED') return { code };
-  const { remaining, ratelimits } = verdict;
+  const { remaining, ratelimits, needed } = verdict;
   const exceededLimit = ratelimits?.find((limit) => limit.exceeded);
   const retryMs = exceededLimit && exceededLimit.reset - systemClock.wallMs();
-  return { code, spending: { code, remaining, limits: ratelimits?.map(limitOutcome), retryMs } };
+  return { code, spending: { code, remaining, limits: ratelimits?.map(limitOutcome), retryMs, needed } };
 }
 
 /** Returns the refusal of a request for which there is no verdict. */

@@ -8,19 +8,22 @@
 -- held: sorted set, every name that has a field in a pool → its latest exchange, Unix seconds
 -- names: of pools and limits, then of the indexes of the limits that questions define
 -- channel: of recalls; recall: ms that it may take
--- turns: nine for each pool or limit: turn; spent ('-' = as last reported); kept;
+-- turns: ten for each pool or limit: turn; spent ('-' = as last reported); the part of it that is held and may come back; kept;
 --   needs of the waiting requests, in order, as 'cost x times' for each run of equal needs ('1x7 60x1', '' = none); slice wanted;
 --   for a limit also its amount, the length of its windows in ms or their calendar, followed by the thresholds if it has any (0 =
 --   places, of which `spent` are taken now), and the window of spent and kept ('-' = none);
 --   for a limit that a question defines also the place of its index in `names`
 -- A pool's hash:
---   b credits that nobody holds, below 0 if more was subtracted than the pool had; h the sum of what holders can spend
+--   b credits that nobody has; h the sum of what holders can spend; e the sum of what work holds and may give back
+--   o credits that a decrement did not find: what comes back pays them, and an increment does not
 --   r refill, see refillText in credits.ts; t the next refill, Unix seconds; f the last refill; l lost credits
 --   k the keys that share it; z since when it has no credits, Unix ms
 --   d the credits of which its thresholds are per cents, the highest threshold that was told of (0 = none), and the thresholds
 --   '@' and a holder's name → granted, spent, turn, spoken for; and Unix ms of the last recall, until the holder's next turn
 --   "Spoken for" is the part of the latest grant that waiting requests will spend immediately.
--- Returns for each {status, turn, granted, spent, spoken for, total, ms, lacking}, and for a limit its window and the ms left in it
+--   '~' and a holder's name → the part of spent that work holds; absent = 0
+-- Returns for each {status, turn, granted, spent, spoken for, total, ms, lacking}; for a limit also its window and the ms left in it,
+--   and for credits that are refilled the most that a refill brings
 --   ms: until the next refill, or for a limit until `lacking` fits; -1 = never
 --   lacking: the smallest need that was not met; 0 = all needs were met
 --   OK: all needs were met. In the next four cases the needs below `lacking` were met, and for the others:
@@ -147,14 +150,30 @@ local function scanPlaces(name)
   return free, others, held, holders
 end
 
-local function exchange(pool, turn, saidSpent, kept, needs, wanted)
-  local b, h, r, t, mine, since, d = unpack(redis.call('HMGET', pool, 'b', 'h', 'r', 't', '@' .. member, 'z', 'd'))
+-- Returns what is spoken for in all: it may be spent, or held, which its holders tell later.
+local function spokenOf(pool)
+  local sum = 0
+  local fields = redis.call('HGETALL', pool)
+  for i = 1, #fields, 2 do
+    local name = string.match(fields[i], '^@(.*)$')
+    if name and live(name) then sum = sum + select(4, numbers(fields[i + 1])) end
+  end
+  return sum
+end
+
+local function exchange(pool, turn, saidSpent, holding, kept, needs, wanted)
+  local b, h, r, t, mine, since, d, owed, holds =
+    unpack(redis.call('HMGET', pool, 'b', 'h', 'r', 't', '@' .. member, 'z', 'd', 'o', '~' .. member))
   if not b then return {'STALE', turn} end
   local granted, spent, last, spoken = numbers(mine)
   local said = saidSpent or spent
   if not isKnown or turn <= last then return {'OLD', turn} end
-  b, h = tonumber(b) + granted - (said + kept), tonumber(h or 0) - (granted - spent - spoken) + kept
+  local back = granted - (said + kept)
+  b, h = tonumber(b) + back, tonumber(h or 0) - (granted - spent - spoken) + kept
   granted, spent, spoken = said + kept, said, 0
+  redis.call('HSET', pool, '@' .. member, field(granted, spent, turn, 0))
+  credits.hold(pool, member, tonumber(holds or 0), holding)
+  if owed then b = b - credits.pay(pool, tonumber(owed), back) end
 
   -- Records the spending before the refill, because it happened earlier: the refill must see only what is really left.
   local due
@@ -165,13 +184,20 @@ local function exchange(pool, turn, saidSpent, kept, needs, wanted)
     status, b, h, granted, spoken, total, _, lacking = grant(credits.scan, pool, b, h, granted, kept, needs, wanted)
   end
   redis.call('HSET', pool, 'b', text(b), 'h', text(h), '@' .. member, field(granted, spent, turn, spoken))
-  noteEmpty(pool, b + h, since)
+  local left = b + h + credits.held(pool)
+  if left <= 0 then left = left + spokenOf(pool) end
+  noteEmpty(pool, left, since)
   if d then
     local whole, told, thresholds = string.match(redis.call('HMGET', pool, 'd')[1], '^(%d+) (%d+) (.*)$')
-    local highest = notePassed(pool, thresholds, tonumber(told), tonumber(whole), b + h)
-    if highest then redis.call('HSET', pool, 'd', whole .. ' ' .. highest .. ' ' .. thresholds) end
+    whole, told = tonumber(whole), tonumber(told)
+    local passed = credits.passedOf(thresholds, whole, left)
+    if (passed[#passed] or 0) > told then left = b + h + credits.held(pool) + spokenOf(pool) end
+    local highest = notePassed(pool, thresholds, told, whole, left)
+    if highest then redis.call('HSET', pool, 'd', text(whole) .. ' ' .. highest .. ' ' .. thresholds) end
   end
-  return {status, turn, granted, spent, spoken, total or b + h, due and (due - now) * 1000 or -1, lacking or 0}
+  local reply = {status, turn, granted, spent, spoken, total or b + h, due and (due - now) * 1000 or -1, lacking or 0}
+  if r then reply[9] = credits.refillOf(r) end
+  return reply
 end
 
 -- Does the same for a rate limit. If a holder forgot its spending, it counts as having spent its whole grant. Numbers for
@@ -229,10 +255,10 @@ if isLive and redis.call('ZADD', held, text(now), member) == 1 then
     else redis.call('ZREM', held, name) end
   end
 end
-for i = 1, #turns / 9 do
-  local turn, spent, kept, needs, slice, limit, duration, number, index = unpack(turns, 9 * i - 8, 9 * i)
-  turn, spent, kept, slice = tonumber(turn), tonumber(spent), tonumber(kept), tonumber(slice)
-  if limit == '-' then replies[i] = exchange(names[i], turn, spent, kept, needs, slice)
+for i = 1, #turns / 10 do
+  local turn, spent, holding, kept, needs, slice, limit, duration, number, index = unpack(turns, 10 * i - 9, 10 * i)
+  turn, spent, holding, kept, slice = tonumber(turn), tonumber(spent), tonumber(holding), tonumber(kept), tonumber(slice)
+  if limit == '-' then replies[i] = exchange(names[i], turn, spent, holding, kept, needs, slice)
   elseif duration == '0' then replies[i] = exchangePlaces(names[i], turn, spent, kept, needs, slice, tonumber(limit))
   else
     replies[i] = exchangeWindow(

@@ -11,11 +11,22 @@ const DAY_S = 86_400;
 
 /** One turn of a holder, and its reply by name. */
 async function exchange(member: string, turn: number, said: object = {}) {
-  const { spent, kept, need, wanted } = { spent: '-', kept: 0, need: 0, wanted: 0, ...said } as Record<
-    string,
-    string | number
-  >;
-  const turns = [turn, spent ?? '-', kept ?? 0, need ? `${need}x1` : '', wanted ?? 0, '-', '-', '-', '-'];
+  const { spent, holds, kept, need, wanted } = {
+    ...{ spent: '-', holds: 0, kept: 0, need: 0, wanted: 0 },
+    ...said,
+  } as Record<string, string | number>;
+  const turns = [
+    turn,
+    spent ?? '-',
+    holds ?? 0,
+    kept ?? 0,
+    need ? `${need}x1` : '',
+    wanted ?? 0,
+    '-',
+    '-',
+    '-',
+    '-',
+  ];
   const about = { members, held, names: [pool], member, channel: recalls, recall: 50, turns };
   const [reply] = await run(exchangeTurns(about));
   if (!reply) throw new Error('no reply');
@@ -70,6 +81,46 @@ describe('an exchange', () => {
     expect(await at.redis.hmget(pool, 'b', '@2.a')).toEqual(['60', '40 40 2 0']);
     await exchange('2.a', 3, { spent: 10 });
     expect(await at.redis.hmget(pool, 'b', '@2.a')).toEqual(['90', '10 10 3 0']);
+  });
+
+  test('a refill counts what may come back', async () => {
+    await at.redis.hset(pool, { r: 'd 100', t: 1 });
+    await exchange('2.a', 1, { need: 90 });
+    expect(await exchange('2.a', 2, { spent: 90, holds: 90 })).toMatchObject({ total: 10 });
+    await at.redis.hset(pool, { t: 1 });
+    await exchange('2.a', 3, { spent: 90, holds: 90 });
+    expect(await at.redis.hmget(pool, 'b', 'e', '~2.a')).toEqual(['10', '90', '90']);
+    expect(await exchange('2.a', 4, { spent: 0 })).toMatchObject({ total: 100, most: 100 });
+    expect(await at.redis.hmget(pool, 'b', 'e', '~2.a')).toEqual(['100', '0', null]);
+  });
+
+  test.each([
+    ['comes back', 0, ['0', null]],
+    ['comes back in part', 30, ['0', null]],
+    ['is spent', 90, ['0', null]],
+  ] as const)('what was owed and %s pays or is forgiven', async (_, spent, after) => {
+    await exchange('2.a', 1, { need: 90 });
+    await exchange('2.a', 2, { spent: 90, holds: 90 });
+    await at.redis.hset(pool, { b: 0, o: 90 });
+    await exchange('2.a', 3, { spent });
+    expect(await at.redis.hmget(pool, 'b', 'o')).toEqual(after);
+  });
+
+  test('an increment does not pay what is owed', async () => {
+    await exchange('2.a', 1, { need: 90 });
+    await exchange('2.a', 2, { spent: 90, holds: 90 });
+    await at.redis.hset(pool, { b: 5, o: 90 });
+    await exchange('2.b', 1, { need: 5 });
+    expect(await at.redis.hmget(pool, 'b', 'o', '@2.b')).toEqual(['0', '90', '5 0 1 5']);
+  });
+
+  test('what is held is not used', async () => {
+    await at.redis.hset(pool, { d: '100 0 50' });
+    await exchange('2.a', 1, { need: 90 });
+    await exchange('2.a', 2, { spent: 90, holds: 90 });
+    expect(await at.redis.exists('kf:{a}:u:!x')).toBe(0);
+    await exchange('2.a', 3, { spent: 60 });
+    expect(await at.redis.hkeys('kf:{a}:u:!x')).toEqual(['p 50']);
   });
 
   test('of a former name only settles', async () => {

@@ -67,3 +67,46 @@ test('a hold that nobody releases is charged in full', async () => {
   expect([status, body.error.code]).toEqual([404, 'HOLD_UNKNOWN']);
   expect(await remainingOf(keyId)).toBe(70);
 });
+
+test('what a decrement took never comes back', async () => {
+  const { key, keyId } = await create({ remaining: 1000 });
+  const answer = await hold(0, key, { credits: 900 });
+  expect(await fleet.ok('keys.updateRemaining', { keyId, op: 'decrement', value: 1000 })).toMatchObject({
+    remaining: 0,
+    propagation: { state: 'complete' },
+  });
+  await release(0, answer.hold.id, 0);
+  expect((await hold(1, key, { credits: 1 })).code).toBe('USAGE_EXCEEDED');
+  expect(await fleet.ok('keys.updateRemaining', { keyId, op: 'increment', value: 5 })).toMatchObject({
+    remaining: 5,
+  });
+  expect(await hold(1, key, { credits: 5 })).toMatchObject({ code: 'VALID', remaining: 0 });
+});
+
+test('a release after a set does not say what is left', async () => {
+  const { key, keyId } = await create({ remaining: 1000 });
+  const answer = await hold(0, key, { credits: 900 });
+  await fleet.ok('keys.updateRemaining', { keyId, op: 'set', value: 50 });
+  const { body } = await release(0, answer.hold.id, 10);
+  expect(body).toEqual({ charged: 10, requestId: expect.any(String) });
+  expect(await remainingOf(keyId)).toBe(50);
+});
+
+test('a cost that can never fit says so', async () => {
+  const refill = { interval: 'daily', amount: 100 };
+  const { key } = await create({
+    remaining: 100,
+    refill,
+    ratelimits: [{ name: 'calls', limit: 5, duration: 60_000 }],
+  });
+  const asked = (body: object) => at(0, 'keys.verifyKey', { key, ...body });
+  expect((await asked({ remaining: { cost: 101 } })).body).toMatchObject({
+    code: 'USAGE_EXCEEDED',
+    needed: 101,
+  });
+  expect((await asked({ ratelimits: [{ name: 'calls', cost: 6 }] })).body).toMatchObject({
+    ...{ code: 'RATE_LIMITED', needed: 6 },
+  });
+  expect((await asked({ remaining: { cost: 60 } })).body).toMatchObject({ code: 'VALID' });
+  expect((await asked({ remaining: { cost: 60 } })).body).not.toHaveProperty('needed');
+});

@@ -118,3 +118,41 @@ test('work keeps its place while nobody asks', async () => {
   expect((await hold(0, key)).code).toBe('CONCURRENCY_EXCEEDED');
   await release(place, held);
 });
+
+test('a lower limit is obeyed under load, whoever ends', async () => {
+  const { key, keyId } = await create({ concurrency: [{ name: 'jobs', limit: 10 }] });
+  const running = await Promise.all(Array.from({ length: 8 }, (_, i) => hold(i % 2, key)));
+  expect(running.map(({ code }) => code)).toEqual(running.map(() => 'VALID'));
+  await fleet.ok('keys.updateKey', { keyId, concurrency: [{ name: 'jobs', limit: 2 }] });
+  for (let left = 8; left > 2; left--) {
+    await release(left % 2 === 0 ? 1 : 0, running[left - 1]);
+    expect([(await hold(0, key)).code, (await hold(1, key)).code]).toEqual([
+      'CONCURRENCY_EXCEEDED',
+      'CONCURRENCY_EXCEEDED',
+    ]);
+  }
+  await release(0, running[0]);
+  await fleet.until(async () => (await hold(0, key)).code === 'VALID');
+  expect((await hold(1, key)).code).toBe('CONCURRENCY_EXCEEDED');
+});
+
+test('a limit of a question is not one of places', async () => {
+  const { key } = await create({ concurrency: [{ name: 'jobs', limit: 1 }] });
+  const own = { ratelimits: [{ name: 'jobs', limit: 5, duration: 60_000 }] };
+  const asked = async () => (await at(0, 'keys.verifyKey', { key, hold: {}, ...own })).body.code;
+  expect([await asked(), await asked()]).toEqual(['VALID', 'CONCURRENCY_EXCEEDED']);
+});
+
+test('credits of a refused question are free at once', async () => {
+  await fleet.ok('identities.createIdentity', { externalId: 'once', credits: { remaining: 1 } });
+  const busy = await create({ externalId: 'once', concurrency: [{ name: 'jobs', limit: 1 }] });
+  const other = await create({ externalId: 'once' });
+  const held = await hold(0, busy.key, { credits: 0 });
+  expect(held.code).toBe('VALID');
+  for (let i = 0; i < 5; i++) expect((await hold(1, busy.key)).code).toBe('CONCURRENCY_EXCEEDED');
+  await fleet.until(async () => {
+    const { code } = await see(2, other.key);
+    expect(['VALID', 'USAGE_EXCEEDED']).toContain(code);
+    return code === 'VALID';
+  });
+});

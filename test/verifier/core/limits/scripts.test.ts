@@ -32,7 +32,7 @@ async function exchange(member: string, turn: number, said: object = {}, brought
     },
     ...said,
   } as Record<string, string | number>;
-  const asked = [turn, spent ?? '-', kept ?? 0, need ? `${need}x1` : (needs ?? ''), wanted ?? 0];
+  const asked = [turn, spent ?? '-', 0, kept ?? 0, need ? `${need}x1` : (needs ?? ''), wanted ?? 0];
   const names = brought ? [windowKey('a', brought), broughtIndex('a', brought)] : [name];
   const turns = [...asked, limit ?? LIMIT, duration ?? DAY_MS, number ?? '-', brought ? 2 : '-'];
   const about = { members, held, names, member, channel: recalls, recall: 50, turns };

@@ -1,0 +1,100 @@
+/**
+ * The part of a pool that one follower may spend without asking: numbers alone, without clock and Redis. `granted`,
+ * `spent` and `held` are totals since the follower took its name: what was granted to it; what is spent for good; and
+ * what may still come back, because the work that holds it has not ended.
+ */
+export class Balance {
+  /** The limit under which the latest was granted. Only questions with this limit, or a higher one, may spend it. */
+  under = Number.POSITIVE_INFINITY;
+  /** Counts the changes after which nothing from before may be spent. */
+  since = 0;
+  /** False = all is as in Redis, and nothing was taken here yet. */
+  isKnown = false;
+  #granted = 0;
+  #spent = 0;
+  #held = 0;
+  /** Went back to Redis since the turn in flight was sent: the reply does not know of it. */
+  #gone = 0;
+
+  /** All uses, for good or not. */
+  get uses(): number {
+    return this.#spent + this.#held;
+  }
+
+  get held(): number {
+    return this.#held;
+  }
+
+  /** True while Redis has yet to hear of what went back to it. */
+  get isGone(): boolean {
+    return this.#gone > 0;
+  }
+
+  get available(): number {
+    return this.isKnown ? this.#granted - this.#spent - this.#held : 0;
+  }
+
+  /** Number that a question with this limit may spend. */
+  availableUnder(limit: number): number {
+    return this.under <= limit ? this.available : 0;
+  }
+
+  spend(cost: number): void {
+    this.#spent += cost;
+  }
+
+  /** Takes what `settle` may give back. */
+  hold(cost: number): void {
+    this.#held += cost;
+  }
+
+  /**
+   * Ends a hold: spends `cost` of what it held, at most all. The rest can be spent again, but goes back to Redis if it
+   * is older than the latest change.
+   * @param since as it was when the hold began
+   * @returns true = the rest can be spent again here
+   */
+  settle(since: number, held: number, cost: number): boolean {
+    this.#held -= held;
+    this.#spent += cost;
+    if (since === this.since) return true;
+    this.#granted -= held - cost;
+    this.#gone += held - cost;
+    return false;
+  }
+
+  /** Keeps no more than this of what is available. Call it when a turn is sent under `limit`. */
+  begin(kept: number, limit: number): void {
+    // What was granted under a higher limit may be no part of a lower one.
+    if (limit < this.under && this.under !== Number.POSITIVE_INFINITY) this.since++;
+    this.under = limit;
+    this.#granted = this.uses + kept;
+    this.#gone = 0;
+  }
+
+  /** Takes over the reply of Redis: all that is granted, and the uses where nothing was known here. */
+  reply(granted: number, uses: number): void {
+    if (!this.isKnown) this.#spent = uses;
+    this.isKnown = true;
+    this.#granted = granted - this.#gone;
+  }
+
+  /** Begins a window, in which nothing is spent yet. */
+  enter(): void {
+    this.#spent = 0;
+  }
+
+  /** Voids all that is not taken. What is held goes to Redis when it comes back. */
+  void(): void {
+    this.since++;
+    this.#granted = this.uses;
+  }
+
+  /** Goes on under a new name, to which only what is held is granted. */
+  rename(): void {
+    this.void();
+    this.#spent = 0;
+    this.#granted = this.#held;
+    this.isKnown = true;
+  }
+}
