@@ -112,12 +112,7 @@ export const HOLD_SEEDS = 80_000_000;
 export const REFILL_SEEDS = 60_000_000;
 
 /** Faults by which credits may be lost. */
-export const LOSSY: readonly Fault[] = [
-  'crash verifier',
-  'restart verifier',
-  'failover',
-  'crash control plane',
-];
+const LOSSY: readonly Fault[] = ['crash verifier', 'restart verifier', 'failover', 'crash control plane'];
 
 /** Tells whether credits may be lost. */
 export const isLossy = ({ faults, limits }: Pick<Plan, 'faults' | 'limits'>): boolean =>
