@@ -212,7 +212,7 @@ function checkMethod({
     try {
       const question = checkQuestion(request, authz);
       const answerOf = (outcome: AuthzOutcome) => {
-        const answer = authzAnswer(outcome, requestId, authz.withMeta);
+        const answer = authzAnswer(outcome, requestId, authz);
         return [
           readableByPage(answer, outcome, question.origin, authz.allowPreflight),
           dynamicMetadata(outcome, metaFields),

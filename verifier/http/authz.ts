@@ -21,7 +21,6 @@ import type { AnonymousLimit } from './anonymous-limit.ts';
 import {
   type ClientIps,
   type CredentialFault,
-  type CredentialSource,
   credentialOf,
   type HeaderLines,
   originIn,
@@ -30,6 +29,7 @@ import {
   ANSWERS,
   ANSWERS_WITHOUT_429,
   type AnonymousRefusal,
+  type AnswerSettings,
   type AuthzOutcome,
   type GatewayAnswers,
   readableByPage,
@@ -203,14 +203,11 @@ export class WrongQuestions {
 }
 
 /** Settings of the endpoints for gateways. */
-export interface AuthzSettings {
+export interface AuthzSettings extends AnswerSettings {
   /** True = a question must name its API, because the verifier answers for every API. */
   readonly needsApi: boolean;
   /** undefined = nobody is told of wrong questions. */
   readonly wrongQuestions?: WrongQuestions | undefined;
-  readonly sources: readonly CredentialSource[];
-  /** True = the identity headers include `X-Key-Meta`. */
-  readonly withMeta: boolean;
   /**
    * True = web pages ask: a CORS preflight, which never carries a key, is allowed, and any page may read a refusal of a key
    * without a list of origins.
@@ -243,7 +240,7 @@ export function authzRoutes(
     const path = read(url);
     const { dialect, rest } = path;
     const send = (outcome: AuthzOutcome) => {
-      const answer = dialect.answers.answer(outcome, requestId, settings.withMeta);
+      const answer = dialect.answers.answer(outcome, requestId, settings);
       sendAnswer(response, readableByPage(answer, outcome, question.origin, settings.allowPreflight));
     };
     const original = dialect.original({ method, rest, headers: headersDistinct });

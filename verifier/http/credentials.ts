@@ -133,7 +133,7 @@ export function withoutKeyCookies(line: string, sources: readonly CredentialSour
   const names = namesOf(sources, 'cookie');
   const pairs = line.split(';');
   const rest = pairs.filter((pair) => !names.includes(cookieName(pair)));
-  return rest.length === pairs.length ? line : rest.join(';').trim();
+  return rest.length === pairs.length ? line : trimmed(rest.join(';'));
 }
 
 /** Returns path and query without the keys in it, otherwise unchanged. */
@@ -147,12 +147,22 @@ export function withoutKey(target: string, sources: readonly CredentialSource[])
   return rest.length === 0 ? target.slice(0, start) : `${target.slice(0, start)}?${rest.join('&')}`;
 }
 
-/** Returns the key in an `Authorization` line; empty if the line has another scheme. */
+/** Returns the key in an `Authorization` line; empty if the line has another scheme, or no key. */
 export function bearerKey(line: string): string {
   // A fast path for the spelling that most clients use: the regular expression takes twice the time.
   const first = line.startsWith('Bearer ') ? line.charCodeAt(7) : 0;
   if (first > 0x20 && first < 0x7f) return line.slice(7);
-  return /^bearer +(\S.*)$/i.exec(line)?.[1] ?? '';
+  const [whole, key = ''] = /^bearer(?: +(\S.*)?)?$/i.exec(line) ?? [];
+  return whole === undefined ? unlessOther(line, 'bearer') : key;
+}
+
+/**
+ * Returns an empty text for an `Authorization` line with another scheme. Any other line, such as a key without a scheme
+ * or behind a colon, was meant to show a key: nobody may pass with it as without one.
+ */
+function unlessOther(line: string, scheme: 'bearer' | 'basic'): string {
+  const [, other] = /^([\w!#$%&'*+.^`|~-]+) +[^ ]/.exec(line) ?? [];
+  return line === '' || (other !== undefined && other.toLowerCase() !== scheme) ? '' : UNREADABLE;
 }
 
 function valuesOf(source: CredentialSource, headers: HeaderLines, target = ''): readonly string[] {
@@ -182,7 +192,8 @@ const UNREADABLE = '\ufffd';
  * and differ. An empty text if the line has another scheme.
  */
 function basicKeys(line: string): readonly string[] {
-  const [, token = ''] = /^basic(?: +(.*))?$/i.exec(line) ?? [];
+  const [whole, token = ''] = /^basic(?: +(.*))?$/i.exec(line) ?? [];
+  if (whole === undefined) return [unlessOther(line, 'basic')];
   if (token === '') return [''];
   const text = Buffer.from(token, 'base64').toString('latin1');
   const colon = text.indexOf(':');
@@ -201,16 +212,14 @@ function cookieValues(lines: readonly string[] = [], name: string): string[] {
   return lines
     .flatMap((line) => line.split(';'))
     .filter((pair) => cookieName(pair) === name)
-    .map((pair) =>
-      pair
-        .slice(pair.indexOf('=') + 1)
-        .trim()
-        .replace(/^"(.*)"$/, '$1'),
-    );
+    .map((pair) => decoded(trimmed(pair.slice(pair.indexOf('=') + 1)).replace(/^"(.*)"$/, '$1')));
 }
 
+/** Returns a text without the white space of HTTP around it, which is less than that of JavaScript. */
+const trimmed = (text: string) => text.replace(/^[ \t]+|[ \t]+$/g, '');
+
 /** Returns the name in `name=value`; `''` = it has none. */
-const cookieName = (pair: string) => pair.slice(0, Math.max(0, pair.indexOf('='))).trim();
+const cookieName = (pair: string) => trimmed(pair.slice(0, Math.max(0, pair.indexOf('='))));
 
 /** The query parameter that may contain a key. */
 export const QUERY_PARAMETER = 'api_key';
@@ -222,7 +231,7 @@ export function keyParameters(target: string): string[] {
 }
 
 function queryKeys(target: string): string[] {
-  return keyPairs(target).map((pair) => pair.slice(pair.indexOf('=') + 1));
+  return keyPairs(target).map((pair) => decoded(pair.slice(pair.indexOf('=') + 1)));
 }
 
 function keyPairs(target: string): string[] {
@@ -242,6 +251,16 @@ function holdsKey(pair: string): boolean {
   // An encoded name is never shorter than the plain one.
   if (end < PARAMETER.length || pair.lastIndexOf('%', end) < 0) return false;
   return decode(pair.slice(0, end)) === QUERY_PARAMETER;
+}
+
+/** Decodes a value once, because clients encode what they write into a query or a cookie. Leaves invalid ones unchanged. */
+function decoded(value: string): string {
+  if (!value.includes('%')) return value;
+  try {
+    return decodeURIComponent(value);
+  } catch {
+    return value;
+  }
 }
 
 /** Decodes percent-encoding once, byte by byte. Leaves invalid encodings unchanged. */

@@ -5,7 +5,7 @@ import type { LimitOutcome, Spending } from '../core/allowance.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { type Limit, ownLimit } from '../core/limits.ts';
 import type { Verdict } from '../core/verdict.ts';
-import type { CredentialFault } from './credentials.ts';
+import type { CredentialFault, CredentialSource } from './credentials.ts';
 import { answer, PROBLEM_TYPE, problemBody } from './respond.ts';
 
 /** The outcome of a question: a verdict, or the reason why there was no usable key. */
@@ -31,10 +31,18 @@ export interface AuthzAnswer {
   readonly type?: string;
 }
 
+/** The settings that answers depend on. */
+export interface AnswerSettings {
+  /** Where clients put their keys, which a challenge says. */
+  readonly sources: readonly CredentialSource[];
+  /** True = the identity headers include `X-Key-Meta`. */
+  readonly withMeta: boolean;
+}
+
 /** The answers in the form that one kind of gateway understands. */
 export interface GatewayAnswers {
   /** Returns the answer to a question. */
-  answer(outcome: AuthzOutcome, requestId: string, withMeta: boolean): AuthzAnswer;
+  answer(outcome: AuthzOutcome, requestId: string, settings: AnswerSettings): AuthzAnswer;
   /**
    * Returns the header lines of the answer to a valid key without details. The lines equal those of `answer`
    * byte for byte, at a lower cost.
@@ -51,7 +59,7 @@ export interface GatewayAnswers {
 export function authzAnswer(
   outcome: AuthzOutcome,
   requestId: string,
-  withMeta: boolean,
+  { sources, withMeta }: AnswerSettings,
   knows429 = true,
 ): AuthzAnswer {
   const { code } = outcome;
@@ -59,9 +67,9 @@ export function authzAnswer(
     const entry = 'entry' in outcome ? outcome.entry : undefined;
     return { status: 200, headers: identityHeaders(entry, withMeta), body: '' };
   }
-  const [status, challenge, sentence] = REFUSALS[code];
+  const [status, error, sentence] = REFUSALS[code];
   const detail = 'detail' in outcome ? outcome.detail : sentence;
-  const headers: HeaderLine[] = challenge === undefined ? [] : [['WWW-Authenticate', challenge]];
+  const headers: HeaderLine[] = status === 401 ? [['WWW-Authenticate', challengeOf(sources, error)]] : [];
   if (status !== 429) return { status, headers, body: problemBody({ status, code, detail, requestId }) };
   headers.push(['X-Key-Code', code], ...whenAgain('spending' in outcome ? outcome.spending : undefined));
   const gatewayStatus = knows429 ? 429 : 403;
@@ -112,7 +120,7 @@ export const ANSWERS: GatewayAnswers = { answer: authzAnswer, plainLines };
 
 /** Answers to gateways that understand no other refusals than 401 and 403. */
 export const ANSWERS_WITHOUT_429: GatewayAnswers = {
-  answer: (outcome, requestId, withMeta) => authzAnswer(outcome, requestId, withMeta, false),
+  answer: (outcome, requestId, settings) => authzAnswer(outcome, requestId, settings, false),
   plainLines,
 };
 
@@ -178,23 +186,24 @@ const secondsOf = (ms: number) => Math.max(1, Math.ceil(ms / 1000));
  */
 const RETRY_AFTER_S = 60;
 
-const BEARER = 'Bearer realm="api"';
-const INVALID = `${BEARER}, error="invalid_token"`;
+/**
+ * Returns the challenge of a 401, with the schemes in which clients may send their keys. Basic comes first, because
+ * browsers read only the first, and then ask for a key. Where keys come in no scheme, a 401 needs one all the same (RFC
+ * 9110 §15.5.2).
+ */
+function challengeOf(sources: readonly CredentialSource[], error: string | undefined): string {
+  const schemes = sources.includes('basic') ? ['Basic realm="api"'] : [];
+  if (sources.includes('bearer')) schemes.push(`Bearer realm="api"${error ? `, error="${error}"` : ''}`);
+  return schemes.length > 0 ? schemes.join(', ') : 'ApiKey realm="api"';
+}
 
-/** Status, challenge and the text for the client. */
+/** Status, error of RFC 6750 and the text for the client. */
 const REFUSALS: Readonly<
-  Record<
-    VerdictCode | CredentialFault,
-    readonly [status: number, challenge: string | undefined, detail: string]
-  >
+  Record<VerdictCode | CredentialFault, readonly [status: number, error: string | undefined, detail: string]>
 > = {
-  KEY_MISSING: [401, BEARER, 'An API key is required.'],
-  KEY_AMBIGUOUS: [
-    401,
-    `${BEARER}, error="invalid_request"`,
-    'The request contains more than one API key; send exactly one.',
-  ],
-  ...perVerdict(({ status, sentence }) => [status, status === 401 ? INVALID : undefined, sentence] as const),
+  KEY_MISSING: [401, undefined, 'An API key is required.'],
+  KEY_AMBIGUOUS: [401, 'invalid_request', 'The request contains more than one API key; send exactly one.'],
+  ...perVerdict(({ status, sentence }) => [status, 'invalid_token', sentence] as const),
 };
 
 /** A header line: name and value. */

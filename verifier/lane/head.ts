@@ -101,8 +101,11 @@ export function scanHead(
         break;
       case AUTHORIZATION:
         if (bytes[value] === SPACE || bytes[i - 1] === SPACE) return UNCOMMON;
-        // A value with another scheme is no key.
-        if (!hasName(bytes, value, BEARER)) break;
+        // A value with another scheme is no key. What has no scheme at all is for Node.
+        if (!hasName(bytes, value, BEARER)) {
+          if (!hasScheme(bytes, value)) return UNCOMMON;
+          break;
+        }
         head.bearer = value + BEARER.length;
         while (bytes[head.bearer] === SPACE) head.bearer++;
         head.bearerEnd = i;
@@ -128,6 +131,13 @@ export function scanHead(
   }
   if (i + 1 >= bytes.length) return unlessTooLong(bytes, at);
   return bytes[i + 1] !== LF || i + 2 - at > HEAD_BYTES_MAX ? UNCOMMON : i + 2;
+}
+
+/** Returns true if a value begins with the scheme of a credential and a space. */
+function hasScheme(bytes: Buffer, at: number): boolean {
+  let i = at;
+  while (NAME[bytes[i] as number] === 1) i++;
+  return i > at && bytes[i] === SPACE;
 }
 
 /** Returns PARTIAL for a head that ends with `bytes`, or UNCOMMON if it is already too long. */

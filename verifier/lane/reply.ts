@@ -83,8 +83,9 @@ export function addRelease(
 /** Returns the replies to gateways with these answers. They are ASCII only. */
 export function gatewayReplies(
   answers: GatewayAnswers,
-  { withMeta, allowPreflight }: Pick<AuthzSettings, 'withMeta' | 'allowPreflight'>,
+  settings: Pick<AuthzSettings, 'sources' | 'withMeta' | 'allowPreflight'>,
 ): Replies {
+  const { withMeta, allowPreflight } = settings;
   return {
     addVerdict(output, verdict, requestId, keepAliveS, question) {
       const { code, entry } = verdict;
@@ -92,7 +93,7 @@ export function gatewayReplies(
         output.text += head(200, requestId, answers.plainLines(entry, withMeta), 0, keepAliveS);
         return;
       }
-      const plain = answers.answer(verdict, requestId, withMeta);
+      const plain = answers.answer(verdict, requestId, settings);
       const answer =
         code === 'VALID' ? plain : readableByPage(plain, verdict, question.origin, allowPreflight);
       const { status, headers, body, type = PROBLEM_TYPE } = answer;

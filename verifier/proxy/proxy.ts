@@ -414,7 +414,7 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
     const question = clientQuestion({ method, target }, request.headersDistinct, about, authz);
     // Not async: an immediate refusal is sent before more of the request is read.
     const proceed = (outcome: AuthzOutcome): Promise<void> | undefined => {
-      const answer = authzAnswer(outcome, requestId, authz.withMeta);
+      const answer = authzAnswer(outcome, requestId, authz);
       if (answer.status !== 200) {
         identify(response, requestId);
         return void sendAnswer(

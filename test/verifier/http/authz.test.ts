@@ -122,6 +122,8 @@ describe.each([
       expect(await statusOf(bearer('permitted'))).toBe(200);
       expect(await statusOf(bearer('good'))).toBe(403);
       for (const key of ['nobody', 'disabled']) expect(await statusOf(bearer(key))).toBe(401);
+      for (const line of ['Bearer\tpermitted', 'Bearer:permitted', 'permitted'])
+        expect(await statusOf(`Authorization: ${line}`)).toBe(401);
       expect(await statusOf(bearer('permitted'), 'X-Api-Key: other')).toBe(401);
       for (const wrong of ['/authz/optional/require/a/', '/authz/optional/optional/', '/authz/Optional/'])
         expect((await ask(path.replace('/authz/', wrong))).status).toBe(404);
@@ -345,6 +347,26 @@ describe.each([
       '/%00%2f..;\\',
     ])
       expect(await ask(`${EXT}${rest}`, [bearer('good')]), rest).toMatchObject({ status: 200 });
+  });
+
+  test('a challenge names the places of keys', async () => {
+    for (const [sources, missing, invalid] of [
+      [['bearer', 'header:k'], 'Bearer realm="api"', 'Bearer realm="api", error="invalid_token"'],
+      [['basic', 'header:k'], 'Basic realm="api"', 'Basic realm="api"'],
+      [
+        ['bearer', 'basic', 'header:k'],
+        'Basic realm="api", Bearer realm="api"',
+        'Basic realm="api", Bearer realm="api", error="invalid_token"',
+      ],
+      [['header:k'], 'ApiKey realm="api"', 'ApiKey realm="api"'],
+    ] as const) {
+      await restart({ sources });
+      expect(refusalOf(await ask(FORWARD))).toMatchObject({ status: 401, challenge: missing });
+      expect(refusalOf(await ask(FORWARD, ['K: disabled']))).toMatchObject({
+        status: 401,
+        challenge: invalid,
+      });
+    }
   });
 
   test('a path names its API, or any', async () => {

@@ -28,16 +28,21 @@ describe('a key is found', () => {
   });
 
   test('in X-Api-Key beside another Authorization', () => {
-    for (const line of [
-      'Basic dTpw',
-      'Bearer',
-      'Bearer  ',
-      'Bearer\tk2',
-      'xBearer k2',
-      'Basic Bearer k2',
-      '',
-    ])
+    for (const line of ['Basic dTpw', 'Bearer', 'Bearer  ', 'xBearer k2', 'Basic Bearer k2', ''])
       expect(of({ ...bearer(line), 'x-api-key': ['k1'] })).toEqual({ key: 'k1' });
+  });
+
+  test('never beside one that nobody understands', () => {
+    const lines = ['Bearer\tk2', 'Bearer:k2', 'Bearer: k2', 'k2', 'Bearerk2', ' k2', 'Basic\tk2', 'Token'];
+    for (const line of lines) {
+      for (const source of ['bearer', 'basic'] as const) {
+        expect([line, of(bearer(line), undefined, [source])]).toEqual([line, { key: '\ufffd' }]);
+        const both = of({ ...bearer(line), 'x-api-key': ['k1'] }, undefined, [source, 'x-api-key']);
+        expect([line, both]).toEqual([line, AMBIGUOUS]);
+      }
+      expect(of({ ...bearer(line), 'x-api-key': ['k1'] }, undefined, ['x-api-key'])).toEqual({ key: 'k1' });
+    }
+    expect(of(bearer('Bearer \u00a0k2'))).toEqual({ key: '\ufffd' });
   });
 
   test('in both sources when they say the same', () => {
@@ -61,7 +66,7 @@ describe('a key is found', () => {
 
 describe('no key is chosen', () => {
   test('where there is none', () => {
-    for (const headers of [{}, bearer(''), bearer('Bearer'), bearer('Bearerk1'), { 'x-api-key': [''] }])
+    for (const headers of [{}, bearer(''), bearer('Bearer'), { 'x-api-key': [''] }])
       expect(of(headers)).toEqual(MISSING);
   });
 
@@ -143,7 +148,10 @@ describe('a header or a cookie of a name that the team chose', () => {
       expect(from({ cookie: [cookie] })).toEqual({ key: 'k1' });
     expect(from({ cookie: ['a=1', 'k=k1', 'b=1'] })).toEqual({ key: 'k1' });
     expect(from({ cookie: ['k=k1'], apikey: ['k1'], ...bearer('Bearer k1') })).toEqual({ key: 'k1' });
-    for (const cookie of ['', 'k', 'k=', 'K=k1', 'a=k=k1'])
+    expect(from({ cookie: ['k=k%2B%3d1'] })).toEqual({ key: 'k+=1' });
+    for (const value of ['%zz', '%', '%c3%28', '\u00a0k1\u00a0'])
+      expect(from({ cookie: [`k=\t${value} `] })).toEqual({ key: value });
+    for (const cookie of ['', 'k', 'k=', 'K=k1', 'a=k=k1', '\u00a0k=k1', 'k\u00a0=k1'])
       expect(from({ cookie: [cookie] })).toEqual(MISSING);
     expect(from({ 'x-api-key': ['k1'] })).toEqual(MISSING);
   });
@@ -231,9 +239,16 @@ describe('a parameter under an encoded name', () => {
     }
   });
 
-  test('has its value as it is spelt', () => {
-    for (const value of ['%zz', '%', '%c3%28', '%00', 'a=%61', '%6b1'])
-      expect(query(`/a?%61pi_key=${value}`)).toEqual({ key: value });
+  test('has its value decoded once', () => {
+    for (const [value, key] of [
+      ['%6b1', 'k1'],
+      ['a%2Bb%2f%3D', 'a+b/='],
+      ['a+b=', 'a+b='],
+      ['%2561', '%61'],
+      ...['%zz', '%', '%c3%28', '%61%'].map((invalid) => [invalid, invalid] as const),
+    ] as const)
+      expect(query(`/a?%61pi_key=${value}`)).toEqual({ key });
+    expect(of(bearer('Bearer k1'), '/a?api_key=%6b1', ['bearer', 'query'])).toEqual({ key: 'k1' });
   });
 });
 
@@ -269,6 +284,7 @@ describe('what is behind the proxy does not see', () => {
     expect(without('k=1')).toBe('');
     expect(without('a=1; k=2; b=3;k = 4; __Host-k=5')).toBe('a=1; b=3');
     expect(without(' k="1"; a=k=1')).toBe('a=k=1');
-    for (const line of ['', 'k', 'K=1', 'ak=1; a=1', '=k', 'a="x; b=1']) expect(without(line)).toBe(line);
+    for (const line of ['', 'k', 'K=1', 'ak=1; a=1', '=k', 'a="x; b=1', '\u00a0k=1'])
+      expect(without(line)).toBe(line);
   });
 });

@@ -88,10 +88,12 @@ const endingOf = (signal: AbortSignal): Ending => ({
 
 /**
  * Returns the header lines, with their names. `Headers` joins repeated lines by a comma and a space, so a key
- * that contains these counts as two.
+ * that contains these counts as two. It joins those of `Cookie` by a semicolon, as in one line.
  */
 const linesOf = (headers: Headers): string[] =>
-  [...headers].flatMap(([name, value]) => value.split(', ').flatMap((line) => [name, line]));
+  [...headers].flatMap(([name, value]) =>
+    name === 'cookie' ? [name, value] : value.split(', ').flatMap((line) => [name, line]),
+  );
 
 interface PossiblyRefused {
   readonly apiKey: PassedKey | undefined;

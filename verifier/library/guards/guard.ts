@@ -125,14 +125,14 @@ function guard<R>(
         const credential = credentialOf(rules.headers.read(rawHeaders), target, sources);
         if ('fault' in credential) {
           if (isOptional && credential.fault === 'KEY_MISSING') return undefined;
-          return refused(refusalOf({ code: credential.fault }, incoming), rules, incoming);
+          return refused(refusalOf({ code: credential.fault }, incoming, sources), rules, incoming);
         }
         ({ key } = credential);
       }
       const payment = paymentOf(carrier, key);
       const question = questionOf(rules, clientIpOf, incoming, payment);
       const settle = (verdict: KeyVerdict | undefined) => {
-        const passage = passageOf(verdict, incoming, payment);
+        const passage = passageOf(verdict, incoming, payment, sources);
         if (!('valid' in passage)) return refused(passage, rules, incoming);
         const { ending } = incoming;
         let holds = payment?.holds;
@@ -196,6 +196,7 @@ function passageOf(
   verdict: KeyVerdict | undefined,
   incoming: IncomingRequest<unknown>,
   payment: Payment | undefined,
+  sources: Rules<unknown>['sources'],
 ): ValidKey | Refusal {
   try {
     if (verdict?.code === 'VALID' && verdict.valid === true)
@@ -204,7 +205,7 @@ function passageOf(
     const { code } = verdict;
     const status: number = Object.hasOwn(VERDICTS, code) ? VERDICTS[code].status : 200;
     const keyId = 'keyId' in verdict ? verdict.keyId : undefined;
-    return status === 200 ? unavailable(incoming) : refusalOf(outcomeOf(verdict), incoming, keyId);
+    return status === 200 ? unavailable(incoming) : refusalOf(outcomeOf(verdict), incoming, sources, keyId);
   } catch {
     // Whatever it was, it was no verdict.
     return unavailable(incoming);
@@ -233,11 +234,12 @@ interface RefusedIncoming {
 function refusalOf(
   outcome: AuthzOutcome & { readonly code: Exclude<RefusedCode, 'SERVICE_UNAVAILABLE'> },
   incoming: RefusedIncoming,
+  sources: Rules<unknown>['sources'],
   keyId?: string,
 ): Refusal {
   const requestId = requestIdOf(incoming);
   const { code } = outcome;
-  const { status, headers, body } = authzAnswer(outcome, requestId, false);
+  const { status, headers, body } = authzAnswer(outcome, requestId, { sources, withMeta: false });
   const about = { status, code, requestId, ...(keyId === undefined ? {} : { keyId }) };
   return new Refusal(about, [...headers, ...everyAnswer(requestId)], body);
 }

@@ -1,10 +1,12 @@
 import 'reflect-metadata';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createVerifier } from '../../../../verifier/library/create-verifier.ts';
+import { keyfence as fetchGuard } from '../../../../verifier/library/guards/fetch.ts';
 import type { GuardOptions, RefusalNotice } from '../../../../verifier/library/guards/guard-options.ts';
 import { KeyRules } from '../../../../verifier/library/guards/nestjs.ts';
 import { credentialFrom } from '../../../../verifier/library/guards/node-http.ts';
 import type { KeyVerifier } from '../../../../verifier/library/key-verifier.ts';
+import { createTestVerifier } from '../../../../verifier/library/test-verifier.ts';
 import { Fleet } from '../../../harness/fleet.ts';
 import { type App, FRAMEWORKS } from './apps.ts';
 
@@ -220,4 +222,24 @@ test('wrong rules of NestJS stop the start', () => {
   expect(() => KeyRules({ roles: ['a'] } as object)).toThrow('roles: unknown option');
   expect(() => KeyRules('open' as never)).toThrow('options: must be an object');
   expect(KeyRules(false)).toBeTypeOf('function');
+});
+
+test('a key that nobody understands is never nobody', async () => {
+  const verifier = createTestVerifier({ k1: 'valid' });
+  const check = async (headers: Record<string, string>, more: GuardOptions<Request> = {}) => {
+    const guard = fetchGuard({ verifier, optional: true, ...more });
+    const { apiKey, refusal } = await guard.check(new Request('http://api/', { headers }));
+    return [refusal?.status, refusal?.headers.get('www-authenticate') ?? apiKey?.code];
+  };
+  const invalid = [401, 'Bearer realm="api", error="invalid_token"'];
+  for (const authorization of ['Bearer\tk1', 'Bearer:k1', 'k1'])
+    expect([authorization, await check({ authorization })]).toEqual([authorization, invalid]);
+  for (const headers of [{}, { authorization: 'Digest k1' }])
+    expect(await check(headers)).toEqual([undefined, undefined]);
+  expect(await check({ authorization: 'Bearer k1' })).toEqual([undefined, 'VALID']);
+  // A comma is a part of the value of a cookie.
+  const sources = [{ cookie: 'k' }];
+  expect(await check({ cookie: 'a=1; k=k1' }, { sources })).toEqual([undefined, 'VALID']);
+  expect(await check({ cookie: 'a=1, k=k1' }, { sources })).toEqual([undefined, undefined]);
+  expect(await check({ cookie: 'k=k2' }, { sources })).toEqual([401, 'ApiKey realm="api"']);
 });
