@@ -78,12 +78,45 @@ export function loadConfigOrExit<S extends Settings>(
   check: (config: ConfigOf<S>) => readonly string[],
 ): ConfigOf<S> {
   try {
-    return loadFromEnvironment(settings, check);
+    return loadFromEnvironment(settings, (config) => [...misspelt(settings, process.env), ...check(config)]);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     process.stderr.write(`${error.message}\n`);
     process.exit(EXIT_CONFIG);
   }
+}
+
+/**
+ * Returns a fault for each variable whose name is nearly that of a setting: the setting would keep its default, which
+ * may allow more. Compares only long names, because the environment has other variables, too.
+ */
+export function misspelt(settings: Settings, env: NodeJS.ProcessEnv): string[] {
+  const allNames = Object.entries(settings).flatMap(([name, { secret }]) =>
+    secret ? [name, `${name}_FILE`] : [name],
+  );
+  const names = allNames.filter((name) => name.length >= LONG_NAME);
+  return Object.keys(env).flatMap((variable) => {
+    if (allNames.includes(variable)) return [];
+    const nearest = names.find((name) => isNear(variable, name));
+    return nearest === undefined ? [] : [`${variable}: is no setting; did you mean ${nearest}?`];
+  });
+}
+
+const LONG_NAME = 8;
+
+/** Returns true if one character added, left out or replaced makes one name the other, in any case. */
+function isNear(variable: string, name: string): boolean {
+  const [a, b] = [variable.toUpperCase(), name];
+  if (Math.abs(a.length - b.length) > 1) return false;
+  let start = 0;
+  while (start < a.length && a[start] === b[start]) start++;
+  const rest = (text: string, skipped: number) => text.slice(start + skipped);
+  return [
+    [0, 0],
+    [1, 1],
+    [1, 0],
+    [0, 1],
+  ].some(([i = 0, j = 0]) => rest(a, i) === rest(b, j));
 }
 
 /** A setting without its explanation, which the documentation shows. */

@@ -33,7 +33,7 @@ export interface AuthzAnswer {
 
 /** The settings that answers depend on. */
 export interface AnswerSettings {
-  /** Where clients put their keys, which a challenge says. */
+  /** The places for keys, which a challenge names. */
   readonly sources: readonly CredentialSource[];
   /** True = the identity headers include `X-Key-Meta`. */
   readonly withMeta: boolean;

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { settings as controlPlane } from '../../../control-plane/config.ts';
-import { ConfigError } from '../../../shared/process/load-config.ts';
+import { ConfigError, misspelt } from '../../../shared/process/load-config.ts';
 import { configFaults, settings as verifier } from '../../../verifier/config.ts';
 import { controlPlaneConfig, verifierConfig } from '../../harness/config.ts';
 import { COMPILED } from '../../harness/processes.ts';
@@ -47,10 +47,17 @@ describe.each([
   });
 
   test('refuses settings that contradict each other', () => {
-    const env = { PATH: process.env['PATH'] ?? '', ...COMPILED, ...right, REDIS_URL: 'redis://a,redis://b' };
+    const env = {
+      PATH: process.env['PATH'] ?? '',
+      ...COMPILED,
+      ...right,
+      REDIS_URL: 'redis://a,redis://b',
+      REDIS_PASWORD: 'x',
+    };
     const done = spawnSync(process.execPath, [file], { env, encoding: 'utf8' });
     expect(done.status).toBe(78);
     expect(done.stderr).toContain('REDIS_URL: several addresses need REDIS_MODE sentinel or cluster');
+    expect(done.stderr).toContain('REDIS_PASWORD: is no setting; did you mean REDIS_PASSWORD?');
   });
 });
 
@@ -101,6 +108,36 @@ test('a secret file may end its line as in Windows', () => {
   ] as const) {
     writeFileSync(file, text);
     expect(verifierConfig({ REDIS_PASSWORD_FILE: file }).REDIS_PASSWORD).toBe(secret);
+  }
+});
+
+test('a misspelt setting is named, and no other', () => {
+  for (const [found, meant] of [
+    ['PROXY_PERMISSION', 'PROXY_PERMISSIONS'],
+    ['PROXY_PERMISIONS', 'PROXY_PERMISSIONS'],
+    ['CREDENTIAL_SOURCE', 'CREDENTIAL_SOURCES'],
+    ['TRUSTED_PROXIEZ', 'TRUSTED_PROXIES'],
+    ['proxy_api_id', 'PROXY_API_ID'],
+    ['REDIS_PASSWORD_FILES', 'REDIS_PASSWORD_FILE'],
+    ['VERIFY_ROOT_KEY', 'VERIFY_ROOT_KEYS'],
+  ] as const)
+    expect(misspelt(verifier, { [found]: 'x' })).toEqual([`${found}: is no setting; did you mean ${meant}?`]);
+  const others = [
+    'PATH',
+    'API_ID',
+    'REDIS_PORT',
+    'HTTPS_PROXY',
+    'NO_PROXY',
+    'PORTS',
+    'NODE_OPTIONS',
+    'PROXY_URL',
+  ];
+  expect(misspelt(verifier, Object.fromEntries(others.map((name) => [name, 'x'])))).toEqual([]);
+  // Both processes may have the same environment.
+  const all = Object.fromEntries(Object.keys({ ...verifier, ...controlPlane }).map((name) => [name, 'x']));
+  for (const settings of [verifier, controlPlane]) {
+    expect(misspelt(settings, all)).toEqual([]);
+    expect(misspelt(settings, { REDIS_PASSWORD_FILE: 'x', ...process.env })).toEqual([]);
   }
 });
 
