@@ -13,6 +13,9 @@ import { connectionOptions, type Node, type Options, type RedisConfig } from './
 
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
+/** The host of a node that should be known by its name, but has none. */
+const NAMELESS = '?';
+const NAMELESS_ADVICE = 'does not tell its host name: set cluster-announce-hostname there';
 
 /** Requirements of a process, checked before it uses Redis. */
 interface Demands {
@@ -143,7 +146,9 @@ export class RedisNodes {
       await atMost(
         this.#clock,
         limitMs,
-        redis.connect().then(() => this.#prepare(redis)),
+        node?.host === NAMELESS
+          ? Promise.reject(new Error(`a node of the Redis Cluster (port ${node.port}) ${NAMELESS_ADVICE}`))
+          : redis.connect().then(() => this.#prepare(redis)),
         () =>
           unavailable(
             `not connected within ${limitMs} ms: check host, port and redis:// or rediss:// in REDIS_URL, and the network in between`,
@@ -196,7 +201,7 @@ export class RedisNodes {
         const redis = await this.#open(seed, 'main');
         const reply = await this.within(redis, redis.cluster('SLOTS'));
         this.#slots = reply.flatMap(([from, to, primary]) =>
-          primary ? [{ from, to, node: { host: primary[0] || seed.host, port: primary[1] } }] : [],
+          primary ? [{ from, to, node: { host: this.#hostOf(primary) || seed.host, port: primary[1] } }] : [],
         );
         return;
       } catch (error) {
@@ -204,6 +209,12 @@ export class RedisNodes {
       }
     }
     throw unavailable('no node of the Redis Cluster is in reach', cause);
+  }
+
+  /** The host of a node of CLUSTER SLOTS. Certificates have host names, so over TLS a node's name comes before its address. */
+  #hostOf([host, , , metadata = []]: readonly [string, number, string, unknown[]?]): string {
+    const name = this.#options.tls ? metadata[metadata.indexOf('hostname') + 1] : '';
+    return (metadata.includes('hostname') && typeof name === 'string' && name) || host;
   }
 
   /** Runs `work` on the connection to the primary that has `key`; see `connection` and `within`. */

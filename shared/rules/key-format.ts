@@ -42,7 +42,7 @@ export function startOf(key: string): string {
   return key.slice(0, key.lastIndexOf('_') + 1 + START_LENGTH);
 }
 
-/** Returns the only form in which a secret is stored or compared: SHA-256, base64url (43 characters). */
+/** Returns the form in which a secret is stored and compared, unless it was imported by another digest: SHA-256, base64url (43 characters). */
 export function hashSecret(secret: string): string {
   return hash('sha256', secret, 'base64url');
 }
