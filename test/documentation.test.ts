@@ -17,10 +17,14 @@ import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { Value } from 'typebox/value';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { operations } from '../control-plane/operations.ts';
 import { PropagationResponse } from '../control-plane/serve/schemas.ts';
 import { eventSchema } from '../control-plane/webhooks/event-types.ts';
 import { documents } from '../deploy/dev/docs.ts';
 import { takeFolder, tell } from '../deploy/dev/folder.ts';
+import { RECALL_MS } from '../verifier/core/pool.ts';
+import { VERDICT_FIELDS } from '../verifier/core/verdict-body.ts';
+import { engineSettings } from '../verifier/engine.ts';
 import { bareEnv, SHELLS } from './harness/bare-machine.ts';
 import { Fleet, ROOT_KEY } from './harness/fleet.ts';
 import { freePort } from './harness/ports.ts';
@@ -207,7 +211,7 @@ const NUMBERS: readonly (readonly [page: string, words: string, file: string, co
 
 /** The same for pages outside of control-plane/, by their paths. */
 const NUMBERS_ELSEWHERE: typeof NUMBERS = [
-  ['README.md', '10.3 s if a verifier', 'deploy/availability.md', /10000 \| 10 s \| 10\.31 s/],
+  ['README.md', '10.3 s (14.3 s with replicas)', 'deploy/availability.md', /10 s \| 10\.31 s \| 14\.31 s/],
   ['bench/revocation.md', '10.3 s by default', 'deploy/availability.md', /10000 \| 10 s \| 10\.31 s/],
   [
     'shared/protocol/coherence.md',
@@ -233,6 +237,49 @@ const NUMBERS_ELSEWHERE: typeof NUMBERS = [
     'Up to 1 MiB of log lines',
     'shared/process/log.ts',
     /WAITING_LENGTH_MAX = 1_048_576;/,
+  ],
+  [
+    'control-plane/cli/README.md',
+    'the last 10 refusals',
+    'control-plane/cli/commands/tail.ts',
+    /APIS_MAX = 100;[\s\S]*EARLIER_MAX = 10;/,
+  ],
+  [
+    'verifier/core/rate-limits.md',
+    'about 42 s by default, 46 s with replicas',
+    'deploy/availability.md',
+    /10 s \| 10\.31 s \| 14\.31 s/,
+  ],
+  [
+    'verifier/core/rate-limits.md',
+    'after 30 s without a change',
+    'control-plane/writer/sweep.ts',
+    /TICK_MS = 1000;[\s\S]*IDLE_MS = 30_000;/,
+  ],
+  [
+    'verifier/core/rate-limits.md',
+    '`anchor` or `offsetMinutes` of a quota',
+    'verifier/core/limits.ts',
+    /calendarOf\(interval, anchor/,
+  ],
+  ['verifier/core/credits.md', 'at most 25,000 answers', 'verifier/core/holds.ts', /ANSWERS_MAX = 25_000;/],
+  [
+    'verifier/proxy/README.md',
+    '`keys.verifyKey`, `keys.release` and `ratelimit.*limit` at `PORT` itself',
+    'verifier/verifier-server.ts',
+    /'\/v1\/keys\.release': { POST/,
+  ],
+  [
+    'control-plane/root-keys/README.md',
+    '`keys.release`, `/oauth2/introspect`',
+    'verifier/http/introspect.ts',
+    /callers\?\.admit\(authorization, 'keys'\)/,
+  ],
+  [
+    'control-plane/root-keys/README.md',
+    '`keys.release`',
+    'verifier/http/verify-key.ts',
+    /releaseRoute[\s\S]*callers\?\.admit\(authorization, 'keys'\)/,
   ],
   ['verifier/core/credits.md', 'nobody uses a key for 2 s', 'verifier/core/pool.ts', /IDLE_MS = 2000;/],
   ['verifier/core/credits.md', 'waits for up to 50 ms', 'verifier/core/pool.ts', /RECALL_MS = 50;/],
@@ -597,6 +644,31 @@ test.skipIf(noCaddy)(
     }
   },
 );
+
+test('pages name all fields, options and operations', () => {
+  const page = (file: string) => readFileSync(join(ROOT, file), 'utf8');
+  const missing = (file: string, names: readonly string[]) =>
+    names.filter((name) => !page(file).includes(`\`${name}\``)).map((name) => `${file}: ${name}`);
+  const hasField = ({ request }: (typeof operations)[number], name: string) =>
+    Object.hasOwn((request as { properties?: object }).properties ?? {}, name);
+  const camel = (name: string) => name.toLowerCase().replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+  const ofClient = [
+    ...page('verifier/library/client.ts').matchAll(/^ {2}([A-Z_]+): (?:\w+)\((?:.*'ms', (\d+)\))?/gm),
+  ];
+  const conditional = operations
+    .filter((each) => hasField(each, 'ifSequence') && !hasField(each, 'keyId'))
+    .map(({ name }) => name);
+  expect([
+    ...missing('verifier/core/verdicts.md', Object.keys(VERDICT_FIELDS)),
+    ...missing('control-plane/keys/README.md', conditional),
+    ...missing(
+      'verifier/library/README.md',
+      ofClient.map(([, name = '']) => camel(name)),
+    ),
+  ]).toEqual([]);
+  const longest = Number(engineSettings.LOOKUP_WAIT_MS.default) + 2 * RECALL_MS;
+  expect(Number(ofClient.find(([, name]) => name === 'TIMEOUT_MS')?.[2])).toBeGreaterThan(longest);
+});
 
 /** Returns a folder like the project's, with what npm start leaves there while it runs. */
 function besideNpmStart(fleet: Fleet): string {

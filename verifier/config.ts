@@ -30,7 +30,7 @@ export const settings = {
   ...redisSettings,
   ...engineSettings,
   VERIFY_ROOT_KEYS: choice(['ignored', 'required'], 'ignored').help(
-    'With `required`, `verifyKey` needs a root key with `api.<apiId>.verify_key` in `Authorization: Bearer`, and `ratelimit.limit` and `multiLimit` one with `root.*.check_rate_limit`. Answers to gateways, and proxy mode, need no root key',
+    'With `required`, `verifyKey`, `release` and `/oauth2/introspect` need a root key with `api.<apiId>.verify_key` in `Authorization: Bearer`, and `ratelimit.limit` and `multiLimit` one with `root.*.check_rate_limit`. Answers to gateways, and proxy mode, need no root key',
   ),
   ...credentialSettings,
   ...clientIpSettings,

@@ -59,7 +59,7 @@ const CHANGEABLE_FIELDS = {
   ratelimits: Type.Optional(
     Ratelimits({
       description:
-        'Rate limits that all keys of the identity share, in all APIs. A limit applies to verifications that name it; if the key itself has a limit of that name, only that one applies. `[]` removes all.',
+        'Rate limits that all keys of the identity share, in all APIs. A limit applies to verifications that name it, and with `autoApply` to every one; if the key itself has a limit of that name, only that one applies. `[]` removes all.',
     }),
   ),
   concurrency: Type.Optional(

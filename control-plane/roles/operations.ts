@@ -137,7 +137,7 @@ const setRoleLimits = operation({
   name: 'permissions.setRoleLimits',
   summary: 'Set all limits of a role',
   description:
-    'Makes one change, however many keys have the role. Returns when the change is complete, like updateKey: no verifier anywhere obeys the earlier limits. Sets all of `ratelimits`, of `concurrency`, or of both; the absent one stays. Uses still count, unless the change altered `duration`.',
+    'Makes one change, however many keys have the role. Returns when the change is complete, like updateKey: no verifier anywhere obeys the earlier limits. Sets all of `ratelimits`, of `concurrency`, or of both; the absent one stays. Uses still count, unless the change altered `duration`, or the `anchor` or `offsetMinutes` of a quota.',
   permissions: ['root.*.update_role'],
   request: Fields({
     roleId: RoleId,

@@ -24,7 +24,7 @@ export const EVENT_TYPES = {
   'identity.credits_exhausted': 'The last credit of an identity was spent.',
   'identity.deleted': 'An identity was deleted; its keys stay.',
   'role.created': 'A role was created.',
-  'role.updated': 'The permissions of a role changed.',
+  'role.updated': 'The permissions or the limits of a role changed.',
   'role.deleted': 'A role was deleted.',
   'root_key.created': 'A root key was created.',
   'root_key.disabled': 'A root key was disabled.',

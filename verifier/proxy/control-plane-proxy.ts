@@ -17,7 +17,7 @@ import {
 
 export const forwardSettings = {
   CONTROL_PLANE_URL: httpUrl().help(
-    'Address of the control plane. If it is set, the verifier forwards every `/v1/` and `/v2/` call to it, except `keys.verifyKey`, `ratelimit.limit` and `ratelimit.multiLimit`',
+    'Address of the control plane. If it is set, the verifier forwards every `/v1/` and `/v2/` call to it, except `keys.verifyKey`, `keys.release`, `ratelimit.limit` and `ratelimit.multiLimit`',
   ),
 };
 
