@@ -81,6 +81,7 @@ export function createVerifier(options: VerifierOptions): LocalKeyVerifier {
 }
 
 class LocalVerifier implements LocalKeyVerifier {
+  readonly apiIds?: readonly string[];
   readonly #engine: Engine;
   readonly #metrics = new Metrics();
   /** The engine's verifier, with metrics around it. */
@@ -95,6 +96,7 @@ class LocalVerifier implements LocalKeyVerifier {
 
   constructor(options: VerifierOptions, clock: Clock) {
     const { config, apiIds } = readOptions(options);
+    if (apiIds.length > 0) this.apiIds = apiIds;
     const log = engineLog(options.log);
     this.#engine = createEngine({
       config,

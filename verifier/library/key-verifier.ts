@@ -200,6 +200,8 @@ export interface VerifierEvents {
 
 /** A verifier of keys: in this process (`createVerifier`), or through a sidecar (`createClient`). */
 export interface KeyVerifier {
+  /** The APIs for whose keys it answers; absent = every API, or unknown. */
+  readonly apiIds?: readonly string[];
   /**
    * Resolves when the verifier can give verdicts. Rejects with `VerifierError` after `timeoutMs` (default
    * 10,000). The verifier then goes on trying, and `ready` may be called again.

@@ -108,6 +108,8 @@ interface Watch {
 }
 
 class MemoryVerifier implements TestVerifier {
+  /** Its keys are those of the test, so that guards need not name an API. */
+  readonly apiIds: readonly string[] = [];
   readonly questions: { key: string; options: QuestionOptions }[] = [];
   readonly #keys = new Map<string, TestKey>();
   readonly #watches = new Set<Watch>();

@@ -10,7 +10,10 @@ import type {
 
 /** The rules by which a guard finds and checks the key of a request. `R` is the framework's request. */
 export interface RouteGuardOptions<R = unknown> {
-  /** The API to which a key must belong; default: any API that the verifier answers for. */
+  /**
+   * The API to which a key must belong, or `'*'` for any for which the verifier answers. Required, unless `verifier` has
+   * `apiIds`.
+   */
   readonly apiId?: string;
   /** Permissions that a key must have; a key that lacks one gets 403. Default: none. */
   readonly permissions?: PermissionQuery;

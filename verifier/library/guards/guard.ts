@@ -1,6 +1,7 @@
 import { systemClock } from '#shared/process/clock.ts';
 import { ApiError, RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
 import { requestIdFrom } from '#shared/rules/request-id.ts';
+import { ANY_API } from '#shared/rules/slugs.ts';
 import { VERDICTS } from '#shared/rules/verdict-codes.ts';
 import { credentialOf } from '../../http/credentials.ts';
 import { type AuthzOutcome, authzAnswer, type HeaderLine, limitOutcome } from '../../http/gateway-answer.ts';
@@ -80,6 +81,10 @@ export function createGuard<R>(options: GuardOptions<R>, clientIpOf: ClientIpOf<
   const ways = [verifier, url, unixSocket].filter((way) => way !== undefined);
   if (ways.length !== 1) throw wrongOptions(['verifier, url, unixSocket: set exactly one of them']);
   const rules = rulesOf(rest, DEFAULT_RULES);
+  if (rest.apiId === undefined && (Object(verifier) as Partial<KeyVerifier>).apiIds === undefined)
+    throw wrongOptions([
+      `apiId: required, with the API to which a key must belong, or '${ANY_API}' for any; or give createVerifier its apiIds`,
+    ]);
   if (verifier === undefined) {
     const client = createClient(url === undefined ? { unixSocket: unixSocket ?? '' } : { url });
     return guard(client, rules, clientIpOf, () => client.close());

@@ -1,4 +1,5 @@
 import { CREDITS_MAX } from '#shared/protocol/credits.ts';
+import { ANY_API } from '#shared/rules/slugs.ts';
 import {
   bearerKey,
   type CredentialSource,
@@ -190,7 +191,7 @@ function functionOf<F extends (...parameters: never[]) => unknown>(
 /** Checks for each option. An option that is present but undefined is a mistake, except for `sources`. */
 const CHECKS: Readonly<Record<keyof RouteGuardOptions, (value: unknown) => string | undefined>> = {
   // An `apiId` that is present but undefined would accept the keys of any API.
-  apiId: (value) => apiIdFault(value, 'apiId'),
+  apiId: (value) => (value === ANY_API ? undefined : apiIdFault(value, 'apiId')),
   permissions: (value) => permissionsFault(value, 'permissions'),
   sources: (value) =>
     value === undefined || sourcesOf(value) !== undefined
@@ -258,7 +259,7 @@ function placesOf(
 
 function fixedQuestion<R>(
   { apiId, permissions, cost, reserve, holdMs, ratelimits, tags }: RouteGuardOptions<R>,
-  { remaining, hold, ...byDefault }: QuestionOptions,
+  { remaining, hold, apiId: ownApiId, ...byDefault }: QuestionOptions,
 ): QuestionOptions {
   const { credits, ...holdWithout } = { ...hold, ...(holdMs !== undefined && { forMs: holdMs }) };
   const reserved = typeof reserve === 'number' ? reserve : cost === undefined ? credits : undefined;
@@ -266,13 +267,15 @@ function fixedQuestion<R>(
     ...byDefault,
     ...(remaining && reserve === undefined && { remaining }),
     hold: { ...holdWithout, ...(reserved !== undefined && { credits: reserved }) },
-    ...(apiId === undefined ? {} : { apiId }),
+    ...apiOf(apiId ?? ownApiId),
     ...(permissions === undefined ? {} : { permissions }),
     ...(typeof cost === 'number' ? { remaining: { cost } } : {}),
     ...(Array.isArray(ratelimits) ? { ratelimits } : {}),
     ...(Array.isArray(tags) ? { tags } : {}),
   });
 }
+
+const apiOf = (apiId: string | undefined) => (apiId === undefined || apiId === ANY_API ? {} : { apiId });
 
 const isCost = (cost: unknown): cost is number =>
   typeof cost === 'number' && Number.isInteger(cost) && cost >= 0 && cost <= CREDITS_MAX;

@@ -192,6 +192,18 @@ test('names every wrong option', () => {
   expect(wrong({ reserve: -1 })).toThrow('reserve: must be a whole number from 0');
   expect(wrong({ holdMs: 999 })).toThrow('holdMs: must be a whole number from 1000 to 3600000');
   expect(wrong({ cost: 1, reserve: 1 })).toThrow('cost, reserve: set one of them');
+  // A sidecar may answer for every API.
+  for (const options of [
+    { verifier: verifiers.sidecar },
+    { url: 'http://127.0.0.1:1' },
+    { unixSocket: '/x' },
+  ]) {
+    expect(() => httpGuard(options)).toThrow(
+      "apiId: required, with the API to which a key must belong, or '*'",
+    );
+    expect(() => httpGuard({ ...options, apiId: 'not an id' })).toThrow('apiId: must match');
+    for (const apiId of ['shop', '*']) void httpGuard({ ...options, apiId });
+  }
 });
 
 test('charge takes whole numbers only', async () => {

@@ -22,14 +22,14 @@ const SERVERS: Readonly<
 > = {
   async fastify(handler) {
     const app = Fastify({ http2: true });
-    await app.register(fastifyGuard, { verifier });
+    await app.register(fastifyGuard, { verifier, apiId: '*' });
     app.get('/', ({ headers, raw }) => ({ headers, raw: handler(raw) }));
     const address = await app.listen({ port: 0, host: '127.0.0.1' });
     return [Number(new URL(address).port), () => app.close()];
   },
   async hono(handler) {
     const app = new Hono<{ Bindings: { incoming: Parameters<Handler>[0] } }>();
-    app.use(honoGuard({ verifier }));
+    app.use(honoGuard({ verifier, apiId: '*' }));
     app.get('/', ({ req, json, env }) => json({ headers: req.header(), raw: handler(env.incoming) }));
     const server = serve({ fetch: app.fetch, createServer, port: 0, hostname: '127.0.0.1' });
     await new Promise((resolve) => server.once('listening', resolve));
