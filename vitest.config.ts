@@ -20,7 +20,7 @@ export default defineConfig({
     testTimeout: TEST_MS_MAX,
     hookTimeout: TEST_MS_MAX,
     expect: { poll: { timeout: HOLDS_MS_MAX } },
-    reporters: ['default', './test/harness/missing-reporter.ts'],
+    reporters: ['default', './test/harness/closing-reporter.ts'],
     projects: PROJECTS.map((name) => ({
       extends: true,
       // A worker takes file after file, and so loads what they share once; `as-found` refuses what one leaves behind for

@@ -1,30 +1,18 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { bareEnv } from '../harness/bare-machine.ts';
-import { freePort } from '../harness/ports.ts';
+import { envOfStart, npmStartOrEnd } from '../harness/npm-start.ts';
 import { eventually } from '../harness/waiting.ts';
 
-const ROOT = join(import.meta.dirname, '..', '..');
 let data: string;
 let env: NodeJS.ProcessEnv;
 let started: ChildProcess | undefined;
 
 beforeEach(async () => {
   data = mkdtempSync(join(tmpdir(), 'keyfence-start-'));
-  const [port, adminPort, verifierPort, verifierAdminPort] = await Promise.all(
-    Array.from({ length: 4 }, async () => String(await freePort())),
-  );
-  env = {
-    ...bareEnv(),
-    KEYFENCE_DATA: data,
-    CONTROL_PLANE_PORT: port,
-    CONTROL_PLANE_ADMIN_PORT: adminPort,
-    VERIFIER_PORT: verifierPort,
-    VERIFIER_ADMIN_PORT: verifierAdminPort,
-  };
+  env = await envOfStart(data);
 });
 afterEach(async () => {
   for (const pid of processesOf(data)) process.kill(pid, 'SIGKILL');
@@ -33,30 +21,11 @@ afterEach(async () => {
 
 /** `npm start`, up to the text that says it is ready. */
 async function npmStart(): Promise<string> {
-  const { child, output } = await npmStartOrEnd();
+  const { child, output } = await npmStartOrEnd(env);
   started = child;
   expect(output).toContain('Keyfence is ready.');
   expect(output).toMatch(/^ {2}Redis +unix:\/\/\S+redis\.sock {3}\(REDIS_URL/m);
   return output;
-}
-
-/** `npm start`, until it is ready or has ended. */
-async function npmStartOrEnd(more: NodeJS.ProcessEnv = {}) {
-  const child = spawn('npm', ['start'], {
-    cwd: ROOT,
-    env: { ...env, ...more },
-    detached: true,
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let output = '';
-  child.stdout.on('data', (chunk: Buffer) => {
-    output += chunk.toString();
-  });
-  child.stderr.on('data', (chunk: Buffer) => {
-    output += chunk.toString();
-  });
-  await eventually(() => output.includes('Ctrl-C stops everything') || child.exitCode !== null);
-  return { child, output };
 }
 
 /** The commands of the printed walk, as somebody would copy them. */
@@ -103,11 +72,11 @@ test('a second npm start leaves the first alone', async () => {
   const { pid, redisUrl, controlPlane } = running();
   const before = processesOf(data);
 
-  const sameFolder = await npmStartOrEnd();
+  const sameFolder = await npmStartOrEnd(env);
   expect(sameFolder.child.exitCode).toBe(1);
   expect(sameFolder.output).toContain(`another npm start (process ${pid}, at ${controlPlane} and `);
   const elsewhere = mkdtempSync(join(tmpdir(), 'keyfence-start-'));
-  const samePorts = await npmStartOrEnd({ KEYFENCE_DATA: elsewhere });
+  const samePorts = await npmStartOrEnd({ ...env, KEYFENCE_DATA: elsewhere });
   rmSync(elsewhere, { recursive: true });
   expect(samePorts.child.exitCode).toBe(1);
   expect(samePorts.output).toContain(
@@ -127,11 +96,16 @@ test('a second npm start leaves the first alone', async () => {
 
 test('names the settings of impossible ports', async () => {
   const { VERIFIER_PORT = '' } = env;
-  const ended = await npmStartOrEnd({ CONTROL_PLANE_PORT: '3.5', VERIFIER_ADMIN_PORT: '0', PORT: '8080' });
+  const ended = await npmStartOrEnd({
+    ...env,
+    CONTROL_PLANE_PORT: '3.5',
+    VERIFIER_ADMIN_PORT: '0',
+    PORT: '8080',
+  });
   expect(ended.child.exitCode).toBe(78);
   expect(ended.output).toContain('CONTROL_PLANE_PORT: "3.5" is not allowed (integer 1..65535)');
   expect(ended.output).toContain('VERIFIER_ADMIN_PORT: "0" is not allowed');
-  const shared = await npmStartOrEnd({ CONTROL_PLANE_PORT: VERIFIER_PORT });
+  const shared = await npmStartOrEnd({ ...env, CONTROL_PLANE_PORT: VERIFIER_PORT });
   expect(shared.child.exitCode).toBe(78);
   expect(shared.output).toContain(`VERIFIER_PORT: ${VERIFIER_PORT} is the port of CONTROL_PLANE_PORT too`);
   for (const { output } of [ended, shared]) expect(output, 'a stack').not.toMatch(/^\s+at /m);

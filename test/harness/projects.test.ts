@@ -1,14 +1,29 @@
-import { globSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { testsByProject } from './projects.ts';
+import { PROJECTS, testsByProject } from './projects.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
+const textOf = (file: string) => readFileSync(join(ROOT, file), 'utf8');
 
 test('every test file is in one project', () => {
   const files = Object.values(testsByProject()).flat();
   expect(files.toSorted()).toEqual(globSync('test/**/*.test.ts', { cwd: ROOT }).toSorted());
   expect(new Set(files).size).toBe(files.length);
+});
+
+test('npm test needs nothing but Node and Redis', () => {
+  const { redis, system } = testsByProject();
+  expect(redis).toContain('test/readme.test.ts');
+  expect(system, 'may be skipped').toContain('test/control-plane/cli/terminal.test.ts');
+  expect(system, 'openssl makes its certificates').toContain('test/verifier/http/tls.test.ts');
+});
+
+test('CI runs every project', () => {
+  const { scripts } = JSON.parse(textOf('package.json'));
+  const [, names = ''] = /^for script in (.*); do$/m.exec(textOf('.ci/run')) ?? [];
+  const projects = names.split(' ').flatMap((name) => scripts[name].match(/(?<=--project )\w+/g));
+  expect(projects.toSorted()).toEqual(PROJECTS.toSorted());
 });
 
 test('no unit test starts a server', () => {

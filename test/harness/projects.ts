@@ -4,8 +4,9 @@ import { importsOf, reachedFrom } from './imports.ts';
 
 /**
  * The projects of Vitest. `unit` starts no process and ends in seconds; `redis` starts servers, Redis above all; `system`
- * runs gateways, browsers, images, manifests and whole processes; `proof` searches, apart from `npm test`: simulation,
- * model, mutants, chaos, kills at any moment, generated requests.
+ * runs gateways, browsers, images, manifests, whole processes and whatever a machine may lack; `proof` searches:
+ * simulation, model, mutants, chaos, kills at any moment, generated requests. `npm test` runs the first two, and so skips
+ * nothing where Node and Redis are.
  */
 export const PROJECTS = ['unit', 'redis', 'system', 'proof'] as const;
 export type Project = (typeof PROJECTS)[number];
@@ -17,6 +18,10 @@ const SYSTEM =
   /^test\/(deploy|gateways|control-plane\/dashboard|end-to-end|commands\.|documentation\.|control-plane\/cli\/(?:package|library)\.)/;
 /** Runs `git ls-files` alone. */
 const ASKS_GIT = 'test/tidy.test.ts';
+/** Tests that say themselves when they cannot run. */
+const MAY_SKIP = /\bskip(?:If)?\(/;
+/** Starts openssl, without which its tests fail. */
+const NEEDS_OPENSSL = 'test/harness/certificates.ts';
 
 /** Puts every test file into its project. Which start processes is read from their imports, so that no list gets old. */
 export function testsByProject(): Record<Project, string[]> {
@@ -25,12 +30,15 @@ export function testsByProject(): Record<Project, string[]> {
     // The tests of the examples run in an application that has installed the package.
     exclude: (name) => name === 'node_modules' || name === 'deploy/examples',
   });
-  const imports = importsOf(new Map(files.map((file) => [file, readFileSync(join(ROOT, file), 'utf8')])));
+  const texts = new Map(files.map((file) => [file, readFileSync(join(ROOT, file), 'utf8')]));
+  const imports = importsOf(texts);
   const projects: Record<Project, string[]> = { unit: [], redis: [], system: [], proof: [] };
   for (const file of files.filter((name) => name.endsWith('.test.ts')).sort()) {
-    const startsProcesses = reachedFrom(imports, file).has('node:child_process') && file !== ASKS_GIT;
+    const reached = reachedFrom(imports, file);
+    const startsProcesses = reached.has('node:child_process') && file !== ASKS_GIT;
+    const needsPrograms = MAY_SKIP.test(texts.get(file) ?? '') || reached.has(NEEDS_OPENSSL);
     if (PROOF.test(file)) projects.proof.push(file);
-    else if (SYSTEM.test(file)) projects.system.push(file);
+    else if (SYSTEM.test(file) || needsPrograms) projects.system.push(file);
     else projects[startsProcesses ? 'redis' : 'unit'].push(file);
   }
   return projects;

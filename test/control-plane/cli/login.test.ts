@@ -11,7 +11,7 @@ import { operations } from '../../../control-plane/operations.ts';
 import { isChange } from '../../../control-plane/serve/operation.ts';
 import { takeFolder, tell } from '../../../deploy/dev/folder.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
-import { envOf, noTerminal, startOnTerminal, useCommandLine } from './keyfence.ts';
+import { envOf, useCommandLine } from './keyfence.ts';
 
 let fleet: Fleet;
 let home: string;
@@ -224,15 +224,4 @@ test('contexts says that the environment comes first', async () => {
 test('operations that change nothing are known', () => {
   const wrong = operations.filter((each) => ASKS.test(each.name) === isChange(each));
   expect(wrong.map(({ name }) => name)).toEqual([]);
-});
-
-test.skipIf(noTerminal)(`the root key is not echoed${noTerminal}`, async () => {
-  const { status, stdout } = await startOnTerminal(
-    ['login', address()],
-    { ...envOf(fleet), ...envOfHome(), KEYFENCE_ROOT_KEY: '' },
-    'Root key for http',
-    `${ROOT_KEY}\r`,
-  );
-  expect(status, stdout).toBe(0);
-  expect(stdout).not.toContain(ROOT_KEY);
 });

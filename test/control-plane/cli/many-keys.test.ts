@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { Fleet } from '../../harness/fleet.ts';
-import { envOf, noTerminal, type Run, start, startOnTerminal, useCommandLine } from './keyfence.ts';
+import { envOf, type Run, start, useCommandLine } from './keyfence.ts';
 
 let fleet: Fleet;
 let redis: Redis;
@@ -144,19 +144,6 @@ test('tells a missing API or an incomplete change', async () => {
   await redis.zadd(apiKeys('slow').members, 0, 'silent');
   const pending = await run('keys disable --api slow --owner ada --wait 0');
   expect([pending.status, pending.stdout]).toEqual([75, expect.stringContaining('2 keys disabled: pending')]);
-});
-
-test.skipIf(noTerminal)(`on a terminal it shows how far it is${noTerminal}`, async () => {
-  const keys = await make('shown', 2000, 'ada');
-  const file = fileOf(
-    'shown',
-    keys.map(({ keyId }) => keyId),
-  );
-  const args = ['keys', 'disable', '--api', 'shown', '--file', file];
-  const { stdout, status } = await startOnTerminal(args, envOf(fleet));
-  expect(status).toBe(0);
-  expect(stdout).toMatch(/█+░* (50|100) % [12],000 keys/);
-  expect(stdout).toContain('2,000 keys disabled');
 });
 
 test('waits for a control plane that is away', async () => {

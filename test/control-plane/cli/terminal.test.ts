@@ -3,7 +3,7 @@ import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify, stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { generateKey } from '../../../shared/rules/key-format.ts';
+import { generateKey, hashSecret } from '../../../shared/rules/key-format.ts';
 import { VERSION } from '../../../shared/version.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { skippedWithout } from '../../harness/programs.ts';
@@ -135,6 +135,14 @@ test.skipIf(noTerminal)(`--web opens the dashboard or prints where${noTerminal}`
   await fleet.until(() => existsSync(opened) && readFileSync(opened, 'utf8') === page(`keys/${keyId}`));
 });
 
+test.skipIf(noTerminal)(`login does not echo the root key${noTerminal}`, async () => {
+  const env = envOf(fleet, { KEYFENCE_ROOT_KEY: '', KEYFENCE_URL: '', XDG_CONFIG_HOME: fleet.directory });
+  const address = fleet.controlPlanes[0]?.address ?? '';
+  const ended = await startOnTerminal(['login', address], env, 'Root key for http', `${ROOT_KEY}\r`);
+  expect(ended.status, ended.stdout).toBe(0);
+  expect(ended.stdout).not.toContain(ROOT_KEY);
+});
+
 test.skipIf(noTerminal)(`deleting asks first${noTerminal}`, async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'kept' });
   const no = await startOnTerminal(['keys', 'delete', keyId], envOf(fleet), 'Type yes: ', 'y\r');
@@ -152,6 +160,22 @@ test.skipIf(noTerminal)(`an import shows how far it is${noTerminal}`, async () =
   expect(status).toBe(0);
   expect(stdout).toMatch(/█+░+ 50 % line 2,000/);
   expect(stdout).toContain('4,000 created');
+});
+
+test.skipIf(noTerminal)(`a disable shows how far it is${noTerminal}`, async () => {
+  const keyIds: string[] = [];
+  for (let part = 0; part < 4; part++) {
+    const keys = Array.from({ length: 500 }, () => ({ sha256: hashSecret(generateKey(16)), foreign: false }));
+    const { results } = await fleet.ok('keys.importKeys', { apiId: 'shown', keys });
+    keyIds.push(...results.map((result: { keyId: string }) => result.keyId));
+  }
+  const file = join(fleet.directory, 'shown');
+  writeFileSync(file, keyIds.join('\n'));
+  const args = ['keys', 'disable', '--api', 'shown', '--file', file];
+  const { stdout, status } = await startOnTerminal(args, envOf(fleet));
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/█+░* (50|100) % [12],000 keys/);
+  expect(stdout).toContain('2,000 keys disabled');
 });
 
 test('the version is told without the program', async () => {

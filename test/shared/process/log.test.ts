@@ -1,11 +1,9 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, openSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger, LogOutput } from '../../../shared/process/log.ts';
 import { Fleet } from '../../harness/fleet.ts';
-import { HOLDS_MS_MAX } from '../../harness/waiting.ts';
 
 function logged(level: string, write: (log: ReturnType<typeof createLogger>) => void): string[] {
   const lines: string[] = [];
@@ -76,20 +74,6 @@ test('a process logs to standard output by default', () => {
   });
   expect(stderr).toBe('');
   expect(JSON.parse(stdout)).toMatchObject({ process: 'verifier', msg: 'told' });
-});
-
-test.skipIf(!existsSync('/dev/full'))('a full disk ends or delays no process', () => {
-  const file = new URL('../../../shared/process/log.ts', import.meta.url).href;
-  const program = `const { createLogger } = await import('${file}'); const log = createLogger('verifier', 'info');
-    log.info('first'); await new Promise(setImmediate); log.fatal('second'); log.info('third');
-    process.once('beforeExit', () => process.stderr.write('still here'));`;
-  const { status, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
-    encoding: 'utf8',
-    stdio: ['ignore', openSync('/dev/full', 'w'), 'pipe'],
-    timeout: HOLDS_MS_MAX,
-    killSignal: 'SIGKILL',
-  });
-  expect({ status, stderr }).toEqual({ status: 0, stderr: 'still here' });
 });
 
 /** A disk of so many bytes more, which says so when they are used up. */
