@@ -27,7 +27,7 @@ CONTROL_PLANE_PORT, VERIFIER_PORT and their like are for one of them, REDIS_URL 
 const { env } = process;
 /** Port 0 is refused, because the printed walk names the ports. */
 const port = (byDefault: number) => integer(1, 65_535, '', byDefault);
-const ports = loadConfigOrExit(
+const { readSecretsAgain: _, ...ports } = loadConfigOrExit(
   {
     CONTROL_PLANE_PORT: port(3000).help('Port of the control plane'),
     CONTROL_PLANE_ADMIN_PORT: port(9300).help('Port of its admin listener'),

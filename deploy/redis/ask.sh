@@ -25,7 +25,7 @@ role() { REDISCLI_AUTH=any here probe role; }
 sentinel() {
   at=$1
   shift
-  REDISCLI_AUTH=$(tr -d '\r\n' <"$secrets/sentinel-client-password") ask 2 "$at" "${SENTINEL_PORT:-26379}" sentinel "$@"
+  REDISCLI_AUTH=$(head -n 1 "$secrets/sentinel-client-password" | tr -d '\r') ask 2 "$at" "${SENTINEL_PORT:-26379}" sentinel "$@"
 }
 
 # The host of the primary as the Sentinel on one host knows it; nothing where that does not answer.

@@ -7,7 +7,10 @@ secrets=${SECRETS:-/run/secrets}
 data=${DATA:-/data}
 conf=$data/sentinel.conf
 password=$(head -n 1 "$secrets/sentinel-password")
-clients=$(tr -d '\r\n' <"$secrets/sentinel-client-password" | sha256sum | cut -d' ' -f1)
+# Of two lines both are good, as for Redis.
+clients=$(tr -d '\r' <"$secrets/sentinel-client-password" | while IFS= read -r client || [ -n "$client" ]; do
+  [ -z "$client" ] || printf '#%s ' "$(printf '%s' "$client" | sha256sum | cut -d' ' -f1)"
+done)
 
 learnt=$(grep -E '^sentinel (monitor|myid|config-epoch|leader-epoch|current-epoch|known-)' "$conf" 2>/dev/null || true)
 # After restore.sh the group begins anew.
@@ -18,7 +21,7 @@ group="sentinel monitor mymaster $GROUP_PRIMARY ${REDIS_PORT:-6379} 2"
   printf '%s\n' "dir $data" 'protected-mode no'
   printf '%s\n' 'sentinel resolve-hostnames yes' 'sentinel announce-hostnames yes' "sentinel announce-ip $GROUP_SELF"
   # Clients may ask who is primary, and nothing else; the Sentinels among themselves may do all.
-  printf '%s\n' "user default on #$clients resetchannels allchannels -@all +hello +ping +subscribe +unsubscribe +sentinel|get-master-addr-by-name +sentinel|sentinels +sentinel|replicas +sentinel|slaves"
+  printf '%s\n' "user default on ${clients}resetchannels allchannels -@all +hello +ping +subscribe +unsubscribe +sentinel|get-master-addr-by-name +sentinel|sentinels +sentinel|replicas +sentinel|slaves"
   printf '%s\n' "user sentinel on >$password allchannels +@all" 'sentinel sentinel-user sentinel' \
     "sentinel sentinel-pass $password"
   printf '%s\n' "${learnt:-$group}" | grep '^sentinel monitor'

@@ -22,6 +22,15 @@ export type ConfigOf<S extends Settings> = {
   readonly [K in keyof S]: S[K] extends Setting<infer T> ? T : never;
 };
 
+/** The values of such settings, and of their secrets as the files have them later. */
+export type LoadedConfig<S extends Settings> = ConfigOf<S> & {
+  /**
+   * Reads the files of secrets again: what was rotated meanwhile. A secret of the environment, or of a file that cannot be
+   * read now, stays as it was.
+   */
+  readonly readSecretsAgain: () => Partial<ConfigOf<S>>;
+};
+
 /** EX_CONFIG of sysexits.h. */
 const EXIT_CONFIG = 78;
 
@@ -39,7 +48,7 @@ export class ConfigError extends Error {
 }
 
 /** Parses all settings. Throws a ConfigError with every fault. An empty variable counts as unset. */
-export function loadConfig<S extends Settings>(settings: S, env: NodeJS.ProcessEnv): ConfigOf<S> {
+export function loadConfig<S extends Settings>(settings: S, env: NodeJS.ProcessEnv): LoadedConfig<S> {
   const faults: string[] = [];
   const config: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(settings)) {
@@ -52,7 +61,19 @@ export function loadConfig<S extends Settings>(settings: S, env: NodeJS.ProcessE
     }
   }
   if (faults.length > 0) throw new ConfigError(faults);
-  return Object.freeze(config) as ConfigOf<S>;
+  const secrets: Record<string, unknown> = {};
+  const readSecretsAgain = () => {
+    for (const [name, setting] of Object.entries(settings)) {
+      if (!setting.secret || !env[`${name}_FILE`]) continue;
+      try {
+        secrets[name] = setting.parse(readSecret(name, env) ?? '');
+      } catch {
+        // Somebody may be writing it.
+      }
+    }
+    return { ...secrets };
+  };
+  return Object.freeze({ ...config, readSecretsAgain }) as LoadedConfig<S>;
 }
 
 /**
@@ -62,7 +83,7 @@ export function loadConfig<S extends Settings>(settings: S, env: NodeJS.ProcessE
 export function loadFromEnvironment<S extends Settings>(
   settings: S,
   check: (config: ConfigOf<S>) => readonly string[] = () => [],
-): ConfigOf<S> {
+): LoadedConfig<S> {
   const config = loadConfig(settings, process.env);
   const faults = check(config);
   if (faults.length > 0) throw new ConfigError(faults);
@@ -76,7 +97,7 @@ export function loadFromEnvironment<S extends Settings>(
 export function loadConfigOrExit<S extends Settings>(
   settings: S,
   check: (config: ConfigOf<S>) => readonly string[],
-): ConfigOf<S> {
+): LoadedConfig<S> {
   try {
     return loadFromEnvironment(settings, (config) => [...misspelt(settings, process.env), ...check(config)]);
   } catch (error) {

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { RedisOptions } from 'ioredis';
-import { type ConfigOf, choice, integer, secret, text } from '../process/load-config.ts';
+import { type ConfigOf, choice, integer, type LoadedConfig, secret, text } from '../process/load-config.ts';
 import { ExplainingConnector } from './sentinel-connector.ts';
 
 /** The settings for Redis, the same in both processes. */
@@ -38,7 +38,9 @@ export const redisLimits = {
 };
 
 /** The values of `redisSettings`, and the limits. */
-export type RedisConfig = ConfigOf<typeof redisSettings> & typeof redisLimits;
+export type RedisConfig = ConfigOf<typeof redisSettings> &
+  typeof redisLimits &
+  Partial<Pick<LoadedConfig<typeof redisSettings>, 'readSecretsAgain'>>;
 
 /** Returns the faults of settings that do not fit together. */
 export function redisFaults(config: ConfigOf<typeof redisSettings>): string[] {
@@ -120,17 +122,41 @@ function decoded(text: string): string {
   }
 }
 
+/** Options of connections, with passwords and authorities as their files have them when a connection begins. */
+export class FreshOptions {
+  readonly #config: RedisConfig;
+  #ca: Buffer | undefined;
+
+  constructor(config: RedisConfig) {
+    this.#config = config;
+  }
+
+  read(): Options {
+    const config = { ...this.#config, ...this.#config.readSecretsAgain?.() };
+    const { REDIS_TLS_CA_FILE: file } = config;
+    try {
+      if (file) this.#ca = readFileSync(file);
+    } catch (error) {
+      if (this.#ca === undefined) throw error; // otherwise somebody may be replacing it
+    }
+    return connectionOptions(config, this.#ca);
+  }
+}
+
+/** Tells whether connections with these options prove who they are in the same way. */
+export const isSameProof = (a: Options, b: Options): boolean =>
+  a.username === b.username && a.password === b.password && a.sentinelPassword === b.sentinelPassword;
+
 /**
  * Returns the options for ioredis. Each connection is one session; commands are neither queued nor sent
  * twice. They lack the database: ioredis would go on in database 0 if Redis refused it.
  */
-export function connectionOptions(config: RedisConfig): Options {
+function connectionOptions(config: RedisConfig, ca: Buffer | undefined): Options {
   const addresses = config.REDIS_URL;
   const [{ path, host, port, hasTls, ...user }] = addresses as readonly [RedisAddress];
   const username = user.username || config.REDIS_USERNAME;
   const password = user.password || config.REDIS_PASSWORD;
-  const ca = config.REDIS_TLS_CA_FILE;
-  const tls = hasTls ? (ca ? { ca: readFileSync(ca) } : {}) : undefined;
+  const tls = hasTls ? (ca ? { ca } : {}) : undefined;
   return {
     ...(path === undefined ? { host, port } : { path }),
     ...(username ? { username } : {}),

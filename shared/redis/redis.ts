@@ -9,7 +9,7 @@ import { readCopies } from '../process/read-buffer.ts';
 import { ApiError, unavailable } from '../rules/errors.ts';
 import { isReplyError, refuseUnusable, selectDatabase, Unfit } from './fitness.ts';
 import { ReachLog } from './redis-fault.ts';
-import { connectionOptions, type Node, type Options, type RedisConfig } from './redis-settings.ts';
+import { FreshOptions, isSameProof, type Node, type RedisConfig } from './redis-settings.ts';
 
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
@@ -37,7 +37,7 @@ interface Connection {
  */
 export class RedisNodes {
   readonly #config: RedisConfig;
-  readonly #options: Options;
+  readonly #options: FreshOptions;
   readonly #seeds: readonly Node[];
   readonly #clock: Clock;
   readonly #log: Logger;
@@ -54,7 +54,8 @@ export class RedisNodes {
   constructor(config: RedisConfig, clock: Clock, log: Logger, demands: Demands = { commands: [] }) {
     this.#config = config;
     this.#demands = demands;
-    this.#options = connectionOptions(config);
+    this.#options = new FreshOptions(config);
+    this.#options.read(); // a fault ends the start
     this.#seeds = config.REDIS_URL.map(({ host, port }) => ({ host, port }));
     this.#clock = clock;
     this.#log = log;
@@ -129,7 +130,8 @@ export class RedisNodes {
   }
 
   async #connect(node: Node | undefined, id: string, forget: () => void): Promise<Redis> {
-    const redis = new Redis({ ...this.#options, ...node });
+    const options = this.#options.read();
+    const redis = new Redis({ ...options, ...node });
     let lastError: unknown;
     redis.on('error', (error: Error) => {
       lastError = error;
@@ -167,8 +169,11 @@ export class RedisNodes {
       cut(redis);
       forget();
       const attempts = (this.#failures.get(id)?.attempts ?? 0) + 1;
-      const waitMs = backoffMs(attempts - 1, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, Math.random);
       const cause = lastError ?? error;
+      const isRotated = REFUSES_PASSWORD.test(String(cause)) && !isSameProof(this.#options.read(), options);
+      const waitMs = isRotated
+        ? 0
+        : backoffMs(attempts - 1, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, Math.random);
       if (!this.#closed) this.#reach.failed(cause);
       if (cause instanceof Unfit && !this.#wasFit && !this.#closed) this.#demands.onUnfit?.(cause.message);
       this.#failures.set(id, { attempts, retryAtMs: this.#clock.monotonicMs() + waitMs, cause });
@@ -259,6 +264,9 @@ export class RedisNodes {
     return unavailable(`Redis refused: ${kind}`, error);
   }
 }
+
+/** Answers to a password that is no longer, or not yet, that of the user. */
+const REFUSES_PASSWORD = /\b(WRONGPASS|NOAUTH)\b/;
 
 const REFUSALS = new Set(
   'LOADING MISCONF OOM NOPERM NOAUTH WRONGPASS TRYAGAIN MASTERDOWN BUSY UNKILLABLE'.split(' '),

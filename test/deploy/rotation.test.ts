@@ -1,0 +1,172 @@
+import { execFileSync } from 'node:child_process';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, test, vi } from 'vitest';
+import { Fleet } from '../harness/fleet.ts';
+import { OwnFiles, OwnRedis } from './own-redis.ts';
+import { PATIENT, RedisPods } from './redis-pods.ts';
+
+const stops: (() => unknown)[] = [];
+let secrets: string;
+afterEach(async () => {
+  for (const stop of stops.splice(0).reverse()) await stop();
+});
+
+/** The settings of a process whose secrets are copies, as on another machine. */
+function copied(files: OwnFiles, env: Record<string, string>): Record<string, string> {
+  secrets = join(files.folder, 'copies');
+  cpSync(join(files.folder, 'secrets'), secrets, { recursive: true });
+  return Object.fromEntries(
+    Object.entries(env).map(([name, value]) => [
+      name,
+      name.endsWith('_FILE') ? value.replace(join(files.folder, 'secrets'), secrets) : value,
+    ]),
+  );
+}
+
+/** Changes a key again and again, and counts what the answers are. */
+function changing(fleet: Fleet, keyId: string) {
+  const statuses: number[] = [];
+  let goes = true;
+  const running = (async () => {
+    for (let i = 0; goes; i++)
+      statuses.push((await fleet.admin('keys.updateKey', { keyId, name: String(i) })).status);
+  })();
+  const more = async () => {
+    const enough = statuses.length + 20;
+    await fleet.until(() => statuses.length >= enough);
+  };
+  const end = async () => {
+    goes = false;
+    await running;
+    return [...new Set(statuses)];
+  };
+  return { more, end };
+}
+
+const USERS = ['control-plane', 'verifier'];
+/** Gives both users another password while changes go on; then only new connections are left. */
+async function rotate(fleet: Fleet, servers: readonly OwnRedis[], options: object): Promise<void> {
+  const { key, keyId } = await vi.waitFor(() => fleet.ok('keys.createKey', { apiId: 'shop' }), PATIENT);
+  expect(await fleet.verdict(key)).toBe('VALID');
+  const load = changing(fleet, keyId);
+  const onAll = async (...command: string[]) => {
+    for (const server of servers) {
+      const operator = server.as('operator', options);
+      await operator.call(command[0] ?? '', ...command.slice(1));
+      operator.disconnect();
+    }
+  };
+  for (const user of USERS) await onAll('ACL', 'SETUSER', user, `>new-${user}`);
+  await load.more();
+  for (const user of USERS) writeFileSync(join(secrets, `${user}-password`), `new-${user}\n`);
+  await load.more();
+  for (const user of USERS) await onAll('ACL', 'SETUSER', user, `<${user}`);
+  await load.more();
+  expect(await load.end()).toEqual([200]);
+
+  for (const user of USERS) await onAll('CLIENT', 'KILL', 'USER', user);
+  const other = await vi.waitFor(() => fleet.ok('keys.createKey', { apiId: 'shop' }), PATIENT);
+  expect(await fleet.verdict(other.key)).toBe('VALID');
+  expect(await fleet.verdict(key)).toBe('VALID');
+}
+
+test('Redis passwords rotate without a restart', async () => {
+  const files = new OwnFiles();
+  stops.push(() => files.remove());
+  const redis = await OwnRedis.start(files);
+  stops.push(() => redis.stop());
+  const as = (user: string) =>
+    copied(files, {
+      REDIS_URL: `redis://127.0.0.1:${redis.port}`,
+      REDIS_USERNAME: user,
+      REDIS_PASSWORD_FILE: join(files.folder, 'secrets', `${user}-password`),
+    });
+  const fleet = await Fleet.start({ redisUrl: 'unused', verifiers: 0, env: as('control-plane') });
+  stops.push(() => fleet.stop());
+  await fleet.addVerifier(as('verifier'));
+  await rotate(fleet, [redis], {});
+});
+
+test('the page adds a password without showing it', async () => {
+  const files = new OwnFiles();
+  stops.push(() => files.remove());
+  const redis = await OwnRedis.start(files);
+  stops.push(() => redis.stop());
+  const page = readFileSync(join(import.meta.dirname, '../../deploy/redis/README.md'), 'utf8');
+  const [, commands = ''] = /## Passwords\n[\s\S]*?```sh\n([\s\S]*?)```/.exec(page) ?? [];
+  const atPort = commands.replace('redis-cli', `redis-cli -p ${redis.port}`);
+  execFileSync('sh', ['-ec', atPort], { env: { ...redis.env, NEW: 'a new one' }, stdio: 'pipe' });
+  const verifier = redis.connect({ username: 'verifier', password: 'a new one' });
+  expect(await verifier.get('kf:p:x')).toBeNull();
+});
+
+test('a password in REDIS_URL_FILE rotates without a restart', async () => {
+  const files = new OwnFiles();
+  stops.push(() => files.remove());
+  const redis = await OwnRedis.start(files);
+  stops.push(() => redis.stop());
+  const REDIS_URL_FILE = join(files.folder, 'url');
+  const write = (password: string) =>
+    writeFileSync(REDIS_URL_FILE, `redis://control-plane:${password}@127.0.0.1:${redis.port}\n`);
+  write('control-plane');
+  const fleet = await Fleet.start({ redisUrl: '', verifiers: 0, env: { REDIS_URL: '', REDIS_URL_FILE } });
+  stops.push(() => fleet.stop());
+  await redis.as('operator').acl('SETUSER', 'control-plane', '>new', '<control-plane');
+  await redis.as('operator').call('CLIENT', 'KILL', 'USER', 'control-plane');
+  await fleet.until(async () => (await fleet.admin('keys.createKey', { apiId: 'shop' })).status === 503);
+  write('new');
+  await fleet.until(async () => (await fleet.admin('keys.createKey', { apiId: 'shop' })).status === 200);
+});
+
+test('an authority rotates without a restart', async () => {
+  const files = new OwnFiles();
+  stops.push(() => files.remove());
+  files.certify('127.0.0.1');
+  const redis = await OwnRedis.start(files);
+  stops.push(() => redis.stop());
+  const env = copied(files, {
+    REDIS_URL: `rediss://127.0.0.1:${redis.port}`,
+    REDIS_USERNAME: 'control-plane',
+    REDIS_PASSWORD_FILE: join(files.folder, 'secrets', 'control-plane-password'),
+    REDIS_TLS_CA_FILE: files.ca,
+  });
+  const fleet = await Fleet.start({ redisUrl: 'unused', verifiers: 0, env });
+  stops.push(() => fleet.stop());
+  await fleet.ok('keys.createKey', { apiId: 'shop' });
+  files.certify('127.0.0.1');
+  const ca = env['REDIS_TLS_CA_FILE'] ?? '';
+  writeFileSync(ca, readFileSync(ca, 'utf8') + readFileSync(files.ca, 'utf8'));
+  const folder = join(files.folder, 'secrets', 'tls');
+  const operator = redis.as('operator', files.tls);
+  const set = ['tls-cert-file', join(folder, 'tls.crt'), 'tls-key-file', join(folder, 'tls.key')];
+  await operator.call('CONFIG', 'SET', ...set, 'tls-ca-cert-file', files.ca);
+  await operator.call('CLIENT', 'KILL', 'USER', 'control-plane');
+  await fleet.until(async () => (await fleet.admin('keys.createKey', { apiId: 'shop' })).status === 200);
+});
+
+// macOS has one loopback address.
+const noGroup = process.platform === 'linux' ? '' : ' (skipped: needs Linux, for loopback addresses)';
+test.skipIf(noGroup)(`with Sentinel all passwords rotate${noGroup}`, async () => {
+  const group = await RedisPods.start({});
+  stops.push(() => group.stop());
+  await group.untilReady();
+  const as = (user: string) => copied(group.files, group.env(user));
+  const fleet = await Fleet.start({ redisUrl: 'unused', verifiers: 0, env: as('control-plane') });
+  stops.push(() => fleet.stop());
+  await fleet.addVerifier(as('verifier'));
+  // The Sentinels first: each new connection asks one of them.
+  const passwords = join(group.files.folder, 'secrets', 'sentinel-client-password');
+  const restartSentinels = async (text: string) => {
+    writeFileSync(passwords, text);
+    for (const { sentinel } of group.pods) await sentinel.restart();
+  };
+  await restartSentinels('new\nsentinel-client\n');
+  writeFileSync(join(secrets, 'sentinel-client-password'), 'new\n');
+  await restartSentinels('new\n');
+  await rotate(
+    fleet,
+    group.pods.map(({ redis }) => redis),
+    {},
+  );
+});
