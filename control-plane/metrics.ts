@@ -18,7 +18,7 @@ interface MeasuredParts {
   readonly audit: Pick<Audit, 'waiting'>;
   readonly bootstrapWatch: Pick<BootstrapWatch, 'differing'>;
   readonly connections: Pick<Connections, 'strangers' | 'admitted'>;
-  readonly webhookSender: Pick<WebhookSender, 'isSender' | 'open' | 'failing'>;
+  readonly webhookSender: Pick<WebhookSender, 'isSender' | 'open' | 'failing' | 'gone'>;
 }
 
 /** The control plane's metrics. No label has unbounded values. */
@@ -151,6 +151,9 @@ export class Metrics {
     );
     gauge('keyfence_webhook_endpoints_failing', () => webhookSender.failing).help(
       'Webhook endpoints that failed so often in a row that one event at a time is tried; in the sender.',
+    );
+    gauge('keyfence_webhook_endpoints_gone', () => webhookSender.gone).help(
+      'Webhook endpoints that answered 410 Gone and were disabled. Each loses its events until somebody enables or deletes it.',
     );
     gauge('keyfence_bootstrap_root_keys_differing', () => bootstrapWatch.differing).help(
       'Above 0 if other control planes had other bootstrap root keys (ROOT_KEY) within the last 90 s; checked every 30 s. Outside a rotation: some control plane may accept a root key that you have withdrawn.',

@@ -6,7 +6,7 @@ import { RedisNodes } from '#shared/redis/redis.ts';
 import { Apis } from './apis/apis.ts';
 import { Audit } from './audit/audit.ts';
 import type { Config } from './config.ts';
-import { examineFleet, examineHistories, examineServers } from './fleet/examination.ts';
+import { examineEndpoints, examineFleet, examineHistories, examineServers } from './fleet/examination.ts';
 import { FleetView } from './fleet/fleet.ts';
 import { Identities } from './identities/identities.ts';
 import { Credits } from './keys/credit-changes.ts';
@@ -114,6 +114,7 @@ export function makeParts(base: Base) {
       ...(await examineServers(nodes, config)),
       ...(await examineFleet(nodes)),
       ...(await examineHistories(nodes)),
+      ...(await examineEndpoints(nodes)),
     ],
     fleet,
     handledReports: new HandledReports(nodes, writer),
@@ -230,7 +231,7 @@ function makeWebhooks(
     testEndpoint: (endpointId: string) => sendTestEvent({ endpoints, poster, clock }, endpointId),
     urlFault: (url: string) => urlFault(rules, url),
     webhookSender: new WebhookSender({
-      ...{ nodes, endpoints, poster, changeWriter, clock, log, events: metrics.webhookEvents },
+      ...{ nodes, endpoints, audit, poster, changeWriter, clock, log, events: metrics.webhookEvents },
       typeOf: (operation) => types.get(operation),
       duties: [
         new DueWatch({

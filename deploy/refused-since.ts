@@ -86,7 +86,7 @@ const NARROWS_NOTHING = new Set([
     'webhooks.createEndpoint',
     'webhooks.rotateSecret',
     'webhooks.redeliver',
-    ...['fleet.acceptHistory', 'rules.refuseHistory'],
+    ...['fleet.acceptHistory', 'rules.refuseHistory', 'rules.disableEndpoint'],
   ],
 ]);
 

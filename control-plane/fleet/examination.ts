@@ -1,6 +1,6 @@
 import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, apiList, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { apiKeys, apiList, SHARED_LOG, webhookEndpoints } from '#shared/redis/redis-keys.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { refusedHistories } from '../writer/history-watch.ts';
@@ -141,6 +141,20 @@ export async function examineFleet(nodes: RedisNodes, verifierId?: string): Prom
   ];
   const result = `verifiers that report to this Redis: ${verifiers.length}; APIs examined: ${apis.length}`;
   return [{ check: 'fleet', found: result, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) }];
+}
+
+/** Finds webhook endpoints that were disabled because they answered that they are gone. */
+export async function examineEndpoints(nodes: RedisNodes): Promise<Finding[]> {
+  const texts = await nodes.run(webhookEndpoints, (redis) => redis.hvals(webhookEndpoints));
+  const gone = texts.flatMap((text) => /"endpointId":"(\w+)".*"goneAt":\d/.exec(text)?.[1] ?? []);
+  if (gone.length === 0) return [];
+  return [
+    {
+      check: 'webhooks',
+      found: `${someOf(gone)} answered 410 Gone, was disabled, and gets no events`,
+      change: 'correct its URL and enable it, or delete it',
+    },
+  ];
 }
 
 /** Finds APIs whose history is older than it was, and refused therefore. */

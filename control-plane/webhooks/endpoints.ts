@@ -36,6 +36,8 @@ export interface WebhookEndpoint {
   /** The only APIs whose events are sent; absent = all, and events that belong to no API. */
   readonly apiIds?: readonly string[];
   readonly enabled: boolean;
+  /** When it answered that it is gone, and was disabled; until somebody changes `enabled`. */
+  readonly goneAt?: number;
   readonly createdAt: number;
   readonly updatedAt?: number;
   /** When the former signing secret ends, if it still signs. */
@@ -105,14 +107,24 @@ export class WebhookEndpoints {
     patch: EndpointPatch,
   ): Promise<{ readonly before: WebhookEndpoint; readonly after: WebhookEndpoint } | undefined> {
     return this.#change(endpointId, (record, updatedAt) => {
-      const { name: oldName, apiIds: oldApiIds, ...rest } = record;
+      const { name: oldName, apiIds: oldApiIds, goneAt, ...rest } = record;
       const { name = oldName, apiIds = oldApiIds, ...changes } = patch;
       return {
         ...{ ...rest, ...changes, updatedAt },
+        ...(goneAt === undefined || changes.enabled !== undefined ? {} : { goneAt }),
         ...(name == null ? {} : { name }),
         ...(apiIds == null ? {} : { apiIds }),
       };
     });
+  }
+
+  /** Disables an endpoint that answered that it is gone. Returns false if it is disabled or deleted already. */
+  async disableGone(endpointId: string): Promise<boolean> {
+    const changed = await this.#change(endpointId, (record, nowMs) => ({
+      ...record,
+      ...(record.enabled ? { enabled: false, goneAt: nowMs } : {}),
+    }));
+    return changed?.before.enabled === true;
   }
 
   /** Replaces the signing secret; the former one still signs for a day. */

@@ -37,6 +37,7 @@ export const EVENT_TYPES = {
   'api.history_refused':
     'Redis is older than it was, as after a restore, so verifiers answer 503 for this API until somebody accepts that.',
   'verifier.lost': 'A verifier stopped reporting without saying that it stops: it crashed or is cut off.',
+  'webhook.disabled': 'Another endpoint answered 410 Gone, so it was disabled and gets no more events.',
   'webhook.test': 'Somebody tests the endpoint.',
 } as const;
 
@@ -150,6 +151,7 @@ const DATA: Readonly<Record<string, TProperties>> = {
     version: Type.String(),
     lastReportedAt: Time('When it last reported'),
   },
+  webhook: { endpointId: Id('the endpoint'), ...change },
   'webhook.test': { endpointId: Id('the endpoint') },
 };
 
@@ -180,15 +182,20 @@ export interface PendingEvent {
 const LEAKS = 'leaks.report';
 /** The operation of events about keys that were disabled because nobody used them. */
 export const DISABLE_UNUSED = 'rules.disableUnused';
+/** The operation of events about endpoints that answered that they are gone. */
+export const DISABLE_ENDPOINT = 'rules.disableEndpoint';
 /** The operation of events about histories that are older than they were. */
 export const REFUSE_HISTORY = 'rules.refuseHistory';
 /** The id in an event's subject, by the group of its type. */
-const SUBJECTS: Readonly<Record<string, 'keyId' | 'identityId' | 'roleId' | 'rootKeyId' | 'apiId'>> = {
+const SUBJECTS: Readonly<
+  Record<string, 'keyId' | 'identityId' | 'roleId' | 'rootKeyId' | 'apiId' | 'endpointId'>
+> = {
   key: 'keyId',
   identity: 'identityId',
   role: 'roleId',
   root_key: 'rootKeyId',
   api: 'apiId',
+  webhook: 'endpointId',
 };
 /** Groups whose changes are entries of a log under the subject's id. */
 const LOGGED: readonly string[] = ['key', 'identity', 'role'];
@@ -224,6 +231,7 @@ function typesOf(event: ListedEvent, typeOf: (operation: string) => EventType | 
     return enabled === false ? [`${group}.leaked`, `${group}.disabled`] : [`${group}.leaked`];
   }
   if (operation === DISABLE_UNUSED) return ['key.disabled'];
+  if (operation === DISABLE_ENDPOINT) return ['webhook.disabled'];
   if (operation === REFUSE_HISTORY) return ['api.history_refused'];
   const type = typeOf(operation);
   if (type === undefined) return [];

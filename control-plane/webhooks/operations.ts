@@ -52,6 +52,7 @@ const view = {
   events: List(Type.String()),
   apiIds: Type.Optional(List(Type.String())),
   enabled: Type.Boolean({ description: 'false: nothing is sent or queued; what was queued waits.' }),
+  goneAt: Type.Optional(Time('When it was disabled because it answered 410 Gone')),
   createdAt: Time('When it was created'),
   updatedAt: Type.Optional(Time('When it was last changed')),
   formerSecretEndsAt: Type.Optional(Time('When the former signing secret ends, if it still signs')),
@@ -68,6 +69,7 @@ const EndpointView = Type.Object({
   pausedUntil: Type.Optional(Time('When the next attempt is due, if the endpoint is failing')),
   dropped: Count('Number of events lost because WEBHOOK_QUEUE_MAX events waited already.'),
   dead: Count('Number of events given up after three days; redeliver sends one again.'),
+  passed: Count('Number of events that it did not get because it had answered 410 Gone.'),
 });
 
 /** The endpoints, and their queues. */

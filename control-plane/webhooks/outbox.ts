@@ -359,6 +359,8 @@ export interface QueueState {
   readonly dropped: number;
   /** Number of events given up after three days. */
   readonly dead: number;
+  /** Events that it did not get because it was gone. */
+  readonly passed: number;
 }
 
 /** The deliveries that are listed: the latest attempts, or the events that were given up. */
@@ -382,10 +384,10 @@ export class Deliveries {
       Promise.all([
         redis.xlen(queue),
         redis.xrange(queue, '-', '+', 'COUNT', 1),
-        redis.hmget(state, 'failures', 'pausedUntil', 'dropped', 'dead'),
+        redis.hmget(state, 'failures', 'pausedUntil', 'dropped', 'dead', 'passed'),
       ]),
     );
-    const [failures = 0, pausedUntil = 0, dropped = 0, dead = 0] = values.map(Number);
+    const [failures = 0, pausedUntil = 0, dropped = 0, dead = 0, passed = 0] = values.map(Number);
     const oldestAt = oldest[0]?.[0].split('-')[0];
     return {
       waiting,
@@ -394,6 +396,7 @@ export class Deliveries {
       ...(pausedUntil > 0 ? { pausedUntil } : {}),
       dropped: Math.max(0, dropped),
       dead,
+      passed,
     };
   }
 

@@ -137,7 +137,7 @@ export class Pump {
     // Read the endpoints after the events: whoever had created an endpoint before an event gets that event.
     const all = await this.#options.endpoints();
     this.#hasEndpoints = all.length > 0;
-    const endpoints = all.filter(({ enabled }) => enabled);
+    const endpoints = all.filter(({ enabled, goneAt }) => enabled || goneAt !== undefined);
     for (const entry of entries) {
       this.#open++;
       if (entry.text === undefined) this.#options.onDropped(1);
@@ -173,7 +173,7 @@ export class Pump {
       this.#eventsIn(entry).flatMap((event, i) => {
         const endpointIds = endpoints
           .filter((endpoint) => isFor(endpoint, event))
-          .map((each) => each.endpointId);
+          .map(({ enabled, endpointId }) => (enabled ? endpointId : `-${endpointId}`));
         if (endpointIds.length === 0) return [];
         const before = this.#follow(orderOf(event), added);
         const eventId = `event_${source === 0 ? '' : 'n'}${id}-${i}`;

@@ -6,13 +6,19 @@
 -- log: the audit log; name, ms: of the sender, and for which it is the sender; group: of the streams
 -- base: beginning of the queues' names; most: maximum length of a queue
 -- events: for each 'log' | 'notices', where it is; its id there; how many messages;
---         and for each message: webhook-id; type; order; body; how many endpoints; and their ids
+--         and for each message: webhook-id; type; order; body; how many endpoints; and their ids, each after a `-` if it is
+--         gone and gets nothing, which is counted
 -- Returns {} if another is the sender | {1, endpoint, number of its events that were dropped, …}
 -- include sender.lua
 if not isSender(sender, name, ms) then return {} end
 
 local dropped = {1}
 local function enqueue(endpoint, ...)
+  local gone = string.match(endpoint, '^%-(.*)')
+  if gone then
+    if redis.call('HEXISTS', endpoints, gone) == 1 then redis.call('HINCRBY', base .. gone .. ':state', 'passed', 1) end
+    return
+  end
   if redis.call('HEXISTS', endpoints, endpoint) == 0 then return end
   local queue = base .. endpoint .. ':queue'
   local over = redis.call('XLEN', queue) + 1 - tonumber(most)

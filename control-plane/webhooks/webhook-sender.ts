@@ -2,11 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { type Clock, pause, Waker } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
+import type { Audit } from '../audit/audit.ts';
 import type { ChangeWriter } from '../writer/writer.ts';
 import { EndpointSender, type OnAttempt } from './endpoint-sender.ts';
 import type { SigningEndpoint, WebhookEndpoints } from './endpoints.ts';
 import type { EventPoster } from './event-poster.ts';
-import type { EventType } from './event-types.ts';
+import { DISABLE_ENDPOINT, type EventType } from './event-types.ts';
 import { NotSender, Outbox, SENDER_MS } from './outbox.ts';
 import { Pump, Receipts } from './pump.ts';
 
@@ -33,6 +34,7 @@ export interface SenderDuty {
 interface SenderOptions {
   readonly nodes: RedisNodes;
   readonly endpoints: WebhookEndpoints;
+  readonly audit: Pick<Audit, 'record'>;
   readonly poster: EventPoster;
   readonly changeWriter: Pick<ChangeWriter, 'status'>;
   readonly typeOf: (operation: string) => EventType | undefined;
@@ -61,6 +63,7 @@ export class WebhookSender {
   readonly #look = new Waker();
   #heldAtMs = 0;
   /** The reason why nothing was sent, as it was logged last. */
+  #gone = 0;
   #reason = '';
 
   constructor(options: SenderOptions) {
@@ -81,6 +84,11 @@ export class WebhookSender {
   /** Number of endpoints whose latest attempts failed so often that they are paused. */
   get failing(): number {
     return [...this.#lines.values()].filter((line) => line.isPaused).length;
+  }
+
+  /** Number of endpoints that were disabled because they answered that they are gone, as of the last look. */
+  get gone(): number {
+    return this.#gone;
   }
 
   /** Sends whenever this process is the sender, until `stop`; never rejects. */
@@ -175,6 +183,7 @@ export class WebhookSender {
 
   async #followEndpoints(begin: (line: EndpointSender) => void): Promise<void> {
     const present = await this.#options.endpoints.signing();
+    this.#gone = present.filter(({ goneAt }) => goneAt !== undefined).length;
     for (const endpoint of present) {
       const line = this.#lines.get(endpoint.endpointId);
       if (line) line.endpoint = endpoint;
@@ -189,13 +198,18 @@ export class WebhookSender {
   }
 
   #addLine(endpoint: SigningEndpoint): EndpointSender {
-    const { endpoints, poster, clock, log, events } = this.#options;
+    const { endpoints, audit, poster, clock, log, events } = this.#options;
     const line = new EndpointSender(endpoint, {
       ...{ outbox: this.#outbox, poster, clock, log, onAttempt: events.onAttempt },
       isSender: () => clock.monotonicMs() - this.#heldAtMs < SENDER_MS - MARGIN_MS,
       async onGone(endpointId) {
+        if (!(await endpoints.disableGone(endpointId))) return;
         log.warn({ endpointId }, 'a webhook endpoint answered 410 Gone, and is disabled');
-        await endpoints.update(endpointId, { enabled: false });
+        await audit.record('done', {
+          ...{ time: clock.wallMs(), requestId: randomUUID(), operation: DISABLE_ENDPOINT, outcome: 'OK' },
+          ...{ by: { address: 'keyfence' }, on: { endpointId } },
+          ...{ before: { enabled: true }, after: { enabled: false, status: 410 } },
+        });
       },
     });
     this.#lines.set(endpoint.endpointId, line);

@@ -124,7 +124,7 @@ function newControlPlaneMetrics(): ControlPlaneMetrics {
     audit: { waiting: 0 },
     bootstrapWatch: { differing: 0 },
     connections: { strangers: 0, admitted: 0 },
-    webhookSender: { isSender: false, open: 0, failing: 0 },
+    webhookSender: { isSender: false, open: 0, failing: 0, gone: 0 },
   });
   return metrics;
 }

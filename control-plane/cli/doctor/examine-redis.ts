@@ -8,7 +8,13 @@ import { apiList } from '#shared/redis/redis-keys.ts';
 import { type RedisConfig, redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { settings as controlPlaneSettings } from '../../config.ts';
-import { examineFleet, examineHistories, examineServers, type Finding } from '../../fleet/examination.ts';
+import {
+  examineEndpoints,
+  examineFleet,
+  examineHistories,
+  examineServers,
+  type Finding,
+} from '../../fleet/examination.ts';
 import { necessaryCommands } from '../../writer/rights.ts';
 
 /** Commands that no Keyfence process uses. */
@@ -41,6 +47,7 @@ export async function examineRedis(
       ...(await strangers(config)),
       ...(await examineFleet(nodes, verifierId)),
       ...(await examineHistories(nodes)),
+      ...(await examineEndpoints(nodes)),
     ];
   } catch (error) {
     const change = 'set REDIS_URL, REDIS_MODE and REDIS_PASSWORD_FILE to the values of the control plane';

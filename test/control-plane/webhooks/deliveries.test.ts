@@ -111,12 +111,27 @@ test('counts failures on after a change of the sender', async () => {
 
 test('disables an endpoint that answers "gone"', async () => {
   const { receiver, endpointId } = await newReceiver();
+  const { receiver: other } = await newReceiver({ events: ['webhook.disabled'] });
   receiver.answers = [{ status: 410 }, { status: 204 }];
   const first = await newKey();
   await fleet.until(async () => (await stateOf(endpointId)).state === 'disabled');
   await newKey();
+  // Whoever looks is told, and how many events pass.
+  const event = { operation: 'rules.disableEndpoint', after: { enabled: false, status: 410 } };
+  await fleet.until(() => other.received.length === 1);
+  expect(other.received).toMatchObject([{ type: 'webhook.disabled', data: { endpointId, ...event } }]);
+  await fleet.until(async () => (await stateOf(endpointId)).passed > 0);
+  expect(await stateOf(endpointId)).toMatchObject({ goneAt: expect.any(Number) });
+  expect((await fleet.ok('audit.listEvents')).events).toContainEqual(
+    expect.objectContaining({ ...event, on: { endpointId } }),
+  );
+  expect((await fleet.ok('fleet.listFindings')).findings).toContainEqual(
+    expect.objectContaining({ check: 'webhooks', result: expect.stringContaining(endpointId) }),
+  );
+  await fleet.until(async () => (await metric(adminAddress(), 'keyfence_webhook_endpoints_gone')) === 1);
   await fleet.ok('webhooks.updateEndpoint', { endpointId, enabled: true });
   await fleet.until(() => receiver.received.length >= 2);
+  expect(await stateOf(endpointId)).not.toHaveProperty('goneAt');
   expect(receiver.typesOf(first)).toEqual(['key.created']);
   expect(new Set(receiver.received.map(({ data }) => data.keyId))).toEqual(new Set([first]));
 });

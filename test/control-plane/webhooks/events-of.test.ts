@@ -78,3 +78,9 @@ test('filters let a type, a group or all pass', () => {
   expect(letsPass(['key.disabled'], 'key.enabled')).toBe(false);
   expect(letsPass(['identity.*', '*'], 'verifier.lost')).toBe(true);
 });
+
+test('a refused history is told of its API', () => {
+  const after = { sequence: 1, lostSequence: 2 };
+  const [sent] = eventsIn({ operation: 'rules.refuseHistory', on: { apiId: 'shop' }, after });
+  expect(sent).toMatchObject({ type: 'api.history_refused', data: { apiId: 'shop', after } });
+});

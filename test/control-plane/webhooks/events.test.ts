@@ -222,11 +222,13 @@ test('every change names its event or its exemption', () => {
     'webhooks.rotateSecret',
     'webhooks.redeliver',
     'webhooks.test',
+    'fleet.acceptHistory',
     'ratelimit.setOverride',
     'ratelimit.deleteOverride',
   ]);
   const sent = new Set(receiver.received.map(({ type }) => type));
   // These have tests of their own.
-  const others = ['key.unused', 'key.leaked', 'root_key.leaked', 'verifier.lost', 'webhook.test'];
+  const others = ['key.unused', 'key.leaked', 'root_key.leaked', 'api.history_refused', 'verifier.lost'];
+  others.push('webhook.disabled', 'webhook.test');
   expect(Object.keys(EVENT_TYPES).filter((type) => !sent.has(type))).toEqual(others);
 });
