@@ -218,7 +218,7 @@ export class RedisNodes {
 
   /** The host of a node of CLUSTER SLOTS. Certificates have host names, so over TLS a node's name comes before its address. */
   #hostOf([host, , , metadata = []]: readonly [string, number, string, unknown[]?]): string {
-    const name = this.#options.tls ? metadata[metadata.indexOf('hostname') + 1] : '';
+    const name = this.#config.REDIS_URL[0]?.hasTls ? metadata[metadata.indexOf('hostname') + 1] : '';
     return (metadata.includes('hostname') && typeof name === 'string' && name) || host;
   }
 
