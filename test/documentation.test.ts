@@ -286,10 +286,10 @@ const NUMBERS_ELSEWHERE: typeof NUMBERS = [
   [
     'verifier/core/rate-limits.md',
     'for up to a minute',
-    'verifier/core/pool.ts',
+    'verifier/core/outlook.ts',
     /REFUSED_WINDOW_MS = 60_000;/,
   ],
-  ['verifier/core/rate-limits.md', '4 s have passed', 'verifier/core/pool.ts', /GRANTED_MS = 4000;/],
+  ['verifier/core/rate-limits.md', '4 s have passed', 'verifier/core/grant-window.ts', /GRANTED_MS = 4000;/],
   [
     'verifier/core/rate-limits.md',
     'at most 100 of these limits',

@@ -101,12 +101,16 @@ export const searches: Search[] = [
 
   debt('decrement', []),
   debt('decrement, verifiers cut off', ['-DCUT']),
+  debt('decrement, work holds', ['-DHOLDS']),
   debt('refill', ['-DREFILL']),
   debt('refill, verifiers cut off', ['-DREFILL', '-DCUT']),
+  debt('refill, work holds', ['-DREFILL', '-DHOLDS']),
   debt('increment', ['-DINCREMENT']),
-  debtMutant('CLAMP_AT_ONCE', C1, ['-DCUT']),
-  debtMutant('GONE_GIVES_BACK', C1, ['-DCUT']),
-  { ...debtMutant('GONE_GIVES_BACK', C1, ['-DREFILL', '-DCUT']), name: 'GONE_GIVES_BACK, refill' },
+  debtMutant('NO_DEBT', C1, []),
+  { ...debtMutant('NO_DEBT', C1, ['-DHOLDS']), name: 'NO_DEBT, work holds' },
+  debtMutant('OLDER_STAYS', C1, ['-DHOLDS']),
+  debtMutant('GONE_GIVES_BACK', C1, ['-DREFILL', '-DCUT']),
+  debtMutant('REFILL_IGNORES_WORK', C1, ['-DREFILL', '-DHOLDS']),
   debtMutant('REFILL_IGNORES_HELD', C1, ['-DREFILL']),
   debtMutant('TURN_SURVIVES_CHANGE', C2, ['-DINCREMENT']),
   debtMutant('REFUSAL_KEPT', C2, ['-DINCREMENT']),
@@ -223,7 +227,7 @@ export const COUNTEREXAMPLES: readonly (readonly [rules: string, what: string])[
   ['SET_WITHOUT_SETTLE', 'A refill was due before a set, and is made after it.'],
   ['TAKE_WITHOUT_WAIT', 'A failover loses a grant. Redis grants the same credits again.'],
   [
-    'CLAMP_AT_ONCE, GONE_GIVES_BACK',
+    'NO_DEBT, OLDER_STAYS, GONE_GIVES_BACK, REFILL_IGNORES_WORK',
     'A decrement or a refill has ended. A verifier can still give back credits that it took before.',
   ],
   [
