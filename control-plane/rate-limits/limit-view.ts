@@ -1,6 +1,6 @@
 import { calendarOf, type RateLimit } from '#shared/protocol/credits.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { recordKey, windowKey } from '#shared/redis/redis-keys.ts';
+import { apiKeys, recordKey, windowKey } from '#shared/redis/redis-keys.ts';
 
 /** A rate limit, and the key or identity that has it. */
 interface LimitOf extends Pick<RateLimit, 'name' | 'limit' | 'duration' | 'interval' | 'anchor'> {
@@ -38,5 +38,19 @@ export class LimitView {
     const [granted, before] = age <= 0 ? [Number(c), Number(p)] : age === 1 ? [0, Number(c)] : [0, 0];
     const untilMs = (number + 1) * duration - nowMs;
     return Math.max(0, limit - Math.floor(before * Math.min(1, untilMs / duration)) - granted);
+  }
+
+  /** Resolves with the number of places of a concurrency limit that were in use when verifiers last told Redis. */
+  async placesInUse(apiId: string, { ownerId, name }: Pick<LimitOf, 'ownerId' | 'name'>): Promise<number> {
+    const places = windowKey(apiId, `${ownerId}.0.${name}`);
+    const { members } = apiKeys(apiId);
+    const holders = Object.entries(await this.#nodes.run(places, (redis) => redis.hgetall(places)));
+    const inUse = holders.map(async ([field, numbers]) => {
+      const member = await this.#nodes.run(members, (redis) => redis.zscore(members, field.slice(1)));
+      // As exchange.lua: granted, taken, turn, spoken for by questions that take them next.
+      const counts = numbers.split(' ').map(Number);
+      return member === null ? 0 : (counts[1] ?? 0) + (counts[3] ?? 0);
+    });
+    return (await Promise.all(inUse)).reduce((sum, each) => sum + each, 0);
   }
 }

@@ -2,6 +2,7 @@ import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import {
   type ConcurrencyLimit,
+  CREDITS_MAX,
   DEFAULT_LIMIT,
   LIMIT_MAX,
   LIMIT_NAME,
@@ -49,8 +50,7 @@ interface Explained {
   readonly detail: string;
 }
 
-const COST_MAX = 1_000_000_000;
-const Cost = Type.Optional(Type.Integer({ minimum: 0, maximum: COST_MAX, description: 'Default 1.' }));
+const Cost = Type.Optional(Type.Integer({ minimum: 0, maximum: CREDITS_MAX, description: 'Default 1.' }));
 
 const Queries = Type.Optional(Type.Array(Type.Unknown(), { description: 'Queries of the same form.' }));
 
@@ -105,7 +105,7 @@ const explainKey = operation({
   id: 'explainKey',
   summary: 'See how a question about a key would be decided',
   description:
-    'Goes through every rule in the order in which verifiers apply them, and consumes nothing. `code` is the verdict of the first rule that fails. What is left of rate limits is what Redis knows: verifiers may hold more. Of concurrency limits, only the size is shown. The secret is neither logged nor audited.',
+    'Goes through every rule in the order in which verifiers apply them, and consumes nothing. `code` is the verdict of the first rule that fails. What is left of rate limits is what Redis knows: verifiers may hold more. Places of concurrency limits count as verifiers last told Redis. The secret is neither logged nor audited.',
   permissions: ['api.<apiId>.explain_key'],
   authorizesItself: true,
   reads: true,
@@ -351,13 +351,19 @@ async function limitRules(
     throw new ApiError('BAD_REQUEST', fault);
   }
   const costs = new Map(named.map(({ name, cost = 1 }) => [name, cost]));
-  const applied = all.filter(({ name, autoApply }) => autoApply || costs.has(name));
+  // Places are checked after all rate limits.
+  const applied = all
+    .filter(({ name, autoApply }) => autoApply || costs.has(name))
+    .sort((a, b) => Number(a.duration === 0) - Number(b.duration === 0));
   if (applied.length === 0) return [{ rule: 'ratelimit', passed: true, detail: 'none applies' }];
   return Promise.all(
     applied.map(async (each) => {
       if (each.duration === 0) {
-        const detail = `${each.name} of the ${each.of}: ${each.limit} holds at the same time`;
-        return { rule: 'concurrency', passed: true, detail } as const;
+        const inUse = await limits.placesInUse(each.space, each);
+        const detail = `${each.name} of the ${each.of}: ${each.limit} holds at the same time, ${inUse} in use`;
+        // With cost 0, the question has its place already.
+        const passed = inUse < each.limit || costs.get(each.name) === 0;
+        return { rule: 'concurrency', passed, detail } as const;
       }
       // A limit of a question has its amount in the name of its window.
       const name = each.of === 'question' ? `${each.name}.${each.limit}` : each.name;

@@ -194,9 +194,35 @@ test('are explained by name, the largest of several roles', async () => {
   expect([code, rules.filter(({ rule }: { rule: string }) => rule === 'concurrency')]).toEqual([
     'VALID',
     [
-      { rule: 'concurrency', passed: true, detail: 'exports of the key: 1 holds at the same time' },
-      { rule: 'concurrency', passed: true, detail: 'jobs of the role large: 8 holds at the same time' },
+      { rule: 'concurrency', passed: true, detail: 'exports of the key: 1 holds at the same time, 0 in use' },
+      {
+        rule: 'concurrency',
+        passed: true,
+        detail: 'jobs of the role large: 8 holds at the same time, 0 in use',
+      },
     ],
+  ]);
+});
+
+test('are explained as verifiers decide', async () => {
+  const ratelimits = [{ name: 'calls', limit: 1, duration: 3_600_000, autoApply: true }];
+  const { keyId, key } = await create({ concurrency: [jobs(1)], remaining: 0, ratelimits });
+  const hold = { forMs: 60_000, credits: 0 };
+  const held = await fleet.verify(key, { hold });
+  expect(held.body.code, JSON.stringify(held.body)).toBe('VALID');
+  const refused = ({ code, rules }: { code: string; rules: { rule: string; passed: boolean }[] }) => [
+    code,
+    rules.filter(({ passed }) => !passed).map(({ rule }) => rule),
+  ];
+  expect(refused(await fleet.ok('keys.explain', { keyId, cost: 10 ** 12 }))).toEqual([
+    'RATE_LIMITED',
+    ['ratelimit', 'concurrency', 'credits'],
+  ]);
+  await fleet.ok('keys.updateKey', { keyId, ratelimits: [] });
+  const ended = { keyId, cost: 1 };
+  expect(refused(await fleet.ok('keys.explain', ended))).toEqual([
+    'CONCURRENCY_EXCEEDED',
+    ['concurrency', 'credits'],
   ]);
 });
 
