@@ -3,6 +3,7 @@ import { operations as inV1 } from '../../../control-plane/operations.ts';
 import { API_ACTIONS, ROOT_ACTIONS } from '../../../control-plane/root-keys/root-permissions.ts';
 import { operationsV2 } from '../../../control-plane/unkey-v2/index.ts';
 import { apiKeys, refusalsKey, refusedRequestsKey, webhookKeys } from '../../../shared/redis/redis-keys.ts';
+import { generateKey } from '../../../shared/rules/key-format.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { Document, type Operation } from '../../harness/openapi.ts';
 import { share } from '../../harness/share.ts';
@@ -374,7 +375,7 @@ describe('an API that a root key has nothing to do with', () => {
       const absent = Object.fromEntries(
         Object.entries(hidden).map(([field, value]) => [
           field,
-          { apiId: 'nowhere', keyId: 'key_nowhere', key: 'nobody has this' }[field] ??
+          { apiId: 'nowhere', keyId: 'key_nowhere', key: generateKey(16) }[field] ??
             (field === 'query' ? value.replace(MINE, 'nowhere') : value),
         ]),
       );
