@@ -11,7 +11,7 @@ import {
   readFacts,
 } from '../fleet/server-facts.ts';
 
-const PERIOD_MS = 5000;
+export const INSPECTIONS_MS = 5000;
 const RETRY_MS = 500;
 
 /** The last inspection of one server. */
@@ -65,7 +65,7 @@ export class DurabilityCheck {
       try {
         await this.#inspectAll();
         this.answering = true;
-        await pause(this.#clock, PERIOD_MS, this.#stop.signal);
+        await pause(this.#clock, INSPECTIONS_MS, this.#stop.signal);
       } catch (error) {
         this.answering = false;
         this.durable = false;

@@ -36,12 +36,15 @@ export class Fleet {
   #client: Redis | undefined;
   #url = '';
 
-  static async start(options: { verifiers?: number; env?: Env; redisUrl?: string } = {}): Promise<Fleet> {
+  static async start(
+    options: { verifiers?: number; env?: Env; redisUrl?: string; clock?: Clock } = {},
+  ): Promise<Fleet> {
     const fleet = new Fleet();
     if (options.redisUrl) fleet.#url = options.redisUrl;
     else await fleet.startRedis();
-    await fleet.addControlPlane(options.env);
-    for (let i = 0; i < (options.verifiers ?? 1); i++) await fleet.addVerifier(options.env);
+    await fleet.addControlPlane(options.env, options.clock);
+    for (let i = 0; i < (options.verifiers ?? 1); i++)
+      await fleet.addVerifier(options.env, true, options.clock);
     return fleet;
   }
 
@@ -66,12 +69,12 @@ export class Fleet {
     this.#url = this.#redis.url;
   }
 
-  async addControlPlane(env: Env = {}): Promise<ControlPlane> {
+  async addControlPlane(env: Env = {}, clock: Clock = systemClock): Promise<ControlPlane> {
     const config = controlPlaneConfig({
       ...this.#env(env),
       ...(env['ROOT_KEY_FILE'] || env['ROOT_KEY'] ? {} : { ROOT_KEY }),
     });
-    const controlPlane = await startControlPlane(config, systemClock, this.#log('control-plane'));
+    const controlPlane = await startControlPlane(config, clock, this.#log('control-plane'));
     this.controlPlanes.push(controlPlane);
     await this.until(async () => (await this.get(`${controlPlane.adminAddress}/readyz`)).status === 200);
     return controlPlane;

@@ -83,7 +83,7 @@ function newSender(over: RedisNodes): WebhookSender {
     typeOf: () => 'key.updated',
     duties: [],
     queueMax: 1000,
-    commandMsMax: 2000,
+    commandMsMax: 200, // a stop waits for a quarter of it
     clock,
     log,
     events: { onAttempt: () => undefined, onDropped: () => undefined },
