@@ -297,7 +297,7 @@ describe('refuses, naming the field,', () => {
   });
 
   test.each([
-    [{ ratelimits: 1 }, 'ratelimits: must be a list of at most 8'],
+    [{ ratelimits: 1 }, 'ratelimits: must be a list of at most 32'],
     [{ ratelimits: [1] }, 'ratelimits.0: must be an object'],
     [{ ratelimits: [{}] }, 'ratelimits.0.name: must match'],
     [{ ratelimits: [{ name: 'a', cost: -1 }] }, 'ratelimits.0.cost: must be a whole number'],
