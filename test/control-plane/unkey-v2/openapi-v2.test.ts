@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operationsV2 } from '../../../control-plane/unkey-v2/index.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { Document, inputsOf, type Operation } from '../../harness/openapi.ts';
+import { share } from '../../harness/share.ts';
 
 /** The document of the second generation, held to what that of the first is in openapi.test.ts. */
 let fleet: Fleet;
@@ -115,7 +116,7 @@ test('every operation refuses a stranger', async () => {
 test('answers any input as documented', async () => {
   const created = await Promise.all([1, 2, 3].map(() => fleet.ok('keys.createKey', { apiId: 'fuzzed' })));
   const known = { apiId: ['fuzzed'], keyId: created.map(({ keyId }) => keyId) };
-  for (const operation of operations) {
+  for (const operation of share(operations, 4)) {
     await fc.assert(
       fc.asyncProperty(inputsOf(operation, known), async (input) => {
         const answer = await call(operation, input);
