@@ -240,10 +240,14 @@ export class OidcProvider {
   async #discover(): Promise<Client> {
     const { issuer, clientId, clientSecret } = this.#options;
     try {
-      const [library, { Agent, fetch }] = await Promise.all([import('openid-client'), import('undici')]);
+      const [library, { EnvHttpProxyAgent, fetch }] = await Promise.all([
+        import('openid-client'),
+        import('undici'),
+      ]);
       // An issuer whose name server is silent must not keep the process from resolving other names.
       const connect = { lookup: lookupBy(this.#resolve), timeout: CALL_S_MAX * 1000 };
-      const fetchBy = boundedFetch(fetch, new Agent({ connect }));
+      // Obeys HTTP_PROXY, HTTPS_PROXY and NO_PROXY.
+      const fetchBy = boundedFetch(fetch, new EnvHttpProxyAgent({ connect }));
       const configuration = await library.discovery(
         issuer,
         clientId,
@@ -261,8 +265,12 @@ export class OidcProvider {
       return { library, configuration };
     } catch (error) {
       this.#client = undefined;
-      const { code, message } = error as ProviderError;
-      this.#log.warn({ code, message }, 'the identity provider cannot be reached, or is not OIDC_ISSUER');
+      const { code, message, cause } = error as ProviderError;
+      const reason = cause instanceof Error ? cause.message : undefined;
+      this.#log.warn(
+        { code, message, reason },
+        'the identity provider cannot be reached, or is not OIDC_ISSUER',
+      );
       throw unavailable('the identity provider does not answer as it should; try again soon');
     }
   }

@@ -191,7 +191,7 @@ local function creditsOf(members, held)
     redis.call('HSET', pool, 't', text(following), 'f', text(nowMs))
     local owed, d = unpack(redis.call('HMGET', pool, 'o', 'd'))
     if owed then pay(pool, tonumber(owed), 0) end
-    -- What work holds may come back: it is part of what is left.
+    -- What work holds may come back: it is part of what is left. What is spoken for counts as spent.
     local out = kept + others + heldOf(pool)
     local left = math.max(amount, b + out)
     if d then measure(pool, d, left, left) end

@@ -333,6 +333,8 @@ export interface Pool {
   readonly refilledAtMs: number;
   /** Credits of holders that were forgotten, which may have been spent. */
   readonly lost: number;
+  /** Granted to holders for questions that wait: taken for spent, but one that is refused gives it back. */
+  readonly spoken: number;
   readonly holders: ReadonlyMap<string, { readonly granted: number; readonly spent: number }>;
 }
 
@@ -348,6 +350,10 @@ function poolOf(hash: ReadonlyMap<string, string> | undefined): Pool {
     dueAtMs: 1000 * Number(hash?.get('t') ?? 0),
     refilledAtMs: Number(hash?.get('f') ?? 0),
     lost: Number(hash?.get('l') ?? 0),
+    spoken: fields.reduce(
+      (sum, [name, value]) => (name.startsWith('@') ? sum + Number(value.split(' ')[3]) : sum),
+      0,
+    ),
     holders: new Map(holders),
   };
 }

@@ -52,11 +52,11 @@ export class Refills {
   /** Throws where an operation refilled what was not due, or dropped what was. */
   look(pools: ReadonlyMap<string, Pool>): void {
     const { redisMs } = this.#network;
-    for (const [id, { refill, dueAtMs, refilledAtMs, lost }] of pools) {
+    for (const [id, { refill, dueAtMs, refilledAtMs, lost, spoken }] of pools) {
       const seen = this.#seen.get(id) ?? { refill, dueAtMs, refilledAtMs, atMs: redisMs };
       const isNew = refilledAtMs !== seen.refilledAtMs;
       const isOther = refill !== seen.refill || dueAtMs !== seen.dueAtMs;
-      if (isNew) this.#refilled(id, refilledAtMs, seen, lost);
+      if (isNew) this.#refilled(id, refilledAtMs, seen, lost + spoken);
       else if (seen.refill && seen.dueAtMs <= redisMs && isOther)
         throw new Violation('I19', `${id} was due at ${seen.dueAtMs}, and is not any more`);
       // Another refill begins with the present, as where a clock that was wrong is set right.

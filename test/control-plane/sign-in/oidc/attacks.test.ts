@@ -1,4 +1,7 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { once } from 'node:events';
+import { request as ask, createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { Fleet } from '../../../harness/fleet.ts';
 import { freePort } from '../../../harness/ports.ts';
 import { CookieJar, type Page } from './cookie-jar.ts';
@@ -50,6 +53,37 @@ describe('a hostile provider', () => {
     const { page, jar } = await signIn();
     expect(page.status).toBe(302);
     expect([...jar.of(base).keys()]).toEqual(['keyfence_sign_in', 'keyfence_session']);
+  });
+
+  test('is reached through the proxy of the environment', async () => {
+    const asked: string[] = [];
+    const proxy = createServer();
+    proxy.on('request', (asking, answering) => {
+      const { url = '', method, headers } = asking;
+      asked.push(new URL(url).host);
+      asking.pipe(
+        ask(url, { method, headers }, (answer) => {
+          answering.writeHead(answer.statusCode ?? 502, answer.headers);
+          answer.pipe(answering);
+        }),
+      );
+    });
+    await once(proxy.listen(0, '127.0.0.1'), 'listening');
+    vi.stubEnv('http_proxy', `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
+    const port = await freePort();
+    await fleet.addControlPlane(settingsFor(hostile.issuer, port));
+    const before = base;
+    base = `http://127.0.0.1:${port}`;
+    try {
+      expect((await signIn()).page.status).toBe(302);
+      expect(new Set(asked)).toEqual(new Set([new URL(hostile.issuer).host]));
+    } finally {
+      vi.unstubAllEnvs();
+      base = before;
+      await fleet.controlPlanes.pop()?.stop();
+      proxy.closeAllConnections();
+      proxy.close();
+    }
   });
 
   const past = Math.floor(Date.now() / 1000) - 3600;

@@ -1,0 +1,57 @@
+import { expect, test } from 'vitest';
+import { systemClock } from '../../../../shared/process/clock.ts';
+import { type Need, spend } from '../../../../verifier/core/allowance.ts';
+import { LookupGivenUp } from '../../../../verifier/core/given-up.ts';
+import { Holds } from '../../../../verifier/core/holds.ts';
+import { instant } from '../../../../verifier/core/lease.ts';
+import { Pool } from '../../../../verifier/core/pool.ts';
+import type { PoolReply } from '../../../../verifier/core/redis-port.ts';
+
+const clock = { ...systemClock, after: () => ({ cancel: () => undefined }) };
+const newHolds = () =>
+  new Holds({ verifierId: 'verifier_1', clock, waitMs: 50, tooSlow: () => new Error('too slow') });
+const full = (holds: Holds, keyId: string) => {
+  try {
+    holds.checkRoom(keyId);
+    return undefined;
+  } catch (error) {
+    return error instanceof LookupGivenUp ? error.reason : error;
+  }
+};
+
+test('one key leaves room for others', () => {
+  const holds = newHolds();
+  const ids = Array.from({ length: 10_000 }, () => holds.begin('key_1', 'shop', [], { forMs: 1000 }).id);
+  expect([full(holds, 'key_1'), full(holds, 'key_2')]).toEqual(['held', undefined]);
+  void holds.release(ids[0] ?? '');
+  expect(full(holds, 'key_1')).toBeUndefined();
+});
+
+test('a verifier has 50,000 holds at most', () => {
+  const holds = newHolds();
+  for (let i = 0; i < 50_000; i++) holds.begin(`key_${i % 10}`, 'shop', [], { forMs: 1000 });
+  expect([holds.size, full(holds, 'key_new')]).toEqual([50_000, 'held']);
+});
+
+test('without room nothing is taken, and a refusal is one', () => {
+  const limit = {
+    ...{ name: 'calls', limit: 5, durationMs: 60_000, suffix: '', label: '' },
+    ...{ isExact: false, isAutoApplied: true, isPerIdentity: false },
+  };
+  const pool = new Pool('k.60000.calls', clock, 0, () => undefined, limit);
+  pool.ask({ over: false, again: () => undefined, fail: () => undefined }, 1, 5);
+  pool.beginTurn(1);
+  const reply: PoolReply = {
+    ...({ turn: 1, status: 'NONE', granted: 2, spent: 0, reserve: 0, total: 0, refillMs: 60_000 } as const),
+    ...{ leastNeed: 3, window: { number: 1, leftMs: 60_000 } },
+  };
+  pool.takeReply(reply, new Set());
+  pool.endTurn(reply);
+  const need = (cost: number): Need => ({ pool, cost, limit });
+  const noRoom = () => {
+    throw new LookupGivenUp('held', 'too many holds are open');
+  };
+  expect(() => spend([need(2)], instant(clock), noRoom)).toThrow(LookupGivenUp);
+  expect(pool.available).toBe(2);
+  expect(spend([need(3)], instant(clock), noRoom)?.code).toBe('RATE_LIMITED');
+});
