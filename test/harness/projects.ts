@@ -19,7 +19,7 @@ const SYSTEM =
 /** Runs `git ls-files` alone. */
 const ASKS_GIT = 'test/tidy.test.ts';
 /** Tests that say themselves when they cannot run. */
-const MAY_SKIP = /\bskip(?:If)?\(/;
+const MAY_SKIP = /\b(?:skip|skipIf|runIf)\(/;
 /** Starts openssl, without which its tests fail. */
 const NEEDS_OPENSSL = 'test/harness/certificates.ts';
 
