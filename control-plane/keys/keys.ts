@@ -1,16 +1,18 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { KEY_FIELDS, sequenceOf } from '#shared/protocol/key-record.ts';
-import { command } from '#shared/redis/command.ts';
+import { command, row } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
   apiList,
+  deletionNote,
   formatPointer,
   idPointer,
   parsePointer,
   recordKey,
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
+import { send } from '#shared/redis/script.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { digestNames } from '#shared/rules/foreign-digests.ts';
 import {
@@ -32,6 +34,7 @@ import {
   deletePointer,
   type NewFields,
   type NewRecord,
+  noteDeletion,
   recordRun,
   setPointer,
 } from './new-key-record.ts';
@@ -60,9 +63,19 @@ export interface PointedKey {
 }
 
 const markLeak = command(new URL('./mark-leak.lua', import.meta.url), ['record'], ['leak'], String);
+const findDeletion = command(
+  new URL('./find-deletion.lua', import.meta.url),
+  ['log'],
+  ['keyId', 'from', 'limit'],
+  row('sequence', 'next'),
+);
 
 const OTHER_NAMES = digestNames(['sha512', 'sha1'], '');
 
+/** Entries of a change log that one run of the script reads. */
+const SEARCHED_AT_ONCE = 500;
+/** Time for which a deletion is told of, while the change log reaches back to it. */
+const DELETION_KEPT_MS = 86_400_000;
 /** Maximum number of secrets made while the API's defaults keep changing; then the caller must try again. */
 const TRIES = 5;
 
@@ -141,6 +154,28 @@ export class Keys {
   async apiOf(keyId: string): Promise<string | undefined> {
     const pointer = idPointer(keyId);
     return (await this.#options.nodes.run(pointer, (redis) => redis.get(pointer))) ?? undefined;
+  }
+
+  /** The same, also for a key that was deleted within a day. Both are asked at once, so that no answer shows which it was. */
+  async apiOfDeleted(keyId: string): Promise<string | undefined> {
+    const note = deletionNote(keyId);
+    const [present, past] = await Promise.all([
+      this.apiOf(keyId),
+      this.#options.nodes.run(note, (redis) => redis.get(note)),
+    ]);
+    return present ?? past ?? undefined;
+  }
+
+  /** The sequence of a key's deletion; undefined if that is not the last change of the key that the log has. */
+  async deletionOf(apiId: string, keyId: string): Promise<number | undefined> {
+    const { log } = apiKeys(apiId);
+    for (let from = '+'; from !== ''; ) {
+      const run = findDeletion({ log, keyId, from, limit: SEARCHED_AT_ONCE });
+      const { sequence, next } = await this.#options.nodes.run(log, (redis) => send(redis, run));
+      if (sequence !== '') return Number(sequence);
+      from = next;
+    }
+    return undefined;
   }
 
   /**
@@ -239,7 +274,7 @@ export class Keys {
   }
 
   /**
-   * Deletes the pointers of keys that were just deleted. An import of the same secret may have recreated a
+   * Notes the deletion of keys, and deletes their pointers. An import of the same secret may have recreated a
    * key under the existing pointers. The import sets them again after its record, and this method restores
    * them if it deleted them after that.
    */
@@ -248,6 +283,11 @@ export class Keys {
       deletePointer({ pointer: secretPointer(secretHash), value: formatPointer(apiId, keyId) }),
       deletePointer({ pointer: idPointer(keyId), value: apiId }),
     ]);
+    const notes = deleted.map(({ keyId }) =>
+      noteDeletion({ note: deletionNote(keyId), value: apiId, kept: DELETION_KEPT_MS }),
+    );
+    // The notes come first, so that a deletion is known at any time.
+    await this.#options.writer.sendAll(notes);
     await this.#options.writer.sendAll(pointers);
     const hashes = await this.secretHashesOf(
       apiId,

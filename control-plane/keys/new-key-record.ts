@@ -38,6 +38,14 @@ export const deletePointer = command(
   Number,
 );
 
+/** Notes deletions, of which callers may ask for a while. */
+export const noteDeletion = command(
+  new URL('./note-deletion.lua', import.meta.url),
+  ['note'],
+  ['value', 'kept'],
+  Number,
+);
+
 /**
  * The minimum number of creations that an API remembers, above the number that an import makes within a
  * lease. A follower that missed more starts afresh.

@@ -8,7 +8,7 @@ import { MaskedNotFound } from './schemas.ts';
 
 /** Returns the call with the API it acts on. Rejects unless the caller has the operation's permissions. */
 export async function authorize<Request>(
-  { permissions }: Pick<Operation, 'permissions'>,
+  { permissions, knowsDeleted }: Pick<Operation, 'permissions' | 'knowsDeleted'>,
   call: Call<Request>,
   keys: Keys,
 ): Promise<Call<Request>> {
@@ -21,7 +21,7 @@ export async function authorize<Request>(
       requireRoot(call.caller, rootAction);
       continue;
     }
-    api ||= ofKey ? await apiOfKey(call, keyId, keys) : (apiId ?? '');
+    api ||= ofKey ? await apiOfKey(call, keyId, keys, knowsDeleted) : (apiId ?? '');
     const action = API_ACTIONS.find((action) => permission === `api.<apiId>.${action}`);
     if (!api || !action) throw new Error(`${permission} cannot be checked by the request`);
     requireApi(call.caller, api, action, ofKey ? `key ${keyId}` : undefined);
@@ -52,8 +52,8 @@ export const lack = ({ person }: Caller, permission: string): ApiError =>
   new ApiError('INSUFFICIENT_PERMISSIONS', `${person ? 'the person' : 'the root key'} needs ${permission}`);
 
 /** The API of a key. Throws NOT_FOUND if the id is unknown. */
-async function apiOfKey(call: Call, keyId: string, keys: Keys): Promise<string> {
-  const apiId = await keys.apiOf(keyId);
+async function apiOfKey(call: Call, keyId: string, keys: Keys, knowsDeleted?: true): Promise<string> {
+  const apiId = await (knowsDeleted ? keys.apiOfDeleted(keyId) : keys.apiOf(keyId));
   if (apiId === undefined) throw absence(call.caller, `key ${keyId}`);
   call.note({ apiId });
   return apiId;

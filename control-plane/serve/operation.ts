@@ -41,6 +41,8 @@ export interface Operation<
   readonly errors: readonly ErrorCode[];
   /** A valid request, shown with what it is answered in `examples.json`. */
   readonly example: object;
+  /** True if the operation also answers for keys that were deleted. Only version 1 of the interface does. */
+  readonly knowsDeleted?: true;
   /** True if the operation changes nothing and is a POST only because its input must not appear in a URL. */
   readonly reads?: true;
   /** True if the operation is answered even under load, because it may be what stops a stolen key. */

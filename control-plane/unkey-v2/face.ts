@@ -53,11 +53,11 @@ export function inV2<
   original: Operation<string, Request, Response, Needs>,
   face: Face<Static<Request>, Static<Response>, Body, Data, ToRequest, ToAnswer>,
 ): Operation<string, TSchema, TSchema, Needs & ToRequest & ToAnswer> {
-  const { handle }: Operation<string, TSchema, TSchema, Needs> = original;
+  const { handle, knowsDeleted: _, ...common }: Operation<string, TSchema, TSchema, Needs> = original;
   const { toRequest, toAnswer }: Face<unknown, unknown, TSchema, TSchema, ToRequest, ToAnswer> = face;
   const { name = original.name, description = original.description, request, example, data, paged } = face;
   return {
-    ...original,
+    ...common,
     ...{ path: `/v2/${name}`, id: name.split('.')[1] ?? name, idNames: ID_NAMES },
     ...{ description, request, example },
     response: Type.Object({ meta: Meta, data, ...(paged ? { pagination: Pagination } : {}) }),

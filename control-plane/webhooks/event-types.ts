@@ -234,7 +234,8 @@ function typesOf(event: ListedEvent, typeOf: (operation: string) => EventType | 
   if (operation === DISABLE_ENDPOINT) return ['webhook.disabled'];
   if (operation === REFUSE_HISTORY) return ['api.history_refused'];
   const type = typeOf(operation);
-  if (type === undefined) return [];
+  // A repeated deletion changed nothing.
+  if (type === undefined || fieldOf(after, 'repeated') === true) return [];
   if (type === 'key.rotated' && fieldOf(after, 'rerolledFrom') !== undefined) return ['key.created'];
   const [group, verb = ''] = type.split('.');
   if (!['updated', 'disabled'].includes(verb) || typeof enabled !== 'boolean') return [type];

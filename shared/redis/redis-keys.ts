@@ -112,6 +112,9 @@ export const secretPointer = (secretHash: string): string => `kf:p:${secretHash}
 /** String `<apiId>`: the pointer from a key's id to its API. It never changes. */
 export const idPointer = (keyId: string): string => `kf:i:${keyId}`;
 
+/** String `<apiId>`, for a day: the API of a deleted key, whose change log has the deletion. */
+export const deletionNote = (keyId: string): string => `kf:d:${keyId}`;
+
 /** Sorted set, scores 0: the ids of all APIs. */
 export const apiList = 'kf:{!apis}:ids';
 

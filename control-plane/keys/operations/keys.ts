@@ -394,8 +394,10 @@ export const updateRemaining = operation({
 export const deleteKey = operation({
   name: 'keys.deleteKey',
   summary: 'Delete a key for good',
-  description: 'Returns when the deletion is complete, like updateKey.',
+  description:
+    'Returns when the deletion is complete, like updateKey. Repeated within a day, returns how far the deletion has come, while the change log of the API reaches back to it (10,000 changes).',
   permissions: ['api.<apiId>.delete_key'],
+  knowsDeleted: true,
   request: Fields({ keyId: KeyId, waitMs: WaitMs }),
   response: PropagationResponse,
   event: 'key.deleted',
@@ -408,7 +410,12 @@ export const deleteKey = operation({
     const secretHash = await keys.secretHashOf(apiId, keyId);
     const write = { apiId, operation: 'delete', keyId, fields: {} } as const;
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange());
-    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
+    if (!propagation) {
+      const earlier = await changeWriter.status(apiId, keyId, await keys.deletionOf(apiId, keyId));
+      if (!earlier) throw await recordNotFound(keys, apiId, keyId);
+      call.note({}, { sequence: earlier.sequence, after: { repeated: true } });
+      return { propagation: earlier };
+    }
     if (secretHash) {
       await keys.forgetDeleted(apiId, [{ keyId, secretHash }]).catch((error: unknown) => {
         call.log.warn({ keyId, err: error }, 'pointers of a deleted key remain; they lead nowhere');
@@ -421,8 +428,9 @@ export const deleteKey = operation({
 const getPropagation = operation({
   name: 'keys.getPropagation',
   summary: 'See how far a change has come',
-  description: 'For changes that returned `pending`.',
+  description: 'For changes that returned `pending`. Tells of a deletion for a day.',
   permissions: ['api.<apiId>.read_key'],
+  knowsDeleted: true,
   request: Fields({ keyId: KeyId, sequence: SequenceText }),
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],

@@ -530,7 +530,6 @@ describe('keys', () => {
     expect((await fleet.ok('keys.getKey', { keyId })).enabled).toBe(false);
     expect((await fleet.ok('keys.deleteKey', { keyId })).propagation.state).toBe('complete');
     expectError(await fleet.admin('keys.getKey', { keyId }), 404, 'NOT_FOUND', `key ${keyId} not found`);
-    expectError(await fleet.admin('keys.deleteKey', { keyId }), 404, 'NOT_FOUND');
     expectError(await fleet.admin('keys.updateKey', { keyId, enabled: true }), 404, 'NOT_FOUND');
     expect((await fleet.ok('apis.listKeys', { apiId: 'contract', externalId: 'gone' })).keys).toEqual([]);
   });

@@ -93,7 +93,7 @@ describe('a root key over its limit', () => {
       expect([operation, status, headers['retry-after']]).toEqual([operation, 200, undefined]);
     }
     expect((await fleet.admin('apis.listApis', {}, { rootKey: other })).status).toBe(401);
-    for (let i = 4; i < 20; i++) expect((await ask('keys.deleteKey', { keyId })).status).toBe(404);
+    for (let i = 4; i < 20; i++) expect((await ask('keys.deleteKey', { keyId })).status).toBe(200);
     expectLimited(await ask('keys.deleteKey', { keyId }));
     // What nobody can read may not stop anything, and would be written into the audit log.
     const headers = { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' };

@@ -42,6 +42,8 @@ test('orders the events of a key, with its receipt', async () => {
   await fleet.ok('keys.updateKey', { keyId, enabled: false });
   await fleet.ok('keys.updateKey', { keyId, enabled: true });
   await fleet.ok('keys.deleteKey', { keyId });
+  // Said again, it is no other event.
+  await fleet.ok('keys.deleteKey', { keyId });
   await receives(keyId, ['key.created', 'key.updated', 'key.disabled', 'key.enabled', 'key.deleted']);
   expect(lastOf('key.disabled')?.data).toMatchObject({
     apiId: 'shop',
