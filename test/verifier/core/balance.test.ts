@@ -108,7 +108,8 @@ test('agrees with a ledger that knows each unit', () => {
           const cost = Math.min(step.cost, hold.held);
           balance.settle(hold.since, hold.held, cost);
           units.spent += cost;
-          units.free.push(...own.slice(cost).filter(({ since }) => since === units.since));
+          const back = own.slice(cost).filter(({ since }) => since === units.since);
+          units.free.push(...back.map((unit) => ({ ...unit, limit: units.under })));
         } else if (balance.availableUnder(step.limit) >= step.cost) {
           const part = units.free.splice(0, step.cost);
           expect(part.every(({ limit, since }) => limit <= step.limit && since <= units.since)).toBe(true);
