@@ -78,6 +78,10 @@ export class Metrics {
     .help(
       'Events that an endpoint will never get, because its queue was full (WEBHOOK_QUEUE_MAX), or the audit log was trimmed too early (AUDIT_EVENTS_MAX).',
     );
+  readonly #unusedDisabled = this.#make
+    .counter('keyfence_unused_keys_disabled_total')
+    .help('Keys that this control plane disabled because nobody used them (disableUnusedAfterMs).');
+  readonly onUnusedDisabled = (keys: number): void => this.#unusedDisabled.inc(keys);
   readonly webhookEvents: WebhookEvents = {
     onAttempt: (result) => this.#webhookAttempts.inc({ result }),
     onDropped: (events) => this.#webhookDropped.inc(events),

@@ -237,7 +237,10 @@ function makeWebhooks(
         new DueWatch({
           ...{ apis, notices, clock, log, leads: config.WEBHOOK_EXPIRING_DAYS },
           dueKeys: new DueKeys(nodes),
-          rules: new KeyRules({ nodes, writer, audit, notices, fleet: watched, clock, log }),
+          rules: new KeyRules({
+            ...{ nodes, writer, audit, notices, fleet: watched, clock, log },
+            onDisabled: metrics.onUnusedDisabled,
+          }),
         }),
         new FleetWatch({ fleet: watched, notices, clock, log }),
       ],

@@ -3,8 +3,9 @@ import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { command, oneOf, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, metaKey, recordKey, unusedKeys } from '#shared/redis/redis-keys.ts';
+import { apiKeys, metaKey, recordKey, SHARED_LOG, unusedKeys } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
+import { identityIdOf } from '#shared/rules/key-format.ts';
 import type { Audit } from '../audit/audit.ts';
 import type { AuditEvent } from '../audit/audit-event.ts';
 import { DISABLE_UNUSED } from '../webhooks/event-types.ts';
@@ -53,6 +54,8 @@ interface KeyRulesOptions {
   readonly fleet: Pick<WatchedFleet, 'usageExtent'>;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Is told of keys that were disabled. */
+  readonly onDisabled: (keys: number) => void;
 }
 
 /**
@@ -95,14 +98,15 @@ export class KeyRules {
   /** Disables the unused keys whose time is over, and tells of the others. */
   async #act(apiId: string, ruleMs: number, rows: readonly (readonly string[])[]): Promise<void> {
     if (rows.length === 0) return;
-    const { fleet, notices, clock, log } = this.#options;
+    const { fleet, notices, clock, log, onDisabled } = this.#options;
     const { untilMs, lostMs } = await fleet.usageExtent();
     const nowMs = clock.wallMs();
     const disabled: string[] = [];
     const notes = [];
     for (const [keyId = '', last = '', externalId, name] of rows) {
       // Who was not heard may have been used when usage was lost.
-      const disablesAt = Math.max(Number(last), lostMs) + ruleMs;
+      const stoppedMs = externalId ? await this.#stoppedUntil(externalId) : 0;
+      const disablesAt = Math.max(Number(last), lostMs, stoppedMs) + ruleMs;
       if (disablesAt <= untilMs) {
         if (await this.#disable(apiId, keyId, ruleMs, last)) disabled.push(keyId);
       } else if (disablesAt <= nowMs + Math.min(LEAD_MS, ruleMs / 4)) {
@@ -113,10 +117,20 @@ export class KeyRules {
     }
     await notices.add(notes);
     if (disabled.length === 0) return;
+    onDisabled(disabled.length);
     log.info({ apiId, keyIds: disabled }, 'keys that nobody used were disabled');
     const { head } = apiKeys(apiId);
     const noted = await this.#options.nodes.run(head, (redis) => redis.hgetall(unusedKeys(apiId)));
     await this.#settle(apiId, Object.entries(noted).flat());
+  }
+
+  /** Returns until when nobody could use an identity's keys, Unix ms: its last change; Infinity while it is disabled. */
+  async #stoppedUntil(externalId: string): Promise<number> {
+    const record = recordKey(SHARED_LOG, identityIdOf(externalId));
+    const [enabled, changed] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, 'e', 'u'),
+    );
+    return enabled === '0' ? Number.POSITIVE_INFINITY : Number(changed ?? 0);
   }
 
   async #disable(apiId: string, keyId: string, ruleMs: number, last: string): Promise<boolean> {

@@ -20,12 +20,14 @@ import {
   auditStream,
   noticeStream,
   recordKey,
+  SHARED_LOG,
   unusedKeys,
   usageKey,
   verifierIds,
   verifierStatus,
   webhookEndpoints,
 } from '../../../shared/redis/redis-keys.ts';
+import { identityIdOf } from '../../../shared/rules/key-format.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { scratch } from '../../harness/scratch.ts';
@@ -42,6 +44,7 @@ let server: RedisServer;
 let nodes: RedisNodes;
 let fleet: WatchedFleet;
 let rules: KeyRules;
+let disabledCount = 0;
 
 beforeAll(async () => {
   server = await startRedis(join(directory, 'redis'));
@@ -64,6 +67,9 @@ const newRules = () => {
   fleet = new WatchedFleet(nodes, new FleetView(nodes));
   return new KeyRules({
     ...{ nodes, writer: writer(), audit: newAudit(), notices: new Notices(nodes), fleet, clock, log },
+    onDisabled: (keys) => {
+      disabledCount += keys;
+    },
   });
 };
 
@@ -114,6 +120,7 @@ beforeEach(async () => {
   await apis().create({ apiId: API, name: 'Shop', disableUnusedAfterMs: 30 * DAY });
   await report();
   rules = newRules();
+  disabledCount = 0;
 });
 
 test('tells of an unused key, then disables it', async () => {
@@ -142,6 +149,7 @@ test('tells of an unused key, then disables it', async () => {
     },
   ]);
   expect(await eventsOf('key_off')).toEqual([]);
+  expect(disabledCount).toBe(1);
   expect(await (await redis()).exists(unusedKeys(API))).toBe(0);
 });
 
@@ -155,6 +163,20 @@ test('gives an enabled key a fresh period', async () => {
   await days(2);
   expect(await isEnabled('key_a')).toBe(false);
   expect(await eventsOf('key_a')).toHaveLength(2);
+});
+
+test('waits while the identity of a key is disabled', async () => {
+  await newKey('key_a', { o: 'ada' });
+  const identity = (fields: object) => async () =>
+    (await redis()).hset(recordKey(SHARED_LOG, identityIdOf('ada')), { p: 'x', ...fields });
+  await identity({ e: '0', u: clock.nowMs })();
+  await days(50);
+  expect([await isEnabled('key_a'), await noticesNow()]).toEqual([true, []]);
+  await identity({ e: '1', u: clock.nowMs })();
+  await days(29);
+  expect(await isEnabled('key_a')).toBe(true);
+  await days(1);
+  expect(await isEnabled('key_a')).toBe(false);
 });
 
 test('begins anew when the rule is set', async () => {
