@@ -38,7 +38,7 @@ local function changeCredits(base, pool, asked, keyId)
     end
     local others, gone = credits.scan(name, '', false)
     h = h - gone
-    left = credits.text(math.max(0, b + others - tonumber(redis.call('HMGET', name, 'o')[1] or 0)))
+    left = credits.text(math.max(0, b + others - credits.owed(name)))
   end
   if asked.op ~= 'none' then
     local whole = asked.op == 'set' and b or nil

@@ -121,29 +121,34 @@ local function creditsOf(members, held)
     return tonumber(held or 0) - tonumber(owed or 0)
   end
 
-  -- Returns what holders may still give back: what live ones can spend, and all that may come back
-  local function returnable(pool)
-    local out, all = 0, 0
+  -- Returns what holders may still give back of what they had before the latest decrement, and the part of it that live ones
+  -- can spend
+  local function oldOf(pool)
+    local all, out = 0, 0
     local fields = redis.call('HGETALL', pool)
     for i = 1, #fields, 2 do
-      local kind, name = string.match(fields[i], '^([@~])(.*)$')
-      if kind == '~' then all = all + tonumber(fields[i + 1])
-      elseif kind then
-        local granted, spent = numbers(fields[i + 1])
-        all = all + granted - spent
-        if live(name) then out = out + granted - spent end
+      local name = string.match(fields[i], '^!(.*)$')
+      if name then
+        local old = tonumber(string.match(fields[i + 1], '^%d+'))
+        all = all + old
+        if live(name) then out = out + math.max(0, old - tonumber(redis.call('HMGET', pool, '~' .. name)[1] or 0)) end
       end
     end
-    return out, all
+    return all, out
   end
 
-  -- Pays what a decrement did not find with what came back. What is spent or lost instead is forgiven.
-  -- owed: before; back: what came back, 0 or less = nothing
+  -- Pays what a decrement did not find with what came back from before it. What is spent or lost instead is forgiven.
+  -- owed: before; name: the holder, '' = none; back: what came back, 0 or less = nothing; holding: what its work holds yet;
+  -- kept: what it can spend yet. Once it kept nothing, all that it can spend is from after the decrement: ' h' in its field
   -- Returns what is paid
-  local function pay(pool, owed, back)
-    local paid = math.max(0, math.min(owed, back))
-    local _, all = returnable(pool)
-    owed = math.min(owed - paid, all)
+  local function pay(pool, owed, name, back, holding, kept)
+    local old, isHeldOnly = string.match(redis.call('HMGET', pool, '!' .. name)[1] or '0', '^(%d+) ?(h?)')
+    old, isHeldOnly = tonumber(old), isHeldOnly == 'h' or kept == 0
+    local left = math.min(old, holding + (isHeldOnly and 0 or kept))
+    local paid = math.max(0, math.min(owed, back, old - left))
+    if left > 0 then redis.call('HSET', pool, '!' .. name, text(left) .. (isHeldOnly and ' h' or ''))
+    else redis.call('HDEL', pool, '!' .. name) end
+    owed = math.min(owed - paid, (oldOf(pool)))
     if owed > 0 then redis.call('HSET', pool, 'o', text(owed)) else redis.call('HDEL', pool, 'o') end
     return paid
   end
@@ -164,11 +169,12 @@ local function creditsOf(members, held)
           if granted > spent then holders[#holders + 1] = {fields[i], granted, spent, turn, spoken, asked} end
         elseif not redis.call('ZSCORE', held, name) then
           lost, gone = lost + granted - spent, gone + granted - spent - spoken
-          redis.call('HDEL', pool, fields[i])
+          redis.call('HDEL', pool, fields[i], '!' .. name)
           hold(pool, name, tonumber(redis.call('HMGET', pool, '~' .. name)[1] or 0), 0)
         elseif ended and turn < NEVER then
           lost, gone = lost + granted - spent, gone + granted - spent - spoken
           redis.call('HSET', pool, fields[i], field(granted, granted, NEVER, 0))
+          redis.call('HDEL', pool, '!' .. name)
           hold(pool, name, tonumber(redis.call('HMGET', pool, '~' .. name)[1] or 0), 0)
         elseif granted - spent > spoken then
           gone = gone + granted - spent - spoken
@@ -190,7 +196,7 @@ local function creditsOf(members, held)
     local others, gone = scan(pool, own, true)
     redis.call('HSET', pool, 't', text(following), 'f', text(nowMs))
     local owed, d = unpack(redis.call('HMGET', pool, 'o', 'd'))
-    if owed then pay(pool, tonumber(owed), 0) end
+    if owed then pay(pool, tonumber(owed), '', 0, 0, 0) end
     -- What work holds may come back: it is part of what is left. What is spoken for counts as spent.
     local out = kept + others + heldOf(pool)
     local left = math.max(amount, b + out)
@@ -202,18 +208,33 @@ local function creditsOf(members, held)
   -- Returns the new b, and whether a live holder can give some back
   local function take(pool, b, amount)
     if amount <= b then return b - amount, false end
-    local out, all = returnable(pool)
+    local fields = redis.call('HGETALL', pool)
+    for i = 1, #fields, 2 do
+      local name = string.match(fields[i], '^@(.*)$')
+      if name then
+        local granted, spent = numbers(fields[i + 1])
+        local old = granted - spent + tonumber(redis.call('HMGET', pool, '~' .. name)[1] or 0)
+        if old > 0 then redis.call('HSET', pool, '!' .. name, text(old)) end
+      end
+    end
+    local all, out = oldOf(pool)
     local owed = math.min(all, tonumber(redis.call('HMGET', pool, 'o')[1] or 0) + amount - math.max(0, b))
     if owed > 0 then redis.call('HSET', pool, 'o', text(owed)) end
     return math.min(b, 0), owed > 0 and out > 0
   end
 
+  -- Returns what is owed of what can be spent now: what work holds pays first.
+  local function owedOf(pool)
+    local held, owed = unpack(redis.call('HMGET', pool, 'e', 'o'))
+    return math.max(0, tonumber(owed or 0) - tonumber(held or 0))
+  end
+
   -- Reads a pool without changing it.
   -- Returns credits left, r, f, what live holders hold, what was lost with other holders, and the thresholds; all as texts, '' = none
   local function look(pool)
-    local b, r, t, f, l, d, o = unpack(redis.call('HMGET', pool, 'b', 'r', 't', 'f', 'l', 'd', 'o'))
+    local b, r, t, f, l, d = unpack(redis.call('HMGET', pool, 'b', 'r', 't', 'f', 'l', 'd'))
     if not b then return '', '', '', '', '', '' end
-    local left, out, lost = tonumber(b) - tonumber(o or 0), 0, tonumber(l or 0)
+    local left, out, lost = tonumber(b) - owedOf(pool), 0, tonumber(l or 0)
     local fields = redis.call('HGETALL', pool)
     for i = 1, #fields, 2 do
       local name = string.match(fields[i], '^@(.*)$')
@@ -228,7 +249,7 @@ local function creditsOf(members, held)
   end
 
   return {
-    hold = hold, held = heldOf, pay = pay, take = take, returnable = returnable, look = look, measure = measure, passedOf = passedOf, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, settle = settle, refillOf = refillOf,
+    hold = hold, held = heldOf, pay = pay, take = take, oldOf = oldOf, owed = owedOf, look = look, measure = measure, passedOf = passedOf, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, settle = settle, refillOf = refillOf,
     periodOf = periodOf,
   }
 end

@@ -25,11 +25,6 @@ export class Balance {
     return this.#held;
   }
 
-  /** True while Redis has yet to hear of what went back to it. */
-  get isGone(): boolean {
-    return this.#gone > 0;
-  }
-
   get available(): number {
     return this.isKnown ? this.#granted - this.#spent - this.#held : 0;
   }

@@ -159,7 +159,7 @@ export class Holds {
     let need = cost;
     let attempts = 0;
     const { spent } = await untilServed(this.#deadlines, (waiter) => {
-      // After a loss of its name the verifier cannot take more under it.
+      // Nothing more is taken after a loss of the verifier's name, or of credits that a change replaced.
       if (pool.isEnded) return { spent: 0 };
       for (;;) {
         const now = instant(this.#clock);

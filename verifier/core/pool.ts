@@ -60,7 +60,7 @@ interface Turn {
  */
 export class Pool {
   readonly id: string;
-  /** True = nothing more is granted to this pool. */
+  /** True = nothing more is granted to this pool: its name was given up, or a change replaced it. */
   isEnded = false;
   /** undefined = credits. Its limit is that of the latest question. */
   window: Window | undefined;
@@ -78,6 +78,8 @@ export class Pool {
   #settled = true;
   /** The next turn returns nothing that it need not, what is more than a slice, or everything. */
   #returns: 'nothing' | 'surplus' | 'all' = 'nothing';
+  /** True = work from before a change ended, and Redis has yet to hear of it. */
+  #hasOld = false;
   #slice = 0;
   #recalledUntilMs = 0;
   #usedAtMs: number;
@@ -230,9 +232,16 @@ export class Pool {
     if (held === 0) return;
     const comesBack = this.#balance.settle(since, held, cost);
     this.#settled = false;
+    // What is from before a change is told apart from all else: it may be owed.
+    if (!comesBack && !this.isEnded) {
+      this.#hasOld = true;
+      if (!this.#turn) this.#request(this);
+      return;
+    }
     if (cost === held && !this.isEnded) return;
     if (comesBack) this.#outlook.add(held - cost);
-    if (this.#returns !== 'nothing') return;
+    // An ended pool is asked for nothing else.
+    if (this.#returns === 'surplus' || (this.#returns === 'all' && !this.isEnded)) return;
     this.#returns = 'surplus';
     this.#clock.after(RELEASE_MS, this.#tellReleased);
   }
@@ -242,8 +251,7 @@ export class Pool {
     if (this.#returns !== 'surplus') return;
     if (this.#turn) return void this.#clock.after(RELEASE_MS, this.#tellReleased);
     // While Redis knows of a slice here, it recalls that and hears of the rest.
-    const { available, isGone } = this.#balance;
-    if (this.isEnded || isGone || available > 2 * this.#slice) this.#request(this);
+    if (this.isEnded || this.#balance.available > 2 * this.#slice) this.#request(this);
     else this.#returns = 'nothing';
   };
 
@@ -275,6 +283,7 @@ export class Pool {
     const available = this.#isOver(instant(this.#clock)) ? 0 : balance.availableUnder(limit);
     const kept = returns ? 0 : isSurplus ? Math.min(available, slice) : available;
     this.#returns = 'nothing';
+    this.#hasOld = false;
     this.#settled = false;
     this.#toldAtMs = nowMs;
     balance.begin(kept, limit);
@@ -306,7 +315,7 @@ export class Pool {
     const { status, total } = reply;
     if (status === 'FULL' || status === 'STALE' || status === 'OLD' || status === 'NOREG') {
       this.#turn = undefined;
-      if (status === 'STALE') this.#settled = true;
+      if (status === 'STALE') this.#settled = this.isEnded = true;
       if (status === 'FULL') this.failAll(tooMany());
       else this.#clock.after(RETRY_MS, () => this.#demand.wakeAll());
       return;
@@ -355,7 +364,7 @@ export class Pool {
     const isDue =
       this.#returns === 'all' || (this.#clock.monotonicMs() < this.#recalledUntilMs && this.#slice > 0);
     if ((isDue || (reply.reserve > 0 && ofNobody > 0)) && !this.#settled) this.giveBack();
-    else if (this.#demand.isAsked) this.#request(this);
+    else if (this.#hasOld || this.#demand.isAsked) this.#request(this);
   }
 
   /** Handles a failed call: the next turn gives back what this one may have granted. */

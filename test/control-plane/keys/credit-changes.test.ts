@@ -51,7 +51,7 @@ beforeEach(async () => {
   await at.redis.hset(recordKey('a', 'k'), { q: 'p' });
   await at.redis.hset(pool, { b: 100, h: 0 });
   await exchange(1, '-', 20);
-  await at.redis.hset(pool, { b: 0, o: 10 });
+  await at.redis.hset(pool, { b: 0, o: 10, '!2.a': 20 });
 });
 afterEach(() => nodes.close());
 

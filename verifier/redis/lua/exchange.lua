@@ -15,13 +15,14 @@
 --   for a limit that a question defines also the place of its index in `names`
 -- A pool's hash:
 --   b credits that nobody has; h the sum of what holders can spend; e the sum of what work holds and may give back
---   o credits that a decrement did not find: what comes back pays them, and an increment does not
+--   o credits that a decrement did not find: what comes back from before it pays them, and an increment does not
 --   r refill, see refillText in credits.ts; t the next refill, Unix seconds; f the last refill; l lost credits
 --   k the keys that share it; z since when it has no credits, Unix ms
 --   d the credits of which its thresholds are per cents, the highest threshold that was told of (0 = none), and the thresholds
 --   '@' and a holder's name → granted, spent, turn, spoken for; and Unix ms of the last recall, until the holder's next turn
 --   "Spoken for" is the part of the latest grant that waiting requests will spend immediately.
 --   '~' and a holder's name → the part of spent that work holds; absent = 0
+--   '!' and a holder's name → what it may give back of what it had before the latest decrement; absent = 0
 -- Returns for each {status, turn, granted, spent, spoken for, total, ms, lacking}; for a limit also its window and the ms left in it,
 --   and for credits that are refilled the most that a refill brings
 --   ms: until the next refill, or for a limit until `lacking` fits; -1 = never
@@ -173,7 +174,7 @@ local function exchange(pool, turn, saidSpent, holding, kept, needs, wanted)
   granted, spent, spoken = said + kept, said, 0
   redis.call('HSET', pool, '@' .. member, field(granted, spent, turn, 0))
   credits.hold(pool, member, tonumber(holds or 0), holding)
-  if owed then b = b - credits.pay(pool, tonumber(owed), back) end
+  if owed then b = b - credits.pay(pool, tonumber(owed), member, back, holding, kept) end
 
   -- Records the spending before the refill, because it happened earlier: the refill must see only what is really left.
   local due

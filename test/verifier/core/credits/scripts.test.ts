@@ -101,7 +101,7 @@ describe('an exchange', () => {
   ] as const)('what was owed and %s pays or is forgiven', async (_, spent, after) => {
     await exchange('2.a', 1, { need: 90 });
     await exchange('2.a', 2, { spent: 90, holds: 90 });
-    await at.redis.hset(pool, { b: 0, o: 90 });
+    await at.redis.hset(pool, { b: 0, o: 90, '!2.a': 90 });
     await exchange('2.a', 3, { spent });
     expect(await at.redis.hmget(pool, 'b', 'o')).toEqual(after);
   });
@@ -109,9 +109,23 @@ describe('an exchange', () => {
   test('an increment does not pay what is owed', async () => {
     await exchange('2.a', 1, { need: 90 });
     await exchange('2.a', 2, { spent: 90, holds: 90 });
-    await at.redis.hset(pool, { b: 5, o: 90 });
+    await at.redis.hset(pool, { b: 5, o: 90, '!2.a': 90 });
     await exchange('2.b', 1, { need: 5 });
     expect(await at.redis.hmget(pool, 'b', 'o', '@2.b')).toEqual(['0', '90', '5 0 1 5']);
+  });
+
+  test('what was granted since pays nothing', async () => {
+    await exchange('2.a', 1, { need: 90 });
+    await exchange('2.a', 2, { spent: 90, holds: 90 });
+    await at.redis.hset(pool, { b: 100, o: 90, '!2.a': 90 });
+    for (const member of ['2.a', '2.b'] as const) {
+      const spent = member === '2.a' ? 90 : 0;
+      await exchange(member, 3, { spent, holds: spent, need: 20 });
+      await exchange(member, 4, { spent, holds: spent });
+      expect(await at.redis.hmget(pool, 'b', 'o')).toEqual(['100', '90']);
+    }
+    await exchange('2.a', 5, { spent: 90 });
+    expect(await at.redis.hmget(pool, 'b', 'o', '!2.a')).toEqual(['100', null, null]);
   });
 
   test('what is held is not used', async () => {

@@ -83,6 +83,28 @@ test('what a decrement took never comes back', async () => {
   expect(await hold(1, key, { credits: 5 })).toMatchObject({ code: 'VALID', remaining: 0 });
 });
 
+test('an increment does not pay what a decrement did not find', async () => {
+  const { key, keyId } = await create({ remaining: 100 });
+  const answer = await hold(0, key, { credits: 100 });
+  const change = (op: string, value: number) => fleet.ok('keys.updateRemaining', { keyId, op, value });
+  expect((await change('decrement', 100)).remaining).toBe(0);
+  expect((await change('increment', 1200)).remaining).toBe(1200);
+  for (let i = 0; i < 20; i++) expect((await at(i % 2, 'keys.verifyKey', { key })).body.code).toBe('VALID');
+  expect((await release(0, answer.hold.id, 100)).status).toBe(200);
+  await fleet.until(async () => (await remainingOf(keyId)) === 1180);
+});
+
+test.each([
+  ['set', 500],
+  ['set', null],
+])('a release above the reservation after %s %s ends the hold', async (op, value) => {
+  const { key, keyId } = await create({ remaining: 100 });
+  const answer = await hold(0, key, { credits: 60 });
+  await fleet.ok('keys.updateRemaining', { keyId, op, value });
+  const { status, body } = await release(0, answer.hold.id, 61);
+  expect([status, body]).toEqual([200, { charged: 60, short: 1, requestId: expect.any(String) }]);
+});
+
 test('a release after a set does not say what is left', async () => {
   const { key, keyId } = await create({ remaining: 1000 });
   const answer = await hold(0, key, { credits: 900 });
