@@ -214,3 +214,29 @@ test('takes off what was spent during the reply', () => {
   answer(pool, { ...counts, window: { number: 7, leftMs: 400 } });
   expect([pool.remaining(10), pool.available]).toEqual([7, 7]);
 });
+
+test('what an ended pool gets back is told, whatever was asked before', () => {
+  const timers: (() => void)[] = [];
+  const clock: Clock = {
+    monotonicMs: () => 1000,
+    wallMs: () => 1000,
+    after: (_ms, run) => {
+      timers.push(run);
+      return { cancel: () => undefined };
+    },
+  };
+  const pool = new Pool('p', clock, 0, () => undefined, undefined);
+  pool.beginTurn(1);
+  const counts = { turn: 1, granted: 60, spent: 0, reserve: 60, total: 0, refillMs: -1, leastNeed: 0 };
+  pool.takeReply({ ...counts, status: 'OK' }, new Set());
+  pool.take(60, 1000, true);
+  const since = pool.begin();
+  pool.endTurn({ ...counts, status: 'OK' });
+  pool.giveBack();
+  pool.end(new Error('not in sync'));
+  expect(pool.isReleased).toBe(false);
+  pool.settle(since, 60, 0);
+  expect(pool.isReleased).toBe(true);
+  for (const run of timers.splice(0)) run();
+  expect(pool.beginTurn(2)).toMatchObject({ spent: 0, held: 0, kept: 0 });
+});
