@@ -21,6 +21,8 @@ interface LongRequest {
   readonly lease: Lease;
   /** Number of half periods since the request began. */
   age: number;
+  /** False = it has no verdict yet. */
+  isAccepted: boolean;
 }
 
 /**
@@ -51,7 +53,8 @@ export class Rechecker {
    */
   begin(response: LongResponse, question: Question, accepted: Entry | undefined): number {
     const recheck = { ...question, isRecheck: true };
-    const request = { response, question: recheck, lease: new Lease(this.#clock), age: 0 };
+    const isAccepted = accepted !== undefined;
+    const request = { response, question: recheck, lease: new Lease(this.#clock), age: 0, isAccepted };
     if (accepted === undefined) void this.#recheck(request);
     else request.lease.follow(accepted.epoch.lease, accepted.join?.lease);
     return this.#requests.add(request);
@@ -76,17 +79,25 @@ export class Rechecker {
     this.#timer = this.#clock.after(this.#periodMs / 2, () => {
       for (const request of this.#requests) {
         request.age++;
-        if (request.age % 2 === 0) void this.#recheck(request);
+        const isDue = request.isAccepted && !request.lease.holds();
+        if (isDue || request.age % 2 === 0) void this.#recheck(request);
       }
       this.#next();
     });
   }
 
-  async #recheck({ response, question, lease }: LongRequest): Promise<void> {
+  async #recheck(request: LongRequest): Promise<void> {
+    const { response, question, lease } = request;
     try {
-      const verdict = this.#verifier.decide(question) ?? (await this.#verifier.lookUp(question));
+      let verdict = this.#verifier.decide(question);
+      // A look-up may wait longer than the lease of the last verdict lasts.
+      if (verdict === undefined && request.isAccepted && !lease.holds()) return response.destroy();
+      verdict ??= await this.#verifier.lookUp(question);
       if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();
-      else lease.follow(verdict.entry.epoch.lease, verdict.entry.join?.lease);
+      else {
+        lease.follow(verdict.entry.epoch.lease, verdict.entry.join?.lease);
+        request.isAccepted = true;
+      }
     } catch (err) {
       toApiError(err, this.#log);
       if (!lease.holds()) response.destroy();

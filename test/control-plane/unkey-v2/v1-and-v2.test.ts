@@ -110,7 +110,10 @@ test('the same acts end alike in v1 and v2', async () => {
         post('/v2/keys.createKey', { apiId: 'shop', credits: { remaining: 10 } }),
       ]);
       const [first, second] = [one.body.keyId, two.body.data.keyId];
-      for (const { call, callV2 = call, v1, v2 } of acts) {
+      // A repeated deletion has its receipt in v1 alone: clients of v2 expect 404.
+      const deletion = acts.findIndex(({ call }) => call === 'keys.deleteKey');
+      const others = acts.filter((each, i) => i <= deletion || each.call !== 'keys.deleteKey');
+      for (const { call, callV2 = call, v1, v2 } of others) {
         const answers = await Promise.all([
           post(`/v1/${call}`, { keyId: first, ...v1 }),
           post(`/v2/${callV2}`, { keyId: second, ...v2 }),

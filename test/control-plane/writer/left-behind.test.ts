@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => fleet.stop());
 
 /** Everything that Redis holds but the audit log and what expires. */
-const held = async () => (await fleet.client.keys('*')).filter((key) => !/!audit|^kf:r:/.test(key)).sort();
+const held = async () => (await fleet.client.keys('*')).filter((key) => !/!audit|^kf:[rd]:/.test(key)).sort();
 const LONG = { text: 'x'.repeat(3000) };
 
 test('a deleted key leaves only its log entry', async () => {
@@ -24,6 +24,8 @@ test('a deleted key leaves only its log entry', async () => {
   expect(await held()).toEqual(before);
   expect(await fleet.client.zrange(identityIndexKey('shop', 'o'), '0', '-1')).toEqual([other]);
   expect(key).toMatch(/^\w+$/);
+  // The receipt of the deletion goes by itself.
+  expect(await fleet.client.ttl(`kf:d:${keyId}`)).toBeGreaterThan(0);
 });
 
 test('a lost record is told to whoever disables it', async () => {
