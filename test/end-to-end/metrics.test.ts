@@ -13,7 +13,7 @@ test('counts every 503 once, by its reason', async () => {
   for (let i = 0; i < 8; i++) keys.push((await fleet.ok('keys.createKey', { apiId: 'shop' })).key);
   const { adminAddress } = await fleet.addVerifier({ API_IDS: 'shop', LOOKUP_WAIT_MS: '300', ...limits });
   const undecided = () => metricBy(adminAddress, 'keyfence_undecided_total', 'reason');
-  expect(await undecided()).toEqual({ crowded: 0, shed: 0, slow: 0, redis: 0 });
+  expect(await undecided()).toEqual({ crowded: 0, shed: 0, slow: 0, held: 0, redis: 0 });
 
   // Two look-ups wait, three find no place to wait, and there is no room for more requests.
   fleet.redis.process.kill('SIGSTOP');

@@ -206,12 +206,13 @@ const launches: Record<
       `http { access_log off; ${paths.join(' ')} include ${home}/site.conf; }`,
     ]);
   },
-  compose(home, place, { VERIFIER, UPSTREAM }) {
+  compose(home, place, { VERIFIER, UPSTREAM, API_ID }) {
     // All of it as it is, but for what the services are called and where it may write.
     const file = readFileSync(join(SHIPPED, '..', 'compose', 'nginx.conf'), 'utf8')
       .replaceAll('/tmp/', `${home}/`)
       .replaceAll(/verifier-\d:3001/g, VERIFIER)
       .replace('api:8000', UPSTREAM)
+      .replace('/authz/api/sample/', `/authz/api/${API_ID}/`)
       .replace('listen 8080', `listen ${nginxPlace(place)}`)
       .replace('http {', 'http {\n  access_log off;');
     return launchNginx(home, [file]);

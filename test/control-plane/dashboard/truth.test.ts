@@ -200,7 +200,10 @@ onStage('what the dashboard says is so', (stage) => {
       .fill('a-secret-of-nobody-at-all');
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('Enter');
-    await page.getByRole('alert').getByText('key not found').waitFor();
+    await page
+      .getByRole('alert')
+      .getByText(/key .*not found/)
+      .waitFor();
     await stage.fleet.ok('identities.createIdentity', { externalId });
     await page.getByLabel('A secret, key, request id, identity, API or section').fill('LEAKY');
     await page.getByRole('button', { name: 'Leaky Ltd identity' }).click();

@@ -283,7 +283,7 @@ test.each(Object.keys(FRAMEWORKS) as (keyof typeof FRAMEWORKS)[])(
     await verifier.ready();
     const { key } = await keyFor({ allowedOrigins: SHOP });
     for (const way of [{ verifier }, { url: fleet.verifiers[0]?.address ?? '' }]) {
-      const app = await FRAMEWORKS[name](way);
+      const app = await FRAMEWORKS[name]({ ...way, apiId: '*' });
       closing.push(() => app.close());
       await statusesAt(`${app.address}/orders`, key);
     }

@@ -82,7 +82,7 @@ describe.each(['fastify', 'express', 'hono'] as const)('a guard of %s', (name) =
     await verifier.ready();
   });
   const open = async (options: GuardOptions) => {
-    const app = await FRAMEWORKS[name](options);
+    const app = await FRAMEWORKS[name]({ apiId: '*', ...options });
     closing.push(() => app.close());
     return `${app.address}/orders`;
   };

@@ -325,7 +325,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
   'a 503 costs credits': {
     breaks: 'A request takes credits although it got 503. (I14)',
-    seed: CREDIT_SEEDS + 11,
+    seed: CREDIT_SEEDS + 20,
     file: 'verifier/core/until-served.ts',
     edits: [
       [
@@ -601,7 +601,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'window from reply time': {
     breaks:
       'A verifier measures the end of the window from the reply, not from the sending of the request. (I15)',
-    seed: LIMIT_SEEDS + 15,
+    seed: LIMIT_SEEDS + 3,
     file: 'verifier/core/pool.ts',
     edits: [
       [
