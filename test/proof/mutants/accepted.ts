@@ -61,18 +61,18 @@ export const ACCEPTED: readonly Accepted[] = [
   },
   {
     file: 'verifier/core/pool.ts',
-    before: 'if (this.#turn !== 0 || this.#waiters.size > 0) return false;',
-    after: 'if (this.#turn !== 0 || this.#waiters.size > 1) return false;',
+    before: 'if (this.#turn || this.#demand.size > 0) return false;',
+    after: 'if (this.#turn || this.#demand.size > 1) return false;',
     reason: 'Whoever asks has seen before that nobody waits, or has sent all away who did.',
   },
   {
-    file: 'verifier/core/pool.ts',
+    file: 'verifier/core/grant-window.ts',
     before: '#resetMs = 0;',
     after: '#resetMs = 1;',
     reason: 'Before the first reply, which sets it; until then no answer tells of the limit.',
   },
   ...['#latestCost', '#latestAtMs'].map((field) => ({
-    file: 'verifier/core/pool.ts',
+    file: 'verifier/core/spending-rate.ts',
     before: `${field} = 0;`,
     after: `${field} = 1;`,
     reason:

@@ -696,7 +696,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
     breaks: 'What comes back does not pay what a decrement did not find. (I24)',
     seed: CHANGING_LIMIT_SEEDS + 9,
     file: CREDITS,
-    edits: [['local paid = math.max(0, math.min(owed, back))', 'local paid = 0']],
+    edits: [['local paid = math.max(0, math.min(owed, back, old - left))', 'local paid = 0']],
   },
   'a refill forgets what is held': {
     breaks: 'A refill does not count what work holds, and it comes back on top. (I14)',
