@@ -226,6 +226,9 @@ type Fields = Readonly<Record<string, string>> | undefined;
 /** Records of a key before it was rerolled and after it, and of the one that took its place. */
 type Rerolled = (successor: string, before: Fields, after: Fields, made: Fields) => void;
 
+/** The pool, the credits that came, the change, and the server after it. */
+type Granted = (pool: string, credits: number, write: Write, state: RedisState) => void;
+
 const WRITE_LANES = 8;
 
 /** A write without the roles that this server does not have: a control plane looks them up before. */
@@ -241,7 +244,7 @@ function withKnown(write: Write, state: RedisState): Write {
 export class SimulatedChangeLog implements BatchedChangeLog {
   readonly #lanes: Lanes;
   readonly #durable: (apiId: string, hash: string) => void;
-  readonly #granted: (pool: string, credits: number, write: Write) => void;
+  readonly #granted: Granted;
   readonly #rerolled: Rerolled;
   #turn = 0;
 
@@ -253,7 +256,7 @@ export class SimulatedChangeLog implements BatchedChangeLog {
   constructor(
     lanes: Lanes,
     durable: (apiId: string, hash: string) => void,
-    granted: (pool: string, credits: number, write: Write) => void,
+    granted: Granted,
     rerolled: Rerolled,
   ) {
     this.#rerolled = rerolled;
@@ -279,7 +282,7 @@ export class SimulatedChangeLog implements BatchedChangeLog {
         this.#rerolled(successor.keyId, before, records.get(keyId), records.get(successor.keyId));
       if (credits && !isAgain) {
         const value = credits.op === 'set' || credits.op === 'increment' ? credits.value : 0;
-        this.#granted(records.get(keyId)?.['q'] ?? '', value, asked);
+        this.#granted(records.get(keyId)?.['q'] ?? '', value, asked, state);
       }
       return done;
     });

@@ -248,7 +248,10 @@ export class World {
     const log = new SimulatedChangeLog(
       new Lanes(this.network, machine, false),
       (apiId, hash) => this.checker.history.durable(apiId, hash),
-      (pool, credits, write) => {
+      (pool, credits, write, state) => {
+        // A refill that was due came before the change.
+        if (state === this.group.primary.state)
+          this.check(() => this.refills?.look(state.api(write.apiId).pools));
         this.ledger.grant(pool, credits);
         if (write.credits?.op !== 'decrement') return;
         this.ledger.reduced.add(pool);
