@@ -186,6 +186,8 @@ const NO_NEEDS: Need[] = [];
 export interface Lookup {
   readonly digest: string;
   readonly question: Question;
+  /** When it was asked, by the monotonic clock. */
+  readonly sinceMs: number;
 }
 
 /** Decides on keys whose credits or limits are not in memory. */
@@ -193,6 +195,9 @@ export class Spender {
   readonly #cache: Pick<KeyCache, 'get'>;
   readonly #verdicts: Verdicts;
   readonly #lookUp: (lookup: Lookup) => Promise<Verdict>;
+  readonly #clock: Clock;
+  readonly #waitMs: number;
+  readonly #tooSlow: () => Error;
   readonly #deadlines: Deadlines<(error: unknown) => void>;
 
   constructor(options: {
@@ -209,6 +214,9 @@ export class Spender {
     this.#cache = options.cache;
     this.#verdicts = options.verdicts;
     this.#lookUp = options.lookUp;
+    this.#clock = clock;
+    this.#waitMs = waitMs;
+    this.#tooSlow = tooSlow;
     this.#deadlines = new Deadlines(clock, waitMs + RECALL_MS, (fail) => fail(tooSlow()));
   }
 
@@ -221,9 +229,9 @@ export class Spender {
     const { digest, question } = lookup;
     return untilServed(this.#deadlines, (waiter) => {
       const entry = this.#cache.get(digest);
-      if (entry === undefined) return this.#lookUp(lookup);
+      if (entry === undefined) return this.#lookUpAgain(lookup);
       if (!entry.epoch.lease.holds()) throw unavailable('not in sync with Redis');
-      if (!this.#verdicts.isKnown(entry)) return this.#lookUp(lookup);
+      if (!this.#verdicts.isKnown(entry)) return this.#lookUpAgain(lookup);
       const verdict = this.#verdicts.decide(entry, question);
       const effectivePermissions = this.#verdicts.effectivePermissionsOf(entry);
       const needs = needsOf(entry, question.requirements, effectivePermissions, question.hold !== undefined);
@@ -238,6 +246,12 @@ export class Spender {
       else if (verdict.code !== 'VALID') giveBack(needs);
       return verdict;
     });
+  }
+
+  /** More keys than memory has room for would else push each other out for ever, each time before their credits come. */
+  #lookUpAgain(lookup: Lookup): Promise<Verdict> {
+    if (this.#clock.monotonicMs() - lookup.sinceMs > this.#waitMs) throw this.#tooSlow();
+    return this.#lookUp(lookup);
   }
 }
 

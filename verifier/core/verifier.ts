@@ -202,8 +202,12 @@ export class Verifier implements VerdictSource {
    * is remembered.
    */
   lookUp(question: Question): Promise<Verdict> {
+    return this.#lookUp(question, this.#clock.monotonicMs());
+  }
+
+  #lookUp(question: Question, sinceMs: number): Promise<Verdict> {
     const digest = this.#placeOf(question.key);
-    const lookup = { digest, question };
+    const lookup = { digest, question, sinceMs };
     const entry = this.#cache.get(digest);
     // Memory has the key, and lacks only its credits or the rest of its rate limits.
     if (
@@ -216,12 +220,12 @@ export class Verifier implements VerdictSource {
     return this.#lookups.lookUp(digest, lookup);
   }
 
-  #answer(result: Entry | Verdict, { question }: Lookup): Verdict | Promise<Verdict> {
+  #answer(result: Entry | Verdict, { question, sinceMs }: Lookup): Verdict | Promise<Verdict> {
     if ('code' in result) return unknownTo(question, result);
     if (!result.epoch.current || !result.epoch.lease.holds() || !this.#verdicts.isKnown(result))
       throw unavailable('not in sync with Redis');
     // Now that memory has the key, it lacks only its credits or the rest of its rate limits.
-    return this.#verdicts.decide(result, question) ?? this.lookUp(question);
+    return this.#verdicts.decide(result, question) ?? this.#lookUp(question, sinceMs);
   }
 
   async #lookUpKey(secret: string): Promise<Entry | Verdict> {

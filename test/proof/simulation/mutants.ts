@@ -710,6 +710,12 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
     file: BALANCE,
     edits: [['this.#granted = granted - this.#gone;', 'this.#granted = granted;']],
   },
+  'each look-up waits anew': {
+    breaks: 'Questions about more keys than memory has room for are never answered. (I2)',
+    seed: SHARED_LIMIT_SEEDS + 6_174_412,
+    file: 'verifier/core/verifier.ts',
+    edits: [['this.#lookUp(question, sinceMs);\n', 'this.#lookUp(question, this.#clock.monotonicMs());\n']],
+  },
   'each limit voids the other': {
     breaks: 'Questions with two amounts of one limit wake each other without end. (I25)',
     seed: SHARED_LIMIT_SEEDS + 1,
