@@ -1,5 +1,6 @@
 import { type ConfigOf, flag, host, integer, port, secret, text } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
+import { LEASE } from '#shared/protocol/timing.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { leakFaults, leakSettings } from './leaks/leaks.ts';
 import { httpLimits, httpSettings } from './serve/limits.ts';
@@ -22,7 +23,7 @@ export const settings = {
   API_AUTO_CREATE: flag(true).help(
     'true: the first key of an unknown apiId creates the API; false: createKey answers 404',
   ),
-  LEASE_MS: integer(500, 600_000, 'ms', 10_000).help(
+  LEASE_MS: integer(LEASE.minMs, LEASE.maxMs, 'ms', LEASE.usualMs).help(
     'Time for which a verifier may answer from memory, counted from when it sent its last successful SYNC. It limits how stale an answer may be, how long verifiers answer without Redis, and how long a disable waits for a verifier that cannot be reached',
   ),
   FENCE_WAIT_MS: integer(0, 60_000, 'ms', 30_000).help(

@@ -1,4 +1,5 @@
 import { type Clock, pause, Waker } from '#shared/process/clock.ts';
+import { fenceMs } from '#shared/protocol/timing.ts';
 import type { ChangeLog, KilledFollower, LogEntry } from './change-log-port.ts';
 
 /** The end of a change: complete by acks or by fence, or `lost` if a failover lost it or may have. */
@@ -26,20 +27,6 @@ export interface FenceEvents {
   killed(apiId: string, followers: readonly Pick<KilledFollower, 'name'>[], sequence: number): void;
   /** Changes no longer wait for followers that `killed` reported. */
   reaped(apiId: string, followers: readonly Pick<KilledFollower, 'name'>[]): void;
-}
-
-/** The clock-rate error that is assumed between two machines over one lease, and rounding. */
-const DRIFT = 0.03;
-const ROUNDING_MS = 10;
-
-/**
- * Returns F: the time after a write until no lease from before it can be alive, unless its verifier has acknowledged the
- * write, milliseconds.
- * @param leaseMs the longest lease that may have been granted
- * @param deposedMs how long a deposed primary may still grant leases
- */
-export function fenceMs(leaseMs: number, deposedMs: number): number {
-  return leaseMs + deposedMs + Math.ceil(DRIFT * leaseMs) + ROUNDING_MS;
 }
 
 /** The delay until changes are checked again, as a share of the time since the latest of them. */

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { fenceMs } from '#shared/protocol/timing.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog, KilledFollower } from './change-log-port.ts';
-import { type Fence, fenceMs } from './fence.ts';
+import type { Fence } from './fence.ts';
 
 /** An API as the sweep sees it. */
 export interface Head {

@@ -1,10 +1,9 @@
+import { withinMs } from '#shared/protocol/timing.ts';
 import type { Instant } from './lease.ts';
 import type { Window } from './limits.ts';
 
 /** Longest time for which a grant in a window is used without asking again, in milliseconds. */
 const GRANTED_MS = 4000;
-/** Clocks of two machines differ by less than this factor in speed. */
-const DRIFT = 1.03;
 const NEVER: Instant = { monotonicMs: Number.POSITIVE_INFINITY, wallMs: Number.POSITIVE_INFINITY };
 
 /** The window in which a pool's numbers count, and the time until which its grant may be used. */
@@ -36,7 +35,7 @@ export class GrantWindow {
     this.#endsMs = monotonicMs + leftMs;
     this.#resetMs = calendar ? number * 1000 : (number + 1) * durationMs;
     // Counts from the sending, so that the grant ends before the window, however late the reply is.
-    const goodMs = Math.min(leftMs, GRANTED_MS) / DRIFT;
+    const goodMs = withinMs(Math.min(leftMs, GRANTED_MS));
     this.#until = { monotonicMs: monotonicMs + goodMs, wallMs: wallMs + goodMs };
     return isNew;
   }

@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import type { ChangeLog, KilledFollower } from '../../../control-plane/writer/change-log-port.ts';
-import { Fence, fenceMs } from '../../../control-plane/writer/fence.ts';
+import { Fence } from '../../../control-plane/writer/fence.ts';
 import type { Head, SweepStore } from '../../../control-plane/writer/sweep.ts';
 import { Sweep } from '../../../control-plane/writer/sweep.ts';
 import type { Clock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { fenceMs } from '../../../shared/protocol/timing.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';
 
 /** Runs the sweep over one API, and records its steps with their times. */

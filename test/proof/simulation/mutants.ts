@@ -277,7 +277,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
   'no margin for clocks': {
     breaks: 'Fences do not wait longer for clocks of different speed. (I1)',
     seed: 38,
-    file: FENCE,
+    file: 'shared/protocol/timing.ts',
     edits: [['Math.ceil(DRIFT * leaseMs)', '0 * DRIFT']],
   },
   'Lf lowered at once': {
@@ -596,7 +596,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     breaks: 'A verifier uses a grant of one window in the next. (I15)',
     seed: LIMIT_SEEDS + 3,
     file: 'verifier/core/grant-window.ts',
-    edits: [['Math.min(leftMs, GRANTED_MS) / DRIFT', 'GRANTED_MS']],
+    edits: [['withinMs(Math.min(leftMs, GRANTED_MS))', 'GRANTED_MS']],
   },
   'window from reply time': {
     breaks:

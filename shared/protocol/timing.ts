@@ -1,0 +1,30 @@
+/**
+ * The times of the protocol hold together. Let the clocks of two machines differ in speed by at most `DRIFT`:
+ *
+ * - A lease of L ends on its follower's clock L after its SYNC was sent. On any other clock that is at most (1 + DRIFT) · L. So
+ *   after `fenceMs(L)`, which counts from the answer to a later write, it is over: nobody answers from the state before.
+ * - What ends on another clock in T may be used for `withinMs(T)` on one's own: it is never used after its end.
+ *
+ * Only differences of time on one clock are compared, and each counts from an event before the one that matters: from
+ * the sending of what grants, and from the answer to what revokes.
+ */
+
+/** Bounds of `LEASE_MS`, and its default, in milliseconds. */
+export const LEASE = { minMs: 500, maxMs: 600_000, usualMs: 10_000 } as const;
+
+/** Clocks of two machines differ in speed by at most this share. */
+const DRIFT = 0.03;
+/** Fractions of a millisecond are lost wherever a time is noted. */
+const ROUNDING_MS = 10;
+
+/**
+ * Returns F: the time after a write until no lease from before it can be alive, unless its verifier has acknowledged the
+ * write, milliseconds.
+ * @param leaseMs the longest lease that may have been granted
+ * @param deposedMs how long a deposed primary may still grant leases
+ */
+export const fenceMs = (leaseMs: number, deposedMs: number): number =>
+  leaseMs + deposedMs + Math.ceil(DRIFT * leaseMs) + ROUNDING_MS;
+
+/** Returns the part of a time on another machine's clock that is over on one's own before that time ends there. */
+export const withinMs = (otherMs: number): number => otherMs / (1 + DRIFT);
