@@ -211,7 +211,6 @@ const NUMBERS: readonly (readonly [page: string, words: string, file: string, co
 
 /** The same for pages outside of control-plane/, by their paths. */
 const NUMBERS_ELSEWHERE: typeof NUMBERS = [
-  ['README.md', '10.3 s (14.3 s with replicas)', 'deploy/availability.md', /10 s \| 10\.31 s \| 14\.31 s/],
   ['bench/revocation.md', '10.3 s by default', 'deploy/availability.md', /10000 \| 10 s \| 10\.31 s/],
   [
     'shared/protocol/coherence.md',
@@ -428,9 +427,14 @@ test('an old Node is told first what to install', () => {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>;
   };
-  expect(scripts['prestart']).toMatch(/^node deploy\/dev\/is-installed\.js \|\| npm ci /);
-  expect(scripts['prestart']).toMatch(/ && node deploy\/dev\/node-version\.js$/);
-  expect(scripts['pretest']).toMatch(/^npm run --silent prestart && /);
+  expect(scripts['prestart']).toMatch(
+    /^node deploy\/dev\/is-installed\.js --omit=dev \|\| npm ci --omit=dev /,
+  );
+  expect(scripts['packages']).toMatch(/^node deploy\/dev\/is-installed\.js \|\| npm ci --include=dev /);
+  for (const name of ['prestart', 'packages'])
+    expect(scripts[name]).toMatch(/ && node deploy\/dev\/node-version\.js$/);
+  for (const name of ['pretest', 'pretest:unit', 'pretest:watch'])
+    expect(scripts[name]).toMatch(/^npm run --silent packages\b/);
 });
 
 test('the first start uses the Node just installed', () => {
@@ -467,20 +471,26 @@ test('installs packages only if not as locked', () => {
       mkdirSync(join(folder, file, '..'), { recursive: true });
       writeFileSync(join(folder, file), JSON.stringify({ packages }));
     };
-    const run = () => spawnSync('node', [script], { cwd: folder, env: bareEnv(), encoding: 'utf8' });
-    const isInstalled = () => run().status === 0;
+    const run = (...args: string[]) =>
+      spawnSync('node', [script, ...args], { cwd: folder, env: bareEnv(), encoding: 'utf8' });
+    const isInstalled = (...args: string[]) => run(...args).status === 0;
     const a = { integrity: 'sha512-a' };
     const other = { integrity: 'sha512-b', optional: true };
     lock('package-lock.json', {
       '': { engines: { node: '>=24' } },
       'node_modules/a': a,
       'node_modules/b': other,
+      'node_modules/c': { integrity: 'sha512-c', dev: true },
     });
     expect(isInstalled(), 'nothing is there').toBe(false);
-    expect(run().stderr).toContain('installing 1 packages with npm ci');
+    expect(run('--omit=dev').stderr).toContain('installing 1 packages with npm ci');
     lock('node_modules/.package-lock.json', { 'node_modules/a': a });
-    expect(isInstalled(), 'all but a package of another platform').toBe(true);
-    lock('node_modules/.package-lock.json', { 'node_modules/a': { integrity: 'sha512-old' } });
+    expect(isInstalled('--omit=dev'), 'all but a package of another platform').toBe(true);
+    expect(run().stderr, 'what only tests need').toContain('installing 1 packages with npm ci');
+    lock('node_modules/.package-lock.json', {
+      'node_modules/a': { integrity: 'sha512-old' },
+      'node_modules/c': { integrity: 'sha512-c', dev: true },
+    });
     expect(isInstalled(), 'another version').toBe(false);
   } finally {
     rmSync(folder, { recursive: true, force: true });
@@ -503,10 +513,11 @@ describe("the README's commands", () => {
   });
   afterAll(() => fleet.stop());
 
-  const start = commands[0];
-  const compose = commands.at(-1) ?? '';
+  const [start, ...others] = commands;
   /** All of it is copied into one terminal. */
-  const walk = commands.slice(1, -1).join('\n');
+  const walk = others.join('\n');
+  const composePage = readFileSync(join(ROOT, 'deploy/compose.md'), 'utf8');
+  const compose = /```sh\n([\s\S]*?)```/.exec(composePage)?.[1] ?? '';
   let folder: string;
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), 'keyfence-readme-'));
@@ -515,9 +526,10 @@ describe("the README's commands", () => {
 
   test('are tested elsewhere, on a short page', () => {
     expect(start).toBe('npm start');
-    expect(commands).toHaveLength(6);
+    expect(commands).toHaveLength(5);
+    expect(readme.split('\n').indexOf('npm start')).toBeLessThan(25);
     // zsh, as people use it, takes a line that begins with # for a command.
-    expect(commands.filter((command) => /(?:^|\s)#/m.test(command))).toEqual([]);
+    expect([...commands, compose].filter((command) => /(?:^|\s)#/m.test(command))).toEqual([]);
     expect(wordsOf(readme)).toBeLessThanOrEqual(700);
   });
 

@@ -1,18 +1,18 @@
-// Ends with status 0 if node_modules holds what package-lock.json asks for; else says what happens next, and ends with 1.
-// Plain JavaScript, which an old Node can read.
+// Ends with status 0 if node_modules holds what package-lock.json asks for (--omit=dev: what running needs of it); else says
+// what happens next, and ends with 1. Plain JavaScript, which an old Node can read.
 import { readFileSync } from 'node:fs';
 
+const omitsDev = process.argv.includes('--omit=dev');
 const wanted = packagesOf('package-lock.json');
 const present = packagesOf('node_modules/.package-lock.json');
 // Most optional packages are of other platforms.
 const isThere = (path) =>
   present[path] ? present[path].integrity === wanted[path].integrity : wanted[path].optional === true;
 
-const missing = Object.keys(wanted).filter((path) => !isThere(path));
+const missing = Object.keys(wanted).filter((path) => !isThere(path) && !(omitsDev && wanted[path].dev));
 if (missing.length > 0) {
-  console.error(
-    `keyfence: installing ${missing.length} packages with npm ci, Node 24 among them; about half a minute, once …`,
-  );
+  const what = omitsDev ? 'what running needs, Node 24 among it' : 'what tests need';
+  console.error(`keyfence: installing ${missing.length} packages with npm ci: ${what}; once …`);
   process.exit(1);
 }
 
