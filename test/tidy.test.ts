@@ -48,9 +48,9 @@ const LISTS_OPERATIONS = /^control-plane\/(unkey-v2\/|operations\.ts$)/;
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/core': [],
   'verifier/node-internals': [],
-  'verifier/redis': ['verifier/core', 'verifier/assets.ts'],
+  'verifier/redis': ['verifier/core'],
   'verifier/http': ['verifier/core', 'verifier/node-internals'],
-  'verifier/grpc': ['verifier/http', 'verifier/core', 'verifier/assets.ts'],
+  'verifier/grpc': ['verifier/http', 'verifier/core'],
   'verifier/lane': ['verifier/http', 'verifier/core', 'verifier/node-internals'],
   'verifier/proxy': ['verifier/lane', 'verifier/http', 'verifier/core'],
   'verifier/metrics': ['core', 'redis', 'lane', 'proxy'].map((room) => `verifier/${room}`),

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
+import { asset } from '#shared/assets.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { VERIFIER_ID_HEADER } from '#shared/protocol/verifier-status.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
-import { asset } from './assets.ts';
 import type { Callers } from './core/callers.ts';
 import type { HoldEnder } from './core/holds.ts';
 import type { RateLimiter } from './core/rate-limits.ts';
@@ -101,4 +101,4 @@ export function createVerifierServer(options: {
 }
 
 /** The document that `npm run docs` writes. */
-const OPENAPI = readFileSync(asset('openapi.json'), 'utf8');
+const OPENAPI = readFileSync(asset('verifier/openapi.json'), 'utf8');

@@ -2,10 +2,16 @@ import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList, SHARED_LOG, webhookEndpoints } from '#shared/redis/redis-keys.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
+import {
+  crashFaults,
+  evictionFaults,
+  failoverFaults,
+  type RedisFacts,
+  readFacts,
+} from '#shared/redis/server-facts.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { refusedHistories } from '../writer/history-watch.ts';
 import { FleetView } from './fleet.ts';
-import { crashFaults, evictionFaults, failoverFaults, type RedisFacts, readFacts } from './server-facts.ts';
 
 /** Result of one check of the doctor. */
 export interface Finding {

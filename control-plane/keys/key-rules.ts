@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { LUA_FIELDS } from '#shared/protocol/key-record.ts';
 import { command, oneOf, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, recordKey, SHARED_LOG, unusedKeys } from '#shared/redis/redis-keys.ts';
@@ -25,6 +26,7 @@ const disableUnused = command(
   ['head', 'log', 'index', 'members', 'record', 'long', 'unused'],
   ['keyId', 'channel', 'now', 'maxlen', 'longest', 'base', 'rule', 'last'],
   oneOf('status', { OK: ['sequence#'], USED: [], NOT_FOUND: [] }),
+  LUA_FIELDS,
 );
 
 const DAY_MS = 86_400_000;

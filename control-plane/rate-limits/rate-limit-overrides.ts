@@ -1,6 +1,5 @@
 import { storedFields } from '#shared/protocol/key-record.ts';
 import {
-  NAMESPACE,
   namespaceIdOf,
   OVERRIDES_MAX,
   type Override,
@@ -8,6 +7,7 @@ import {
 } from '#shared/protocol/namespace-record.ts';
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { NAMESPACE } from '#shared/rules/key-format.ts';
 import { createSharedLog } from '../apis/apis.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';

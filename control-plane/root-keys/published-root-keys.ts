@@ -2,7 +2,6 @@ import { pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { storedFields } from '#shared/protocol/key-record.ts';
 import {
-  ROOT_KEYS_ID,
   type RootKeyScope,
   rootKeyMark,
   type StoredScopes,
@@ -10,6 +9,7 @@ import {
 } from '#shared/protocol/root-keys-record.ts';
 import { recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { ROOT_KEYS_ID } from '#shared/rules/key-format.ts';
 import { createSharedLog } from '../apis/apis.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';

@@ -1,3 +1,4 @@
+import { Gathering } from '#shared/process/gathering.ts';
 import { rootKeyFrom } from '#shared/protocol/root-keys-record.ts';
 import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
@@ -7,7 +8,6 @@ import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/rules/key-format.ts';
 import type { Person } from '../sign-in/person.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
-import { Gathering } from '../writer/gathering.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
 import { Permissions } from './root-permissions.ts';
 

@@ -1,12 +1,12 @@
 import type { FastifyRequest } from 'fastify';
 import type { Clock } from '#shared/process/clock.ts';
+import { Gathering } from '#shared/process/gathering.ts';
 import { command, row } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { sourceOf } from '#shared/rules/ip-ranges.ts';
-import { Gathering } from '../writer/gathering.ts';
 
 export const countCalls = command(
   new URL('./count-calls.lua', import.meta.url),

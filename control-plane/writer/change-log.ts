@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { POOL, type StoredFields } from '#shared/protocol/key-record.ts';
+import { LUA_FIELDS, POOL, type StoredFields } from '#shared/protocol/key-record.ts';
 import { protocolFor } from '#shared/protocol/protocol.ts';
 import { command, each, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
@@ -35,12 +35,14 @@ export const writeChange = command(
     '...fields',
   ] as const,
   writtenOf,
+  LUA_FIELDS,
 );
 export const writeChanges = command(
   new URL('./write-changes.lua', import.meta.url),
   ['head', 'log', 'index', 'members', '...records'],
   ['operation', 'channel', 'now', 'maxlen', 'longest', 'base', 'needs', 'count', '...rest'],
   each(writtenOf),
+  LUA_FIELDS,
 );
 const reroll = command(
   new URL('../keys/reroll-key.lua', import.meta.url),
@@ -53,6 +55,7 @@ const reroll = command(
     ...{ OK: ['expires', 'deleted', ...WRITTEN], NOT_FOUND: [], CONFLICT: [], ENDED: [], REUSED: [] },
     ...{ REROLLED: ['successor'], SHARED: ['keys#'], TOO_LONG: ['longestMs#', 'source'] },
   }),
+  LUA_FIELDS,
 );
 
 /**

@@ -3,8 +3,7 @@
 -- The arguments, the returned value, and the script's head, log, index, members, channel, now, maxlen, longest and base: see
 -- write-change.lua
 --
--- FIELDS: the fields of a key (shared/redis/script.ts); a long m is stored apart.
--- include FIELDS
+-- FIELDS: the fields of a key (LUA_FIELDS); a long m is stored apart.
 local server = serverId()
 local function change(operation, keyId, record, long, condition, needs, fields)
   local s, h, Lf, deleted, protocol = unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted', 'P'))

@@ -9,7 +9,7 @@ import {
   failoverFaults,
   type RedisFacts,
   readFacts,
-} from '../fleet/server-facts.ts';
+} from '#shared/redis/server-facts.ts';
 
 export const INSPECTIONS_MS = 5000;
 const RETRY_MS = 500;

@@ -19,6 +19,17 @@ export interface Clock {
   after(delayMs: number, run: () => void): Timer;
 }
 
+/** One moment on both clocks. */
+export interface Instant {
+  readonly monotonicMs: number;
+  readonly wallMs: number;
+}
+
+export const instant = (clock: Clock): Instant => ({
+  monotonicMs: clock.monotonicMs(),
+  wallMs: clock.wallMs(),
+});
+
 export const systemClock: Clock = {
   monotonicMs: () => performance.now(),
   wallMs: () => Date.now(),

@@ -1,7 +1,5 @@
 import { hash } from 'node:crypto';
-
-/** The beginning of every id of a namespace's record in the shared log, and of no other id. */
-export const NAMESPACE = 'ratelimit_';
+import { NAMESPACE } from '../rules/key-format.ts';
 
 /** Returns the id of the record with a namespace's overrides. It is derived from the name, so a name is enough to find it. */
 export const namespaceIdOf = (namespace: string): string =>

@@ -1,10 +1,4 @@
-import { ApiError } from '#shared/rules/errors.ts';
-
-/**
- * Id of the record in the shared log that tells verifiers what holders of root keys may ask. One record for all of
- * them: a made-up root key then costs a verifier neither a look-up nor memory.
- */
-export const ROOT_KEYS_ID = 'rootkeys';
+import { ApiError } from '../rules/errors.ts';
 
 /** The questions to verifiers that a root key permits. */
 export interface RootKeyScope {

@@ -15,14 +15,16 @@ type Inputs<Name extends string> = {
  * those after `...` in a list.
  * @param file its location, usually `new URL('./lua/name.lua', import.meta.url)`
  * @param read reads the reply; see `row` and `oneOf`
+ * @param locals further Lua that comes before the script's own
  */
 export function command<Key extends string, Name extends string, T>(
   file: URL,
   keys: readonly Key[],
   args: readonly Name[],
   read: (reply: unknown) => T,
+  locals = '',
 ): (inputs: Inputs<Key | Name>) => Run<T> {
-  const script = new Script(file, localsOf('KEYS', keys) + localsOf('ARGV', args));
+  const script = new Script(file, localsOf('KEYS', keys) + localsOf('ARGV', args) + locals);
   const fieldsOf = (names: readonly string[]) => names.map((name) => name.replace(/^\.\.\.|\?$/, ''));
   const [keyFields, argFields] = [fieldsOf(keys), fieldsOf(args)];
   return (inputs) => ({

@@ -1,6 +1,4 @@
-import { NAMESPACE } from '../protocol/namespace-record.ts';
-import { ROOT_KEYS_ID } from '../protocol/root-keys-record.ts';
-import { IDENTITY } from '../rules/key-format.ts';
+import { IDENTITY, NAMESPACE, ROOT_KEYS_ID } from '../rules/key-format.ts';
 
 /**
  * Names of all keys in Redis. All keys of one API have the hash tag `{apiId}`, so that a Redis Cluster stores

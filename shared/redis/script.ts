@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { ChainableCommander, Redis } from 'ioredis';
-import { KEY_LETTERS } from '../protocol/key-record.ts';
 
 type Argument = string | number;
 
@@ -10,9 +9,6 @@ export interface ScriptCall {
   readonly keys: readonly string[];
   readonly args: readonly Argument[];
 }
-
-/** Lua that names the letters of a key's fields, in their order. */
-const FIELDS = `local FIELDS = {${KEY_LETTERS.map((letter) => `'${letter}'`).join(', ')}}`;
 
 /** Returns the text of a script with the files that it includes. */
 const withIncluded = (file: URL): string =>
@@ -40,12 +36,11 @@ export class Script {
 
   /**
    * @param file location of the script, usually `new URL('./lua/name.lua', import.meta.url)`. A line `--
-   * include name.lua` is replaced by the file at that path, relative to the script, and `-- include FIELDS` by the
-   * letters of a key's fields
+   * include name.lua` is replaced by the file at that path, relative to the script
    * @param locals Lua that comes before the script's own, on a line after its first
    */
   constructor(file: URL, locals = '') {
-    const text = withIncluded(file).replace(/^-- include FIELDS$/gm, () => FIELDS);
+    const text = withIncluded(file);
     this.lua = locals ? text.replace('\n', () => `\n${locals}\n`) : text;
     this.#sha = hash('sha1', this.lua);
   }

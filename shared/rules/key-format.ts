@@ -97,6 +97,15 @@ export const identityIdOf = (externalId: string): string =>
 /** The beginning of every identity's id, and of no other id. */
 export const IDENTITY = 'identity_';
 
+/** The beginning of every id of a namespace's record in the shared log, and of no other id. */
+export const NAMESPACE = 'ratelimit_';
+
+/**
+ * Id of the record in the shared log that tells verifiers what holders of root keys may ask. One record for all of
+ * them: a made-up root key then costs a verifier neither a look-up nor memory.
+ */
+export const ROOT_KEYS_ID = 'rootkeys';
+
 let randomBuffer = Buffer.alloc(0);
 
 /** Returns random bytes that no other caller gets. Keeps no copy of them. */

@@ -1,8 +1,9 @@
 import { systemClock } from '#shared/process/clock.ts';
 import { decodeState } from '#shared/protocol/key-record.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { instant } from '../../shared/process/clock.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
-import { instant, Lease } from '../../verifier/core/lease.ts';
+import { Lease } from '../../verifier/core/lease.ts';
 import { ownLimit } from '../../verifier/core/limits.ts';
 import type { Question } from '../../verifier/core/question.ts';
 import {

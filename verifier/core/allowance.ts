@@ -1,6 +1,6 @@
+import type { Instant } from '#shared/process/clock.ts';
 import type { Waiter } from './demand.ts';
 import type { Entry } from './key-cache.ts';
-import type { Instant } from './lease.ts';
 import { isPlaces, type Limit, limitPool } from './limits.ts';
 import type { EffectivePermissions } from './permissions.ts';
 import type { Pool } from './pool.ts';

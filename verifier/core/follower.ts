@@ -1,4 +1,4 @@
-import { backoffMs, type Clock, pause, Waker } from '#shared/process/clock.ts';
+import { backoffMs, type Clock, type Instant, instant, pause, Waker } from '#shared/process/clock.ts';
 import {
   type Change,
   type Effect,
@@ -11,7 +11,7 @@ import { decodeState } from '#shared/protocol/key-record.ts';
 import { memberName } from '#shared/protocol/protocol.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { Entry, type Epoch, type Memory } from './key-cache.ts';
-import { type Instant, instant, Lease } from './lease.ts';
+import { Lease } from './lease.ts';
 import type { Pool } from './pool.ts';
 import { type CreditCounts, Pools } from './pools.ts';
 import type {

@@ -1,5 +1,5 @@
+import type { Instant } from '#shared/process/clock.ts';
 import { withinMs } from '#shared/protocol/timing.ts';
-import type { Instant } from './lease.ts';
 import type { Window } from './limits.ts';
 
 /** Longest time for which a grant in a window is used without asking again, in milliseconds. */

@@ -1,10 +1,10 @@
 import type { Clock, Timer } from '#shared/process/clock.ts';
+import { instant } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import type { Need } from './allowance.ts';
 import { LookupGivenUp } from './given-up.ts';
-import { instant } from './lease.ts';
 import { isPlaces } from './limits.ts';
 import { type Pool, RECALL_MS } from './pool.ts';
 import { HOLD_ID, type HoldRequest } from './question.ts';

@@ -1,10 +1,10 @@
 import { LRUCache } from 'lru-cache';
+import { flattenString } from '#shared/process/flatten-string.ts';
 import { decodeState, type KeyState } from '#shared/protocol/key-record.ts';
 import { IpRanges } from '#shared/rules/ip-ranges.ts';
 import { digestFrom } from '#shared/rules/key-format.ts';
 import { Origins } from '#shared/rules/origins.ts';
 import type { VerdictCounts } from '#shared/rules/verdict-codes.ts';
-import { flattenString } from './flatten-string.ts';
 import type { Lease } from './lease.ts';
 import { type Limit, limitPool, limitsOf } from './limits.ts';
 import { type Join, type Links, linksOf, type OwnPermissions, ownPermissionsOf } from './permissions.ts';

@@ -1,4 +1,4 @@
-import type { Clock } from '#shared/process/clock.ts';
+import type { Clock, Instant } from '#shared/process/clock.ts';
 
 /**
  * The right to answer from memory. It holds until `sentAt + L` of the last good SYNC, measured from when that
@@ -55,14 +55,3 @@ export class Lease {
     return Math.max(0, this.#untilMonotonicMs - this.#clock.monotonicMs());
   }
 }
-
-/** One moment on both clocks. */
-export interface Instant {
-  readonly monotonicMs: number;
-  readonly wallMs: number;
-}
-
-export const instant = (clock: Clock): Instant => ({
-  monotonicMs: clock.monotonicMs(),
-  wallMs: clock.wallMs(),
-});

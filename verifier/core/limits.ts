@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { flattenString } from '#shared/process/flatten-string.ts';
 import {
   type Anchor,
   type ConcurrencyLimit,
@@ -9,7 +10,6 @@ import {
   type Thresholds,
 } from '#shared/protocol/credits.ts';
 import type { KeyState } from '#shared/protocol/key-record.ts';
-import { flattenString } from './flatten-string.ts';
 
 /** A rate limit: an amount in each window of some length. Or a concurrency limit: a number of places. */
 export interface Window {

@@ -1,9 +1,9 @@
 import type { Clock } from '#shared/process/clock.ts';
+import { type Instant, instant } from '#shared/process/clock.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { Balance } from './balance.ts';
 import { Demand, type Waiter } from './demand.ts';
 import { GrantWindow } from './grant-window.ts';
-import { type Instant, instant } from './lease.ts';
 import { isPlaces, type Window } from './limits.ts';
 import { KNOWN_MS, Outlook } from './outlook.ts';
 import type { PoolReply, PoolTurn } from './redis-port.ts';

@@ -1,7 +1,6 @@
-import { backoffMs, type Clock, pause } from '#shared/process/clock.ts';
+import { backoffMs, type Clock, instant, pause } from '#shared/process/clock.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import type { Waiter } from './demand.ts';
-import { instant } from './lease.ts';
 import type { Window } from './limits.ts';
 import { IDLE_MS, Pool } from './pool.ts';
 import type { PoolReply, PoolTurn } from './redis-port.ts';

@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache';
 import type { KeyState } from '#shared/protocol/key-record.ts';
 import { type Override, overridesIn } from '#shared/protocol/namespace-record.ts';
-import { ROOT_KEYS_ID, rootKeyMark, scopesIn } from '#shared/protocol/root-keys-record.ts';
+import { rootKeyMark, scopesIn } from '#shared/protocol/root-keys-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import { hashSecret, IDENTITY, identityIdOf } from '#shared/rules/key-format.ts';
+import { hashSecret, IDENTITY, identityIdOf, ROOT_KEYS_ID } from '#shared/rules/key-format.ts';
 import { slugsOf, slugsText } from '#shared/rules/slugs.ts';
 import type { Follower } from './follower.ts';
 import { Entry, type Epoch, type Memory, poolsOf } from './key-cache.ts';

@@ -10,12 +10,12 @@ import type {
   sendUnaryData,
   status,
 } from '@grpc/grpc-js';
+import { asset } from '#shared/assets.ts';
 import { listening } from '#shared/process/listening.ts';
 import { list, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { RETRY_AFTER_SECONDS, toApiError, UNHANDLED } from '#shared/rules/errors.ts';
 import { requestIdFrom } from '#shared/rules/request-id.ts';
-import { asset } from '../assets.ts';
 import { type RefusalLog, routeOf, type VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';
 import { keyHeaders } from '../http/credentials.ts';
@@ -111,7 +111,7 @@ export async function listenGrpc(options: {
     import('@grpc/proto-loader'),
   ]);
   const protos = await loader.load(['ext-authz.proto', 'health.proto'], {
-    includeDirs: [fileURLToPath(asset('grpc'))],
+    includeDirs: [fileURLToPath(asset('verifier/grpc'))],
     keepCase: true,
   });
   const timely = timelyCalls(grpc, options.limits.REQUEST_TIMEOUT_MS, (peer) => connections.cut(peer));

@@ -1,7 +1,7 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http';
 import { systemClock } from '#shared/process/clock.ts';
+import { flattenString } from '#shared/process/flatten-string.ts';
 import { type ApiError, errorBody, errorBodyV2, RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
-import { flattenString } from '../core/flatten-string.ts';
 
 /** The content type of RFC 9457. */
 export const PROBLEM_TYPE = 'application/problem+json';

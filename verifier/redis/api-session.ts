@@ -1,6 +1,8 @@
 import type { Redis } from 'ioredis';
+import { asset } from '#shared/assets.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import type { Change } from '#shared/protocol/change.ts';
+import { LUA_FIELDS } from '#shared/protocol/key-record.ts';
 import { PROTOCOL } from '#shared/protocol/protocol.ts';
 import { command, each, oneOf } from '#shared/redis/command.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
@@ -17,7 +19,6 @@ import {
 } from '#shared/redis/redis-keys.ts';
 import { type Run, WAIT_MS } from '#shared/redis/script.ts';
 import { unavailable } from '#shared/rules/errors.ts';
-import { asset } from '../assets.ts';
 import { RECALL_MS } from '../core/pool.ts';
 import type {
   Directory,
@@ -32,7 +33,7 @@ import type {
 import { PointerBatcher } from './pointer-batcher.ts';
 
 const registerMember = command(
-  asset('redis/lua/register.lua'),
+  asset('verifier/redis/lua/register.lua'),
   ['head', 'members'],
   ['member', 'nonce'],
   oneOf('status', {
@@ -46,7 +47,7 @@ const SYNCED = [
   'pointer',
 ] as const;
 const sync = command(
-  asset('redis/lua/sync.lua'),
+  asset('verifier/redis/lua/sync.lua'),
   ['head', 'log', 'members', 'creations', 'place?', 'long?'],
   ['member', 'position', 'hash', 'mark', 'most', 'bytes', 'nonce', 'own?', 'records?', 'metas?'],
   oneOf('status', {
@@ -59,6 +60,7 @@ const sync = command(
       ELSEWHERE: ['nonce', 'pointer'],
     },
   }),
+  LUA_FIELDS,
 );
 const EXCHANGED = [
   ...['turn#', 'granted#', 'spent#', 'reserve#', 'total#', 'refillMs#', 'leastNeed#', '...more'],
@@ -69,7 +71,7 @@ const exchanged = oneOf('status', {
 });
 const NOT_EXCHANGED = { granted: 0, spent: 0, reserve: 0, total: 0, refillMs: -1, leastNeed: 0 };
 export const exchangeTurns = command(
-  asset('redis/lua/exchange.lua'),
+  asset('verifier/redis/lua/exchange.lua'),
   ['members', 'held', '...names'],
   ['member', 'channel', 'recall', '...turns'],
   each((reply): PoolReply => {

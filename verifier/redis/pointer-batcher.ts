@@ -1,14 +1,14 @@
+import { asset } from '#shared/assets.ts';
 import type { Clock } from '#shared/process/clock.ts';
 import { command, row } from '#shared/redis/command.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import { parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 import { unavailable } from '#shared/rules/errors.ts';
-import { asset } from '../assets.ts';
 import type { Pointer } from '../core/redis-port.ts';
 
 export const findKeys = command(
-  asset('redis/lua/find-keys.lua'),
+  asset('verifier/redis/lua/find-keys.lua'),
   ['...pointers'],
   [],
   row('names', 'places[]'),

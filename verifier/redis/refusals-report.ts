@@ -1,3 +1,4 @@
+import { asset } from '#shared/assets.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import {
@@ -20,14 +21,13 @@ import {
 import { send } from '#shared/redis/script.ts';
 import { ORIGIN_LENGTH_MAX, originOf } from '#shared/rules/origins.ts';
 import { queryText, slugsIn } from '#shared/rules/permission-query.ts';
-import { asset } from '../assets.ts';
 import type { Entry } from '../core/key-cache.ts';
 import type { LimitRequirement } from '../core/limits.ts';
 import type { Requirements } from '../core/question.ts';
 import type { QuestionBasics, RefusalLog, RefusedRequest, Verdict } from '../core/verdict.ts';
 
 export const reportRefusals = command(
-  asset('redis/lua/report-refusals.lua'),
+  asset('verifier/redis/lua/report-refusals.lua'),
   ['keys', 'requests', 'latest', '...names'],
   ['prefix', 'keysKept', 'kept', 'latestKept', 'seconds', '...refusals'],
   String,

@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import { asset } from '#shared/assets.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { PROTOCOL } from '#shared/protocol/protocol.ts';
@@ -15,13 +16,12 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 import { VERSION } from '#shared/version.ts';
-import { asset } from '../assets.ts';
 import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
 import type { Usage } from './usage-report.ts';
 
 export const reportStatus = command(
-  asset('redis/lua/report-status.lua'),
+  asset('verifier/redis/lua/report-status.lua'),
   ['ids', 'report'],
   ['own', 'text', 'ms', 'reports'],
   Number,

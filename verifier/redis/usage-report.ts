@@ -1,3 +1,4 @@
+import { asset } from '#shared/assets.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { RETENTION, USAGE_COLUMNS } from '#shared/protocol/usage.ts';
@@ -12,12 +13,11 @@ import {
   type VerdictCode,
   type VerdictCounts,
 } from '#shared/rules/verdict-codes.ts';
-import { asset } from '../assets.ts';
 import type { Entry, UnreportedVerdicts } from '../core/key-cache.ts';
 import { TagCounts } from './tag-counts.ts';
 
 export const addUsage = command(
-  asset('redis/lua/add-usage.lua'),
+  asset('verifier/redis/lua/add-usage.lua'),
   ['mark', 'tagged', '...usages'],
   ['minutes', 'hours', 'days', 'letters', 'number', 'seconds', 'mostTags', '...counts'],
   Number,

@@ -1,8 +1,8 @@
 import type { Write } from '../../../control-plane/writer/change-log-port.ts';
-import { ROOT_KEYS_ID, rootKeyMark } from '../../../shared/protocol/root-keys-record.ts';
+import { rootKeyMark } from '../../../shared/protocol/root-keys-record.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import type { ApiError } from '../../../shared/rules/errors.ts';
-import { hashSecret } from '../../../shared/rules/key-format.ts';
+import { hashSecret, ROOT_KEYS_ID } from '../../../shared/rules/key-format.ts';
 import type { Callers } from '../../../verifier/core/callers.ts';
 import type { KnownKey } from './checker.ts';
 import { versionOf } from './history.ts';

@@ -1,8 +1,8 @@
 import { request } from 'node:http';
 import { Unkey } from 'unkey-api-2';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ROOT_KEYS_ID } from '../../../shared/protocol/root-keys-record.ts';
 import { recordKey, rootKeyIndex, rootKeyRecord, SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
+import { ROOT_KEYS_ID } from '../../../shared/rules/key-format.ts';
 import { createClient } from '../../../verifier/library/client.ts';
 import { envOf, useCommandLine } from '../../control-plane/cli/keyfence.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';

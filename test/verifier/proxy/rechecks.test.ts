@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/process/clock.ts';
 import { unavailable } from '#shared/rules/errors.ts';
-import { instant } from '../../../verifier/core/lease.ts';
+import { instant } from '../../../shared/process/clock.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { metricSum } from '../../harness/metrics.ts';
 import { LEASE_MS, lease, sharedLease } from '../../harness/scripted-answers.ts';

@@ -12,10 +12,9 @@
 -- Returns {status, nonce, sequence, hash, lease ms, '1' if the API is deleted, mark, entries, record, pointer}
 --   status: OK | NOREG | DIVERGED | TRIMMED | REFUSED, as of REGISTER
 --   entries: {sequence, hash, keyId, payload, …}
---   record: {} or {secret hash, creation number, and the fields in the order below}; the secret hash is followed by the name of
+--   record: {} or {secret hash, creation number, and the FIELDS of a key (LUA_FIELDS)}; the secret hash is followed by the name of
 --   the pool of credits and the first key of the rotations, if the key has either
 -- Or {'ELSEWHERE', nonce, pointer or nil} without a SYNC, if the secret belongs to no key of this API
--- include FIELDS
 
 -- include lease.lua
 

@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest';
-import { systemClock } from '../../../../shared/process/clock.ts';
+import { instant, systemClock } from '../../../../shared/process/clock.ts';
 import { type Need, spend } from '../../../../verifier/core/allowance.ts';
 import { LookupGivenUp } from '../../../../verifier/core/given-up.ts';
 import { Holds } from '../../../../verifier/core/holds.ts';
-import { instant } from '../../../../verifier/core/lease.ts';
 import { Pool } from '../../../../verifier/core/pool.ts';
 import type { PoolReply } from '../../../../verifier/core/redis-port.ts';
 

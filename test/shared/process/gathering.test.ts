@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Gathering } from '../../../control-plane/writer/gathering.ts';
+import { Gathering } from '../../../shared/process/gathering.ts';
 
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 

@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { infoLine } from '#shared/redis/redis-fault.ts';
-import { ApiError } from '#shared/rules/errors.ts';
+import { ApiError } from '../rules/errors.ts';
+import type { RedisNodes } from './redis.ts';
+import { infoLine } from './redis-fault.ts';
 
 /** State and settings of one Redis server. */
 export interface RedisFacts {

@@ -1,13 +1,13 @@
 import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
+import type { RedisNodes } from '../../../shared/redis/redis.ts';
 import {
   crashFaults,
   evictionFaults,
   failoverFaults,
   type RedisFacts,
   readFacts,
-} from '../../../control-plane/fleet/server-facts.ts';
-import type { RedisNodes } from '../../../shared/redis/redis.ts';
+} from '../../../shared/redis/server-facts.ts';
 
 const good: RedisFacts = {
   runId: 'r',
