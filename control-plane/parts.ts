@@ -223,7 +223,7 @@ function makeWebhooks(
   const notices = new Notices(nodes);
   const watched = new WatchedFleet(nodes, fleet);
   const list: readonly Operation[] = operations;
-  const types = new Map(list.map(({ name, event }) => [name, event]));
+  const events = new Map(list.map(({ name, event }) => [name, event]));
   return {
     deliveries: new Deliveries(nodes, config.WEBHOOK_QUEUE_MAX),
     endpoints,
@@ -232,7 +232,7 @@ function makeWebhooks(
     urlFault: (url: string) => urlFault(rules, url),
     webhookSender: new WebhookSender({
       ...{ nodes, endpoints, audit, poster, changeWriter, clock, log, events: metrics.webhookEvents },
-      typeOf: (operation) => types.get(operation),
+      declared: (operation) => events.get(operation),
       duties: [
         new DueWatch({
           ...{ apis, notices, clock, log, leads: config.WEBHOOK_EXPIRING_DAYS },

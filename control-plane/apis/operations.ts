@@ -106,6 +106,7 @@ const seenBy = ({ permissions }: Call['caller'], { keys, ...api }: Api) =>
 
 export const createApi = operation({
   name: 'apis.createApi',
+  kind: 'change',
   summary: 'Create an API',
   description: 'Keys belong to an API. The first key of an unknown API creates it too.',
   permissions: ['api.<apiId>.create_api'],
@@ -133,6 +134,7 @@ export const createApi = operation({
 
 export const getApi = operation({
   name: 'apis.getApi',
+  kind: 'query',
   summary: 'Show an API',
   description: 'Shows the name, the defaults for new keys, the rules, and the time of creation.',
   permissions: ['api.<apiId>.read_api'],
@@ -152,6 +154,7 @@ const PLACE = new RegExp(`^after:(${API_ID_PATTERN})$`);
 
 const listApis = operation({
   name: 'apis.listApis',
+  kind: 'query',
   summary: 'List APIs',
   description: 'Lists the APIs that the root key may read. A page may be short and still have a cursor.',
   permissions: ['api.<apiId>.read_api'],
@@ -177,6 +180,7 @@ const listApis = operation({
 
 const updateApi = operation({
   name: 'apis.updateApi',
+  kind: 'change',
   summary: 'Change the name of an API, the defaults of its new keys and its rules',
   description: 'Absent fields stay unchanged; null clears a field. Existing keys do not change.',
   permissions: ['api.<apiId>.update_api'],
@@ -202,6 +206,8 @@ const updateApi = operation({
 
 export const deleteApi = operation({
   name: 'apis.deleteApi',
+  kind: 'change',
+  stops: 'always',
   summary: 'Delete an API with all its keys',
   description:
     'Returns when the deletion is complete, like updateKey. The id can be used again once the keys are removed.',
@@ -226,6 +232,7 @@ export const deleteApi = operation({
 
 const getApiVerifications = operation({
   name: 'apis.getVerifications',
+  kind: 'query',
   id: 'getApiVerifications',
   summary: 'See how often keys of an API were verified',
   description:

@@ -21,6 +21,7 @@ const PLACE = /^([1-9][0-9]{0,14}-[0-9]{1,15})$/;
 
 const listEvents = operation({
   name: 'audit.listEvents',
+  kind: 'query',
   summary: 'List calls that changed something or were refused',
   description: 'The latest come first. With a filter, a page may be short and still have a cursor.',
   permissions: ['root.*.read_audit'],

@@ -1,12 +1,15 @@
 import { join } from 'node:path';
 import type { UserConfig } from 'vite';
 import { operations } from '../operations.ts';
-import { isChange } from '../serve/operation.ts';
 import { operationsV2 } from '../unkey-v2/index.ts';
 import { eventTypes } from '../webhooks/event-types.ts';
 
 /** The names of all operations that change something. */
-const CHANGES = [...new Set([...operations, ...operationsV2].filter(isChange).map(({ name }) => name))];
+const CHANGES = [
+  ...new Set(
+    [...operations, ...operationsV2].filter(({ kind }) => kind === 'change').map(({ name }) => name),
+  ),
+];
 
 /**
  * The build of the dashboard: `npm run dashboard` writes assets/, which is committed, so that a start needs

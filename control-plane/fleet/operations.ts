@@ -20,6 +20,7 @@ import { type FleetView, Verifier } from './fleet.ts';
 
 const listFindings = operation({
   name: 'fleet.listFindings',
+  kind: 'query',
   summary: 'Examine Redis and the verifiers',
   description:
     'Checks the settings of Redis, and that the verifiers fit together and fit the keys. `keyfence doctor` runs the same checks, and some more.',
@@ -47,6 +48,7 @@ const PLACE = /^([A-Za-z0-9_-]{1,64})$/;
 
 const listVerifiers = operation({
   name: 'fleet.listVerifiers',
+  kind: 'query',
   summary: 'List the verifiers',
   description: 'Shows the latest report of each, in order of start.',
   permissions: ['root.*.read_fleet'],
@@ -64,6 +66,7 @@ const listVerifiers = operation({
 
 const acceptHistory = operation({
   name: 'fleet.acceptHistory',
+  kind: 'change',
   summary: 'Accept an older state of Redis',
   description:
     'After a restore, Redis lacks changes that were complete and durable: disabled keys may be enabled again. So verifiers answer 503 for its APIs. First make these changes again; then this call lets verifiers follow the histories as they are. `fleet.listFindings` says what is missing.',

@@ -121,6 +121,7 @@ const identityNotFound = () => new ApiError('NOT_FOUND', 'there is no such ident
 
 export const createIdentity = operation({
   name: 'identities.createIdentity',
+  kind: 'change',
   summary: 'Create an identity',
   description:
     'An identity stands for all keys of all APIs with its `externalId`, existing and future ones. Creating it is one change, however many keys there are: the call returns when the change is complete, like updateKey. After 503, send the call again. 409 then means that the identity exists; updateIdentity with the same fields waits until every verifier knows it.',
@@ -160,6 +161,7 @@ export const createIdentity = operation({
 
 export const getIdentity = operation({
   name: 'identities.getIdentity',
+  kind: 'query',
   summary: 'Show an identity',
   description: 'Finds the identity by its id or its `externalId`.',
   permissions: ['root.*.read_identity'],
@@ -181,6 +183,7 @@ const LIST_IDENTITIES_PLACE = /^identity:(\d{1,15})$/;
 
 export const listIdentities = operation({
   name: 'identities.listIdentities',
+  kind: 'query',
   summary: 'List all identities',
   description: 'Shows them in order of creation. With `search`, a page may be short and still have a cursor.',
   permissions: ['root.*.read_identity'],
@@ -226,6 +229,7 @@ interface Place {
 
 const listKeysOfIdentity = operation({
   name: 'identities.listKeys',
+  kind: 'query',
   id: 'listKeysOfIdentity',
   summary: 'List the keys of an identity in all APIs',
   description:
@@ -303,6 +307,8 @@ const textOf = ({ after, within }: Place): string =>
 
 export const updateIdentity = operation({
   name: 'identities.updateIdentity',
+  kind: 'change',
+  stops: 'if disabled',
   summary: 'Change an identity, or disable it',
   description:
     'Makes one change, however many keys the identity has. Returns when the change is complete, like updateKey: after `enabled` false, no verifier anywhere accepts any of the keys. Keys keep their own `enabled`. A caller that may not read identities gets only the id and `propagation`.',
@@ -330,7 +336,7 @@ export const updateIdentity = operation({
     id: IdentityView.properties.id,
     propagation: Propagation,
   }),
-  event: 'identity.updated',
+  event: { changed: 'identity.updated', disabled: 'identity.disabled', enabled: 'identity.enabled' },
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { externalId: 'ada', enabled: false },
   neverShed: true,
@@ -366,6 +372,7 @@ export const updateIdentity = operation({
 
 const updateCredits = operation({
   name: 'identities.updateCredits',
+  kind: 'change',
   summary: "Change an identity's credits",
   description:
     'Makes one change, however many keys share the credits. Returns when the change is complete: no verifier accepts a request on credits from before the change.',
@@ -387,6 +394,8 @@ const updateCredits = operation({
 
 export const deleteIdentity = operation({
   name: 'identities.deleteIdentity',
+  kind: 'change',
+  stops: 'always',
   summary: 'Delete an identity',
   description:
     'The keys stay, with their own `enabled`. A disabled identity cannot be deleted, because its keys would be accepted again.',
@@ -410,6 +419,7 @@ export const deleteIdentity = operation({
 
 const getIdentityPropagation = operation({
   name: 'identities.getIdentityPropagation',
+  kind: 'query',
   summary: "See how far an identity's change has come",
   description: 'For changes that returned `pending`.',
   permissions: ['root.*.read_identity'],

@@ -58,6 +58,7 @@ const CREATE_ROLE_DESCRIPTION = Type.String({ minLength: 1, maxLength: 512, desc
 
 export const createRole = operation({
   name: 'permissions.createRole',
+  kind: 'change',
   summary: 'Create a role',
   description:
     'A role is one list of permissions, and of limits, for any number of keys and identities of all APIs. A role with limits is a plan.',
@@ -85,6 +86,7 @@ export const createRole = operation({
 
 export const getRole = operation({
   name: 'permissions.getRole',
+  kind: 'query',
   summary: 'Show a role',
   description: 'Shows its permissions and limits.',
   permissions: ['root.*.read_role'],
@@ -101,6 +103,7 @@ export const getRole = operation({
 
 export const listRoles = operation({
   name: 'permissions.listRoles',
+  kind: 'query',
   summary: 'List all roles',
   description: 'Lists them in order of creation.',
   permissions: ['root.*.read_role'],
@@ -113,6 +116,7 @@ export const listRoles = operation({
 
 export const setRolePermissions = operation({
   name: 'permissions.setRolePermissions',
+  kind: 'change',
   summary: 'Set all permissions of a role',
   description:
     'Makes one change, however many keys have the role. Returns when the change is complete, like updateKey: no verifier anywhere answers from the earlier state of the role.',
@@ -135,6 +139,7 @@ export const setRolePermissions = operation({
 
 const setRoleLimits = operation({
   name: 'permissions.setRoleLimits',
+  kind: 'change',
   summary: 'Set all limits of a role',
   description:
     'Makes one change, however many keys have the role. Returns when the change is complete, like updateKey: no verifier anywhere obeys the earlier limits. Sets all of `ratelimits`, of `concurrency`, or of both; the absent one stays. Uses still count, unless the change altered `duration`, or the `anchor` or `offsetMinutes` of a quota.',
@@ -169,6 +174,8 @@ const setRoleLimits = operation({
 
 export const deleteRole = operation({
   name: 'permissions.deleteRole',
+  kind: 'change',
+  stops: 'always',
   summary: 'Delete a role',
   description:
     'Returns when the deletion is complete, like updateKey. Keys with the role keep its id, which grants nothing and is never used again.',
@@ -190,6 +197,7 @@ export const deleteRole = operation({
 
 const getRolePropagation = operation({
   name: 'permissions.getRolePropagation',
+  kind: 'query',
   summary: "See how far a role's change has come",
   description: 'For changes that returned `pending`.',
   permissions: ['root.*.read_role'],
@@ -224,6 +232,7 @@ const CREATE_PERMISSION_DESCRIPTION = Type.String({ maxLength: 512, description:
 
 export const createPermission = operation({
   name: 'permissions.createPermission',
+  kind: 'change',
   summary: 'Add a permission to the catalogue',
   description:
     'The catalogue is for people: it names and describes permissions. Keys and roles may have permissions that are not in it.',
@@ -251,6 +260,7 @@ export const createPermission = operation({
 
 export const getPermission = operation({
   name: 'permissions.getPermission',
+  kind: 'query',
   summary: 'Show a permission',
   description: 'Shows its entry in the catalogue.',
   permissions: ['root.*.read_permission'],
@@ -267,6 +277,7 @@ export const getPermission = operation({
 
 export const listPermissions = operation({
   name: 'permissions.listPermissions',
+  kind: 'query',
   summary: 'List the catalogue of permissions',
   description: 'Lists them in order of creation.',
   permissions: ['root.*.read_permission'],
@@ -283,6 +294,8 @@ const TRIES = 20;
 
 export const deletePermission = operation({
   name: 'permissions.deletePermission',
+  kind: 'change',
+  stops: 'always',
   summary: 'Delete a permission from the catalogue, and from all roles',
   description:
     'Returns when the change is complete, like updateKey: no verifier anywhere lets a key use the permission because of a role. Keys that have the permission themselves keep it; keys.removePermissions removes it from them.',

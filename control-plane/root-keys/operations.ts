@@ -12,6 +12,7 @@ const PERMISSIONS_LISTED_MAX = 20;
 
 const createRootKey = operation({
   name: 'rootKeys.createRootKey',
+  kind: 'change',
   summary: 'Create a root key',
   description:
     'A root key can grant only permissions that it has itself. Verifiers that need root keys (VERIFY_ROOT_KEYS) accept it once `propagation` is complete; if there is none, they will within a minute.',
@@ -68,6 +69,8 @@ const shorten = (permissions: readonly string[]) =>
 
 const updateRootKey = operation({
   name: 'rootKeys.updateRootKey',
+  kind: 'change',
+  stops: 'if disabled',
   summary: 'Disable or enable a root key',
   description:
     'A disabled root key is refused from the next call on, and so is every root key that descends from it, until it is enabled again. Returns when that is complete, like updateKey: no verifier anywhere accepts it.',
@@ -81,7 +84,7 @@ const updateRootKey = operation({
     enabled: Type.Boolean(),
     propagation: Propagation,
   }),
-  event: 'root_key.disabled',
+  event: { disabled: 'root_key.disabled', enabled: 'root_key.enabled' },
   errors: ['NOT_FOUND'],
   example: { rootKeyId: 'root_0mzc9k4q8r2wfXa1Bc2d', enabled: false },
   neverShed: true,
@@ -104,6 +107,8 @@ const updateRootKey = operation({
 
 const deleteRootKey = operation({
   name: 'rootKeys.deleteRootKey',
+  kind: 'change',
+  stops: 'always',
   summary: 'Delete a root key for good',
   description:
     'It is refused from the next call on. All root keys that descend from it are deleted too, because they are refused without it. Returns when that is complete, like updateRootKey.',
@@ -138,6 +143,7 @@ const deleteRootKey = operation({
 
 const listRootKeys = operation({
   name: 'rootKeys.listRootKeys',
+  kind: 'query',
   summary: 'List root keys',
   description: 'Shows everything except the secrets. Root keys of the configuration are not listed.',
   permissions: ['root.*.read_root_key'],

@@ -1,7 +1,7 @@
 import type { Static, TSchema } from 'typebox';
 import type { ErrorCode } from '#shared/rules/errors.ts';
 import type { ApiAction, RootAction } from '../root-keys/root-permissions.ts';
-import type { EventType } from '../webhooks/event-types.ts';
+import type { OperationEvent } from '../webhooks/event-types.ts';
 import type { Call, IdNames } from './call.ts';
 
 /**
@@ -19,11 +19,15 @@ export interface Operation<
   Response extends TSchema = TSchema,
   Needs = never,
 > {
-  /**
-   * `<group>.<method>`. A method that begins with get or list is a GET with a query; any other is a POST with
-   * a body.
-   */
+  /** `<group>.<method>`. */
   readonly name: Name;
+  /**
+   * A query changes nothing, and is a GET in version 1 of the interface. A question changes nothing either, and is a POST
+   * because its input must not appear in a URL. A change is a POST.
+   */
+  readonly kind: 'query' | 'question' | 'change';
+  /** Set if the operation may stop something, such as a stolen key: by each call, or by those with `enabled` false. */
+  readonly stops?: 'always' | 'if disabled';
   /** The id in documents, if another group has a method of the same name. */
   readonly id?: string;
   readonly summary: string;
@@ -43,15 +47,10 @@ export interface Operation<
   readonly example: object;
   /** True if the operation also answers for keys that were deleted. Only version 1 of the interface does. */
   readonly knowsDeleted?: true;
-  /** True if the operation changes nothing and is a POST only because its input must not appear in a URL. */
-  readonly reads?: true;
   /** True if the operation is answered even under load, because it may be what stops a stolen key. */
   readonly neverShed?: true;
-  /**
-   * The webhook event that a call is sent as. If it set `enabled`, `updated` and `disabled` become `disabled` or
-   * `enabled`.
-   */
-  readonly event?: EventType;
+  /** The webhook event that a call is sent as. */
+  readonly event?: OperationEvent;
   /** Maximum size of the body, bytes, if it is not BODY_BYTES_MAX. */
   readonly bodyBytesMax?: number;
   /** True if `handle` validates the items of its body one by one, and calls `checkStrings` for each. */
@@ -91,22 +90,9 @@ export type NeedsOf<Operations extends readonly Operation[]> = (
 export const pathOf = ({ name, path = `/v1/${name}` }: Pick<Operation, 'name' | 'path'>): string => path;
 
 /** Tells whether a call of the operation is a GET with a query. */
-export const isGet = (operation: Pick<Operation, 'name' | 'path'>): boolean =>
-  isQuery(operation) && operation.path === undefined;
-
-/** Tells whether the operation reads by its name; in `/v1/` it is then a GET with a query. */
-const isQuery = ({ name }: Pick<Operation, 'name'>): boolean => /\.(get|list)/.test(name);
-
-/** Operations that can stop something: deletes, and updates with `enabled` false. */
-const STOPS = /\.(delete|end|update)/;
-
-/** Tells whether a call of the operation may stop something, which its body decides. */
-export const mayStop = ({ name }: Pick<Operation, 'name'>): boolean => STOPS.test(name);
+export const isGet = ({ kind, path }: Pick<Operation, 'kind' | 'path'>): boolean =>
+  kind === 'query' && path === undefined;
 
 /** Tells whether a call stops something, such as a stolen key. */
-export const isStop = (operation: Pick<Operation, 'name'>, body: unknown): boolean =>
-  mayStop(operation) && (!operation.name.includes('.update') || Object(body).enabled === false);
-
-/** Tells whether the operation changes something. */
-export const isChange = (operation: Pick<Operation, 'name' | 'reads'>): boolean =>
-  !isQuery(operation) && !operation.reads;
+export const isStop = ({ stops }: Pick<Operation, 'stops'>, body: unknown): boolean =>
+  stops === 'always' || (stops === 'if disabled' && Object(body).enabled === false);

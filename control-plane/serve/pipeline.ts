@@ -19,7 +19,7 @@ import { type Arrived, type Authenticated, type Call, callerIdOf, callOf, record
 import { namesOf } from './errors.ts';
 import type { LoadShedding } from './load-shedding.ts';
 import { routeSchema } from './openapi.ts';
-import { isChange, isGet, isStop, mayStop, type Operation, pathOf } from './operation.ts';
+import { isGet, isStop, type Operation, pathOf } from './operation.ts';
 import { Excess } from './rate-limits.ts';
 import { MaskedNotFound } from './schemas.ts';
 import { refuseSecrets } from './secrets.ts';
@@ -214,7 +214,7 @@ async function authenticate(
   // A call of a known root key is counted while the key is read, so that it waits for Redis once.
   let counting: Promise<Excess | undefined> | undefined;
   const count = (callerId: string) => {
-    counting ??= admission.rates.excess(callerId, isChange(operation) ? 'POST' : 'GET');
+    counting ??= admission.rates.excess(callerId, operation.kind === 'change' ? 'POST' : 'GET');
     return counting;
   };
   const caller = await admitted(
@@ -225,7 +225,7 @@ async function authenticate(
       : rootKeys.authenticate(request.headers.authorization, (callerId) => void count(callerId)),
   );
   const excess = await count(caller.id);
-  if (excess && !mayStop(operation)) throw excess;
+  if (excess && operation.stops === undefined) throw excess;
   return { ...call, caller, ...(excess && { excess }) };
 }
 
@@ -277,7 +277,7 @@ async function recordEnd(
 /** Returns the kind of event for a request; undefined = do not record it. */
 function kindOf({ failure, routeOptions }: FastifyRequest, mayHaveWritten: boolean): AuditKind | undefined {
   const { operation } = routeOptions.config;
-  const changes = operation !== undefined && isChange(operation);
+  const changes = operation?.kind === 'change';
   if (failure instanceof MaskedNotFound) return 'refused';
   switch (failure?.code) {
     case undefined:

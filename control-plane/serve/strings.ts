@@ -7,7 +7,7 @@ const RULE = 'must be well-formed Unicode';
 export function checkStrings(body: unknown): void {
   if (typeof body !== 'object' || body === null) return;
   for (const [field, value] of Object.entries(body)) {
-    if (!field.isWellFormed()) throw new ApiError('BAD_REQUEST', `names of fields: ${RULE}`);
+    if (!field.isWellFormed()) throw new ApiError('BAD_REQUEST', `body: names of fields ${RULE}`);
     if (!isWellFormed(value)) throw new ApiError('BAD_REQUEST', `${field}: ${RULE}`);
   }
 }

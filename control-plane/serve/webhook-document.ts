@@ -1,4 +1,4 @@
-import { EVENT_TYPES, type EventType, eventSchema, eventTypes } from '../webhooks/event-types.ts';
+import { EVENT_TYPES, type EventType, eventSchema, eventTypes, typesIn } from '../webhooks/event-types.ts';
 import type { Operation } from './operation.ts';
 
 const header = (name: string, description: string) => ({
@@ -29,7 +29,9 @@ export const eventSchemas = (): Record<string, object> =>
 /** Returns the section `webhooks` of the OpenAPI document: an entry for each type of event. */
 export function webhookSection(operations: readonly Operation[]): Record<string, object> {
   const entries = eventTypes.map((type) => {
-    const causes = operations.filter(({ event }) => event === type).map(({ name }) => `\`${name}\``);
+    const causes = operations
+      .filter(({ event }) => typesIn(event).includes(type))
+      .map(({ name }) => `\`${name}\``);
     const cause = causes.length === 0 ? '' : ` Sent after ${causes.join(', ')}.`;
     const post = {
       ...{ tags: ['events'], operationId: `event.${type}`, summary: type },

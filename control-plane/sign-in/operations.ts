@@ -21,6 +21,7 @@ const PLACE = /^(session_\w{1,64})$/;
 
 const listSessions = operation({
   name: 'rootKeys.listSessions',
+  kind: 'query',
   summary: 'List sessions of the dashboard',
   description:
     'Shows who is signed in, in order of the beginning. A page may be short and still have a cursor. A root key or person has at most 100 sessions: one more ends the oldest.',
@@ -50,6 +51,8 @@ const listSessions = operation({
 
 const endSession = operation({
   name: 'rootKeys.endSession',
+  kind: 'change',
+  stops: 'always',
   summary: 'End a session of the dashboard',
   description: 'Its next call is refused. The root key stays, and the person can sign in again.',
   permissions: ['root.*.update_root_key'],

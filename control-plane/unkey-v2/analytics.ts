@@ -24,6 +24,7 @@ import { onlyV2 } from './face.ts';
 
 export const queryVerifications = onlyV2({
   name: 'analytics.getVerifications',
+  kind: 'query',
   summary: 'Ask for counts of verifications in SQL',
   description:
     'Answers a SELECT from counts that are kept by hour for two days and by day for a month; control-plane/usage/README.md says which. Verifiers report up to their USAGE_PERIOD_MS late.',

@@ -79,9 +79,9 @@ export const onlyV2 = <const Name extends string, Body extends TSchema, Data ext
   ...common
 }: Pick<
   Operation<Name, Body>,
-  'name' | 'summary' | 'description' | 'permissions' | 'request' | 'errors' | 'example'
+  'name' | 'kind' | 'summary' | 'description' | 'permissions' | 'request' | 'errors' | 'example'
 > &
-  Partial<Pick<Operation, 'authorizesItself' | 'reads'>> &
+  Partial<Pick<Operation, 'authorizesItself' | 'stops'>> &
   Pick<Face<unknown, unknown, Body, Data, unknown, unknown>, 'data' | 'paged'> & {
     handle(call: Call<Static<Body>>, needs: Needs): Promise<FaceAnswer<Static<Data>>>;
   }) =>

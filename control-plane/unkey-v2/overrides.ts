@@ -47,6 +47,7 @@ const overrideNotFound = () =>
 export const overrideOperations = [
   onlyV2({
     name: 'ratelimit.setOverride',
+    kind: 'change',
     summary: 'Give identifiers another limit',
     description:
       'Replaces the limit that calls of `ratelimit.limit` bring, for one identifier or a pattern. Returns when the change is complete: no verifier anywhere goes by the earlier limit. A repeated call keeps the id.',
@@ -80,6 +81,7 @@ export const overrideOperations = [
   }),
   onlyV2({
     name: 'ratelimit.getOverride',
+    kind: 'query',
     summary: 'Show an override',
     description: 'Finds the override by its identifier, as it was set.',
     permissions: ['root.*.read_override'],
@@ -96,6 +98,7 @@ export const overrideOperations = [
   }),
   onlyV2({
     name: 'ratelimit.listOverrides',
+    kind: 'query',
     summary: 'List the overrides of a namespace',
     description: 'Shows them in order of creation; a namespace without overrides has an empty list.',
     permissions: ['root.*.read_override'],
@@ -112,6 +115,8 @@ export const overrideOperations = [
   }),
   onlyV2({
     name: 'ratelimit.deleteOverride',
+    kind: 'change',
+    stops: 'always',
     summary: 'Delete an override',
     description:
       'From then on the limit that calls bring applies again. Returns when the change is complete.',

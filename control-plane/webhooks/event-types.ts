@@ -44,6 +44,15 @@ export const EVENT_TYPES = {
 /** The type of an event. */
 export type EventType = keyof typeof EVENT_TYPES;
 
+/** The event of an operation, or its events by what its call did with `enabled`; `changed` = nothing. */
+export type OperationEvent =
+  | EventType
+  | { readonly changed?: EventType; readonly disabled: EventType; readonly enabled: EventType };
+
+/** Returns all types of an operation's events. */
+export const typesIn = (event: OperationEvent | undefined): EventType[] =>
+  typeof event === 'object' ? Object.values(event) : event ? [event] : [];
+
 /** All types. */
 export const eventTypes = Object.keys(EVENT_TYPES) as EventType[];
 
@@ -204,13 +213,13 @@ const EFFECT_BYTES_MAX = 32_768;
 
 /**
  * Returns the events that an audit event is sent as; none if nobody could want to hear of it.
- * @param typeOf the type of an operation's events; undefined = it sends none
+ * @param declared the event that an operation declares; undefined = it sends none
  */
 export function eventsOf(
   event: ListedEvent,
-  typeOf: (operation: string) => EventType | undefined,
+  declared: (operation: string) => OperationEvent | undefined,
 ): PendingEvent[] {
-  return typesOf(event, typeOf).flatMap((type) => {
+  return typesOf(event, declared).flatMap((type) => {
     const [group = ''] = type.split('.');
     const subject = SUBJECTS[group] ?? 'keyId';
     const id = event.on[subject];
@@ -223,7 +232,10 @@ export function eventsOf(
   });
 }
 
-function typesOf(event: ListedEvent, typeOf: (operation: string) => EventType | undefined): EventType[] {
+function typesOf(
+  event: ListedEvent,
+  declared: (operation: string) => OperationEvent | undefined,
+): EventType[] {
   const { operation, after, on } = event;
   const enabled = fieldOf(after, 'enabled');
   if (operation === LEAKS) {
@@ -233,14 +245,13 @@ function typesOf(event: ListedEvent, typeOf: (operation: string) => EventType | 
   if (operation === DISABLE_UNUSED) return ['key.disabled'];
   if (operation === DISABLE_ENDPOINT) return ['webhook.disabled'];
   if (operation === REFUSE_HISTORY) return ['api.history_refused'];
-  const type = typeOf(operation);
+  const types = declared(operation);
   // A repeated deletion changed nothing.
-  if (type === undefined || fieldOf(after, 'repeated') === true) return [];
-  if (type === 'key.rotated' && fieldOf(after, 'rerolledFrom') !== undefined) return ['key.created'];
-  const [group, verb = ''] = type.split('.');
-  if (!['updated', 'disabled'].includes(verb) || typeof enabled !== 'boolean') return [type];
-  const switched = `${group}.${enabled ? 'enabled' : 'disabled'}`;
-  return eventTypes.filter((each) => each === switched);
+  if (types === undefined || fieldOf(after, 'repeated') === true) return [];
+  if (types === 'key.rotated' && fieldOf(after, 'rerolledFrom') !== undefined) return ['key.created'];
+  if (typeof types === 'string') return [types];
+  if (typeof enabled === 'boolean') return [enabled ? types.enabled : types.disabled];
+  return types.changed === undefined ? [] : [types.changed];
 }
 
 function dataOf(event: ListedEvent, group: string): PendingEvent['data'] {

@@ -118,6 +118,7 @@ const SigningSecret = Type.String({
 
 const createEndpoint = operation({
   name: 'webhooks.createEndpoint',
+  kind: 'change',
   summary: 'Create a webhook endpoint',
   description:
     'From then on, events are posted to the URL, each at least once, and those of one key in their order. The endpoint learns what the audit log has, of all APIs.',
@@ -155,6 +156,8 @@ const createEndpoint = operation({
 
 const updateEndpoint = operation({
   name: 'webhooks.updateEndpoint',
+  kind: 'change',
+  stops: 'if disabled',
   summary: 'Change a webhook endpoint, or disable it',
   description:
     'Absent fields stay unchanged; null clears a field. A disabled endpoint gets nothing, not even later. What was queued before waits until it is enabled. Whoever changes the URL or the events decides who learns what the audit log has.',
@@ -186,6 +189,7 @@ const updateEndpoint = operation({
 
 const getEndpoint = operation({
   name: 'webhooks.getEndpoint',
+  kind: 'query',
   summary: 'Show a webhook endpoint and its queue',
   description: 'Shows everything except the signing secret.',
   permissions: ['root.*.read_webhook'],
@@ -202,6 +206,7 @@ const getEndpoint = operation({
 
 const listEndpoints = operation({
   name: 'webhooks.listEndpoints',
+  kind: 'query',
   summary: 'List webhook endpoints',
   description: 'Shows all of them, at most 50, in order of creation.',
   permissions: ['root.*.read_webhook'],
@@ -217,6 +222,8 @@ const listEndpoints = operation({
 
 const deleteEndpoint = operation({
   name: 'webhooks.deleteEndpoint',
+  kind: 'change',
+  stops: 'always',
   summary: 'Delete a webhook endpoint',
   description: 'The events that wait for it, and its deliveries, are deleted too.',
   permissions: ['root.*.delete_webhook'],
@@ -236,6 +243,7 @@ const deleteEndpoint = operation({
 
 const rotateSecret = operation({
   name: 'webhooks.rotateSecret',
+  kind: 'change',
   summary: 'Replace the signing secret of a webhook endpoint',
   description:
     'For a day events are signed with both secrets, so that the consumer can change its own meanwhile.',
@@ -279,6 +287,7 @@ const PLACE = /^([ad][1-9][0-9]{0,14}-[0-9]{1,15})$/;
 
 const listDeliveries = operation({
   name: 'webhooks.listDeliveries',
+  kind: 'query',
   summary: 'List attempts to deliver events to an endpoint',
   description:
     'Shows the latest 1,000 attempts, or the latest 10,000 events given up; the latest come first.',
@@ -310,6 +319,7 @@ const listDeliveries = operation({
 
 const redeliver = operation({
   name: 'webhooks.redeliver',
+  kind: 'change',
   summary: 'Deliver an event once more',
   description:
     'Queues it behind the events that wait, with its `webhook-id`. It may come after later events of the same key.',
@@ -338,6 +348,7 @@ const redeliver = operation({
 
 const testEndpoint = operation({
   name: 'webhooks.test',
+  kind: 'change',
   summary: 'Send a test event to a webhook endpoint',
   description:
     'Sends `webhook.test` at once, also to a disabled endpoint, and says what came back. It is not repeated.',

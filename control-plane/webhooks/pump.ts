@@ -5,7 +5,7 @@ import { ApiError } from '#shared/rules/errors.ts';
 import { readEvent } from '../audit/audit-event.ts';
 import type { ChangeWriter } from '../writer/writer.ts';
 import type { WebhookEndpoint } from './endpoints.ts';
-import { type EventType, eventsOf, letsPass, type PendingEvent } from './event-types.ts';
+import { eventsOf, letsPass, type OperationEvent, type PendingEvent } from './event-types.ts';
 import { noticesOf } from './notices.ts';
 import type { Outbox, QueuedEntry, SourceEntry } from './outbox.ts';
 
@@ -66,7 +66,7 @@ interface PumpOptions {
   readonly outbox: Outbox;
   readonly endpoints: () => Promise<readonly WebhookEndpoint[]>;
   readonly receipts: Receipts;
-  readonly typeOf: (operation: string) => EventType | undefined;
+  readonly declared: (operation: string) => OperationEvent | undefined;
   readonly clock: Clock;
   readonly log: Logger;
   /** Learns which endpoints have news. */
@@ -191,7 +191,7 @@ export class Pump {
   #eventsIn(entry: SourceEntry): PendingEvent[] {
     if (entry.text === undefined) return [];
     return entry.source === 0
-      ? eventsOf(readEvent(entry.id, entry.text), this.#options.typeOf)
+      ? eventsOf(readEvent(entry.id, entry.text), this.#options.declared)
       : noticesOf(entry.text);
   }
 

@@ -7,7 +7,7 @@ import type { ChangeWriter } from '../writer/writer.ts';
 import { EndpointSender, type OnAttempt } from './endpoint-sender.ts';
 import type { SigningEndpoint, WebhookEndpoints } from './endpoints.ts';
 import type { EventPoster } from './event-poster.ts';
-import { DISABLE_ENDPOINT, type EventType } from './event-types.ts';
+import { DISABLE_ENDPOINT, type OperationEvent } from './event-types.ts';
 import { NotSender, Outbox, SENDER_MS } from './outbox.ts';
 import { Pump, Receipts } from './pump.ts';
 
@@ -37,7 +37,7 @@ interface SenderOptions {
   readonly audit: Pick<Audit, 'record'>;
   readonly poster: EventPoster;
   readonly changeWriter: Pick<ChangeWriter, 'status'>;
-  readonly typeOf: (operation: string) => EventType | undefined;
+  readonly declared: (operation: string) => OperationEvent | undefined;
   readonly duties: readonly SenderDuty[];
   readonly queueMax: number;
   /** Time after which a command to Redis is cut off, milliseconds. */
@@ -128,12 +128,12 @@ export class WebhookSender {
 
   /** Sends until another control plane is the sender, Redis fails, or the process stops. */
   async #term(): Promise<void> {
-    const { endpoints, changeWriter, typeOf, clock, log, duties, events } = this.#options;
+    const { endpoints, changeWriter, declared, clock, log, duties, events } = this.#options;
     const end = new AbortController();
     const signal = AbortSignal.any([end.signal, this.#stop.signal]);
     await this.#outbox.prepare();
     const pump = new Pump({
-      ...{ outbox: this.#outbox, typeOf, clock, log, onDropped: events.onDropped },
+      ...{ outbox: this.#outbox, declared, clock, log, onDropped: events.onDropped },
       endpoints: () => endpoints.signing(),
       receipts: new Receipts(changeWriter, clock),
       onQueued: (endpointIds) => {

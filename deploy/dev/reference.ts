@@ -6,6 +6,7 @@ import { operations } from '../../control-plane/operations.ts';
 import { isGet, type Operation, pathOf } from '../../control-plane/serve/operation.ts';
 import { PAGE_STYLE } from '../../control-plane/serve/pages/page.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
+import { typesIn } from '../../control-plane/webhooks/event-types.ts';
 import { commandOperations } from './command-operations.ts';
 import { verifierDocument } from './verifier-openapi.ts';
 
@@ -31,8 +32,8 @@ interface Entry {
   readonly request: Schema;
   readonly response: Schema;
   readonly errors: readonly string[];
-  /** Type of the webhook event that is sent after the operation. */
-  readonly event?: string;
+  /** Types of the webhook event that is sent after the operation. */
+  readonly events?: readonly string[];
   readonly example: unknown;
   /** True = the body is a form. */
   readonly isForm?: boolean;
@@ -98,7 +99,7 @@ function entryOf(operation: Operation, answers: Readonly<Record<string, unknown>
     ...{ method: isGet(operation) ? 'GET' : 'POST', path, summary, request, response, errors, example },
     description: `${description} Needs the permission \`${permissions.join(' and ')}\`.`,
     answer: answers[path],
-    ...(event ? { event } : {}),
+    events: typesIn(event),
   };
 }
 
@@ -146,7 +147,19 @@ function callOf({ method, path, example, of, isForm }: Entry): string {
 }
 
 function sectionOf(entry: Entry): string {
-  const { method, path, summary, description, request, response, errors, example, answer, event, of } = entry;
+  const {
+    method,
+    path,
+    summary,
+    description,
+    request,
+    response,
+    errors,
+    example,
+    answer,
+    events = [],
+    of,
+  } = entry;
   const json = JSON.stringify(answer, null, 1) ?? 'npm run examples has not written it yet';
   const data =
     of === 'verifier'
@@ -158,7 +171,9 @@ function sectionOf(entry: Entry): string {
     `${fieldsTable(request)}<pre class="call" tabindex="0">${escapedCode(callOf(entry))}</pre>`,
     `<h4>Answer</h4><pre tabindex="0">${escapedCode(json)}</pre><details><summary>Fields of the answer</summary>${fieldsTable(response)}</details>`,
     ...(errors.length > 0 ? [`<h4>Errors</h4><p>${errors.join(', ')}</p>`] : []),
-    ...(event ? [`<h4>Event for webhooks</h4><p><code>${event}</code></p>`] : []),
+    ...(events.length > 0
+      ? [`<h4>Event for webhooks</h4><p>${events.map((event) => `<code>${event}</code>`).join(', ')}</p>`]
+      : []),
     '</section>',
   ].join('\n');
 }

@@ -75,17 +75,17 @@ export const ERROR_DOCS_PATH = '/docs/errors';
 
 /**
  * Returns the body of every error response. Messages repeat ids and field names from the request. If a caller
- * put a key in their place, it is removed.
+ * put a key in their place, it is removed. `details` lists the refused fields of a bad request.
  * @param base the server's address as its caller knows it, before the path of the documentation
  */
 export function errorBody(code: ErrorCode, message: string, requestId: string, base = '') {
-  const docs = `${base}${ERROR_DOCS_PATH}#${code}`;
-  return { error: { code, message: withoutKeys(message), docs, requestId } };
+  const text = withoutKeys(message);
+  const details = code === 'BAD_REQUEST' ? { details: text.split('\n').map(refusedField) } : {};
+  return { error: { code, message: text, ...details, docs: `${base}${ERROR_DOCS_PATH}#${code}`, requestId } };
 }
 
 /**
- * Returns the body of an error response in v2 of the interface. `errors` lists the refused fields, one for each line
- * of the message, which names the field before a colon. The part of a line after a semicolon is the fix.
+ * Returns the body of an error response in v2 of the interface.
  * @param base as for `errorBody`
  */
 export function errorBodyV2(code: ErrorCode, message: string, requestId: string, base = '') {
@@ -97,14 +97,21 @@ export function errorBodyV2(code: ErrorCode, message: string, requestId: string,
   );
   const error = { title: title.trim(), detail, status, type: `${base}${ERROR_DOCS_PATH}#${code}` };
   if (code !== 'BAD_REQUEST') return { meta: { requestId }, error };
-  return { meta: { requestId }, error: { ...error, errors: detail.split('\n').map(refusedField) } };
+  const errors = detail.split('\n').map((line) => {
+    const { field, rule, ...fix } = refusedField(line);
+    return { location: field === 'body' ? field : `body.${field}`, message: rule, ...fix };
+  });
+  return { meta: { requestId }, error: { ...error, errors } };
 }
 
-function refusedField(line: string) {
-  const [, field = '', rule = line] = /^([\w.-]+): (.*)$/s.exec(line) ?? [];
-  const [problem = rule, ...fixes] = rule.split('; ');
-  const location = field === '' || field === 'body' ? 'body' : `body.${field}`;
-  return { location, message: problem, ...(fixes.length > 0 ? { fix: fixes.join('; ') } : {}) };
+/**
+ * Takes a line of the message of a bad request apart: it names the field before a colon, and after a semicolon the fix.
+ * A line without a field is about the whole body.
+ */
+function refusedField(line: string): { field: string; rule: string; fix?: string } {
+  const [, field = 'body', text = line] = /^([\w.-]+): (.*)$/s.exec(line) ?? [];
+  const [rule = text, ...fixes] = text.split('; ');
+  return { field, rule, ...(fixes.length > 0 ? { fix: fixes.join('; ') } : {}) };
 }
 
 const withoutKeys = (message: string) =>

@@ -16,17 +16,23 @@ const object = (properties: object, required = Object.keys(properties)) => ({
   required,
 });
 
-const schemaV1 = object({
-  error: object({
-    code: CODE,
-    ...strings({
-      message: 'For people; names the field and the rule.',
-      docs: 'The page that explains the code.',
-    }),
-    requestId: REQUEST_ID,
-  }),
+const refused = (names: Readonly<Record<string, string>>, required: string[]) => ({
+  type: 'array',
+  items: object(strings(names), required),
+  description: 'The refused fields, only for BAD_REQUEST.',
 });
-const fault = strings({ location: 'The field.', message: 'The rule.', fix: 'What to do.' });
+const schemaV1 = object({
+  error: object(
+    {
+      code: CODE,
+      ...strings({ message: 'For people; names the field and the rule.' }),
+      details: refused({ field: 'The field.', rule: 'The rule.', fix: 'What to do.' }, ['field', 'rule']),
+      ...strings({ docs: 'The page that explains the code.' }),
+      requestId: REQUEST_ID,
+    },
+    ['code', 'message', 'docs', 'requestId'],
+  ),
+});
 const problem = {
   ...strings({ title: 'The code, for people.', detail: 'Names the field and the rule.' }),
   status: { type: 'integer', description: 'The status of the response.' },
@@ -37,11 +43,10 @@ const schemaV2 = object({
   error: object(
     {
       ...problem,
-      errors: {
-        type: 'array',
-        items: object(fault, ['location', 'message']),
-        description: 'The refused fields, only for BAD_REQUEST.',
-      },
+      errors: refused({ location: 'The field.', message: 'The rule.', fix: 'What to do.' }, [
+        'location',
+        'message',
+      ]),
     },
     Object.keys(problem),
   ),

@@ -102,13 +102,13 @@ const request = Fields({
 
 const explainKey = operation({
   name: 'keys.explain',
+  kind: 'question',
   id: 'explainKey',
   summary: 'See how a question about a key would be decided',
   description:
     'Goes through every rule in the order in which verifiers apply them, and consumes nothing. `code` is the verdict of the first rule that fails. What is left of rate limits is what Redis knows: verifiers may hold more. Places of concurrency limits count as verifiers last told Redis. The secret is neither logged nor audited.',
   permissions: ['api.<apiId>.explain_key'],
   authorizesItself: true,
-  reads: true,
   request,
   response: Type.Object({
     valid: Type.Boolean(),

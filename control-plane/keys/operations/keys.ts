@@ -76,6 +76,7 @@ const { name, ...optionalFields } = OPTIONAL_FIELDS;
 
 export const createKey = operation({
   name: 'keys.createKey',
+  kind: 'change',
   summary: 'Create a key',
   description:
     'Every verifier accepts the key as soon as this call returns. An unknown API is created too, unless API_AUTO_CREATE is off. The API may have rules for `expires` (updateApi).',
@@ -153,6 +154,7 @@ async function withNearestApi(error: unknown, { caller, request }: Call, apis: A
 
 export const getKey = operation({
   name: 'keys.getKey',
+  kind: 'query',
   summary: 'Show a key',
   description: 'Shows everything except the secret.',
   permissions: ['api.<apiId>.read_key'],
@@ -194,6 +196,7 @@ type Order = 'asc' | 'desc' | ValueOrder;
 
 export const listKeys = operation({
   name: 'apis.listKeys',
+  kind: 'query',
   summary: 'List the keys of an API',
   description:
     'Lists the keys in the order that `sort` names; following the cursors visits each key once while nothing changes. In order of creation, a page with a filter may be short and still have a cursor. In any other order, each page examines all keys: at most 200,000, or those of `externalId`. Keys without a value come last. Names are compared in any case, and numbers in them by value.',
@@ -329,6 +332,8 @@ const placeIn = ([number, value = '']: readonly string[]): Place => ({ number: N
 
 export const updateKey = operation({
   name: 'keys.updateKey',
+  kind: 'change',
+  stops: 'if disabled',
   summary: 'Change, disable or enable a key',
   description:
     'Returns when the change is complete: from then on, no verifier anywhere answers from the earlier state. Absent fields stay unchanged; null clears a field.',
@@ -344,7 +349,7 @@ export const updateKey = operation({
     waitMs: WaitMs,
   }),
   response: PropagationResponse,
-  event: 'key.updated',
+  event: { changed: 'key.updated', disabled: 'key.disabled', enabled: 'key.enabled' },
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { keyId: keyIdExample, enabled: false },
   neverShed: true,
@@ -373,6 +378,7 @@ export const updateKey = operation({
 
 export const updateRemaining = operation({
   name: 'keys.updateRemaining',
+  kind: 'change',
   summary: "Change a key's credits",
   description:
     'Returns when the change is complete, like updateKey: no verifier accepts a request on credits from before the change.',
@@ -393,6 +399,8 @@ export const updateRemaining = operation({
 
 export const deleteKey = operation({
   name: 'keys.deleteKey',
+  kind: 'change',
+  stops: 'always',
   summary: 'Delete a key for good',
   description:
     'Returns when the deletion is complete, like updateKey. Repeated within a day, returns how far the deletion has come, while the change log of the API reaches back to it (10,000 changes).',
@@ -427,6 +435,7 @@ export const deleteKey = operation({
 
 const getPropagation = operation({
   name: 'keys.getPropagation',
+  kind: 'query',
   summary: 'See how far a change has come',
   description: 'For changes that returned `pending`. Tells of a deletion for a day.',
   permissions: ['api.<apiId>.read_key'],
@@ -447,6 +456,7 @@ const getPropagation = operation({
 
 const getVerifications = operation({
   name: 'keys.getVerifications',
+  kind: 'query',
   summary: 'See how often a key was verified',
   description:
     'Hours go back two days, days go back a month. Verifiers report up to their USAGE_PERIOD_MS late.',
@@ -477,6 +487,7 @@ const Whose = Fields({
 
 export const whoami = operation({
   name: 'keys.whoami',
+  kind: 'question',
   summary: 'Show a key by its secret',
   description:
     'Shows everything except the secret, also for disabled and expired keys. The secret is neither logged nor audited.',
@@ -486,7 +497,6 @@ export const whoami = operation({
   response: KeyAnswer,
   errors: ['NOT_FOUND'],
   example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' },
-  reads: true,
   async handle(call, needs: NameStores & { keys: Keys; view: KeyView }) {
     const { keys, view } = needs;
     const place = await keys.lookUpSecret(call.request.key);

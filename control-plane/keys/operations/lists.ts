@@ -121,6 +121,7 @@ const permissionViews = (slugs: readonly string[]) => slugs.map((slug) => ({ id:
 
 export const addPermissions = operation({
   name: 'keys.addPermissions',
+  kind: 'change',
   summary: 'Add permissions to a key',
   description:
     'Returns when the change is complete, like updateKey. If that takes longer than FENCE_WAIT_MS, returns 503: the change is written, and the call can be repeated. A permission is its own id and need not exist before.',
@@ -140,6 +141,7 @@ export const addPermissions = operation({
 
 export const setPermissions = operation({
   name: 'keys.setPermissions',
+  kind: 'change',
   summary: 'Set all permissions of a key',
   description: 'Like addPermissions, but removes all others.',
   permissions: ['api.<apiId>.update_key'],
@@ -157,6 +159,7 @@ export const setPermissions = operation({
 
 export const removePermissions = operation({
   name: 'keys.removePermissions',
+  kind: 'change',
   summary: 'Remove permissions from a key',
   description:
     'Returns when the change is complete: no verifier anywhere accepts the key for what was removed. Permissions that the key does not have are ignored.',
@@ -207,6 +210,7 @@ async function listedRoles({ roles }: { roles: Roles }, ids: readonly string[]) 
 
 export const addRoles = operation({
   name: 'keys.addRoles',
+  kind: 'change',
   summary: 'Add roles to a key',
   description:
     'Returns when the change is complete, like updateKey. If that takes longer than FENCE_WAIT_MS, returns 503: the change is written, and the call can be repeated.',
@@ -225,6 +229,7 @@ export const addRoles = operation({
 
 export const setRoles = operation({
   name: 'keys.setRoles',
+  kind: 'change',
   summary: 'Set all roles of a key',
   description: 'Like addRoles, but removes all others.',
   permissions: ['api.<apiId>.update_key'],
@@ -242,6 +247,7 @@ export const setRoles = operation({
 
 export const removeRoles = operation({
   name: 'keys.removeRoles',
+  kind: 'change',
   summary: 'Remove roles from a key',
   description:
     'Returns when the change is complete: no verifier anywhere accepts the key for what only these roles permitted. Roles that the key does not have are ignored.',

@@ -249,6 +249,8 @@ const { externalId: _externalId, ownerId: _alias, ...changes } = CHANGES;
 
 const updateKeys = operation({
   name: 'keys.updateKeys',
+  kind: 'change',
+  stops: 'if disabled',
   summary: 'Change, disable or enable many keys',
   description:
     'Changes up to 1,000 keys of an API, selected by their ids or by their `externalId`. Returns once, when every change is complete, like updateKey; keys that the API does not have are reported among the results. After 503, any of the keys may have been changed: send the call again, which is harmless. If the identity has more keys, the response has a cursor for the next call. The `externalId` itself cannot be changed here.',
@@ -269,7 +271,7 @@ const updateKeys = operation({
     refused: 1,
     propagation: { ...propagationExample, waitedMs: 4 },
   }),
-  event: 'key.updated',
+  event: { changed: 'key.updated', disabled: 'key.disabled', enabled: 'key.enabled' },
   errors: ['NOT_FOUND'],
   example: { apiId: 'shop', externalId: 'ada', enabled: false },
   neverShed: true,
@@ -287,6 +289,8 @@ const updateKeys = operation({
 
 const deleteKeys = operation({
   name: 'keys.deleteKeys',
+  kind: 'change',
+  stops: 'always',
   summary: 'Delete many keys for good',
   description: 'Selects keys and returns like updateKeys.',
   permissions: ['api.<apiId>.delete_key'],
@@ -309,6 +313,8 @@ const deleteKeys = operation({
 
 export const deleteAllKeys = operation({
   name: 'apis.deleteKeys',
+  kind: 'change',
+  stops: 'always',
   id: 'deleteAllKeys',
   summary: 'Delete all keys of an API for good',
   description:

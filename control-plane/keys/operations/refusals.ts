@@ -113,6 +113,7 @@ const KEPT = `${LATE} Kept are the latest ${REFUSALS_KEPT.ofKey} of a key for se
 
 const listRefusals = operation({
   name: 'keys.listRefusals',
+  kind: 'query',
   summary: 'See why a key was refused lately',
   description: `The latest first. ${KEPT}`,
   permissions: ['api.<apiId>.read_key'],
@@ -128,6 +129,7 @@ const listRefusals = operation({
 
 export const listRefusedKeys = operation({
   name: 'apis.listRefusedKeys',
+  kind: 'query',
   summary: 'See which keys were refused in a time, and why',
   description: `Lists keys of the API with how many of their kept refusals match and the latest of these; the key that was refused last comes first. Examines the ${EXAMINED.most} keys that were refused last. ${KEPT}`,
   permissions: ['api.<apiId>.read_key'],
@@ -199,6 +201,7 @@ const PLACE = /^(0|[1-9][0-9]{0,14})$/;
 
 export const listApiRefusals = operation({
   name: 'apis.listRefusals',
+  kind: 'query',
   id: 'listApiRefusals',
   summary: 'Follow the refusals of all keys of an API',
   description: `In the order of the reports, the oldest first. To follow them, repeat the call with the last \`cursor\` as \`after\`. ${LATE} Kept are the latest ${REFUSALS_KEPT.ofApi.toLocaleString('en')}, for seven days.`,
@@ -249,12 +252,12 @@ const APIS_MAX = 1000;
 
 const findVerdict = operation({
   name: 'verdicts.find',
+  kind: 'question',
   id: 'findVerdict',
   summary: 'Find the refusal of a request',
   description: `Finds it by the id that the answer had (\`requestId\`, \`X-Request-Id\`), in the APIs whose keys the root key may read; of more than 1,000 APIs, in the first. Only refusals of known keys are kept. ${KEPT}`,
   permissions: ['api.<apiId>.read_key'],
   authorizesItself: true,
-  reads: true,
   request: Fields({
     requestId: Type.String({ pattern: '^[!-~]{1,128}$', description: 'The id of the request.' }),
   }),

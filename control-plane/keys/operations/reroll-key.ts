@@ -29,6 +29,7 @@ const ENDED_MS = 1;
 
 export const rerollKey = operation({
   name: 'keys.rerollKey',
+  kind: 'change',
   summary: 'Give a key a new secret',
   description:
     'Creates a key that replaces the old one: it has the same fields and draws on the same credits. The old key ends. Returns when that is complete, like updateKey: the new key is accepted everywhere, and with `expiration` 0 the old key nowhere. A key can be rerolled once; after that, reroll the new key.',

@@ -20,15 +20,24 @@ const WOULD_CHANGE =
   'meta: must have no number that would change: beyond 1.8e308, or a whole number of more than 53 bits (9007199254740991); send such a number as a string';
 
 const expectError = (answer: Answer, status: number, code: string, message?: string | RegExp) => {
+  const details = { details: expect.any(Array) };
   expect(answer.body).toEqual({
     error: {
       code,
       message: message === undefined ? expect.any(String) : expect.stringMatching(message),
+      ...(code === 'BAD_REQUEST' ? details : {}),
       docs: expect.stringMatching(new RegExp(`^http://127\\.0\\.0\\.1:\\d+/docs/errors#${code}$`)),
       requestId: answer.headers['x-request-id'],
     },
   });
   expect(answer.status).toBe(status);
+  if (code !== 'BAD_REQUEST') return;
+  // Each line of the message names a field and its rule, and so do the details.
+  const { error } = answer.body as { error: { message: string; details: Record<string, string>[] } };
+  const lines = error.details.map(
+    ({ field, rule, fix }) => `${field}: ${fix === undefined ? rule : `${rule}; ${fix}`}`,
+  );
+  expect(lines.join('\n')).toBe(error.message);
 };
 
 describe('every request', () => {
@@ -417,7 +426,7 @@ describe('bad input names the field and the rule', () => {
     ['keys.createKey', { apiId: 'a', environment: '\ud800' }, /^environment: must be well-formed Unicode$/],
     ['keys.createKey', { apiId: 'a', meta: { a: [{ b: '\ud83d' }] } }, /^meta: must be well-formed Unicode$/],
     ['keys.createKey', { apiId: 'a', meta: { '\ud800': 1 } }, /^meta: must be well-formed Unicode$/],
-    ['keys.createKey', { apiId: 'a', '\ud800': 1 }, /^names of fields: must be well-formed Unicode$/],
+    ['keys.createKey', { apiId: 'a', '\ud800': 1 }, /^body: names of fields must be well-formed Unicode$/],
     ['keys.updateKey', { keyId: 'key_x', externalId: '\ud800' }, /^externalId: must be well-formed Unicode$/],
     ['apis.createApi', { name: '\ud800' }, /^name: must be well-formed Unicode$/],
     [

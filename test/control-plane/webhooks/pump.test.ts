@@ -38,7 +38,7 @@ function pumping(entries: readonly SourceEntry[], { enabled = true } = {}) {
       of: (_data: object, { sequence }: { sequence: number }) =>
         new Promise<object>((resolve) => complete.set(sequence, resolve)),
     } as never,
-    typeOf: (operation) => {
+    declared: (operation) => {
       parsed++;
       return operation === 'keys.createKey' ? 'key.created' : 'key.updated';
     },
@@ -130,7 +130,7 @@ test('passes over entries until an endpoint exists', async () => {
     } as never,
     endpoints: async () => endpoints as never,
     receipts: {} as never,
-    typeOf: () => 'key.updated',
+    declared: () => 'key.updated',
     clock,
     log: { error: () => undefined } as never,
     onQueued: () => undefined,

@@ -80,7 +80,7 @@ function newSender(over: RedisNodes): WebhookSender {
         ...{ state: 'complete', sequence, durable: true, verifiers: 1, waitedMs: 0 },
       }),
     },
-    typeOf: () => 'key.updated',
+    declared: () => 'key.updated',
     duties: [],
     queueMax: 1000,
     commandMsMax: 200, // a stop waits for a quarter of it

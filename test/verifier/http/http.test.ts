@@ -49,7 +49,13 @@ describe.each([
   function errorOf(response: { status: number; headers: Record<string, string>; body: string }) {
     const { error, ...others } = JSON.parse(response.body);
     expect(others).toEqual({});
-    expect(Object.keys(error)).toEqual(['code', 'message', 'docs', 'requestId']);
+    const details = error.code === 'BAD_REQUEST' ? ['details'] : [];
+    expect(Object.keys(error)).toEqual(['code', 'message', ...details, 'docs', 'requestId']);
+    const lines = details.length > 0 ? error.message.split('\n') : [];
+    const fields = (error.details ?? []).map(
+      ({ field, rule, fix }: Record<string, string>) => `${field}: ${fix ? `${rule}; ${fix}` : rule}`,
+    );
+    expect(fields).toEqual(lines.map((line: string) => (/^[\w.-]+: /.test(line) ? line : `body: ${line}`)));
     expect(error.docs).toBe(`/docs/errors#${error.code}`);
     expect(error.requestId).toBe(response.headers['x-request-id']);
     expect(response.headers['content-type']).toBe('application/json; charset=utf-8');
