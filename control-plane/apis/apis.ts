@@ -1,20 +1,14 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, apiList, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
+import { createApi } from '../writer/new-log.ts';
 import { cameLate } from '../writer/write-error.ts';
 import type { ApiDefaults } from './api-defaults.ts';
 
-/** Creates an API; followers may have members of the shared log before there is one. */
-export const createApi = command(
-  new URL('./create-api.lua', import.meta.url),
-  ['head', '...members'],
-  ['now', 'lease', '...fields'],
-  (reply) => reply === 'OK',
-);
 export const updateApi = command(
   new URL('./update-api.lua', import.meta.url),
   ['head'],
@@ -199,12 +193,6 @@ export class Apis {
 export function apiIds(nodes: Pick<RedisNodes, 'run'>, after: string, limit: number): Promise<string[]> {
   const from = `(${after}`; // no id is empty
   return nodes.run(apiList, (redis) => redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
-}
-
-/** Creates the shared log if it does not exist. Rejects with SERVICE_UNAVAILABLE. */
-export async function createSharedLog(writer: DurableWriter, nowMs: number, leaseMs: number): Promise<void> {
-  const { head, members } = apiKeys(SHARED_LOG);
-  await writer.send(createApi({ head, members: [members], now: nowMs, lease: leaseMs, fields: [] }));
 }
 
 /** The fields of the head and their values, alternating: those of the patch in the order of NAMES, then others. */

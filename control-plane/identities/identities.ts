@@ -4,11 +4,12 @@ import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
-import { type Apis, createSharedLog } from '../apis/apis.ts';
+import type { Apis } from '../apis/apis.ts';
 import type { CreditsView, Key, KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';
 import { CREDITS_VIEW } from '../serve/schemas.ts';
 import type { CreditsChange, LogEntry } from '../writer/change-log-port.ts';
+import { createSharedLog } from '../writer/new-log.ts';
 import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
 /** Number of APIs that are read in one step. */

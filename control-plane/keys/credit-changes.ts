@@ -1,24 +1,11 @@
 import { type Clock, pause } from '#shared/process/clock.ts';
-import { command, row } from '#shared/redis/command.ts';
-import { apiKeys, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
 import type { Call } from '../serve/call.ts';
 import type { CreditsChange, LogEntry } from '../writer/change-log-port.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
+import { settleRun } from '../writer/settle-credits.ts';
 import type { ChangeWriter, Propagation } from '../writer/writer.ts';
-
-const settleCredits = command(
-  new URL('./settle-credits.lua', import.meta.url),
-  ['record', 'members', 'held'],
-  ['pools'],
-  row('isSettled', 'remaining'),
-);
-/** Ends what can be ended; an empty `remaining` means that the key has no counted credits. */
-export function settleRun(apiId: string, keyId: string) {
-  const { members, held } = apiKeys(apiId);
-  return settleCredits({ record: recordKey(apiId, keyId), members, held, pools: poolKey(apiId, '') });
-}
 
 /** Time that holders have to give back what a decrement took, once they know of it; milliseconds. */
 const GIVEN_BACK_MS = 1000;

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { LUA_FIELDS } from '#shared/protocol/key-record.ts';
-import { command, oneOf, row, unlessEmpty } from '#shared/redis/command.ts';
+import { command, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, recordKey, SHARED_LOG, unusedKeys } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
@@ -13,6 +12,7 @@ import { DISABLE_UNUSED } from '../webhooks/event-types.ts';
 import type { WatchedFleet } from '../webhooks/fleet-watch.ts';
 import type { Notices } from '../webhooks/notices.ts';
 import { LIMITS } from '../writer/change-log.ts';
+import { disableUnused } from '../writer/disable-unused.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
 
 const surveyKeys = command(
@@ -21,14 +21,6 @@ const surveyKeys = command(
   ['base', 'from', 'count', 'limit', 'now', 'lead', 'forgotten'],
   unlessEmpty(row('rule', 'next', 'count#', 'noted[]', '...rows[]')),
 );
-const disableUnused = command(
-  new URL('./disable-unused.lua', import.meta.url),
-  ['head', 'log', 'index', 'members', 'record', 'long', 'unused'],
-  ['keyId', 'channel', 'now', 'maxlen', 'longest', 'base', 'rule', 'last'],
-  oneOf('status', { OK: ['sequence#'], USED: [], NOT_FOUND: [] }),
-  LUA_FIELDS,
-);
-
 const DAY_MS = 86_400_000;
 /** Keys that one run of the script examines. */
 const SURVEYED_AT_ONCE = 200;

@@ -8,10 +8,10 @@ import {
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { NAMESPACE } from '#shared/rules/key-format.ts';
-import { createSharedLog } from '../apis/apis.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';
 import type { LogEntry, Write } from '../writer/change-log-port.ts';
+import { createSharedLog } from '../writer/new-log.ts';
 import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
 /** Number of attempts to change overrides while others change those of the same namespace. */

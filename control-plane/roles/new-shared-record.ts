@@ -3,10 +3,10 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { identityIndexKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId, hashSecret } from '#shared/rules/key-format.ts';
-import { createSharedLog } from '../apis/apis.ts';
 import { type NewFields, recordRun } from '../keys/new-key-record.ts';
 import type { ChangeLog } from '../writer/change-log-port.ts';
 import type { DurableWriter } from '../writer/durable-writer.ts';
+import { createSharedLog } from '../writer/new-log.ts';
 import { tooOldError } from '../writer/write-error.ts';
 
 /** The parts that create records of the shared log. */

@@ -10,10 +10,10 @@ import {
 import { recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { ROOT_KEYS_ID } from '#shared/rules/key-format.ts';
-import { createSharedLog } from '../apis/apis.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from '../roles/new-shared-record.ts';
 import type { Write } from '../writer/change-log-port.ts';
+import { createSharedLog } from '../writer/new-log.ts';
 import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 import type { BootstrapKeys, BootstrapWatch } from './bootstrap-keys.ts';
 import type { RootKeys } from './root-keys.ts';

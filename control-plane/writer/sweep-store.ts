@@ -16,10 +16,11 @@ import {
   unusedKeys,
 } from '#shared/redis/redis-keys.ts';
 import type { Run } from '#shared/redis/script.ts';
-import { type Apis, createSharedLog } from '../apis/apis.ts';
+import type { Apis } from '../apis/apis.ts';
 import type { Keys } from '../keys/keys.ts';
 import { parseScore } from './change-log.ts';
 import type { DurableWriter } from './durable-writer.ts';
+import { createSharedLog } from './new-log.ts';
 import type { Head, LeaseStep, SweepStore } from './sweep.ts';
 
 export const setLease = command(

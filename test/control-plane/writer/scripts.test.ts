@@ -1,11 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { createApi, updateApi } from '../../../control-plane/apis/apis.ts';
+import { updateApi } from '../../../control-plane/apis/apis.ts';
 import { recordEvents } from '../../../control-plane/audit/audit.ts';
 import { deletePointer, setPointer } from '../../../control-plane/keys/new-key-record.ts';
 import { announceBootstrap } from '../../../control-plane/root-keys/bootstrap-keys.ts';
 import { createRootKey, readRootKey, updateRootKey } from '../../../control-plane/root-keys/root-keys.ts';
 import { countCalls } from '../../../control-plane/serve/rate-limits.ts';
 import { reapRun, writeChange, writeChanges } from '../../../control-plane/writer/change-log.ts';
+import { createApi } from '../../../control-plane/writer/new-log.ts';
 import { forgetApi, setLease, sweepApi } from '../../../control-plane/writer/sweep-store.ts';
 import { KEY_LETTERS } from '../../../shared/protocol/key-record.ts';
 import { deniedCommands } from '../../../shared/redis/fitness.ts';

@@ -1,6 +1,4 @@
 import { hash as digest } from 'node:crypto';
-import { createApi } from '../../../control-plane/apis/apis.ts';
-import { settleRun } from '../../../control-plane/keys/credit-changes.ts';
 import { createKey, deletePointer, setPointer } from '../../../control-plane/keys/new-key-record.ts';
 import {
   checkRun,
@@ -15,6 +13,8 @@ import type {
   LogStatus,
   Write,
 } from '../../../control-plane/writer/change-log-port.ts';
+import { createApi } from '../../../control-plane/writer/new-log.ts';
+import { settleRun } from '../../../control-plane/writer/settle-credits.ts';
 import type { Head, LeaseStep } from '../../../control-plane/writer/sweep.ts';
 import { forgetRun, setLease, sweepRun } from '../../../control-plane/writer/sweep-store.ts';
 import type { Change } from '../../../shared/protocol/change.ts';

@@ -1,0 +1,17 @@
+import { command } from '#shared/redis/command.ts';
+import { apiKeys, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import type { DurableWriter } from './durable-writer.ts';
+
+/** Creates an API; followers may have members of the shared log before there is one. */
+export const createApi = command(
+  new URL('../apis/create-api.lua', import.meta.url),
+  ['head', '...members'],
+  ['now', 'lease', '...fields'],
+  (reply) => reply === 'OK',
+);
+
+/** Creates the shared log if it does not exist. Rejects with SERVICE_UNAVAILABLE. */
+export async function createSharedLog(writer: DurableWriter, nowMs: number, leaseMs: number): Promise<void> {
+  const { head, members } = apiKeys(SHARED_LOG);
+  await writer.send(createApi({ head, members: [members], now: nowMs, lease: leaseMs, fields: [] }));
+}
