@@ -176,12 +176,22 @@ test.each([
 /** Numbers that a page tells, each with the place in the code that decides them. */
 const NUMBERS: readonly (readonly [page: string, words: string, file: string, code: RegExp])[] = [
   ['keys', 'up to 1,000 `keyIds`', 'keys/operations/many-keys.ts', /MANY_KEYS_MAX = 1000;/],
-  ['keys', 'up to 4 × 10^15', 'keys/change-credits.lua', /4e15/],
-  ['keys', 'latest 32 `operationId`s for one hour', 'keys/operations.lua', /KEPT, KEPT_MS = 32, 3600000\n/],
-  ['keys', 'Repeat the call within an hour', 'keys/reroll-key.lua', /AGAIN_MS = 3600000\n/],
-  ['keys', 'At most 100 keys share credits', 'writer/change-log.ts', /SHARING_MAX = 100;/],
+  ['keys', 'up to 4 × 10^15', '../shared/protocol/log/change-credits.lua', /4e15/],
+  [
+    'keys',
+    'latest 32 `operationId`s for one hour',
+    '../shared/protocol/log/operations.lua',
+    /KEPT, KEPT_MS = 32, 3600000\n/,
+  ],
+  ['keys', 'Repeat the call within an hour', '../shared/protocol/log/reroll-key.lua', /AGAIN_MS = 3600000\n/],
+  ['keys', 'At most 100 keys share credits', '../shared/protocol/log/change-log.ts', /SHARING_MAX = 100;/],
   ['keys', 'If 10,000 disables and deletions', 'config.ts', /STOPS_PENDING_MAX: 10_000,/],
-  ['keys', 'at most 50 changes of a bulk call', 'writer/change-log.ts', /BATCH_LIMITS = { partMax: 50,/],
+  [
+    'keys',
+    'at most 50 changes of a bulk call',
+    '../shared/protocol/log/change-log.ts',
+    /BATCH_LIMITS = { partMax: 50,/,
+  ],
   ['roles', '1,000 roles and', 'roles/roles.ts', /ROLES_MAX = 1000;/],
   ['roles', '1,000 permissions in the catalogue', 'roles/permissions.ts', /PERMISSIONS_MAX = 1000;/],
   ['root-keys', '1,000 root keys', 'root-keys/root-keys.ts', /ROOT_KEYS_MAX = 1000;/],
@@ -215,13 +225,13 @@ const NUMBERS_ELSEWHERE: typeof NUMBERS = [
   [
     'shared/protocol/coherence.md',
     'latest 10,000 entries',
-    'control-plane/writer/change-log.ts',
+    'shared/protocol/log/change-log.ts',
     /LOG_ENTRIES = 10_000;/,
   ],
   [
     'shared/protocol/coherence.md',
     'latest 100,000 creation marks',
-    'control-plane/keys/new-key-record.ts',
+    'shared/protocol/log/new-key-record.ts',
     /CREATIONS_KEPT = 100_000;/,
   ],
   ['shared/protocol/coherence.md', 'idle for 30 s', 'control-plane/writer/sweep.ts', /IDLE_MS = 30_000;/],
@@ -304,7 +314,7 @@ const NUMBERS_ELSEWHERE: typeof NUMBERS = [
   [
     'verifier/core/rate-limits.md',
     '1,000 overrides',
-    'shared/protocol/namespace-record.ts',
+    'shared/protocol/records/namespace-record.ts',
     /OVERRIDES_MAX = 1000;/,
   ],
   [

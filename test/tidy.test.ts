@@ -44,8 +44,16 @@ const FOR_OPERATIONS =
   /^control-plane\/serve\/(authorization|call|faults|operation|schema-compilers|nearest|schemas|search|strings|turns)\.ts$/;
 const LISTS_OPERATIONS = /^control-plane\/(unkey-v2\/|operations\.ts$)/;
 
+/** What is below the rooms of the protocol. */
+const GROUND = ['shared/process', 'shared/rules', 'shared/redis', 'shared/protocol/timing.ts'];
+
 /** Rooms of the same process that a room may import, besides itself. A file in no room, the process's root, sees all of them. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
+  'shared/process': ['shared/rules'],
+  'shared/rules': [],
+  'shared/redis': ['shared/process', 'shared/rules'],
+  'shared/protocol/records': GROUND,
+  'shared/protocol/log': [...GROUND, 'shared/protocol/records'],
   'verifier/core': [],
   'verifier/node-internals': [],
   'verifier/redis': ['verifier/core'],
@@ -102,7 +110,7 @@ const roomOf = (file: string): string | undefined => {
 };
 /** What the simulation runs as it is, */
 const SIMULATED =
-  /^verifier\/core\/|^control-plane\/writer\/(change-log-port|fence|sweep|write-error|writer)\.ts$/;
+  /^verifier\/core\/|^control-plane\/writer\/(fence|sweep|writer)\.ts$|^shared\/protocol\/(timing|records\/.*|log\/(change-log-port|write-error))\.ts$/;
 /** and so never imports these. */
 const NEVER_SIMULATED = /^(node:(http|https|net|tls)|ioredis|prom-client|fastify|undici)/;
 
@@ -197,7 +205,9 @@ describe('imports', () => {
   });
 
   test('keep each library in the files that own it', () => {
-    expect(offenders(/'@?fastify/, /^(?!control-plane\/(?:writer\/|[a-z-]+\/operations))/)).toEqual([]);
+    expect(offenders(/'@?fastify/, /^(?!shared\/|control-plane\/(?:writer\/|[a-z-]+\/operations))/)).toEqual(
+      [],
+    );
     // It alone decides the order in which a call passes its steps.
     expect(offenders(/\.addHook\(/, /^control-plane\/serve\/pipeline\.ts$|^verifier\//)).toEqual([]);
     expect(
@@ -258,7 +268,9 @@ test('doc comments begin with a noun or a verb', () => {
 });
 
 test('every Lua script has names and a result', () => {
-  const scripts = tracked.filter((file) => file.endsWith('.lua') && /^(control-plane|verifier)\//.test(file));
+  const scripts = tracked.filter(
+    (file) => file.endsWith('.lua') && /^(control-plane|verifier|shared)\//.test(file),
+  );
   expect(scripts.length).toBeGreaterThan(10);
   const texts = new Map(scripts.map((file) => [file, textOf(file)]));
   // What others include is no script by itself.

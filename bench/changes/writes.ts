@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { Agent } from 'undici';
-import { recordRun } from '../../control-plane/keys/new-key-record.ts';
 import { startRedis } from '../../deploy/dev/redis-server.ts';
+import { recordRun } from '../../shared/protocol/log/new-key-record.ts';
 import { send } from '../../shared/redis/script.ts';
 import { type Benchmark, inDirectory, median, pin, type Row } from '../harness.ts';
 import { cpuUs } from '../load/blocks.ts';

@@ -1,12 +1,12 @@
 import type { Clock } from '#shared/process/clock.ts';
+import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
+import { createApi } from '#shared/protocol/log/new-log.ts';
+import { cameLate } from '#shared/protocol/log/write-error.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
-import type { DurableWriter } from '../writer/durable-writer.ts';
-import { createApi } from '../writer/new-log.ts';
-import { cameLate } from '../writer/write-error.ts';
 import type { ApiDefaults } from './api-defaults.ts';
 
 export const updateApi = command(

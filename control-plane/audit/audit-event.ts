@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { auditedFields, type StoredFields } from '#shared/protocol/key-record.ts';
+import { auditedFields, type StoredFields } from '#shared/protocol/records/key-record.ts';
 import type { ErrorCode } from '#shared/rules/errors.ts';
 import { Id, Sequence, Time } from '../serve/schemas.ts';
 import { type Person, PersonSchema } from '../sign-in/person.ts';

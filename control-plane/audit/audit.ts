@@ -1,11 +1,11 @@
 import { backoffMs, type Clock, pause, Waker } from '#shared/process/clock.ts';
 import { Gathering } from '#shared/process/gathering.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { BATCH_LANE, type DurableWriter } from '#shared/protocol/log/durable-writer.ts';
 import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditKeyIndex, auditRetryKey, auditStream } from '#shared/redis/redis-keys.ts';
 import { unavailable } from '#shared/rules/errors.ts';
-import { BATCH_LANE, type DurableWriter } from '../writer/durable-writer.ts';
 import {
   type AuditEvent,
   type AuditFilter,

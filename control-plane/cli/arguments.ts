@@ -1,5 +1,10 @@
 import { InvalidArgumentError } from 'commander';
-import { CREDITS_MAX, type Interval, type LimitInput, type Refill } from '#shared/protocol/credits.ts';
+import {
+  CREDITS_MAX,
+  type Interval,
+  type LimitInput,
+  type Refill,
+} from '#shared/protocol/records/credits.ts';
 import { parseExactly } from '#shared/rules/json.ts';
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };

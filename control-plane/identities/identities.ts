@@ -1,15 +1,15 @@
-import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/credits.ts';
-import { KEY_FIELDS, type NewKeyFields, POOL, storedFields } from '#shared/protocol/key-record.ts';
+import type { CreditsChange, LogEntry } from '#shared/protocol/log/change-log-port.ts';
+import { createSharedLog } from '#shared/protocol/log/new-log.ts';
+import type { RecordParts } from '#shared/protocol/log/new-shared-record.ts';
+import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/credits.ts';
+import { KEY_FIELDS, type NewKeyFields, POOL, storedFields } from '#shared/protocol/records/key-record.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { CreditsView, Key, KeyView } from '../keys/key-view.ts';
-import type { RecordParts } from '../roles/new-shared-record.ts';
 import { CREDITS_VIEW } from '../serve/schemas.ts';
-import type { CreditsChange, LogEntry } from '../writer/change-log-port.ts';
-import { createSharedLog } from '../writer/new-log.ts';
 import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
 /** Number of APIs that are read in one step. */

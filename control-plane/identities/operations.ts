@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { storedFields } from '#shared/protocol/key-record.ts';
+import { storedFields } from '#shared/protocol/records/key-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';

@@ -1,6 +1,12 @@
 import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
-import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/protocol/key-record.ts';
+import { lifetimeError } from '#shared/protocol/log/write-error.ts';
+import {
+  KEY_FIELDS,
+  type KeyPatch,
+  type StoredFields,
+  storedFields,
+} from '#shared/protocol/records/key-record.ts';
 import { RETENTION } from '#shared/protocol/usage.ts';
 import { brokenRule, type RuleName } from '#shared/rules/rules.ts';
 import type { Apis } from '../apis/apis.ts';
@@ -21,7 +27,6 @@ import {
   slugsIn,
   Time,
 } from '../serve/schemas.ts';
-import { lifetimeError } from '../writer/write-error.ts';
 import type { Key, KeyFilter } from './key-view.ts';
 
 /** An id of a key, for examples. */

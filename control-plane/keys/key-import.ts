@@ -1,11 +1,17 @@
 import type { Clock } from '#shared/process/clock.ts';
+import type { TooOld } from '#shared/protocol/log/change-log-port.ts';
+import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
+import {
+  type Created,
+  deletePointer,
+  type NewRecord,
+  recordRun,
+  setPointer,
+} from '#shared/protocol/log/new-key-record.ts';
 import { formatPointer, idPointer, parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
-import type { TooOld } from '../writer/change-log-port.ts';
-import type { DurableWriter } from '../writer/durable-writer.ts';
 import type { Keys } from './keys.ts';
-import { type Created, deletePointer, type NewRecord, recordRun, setPointer } from './new-key-record.ts';
 
 /** A key that was made elsewhere: the hash of its secret, and the rest of its record. */
 export type KeyToImport = Omit<NewRecord, 'apiId' | 'keyId' | 'createdAt'>;

@@ -1,6 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { LIMITS } from '#shared/protocol/log/change-log.ts';
+import { disableUnused } from '#shared/protocol/log/disable-unused.ts';
+import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
 import { command, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, recordKey, SHARED_LOG, unusedKeys } from '#shared/redis/redis-keys.ts';
@@ -11,9 +14,6 @@ import type { AuditEvent } from '../audit/audit-event.ts';
 import { DISABLE_UNUSED } from '../webhooks/event-types.ts';
 import type { WatchedFleet } from '../webhooks/fleet-watch.ts';
 import type { Notices } from '../webhooks/notices.ts';
-import { LIMITS } from '../writer/change-log.ts';
-import { disableUnused } from '../writer/disable-unused.ts';
-import type { DurableWriter } from '../writer/durable-writer.ts';
 
 const surveyKeys = command(
   new URL('./survey-keys.lua', import.meta.url),

@@ -1,5 +1,10 @@
-import { type Refill, refillOf, type Thresholds } from '#shared/protocol/credits.ts';
-import { type AliasedFields, aliasedFields, KEY_LETTERS, sequenceOf } from '#shared/protocol/key-record.ts';
+import { type Refill, refillOf, type Thresholds } from '#shared/protocol/records/credits.ts';
+import {
+  type AliasedFields,
+  aliasedFields,
+  KEY_LETTERS,
+  sequenceOf,
+} from '#shared/protocol/records/key-record.ts';
 import { command, list, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';

@@ -1,5 +1,17 @@
 import type { Clock } from '#shared/process/clock.ts';
-import { KEY_FIELDS, sequenceOf } from '#shared/protocol/key-record.ts';
+import type { ChangeLog } from '#shared/protocol/log/change-log-port.ts';
+import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
+import {
+  type Created,
+  deletePointer,
+  type NewFields,
+  type NewRecord,
+  noteDeletion,
+  recordRun,
+  setPointer,
+} from '#shared/protocol/log/new-key-record.ts';
+import { lifetimeError, tooOldError } from '#shared/protocol/log/write-error.ts';
+import { KEY_FIELDS, sequenceOf } from '#shared/protocol/records/key-record.ts';
 import { command, row } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
@@ -25,19 +37,7 @@ import {
 } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import { BYTES, parseDefaults, SeenDefaults } from '../apis/api-defaults.ts';
-import type { ChangeLog } from '../writer/change-log-port.ts';
-import type { DurableWriter } from '../writer/durable-writer.ts';
-import { lifetimeError, tooOldError } from '../writer/write-error.ts';
 import type { Leak } from './key-view.ts';
-import {
-  type Created,
-  deletePointer,
-  type NewFields,
-  type NewRecord,
-  noteDeletion,
-  recordRun,
-  setPointer,
-} from './new-key-record.ts';
 
 /** A key to be created. */
 export interface NewKey extends NewFields {

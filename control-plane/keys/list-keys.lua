@@ -9,7 +9,7 @@
 -- letters: of the fields to return besides meta
 -- Returns {} if there is no such API | {number of keys of the API, creation number to continue from or '', and for each key
 --   {keyId, meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none}
--- include ../../shared/protocol/credits.lua
+-- include ../../shared/protocol/log/credits.lua
 -- include filter.lua
 local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
 if not created or deleted then return {} end

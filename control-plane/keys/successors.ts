@@ -1,9 +1,9 @@
 import type { Clock } from '#shared/process/clock.ts';
+import type { Successor } from '#shared/protocol/log/change-log-port.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey } from '#shared/redis/redis-keys.ts';
 import { generateId, generateKey, hashSecret, startOf } from '#shared/rules/key-format.ts';
 import { BYTES, parseDefaults } from '../apis/api-defaults.ts';
-import type { Successor } from '../writer/change-log-port.ts';
 import type { Keys } from './keys.ts';
 
 /** A secret that will replace that of a key; its record is not written yet. */

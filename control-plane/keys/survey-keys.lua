@@ -9,8 +9,8 @@
 -- Returns {} if there is no such API, or it has no rules and left nothing to record
 --         | {rule about unused keys, ms, '' = none; creation number to continue from, '' = the round is over; count;
 --            {key that was disabled, about it, …}; and for each key that is found {id, last use, externalId, name}}
--- include last-use.lua
--- include lifetime.lua
+-- include ../../shared/protocol/log/last-use.lua
+-- include ../../shared/protocol/log/lifetime.lua
 local created, deleted, longest, rule, since, surveyed =
   unpack(redis.call('HMGET', head, 'c', 'deleted', 'longest', 'unused', 'unusedSince', 'surveyed'))
 -- A rule that is gone may have left disabled keys that are not in the audit log yet.

@@ -1,8 +1,8 @@
+import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
 import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { reportMark } from '#shared/redis/redis-keys.ts';
 import { unavailable } from '#shared/rules/errors.ts';
-import type { DurableWriter } from '../writer/durable-writer.ts';
 
 const markReport = command(new URL('./mark-report.lua', import.meta.url), ['mark'], ['ms'], String);
 

@@ -1,4 +1,4 @@
-import { calendarOf, type RateLimit } from '#shared/protocol/credits.ts';
+import { calendarOf, type RateLimit } from '#shared/protocol/records/credits.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey, windowKey } from '#shared/redis/redis-keys.ts';
 

@@ -1,17 +1,17 @@
-import { storedFields } from '#shared/protocol/key-record.ts';
+import type { LogEntry, Write } from '#shared/protocol/log/change-log-port.ts';
+import { createSharedLog } from '#shared/protocol/log/new-log.ts';
+import type { RecordParts } from '#shared/protocol/log/new-shared-record.ts';
+import { storedFields } from '#shared/protocol/records/key-record.ts';
 import {
   namespaceIdOf,
   OVERRIDES_MAX,
   type Override,
   overridesIn,
-} from '#shared/protocol/namespace-record.ts';
+} from '#shared/protocol/records/namespace-record.ts';
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { NAMESPACE } from '#shared/rules/key-format.ts';
 import type { KeyView } from '../keys/key-view.ts';
-import type { RecordParts } from '../roles/new-shared-record.ts';
-import type { LogEntry, Write } from '../writer/change-log-port.ts';
-import { createSharedLog } from '../writer/new-log.ts';
 import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
 /** Number of attempts to change overrides while others change those of the same namespace. */

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { storedFields } from '#shared/protocol/key-record.ts';
+import { storedFields } from '#shared/protocol/records/key-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUG } from '#shared/rules/slugs.ts';

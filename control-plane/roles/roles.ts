@@ -1,12 +1,12 @@
-import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/credits.ts';
-import { KEY_FIELDS, type NewKeyFields, storedFields } from '#shared/protocol/key-record.ts';
+import type { Write } from '#shared/protocol/log/change-log-port.ts';
+import { createRecord, type RecordParts, recordOf } from '#shared/protocol/log/new-shared-record.ts';
+import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/credits.ts';
+import { KEY_FIELDS, type NewKeyFields, storedFields } from '#shared/protocol/records/key-record.ts';
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { GivenRole } from '../serve/schemas.ts';
-import type { Write } from '../writer/change-log-port.ts';
-import { createRecord, type RecordParts, recordOf } from './new-shared-record.ts';
 
 /** The maximum number of roles, so that one response can list them. */
 const ROLES_MAX = 1000;

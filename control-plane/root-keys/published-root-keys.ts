@@ -1,19 +1,19 @@
 import { pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { storedFields } from '#shared/protocol/key-record.ts';
+import type { Write } from '#shared/protocol/log/change-log-port.ts';
+import { createSharedLog } from '#shared/protocol/log/new-log.ts';
+import type { RecordParts } from '#shared/protocol/log/new-shared-record.ts';
+import { storedFields } from '#shared/protocol/records/key-record.ts';
 import {
   type RootKeyScope,
   rootKeyMark,
   type StoredScopes,
   scopesIn,
-} from '#shared/protocol/root-keys-record.ts';
+} from '#shared/protocol/records/root-keys-record.ts';
 import { recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { ROOT_KEYS_ID } from '#shared/rules/key-format.ts';
 import type { KeyView } from '../keys/key-view.ts';
-import type { RecordParts } from '../roles/new-shared-record.ts';
-import type { Write } from '../writer/change-log-port.ts';
-import { createSharedLog } from '../writer/new-log.ts';
 import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 import type { BootstrapKeys, BootstrapWatch } from './bootstrap-keys.ts';
 import type { RootKeys } from './root-keys.ts';

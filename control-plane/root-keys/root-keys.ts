@@ -1,5 +1,6 @@
 import { Gathering } from '#shared/process/gathering.ts';
-import { rootKeyFrom } from '#shared/protocol/root-keys-record.ts';
+import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
+import { rootKeyFrom } from '#shared/protocol/records/root-keys-record.ts';
 import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { rootKeyDescendants, rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
@@ -7,7 +8,6 @@ import { send } from '#shared/redis/script.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/rules/key-format.ts';
 import type { Person } from '../sign-in/person.ts';
-import type { DurableWriter } from '../writer/durable-writer.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
 import { Permissions } from './root-permissions.ts';
 

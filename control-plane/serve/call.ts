@@ -1,5 +1,6 @@
 import type { Logger } from '#shared/process/log.ts';
-import type { StoredFields } from '#shared/protocol/key-record.ts';
+import type { CreditsChange, LogEntry } from '#shared/protocol/log/change-log-port.ts';
+import type { StoredFields } from '#shared/protocol/records/key-record.ts';
 import type { ApiError } from '#shared/rules/errors.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
 import type { Apis } from '../apis/apis.ts';
@@ -13,7 +14,6 @@ import {
   type Subject,
 } from '../audit/audit-event.ts';
 import { type Caller, nameOf } from '../root-keys/root-keys.ts';
-import type { CreditsChange, LogEntry } from '../writer/change-log-port.ts';
 
 /** The facts of a call that are known when it arrives. */
 type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'operation'> & {

@@ -10,6 +10,8 @@ import {
   type TUnion,
   Type,
 } from 'typebox';
+import type { CreditsChange } from '#shared/protocol/log/change-log-port.ts';
+import { nameTakenError } from '#shared/protocol/log/write-error.ts';
 import {
   type Anchor as AnchorInput,
   CONCURRENCY_MAX,
@@ -30,7 +32,7 @@ import {
   refillText,
   THRESHOLD_MAX,
   THRESHOLDS_MAX,
-} from '#shared/protocol/credits.ts';
+} from '#shared/protocol/records/credits.ts';
 import {
   ALIASES,
   type Alias,
@@ -40,15 +42,13 @@ import {
   KEY_FIELDS,
   type KeyField,
   type PresentField,
-} from '#shared/protocol/key-record.ts';
+} from '#shared/protocol/records/key-record.ts';
 import { perUsageField } from '#shared/protocol/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { RANGES_MAX, rangeFault } from '#shared/rules/ip-ranges.ts';
 import { ORIGIN_LENGTH_MAX, ORIGINS_MAX, originFault } from '#shared/rules/origins.ts';
 import { API_ID, SLUG, SLUGS_MAX } from '#shared/rules/slugs.ts';
 import { MOMENT_PATTERN, UNIX_MS_MIN } from '#shared/rules/unix-ms.ts';
-import type { CreditsChange } from '../writer/change-log-port.ts';
-import { nameTakenError } from '../writer/write-error.ts';
 
 export const Sequence = Type.Integer({
   minimum: 0,

@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
+import { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import type { Identities, Identity } from '../identities/identities.ts';
 import {

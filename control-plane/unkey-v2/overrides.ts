@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
-import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/credits.ts';
-import { IDENTIFIER_MAX, type Override, WILDCARDS_MAX } from '#shared/protocol/namespace-record.ts';
+import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/records/credits.ts';
+import { IDENTIFIER_MAX, type Override, WILDCARDS_MAX } from '#shared/protocol/records/namespace-record.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
 import type { RateLimitOverrides } from '../rate-limits/rate-limit-overrides.ts';

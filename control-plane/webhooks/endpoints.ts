@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
+import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
 import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditStream, webhookEndpoints, webhookKeys } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
-import type { DurableWriter } from '../writer/durable-writer.ts';
 
 const setEndpoint = command(
   new URL('./set-endpoint.lua', import.meta.url),

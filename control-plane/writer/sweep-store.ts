@@ -1,3 +1,6 @@
+import { parseScore } from '#shared/protocol/log/change-log.ts';
+import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
+import { createSharedLog } from '#shared/protocol/log/new-log.ts';
 import { LENGTH_MS, RETENTION } from '#shared/protocol/usage.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
@@ -18,9 +21,6 @@ import {
 import type { Run } from '#shared/redis/script.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { Keys } from '../keys/keys.ts';
-import { parseScore } from './change-log.ts';
-import type { DurableWriter } from './durable-writer.ts';
-import { createSharedLog } from './new-log.ts';
 import type { Head, LeaseStep, SweepStore } from './sweep.ts';
 
 export const setLease = command(

@@ -1,8 +1,8 @@
 import { backoffMs, type Clock, pause, Waker } from '#shared/process/clock.ts';
+import type { BatchedChangeLog, LogEntry, Write } from '#shared/protocol/log/change-log-port.ts';
+import { writeError } from '#shared/protocol/log/write-error.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import type { BatchedChangeLog, LogEntry, Write } from './change-log-port.ts';
 import type { Fence, PendingEntry } from './fence.ts';
-import { writeError } from './write-error.ts';
 
 /** Progress of a change, as updateKey returns it. */
 export interface Propagation {

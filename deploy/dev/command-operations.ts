@@ -1,7 +1,7 @@
 import type { Field, OperationRow } from '../../control-plane/cli/operations.ts';
 import { operations } from '../../control-plane/operations.ts';
 import type { Operation } from '../../control-plane/serve/operation.ts';
-import { ALIASES } from '../../shared/protocol/key-record.ts';
+import { ALIASES } from '../../shared/protocol/records/key-record.ts';
 import { MOMENT_PATTERN, UNIX_MS_MIN } from '../../shared/rules/unix-ms.ts';
 
 /** The parts of a JSON schema that decide how a value is given on a command line. */

@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { operations } from '../../control-plane/operations.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { refusedSince } from '../../deploy/refused-since.ts';
-import { KEY_FIELDS } from '../../shared/protocol/key-record.ts';
+import { KEY_FIELDS } from '../../shared/protocol/records/key-record.ts';
 import { ERRORS } from '../../shared/rules/errors.ts';
 import { Balancer, noBalancer } from '../harness/balancer.ts';
 import { bareEnv, SHELLS } from '../harness/bare-machine.ts';

@@ -1,7 +1,7 @@
 import { systemClock } from '#shared/process/clock.ts';
-import { decodeState } from '#shared/protocol/key-record.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { instant } from '../../shared/process/clock.ts';
+import { decodeState } from '../../shared/protocol/records/key-record.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import { Lease } from '../../verifier/core/lease.ts';
 import { ownLimit } from '../../verifier/core/limits.ts';

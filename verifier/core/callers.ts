@@ -1,6 +1,6 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
-import { rootKeyFrom } from '#shared/protocol/root-keys-record.ts';
+import { rootKeyFrom } from '#shared/protocol/records/root-keys-record.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { ROOT_KEYS_ID } from '#shared/rules/key-format.ts';
 import type { Scope, SharedLog } from './shared-log.ts';

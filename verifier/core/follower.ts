@@ -6,9 +6,9 @@ import {
   type PublishedChange,
   parsePublished,
   readNamed,
-} from '#shared/protocol/change.ts';
-import { decodeState } from '#shared/protocol/key-record.ts';
-import { memberName } from '#shared/protocol/protocol.ts';
+} from '#shared/protocol/log/change.ts';
+import { decodeState } from '#shared/protocol/records/key-record.ts';
+import { memberName } from '#shared/protocol/records/protocol.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { Entry, type Epoch, type Memory } from './key-cache.ts';
 import { Lease } from './lease.ts';

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { flattenString } from '#shared/process/flatten-string.ts';
-import { decodeState, type KeyState } from '#shared/protocol/key-record.ts';
+import { decodeState, type KeyState } from '#shared/protocol/records/key-record.ts';
 import { IpRanges } from '#shared/rules/ip-ranges.ts';
 import { digestFrom } from '#shared/rules/key-format.ts';
 import { Origins } from '#shared/rules/origins.ts';

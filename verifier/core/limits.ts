@@ -8,8 +8,8 @@ import {
   type Interval,
   type RateLimit,
   type Thresholds,
-} from '#shared/protocol/credits.ts';
-import type { KeyState } from '#shared/protocol/key-record.ts';
+} from '#shared/protocol/records/credits.ts';
+import type { KeyState } from '#shared/protocol/records/key-record.ts';
 
 /** A rate limit: an amount in each window of some length. Or a concurrency limit: a number of places. */
 export interface Window {

@@ -5,7 +5,7 @@ import {
   DURATION_MIN_MS,
   LIMIT_MAX,
   LIMIT_NAME,
-} from '#shared/protocol/credits.ts';
+} from '#shared/protocol/records/credits.ts';
 import { wordsOf } from '#shared/rules/ip-ranges.ts';
 import { SECRET_LENGTH_MAX } from '#shared/rules/key-format.ts';
 import {

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
 import { instant } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
-import { namespaceIdOf, type Override } from '#shared/protocol/namespace-record.ts';
+import { namespaceIdOf, type Override } from '#shared/protocol/records/namespace-record.ts';
 import type { Waiter } from './demand.ts';
 import { RECALL_MS } from './pool.ts';
 import type { Pools } from './pools.ts';

@@ -1,4 +1,4 @@
-import type { Change } from '#shared/protocol/change.ts';
+import type { Change } from '#shared/protocol/log/change.ts';
 
 /** The place of a secret's record. Immutable. */
 export interface Pointer {

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
-import type { KeyState } from '#shared/protocol/key-record.ts';
-import { type Override, overridesIn } from '#shared/protocol/namespace-record.ts';
-import { rootKeyMark, scopesIn } from '#shared/protocol/root-keys-record.ts';
+import type { KeyState } from '#shared/protocol/records/key-record.ts';
+import { type Override, overridesIn } from '#shared/protocol/records/namespace-record.ts';
+import { rootKeyMark, scopesIn } from '#shared/protocol/records/root-keys-record.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { hashSecret, IDENTITY, identityIdOf, ROOT_KEYS_ID } from '#shared/rules/key-format.ts';
 import { slugsOf, slugsText } from '#shared/rules/slugs.ts';

@@ -1,6 +1,6 @@
 import { flattenString } from '#shared/process/flatten-string.ts';
-import { DEFAULT_LIMIT, type Interval } from '#shared/protocol/credits.ts';
-import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/protocol/key-record.ts';
+import { DEFAULT_LIMIT, type Interval } from '#shared/protocol/records/credits.ts';
+import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/protocol/records/key-record.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { perVerdict } from '#shared/rules/verdict-codes.ts';
 import type { LimitOutcome, Spending } from './allowance.ts';

@@ -1,5 +1,5 @@
-import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/credits.ts';
-import { IDENTIFIER_MAX } from '#shared/protocol/namespace-record.ts';
+import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/records/credits.ts';
+import { IDENTIFIER_MAX } from '#shared/protocol/records/namespace-record.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import type { Callers } from '../core/callers.ts';
 import { object, optional, type Read, required, textOf, unknownPart, wholeNumber } from '../core/form.ts';

@@ -1,7 +1,7 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Clock } from '#shared/process/clock.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
-import { PROTOCOL } from '#shared/protocol/protocol.ts';
+import { PROTOCOL } from '#shared/protocol/records/protocol.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/rules/verdict-codes.ts';

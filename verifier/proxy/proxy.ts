@@ -3,7 +3,7 @@ import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, host, httpUrl, integer, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { Seldom } from '#shared/process/seldom.ts';
-import { CREDITS_MAX } from '#shared/protocol/credits.ts';
+import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { ApiError, type ErrorCode, toApiError } from '#shared/rules/errors.ts';
 import { newRequestId, traceIdIn } from '#shared/rules/request-id.ts';
 import { ANY_API, API_ID } from '#shared/rules/slugs.ts';

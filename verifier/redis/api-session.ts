@@ -1,9 +1,9 @@
 import type { Redis } from 'ioredis';
 import { asset } from '#shared/assets.ts';
 import type { Clock } from '#shared/process/clock.ts';
-import type { Change } from '#shared/protocol/change.ts';
-import { LUA_FIELDS } from '#shared/protocol/key-record.ts';
-import { PROTOCOL } from '#shared/protocol/protocol.ts';
+import type { Change } from '#shared/protocol/log/change.ts';
+import { LUA_FIELDS } from '#shared/protocol/records/key-record.ts';
+import { PROTOCOL } from '#shared/protocol/records/protocol.ts';
 import { command, each, oneOf } from '#shared/redis/command.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import {

@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { asset } from '#shared/assets.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { PROTOCOL } from '#shared/protocol/protocol.ts';
+import { PROTOCOL } from '#shared/protocol/records/protocol.ts';
 import {
   APIS_LISTED_MAX,
   type FollowedApi,

@@ -1,7 +1,7 @@
 import { Option } from 'commander';
 import { systemClock } from '#shared/process/clock.ts';
-import { CREDITS_MAX } from '#shared/protocol/credits.ts';
-import { KEY_FIELDS } from '#shared/protocol/key-record.ts';
+import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
+import { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
 import type { ListedEvent } from '../../audit/audit-event.ts';
 import type { Key } from '../../keys/key-view.ts';
 import type { ReportedRefusal } from '../../keys/refusals.ts';

@@ -1,5 +1,5 @@
 import { styleText } from 'node:util';
-import { type RateLimit, windowText } from '#shared/protocol/credits.ts';
+import { type RateLimit, windowText } from '#shared/protocol/records/credits.ts';
 
 /**
  * Makes foreign text safe to show: escapes, as JSON does, control characters and characters that reorder text,

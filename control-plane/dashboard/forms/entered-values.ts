@@ -4,7 +4,7 @@ import type {
   Interval,
   LimitInput,
   NamedLimit,
-} from '#shared/protocol/credits.ts';
+} from '#shared/protocol/records/credits.ts';
 import { parseExactly } from '#shared/rules/json.ts';
 import { Failure } from '../api/client.ts';
 

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import type { KEY_FIELDS } from '#shared/protocol/key-record.ts';
+import type { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
 import { call, Failure, InvalidFields, type Key, may } from '../api/client.ts';
 import {
   concurrencyOf,

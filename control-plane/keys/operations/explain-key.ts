@@ -9,7 +9,7 @@ import {
   LIMITS_MAX,
   type RateLimit,
   windowText,
-} from '#shared/protocol/credits.ts';
+} from '#shared/protocol/records/credits.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';

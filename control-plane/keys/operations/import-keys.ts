@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
+import { lifetimeError, tooOldError } from '#shared/protocol/log/write-error.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { FOREIGN_DIGESTS, nameOfDigest } from '#shared/rules/foreign-digests.ts';
 import type { Roles } from '../../roles/roles.ts';
@@ -22,7 +23,6 @@ import {
 } from '../../serve/schemas.ts';
 import { checkStrings } from '../../serve/strings.ts';
 import type { Notice, Notices } from '../../webhooks/notices.ts';
-import { lifetimeError, tooOldError } from '../../writer/write-error.ts';
 import { Refused, refusedIn } from '../key-answer.ts';
 import type { ImportOutcome, KeyImport, KeyToImport } from '../key-import.ts';
 

@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
-import { storedFields } from '#shared/protocol/key-record.ts';
+import { cameLate } from '#shared/protocol/log/write-error.ts';
+import { storedFields } from '#shared/protocol/records/key-record.ts';
 import { LENGTH_MS, RETENTION } from '#shared/protocol/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { isWellFormed } from '#shared/rules/key-format.ts';
@@ -51,7 +52,6 @@ import {
   withoutAliases,
 } from '../../serve/schemas.ts';
 import type { UsageView } from '../../usage/usage.ts';
-import { cameLate } from '../../writer/write-error.ts';
 import type { ChangeWriter, Propagation } from '../../writer/writer.ts';
 import { type Credits, changeCredits } from '../credit-changes.ts';
 import {

@@ -1,6 +1,7 @@
 import { type Static, type TProperties, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
-import type { StoredFields } from '#shared/protocol/key-record.ts';
+import type { Write } from '#shared/protocol/log/change-log-port.ts';
+import type { StoredFields } from '#shared/protocol/records/key-record.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { auditView, idAsSent } from '../../audit/audit-event.ts';
@@ -24,7 +25,6 @@ import {
   WaitMs,
   withoutAliases,
 } from '../../serve/schemas.ts';
-import type { Write } from '../../writer/change-log-port.ts';
 import type {
   BatchEvents,
   ChangeOutcome,

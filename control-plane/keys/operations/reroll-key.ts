@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
+import type { LogEntry } from '#shared/protocol/log/change-log-port.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
 import { auditView } from '../../audit/audit-event.ts';
@@ -16,7 +17,6 @@ import {
   Secret,
   WaitMs,
 } from '../../serve/schemas.ts';
-import type { LogEntry } from '../../writer/change-log-port.ts';
 import type { ChangeWriter } from '../../writer/writer.ts';
 import { keyIdExample } from '../key-answer.ts';
 import type { Keys } from '../keys.ts';

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Audit } from '../../../control-plane/audit/audit.ts';
 import type { AuditEvent } from '../../../control-plane/audit/audit-event.ts';
-import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import type { Run } from '../../../shared/redis/script.ts';
 import { unavailable } from '../../../shared/rules/errors.ts';

@@ -6,7 +6,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { necessaryCommands } from '../../../control-plane/writer/rights.ts';
 import { takeFolder, tell } from '../../../deploy/dev/folder.ts';
-import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
+import { PROTOCOL } from '../../../shared/protocol/records/protocol.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
+import { PROTOCOL } from '../../../shared/protocol/records/protocol.ts';
 import { verifierIds, verifierStatus } from '../../../shared/redis/redis-keys.ts';
 import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
 import { Fleet } from '../../harness/fleet.ts';

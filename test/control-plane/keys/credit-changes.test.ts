@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Credits } from '../../../control-plane/keys/credit-changes.ts';
-import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { type Clock, systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, poolKey, recordKey } from '../../../shared/redis/redis-keys.ts';
 import { exchangeTurns } from '../../../verifier/redis/api-session.ts';

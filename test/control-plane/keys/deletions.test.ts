@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
+import { PROTOCOL } from '../../../shared/protocol/records/protocol.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 

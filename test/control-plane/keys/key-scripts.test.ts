@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { listIds, listKeys, readKey } from '../../../control-plane/keys/key-view.ts';
-import { createKey } from '../../../control-plane/keys/new-key-record.ts';
-import { writeChange } from '../../../control-plane/writer/change-log.ts';
+import { writeChange } from '../../../shared/protocol/log/change-log.ts';
+import { createKey } from '../../../shared/protocol/log/new-key-record.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** Scripts that create and read keys, by themselves: each does and answers what its head says. */

@@ -9,10 +9,10 @@ import { KeyRules } from '../../../control-plane/keys/key-rules.ts';
 import { DueKeys } from '../../../control-plane/webhooks/expiries.ts';
 import { WatchedFleet } from '../../../control-plane/webhooks/fleet-watch.ts';
 import { Notices } from '../../../control-plane/webhooks/notices.ts';
-import { RedisChangeLog } from '../../../control-plane/writer/change-log.ts';
-import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { RedisChangeLog } from '../../../shared/protocol/log/change-log.ts';
+import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import {
   apiKeys,

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
+import { PROTOCOL } from '../../../shared/protocol/records/protocol.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { generateKey } from '../../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';

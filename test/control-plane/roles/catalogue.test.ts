@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { PROTOCOL } from '#shared/protocol/protocol.ts';
 import { apiKeys, indexOf, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { PROTOCOL } from '../../../shared/protocol/records/protocol.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 /** The catalogue of permissions, with one verifier. */

@@ -6,11 +6,11 @@ import { WebhookEndpoints } from '../../../control-plane/webhooks/endpoints.ts';
 import { AddressRules, EventPoster } from '../../../control-plane/webhooks/event-poster.ts';
 
 import { WebhookSender } from '../../../control-plane/webhooks/webhook-sender.ts';
-import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { NameResolver } from '../../../shared/process/name-resolver.ts';
+import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { webhookKeys, webhookSender } from '../../../shared/redis/redis-keys.ts';
 import { redisConfig } from '../../harness/config.ts';

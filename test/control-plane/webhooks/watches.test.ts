@@ -9,11 +9,10 @@ import { DueKeys, DueWatch } from '../../../control-plane/webhooks/expiries.ts';
 import { FleetWatch, WatchedFleet } from '../../../control-plane/webhooks/fleet-watch.ts';
 import { Notices } from '../../../control-plane/webhooks/notices.ts';
 import { Outbox } from '../../../control-plane/webhooks/outbox.ts';
-
-import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import {
   apiKeys,

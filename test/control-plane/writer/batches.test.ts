@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import type { BatchedChangeLog, Write } from '../../../control-plane/writer/change-log-port.ts';
 import { Fence } from '../../../control-plane/writer/fence.ts';
 import type { BatchEvents } from '../../../control-plane/writer/writer.ts';
 import { ChangeWriter } from '../../../control-plane/writer/writer.ts';
 import type { Clock } from '../../../shared/process/clock.ts';
+import type { BatchedChangeLog, Write } from '../../../shared/protocol/log/change-log-port.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { unavailable } from '../../../shared/rules/errors.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';

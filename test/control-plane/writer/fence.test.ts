@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import type { ChangeLog } from '../../../control-plane/writer/change-log-port.ts';
 import { Fence, type FenceEvents, type FenceOutcome } from '../../../control-plane/writer/fence.ts';
 import type { Clock } from '../../../shared/process/clock.ts';
+import type { ChangeLog } from '../../../shared/protocol/log/change-log-port.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';
 import { RedisState, type Step } from '../../proof/simulation/redis.ts';
 

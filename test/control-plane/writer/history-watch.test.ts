@@ -1,10 +1,10 @@
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
 import { HistoryWatch } from '../../../control-plane/writer/history-watch.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { verifierConfig } from '../../harness/config.ts';

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import type { ChangeLog, KilledFollower } from '../../../control-plane/writer/change-log-port.ts';
 import { Fence } from '../../../control-plane/writer/fence.ts';
 import type { Head, SweepStore } from '../../../control-plane/writer/sweep.ts';
 import { Sweep } from '../../../control-plane/writer/sweep.ts';
 import type { Clock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import type { ChangeLog, KilledFollower } from '../../../shared/protocol/log/change-log-port.ts';
 import { fenceMs } from '../../../shared/protocol/timing.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';
 

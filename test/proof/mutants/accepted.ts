@@ -10,7 +10,7 @@ export interface Accepted {
 /** Survivors that were looked at, each with the reason why it may survive. */
 export const ACCEPTED: readonly Accepted[] = [
   {
-    file: 'control-plane/writer/durable-writer.ts',
+    file: 'shared/protocol/log/durable-writer.ts',
     before: 'const WRITE_LANES = 8;',
     after: 'const WRITE_LANES = 9;',
     reason: 'A number of connections that was chosen by measurement: one more changes no answer.',
@@ -42,19 +42,19 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'Asks for one event more than tells whether there are more; only EXAMINED_AT_ONCE are looked at.',
   },
   {
-    file: 'control-plane/keys/change-credits.lua',
+    file: 'shared/protocol/log/change-credits.lua',
     before: "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
     after: "b, h, t = credits.settle(name, tonumber(b or 1), tonumber(h or 0), r, t, '', 0)",
     reason: 'Only `set` and `none` are done to a key without a pool, and both begin anew.',
   },
   {
-    file: 'control-plane/keys/change-credits.lua',
+    file: 'shared/protocol/log/change-credits.lua',
     before: "if pool then redis.call('DEL', name) end",
     after: "if true then redis.call('DEL', name) end",
     reason: 'Without a pool it is the name of a pool without a name, of which there is none.',
   },
   {
-    file: 'shared/protocol/credits.lua',
+    file: 'shared/protocol/log/credits.lua',
     before: 'local shifted = day + 719468',
     after: 'local shifted = day - 719468',
     reason: 'The search for the next refill begins thousands of years earlier and goes on to the same day.',

@@ -72,7 +72,7 @@ describe('what is planted', () => {
   });
 
   test('is one place and no other text', () => {
-    for (const file of ['control-plane/root-keys/root-permissions.ts', 'control-plane/writer/change.lua']) {
+    for (const file of ['control-plane/root-keys/root-permissions.ts', 'shared/protocol/log/change.lua']) {
       const text = readFileSync(join(ROOT, file), 'utf8');
       const mutants = mutantsOf(file, text);
       expect(mutants.length).toBeGreaterThan(20);

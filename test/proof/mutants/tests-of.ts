@@ -32,7 +32,7 @@ export function testsOf(root: string, file: string, files: readonly string[]): s
 }
 
 /** What the simulation runs. */
-const SIMULATED = /^(verifier\/(core|redis)|control-plane\/(writer|keys)|shared\/redis)\/|\.lua$/;
+const SIMULATED = /^(verifier\/(core|redis)|control-plane\/(writer|keys)|shared\/(protocol|redis))\/|\.lua$/;
 
 /** The folders that a file lies in, the innermost first; in place of a process's own, that of what it serves. */
 function foldersOf(file: string): string[] {

@@ -1,4 +1,4 @@
-import { PROTOCOL } from '../../../shared/protocol/protocol.ts';
+import { PROTOCOL } from '../../../shared/protocol/records/protocol.ts';
 import type { Timeline } from './clock.ts';
 import type { ApiState } from './redis.ts';
 

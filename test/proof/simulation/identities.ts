@@ -1,4 +1,4 @@
-import type { Write } from '../../../control-plane/writer/change-log-port.ts';
+import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { identityIdOf } from '../../../shared/rules/key-format.ts';
 import type { KnownKey } from './checker.ts';

@@ -1,4 +1,4 @@
-import type { Write } from '../../../control-plane/writer/change-log-port.ts';
+import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import { Violation } from './checker.ts';
 
 /** A decrement of this much takes all that there is, and all that may come back. */

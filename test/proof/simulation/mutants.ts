@@ -31,9 +31,9 @@ const FENCE = 'control-plane/writer/fence.ts';
 const WRITER = 'control-plane/writer/writer.ts';
 const SYNC = 'verifier/redis/lua/sync.lua';
 const EXCHANGE = 'verifier/redis/lua/exchange.lua';
-const CREDITS = 'shared/protocol/credits.lua';
-const CHANGE = 'control-plane/writer/change.lua';
-const FENCE_CHECK = 'control-plane/writer/fence-check.lua';
+const CREDITS = 'shared/protocol/log/credits.lua';
+const CHANGE = 'shared/protocol/log/change.lua';
+const FENCE_CHECK = 'shared/protocol/log/fence-check.lua';
 const POOL = 'verifier/core/pool.ts';
 const PORTS = 'test/proof/simulation/ports.ts';
 
@@ -128,7 +128,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
   'late leases believed after a failover': {
     breaks: 'The control plane trusts that record on a server that did not write the change. (I1)',
     seed: 7488,
-    file: 'control-plane/writer/fence-close.lua',
+    file: 'shared/protocol/log/fence-close.lua',
     edits: [["writer ~= '' and writer == serverId()", "writer ~= ''"]],
   },
   'kill without XX': {
@@ -192,7 +192,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
   'no gate': {
     breaks: 'A write that needs a newer protocol succeeds beside registered older verifiers. (I20)',
     seed: 28,
-    file: 'control-plane/writer/gate.lua',
+    file: 'shared/protocol/log/gate.lua',
     edits: [['if answer[3] > 0 then return answer end', '']],
   },
   'older verifiers register': {
@@ -498,7 +498,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   'credits copied to the successor': {
     breaks: 'The successor gets a copy of the credits instead of a share in them. (I12)',
     seed: REROLL_SEEDS + 2,
-    file: 'control-plane/keys/reroll-key.lua',
+    file: 'shared/protocol/log/reroll-key.lua',
     edits: [
       [
         "  redis.call('HSET', base .. 'q:' .. pool, 'k', table.concat(sharers, ' '))",
@@ -510,7 +510,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   'a longer life': {
     breaks: 'The old key lives longer than it would have without the rotation. (I18)',
     seed: REROLL_SEEDS + 2,
-    file: 'control-plane/keys/reroll-key.lua',
+    file: 'shared/protocol/log/reroll-key.lua',
     edits: [['expires and tonumber(expires) < tonumber(latest) and expires or latest', 'latest']],
   },
   'repeated change of credits': {
@@ -522,7 +522,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   'credits deleted with one key': {
     breaks: 'The first deletion of a key deletes the credits of all keys that share them. (I2)',
     seed: REROLL_SEEDS + 2,
-    file: 'control-plane/keys/sharing.lua',
+    file: 'shared/protocol/log/sharing.lua',
     edits: [['if #others == 0 then', 'if true then']],
   },
   'credits set for one key': {
@@ -550,7 +550,7 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
   'refill after a set': {
     breaks: 'A refill was due before a `set` and is made after it. (I19)',
     seed: REFILL_SEEDS + 12,
-    file: 'control-plane/keys/change-credits.lua',
+    file: 'shared/protocol/log/change-credits.lua',
     edits: [
       [
         "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
@@ -561,7 +561,7 @@ const OF_REFILLS: Readonly<Record<string, Mutant>> = {
   'due refill dropped': {
     breaks: 'A new setting of the refill drops a refill that was due. (I19)',
     seed: REFILL_SEEDS + 6,
-    file: 'control-plane/keys/change-credits.lua',
+    file: 'shared/protocol/log/change-credits.lua',
     edits: [
       [
         "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",

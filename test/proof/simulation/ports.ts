@@ -1,4 +1,5 @@
-import type { Written } from '../../../control-plane/writer/change-log.ts';
+import type { Head, LeaseStep, SweepStore } from '../../../control-plane/writer/sweep.ts';
+import type { Written } from '../../../shared/protocol/log/change-log.ts';
 import type {
   BatchedChangeLog,
   Closing,
@@ -7,8 +8,7 @@ import type {
   LogStatus,
   Write,
   WriteRefusal,
-} from '../../../control-plane/writer/change-log-port.ts';
-import type { Head, LeaseStep, SweepStore } from '../../../control-plane/writer/sweep.ts';
+} from '../../../shared/protocol/log/change-log-port.ts';
 import { apiKeys, parsePointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { unavailable } from '../../../shared/rules/errors.ts';
 import type {

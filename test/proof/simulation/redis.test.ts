@@ -2,10 +2,10 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Write } from '../../../control-plane/writer/change-log-port.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
-import { DURATION_MAX_MS } from '../../../shared/protocol/credits.ts';
-import type { Letter } from '../../../shared/protocol/key-record.ts';
+import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
+import { DURATION_MAX_MS } from '../../../shared/protocol/records/credits.ts';
+import type { Letter } from '../../../shared/protocol/records/key-record.ts';
 import {
   apiKeys,
   formatPointer,

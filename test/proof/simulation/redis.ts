@@ -1,23 +1,23 @@
 import { hash as digest } from 'node:crypto';
-import { createKey, deletePointer, setPointer } from '../../../control-plane/keys/new-key-record.ts';
+import type { Head, LeaseStep } from '../../../control-plane/writer/sweep.ts';
+import { forgetRun, setLease, sweepRun } from '../../../control-plane/writer/sweep-store.ts';
+import type { Change } from '../../../shared/protocol/log/change.ts';
 import {
   checkRun,
   closeRun,
   reapRun,
   type Written,
   writeRun,
-} from '../../../control-plane/writer/change-log.ts';
+} from '../../../shared/protocol/log/change-log.ts';
 import type {
   Closing,
   KilledFollower,
   LogStatus,
   Write,
-} from '../../../control-plane/writer/change-log-port.ts';
-import { createApi } from '../../../control-plane/writer/new-log.ts';
-import { settleRun } from '../../../control-plane/writer/settle-credits.ts';
-import type { Head, LeaseStep } from '../../../control-plane/writer/sweep.ts';
-import { forgetRun, setLease, sweepRun } from '../../../control-plane/writer/sweep-store.ts';
-import type { Change } from '../../../shared/protocol/change.ts';
+} from '../../../shared/protocol/log/change-log-port.ts';
+import { createKey, deletePointer, setPointer } from '../../../shared/protocol/log/new-key-record.ts';
+import { createApi } from '../../../shared/protocol/log/new-log.ts';
+import { settleRun } from '../../../shared/protocol/log/settle-credits.ts';
 import {
   apiKeys,
   formatPointer,

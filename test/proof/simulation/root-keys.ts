@@ -1,5 +1,5 @@
-import type { Write } from '../../../control-plane/writer/change-log-port.ts';
-import { rootKeyMark } from '../../../shared/protocol/root-keys-record.ts';
+import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
+import { rootKeyMark } from '../../../shared/protocol/records/root-keys-record.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import type { ApiError } from '../../../shared/rules/errors.ts';
 import { hashSecret, ROOT_KEYS_ID } from '../../../shared/rules/key-format.ts';

@@ -1,5 +1,5 @@
-import type { Write } from '../../../control-plane/writer/change-log-port.ts';
 import { pause } from '../../../shared/process/clock.ts';
+import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';

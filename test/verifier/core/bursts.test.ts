@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Change } from '../../../shared/protocol/change.ts';
+import type { Change } from '../../../shared/protocol/log/change.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { followerWith, LEASE_MS } from '../../harness/follower.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';

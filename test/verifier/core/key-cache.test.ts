@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
-import { decodeState } from '../../../shared/protocol/key-record.ts';
+import { decodeState } from '../../../shared/protocol/records/key-record.ts';
 import { digestOf, hashSecret } from '../../../shared/rules/key-format.ts';
 import { Entry, KeyCache } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '#shared/process/clock.ts';
-import { decodeState } from '#shared/protocol/key-record.ts';
+import { decodeState } from '../../../shared/protocol/records/key-record.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
 import { identityHeaders, isIdentityHeader } from '../../../verifier/http/gateway-answer.ts';

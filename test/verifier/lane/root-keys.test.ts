@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
-import { rootKeyMark } from '../../../shared/protocol/root-keys-record.ts';
+import { rootKeyMark } from '../../../shared/protocol/records/root-keys-record.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { Callers } from '../../../verifier/core/callers.ts';
 import { Scopes } from '../../../verifier/core/shared-log.ts';

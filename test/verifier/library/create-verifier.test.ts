@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, expectTypeOf, test } from 'vitest';
-import type { Alias, IdentityField, KeyField } from '../../../shared/protocol/key-record.ts';
+import type { Alias, IdentityField, KeyField } from '../../../shared/protocol/records/key-record.ts';
 import type { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { generateKey } from '../../../shared/rules/key-format.ts';
 import type { VerdictCode } from '../../../shared/rules/verdict-codes.ts';

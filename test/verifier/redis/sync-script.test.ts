@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { createKey } from '../../../control-plane/keys/new-key-record.ts';
+import { createKey } from '../../../shared/protocol/log/new-key-record.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { registerRun, syncRun } from '../../../verifier/redis/api-session.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { decodeState } from '../../../shared/protocol/key-record.ts';
+import { decodeState } from '../../../shared/protocol/records/key-record.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
 import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';

@@ -1,4 +1,4 @@
-import { CREDITS_MAX } from '#shared/protocol/credits.ts';
+import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { ANY_API } from '#shared/rules/slugs.ts';
 import {
   bearerKey,

@@ -34,7 +34,7 @@
 --   HELD: other holders have enough, but did not answer the recall
 --   NOREG: the name is no member, and can only settle | OLD: the turn came too late | STALE: no such pool
 --   FULL: questions defined too many limits
--- include ../../../shared/protocol/credits.lua
+-- include ../../../shared/protocol/log/credits.lua
 -- include windows.lua
 recall = tonumber(recall)
 local credits = creditsOf(members, held)

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { protocolFor } from '../../../../shared/protocol/protocol.ts';
+import { protocolFor } from '../../../../shared/protocol/records/protocol.ts';
 import { poolKey, recordKey, SHARED_LOG } from '../../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../../harness/fleet.ts';
 import { Process } from '../../../harness/processes.ts';

@@ -183,7 +183,10 @@ describe('an exchange', () => {
 });
 
 test('refills a month on its day or its last one', async () => {
-  const credits = readFileSync(new URL('../../../../shared/protocol/credits.lua', import.meta.url), 'utf8');
+  const credits = readFileSync(
+    new URL('../../../../shared/protocol/log/credits.lua', import.meta.url),
+    'utf8',
+  );
   const lua = `${credits.replace("redis.call('TIME')", "{ARGV[1], '0'}")}
     local _, due = creditsOf('m', 'h').refillOf(ARGV[2])
     return string.format('%.0f', due)`;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { protocolFor } from '../../../../shared/protocol/protocol.ts';
+import { protocolFor } from '../../../../shared/protocol/records/protocol.ts';
 import { Fleet } from '../../../harness/fleet.ts';
 
 /** Limits by the calendar, at two verifiers. */

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { beforeEach, expect, test } from 'vitest';
-import { type Anchor, calendarOf, type Interval } from '../../../../shared/protocol/credits.ts';
+import { type Anchor, calendarOf, type Interval } from '../../../../shared/protocol/records/credits.ts';
 import { apiKeys, broughtIndex, windowKey } from '../../../../shared/redis/redis-keys.ts';
 import { exchangeTurns } from '../../../../verifier/redis/api-session.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';
@@ -198,7 +198,7 @@ function periodAt(
 }
 
 test('finds the period of every calendar', async () => {
-  const lua = readFileSync(new URL('../../../../shared/protocol/credits.lua', import.meta.url), 'utf8');
+  const lua = readFileSync(new URL('../../../../shared/protocol/log/credits.lua', import.meta.url), 'utf8');
   const script = `${lua}
     local periodOf, all = creditsOf('m', 'h').periodOf, {}
     for i = 2, #ARGV do

@@ -1,4 +1,4 @@
-import type { StoredFields } from '#shared/protocol/key-record.ts';
+import type { StoredFields } from '../records/key-record.ts';
 
 /** A change to a key's credits. An empty refill removes the plan, and empty thresholds remove these; absent ones stay. */
 export type CreditsChange = CreditsOperation & {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { effectOf, parsePublished } from '../../../shared/protocol/change.ts';
-import { KEY_FIELDS, KEY_LETTERS } from '../../../shared/protocol/key-record.ts';
+import { effectOf, parsePublished } from '../../../../shared/protocol/log/change.ts';
+import { KEY_FIELDS, KEY_LETTERS } from '../../../../shared/protocol/records/key-record.ts';
 
 const hash = fc.stringMatching(/^[0-9a-f]{40}$/);
 

@@ -4,14 +4,14 @@
 -- unused: keys that were disabled and are not in the audit log yet  rule: about unused keys, ms  last: last use that is known, Unix ms
 -- all others: see write-change.lua
 -- Returns {'OK', sequence} | {'USED'} | {'NOT_FOUND'}: its API is deleted
--- include ../writer/rights.lua
--- include ../writer/gate.lua
--- include ../writer/server.lua
--- include ../../shared/protocol/credits.lua
+-- include rights.lua
+-- include gate.lua
+-- include server.lua
+-- include credits.lua
 -- include sharing.lua
 -- include operations.lua
 -- include change-credits.lua
--- include ../writer/change.lua
+-- include change.lua
 -- include last-use.lua
 requireRights(head)
 local present, since = unpack(redis.call('HMGET', head, 'unused', 'unusedSince'))

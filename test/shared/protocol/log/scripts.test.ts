@@ -1,20 +1,20 @@
 import { describe, expect, test } from 'vitest';
-import { updateApi } from '../../../control-plane/apis/apis.ts';
-import { recordEvents } from '../../../control-plane/audit/audit.ts';
-import { deletePointer, setPointer } from '../../../control-plane/keys/new-key-record.ts';
-import { announceBootstrap } from '../../../control-plane/root-keys/bootstrap-keys.ts';
-import { createRootKey, readRootKey, updateRootKey } from '../../../control-plane/root-keys/root-keys.ts';
-import { countCalls } from '../../../control-plane/serve/rate-limits.ts';
-import { reapRun, writeChange, writeChanges } from '../../../control-plane/writer/change-log.ts';
-import { createApi } from '../../../control-plane/writer/new-log.ts';
-import { forgetApi, setLease, sweepApi } from '../../../control-plane/writer/sweep-store.ts';
-import { KEY_LETTERS } from '../../../shared/protocol/key-record.ts';
-import { deniedCommands } from '../../../shared/redis/fitness.ts';
-import { apiKeys } from '../../../shared/redis/redis-keys.ts';
-import { findKeys } from '../../../verifier/redis/pointer-batcher.ts';
-import { reportStatus } from '../../../verifier/redis/status-report.ts';
-import { addUsage } from '../../../verifier/redis/usage-report.ts';
-import { scriptsOnRedis } from '../../harness/scripts.ts';
+import { updateApi } from '../../../../control-plane/apis/apis.ts';
+import { recordEvents } from '../../../../control-plane/audit/audit.ts';
+import { announceBootstrap } from '../../../../control-plane/root-keys/bootstrap-keys.ts';
+import { createRootKey, readRootKey, updateRootKey } from '../../../../control-plane/root-keys/root-keys.ts';
+import { countCalls } from '../../../../control-plane/serve/rate-limits.ts';
+import { forgetApi, setLease, sweepApi } from '../../../../control-plane/writer/sweep-store.ts';
+import { reapRun, writeChange, writeChanges } from '../../../../shared/protocol/log/change-log.ts';
+import { deletePointer, setPointer } from '../../../../shared/protocol/log/new-key-record.ts';
+import { createApi } from '../../../../shared/protocol/log/new-log.ts';
+import { KEY_LETTERS } from '../../../../shared/protocol/records/key-record.ts';
+import { deniedCommands } from '../../../../shared/redis/fitness.ts';
+import { apiKeys } from '../../../../shared/redis/redis-keys.ts';
+import { findKeys } from '../../../../verifier/redis/pointer-batcher.ts';
+import { reportStatus } from '../../../../verifier/redis/status-report.ts';
+import { addUsage } from '../../../../verifier/redis/usage-report.ts';
+import { scriptsOnRedis } from '../../../harness/scripts.ts';
 
 /** Scripts by themselves: each does and answers what its head says. Those of the protocol are held to its simulation. */
 const { at, run } = scriptsOnRedis();

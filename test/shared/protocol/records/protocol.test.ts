@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { memberName, PROTOCOL } from '../../../shared/protocol/protocol.ts';
+import { memberName, PROTOCOL } from '../../../../shared/protocol/records/protocol.ts';
 
 test('the name of a verifier tells its protocol', () => {
   expect(memberName('abc.1')).toBe(`${PROTOCOL}.abc.1`);

@@ -10,7 +10,7 @@ import {
   type Letter,
   RECORD_FACTS,
   storedFields,
-} from '../../../shared/protocol/key-record.ts';
+} from '../../../../shared/protocol/records/key-record.ts';
 
 describe('the scripts', () => {
   test('find meta and limits where they look for them', () => {

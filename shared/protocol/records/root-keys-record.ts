@@ -1,4 +1,4 @@
-import { ApiError } from '../rules/errors.ts';
+import { ApiError } from '../../rules/errors.ts';
 
 /** The questions to verifiers that a root key permits. */
 export interface RootKeyScope {

@@ -1,10 +1,10 @@
-import { command } from '#shared/redis/command.ts';
-import { apiKeys, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { command } from '../../redis/command.ts';
+import { apiKeys, SHARED_LOG } from '../../redis/redis-keys.ts';
 import type { DurableWriter } from './durable-writer.ts';
 
 /** Creates an API; followers may have members of the shared log before there is one. */
 export const createApi = command(
-  new URL('../apis/create-api.lua', import.meta.url),
+  new URL('./create-api.lua', import.meta.url),
   ['head', '...members'],
   ['now', 'lease', '...fields'],
   (reply) => reply === 'OK',

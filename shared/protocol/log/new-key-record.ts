@@ -1,11 +1,11 @@
 import { hash } from 'node:crypto';
-import { type KeyFields, type NewKeyFields, storedFields } from '#shared/protocol/key-record.ts';
-import { protocolFor } from '#shared/protocol/protocol.ts';
-import { command, oneOf } from '#shared/redis/command.ts';
-import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
-import type { ForeignDigest } from '#shared/rules/foreign-digests.ts';
-import { generateId } from '#shared/rules/key-format.ts';
-import type { CreditsChange } from '../writer/change-log-port.ts';
+import { command, oneOf } from '../../redis/command.ts';
+import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '../../redis/redis-keys.ts';
+import type { ForeignDigest } from '../../rules/foreign-digests.ts';
+import { generateId } from '../../rules/key-format.ts';
+import { type KeyFields, type NewKeyFields, storedFields } from '../records/key-record.ts';
+import { protocolFor } from '../records/protocol.ts';
+import type { CreditsChange } from './change-log-port.ts';
 
 /** Creates records; see `recordRun`. */
 export const createKey = command(

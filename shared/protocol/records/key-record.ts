@@ -1,6 +1,6 @@
-import { rangesText } from '../rules/ip-ranges.ts';
-import { originsText } from '../rules/origins.ts';
-import { slugsOf, slugsText } from '../rules/slugs.ts';
+import { rangesText } from '../../rules/ip-ranges.ts';
+import { originsText } from '../../rules/origins.ts';
+import { slugsOf, slugsText } from '../../rules/slugs.ts';
 import {
   type ConcurrencyInput,
   type ConcurrencyLimit,

@@ -1,6 +1,6 @@
-import { sequenceOf } from '#shared/protocol/key-record.ts';
-import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import { ApiError } from '#shared/rules/errors.ts';
+import { SHARED_LOG } from '../../redis/redis-keys.ts';
+import { ApiError } from '../../rules/errors.ts';
+import { sequenceOf } from '../records/key-record.ts';
 import type { TooOld, Write, WriteRefusal } from './change-log-port.ts';
 
 /** Returns the error for a change that was refused. */

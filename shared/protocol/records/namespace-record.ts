@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { NAMESPACE } from '../rules/key-format.ts';
+import { NAMESPACE } from '../../rules/key-format.ts';
 
 /** Returns the id of the record with a namespace's overrides. It is derived from the name, so a name is enough to find it. */
 export const namespaceIdOf = (namespace: string): string =>

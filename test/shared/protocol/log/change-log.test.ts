@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { setPointer } from '../../../control-plane/keys/new-key-record.ts';
-import { RedisChangeLog } from '../../../control-plane/writer/change-log.ts';
-import type { Write } from '../../../control-plane/writer/change-log-port.ts';
-import { BATCH_LANE, DurableWriter } from '../../../control-plane/writer/durable-writer.ts';
-import { systemClock } from '../../../shared/process/clock.ts';
-import { createLogger } from '../../../shared/process/log.ts';
-import { RedisNodes } from '../../../shared/redis/redis.ts';
-import { redisConfig } from '../../harness/config.ts';
-import { Fleet } from '../../harness/fleet.ts';
-import { eventually, PATIENT } from '../../harness/waiting.ts';
+import { systemClock } from '../../../../shared/process/clock.ts';
+import { createLogger } from '../../../../shared/process/log.ts';
+import { RedisChangeLog } from '../../../../shared/protocol/log/change-log.ts';
+import type { Write } from '../../../../shared/protocol/log/change-log-port.ts';
+import { BATCH_LANE, DurableWriter } from '../../../../shared/protocol/log/durable-writer.ts';
+import { setPointer } from '../../../../shared/protocol/log/new-key-record.ts';
+import { RedisNodes } from '../../../../shared/redis/redis.ts';
+import { redisConfig } from '../../../harness/config.ts';
+import { Fleet } from '../../../harness/fleet.ts';
+import { eventually, PATIENT } from '../../../harness/waiting.ts';
 
 let fleet: Fleet;
 let nodes: RedisNodes;

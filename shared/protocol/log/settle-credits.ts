@@ -1,8 +1,8 @@
-import { command, row } from '#shared/redis/command.ts';
-import { apiKeys, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { command, row } from '../../redis/command.ts';
+import { apiKeys, poolKey, recordKey } from '../../redis/redis-keys.ts';
 
 const settleCredits = command(
-  new URL('../keys/settle-credits.lua', import.meta.url),
+  new URL('./settle-credits.lua', import.meta.url),
   ['record', 'members', 'held'],
   ['pools'],
   row('isSettled', 'remaining'),

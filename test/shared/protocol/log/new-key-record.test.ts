@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type NewRecord, recordRun } from '../../../control-plane/keys/new-key-record.ts';
+import { type NewRecord, recordRun } from '../../../../shared/protocol/log/new-key-record.ts';
 
 const RECORD: NewRecord = {
   apiId: 'shop',

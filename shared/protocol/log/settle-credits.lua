@@ -3,7 +3,7 @@
 --
 -- record: of the key; pools: beginning of the pools' names
 -- Returns {'1' when no holder has credits that the pool lacks, else '0', credits left}; {} when there is no such pool
--- include ../../shared/protocol/credits.lua
+-- include credits.lua
 local name = pools .. (redis.call('HGET', record, 'q') or '')
 local b, h, r, t = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't'))
 if not b then return {} end

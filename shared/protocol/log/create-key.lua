@@ -15,9 +15,9 @@
 --         | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
 --         | {'TOO_OLD', the protocol that it needs, number of followers that are too old, name of each of the first, …}
 --         | {'OTHER_DEFAULTS', current prefix and length}: the defaults changed; make another secret
--- include ../writer/rights.lua
--- include ../writer/gate.lua
--- include ../../shared/protocol/credits.lua
+-- include rights.lua
+-- include gate.lua
+-- include credits.lua
 -- include change-credits.lua
 -- include creation.lua
 -- include lifetime.lua

@@ -1,13 +1,13 @@
-import type { Clock } from '#shared/process/clock.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { identityIndexKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { generateId, hashSecret } from '#shared/rules/key-format.ts';
-import { type NewFields, recordRun } from '../keys/new-key-record.ts';
-import type { ChangeLog } from '../writer/change-log-port.ts';
-import type { DurableWriter } from '../writer/durable-writer.ts';
-import { createSharedLog } from '../writer/new-log.ts';
-import { tooOldError } from '../writer/write-error.ts';
+import type { Clock } from '../../process/clock.ts';
+import type { RedisNodes } from '../../redis/redis.ts';
+import { identityIndexKey, SHARED_LOG } from '../../redis/redis-keys.ts';
+import { ApiError, unavailable } from '../../rules/errors.ts';
+import { generateId, hashSecret } from '../../rules/key-format.ts';
+import type { ChangeLog } from './change-log-port.ts';
+import type { DurableWriter } from './durable-writer.ts';
+import { type NewFields, recordRun } from './new-key-record.ts';
+import { createSharedLog } from './new-log.ts';
+import { tooOldError } from './write-error.ts';
 
 /** The parts that create records of the shared log. */
 export interface RecordParts {

@@ -1,12 +1,11 @@
 import { randomInt } from 'node:crypto';
-import { LUA_FIELDS, POOL, type StoredFields } from '#shared/protocol/key-record.ts';
-import { protocolFor } from '#shared/protocol/protocol.ts';
-import { command, each, oneOf } from '#shared/redis/command.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
-import { type Run, send } from '#shared/redis/script.ts';
-import { generateId, hashSecret } from '#shared/rules/key-format.ts';
-import { CREATIONS_KEPT, digestOf } from '../keys/new-key-record.ts';
+import { command, each, oneOf } from '../../redis/command.ts';
+import type { RedisNodes } from '../../redis/redis.ts';
+import { apiKeys, indexOf, metaKey, recordKey } from '../../redis/redis-keys.ts';
+import { type Run, send } from '../../redis/script.ts';
+import { generateId, hashSecret } from '../../rules/key-format.ts';
+import { LUA_FIELDS, POOL, type StoredFields } from '../records/key-record.ts';
+import { protocolFor } from '../records/protocol.ts';
 import type {
   BatchedChangeLog,
   Closing,
@@ -18,6 +17,7 @@ import type {
   WriteRefusal,
 } from './change-log-port.ts';
 import type { DurableWriter } from './durable-writer.ts';
+import { CREATIONS_KEPT, digestOf } from './new-key-record.ts';
 
 const WRITTEN = [
   ...['sequence#', 'hash', 'leaseMs#', 'previousVersion', 'remaining', 'debt', 'server', '...fields'],
@@ -45,7 +45,7 @@ export const writeChanges = command(
   LUA_FIELDS,
 );
 const reroll = command(
-  new URL('../keys/reroll-key.lua', import.meta.url),
+  new URL('./reroll-key.lua', import.meta.url),
   [...['head', 'log', 'index', 'members', 'record', 'long', 'creations', 'new', 'newLong']] as const,
   [
     ...['keyId', 'channel', 'now', 'maxlen', 'longest', 'condition', 'base', 'newId', 'secretHash', 'start'],

@@ -1,4 +1,4 @@
-import { decodeState, KEY_LETTERS, type KeyState } from './key-record.ts';
+import { decodeState, KEY_LETTERS, type KeyState } from '../records/key-record.ts';
 
 /**
  * An entry of an API's change log. `hash` covers the whole history up to this entry (SHA-1 over the previous

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { type Run, type Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
+import type { RedisNodes } from '../../redis/redis.ts';
+import { type Run, type Script, type ScriptCall, WAIT_MS } from '../../redis/script.ts';
 
 /**
  * Number of connections that writes share by turns if there are replicas, because WAIT blocks its connection.

@@ -22,10 +22,10 @@
 -- include rights.lua
 -- include gate.lua
 -- include server.lua
--- include ../../shared/protocol/credits.lua
--- include ../keys/sharing.lua
--- include ../keys/operations.lua
--- include ../keys/change-credits.lua
+-- include credits.lua
+-- include sharing.lua
+-- include operations.lua
+-- include change-credits.lua
 -- include change.lua
 
 requireRights(head)

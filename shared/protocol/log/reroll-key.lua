@@ -14,14 +14,14 @@
 --         | {'TOO_LONG', the longest lifetime of the API, ms, the key whose expiry the new one would have}: it would live longer
 --         | {'REUSED'}: an earlier call of this name gave another time
 --         | {'REROLLED', the key that replaced it} | {'SHARED', keys that share its credits}: too many
--- include ../writer/rights.lua
--- include ../writer/gate.lua
--- include ../writer/server.lua
--- include ../../shared/protocol/credits.lua
+-- include rights.lua
+-- include gate.lua
+-- include server.lua
+-- include credits.lua
 -- include sharing.lua
 -- include operations.lua
 -- include change-credits.lua
--- include ../writer/change.lua
+-- include change.lua
 -- include creation.lua
 -- include lifetime.lua
 requireRights(head)
