@@ -11,7 +11,7 @@ const SOURCES = {
   'Caddy 2.11': { command: '.ci/run' },
   Traefik: { command: '.ci/run' },
   envoy: { command: '.ci/run' },
-  chromium: { package: 'chromium' },
+  chromium: { package: 'chromium-headless-shell' },
   python3: { package: 'python3' },
   prometheus: { package: 'prometheus' },
   promtool: { package: 'prometheus' },

@@ -1,5 +1,7 @@
+import type { Page } from 'playwright-core';
 import { beforeAll, expect, test } from 'vitest';
 import { ROOT_KEY } from '../../harness/fleet.ts';
+import { share, turn } from '../../harness/share.ts';
 import { breachesOf, loadAxe } from './axe.ts';
 import { Dashboard } from './chromium.ts';
 import { onStage } from './stage.ts';
@@ -72,67 +74,45 @@ onStage('for everybody', (stage) => {
     LONG.keyId = (await stage.fleet.ok('keys.createKey', { apiId: LONG.id, ...long })).keyId;
   });
 
-  test.for([1280, 390])('every page keeps WCAG 2.2 AA and fits %i px', async (width) => {
-    const dashboard = await Dashboard.open(stage.browser, stage.base, { viewport: { width, height: 844 } });
+  test('every page keeps WCAG 2.2 AA, wide and narrow', async () => {
+    const dashboard = await Dashboard.open(stage.browser, stage.base);
     const { page } = dashboard;
     await loadAxe(page);
-    const check = async (view: string) => {
-      await page.emulateMedia({ colorScheme: 'light' });
-      expect(await breachesOf(page), view).toEqual([]);
-      // Of all the rules only that of contrast sees another scheme.
-      await page.emulateMedia({ colorScheme: 'dark' });
-      expect(await breachesOf(page, 'contrast'), `${view}, dark`).toEqual([]);
-      expect(await page.evaluate(NAMELESS), view).toEqual([]);
-    };
-    await check('sign in');
+    await check(page, 'sign in', 0);
     await dashboard.signIn();
     await page.getByRole('heading', { name: 'Overview' }).waitFor();
-    for (const hash of viewsOf('checked', keyId, endpointId)) {
+    for (const [i, hash] of viewsOf('checked', keyId, endpointId).entries()) {
       await dashboard.go(hash);
+      await fits(page, hash, WIDTHS);
       if (hash === '#/apis/checked') {
+        await page.setViewportSize({ width: 390, height: 844 });
         const height = await page.evaluate<number>('document.documentElement.scrollHeight');
-        if (width === 390) {
-          expect(height).toBeLessThan(3500);
-          expect((await page.getByLabel('Filter').boundingBox())?.width).toBeGreaterThan(340);
-        }
+        expect(height).toBeLessThan(3500);
+        expect((await page.getByLabel('Filter').boundingBox())?.width).toBeGreaterThan(340);
+        await page.setViewportSize({ width: 1280, height: 844 });
         await dashboard.act('Key 20', 'Disable');
         await page.getByText('Disabled Key 20').waitFor();
         await page.getByRole('checkbox', { name: 'Select Key 3', exact: true }).check();
+      }
+      for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
+      await check(page, hash, i, async () => {
+        if (hash !== '#/apis/checked') return;
         const bar = await page.getByRole('group', { name: 'Selection' }).boundingBox();
         // It stays in sight, and must leave the list there.
         expect(bar?.height).toBeLessThan(90);
-      }
-      for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
-      // Its words are not cut.
-      if (hash === '#/apis/checked')
+        // Its words are not cut.
         expect((await page.getByLabel('Unit').boundingBox())?.width).toBeGreaterThan(120);
-      await check(hash);
+      });
       await page.keyboard.press('Escape');
       if (hash === '#/apis/checked') {
         await page.getByRole('button', { name: 'Undo' }).click();
         await page.getByText('Undone: Disabled Key 20').waitFor();
       }
     }
-    // As narrow as phones are, and as a desk is at 400 %.
-    if (width === 390) await page.setViewportSize({ width: 320, height: 740 });
-    for (const hash of viewsOf(LONG.id, LONG.keyId, endpointId)) {
-      await dashboard.go(hash);
-      for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
-      expect(await page.locator('html').evaluate(OVERFLOW), hash).toBeLessThanOrEqual(0);
-      await page.keyboard.press('Escape');
-      if (hash === `#/keys/${LONG.keyId}`) {
-        await page.getByRole('button', { name: /^(Disable|Enable) W/ }).click();
-        await page.getByText(/(Disabled|Enabled) W+\. Complete/).waitFor();
-        await dashboard.choose('Delete key');
-        expect(await page.getByRole('dialog').evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
-        await page.getByRole('button', { name: 'Cancel' }).click();
-      }
-      expect(await page.locator('html').evaluate(OVERFLOW), hash).toBeLessThanOrEqual(0);
-    }
     await dashboard.close();
   });
 
-  test.for([1440, 390])('what unfolds keeps WCAG 2.2 AA at %i px', async (width) => {
+  test('what unfolds keeps WCAG 2.2 AA, wide and narrow', async () => {
     const { fleet } = stage;
     const refused = await fleet.ok('keys.createKey', { apiId: 'unfolding', name: 'Refused' });
     expect(await fleet.verdict(refused.key, { authorization: { permissions: 'x' } })).not.toBe('VALID');
@@ -140,10 +120,8 @@ onStage('for everybody', (stage) => {
       const { verifications } = await fleet.ok('apis.getVerifications', { apiId: 'unfolding' });
       return verifications.at(-1).insufficientPermissions > 0;
     });
-    const dashboard = await Dashboard.open(stage.browser, stage.base, { viewport: { width, height: 900 } });
+    const dashboard = await stage.signedIn();
     const { page } = dashboard;
-    await dashboard.signIn();
-    await page.getByRole('heading', { name: 'Overview' }).waitFor();
     await loadAxe(page);
     const unfolded: Readonly<Record<string, () => Promise<void>>> = {
       '#/': () => page.getByRole('button', { name: 'lacks a permission' }).first().click(),
@@ -156,40 +134,64 @@ onStage('for everybody', (stage) => {
       [`#/webhooks/${endpointId}`]: () => page.getByRole('button', { name: 'Details' }).first().click(),
       '#/fleet': () => page.getByRole('button', { name: 'Details' }).first().click(),
     };
-    for (const [hash, unfold] of Object.entries(unfolded)) {
+    for (const [i, [hash, unfold]] of Object.entries(unfolded).entries()) {
       await dashboard.go(hash);
       await unfold();
       await dashboard.loaded();
-      await page.emulateMedia({ colorScheme: 'light' });
-      expect(await breachesOf(page), hash).toEqual([]);
-      await page.emulateMedia({ colorScheme: 'dark' });
-      expect(await breachesOf(page, 'contrast'), `${hash}, dark`).toEqual([]);
-      expect(await page.evaluate(NAMELESS), hash).toEqual([]);
+      await check(page, hash, i, async () => {
+        // On paper, nothing is cut.
+        await page.emulateMedia({ media: 'print' });
+        expect(await page.locator('html').evaluate(OVERFLOW), `${hash}, on paper`).toBeLessThanOrEqual(0);
+        await page.emulateMedia({ media: 'screen' });
+      });
       await page.keyboard.press('Escape');
-      // On paper, nothing is cut.
-      await page.emulateMedia({ media: 'print' });
-      expect(await page.locator('html').evaluate(OVERFLOW), `${hash}, on paper`).toBeLessThanOrEqual(0);
-      await page.emulateMedia({ media: 'screen' });
     }
     await dashboard.close(refused.key);
   });
 
-  test('no page is wider than its window', async () => {
+  test('no page with long names is wider than its window', async () => {
     const dashboard = await stage.signedIn();
     const { page } = dashboard;
-    for (const width of [390, 768, 1024, 1280, 1440]) {
-      await page.setViewportSize({ width, height: 900 });
-      for (const hash of [
-        ...viewsOf('checked', keyId, endpointId),
-        ...viewsOf(LONG.id, LONG.keyId, endpointId),
-      ]) {
-        await dashboard.go(hash);
-        expect(await page.locator('html').evaluate(OVERFLOW), `${hash} at ${width}`).toBeLessThanOrEqual(0);
-      }
+    for (const hash of viewsOf(LONG.id, LONG.keyId, endpointId)) {
+      await dashboard.go(hash);
+      await fits(page, hash, WIDTHS);
+      for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
+      await fits(page, `${hash}, with its forms`, [320, 1280]);
+      await page.keyboard.press('Escape');
+      if (hash !== `#/keys/${LONG.keyId}`) continue;
+      await page.getByRole('button', { name: /^(Disable|Enable) W/ }).click();
+      await page.getByText(/(Disabled|Enabled) W+\. Complete/).waitFor();
+      await fits(page, `${hash}, changed`, [320, 1280]);
+      await dashboard.choose('Delete key');
+      await fits(page, `${hash}, asking`, [320, 1280], page.getByRole('dialog'));
+      await page.getByRole('button', { name: 'Cancel' }).click();
     }
     await dashboard.close();
   });
 });
+
+/** Of windows; as narrow as phones are, and, with 320 px, as a desk is at 400 %. */
+const WIDTHS = [320, 390, 768, 1024, 1280, 1440];
+
+async function fits(page: Page, what: string, widths: readonly number[], part = page.locator('html')) {
+  for (const width of widths) {
+    await page.setViewportSize({ width, height: 900 });
+    expect(await part.evaluate(OVERFLOW), `${what} at ${width}`).toBeLessThanOrEqual(0);
+  }
+}
+
+/** Checks the page at both widths, in one of the schemes each, in the other at the next commit or view. */
+async function check(page: Page, what: string, i: number, more?: () => Promise<void>): Promise<void> {
+  for (const [at, width] of [1280, 390].entries()) {
+    await page.setViewportSize({ width, height: 844 });
+    for (const colorScheme of share(['light', 'dark'] as const, 2, turn + i + at)) {
+      await page.emulateMedia({ colorScheme });
+      expect(await breachesOf(page), `${what}, ${colorScheme}, ${width} px`).toEqual([]);
+    }
+    expect(await page.evaluate(NAMELESS), what).toEqual([]);
+    await more?.();
+  }
+}
 
 /** Pixels of an element's content that it has no room for. */
 const OVERFLOW = ({ scrollWidth, clientWidth }: { scrollWidth: number; clientWidth: number }) =>
