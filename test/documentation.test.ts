@@ -22,7 +22,7 @@ import { PropagationResponse } from '../control-plane/serve/schemas.ts';
 import { eventSchema } from '../control-plane/webhooks/event-types.ts';
 import { documents } from '../deploy/dev/docs.ts';
 import { takeFolder, tell } from '../deploy/dev/folder.ts';
-import { RECALL_MS } from '../verifier/core/pool.ts';
+import { RECALL_MS } from '../verifier/core/exchange.ts';
 import { VERDICT_FIELDS } from '../verifier/core/verdict-body.ts';
 import { engineSettings } from '../verifier/engine.ts';
 import { bareEnv, SHELLS } from './harness/bare-machine.ts';
@@ -291,7 +291,7 @@ const NUMBERS_ELSEWHERE: typeof NUMBERS = [
     /releaseRoute[\s\S]*callers\?\.admit\(authorization, 'keys'\)/,
   ],
   ['verifier/core/credits.md', 'nobody uses a key for 2 s', 'verifier/core/pool.ts', /IDLE_MS = 2000;/],
-  ['verifier/core/credits.md', 'waits for up to 50 ms', 'verifier/core/pool.ts', /RECALL_MS = 50;/],
+  ['verifier/core/credits.md', 'waits for up to 50 ms', 'verifier/core/exchange.ts', /RECALL_MS = 50;/],
   [
     'verifier/core/rate-limits.md',
     'for up to a minute',

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/rules/key-format.ts';
-import { RECALL_MS } from '../../verifier/core/pool.ts';
+import { RECALL_MS } from '../../verifier/core/exchange.ts';
 import { engineSettings } from '../../verifier/engine.ts';
 import { lacking } from '../harness/programs.ts';
 import { describeGateways, Gateway, gatewayNames } from './gateways.ts';

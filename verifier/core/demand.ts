@@ -1,4 +1,4 @@
-import type { PoolTurn } from './redis-port.ts';
+import type { PoolTurn } from './exchange.ts';
 
 /** A request that needs more than is held locally. */
 export interface Waiter {

@@ -4,9 +4,10 @@ import { Deadlines } from '#shared/process/deadlines.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import type { Need } from './allowance.ts';
+import { RECALL_MS } from './exchange.ts';
 import { LookupGivenUp } from './given-up.ts';
 import { isPlaces } from './limits.ts';
-import { type Pool, RECALL_MS } from './pool.ts';
+import type { Pool } from './pool.ts';
 import { HOLD_ID, type HoldRequest } from './question.ts';
 import { untilServed } from './until-served.ts';
 

@@ -3,10 +3,10 @@ import { type Instant, instant } from '#shared/process/clock.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { Balance } from './balance.ts';
 import { Demand, type Waiter } from './demand.ts';
+import type { PoolReply, PoolTurn } from './exchange.ts';
 import { GrantWindow } from './grant-window.ts';
 import { isPlaces, type Window } from './limits.ts';
 import { KNOWN_MS, Outlook } from './outlook.ts';
-import type { PoolReply, PoolTurn } from './redis-port.ts';
 import { SpendingRate } from './spending-rate.ts';
 
 const tooMany = () =>
@@ -15,11 +15,6 @@ const tooMany = () =>
     'ratelimits: too many different limits were defined for this key in questions; use fewer, or try again later',
   );
 
-/**
- * Longest time that holders get to give back recalled credits, in milliseconds. After that, the verdict does
- * without them.
- */
-export const RECALL_MS = 50;
 /** Time without a request after which everything is given back, in milliseconds. */
 export const IDLE_MS = 2000;
 /** Time after a recall in which the pool takes no more than its requests need, in milliseconds. */

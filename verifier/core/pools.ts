@@ -1,9 +1,9 @@
 import { backoffMs, type Clock, instant, pause } from '#shared/process/clock.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import type { Waiter } from './demand.ts';
+import type { PoolReply, PoolTurn } from './exchange.ts';
 import type { Window } from './limits.ts';
 import { IDLE_MS, Pool } from './pool.ts';
-import type { PoolReply, PoolTurn } from './redis-port.ts';
 
 /** Maximum number of pools in one call, because Redis serves nobody else during a call. */
 const BATCH_MAX = 50;

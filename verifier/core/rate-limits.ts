@@ -4,7 +4,7 @@ import { instant } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
 import { namespaceIdOf, type Override } from '#shared/protocol/records/namespace-record.ts';
 import type { Waiter } from './demand.ts';
-import { RECALL_MS } from './pool.ts';
+import { RECALL_MS } from './exchange.ts';
 import type { Pools } from './pools.ts';
 import type { SharedLog } from './shared-log.ts';
 import { untilServed } from './until-served.ts';

@@ -1,7 +1,6 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { canBeSecret, digestOf, generateId, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
-import { isMetered } from './allowance.ts';
 import { Callers } from './callers.ts';
 import type { Follower } from './follower.ts';
 import { Followers, type FollowersLimits, type FollowersOptions } from './followers.ts';
@@ -9,6 +8,7 @@ import { LookupGivenUp } from './given-up.ts';
 import { Holds } from './holds.ts';
 import { type Entry, KeyCache } from './key-cache.ts';
 import { NegativeCache, Semaphore, SingleFlight } from './look-ups.ts';
+import { isMetered } from './needs.ts';
 import { creditCounts } from './pools.ts';
 import type { Question } from './question.ts';
 import { RateLimits } from './rate-limits.ts';

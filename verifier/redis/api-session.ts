@@ -4,27 +4,22 @@ import type { Clock } from '#shared/process/clock.ts';
 import type { Change } from '#shared/protocol/log/change.ts';
 import { LUA_FIELDS } from '#shared/protocol/records/key-record.ts';
 import { PROTOCOL } from '#shared/protocol/records/protocol.ts';
-import { command, each, oneOf } from '#shared/redis/command.ts';
+import { command, oneOf } from '#shared/redis/command.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
-  broughtIndex,
   formatPointer,
   metaKey,
   parsePointer,
-  poolKey,
   recordKey,
   secretPointer,
-  windowKey,
 } from '#shared/redis/redis-keys.ts';
 import { type Run, WAIT_MS } from '#shared/redis/script.ts';
 import { unavailable } from '#shared/rules/errors.ts';
-import { RECALL_MS } from '../core/pool.ts';
+import { exchangeRun, type PoolReply, type PoolTurn } from '../core/exchange.ts';
 import type {
   Directory,
   Pointer,
-  PoolReply,
-  PoolTurn,
   RegisterReply,
   Session,
   SyncReply,
@@ -62,27 +57,6 @@ const sync = command(
   }),
   LUA_FIELDS,
 );
-const EXCHANGED = [
-  ...['turn#', 'granted#', 'spent#', 'reserve#', 'total#', 'refillMs#', 'leastNeed#', '...more'],
-] as const;
-const exchanged = oneOf('status', {
-  ...{ OK: EXCHANGED, NONE: EXCHANGED, SPOKEN: EXCHANGED, WAIT: EXCHANGED, HELD: EXCHANGED },
-  ...{ NOREG: EXCHANGED, OLD: ['turn#'], STALE: ['turn#'], FULL: ['turn#'] },
-});
-const NOT_EXCHANGED = { granted: 0, spent: 0, reserve: 0, total: 0, refillMs: -1, leastNeed: 0 };
-export const exchangeTurns = command(
-  asset('verifier/redis/lua/exchange.lua'),
-  ['members', 'held', '...names'],
-  ['member', 'channel', 'recall', '...turns'],
-  each((reply): PoolReply => {
-    const { more, ...rest } = { ...NOT_EXCHANGED, more: [], ...exchanged(reply) };
-    // Of credits the most that a refill brings, of a limit its window.
-    const [first, leftMs] = more.map(Number);
-    if (first === undefined) return rest;
-    return leftMs === undefined ? { ...rest, most: first } : { ...rest, window: { number: first, leftMs } };
-  }),
-);
-
 /** Limits of the entries that one SYNC brings: their number, and their length in bytes. */
 const BATCH = { batchEntriesMax: 500, batchBytesMax: 1_048_576 };
 
@@ -243,27 +217,6 @@ class RedisSession implements Session {
     return this.#nodes.within(this.#line.redis, work);
   }
 }
-
-export function exchangeRun(
-  apiId: string,
-  member: string,
-  turns: readonly PoolTurn[],
-): Run<readonly PoolReply[]> {
-  const { members, held, recalls } = apiKeys(apiId);
-  const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
-  const parts = turns.flatMap(({ pool, turn, spent = '-', held, kept, needs, slice, window }) => [
-    ...[turn, spent, held, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), slice],
-    ...[window?.limit ?? '-', window ? lengthOf(window) : '-', window?.number ?? '-'],
-    window?.isBrought ? names.push(broughtIndex(apiId, pool)) : '-',
-  ]);
-  return exchangeTurns({ members, held, names, member, channel: recalls, recall: RECALL_MS, turns: parts });
-}
-
-const lengthOf = ({
-  durationMs,
-  calendar = String(durationMs),
-  thresholds,
-}: NonNullable<PoolTurn['window']>) => (thresholds ? `${calendar} ${thresholds}` : calendar);
 
 export function registerRun(apiId: string, member: string, nonce: string): Run<RegisterReply> {
   const { head, members } = apiKeys(apiId);

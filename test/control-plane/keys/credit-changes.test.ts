@@ -5,7 +5,7 @@ import { createLogger } from '../../../shared/process/log.ts';
 import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, poolKey, recordKey } from '../../../shared/redis/redis-keys.ts';
-import { exchangeTurns } from '../../../verifier/redis/api-session.ts';
+import { exchangeTurns } from '../../../verifier/core/exchange.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 import { PATIENT } from '../../harness/waiting.ts';

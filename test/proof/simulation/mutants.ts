@@ -751,7 +751,7 @@ const OF_ROOT_KEYS: Readonly<Record<string, Mutant>> = {
   'credits of an identity for nothing': {
     breaks: 'A verifier does not take from the credits that the keys of an identity share. (I17)',
     seed: SHARED_CREDIT_SEEDS + 1,
-    file: 'verifier/core/allowance.ts',
+    file: 'verifier/core/needs.ts',
     edits: [
       [
         "return identity && identity.pool !== '' ? pools?.get(identity.pool) : undefined;",

@@ -11,11 +11,10 @@ import type {
 } from '../../../shared/protocol/log/change-log-port.ts';
 import { apiKeys, parsePointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { unavailable } from '../../../shared/rules/errors.ts';
+import type { PoolReply, PoolTurn } from '../../../verifier/core/exchange.ts';
 import type {
   Directory,
   Pointer,
-  PoolReply,
-  PoolTurn,
   RegisterReply,
   Session,
   SyncReply,

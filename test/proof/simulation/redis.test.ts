@@ -13,7 +13,7 @@ import {
   secretPointer,
   windowKey,
 } from '../../../shared/redis/redis-keys.ts';
-import type { PoolTurn } from '../../../verifier/core/redis-port.ts';
+import type { PoolTurn } from '../../../verifier/core/exchange.ts';
 import { scratch } from '../../harness/scratch.ts';
 import type { Reply } from './lua.ts';
 import { Random } from './random.ts';

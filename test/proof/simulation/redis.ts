@@ -32,14 +32,10 @@ import {
 } from '../../../shared/redis/redis-keys.ts';
 import type { Run } from '../../../shared/redis/script.ts';
 import { ApiError } from '../../../shared/rules/errors.ts';
-import type {
-  PoolReply,
-  PoolTurn,
-  RegisterReply,
-  SyncReply,
-  SyncRequest,
-} from '../../../verifier/core/redis-port.ts';
-import { exchangeRun, registerRun, syncRun } from '../../../verifier/redis/api-session.ts';
+import type { PoolReply, PoolTurn } from '../../../verifier/core/exchange.ts';
+import { exchangeRun } from '../../../verifier/core/exchange.ts';
+import type { RegisterReply, SyncReply, SyncRequest } from '../../../verifier/core/redis-port.ts';
+import { registerRun, syncRun } from '../../../verifier/redis/api-session.ts';
 import { findKeys } from '../../../verifier/redis/pointer-batcher.ts';
 import { Commands } from './commands.ts';
 

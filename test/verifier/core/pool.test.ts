@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import type { Clock } from '#shared/process/clock.ts';
 import type { Waiter } from '../../../verifier/core/demand.ts';
+import type { PoolReply } from '../../../verifier/core/exchange.ts';
 import { Pool } from '../../../verifier/core/pool.ts';
-import type { PoolReply } from '../../../verifier/core/redis-port.ts';
 
 /** Replies as Pools does. */
 function answer(pool: Pool, reply: PoolReply): void {

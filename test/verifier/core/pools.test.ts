@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
+import type { PoolReply, PoolTurn } from '../../../verifier/core/exchange.ts';
 import { creditCounts, Pools } from '../../../verifier/core/pools.ts';
-import type { PoolReply, PoolTurn } from '../../../verifier/core/redis-port.ts';
 import { turns } from '../../harness/waiting.ts';
 
 /** Turns that were taken, and how the next is answered. */

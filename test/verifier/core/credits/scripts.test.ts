@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { apiKeys, poolKey } from '../../../../shared/redis/redis-keys.ts';
-import { exchangeTurns } from '../../../../verifier/redis/api-session.ts';
+import { exchangeTurns } from '../../../../verifier/core/exchange.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';
 
 const { at, run } = scriptsOnRedis();

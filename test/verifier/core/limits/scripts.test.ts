@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { beforeEach, expect, test } from 'vitest';
 import { type Anchor, calendarOf, type Interval } from '../../../../shared/protocol/records/credits.ts';
 import { apiKeys, broughtIndex, windowKey } from '../../../../shared/redis/redis-keys.ts';
-import { exchangeTurns } from '../../../../verifier/redis/api-session.ts';
+import { exchangeTurns } from '../../../../verifier/core/exchange.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';
 
 const { at, run } = scriptsOnRedis();

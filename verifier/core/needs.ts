@@ -1,0 +1,132 @@
+import type { Need } from './allowance.ts';
+import type { Entry } from './key-cache.ts';
+import { isPlaces, type Limit, limitPool } from './limits.ts';
+import type { EffectivePermissions } from './permissions.ts';
+import type { Pool } from './pool.ts';
+import type { HoldRequest, Requirements } from './question.ts';
+
+/** Returns true if a request about this key may be refused because of credits or rate limits. */
+export const isMetered = (
+  { pool, limits }: Entry,
+  requirements: Requirements,
+  effectivePermissions: EffectivePermissions | undefined,
+): boolean =>
+  pool !== '' ||
+  limits !== undefined ||
+  requirements.limits.length > 0 ||
+  (effectivePermissions?.identity && effectivePermissions.identity.pool !== '') ||
+  effectivePermissions?.identity?.limits?.[0]?.isAutoApplied === true ||
+  effectivePermissions?.limits?.[0]?.isAutoApplied === true;
+
+/**
+ * Returns all needs of a request, in the order in which they refuse it: rate limits, then places, then credits. Of limits
+ * with one name, that of the key applies, or else that of its identity, or else that of its roles.
+ * @param holds true = the request takes places; false = they must only be free
+ * @returns the name of a limit in the question that none of them has
+ */
+export function needsOf(
+  entry: Entry,
+  requirements: Requirements,
+  effectivePermissions: EffectivePermissions | undefined,
+  holds: boolean,
+): Need[] | string {
+  const { epoch, limitsId, limits } = entry;
+  const needs: Need[] = [];
+  const places: Need[] = [];
+  const add = (pool: Pool, limit: Limit) => {
+    if (isPlaces(limit)) places.push({ pool, cost: 1, limit, isOnlySeen: !holds });
+    else needs.push({ pool, cost: 1, limit });
+  };
+  if (limits?.[0]?.isAutoApplied) addAlways(add, entry, limits, requirements);
+  if (effectivePermissions) addShared(add, entry, requirements, effectivePermissions);
+  for (const { name, cost, own } of requirements.limits) {
+    const ofKey = own ?? limitNamed(limits, name);
+    const ofIdentity = ofKey ? undefined : limitNamed(effectivePermissions?.identity?.limits, name);
+    const limit = ofKey ?? ofIdentity ?? limitNamed(effectivePermissions?.limits, name);
+    if (limit === undefined || (isPlaces(limit) && cost !== 0)) return name;
+    // With cost 0 the request has its place already.
+    if (isPlaces(limit)) continue;
+    const pool = ofKey
+      ? epoch.pools.get(limitPool(limitsId, limit), limit)
+      : poolFor(entry, limit, effectivePermissions, ofIdentity !== undefined);
+    needs.push({ pool, cost, limit });
+  }
+  needs.push(...places);
+  const credits = creditsFor(entry, effectivePermissions);
+  if (credits) needs.push({ pool: credits, cost: requirements.cost, limit: undefined });
+  return needs;
+}
+
+/** The pool of the key's own credits, or else of its identity's; undefined = unlimited credits. */
+function creditsFor(
+  { epoch, pool }: Entry,
+  effectivePermissions: EffectivePermissions | undefined,
+): Pool | undefined {
+  if (pool !== '') return epoch.pools.get(pool);
+  const { identity, pools } = effectivePermissions ?? {};
+  return identity && identity.pool !== '' ? pools?.get(identity.pool) : undefined;
+}
+
+/** Adds the key's limits that apply to each verification, except those that the question names. */
+function addAlways(
+  add: (pool: Pool, limit: Limit) => void,
+  entry: Entry,
+  limits: readonly Limit[],
+  requirements: Requirements,
+): void {
+  const [first] = limits;
+  for (const limit of limits) {
+    if (!limit.isAutoApplied) return;
+    if (names(requirements, limit)) continue;
+    const pool = limit === first ? entry.nameOfFirst(limit) : limitPool(entry.limitsId, limit);
+    add(entry.epoch.pools.get(pool, limit), limit);
+  }
+}
+
+/** Returns true if a question whose needs are met has something to release. */
+export const hasHeld = (needs: readonly Need[], { onlyWith }: HoldRequest): boolean =>
+  onlyWith === undefined ||
+  needs.some(({ limit }) => (limit === undefined ? onlyWith === 'placesOrCredits' : isPlaces(limit)));
+
+/**
+ * Adds the limits of the identity and the roles that apply to each verification, except those that the question names,
+ * and those of a name that one before them has.
+ */
+function addShared(
+  add: (pool: Pool, limit: Limit) => void,
+  entry: Entry,
+  requirements: Requirements,
+  effectivePermissions: EffectivePermissions,
+): void {
+  const { identity, limits: ofRoles } = effectivePermissions;
+  for (const limits of [identity?.limits, ofRoles])
+    for (const limit of limits ?? []) {
+      const { name, isAutoApplied } = limit;
+      if (!isAutoApplied) break;
+      const isOfIdentity = limits !== ofRoles;
+      if (names(requirements, limit) || limitNamed(entry.limits, name)) continue;
+      if (!isOfIdentity && limitNamed(identity?.limits, name)) continue;
+      add(poolFor(entry, limit, effectivePermissions, isOfIdentity), limit);
+    }
+}
+
+/** The pool of a limit of the identity or a role: that of the identity, if its keys share the limit. */
+function poolFor(
+  { epoch, limitsId }: Entry,
+  limit: Limit,
+  effectivePermissions: EffectivePermissions | undefined,
+  isOfIdentity: boolean,
+): Pool {
+  const { identity, pools } = effectivePermissions ?? {};
+  return identity && pools && (isOfIdentity || limit.isPerIdentity)
+    ? pools.get(limitPool(identity.id, limit), limit)
+    : epoch.pools.get(limitPool(limitsId, limit), limit);
+}
+
+const limitNamed = (limits: readonly Limit[] | undefined, limitName: string): Limit | undefined =>
+  limits?.find(({ name }) => name === limitName);
+
+/** Returns true if the question says itself what is taken of a limit. A rate limit of its own is no place. */
+const names = ({ limits }: Requirements, limit: Limit): boolean =>
+  limits.length > 0 &&
+  limits.some(({ name, own }) => name === limit.name && (own === undefined || !isPlaces(limit)));
