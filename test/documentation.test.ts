@@ -22,7 +22,7 @@ import { PropagationResponse } from '../control-plane/serve/schemas.ts';
 import { eventSchema } from '../control-plane/webhooks/event-types.ts';
 import { documents } from '../deploy/dev/docs.ts';
 import { takeFolder, tell } from '../deploy/dev/folder.ts';
-import { RECALL_MS } from '../verifier/core/exchange.ts';
+import { RECALL_MS } from '../shared/protocol/allowances/exchange.ts';
 import { VERDICT_FIELDS } from '../verifier/core/verdict-body.ts';
 import { engineSettings } from '../verifier/engine.ts';
 import { bareEnv, SHELLS } from './harness/bare-machine.ts';
@@ -268,7 +268,7 @@ const NUMBERS_ELSEWHERE: typeof NUMBERS = [
   [
     'verifier/core/rate-limits.md',
     '`anchor` or `offsetMinutes` of a quota',
-    'verifier/core/limits.ts',
+    'shared/protocol/allowances/limits.ts',
     /calendarOf\(interval, anchor/,
   ],
   ['verifier/core/credits.md', 'at most 25,000 answers', 'verifier/core/holds.ts', /ANSWERS_MAX = 25_000;/],
@@ -290,19 +290,34 @@ const NUMBERS_ELSEWHERE: typeof NUMBERS = [
     'verifier/http/verify-key.ts',
     /releaseRoute[\s\S]*callers\?\.admit\(authorization, 'keys'\)/,
   ],
-  ['verifier/core/credits.md', 'nobody uses a key for 2 s', 'verifier/core/pool.ts', /IDLE_MS = 2000;/],
-  ['verifier/core/credits.md', 'waits for up to 50 ms', 'verifier/core/exchange.ts', /RECALL_MS = 50;/],
+  [
+    'verifier/core/credits.md',
+    'nobody uses a key for 2 s',
+    'shared/protocol/allowances/pool.ts',
+    /IDLE_MS = 2000;/,
+  ],
+  [
+    'verifier/core/credits.md',
+    'waits for up to 50 ms',
+    'shared/protocol/allowances/exchange.ts',
+    /RECALL_MS = 50;/,
+  ],
   [
     'verifier/core/rate-limits.md',
     'for up to a minute',
-    'verifier/core/outlook.ts',
+    'shared/protocol/allowances/outlook.ts',
     /REFUSED_WINDOW_MS = 60_000;/,
   ],
-  ['verifier/core/rate-limits.md', '4 s have passed', 'verifier/core/grant-window.ts', /GRANTED_MS = 4000;/],
+  [
+    'verifier/core/rate-limits.md',
+    '4 s have passed',
+    'shared/protocol/allowances/grant-window.ts',
+    /GRANTED_MS = 4000;/,
+  ],
   [
     'verifier/core/rate-limits.md',
     'at most 100 of these limits',
-    'verifier/redis/lua/windows.lua',
+    'shared/protocol/allowances/windows.lua',
     /BROUGHT_MAX = 100\n/,
   ],
   [
@@ -364,7 +379,7 @@ const NUMBERS_ELSEWHERE: typeof NUMBERS = [
     'verifier/proxy/upstream.ts',
     /INTERIM_HEADS_MAX = 100;/,
   ],
-  ['verifier/MAP.md', 'further ones for 5 ms', 'verifier/redis/pointer-batcher.ts', /HOLD_MS = 5;/],
+  ['verifier/MAP.md', 'further ones for 5 ms', 'shared/protocol/follower/pointers.ts', /HOLD_MS = 5;/],
   ['verifier/metrics/usage-and-traces.md', 'up to ten `tags`', 'verifier/core/question.ts', /TAGS_MAX = 10;/],
   [
     'verifier/metrics/usage-and-traces.md',

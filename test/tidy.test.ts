@@ -45,7 +45,9 @@ const FOR_OPERATIONS =
 const LISTS_OPERATIONS = /^control-plane\/(unkey-v2\/|operations\.ts$)/;
 
 /** What is below the rooms of the protocol. */
-const GROUND = ['shared/process', 'shared/rules', 'shared/redis', 'shared/protocol/timing.ts'];
+const GROUND = [
+  ...['shared/process', 'shared/rules', 'shared/redis', 'shared/assets.ts', 'shared/protocol/timing.ts'],
+];
 
 /** Rooms of the same process that a room may import, besides itself. A file in no room, the process's root, sees all of them. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
@@ -54,6 +56,11 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'shared/redis': ['shared/process', 'shared/rules'],
   'shared/protocol/records': GROUND,
   'shared/protocol/log': [...GROUND, 'shared/protocol/records'],
+  'shared/protocol/allowances': [...GROUND, 'shared/protocol/records'],
+  'shared/protocol/follower': [
+    ...GROUND,
+    ...['records', 'log', 'allowances'].map((room) => `shared/protocol/${room}`),
+  ],
   'verifier/core': [],
   'verifier/node-internals': [],
   'verifier/redis': ['verifier/core'],
@@ -110,7 +117,7 @@ const roomOf = (file: string): string | undefined => {
 };
 /** What the simulation runs as it is, */
 const SIMULATED =
-  /^verifier\/core\/|^control-plane\/writer\/(fence|sweep|writer)\.ts$|^shared\/protocol\/(timing|records\/.*|log\/(change-log-port|write-error))\.ts$/;
+  /^verifier\/core\/|^control-plane\/writer\/(fence|sweep|writer)\.ts$|^shared\/protocol\/(timing|(records|allowances)\/.*|log\/(change-log-port|write-error)|follower\/(?!session|pointers|rights).*)\.ts$/;
 /** and so never imports these. */
 const NEVER_SIMULATED = /^(node:(http|https|net|tls)|ioredis|prom-client|fastify|undici)/;
 
@@ -216,7 +223,7 @@ describe('imports', () => {
     expect(
       offenders(
         /from 'lru-cache'/,
-        /^verifier\/(core\/(key-cache|shared-log|limits|permissions|question)|http\/anonymous-limit|lane\/questions)\.ts$|^control-plane\/(webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
+        /^shared\/protocol\/(follower\/(key-cache|shared-log|permissions)|allowances\/limits)\.ts$|^verifier\/(core\/question|http\/anonymous-limit|lane\/questions)\.ts$|^control-plane\/(webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
       ),
     ).toEqual([]);
     expect(
@@ -291,7 +298,7 @@ const OUT = [
   'control-plane/cli/commands/many-keys.ts: owner',
   'control-plane/fleet/examination.ts: found',
   // A field of verdicts.
-  'verifier/core/allowance.ts: needed',
+  'shared/protocol/allowances/allowance.ts: needed',
   'verifier/http/gateway-answer.ts: needed',
   'verifier/library/guards/guard.ts: needed',
   'verifier/library/key-verifier.ts: needed',

@@ -75,8 +75,8 @@ describe.each([...walks])('%s', (_title, steps) => {
 });
 
 test('only what is there, and what its caller names, would pass', () => {
-  expect(functionsIn('verifier/core/lease.ts', 'holdsNot')).toEqual([]);
-  expect(functionsIn('verifier/core/lease.ts', 'holds').join()).not.toContain('extend(');
+  expect(functionsIn('shared/protocol/follower/lease.ts', 'holdsNot')).toEqual([]);
+  expect(functionsIn('shared/protocol/follower/lease.ts', 'holds').join()).not.toContain('extend(');
   expect(functionsIn('control-plane/writer/fence.ts', '#inspect').join()).toContain('#settle(change');
   expect(functionsIn('control-plane/writer/fence.ts', '#inspect').join()).not.toContain('#cover(');
 });

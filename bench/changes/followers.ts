@@ -5,11 +5,11 @@
 import { systemClock } from '../../shared/process/clock.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
+import { RedisDirectory } from '../../shared/protocol/follower/session.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
 import { uniqueTexts } from '../../shared/rules/request-id.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
-import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { silent, verifierLimits } from '../verifier-options.ts';
 
 const [count = '1', apiId = 'bench', pace] = process.argv.slice(2);

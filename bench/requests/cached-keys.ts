@@ -2,9 +2,9 @@
 // of one API by its own look-ups; prints the memory per key and the cost of a verification.
 
 import { systemClock } from '../../shared/process/clock.ts';
+import type { Directory, Session } from '../../shared/protocol/follower/source.ts';
 import { generateKey, hashSecret } from '../../shared/rules/key-format.ts';
 import { questionAbout } from '../../verifier/core/question.ts';
-import type { Directory, Session } from '../../verifier/core/redis-port.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { silent, verifierLimits } from '../verifier-options.ts';
 

@@ -3,12 +3,12 @@ import { readFileSync } from 'node:fs';
 import { systemClock } from '../../shared/process/clock.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
+import { RedisDirectory } from '../../shared/protocol/follower/session.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisLimits, redisSettings } from '../../shared/redis/redis-settings.ts';
 import { uniqueTexts } from '../../shared/rules/request-id.ts';
 import { questionAbout } from '../../verifier/core/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
-import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { percentile } from '../harness.ts';
 import { silent, verifierLimits } from '../verifier-options.ts';
 

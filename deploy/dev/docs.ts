@@ -15,13 +15,13 @@ import type { Operation } from '../../control-plane/serve/operation.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
 import { EVENT_TYPES } from '../../control-plane/webhooks/event-types.ts';
 import type { Settings } from '../../shared/process/load-config.ts';
+import { creditCounts } from '../../shared/protocol/allowances/pools.ts';
 import { KEY_FIELDS, RECORD_FACTS } from '../../shared/protocol/records/key-record.ts';
 import { PROTOCOL } from '../../shared/protocol/records/protocol.ts';
 import { fenceMs } from '../../shared/protocol/timing.ts';
 import { apiKeys, webhookKeys } from '../../shared/redis/redis-keys.ts';
 import { ERRORS } from '../../shared/rules/errors.ts';
 import { settings as verifier } from '../../verifier/config.ts';
-import { creditCounts } from '../../verifier/core/pools.ts';
 import {
   Metrics as VerifierMetrics,
   watchServer,

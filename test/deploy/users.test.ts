@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { necessaryCommands as controlPlaneCommands } from '../../control-plane/writer/rights.ts';
+import { necessaryCommands as verifierCommands } from '../../shared/protocol/follower/rights.ts';
 import {
   apiKeys,
   apiList,
@@ -18,7 +19,6 @@ import {
   secretPointer,
   usageKey,
 } from '../../shared/redis/redis-keys.ts';
-import { necessaryCommands as verifierCommands } from '../../verifier/redis/rights.ts';
 import { Receiver } from '../control-plane/webhooks/receiver.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';

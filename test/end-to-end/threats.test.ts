@@ -75,7 +75,7 @@ const PROOFS: Readonly<Record<string, readonly string[]>> = {
   ],
   "exceeds a rate limit at many verifiers or at a window's end": [
     'test/verifier/core/limits/conformance.test.ts: no number of concurrent requests gets more accepted than the limit',
-    'test/verifier/core/pool.test.ts: a grant ends with its window',
+    'test/shared/protocol/allowances/pool.test.ts: a grant ends with its window',
   ],
   'uses a disabled key': [
     'test/end-to-end/verifying.test.ts: a verdict › is DISABLED everywhere once updateKey answers',

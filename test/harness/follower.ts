@@ -1,8 +1,8 @@
 import { systemClock } from '../../shared/process/clock.ts';
-import { Follower } from '../../verifier/core/follower.ts';
-import { KeyCache } from '../../verifier/core/key-cache.ts';
-import { creditCounts } from '../../verifier/core/pools.ts';
-import type { Session, SyncReply, SyncRequest } from '../../verifier/core/redis-port.ts';
+import { creditCounts } from '../../shared/protocol/allowances/pools.ts';
+import { Follower } from '../../shared/protocol/follower/follower.ts';
+import { KeyCache } from '../../shared/protocol/follower/key-cache.ts';
+import type { Session, SyncReply, SyncRequest } from '../../shared/protocol/follower/source.ts';
 
 export const LEASE_MS = 60_000;
 const nothing = () => undefined;

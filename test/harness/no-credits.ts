@@ -1,6 +1,6 @@
 import { systemClock } from '../../shared/process/clock.ts';
+import { creditCounts, Pools } from '../../shared/protocol/allowances/pools.ts';
 import { unavailable } from '../../shared/rules/errors.ts';
-import { creditCounts, Pools } from '../../verifier/core/pools.ts';
 
 /** Pools of a follower whose keys have no credits. */
 export const noPools = new Pools({

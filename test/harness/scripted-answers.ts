@@ -1,10 +1,10 @@
 import { systemClock } from '#shared/process/clock.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { instant } from '../../shared/process/clock.ts';
+import { ownLimit } from '../../shared/protocol/allowances/limits.ts';
+import { Entry, type Epoch } from '../../shared/protocol/follower/key-cache.ts';
+import { Lease } from '../../shared/protocol/follower/lease.ts';
 import { decodeState } from '../../shared/protocol/records/key-record.ts';
-import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
-import { Lease } from '../../verifier/core/lease.ts';
-import { ownLimit } from '../../verifier/core/limits.ts';
 import type { Question } from '../../verifier/core/question.ts';
 import {
   FORBIDDEN,

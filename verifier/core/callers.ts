@@ -1,9 +1,9 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
+import type { Scope, SharedLog } from '#shared/protocol/follower/shared-log.ts';
 import { rootKeyFrom } from '#shared/protocol/records/root-keys-record.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { ROOT_KEYS_ID } from '#shared/rules/key-format.ts';
-import type { Scope, SharedLog } from './shared-log.ts';
 
 /** The callers of a verifier that asks for root keys. It knows root keys from memory, as it knows keys. */
 export class Callers {

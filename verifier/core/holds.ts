@@ -1,13 +1,13 @@
 import type { Clock, Timer } from '#shared/process/clock.ts';
 import { instant } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
+import type { Need } from '#shared/protocol/allowances/allowance.ts';
+import { RECALL_MS } from '#shared/protocol/allowances/exchange.ts';
+import { isPlaces } from '#shared/protocol/allowances/limits.ts';
+import type { Pool } from '#shared/protocol/allowances/pool.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
-import type { Need } from './allowance.ts';
-import { RECALL_MS } from './exchange.ts';
 import { LookupGivenUp } from './given-up.ts';
-import { isPlaces } from './limits.ts';
-import type { Pool } from './pool.ts';
 import { HOLD_ID, type HoldRequest } from './question.ts';
 import { untilServed } from './until-served.ts';
 

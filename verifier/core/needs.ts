@@ -1,8 +1,8 @@
-import type { Need } from './allowance.ts';
-import type { Entry } from './key-cache.ts';
-import { isPlaces, type Limit, limitPool } from './limits.ts';
-import type { EffectivePermissions } from './permissions.ts';
-import type { Pool } from './pool.ts';
+import type { Need } from '#shared/protocol/allowances/allowance.ts';
+import { isPlaces, type Limit, limitPool } from '#shared/protocol/allowances/limits.ts';
+import type { Pool } from '#shared/protocol/allowances/pool.ts';
+import type { Entry } from '#shared/protocol/follower/key-cache.ts';
+import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
 import type { HoldRequest, Requirements } from './question.ts';
 
 /** Returns true if a request about this key may be refused because of credits or rate limits. */

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { type LimitRequirement, ownLimit } from '#shared/protocol/allowances/limits.ts';
 import {
   CREDITS_MAX,
   DURATION_MAX_MS,
@@ -30,7 +31,6 @@ import {
   textLike,
   wholeNumber,
 } from './form.ts';
-import { type LimitRequirement, ownLimit } from './limits.ts';
 
 /** A requirement, with its names and forms in verifyKey bodies of v1 and v2 and in the library's options. */
 interface Requirement<T, Option extends string = string> {

@@ -2,11 +2,11 @@ import { hash } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
 import { instant } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
+import type { Waiter } from '#shared/protocol/allowances/demand.ts';
+import { RECALL_MS } from '#shared/protocol/allowances/exchange.ts';
+import type { Pools } from '#shared/protocol/allowances/pools.ts';
+import type { SharedLog } from '#shared/protocol/follower/shared-log.ts';
 import { namespaceIdOf, type Override } from '#shared/protocol/records/namespace-record.ts';
-import type { Waiter } from './demand.ts';
-import { RECALL_MS } from './exchange.ts';
-import type { Pools } from './pools.ts';
-import type { SharedLog } from './shared-log.ts';
 import { untilServed } from './until-served.ts';
 
 /** A question about a rate limit that belongs to no key. */

@@ -1,9 +1,9 @@
 import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { SlotList } from '#shared/process/slot-list.ts';
+import type { Entry } from '#shared/protocol/follower/key-cache.ts';
+import { Lease } from '#shared/protocol/follower/lease.ts';
 import { toApiError } from '#shared/rules/errors.ts';
-import type { Entry } from './key-cache.ts';
-import { Lease } from './lease.ts';
 import type { Question } from './question.ts';
 import type { VerdictSource } from './verdict.ts';
 

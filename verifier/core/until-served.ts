@@ -1,5 +1,5 @@
 import type { Deadlines } from '#shared/process/deadlines.ts';
-import type { Waiter } from './demand.ts';
+import type { Waiter } from '#shared/protocol/allowances/demand.ts';
 
 /**
  * Resolves with the outcome of `attempt`, or rejects with its error, or at the deadline. An attempt without an

@@ -1,12 +1,12 @@
 import { flattenString } from '#shared/process/flatten-string.ts';
+import type { LimitOutcome, Spending } from '#shared/protocol/allowances/allowance.ts';
+import type { Details, Entry } from '#shared/protocol/follower/key-cache.ts';
+import type { Identity } from '#shared/protocol/follower/permissions.ts';
 import { DEFAULT_LIMIT, type Interval } from '#shared/protocol/records/credits.ts';
 import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/protocol/records/key-record.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { perVerdict } from '#shared/rules/verdict-codes.ts';
-import type { LimitOutcome, Spending } from './allowance.ts';
 import type { Hold } from './holds.ts';
-import type { Details, Entry } from './key-cache.ts';
-import type { Identity } from './permissions.ts';
 import { isEnabled, type Verdict } from './verdict.ts';
 
 /** A verdict that shows its key. */

@@ -1,16 +1,16 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
+import { ask, giveBack, type Need, type Spending, spend } from '#shared/protocol/allowances/allowance.ts';
+import { RECALL_MS } from '#shared/protocol/allowances/exchange.ts';
+import type { Entry, KeyCache } from '#shared/protocol/follower/key-cache.ts';
+import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
+import type { SharedLog } from '#shared/protocol/follower/shared-log.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { brokenRule, type KeyFacts, RULES, type RuleName } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
-import { ask, giveBack, type Need, type Spending, spend } from './allowance.ts';
-import { RECALL_MS } from './exchange.ts';
 import type { Hold, Holds } from './holds.ts';
-import type { Entry, KeyCache } from './key-cache.ts';
 import { hasHeld, isMetered, needsOf } from './needs.ts';
-import type { EffectivePermissions } from './permissions.ts';
 import type { Question } from './question.ts';
-import type { SharedLog } from './shared-log.ts';
 import { untilServed } from './until-served.ts';
 
 /** A decision on a key. `entry` is present if the table of verdicts says that the response shows the key. */

@@ -1,19 +1,23 @@
 import type { Clock } from '#shared/process/clock.ts';
+import { creditCounts } from '#shared/protocol/allowances/pools.ts';
+import type { Follower } from '#shared/protocol/follower/follower.ts';
+import {
+  Followers,
+  type FollowersLimits,
+  type FollowersOptions,
+} from '#shared/protocol/follower/followers.ts';
+import { type Entry, KeyCache } from '#shared/protocol/follower/key-cache.ts';
+import { SharedLog } from '#shared/protocol/follower/shared-log.ts';
+import type { Directory, Pointer } from '#shared/protocol/follower/source.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { canBeSecret, digestOf, generateId, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
 import { Callers } from './callers.ts';
-import type { Follower } from './follower.ts';
-import { Followers, type FollowersLimits, type FollowersOptions } from './followers.ts';
 import { LookupGivenUp } from './given-up.ts';
 import { Holds } from './holds.ts';
-import { type Entry, KeyCache } from './key-cache.ts';
 import { NegativeCache, Semaphore, SingleFlight } from './look-ups.ts';
 import { isMetered } from './needs.ts';
-import { creditCounts } from './pools.ts';
 import type { Question } from './question.ts';
 import { RateLimits } from './rate-limits.ts';
-import type { Directory, Pointer } from './redis-port.ts';
-import { SharedLog } from './shared-log.ts';
 import {
   FORBIDDEN,
   type Lookup,

@@ -1,9 +1,9 @@
 import type { ServerResponse } from 'node:http';
+import type { LimitOutcome, Spending } from '#shared/protocol/allowances/allowance.ts';
+import { type Limit, ownLimit } from '#shared/protocol/allowances/limits.ts';
+import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import { originOf } from '#shared/rules/origins.ts';
 import { perVerdict, type VerdictCode } from '#shared/rules/verdict-codes.ts';
-import type { LimitOutcome, Spending } from '../core/allowance.ts';
-import type { Entry } from '../core/key-cache.ts';
-import { type Limit, ownLimit } from '../core/limits.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { CredentialFault, CredentialSource } from './credentials.ts';
 import { answer, PROBLEM_TYPE, problemBody } from './respond.ts';

@@ -1,8 +1,8 @@
 import type { Registry } from 'prom-client';
 import { type Clock, holdProcess, systemClock } from '#shared/process/clock.ts';
+import type { FollowerEvents } from '#shared/protocol/follower/follower.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { ApiError } from '#shared/rules/errors.ts';
-import type { FollowerEvents } from '../core/follower.ts';
 import { isEnabled, NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import { fieldValues, NO_META, showsKey, type VerdictValues } from '../core/verdict-body.ts';
 import {

@@ -1,11 +1,11 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Clock } from '#shared/process/clock.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
+import type { DropReason, Follower, FollowerEvents } from '#shared/protocol/follower/follower.ts';
 import { PROTOCOL } from '#shared/protocol/records/protocol.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/rules/verdict-codes.ts';
-import type { DropReason, Follower, FollowerEvents } from '../core/follower.ts';
 import { LookupGivenUp } from '../core/given-up.ts';
 import type { Verdict, VerdictSource } from '../core/verdict.ts';
 import type { Verifier } from '../core/verifier.ts';

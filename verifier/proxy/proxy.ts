@@ -3,12 +3,12 @@ import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, host, httpUrl, integer, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { Seldom } from '#shared/process/seldom.ts';
+import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { ApiError, type ErrorCode, toApiError } from '#shared/rules/errors.ts';
 import { newRequestId, traceIdIn } from '#shared/rules/request-id.ts';
 import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
 import type { Hold, HoldEnder } from '../core/holds.ts';
-import type { Entry } from '../core/key-cache.ts';
 import {
   DEFAULT_REQUIREMENTS,
   type Question,

@@ -1,6 +1,8 @@
 import { asset } from '#shared/assets.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import type { LimitRequirement } from '#shared/protocol/allowances/limits.ts';
+import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import {
   MISSING_LENGTH_MAX,
   QUESTION_JSON_MAX,
@@ -21,8 +23,6 @@ import {
 import { send } from '#shared/redis/script.ts';
 import { ORIGIN_LENGTH_MAX, originOf } from '#shared/rules/origins.ts';
 import { queryText, slugsIn } from '#shared/rules/permission-query.ts';
-import type { Entry } from '../core/key-cache.ts';
-import type { LimitRequirement } from '../core/limits.ts';
 import type { Requirements } from '../core/question.ts';
 import type { QuestionBasics, RefusalLog, RefusedRequest, Verdict } from '../core/verdict.ts';
 

@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import { asset } from '#shared/assets.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import type { Follower } from '#shared/protocol/follower/follower.ts';
 import { PROTOCOL } from '#shared/protocol/records/protocol.ts';
 import {
   APIS_LISTED_MAX,
@@ -16,7 +17,6 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 import { VERSION } from '#shared/version.ts';
-import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
 import type { Usage } from './usage-report.ts';
 

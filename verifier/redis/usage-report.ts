@@ -1,6 +1,7 @@
 import { asset } from '#shared/assets.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import type { Entry, UnreportedVerdicts } from '#shared/protocol/follower/key-cache.ts';
 import { RETENTION, USAGE_COLUMNS } from '#shared/protocol/usage.ts';
 import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
 import { command } from '#shared/redis/command.ts';
@@ -13,7 +14,6 @@ import {
   type VerdictCode,
   type VerdictCounts,
 } from '#shared/rules/verdict-codes.ts';
-import type { Entry, UnreportedVerdicts } from '../core/key-cache.ts';
 import { TagCounts } from './tag-counts.ts';
 
 export const addUsage = command(

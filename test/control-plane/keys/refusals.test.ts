@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import type { Entry } from '../../../shared/protocol/follower/key-cache.ts';
 import {
   MISSING_LENGTH_MAX,
   REFUSALS_KEPT,
@@ -14,7 +15,6 @@ import {
   refusedRequestsKey,
 } from '../../../shared/redis/redis-keys.ts';
 import { send } from '../../../shared/redis/script.ts';
-import type { Entry } from '../../../verifier/core/key-cache.ts';
 import { questionAbout } from '../../../verifier/core/question.ts';
 import type { Verdict } from '../../../verifier/core/verdict.ts';
 import { createVerifier } from '../../../verifier/library/create-verifier.ts';

@@ -1,8 +1,8 @@
 import { Unkey } from 'unkey-api-2';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Overrides } from '../../../shared/protocol/follower/shared-log.ts';
 import { OVERRIDES_MAX, WILDCARDS_MAX } from '../../../shared/protocol/records/namespace-record.ts';
 import { SHARED_LOG, windowKey } from '../../../shared/redis/redis-keys.ts';
-import { Overrides } from '../../../verifier/core/shared-log.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 /** Rate limits that belong to no key, by the client of today, whose one address is a verifier. */

@@ -60,19 +60,19 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'The search for the next refill begins thousands of years earlier and goes on to the same day.',
   },
   {
-    file: 'verifier/core/pool.ts',
+    file: 'shared/protocol/allowances/pool.ts',
     before: 'if (this.#turn || this.#demand.size > 0) return false;',
     after: 'if (this.#turn || this.#demand.size > 1) return false;',
     reason: 'Whoever asks has seen before that nobody waits, or has sent all away who did.',
   },
   {
-    file: 'verifier/core/grant-window.ts',
+    file: 'shared/protocol/allowances/grant-window.ts',
     before: '#resetMs = 0;',
     after: '#resetMs = 1;',
     reason: 'Before the first reply, which sets it; until then no answer tells of the limit.',
   },
   ...['#latestCost', '#latestAtMs'].map((field) => ({
-    file: 'verifier/core/spending-rate.ts',
+    file: 'shared/protocol/allowances/spending-rate.ts',
     before: `${field} = 0;`,
     after: `${field} = 1;`,
     reason:
@@ -85,7 +85,7 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'Any of them will do, in whatever order they are asked.',
   },
   {
-    file: 'verifier/redis/lua/sync.lua',
+    file: 'shared/protocol/follower/sync.lua',
     before: 'size = size + #f[6] + 128',
     after: 'size = size + #f[6] + 129',
     reason: 'An estimate of what an entry takes beside its payload; a page of entries may end one earlier.',

@@ -26,15 +26,15 @@ export interface Mutant {
   readonly edits: readonly (readonly [text: string, instead: string, file?: string])[];
 }
 
-const VERIFIER = 'verifier/core/follower.ts';
+const VERIFIER = 'shared/protocol/follower/follower.ts';
 const FENCE = 'control-plane/writer/fence.ts';
 const WRITER = 'control-plane/writer/writer.ts';
-const SYNC = 'verifier/redis/lua/sync.lua';
-const EXCHANGE = 'verifier/redis/lua/exchange.lua';
+const SYNC = 'shared/protocol/follower/sync.lua';
+const EXCHANGE = 'shared/protocol/allowances/exchange.lua';
 const CREDITS = 'shared/protocol/log/credits.lua';
 const CHANGE = 'shared/protocol/log/change.lua';
 const FENCE_CHECK = 'shared/protocol/log/fence-check.lua';
-const POOL = 'verifier/core/pool.ts';
+const POOL = 'shared/protocol/allowances/pool.ts';
 const PORTS = 'test/proof/simulation/ports.ts';
 
 /** Of what all keys are told by. */
@@ -53,13 +53,13 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   'no lease': {
     breaks: 'A verifier answers after its lease. (I8)',
     seed: 3,
-    file: 'verifier/core/lease.ts',
+    file: 'shared/protocol/follower/lease.ts',
     edits: [['latestCheck.monotonicMs < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
   },
   'timer-driven lease': {
     breaks: 'A timer ends the lease, so a paused verifier answers before the timer runs. (I8)',
     seed: 8,
-    file: 'verifier/core/lease.ts',
+    file: 'shared/protocol/follower/lease.ts',
     edits: [
       [
         'return latestCheck.monotonicMs < this.#untilMonotonicMs && latestCheck.wallMs < this.#untilWallMs',
@@ -103,7 +103,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
     file: SYNC,
     edits: [
       ["tonumber(redis.call('ZSCORE', members, member) or -1)", 'tonumber(position)'],
-      ["redis.call('ZADD', members, sequence, member)", '', 'verifier/redis/lua/register.lua'],
+      ["redis.call('ZADD', members, sequence, member)", '', 'shared/protocol/follower/register.lua'],
     ],
   },
   'no-op of another server': {
@@ -154,7 +154,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
   'no prevHash check': {
     breaks: 'A follower applies a message that does not continue its hash chain. (I9)',
     seed: 354,
-    file: 'verifier/core/follower.ts',
+    file: 'shared/protocol/follower/follower.ts',
     edits: [[' && change.previousHash === this.#hash', '']],
   },
   'no hash chain': {
@@ -207,15 +207,15 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
       [
         "if tonumber(needs or 1) > tonumber(string.match(member, '^%d+') or 1) then return {'TOO_OLD', nonce, needs} end",
         '',
-        'verifier/redis/lua/register.lua',
+        'shared/protocol/follower/register.lua',
       ],
     ],
   },
   'F without X': {
     breaks: 'Fences do not wait for deposed primaries. (I1)',
     seed: 432,
-    file: FENCE,
-    edits: [['return leaseMs + deposedMs +', 'return leaseMs + 0 * deposedMs +']],
+    file: 'shared/protocol/timing.ts',
+    edits: [['leaseMs + deposedMs +', 'leaseMs + 0 * deposedMs +']],
   },
   'REGISTER without WAIT': {
     breaks: 'A registration counts before the replicas have it. (I1)',
@@ -315,7 +315,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   'spent credits forgotten': {
     breaks: 'A verifier forgets a pool before it has reported what it spent. (I14)',
     seed: CREDIT_SEEDS + 14,
-    file: 'verifier/core/pools.ts',
+    file: 'shared/protocol/allowances/pools.ts',
     edits: [
       [
         'if (pool.isIdle(now) && pool.isOver) this.#pools.delete(id);',
@@ -337,7 +337,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   'slices are kept': {
     breaks: 'A verifier gives nothing back to other verifiers. (I14)',
     seed: CREDIT_SEEDS + 7,
-    file: 'verifier/core/pools.ts',
+    file: 'shared/protocol/allowances/pools.ts',
     edits: [['else if (pool.isIdle(now) && !pool.isSettled) pool.giveBack();', '']],
   },
 };
@@ -377,20 +377,20 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   'what a former name held is kept': {
     breaks: 'What comes back under a former name is not told to Redis. (I14)',
     seed: HOLD_SEEDS + 50,
-    file: 'verifier/core/pools.ts',
+    file: 'shared/protocol/allowances/pools.ts',
     edits: [['if (pool.window || !pool.isReleased) return;', 'return;']],
   },
   'a place is taken by looking': {
     breaks: 'A hold is begun where a place was only seen. (I23)',
     seed: HOLD_SEEDS,
-    file: 'verifier/core/allowance.ts',
+    file: 'shared/protocol/allowances/allowance.ts',
     edits: [
       ['pool.take(isOnlySeen ? 0 : cost,', 'pool.take(isOnlySeen || (limit && isPlaces(limit)) ? 0 : cost,'],
     ],
   },
 };
 
-const SHARED_LOG = 'verifier/core/shared-log.ts';
+const SHARED_LOG = 'shared/protocol/follower/shared-log.ts';
 
 /** The same for keys that have roles. */
 const OF_ROLES: Readonly<Record<string, Mutant>> = {
@@ -595,14 +595,14 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'a grant outlives its window': {
     breaks: 'A verifier uses a grant of one window in the next. (I15)',
     seed: LIMIT_SEEDS + 3,
-    file: 'verifier/core/grant-window.ts',
+    file: 'shared/protocol/allowances/grant-window.ts',
     edits: [['withinMs(Math.min(leftMs, GRANTED_MS))', 'GRANTED_MS']],
   },
   'window from reply time': {
     breaks:
       'A verifier measures the end of the window from the reply, not from the sending of the request. (I15)',
     seed: LIMIT_SEEDS + 3,
-    file: 'verifier/core/pool.ts',
+    file: 'shared/protocol/allowances/pool.ts',
     edits: [
       [
         'this.#grant.enter(reply.window, turn.window, turn.sentAt)',
@@ -625,7 +625,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'windows do not slide': {
     breaks: 'The uses in the window before do not count. (I15)',
     seed: LIMIT_SEEDS + 3,
-    file: 'verifier/redis/lua/windows.lua',
+    file: 'shared/protocol/allowances/windows.lua',
     edits: [['p * math.min(1, left / slides)', '0']],
   },
   "windows by a machine's clock": {
@@ -648,7 +648,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'requests without a use': {
     breaks: 'An accepted request takes nothing from its rate limit. (I15)',
     seed: LIMIT_SEEDS,
-    file: 'verifier/core/allowance.ts',
+    file: 'shared/protocol/allowances/allowance.ts',
     edits: [
       [
         'for (const { pool, cost, limit, isOnlySeen } of needs)',
@@ -658,7 +658,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   },
 };
 
-const BALANCE = 'verifier/core/balance.ts';
+const BALANCE = 'shared/protocol/allowances/balance.ts';
 
 /** The same for limits that change under load, and for two amounts of one limit. */
 const OF_CHANGES: Readonly<Record<string, Mutant>> = {
@@ -719,7 +719,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
   'each limit voids the other': {
     breaks: 'Questions with two amounts of one limit wake each other without end. (I25)',
     seed: SHARED_LIMIT_SEEDS + 1,
-    file: 'verifier/core/pools.ts',
+    file: 'shared/protocol/allowances/pools.ts',
     edits: [
       [
         '      present.window = window;\n',

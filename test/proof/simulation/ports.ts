@@ -1,4 +1,13 @@
 import type { Head, LeaseStep, SweepStore } from '../../../control-plane/writer/sweep.ts';
+import type { PoolReply, PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
+import type {
+  Directory,
+  Pointer,
+  RegisterReply,
+  Session,
+  SyncReply,
+  SyncRequest,
+} from '../../../shared/protocol/follower/source.ts';
 import type { Written } from '../../../shared/protocol/log/change-log.ts';
 import type {
   BatchedChangeLog,
@@ -11,15 +20,6 @@ import type {
 } from '../../../shared/protocol/log/change-log-port.ts';
 import { apiKeys, parsePointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { unavailable } from '../../../shared/rules/errors.ts';
-import type { PoolReply, PoolTurn } from '../../../verifier/core/exchange.ts';
-import type {
-  Directory,
-  Pointer,
-  RegisterReply,
-  Session,
-  SyncReply,
-  SyncRequest,
-} from '../../../verifier/core/redis-port.ts';
 import type { Machine } from './clock.ts';
 import type { Connection, Network } from './network.ts';
 import type { RedisState, Step } from './redis.ts';
@@ -67,7 +67,7 @@ export interface SessionEvents {
   granted(apiId: string, sentAtMs: number, leaseMs: number): void;
 }
 
-/** The verifier's port to the simulated Redis; does as redis-session.ts. */
+/** The verifier's port to the simulated Redis; does as session.ts. */
 export class SimulatedDirectory implements Directory {
   readonly #lanes: Lanes;
   readonly #events: SessionEvents;

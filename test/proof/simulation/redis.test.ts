@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
+import type { PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
 import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import { DURATION_MAX_MS } from '../../../shared/protocol/records/credits.ts';
 import type { Letter } from '../../../shared/protocol/records/key-record.ts';
@@ -13,7 +14,6 @@ import {
   secretPointer,
   windowKey,
 } from '../../../shared/redis/redis-keys.ts';
-import type { PoolTurn } from '../../../verifier/core/exchange.ts';
 import { scratch } from '../../harness/scratch.ts';
 import type { Reply } from './lua.ts';
 import { Random } from './random.ts';

@@ -1,6 +1,11 @@
 import { hash as digest } from 'node:crypto';
 import type { Head, LeaseStep } from '../../../control-plane/writer/sweep.ts';
 import { forgetRun, setLease, sweepRun } from '../../../control-plane/writer/sweep-store.ts';
+import type { PoolReply, PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
+import { exchangeRun } from '../../../shared/protocol/allowances/exchange.ts';
+import { findKeys } from '../../../shared/protocol/follower/pointers.ts';
+import { registerRun, syncRun } from '../../../shared/protocol/follower/session.ts';
+import type { RegisterReply, SyncReply, SyncRequest } from '../../../shared/protocol/follower/source.ts';
 import type { Change } from '../../../shared/protocol/log/change.ts';
 import {
   checkRun,
@@ -32,11 +37,6 @@ import {
 } from '../../../shared/redis/redis-keys.ts';
 import type { Run } from '../../../shared/redis/script.ts';
 import { ApiError } from '../../../shared/rules/errors.ts';
-import type { PoolReply, PoolTurn } from '../../../verifier/core/exchange.ts';
-import { exchangeRun } from '../../../verifier/core/exchange.ts';
-import type { RegisterReply, SyncReply, SyncRequest } from '../../../verifier/core/redis-port.ts';
-import { registerRun, syncRun } from '../../../verifier/redis/api-session.ts';
-import { findKeys } from '../../../verifier/redis/pointer-batcher.ts';
 import { Commands } from './commands.ts';
 
 /** Limits that constants of the modules set for the real Redis. */

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
+import type { Pointer } from '../../../shared/protocol/follower/source.ts';
 import { generateKey } from '../../../shared/rules/key-format.ts';
 import { questionAbout } from '../../../verifier/core/question.ts';
-import type { Pointer } from '../../../verifier/core/redis-port.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
 import { Timeline } from '../../proof/simulation/clock.ts';
 

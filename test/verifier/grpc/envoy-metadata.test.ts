@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '#shared/process/clock.ts';
+import { Entry, type Epoch } from '../../../shared/protocol/follower/key-cache.ts';
+import { Lease } from '../../../shared/protocol/follower/lease.ts';
+import type { EffectivePermissions } from '../../../shared/protocol/follower/permissions.ts';
 import { decodeState } from '../../../shared/protocol/records/key-record.ts';
-import { Entry, type Epoch } from '../../../verifier/core/key-cache.ts';
-import { Lease } from '../../../verifier/core/lease.ts';
-import type { EffectivePermissions } from '../../../verifier/core/permissions.ts';
 import { dynamicMetadata } from '../../../verifier/grpc/check.ts';
 import { grpcSettings } from '../../../verifier/grpc/server.ts';
 import { noPools } from '../../harness/no-credits.ts';

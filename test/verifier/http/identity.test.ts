@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '#shared/process/clock.ts';
+import { Entry } from '../../../shared/protocol/follower/key-cache.ts';
+import { Lease } from '../../../shared/protocol/follower/lease.ts';
 import { decodeState } from '../../../shared/protocol/records/key-record.ts';
-import { Entry } from '../../../verifier/core/key-cache.ts';
-import { Lease } from '../../../verifier/core/lease.ts';
 import { identityHeaders, isIdentityHeader } from '../../../verifier/http/gateway-answer.ts';
 import { noPools } from '../../harness/no-credits.ts';
 

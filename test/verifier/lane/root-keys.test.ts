@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../../shared/process/clock.ts';
+import { Scopes } from '../../../shared/protocol/follower/shared-log.ts';
 import { rootKeyMark } from '../../../shared/protocol/records/root-keys-record.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { Callers } from '../../../verifier/core/callers.ts';
-import { Scopes } from '../../../verifier/core/shared-log.ts';
 import { verifierSubject } from '../../harness/side-by-side.ts';
 
 /** What verifiers know of root keys; undefined = nothing at this instant. */

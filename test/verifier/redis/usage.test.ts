@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { Entry } from '../../../shared/protocol/follower/key-cache.ts';
+import { Lease } from '../../../shared/protocol/follower/lease.ts';
 import { decodeState } from '../../../shared/protocol/records/key-record.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
 import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
-import { Entry } from '../../../verifier/core/key-cache.ts';
-import { Lease } from '../../../verifier/core/lease.ts';
 import { OTHER_TAGS, TagCounts } from '../../../verifier/redis/tag-counts.ts';
 import { Usage } from '../../../verifier/redis/usage-report.ts';
 import { noPools } from '../../harness/no-credits.ts';

@@ -8,13 +8,13 @@ import { RedisSweepStore } from '../../../../control-plane/writer/sweep-store.ts
 import { ChangeWriter } from '../../../../control-plane/writer/writer.ts';
 import { systemClock } from '../../../../shared/process/clock.ts';
 import { createLogger } from '../../../../shared/process/log.ts';
+import { RedisDirectory } from '../../../../shared/protocol/follower/session.ts';
 import { RedisChangeLog } from '../../../../shared/protocol/log/change-log.ts';
 import type { Write } from '../../../../shared/protocol/log/change-log-port.ts';
 import { DurableWriter } from '../../../../shared/protocol/log/durable-writer.ts';
 import { PROTOCOL } from '../../../../shared/protocol/records/protocol.ts';
 import { RedisNodes } from '../../../../shared/redis/redis.ts';
 import { apiKeys, idPointer, secretPointer } from '../../../../shared/redis/redis-keys.ts';
-import { RedisDirectory } from '../../../../verifier/redis/api-session.ts';
 import { redisConfig } from '../../../harness/config.ts';
 import { Fleet } from '../../../harness/fleet.ts';
 import { PATIENT } from '../../../harness/waiting.ts';

@@ -5,13 +5,13 @@ import { announceBootstrap } from '../../../../control-plane/root-keys/bootstrap
 import { createRootKey, readRootKey, updateRootKey } from '../../../../control-plane/root-keys/root-keys.ts';
 import { countCalls } from '../../../../control-plane/serve/rate-limits.ts';
 import { forgetApi, setLease, sweepApi } from '../../../../control-plane/writer/sweep-store.ts';
+import { findKeys } from '../../../../shared/protocol/follower/pointers.ts';
 import { reapRun, writeChange, writeChanges } from '../../../../shared/protocol/log/change-log.ts';
 import { deletePointer, setPointer } from '../../../../shared/protocol/log/new-key-record.ts';
 import { createApi } from '../../../../shared/protocol/log/new-log.ts';
 import { KEY_LETTERS } from '../../../../shared/protocol/records/key-record.ts';
 import { deniedCommands } from '../../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../../shared/redis/redis-keys.ts';
-import { findKeys } from '../../../../verifier/redis/pointer-batcher.ts';
 import { reportStatus } from '../../../../verifier/redis/status-report.ts';
 import { addUsage } from '../../../../verifier/redis/usage-report.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';

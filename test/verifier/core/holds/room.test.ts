@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import { instant, systemClock } from '../../../../shared/process/clock.ts';
-import { type Need, spend } from '../../../../verifier/core/allowance.ts';
-import type { PoolReply } from '../../../../verifier/core/exchange.ts';
+import { type Need, spend } from '../../../../shared/protocol/allowances/allowance.ts';
+import type { PoolReply } from '../../../../shared/protocol/allowances/exchange.ts';
+import { Pool } from '../../../../shared/protocol/allowances/pool.ts';
 import { LookupGivenUp } from '../../../../verifier/core/given-up.ts';
 import { Holds } from '../../../../verifier/core/holds.ts';
-import { Pool } from '../../../../verifier/core/pool.ts';
 
 const clock = { ...systemClock, after: () => ({ cancel: () => undefined }) };
 const newHolds = () =>

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { ownPermissionsOf } from '../../../../shared/protocol/follower/permissions.ts';
 import {
   allows,
   DEPTH_MAX,
   LEAVES_MAX,
   QUERY_LENGTH_MAX,
 } from '../../../../shared/rules/permission-query.ts';
-import { ownPermissionsOf } from '../../../../verifier/core/permissions.ts';
 import { readQuery } from '../../../../verifier/core/question.ts';
 
 /** The answer for a key with these permissions; a text tells why the query is none. */
