@@ -6,7 +6,7 @@ import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
 import type { Callers } from './core/callers.ts';
 import type { HoldEnder } from './core/holds.ts';
 import type { RateLimiter } from './core/rate-limits.ts';
-import type { RefusalLog, VerdictSource } from './core/verdict.ts';
+import type { VerdictSource } from './core/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './http/authz.ts';
 import { introspectRoute } from './http/introspect.ts';
 import { rateLimitRoutes } from './http/rate-limit.ts';
@@ -15,6 +15,7 @@ import { createListener, createRouter, type HttpLimits, type Listener, type Rout
 import type { Certificate } from './http/tls.ts';
 import { releaseRoute, V1, V2, verifyKeyRoute } from './http/verify-key.ts';
 import { FastLane, type LaneCounts } from './lane/lane.ts';
+import type { RefusalLog } from './redis/port.ts';
 
 /** The listener that answers verifyKey. */
 export interface VerifierServer extends Listener {

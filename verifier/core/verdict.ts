@@ -1,32 +1,20 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { Deadlines } from '#shared/process/deadlines.ts';
-import { ask, giveBack, type Need, type Spending, spend } from '#shared/protocol/allowances/allowance.ts';
+import { ask, giveBack, type Need, spend } from '#shared/protocol/allowances/allowance.ts';
 import { RECALL_MS } from '#shared/protocol/allowances/exchange.ts';
 import type { Entry, KeyCache } from '#shared/protocol/follower/key-cache.ts';
 import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
 import type { SharedLog } from '#shared/protocol/follower/shared-log.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { brokenRule, type KeyFacts, RULES, type RuleName } from '#shared/rules/rules.ts';
-import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
+import { brokenRule, type KeyFacts, RULES, } from '#shared/rules/rules.ts';
+import type { ReportedVerdict, VerdictCounter } from '../redis/port.ts';
 import type { Hold, Holds } from './holds.ts';
 import { hasHeld, isMetered, needsOf } from './needs.ts';
 import type { Question } from './question.ts';
 import { untilServed } from './until-served.ts';
 
 /** A decision on a key. `entry` is present if the table of verdicts says that the response shows the key. */
-export interface Verdict {
-  readonly code: VerdictCode;
-  readonly entry?: Entry;
-  /** The key of a verdict that does not show it; undefined = `entry`, or none. Never part of an answer. */
-  readonly about?: Entry;
-  /** The rule that the key broke; undefined = none. */
-  readonly rule?: RuleName;
-  /** The outcome for credits and rate limits; undefined = the key has none, or was refused anyway. */
-  readonly spending?: Spending;
-  /**
-   * The key's effective permissions; undefined = it has neither roles nor an identity, and `entry` is enough.
-   */
-  readonly effectivePermissions?: EffectivePermissions | undefined;
+export interface Verdict extends ReportedVerdict {
   /** The hold that the question asked for; undefined = it did not, or the key was refused. */
   readonly hold?: Hold;
 }
@@ -84,28 +72,9 @@ export const isEnabled = (
 /** The parts of a question that rules and notes need. */
 export type QuestionBasics = Pick<Question, 'apiId' | 'clientIp' | 'origin' | 'requirements'>;
 
-/** A request that was refused. */
-export interface RefusedRequest {
-  /** As the answer has it; `''` = it has none. */
-  readonly requestId: string;
-  /** Method and path of the client's request, without the query; undefined = unknown. */
-  readonly route?: string | undefined;
-}
-
-/** Remembers refusals, for people who ask why. */
-export interface RefusalLog {
-  /** Notes the verdict on a question, if it refuses a known key. */
-  note(verdict: Verdict, question: QuestionBasics, request: RefusedRequest): void;
-}
-
 /** Returns the route of a request; undefined = its method or its target is unknown. */
 export const routeOf = (method: string | undefined, target: string | undefined): string | undefined =>
   method && target ? `${method} ${target.split('?', 1)[0]}` : undefined;
-
-/** A counter of verdicts by key. */
-export interface VerdictCounter {
-  count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void;
-}
 
 /** Decides on keys in memory, from the state of memory at that very instant. */
 export class Verdicts {

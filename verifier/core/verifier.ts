@@ -11,6 +11,7 @@ import { SharedLog } from '#shared/protocol/follower/shared-log.ts';
 import type { Directory, Pointer } from '#shared/protocol/follower/source.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { canBeSecret, digestOf, generateId, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
+import type { VerdictCounter } from '../redis/port.ts';
 import { Callers } from './callers.ts';
 import { LookupGivenUp } from './given-up.ts';
 import { Holds } from './holds.ts';
@@ -24,7 +25,6 @@ import {
   NOT_FOUND,
   Spender,
   type Verdict,
-  type VerdictCounter,
   type VerdictSource,
   Verdicts,
 } from './verdict.ts';

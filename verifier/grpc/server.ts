@@ -16,7 +16,7 @@ import { list, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { RETRY_AFTER_SECONDS, toApiError, UNHANDLED } from '#shared/rules/errors.ts';
 import { requestIdFrom } from '#shared/rules/request-id.ts';
-import { type RefusalLog, routeOf, type VerdictSource } from '../core/verdict.ts';
+import { routeOf, type VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';
 import { keyHeaders } from '../http/credentials.ts';
 import {
@@ -29,6 +29,7 @@ import {
 import { LINGER_MS, problemBody } from '../http/respond.ts';
 import type { HttpLimits } from '../http/server.ts';
 import { type Certificate, useCertificate } from '../http/tls.ts';
+import type { RefusalLog } from '../redis/port.ts';
 import {
   type CheckRequest,
   type CheckResponse,

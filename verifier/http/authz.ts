@@ -10,13 +10,8 @@ import {
   type Requirements,
   requiring,
 } from '../core/question.ts';
-import {
-  type QuestionBasics,
-  type RefusalLog,
-  routeOf,
-  type Verdict,
-  type VerdictSource,
-} from '../core/verdict.ts';
+import { type QuestionBasics, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
+import type { RefusalLog } from '../redis/port.ts';
 import type { AnonymousLimit } from './anonymous-limit.ts';
 import {
   type ClientIps,

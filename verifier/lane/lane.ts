@@ -6,11 +6,12 @@ import { readBuffer, readIntoBuffer, restOf } from '#shared/process/read-buffer.
 import { UNHANDLED } from '#shared/rules/errors.ts';
 import type { Callers } from '../core/callers.ts';
 import type { HoldEnder } from '../core/holds.ts';
-import type { RefusalLog, VerdictSource } from '../core/verdict.ts';
+import type { VerdictSource } from '../core/verdict.ts';
 import type { AuthzSettings } from '../http/authz.ts';
 import type { HttpLimits, RequestEvents } from '../http/server.ts';
 import { DelegatedRequest, type Delegator } from '../node-internals/delegated-request.ts';
 import { giveBytes, takeConnections } from '../node-internals/http-server.ts';
+import type { RefusalLog } from '../redis/port.ts';
 import {
   type Call,
   CONTENT_LENGTH,

@@ -13,10 +13,11 @@ import {
   type Question,
   questionAbout,
 } from '../core/question.ts';
-import { type RefusalLog, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
+import { routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import { AUTHZ_PREFIX, type AuthzPath, type AuthzSettings, DIALECTS, parseAuthzPath } from '../http/authz.ts';
 import { parseJson } from '../http/json-body.ts';
 import { releaseOf, V1, V2 } from '../http/verify-key.ts';
+import type { RefusalLog } from '../redis/port.ts';
 import {
   AUTHORIZATION,
   bytesOf,

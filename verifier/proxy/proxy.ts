@@ -17,7 +17,7 @@ import {
   requiring,
 } from '../core/question.ts';
 import { Rechecker } from '../core/rechecker.ts';
-import { type RefusalLog, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
+import { routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import { type AuthzSettings, clientQuestion } from '../http/authz.ts';
 import { asReadByServers, keyHeaders, namesOf, withoutKey, withoutKeyCookies } from '../http/credentials.ts';
 import {
@@ -42,6 +42,7 @@ import { trustedProxies } from '../http/trusted-proxies.ts';
 import type { Call } from '../lane/head.ts';
 import { FastLane, type LaneConnection, type LaneCounts } from '../lane/lane.ts';
 import { gatewayReplies, Output } from '../lane/reply.ts';
+import type { RefusalLog } from '../redis/port.ts';
 import { endToEndHeaders, forwardedFor, isForwarding, isOfConnection, writtenByTracer } from './headers.ts';
 import { type Downstream, RawResponse } from './raw-response.ts';
 import {

@@ -23,8 +23,8 @@ import {
 import { send } from '#shared/redis/script.ts';
 import { ORIGIN_LENGTH_MAX, originOf } from '#shared/rules/origins.ts';
 import { queryText, slugsIn } from '#shared/rules/permission-query.ts';
-import type { Requirements } from '../core/question.ts';
-import type { QuestionBasics, RefusalLog, RefusedRequest, Verdict } from '../core/verdict.ts';
+
+import type { RefusalLog, RefusedRequest, ReportedQuestion, ReportedVerdict } from './port.ts';
 
 export const reportRefusals = command(
   asset('verifier/redis/lua/report-refusals.lua'),
@@ -54,8 +54,8 @@ interface RefusalsOptions {
 /** A refusal as the verifier holds it until its report: a flood of refusals writes no texts. */
 interface NotedRefusal {
   readonly timeMs: number;
-  readonly verdict: Verdict;
-  readonly question: QuestionBasics;
+  readonly verdict: ReportedVerdict;
+  readonly question: ReportedQuestion;
   readonly request: RefusedRequest;
   /** The key's effective permissions and its expiry at that time. */
   readonly slugSet: ReadonlySet<string> | undefined;
@@ -87,8 +87,8 @@ export class Refusals implements RefusalLog {
   }
 
   note(
-    verdict: Verdict,
-    { apiId, clientIp, origin, requirements }: QuestionBasics,
+    verdict: ReportedVerdict,
+    { apiId, clientIp, origin, requirements }: ReportedQuestion,
     request: RefusedRequest,
   ): void {
     const { code, entry, about = entry, effectivePermissions } = verdict;
@@ -188,7 +188,7 @@ function recordOf(noted: NotedRefusal, verifier: string): RefusalRecord {
 const questionOf = ({
   apiId,
   requirements: { permissions, cost, limits },
-}: QuestionBasics): RefusedQuestion => ({
+}: ReportedQuestion): RefusedQuestion => ({
   ...(apiId === undefined ? {} : { apiId }),
   ...(permissions === undefined ? {} : { permissions: queryText(permissions) }),
   ...(cost === 1 ? {} : { cost }),
@@ -218,7 +218,10 @@ function causeOf({ verdict, question, slugSet, expires }: NotedRefusal): Refusal
 }
 
 /** The permissions that a query names and `slugSet` lacks, as many as there is room for. */
-function missingIn({ permissions = '' }: Requirements, slugSet: ReadonlySet<string> | undefined): string[] {
+function missingIn(
+  { permissions = '' }: ReportedQuestion['requirements'],
+  slugSet: ReadonlySet<string> | undefined,
+): string[] {
   let length = 0;
   return slugsIn(permissions).filter((slug) => {
     if (slugSet?.has(slug)) return false;

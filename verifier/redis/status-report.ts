@@ -17,7 +17,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 import { VERSION } from '#shared/version.ts';
-import type { Verifier } from '../core/verifier.ts';
+import type { ReportedVerifier } from './port.ts';
 import type { Usage } from './usage-report.ts';
 
 export const reportStatus = command(
@@ -36,7 +36,7 @@ const PERIODS_KEPT = 3;
 /** Subject and period of the report. */
 interface StatusOptions {
   readonly nodes: RedisNodes;
-  readonly verifier: Verifier;
+  readonly verifier: ReportedVerifier;
   readonly verdicts: () => Pick<VerifierStatus, 'verdicts' | 'codes'>;
   readonly clock: Clock;
   readonly log: Logger;
