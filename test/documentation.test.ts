@@ -390,37 +390,37 @@ const NUMBERS_ELSEWHERE: typeof NUMBERS = [
   [
     'verifier/metrics/usage-and-traces.md',
     'latest 50 refusals',
-    'shared/protocol/refusal-records.ts',
+    'shared/protocol/reports/refusal-records.ts',
     /ofKey: 50,/,
   ],
   [
     'verifier/metrics/usage-and-traces.md',
     'the 2,000 keys',
-    'shared/protocol/refusal-records.ts',
+    'shared/protocol/reports/refusal-records.ts',
     /keysOfApi: 2000,/,
   ],
   [
     'verifier/metrics/usage-and-traces.md',
     'latest 1,000 of an API',
-    'shared/protocol/refusal-records.ts',
+    'shared/protocol/reports/refusal-records.ts',
     /ofApi: 1000 /,
   ],
   [
     'verifier/metrics/usage-and-traces.md',
     'for seven days',
-    'shared/protocol/refusal-records.ts',
+    'shared/protocol/reports/refusal-records.ts',
     /KEPT_S = 7 \* 86_400;/,
   ],
   [
     'verifier/metrics/usage-and-traces.md',
     'remembers 5,000 refusals',
-    'verifier/redis/refusals-report.ts',
+    'shared/protocol/reports/refusals-report.ts',
     /WAITING_MAX = 5000;/,
   ],
   [
     'verifier/metrics/usage-and-traces.md',
     'deliver for an hour',
-    'verifier/redis/usage-report.ts',
+    'shared/protocol/reports/usage-report.ts',
     /AGAIN_MS = 3_600_000;/,
   ],
 ];

@@ -5,15 +5,15 @@ import type { Logger } from '#shared/process/log.ts';
 import type { FollowerEvents } from '#shared/protocol/follower/follower.ts';
 import { necessaryCommands } from '#shared/protocol/follower/rights.ts';
 import { RedisDirectory } from '#shared/protocol/follower/session.ts';
-import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
+import { Refusals } from '#shared/protocol/reports/refusals-report.ts';
+import { StatusReport } from '#shared/protocol/reports/status-report.ts';
+import { Usage } from '#shared/protocol/reports/usage-report.ts';
+import type { VerifierStatus } from '#shared/protocol/reports/verifier-status.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
 import { digestNames, foreignDigests } from '#shared/rules/foreign-digests.ts';
 import { uniqueTexts } from '#shared/rules/request-id.ts';
 import { Verifier, type VerifierLimits } from './core/verifier.ts';
-import { Refusals } from './redis/refusals-report.ts';
-import { StatusReport } from './redis/status-report.ts';
-import { Usage } from './redis/usage-report.ts';
 
 /** The part that decides on keys with one Redis. A verifier process and the library use the same engine. */
 export interface Engine {

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { asset } from '#shared/assets.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { VERIFIER_ID_HEADER } from '#shared/protocol/verifier-status.ts';
+import type { RefusalLog } from '#shared/protocol/reports/port.ts';
+import { VERIFIER_ID_HEADER } from '#shared/protocol/reports/verifier-status.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
 import type { Callers } from './core/callers.ts';
 import type { HoldEnder } from './core/holds.ts';
@@ -15,7 +16,6 @@ import { createListener, createRouter, type HttpLimits, type Listener, type Rout
 import type { Certificate } from './http/tls.ts';
 import { releaseRoute, V1, V2, verifyKeyRoute } from './http/verify-key.ts';
 import { FastLane, type LaneCounts } from './lane/lane.ts';
-import type { RefusalLog } from './redis/port.ts';
 
 /** The listener that answers verifyKey. */
 export interface VerifierServer extends Listener {

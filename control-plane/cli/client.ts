@@ -1,6 +1,6 @@
 import { scheduler } from 'node:timers/promises';
 import { backoffMs } from '#shared/process/clock.ts';
-import { VERIFIER_ID_HEADER } from '#shared/protocol/verifier-status.ts';
+import { VERIFIER_ID_HEADER } from '#shared/protocol/reports/verifier-status.ts';
 import { ERRORS, type ErrorCode } from '#shared/rules/errors.ts';
 import { CliError, EXIT_OF } from './exit.ts';
 

@@ -1,4 +1,4 @@
-import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
+import type { VerifierStatus } from '#shared/protocol/reports/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList, SHARED_LOG, webhookEndpoints } from '#shared/redis/redis-keys.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';

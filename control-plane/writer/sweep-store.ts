@@ -1,7 +1,7 @@
 import { parseScore } from '#shared/protocol/log/change-log.ts';
 import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
 import { createSharedLog } from '#shared/protocol/log/new-log.ts';
-import { LENGTH_MS, RETENTION } from '#shared/protocol/usage.ts';
+import { LENGTH_MS, RETENTION } from '#shared/protocol/reports/usage.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {

@@ -9,9 +9,9 @@ import {
 import { type Entry, KeyCache } from '#shared/protocol/follower/key-cache.ts';
 import { SharedLog } from '#shared/protocol/follower/shared-log.ts';
 import type { Directory, Pointer } from '#shared/protocol/follower/source.ts';
+import type { VerdictCounter } from '#shared/protocol/reports/port.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { canBeSecret, digestOf, generateId, isWellFormed, secretHashFrom } from '#shared/rules/key-format.ts';
-import type { VerdictCounter } from '../redis/port.ts';
 import { Callers } from './callers.ts';
 import { LookupGivenUp } from './given-up.ts';
 import { Holds } from './holds.ts';

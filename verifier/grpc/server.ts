@@ -14,6 +14,7 @@ import { asset } from '#shared/assets.ts';
 import { listening } from '#shared/process/listening.ts';
 import { list, port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { RETRY_AFTER_SECONDS, toApiError, UNHANDLED } from '#shared/rules/errors.ts';
 import { requestIdFrom } from '#shared/rules/request-id.ts';
 import { routeOf, type VerdictSource } from '../core/verdict.ts';
@@ -29,7 +30,6 @@ import {
 import { LINGER_MS, problemBody } from '../http/respond.ts';
 import type { HttpLimits } from '../http/server.ts';
 import { type Certificate, useCertificate } from '../http/tls.ts';
-import type { RefusalLog } from '../redis/port.ts';
 import {
   type CheckRequest,
   type CheckResponse,

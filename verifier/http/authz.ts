@@ -1,6 +1,7 @@
 import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { Seldom } from '#shared/process/seldom.ts';
+import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { ANY_API, API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import {
@@ -11,7 +12,6 @@ import {
   requiring,
 } from '../core/question.ts';
 import { type QuestionBasics, routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
-import type { RefusalLog } from '../redis/port.ts';
 import type { AnonymousLimit } from './anonymous-limit.ts';
 import {
   type ClientIps,

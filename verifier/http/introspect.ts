@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { ApiError, RETRY_AFTER_SECONDS } from '#shared/rules/errors.ts';
 import type { Callers } from '../core/callers.ts';
 import { KEY_LENGTH_MAX, questionAbout } from '../core/question.ts';
 import type { Verdict, VerdictSource } from '../core/verdict.ts';
 import { fieldValues, showsKey } from '../core/verdict-body.ts';
-import type { RefusalLog } from '../redis/port.ts';
 import { FORM, readBody } from './json-body.ts';
 import { answerJson } from './respond.ts';
 import type { Handler } from './server.ts';

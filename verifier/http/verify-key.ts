@@ -1,3 +1,4 @@
+import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import type { Callers } from '../core/callers.ts';
 import { unknownPart } from '../core/form.ts';
@@ -5,7 +6,6 @@ import type { HoldEnder, Release } from '../core/holds.ts';
 import { type Question, readQuestion, readQuestionV2, readRelease } from '../core/question.ts';
 import type { Verdict, VerdictSource } from '../core/verdict.ts';
 import { verdictBody, verdictBodyV2 } from '../core/verdict-body.ts';
-import type { RefusalLog } from '../redis/port.ts';
 import { readJson } from './json-body.ts';
 import { answerJson } from './respond.ts';
 import type { Handler } from './server.ts';

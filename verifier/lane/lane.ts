@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Logger } from '#shared/process/log.ts';
 import { readBuffer, readIntoBuffer, restOf } from '#shared/process/read-buffer.ts';
+import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { UNHANDLED } from '#shared/rules/errors.ts';
 import type { Callers } from '../core/callers.ts';
 import type { HoldEnder } from '../core/holds.ts';
@@ -11,7 +12,6 @@ import type { AuthzSettings } from '../http/authz.ts';
 import type { HttpLimits, RequestEvents } from '../http/server.ts';
 import { DelegatedRequest, type Delegator } from '../node-internals/delegated-request.ts';
 import { giveBytes, takeConnections } from '../node-internals/http-server.ts';
-import type { RefusalLog } from '../redis/port.ts';
 import {
   type Call,
   CONTENT_LENGTH,

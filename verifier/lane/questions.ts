@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
+import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { ORIGIN_LENGTH_MAX } from '#shared/rules/origins.ts';
 import { newRequestId } from '#shared/rules/request-id.ts';
@@ -17,7 +18,6 @@ import { routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import { AUTHZ_PREFIX, type AuthzPath, type AuthzSettings, DIALECTS, parseAuthzPath } from '../http/authz.ts';
 import { parseJson } from '../http/json-body.ts';
 import { releaseOf, V1, V2 } from '../http/verify-key.ts';
-import type { RefusalLog } from '../redis/port.ts';
 import {
   AUTHORIZATION,
   bytesOf,

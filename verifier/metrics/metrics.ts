@@ -3,6 +3,8 @@ import type { Clock } from '#shared/process/clock.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
 import type { DropReason, Follower, FollowerEvents } from '#shared/protocol/follower/follower.ts';
 import { PROTOCOL } from '#shared/protocol/records/protocol.ts';
+import type { Refusals } from '#shared/protocol/reports/refusals-report.ts';
+import type { Usage } from '#shared/protocol/reports/usage-report.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/rules/verdict-codes.ts';
@@ -12,8 +14,6 @@ import type { Verifier } from '../core/verifier.ts';
 import type { LaneCounts } from '../lane/lane.ts';
 import type { CostFaults } from '../proxy/proxy.ts';
 import type { UpstreamStats } from '../proxy/upstream.ts';
-import type { Refusals } from '../redis/refusals-report.ts';
-import type { Usage } from '../redis/usage-report.ts';
 
 const DROP_REASONS: readonly DropReason[] = [
   'noreg',

@@ -5,6 +5,7 @@ import type { Logger } from '#shared/process/log.ts';
 import { Seldom } from '#shared/process/seldom.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
+import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { ApiError, type ErrorCode, toApiError } from '#shared/rules/errors.ts';
 import { newRequestId, traceIdIn } from '#shared/rules/request-id.ts';
 import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
@@ -42,7 +43,6 @@ import { trustedProxies } from '../http/trusted-proxies.ts';
 import type { Call } from '../lane/head.ts';
 import { FastLane, type LaneConnection, type LaneCounts } from '../lane/lane.ts';
 import { gatewayReplies, Output } from '../lane/reply.ts';
-import type { RefusalLog } from '../redis/port.ts';
 import { endToEndHeaders, forwardedFor, isForwarding, isOfConnection, writtenByTracer } from './headers.ts';
 import { type Downstream, RawResponse } from './raw-response.ts';
 import {

@@ -1,7 +1,12 @@
 import { type Command, Option } from 'commander';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
-import { type Granularity, RETENTION, USAGE_COLUMNS, type UsageField } from '#shared/protocol/usage.ts';
+import {
+  type Granularity,
+  RETENTION,
+  USAGE_COLUMNS,
+  type UsageField,
+} from '#shared/protocol/reports/usage.ts';
 import type { ReportedRefusal } from '../../keys/refusals.ts';
 import { names, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { cameLate } from '#shared/protocol/log/write-error.ts';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
-import { LENGTH_MS, RETENTION } from '#shared/protocol/usage.ts';
+import { LENGTH_MS, RETENTION } from '#shared/protocol/reports/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { isWellFormed } from '#shared/rules/key-format.ts';
 import type { Apis } from '../../apis/apis.ts';

@@ -1,5 +1,9 @@
 import { Type } from 'typebox';
-import { MISSING_LENGTH_MAX, QUESTION_JSON_MAX, REFUSALS_KEPT } from '#shared/protocol/refusal-records.ts';
+import {
+  MISSING_LENGTH_MAX,
+  QUESTION_JSON_MAX,
+  REFUSALS_KEPT,
+} from '#shared/protocol/reports/refusal-records.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { codesWhere } from '#shared/rules/verdict-codes.ts';
 import type { Apis } from '../../apis/apis.ts';

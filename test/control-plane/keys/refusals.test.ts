@@ -6,7 +6,8 @@ import {
   MISSING_LENGTH_MAX,
   REFUSALS_KEPT,
   REFUSALS_KEPT_S,
-} from '../../../shared/protocol/refusal-records.ts';
+} from '../../../shared/protocol/reports/refusal-records.ts';
+import { Refusals, reportRefusals } from '../../../shared/protocol/reports/refusals-report.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import {
   latestRefusalsKey,
@@ -18,7 +19,6 @@ import { send } from '../../../shared/redis/script.ts';
 import { questionAbout } from '../../../verifier/core/question.ts';
 import type { Verdict } from '../../../verifier/core/verdict.ts';
 import { createVerifier } from '../../../verifier/library/create-verifier.ts';
-import { Refusals, reportRefusals } from '../../../verifier/redis/refusals-report.ts';
 import { redisConfig } from '../../harness/config.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { Process } from '../../harness/processes.ts';

@@ -10,10 +10,10 @@ import { reapRun, writeChange, writeChanges } from '../../../../shared/protocol/
 import { deletePointer, setPointer } from '../../../../shared/protocol/log/new-key-record.ts';
 import { createApi } from '../../../../shared/protocol/log/new-log.ts';
 import { KEY_LETTERS } from '../../../../shared/protocol/records/key-record.ts';
+import { reportStatus } from '../../../../shared/protocol/reports/status-report.ts';
+import { addUsage } from '../../../../shared/protocol/reports/usage-report.ts';
 import { deniedCommands } from '../../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../../shared/redis/redis-keys.ts';
-import { reportStatus } from '../../../../verifier/redis/status-report.ts';
-import { addUsage } from '../../../../verifier/redis/usage-report.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';
 
 /** Scripts by themselves: each does and answers what its head says. Those of the protocol are held to its simulation. */

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { Entry } from '../../../shared/protocol/follower/key-cache.ts';
-import { Lease } from '../../../shared/protocol/follower/lease.ts';
-import { decodeState } from '../../../shared/protocol/records/key-record.ts';
-import type { RedisNodes } from '../../../shared/redis/redis.ts';
-import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
-import { OTHER_TAGS, TagCounts } from '../../../verifier/redis/tag-counts.ts';
-import { Usage } from '../../../verifier/redis/usage-report.ts';
-import { noPools } from '../../harness/no-credits.ts';
-import { Timeline } from '../../proof/simulation/clock.ts';
+import { Entry } from '../../../../shared/protocol/follower/key-cache.ts';
+import { Lease } from '../../../../shared/protocol/follower/lease.ts';
+import { decodeState } from '../../../../shared/protocol/records/key-record.ts';
+import { OTHER_TAGS, TagCounts } from '../../../../shared/protocol/reports/tag-counts.ts';
+import { Usage } from '../../../../shared/protocol/reports/usage-report.ts';
+import type { RedisNodes } from '../../../../shared/redis/redis.ts';
+import { perVerdict } from '../../../../shared/rules/verdict-codes.ts';
+import { noPools } from '../../../harness/no-credits.ts';
+import { Timeline } from '../../../proof/simulation/clock.ts';
 
 const PERIOD_MS = 1000;
 const CALL_MS = 2;

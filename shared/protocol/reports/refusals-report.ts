@@ -1,8 +1,20 @@
-import { asset } from '#shared/assets.ts';
-import { type Clock, pause } from '#shared/process/clock.ts';
-import type { Logger } from '#shared/process/log.ts';
-import type { LimitRequirement } from '#shared/protocol/allowances/limits.ts';
-import type { Entry } from '#shared/protocol/follower/key-cache.ts';
+import { asset } from '../../assets.ts';
+import { type Clock, pause } from '../../process/clock.ts';
+import type { Logger } from '../../process/log.ts';
+import { command } from '../../redis/command.ts';
+import type { RedisNodes } from '../../redis/redis.ts';
+import {
+  latestRefusalsKey,
+  refusalsKey,
+  refusedKeysKey,
+  refusedRequestsKey,
+} from '../../redis/redis-keys.ts';
+import { send } from '../../redis/script.ts';
+import { ORIGIN_LENGTH_MAX, originOf } from '../../rules/origins.ts';
+import { queryText, slugsIn } from '../../rules/permission-query.ts';
+import type { LimitRequirement } from '../allowances/limits.ts';
+import type { Entry } from '../follower/key-cache.ts';
+import type { RefusalLog, RefusedRequest, ReportedQuestion, ReportedVerdict } from './port.ts';
 import {
   MISSING_LENGTH_MAX,
   QUESTION_JSON_MAX,
@@ -11,23 +23,10 @@ import {
   type RefusalCause,
   type RefusalRecord,
   type RefusedQuestion,
-} from '#shared/protocol/refusal-records.ts';
-import { command } from '#shared/redis/command.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import {
-  latestRefusalsKey,
-  refusalsKey,
-  refusedKeysKey,
-  refusedRequestsKey,
-} from '#shared/redis/redis-keys.ts';
-import { send } from '#shared/redis/script.ts';
-import { ORIGIN_LENGTH_MAX, originOf } from '#shared/rules/origins.ts';
-import { queryText, slugsIn } from '#shared/rules/permission-query.ts';
-
-import type { RefusalLog, RefusedRequest, ReportedQuestion, ReportedVerdict } from './port.ts';
+} from './refusal-records.ts';
 
 export const reportRefusals = command(
-  asset('verifier/redis/lua/report-refusals.lua'),
+  asset('shared/protocol/reports/report-refusals.lua'),
   ['keys', 'requests', 'latest', '...names'],
   ['prefix', 'keysKept', 'kept', 'latestKept', 'seconds', '...refusals'],
   String,

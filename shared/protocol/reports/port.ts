@@ -1,11 +1,11 @@
-import type { Spending } from '#shared/protocol/allowances/allowance.ts';
-import type { LimitRequirement } from '#shared/protocol/allowances/limits.ts';
-import type { Follower } from '#shared/protocol/follower/follower.ts';
-import type { Entry } from '#shared/protocol/follower/key-cache.ts';
-import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
-import type { Query } from '#shared/rules/permission-query.ts';
-import type { RuleName } from '#shared/rules/rules.ts';
-import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
+import type { Query } from '../../rules/permission-query.ts';
+import type { RuleName } from '../../rules/rules.ts';
+import type { VerdictCode } from '../../rules/verdict-codes.ts';
+import type { Spending } from '../allowances/allowance.ts';
+import type { LimitRequirement } from '../allowances/limits.ts';
+import type { Follower } from '../follower/follower.ts';
+import type { Entry } from '../follower/key-cache.ts';
+import type { EffectivePermissions } from '../follower/permissions.ts';
 
 /** A verdict, as far as reports tell of it. */
 export interface ReportedVerdict {
@@ -54,7 +54,7 @@ export interface VerdictCounter {
   count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void;
 }
 
-/** What a verifier tells of itself. */
+/** A verifier, as far as it reports of itself. */
 export interface ReportedVerifier {
   readonly id: string;
   readonly followers: readonly Follower[];

@@ -3,7 +3,7 @@ import {
   VERDICT_CODES,
   type VerdictCode,
   type VerdictCounts,
-} from '#shared/rules/verdict-codes.ts';
+} from '../../rules/verdict-codes.ts';
 
 /** The name under which further tags are counted together. No real tag is empty. */
 export const OTHER_TAGS = '';

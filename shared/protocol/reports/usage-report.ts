@@ -1,23 +1,23 @@
-import { asset } from '#shared/assets.ts';
-import { type Clock, pause } from '#shared/process/clock.ts';
-import type { Logger } from '#shared/process/log.ts';
-import type { Entry, UnreportedVerdicts } from '#shared/protocol/follower/key-cache.ts';
-import { RETENTION, USAGE_COLUMNS } from '#shared/protocol/usage.ts';
-import type { VerifierStatus } from '#shared/protocol/verifier-status.ts';
-import { command } from '#shared/redis/command.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiUsageKey, tagUsageKey, usageKey, usageMarkKey } from '#shared/redis/redis-keys.ts';
-import { send } from '#shared/redis/script.ts';
+import { asset } from '../../assets.ts';
+import { type Clock, pause } from '../../process/clock.ts';
+import type { Logger } from '../../process/log.ts';
+import { command } from '../../redis/command.ts';
+import type { RedisNodes } from '../../redis/redis.ts';
+import { apiUsageKey, tagUsageKey, usageKey, usageMarkKey } from '../../redis/redis-keys.ts';
+import { send } from '../../redis/script.ts';
 import {
   perVerdict,
   VERDICT_CODES,
   type VerdictCode,
   type VerdictCounts,
-} from '#shared/rules/verdict-codes.ts';
+} from '../../rules/verdict-codes.ts';
+import type { Entry, UnreportedVerdicts } from '../follower/key-cache.ts';
 import { TagCounts } from './tag-counts.ts';
+import { RETENTION, USAGE_COLUMNS } from './usage.ts';
+import type { VerifierStatus } from './verifier-status.ts';
 
 export const addUsage = command(
-  asset('verifier/redis/lua/add-usage.lua'),
+  asset('shared/protocol/reports/add-usage.lua'),
   ['mark', 'tagged', '...usages'],
   ['minutes', 'hours', 'days', 'letters', 'number', 'seconds', 'mostTags', '...counts'],
   Number,

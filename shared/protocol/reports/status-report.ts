@@ -1,9 +1,16 @@
 import { hostname } from 'node:os';
-import { asset } from '#shared/assets.ts';
-import { type Clock, pause } from '#shared/process/clock.ts';
-import type { Logger } from '#shared/process/log.ts';
-import type { Follower } from '#shared/protocol/follower/follower.ts';
-import { PROTOCOL } from '#shared/protocol/records/protocol.ts';
+import { asset } from '../../assets.ts';
+import { type Clock, pause } from '../../process/clock.ts';
+import type { Logger } from '../../process/log.ts';
+import { command } from '../../redis/command.ts';
+import type { RedisNodes } from '../../redis/redis.ts';
+import { verifierIds, verifierStatus } from '../../redis/redis-keys.ts';
+import { send } from '../../redis/script.ts';
+import { VERSION } from '../../version.ts';
+import type { Follower } from '../follower/follower.ts';
+import { PROTOCOL } from '../records/protocol.ts';
+import type { ReportedVerifier } from './port.ts';
+import type { Usage } from './usage-report.ts';
 import {
   APIS_LISTED_MAX,
   type FollowedApi,
@@ -11,17 +18,10 @@ import {
   STOPPED_REPORT,
   STOPPED_REPORT_MS,
   type VerifierStatus,
-} from '#shared/protocol/verifier-status.ts';
-import { command } from '#shared/redis/command.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
-import { send } from '#shared/redis/script.ts';
-import { VERSION } from '#shared/version.ts';
-import type { ReportedVerifier } from './port.ts';
-import type { Usage } from './usage-report.ts';
+} from './verifier-status.ts';
 
 export const reportStatus = command(
-  asset('verifier/redis/lua/report-status.lua'),
+  asset('shared/protocol/reports/report-status.lua'),
   ['ids', 'report'],
   ['own', 'text', 'ms', 'reports'],
   Number,

@@ -1,4 +1,4 @@
-import { VERDICT_CODES, VERDICTS, type VerdictCode } from '../rules/verdict-codes.ts';
+import { VERDICT_CODES, VERDICTS, type VerdictCode } from '../../rules/verdict-codes.ts';
 
 /** Usage of a key in Redis: a hash with counts of verdicts per hour and per day, in UTC; of an API also per minute. */
 

@@ -1,4 +1,4 @@
-import type { VerdictCounts } from '../rules/verdict-codes.ts';
+import type { VerdictCounts } from '../../rules/verdict-codes.ts';
 
 /** A verifier's report about itself, for humans; of decisions, only the disabling of unused keys depends on it. */
 export interface VerifierStatus {

@@ -1,4 +1,4 @@
-import type { RuleName } from '../rules/rules.ts';
+import type { RuleName } from '../../rules/rules.ts';
 
 /** Refusals of an API's keys in Redis: the latest ones of each of the latest refused keys, and the latest ones of all. */
 

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { APIS_LISTED_MAX, type VerifierStatus } from '../../../shared/protocol/verifier-status.ts';
-import type { RedisNodes } from '../../../shared/redis/redis.ts';
-import { perVerdict } from '../../../shared/rules/verdict-codes.ts';
-import type { Verifier } from '../../../verifier/core/verifier.ts';
-import { StatusReport } from '../../../verifier/redis/status-report.ts';
-import { Timeline } from '../../proof/simulation/clock.ts';
+import { StatusReport } from '../../../../shared/protocol/reports/status-report.ts';
+import { APIS_LISTED_MAX, type VerifierStatus } from '../../../../shared/protocol/reports/verifier-status.ts';
+import type { RedisNodes } from '../../../../shared/redis/redis.ts';
+import { perVerdict } from '../../../../shared/rules/verdict-codes.ts';
+import type { Verifier } from '../../../../verifier/core/verifier.ts';
+import { Timeline } from '../../../proof/simulation/clock.ts';
 
 const healthy = (n: number) => ({
   apiId: `api_${n}`,
