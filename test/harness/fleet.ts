@@ -8,6 +8,7 @@ import { type Clock, systemClock } from '../../shared/process/clock.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { type RunningVerifier, startVerifier } from '../../verifier/app.ts';
 import { controlPlaneConfig, verifierConfig } from './config.ts';
+import { keepWords } from './last-words.ts';
 import { scratch } from './scratch.ts';
 import { eventually, PATIENT } from './waiting.ts';
 
@@ -159,6 +160,7 @@ export class Fleet {
   ): Promise<Answer> {
     const { statusCode, headers, body } = await request(url, { ...options, dispatcher: this.#agent });
     const text = await body.text();
+    keepWords('calls', `${options.method} ${url} ${options.body ?? ''}→ ${statusCode} ${text}`);
     const isJson = String(headers['content-type']).startsWith('application/json');
     return { status: statusCode, headers, body: isJson ? JSON.parse(text) : text };
   }
@@ -185,6 +187,11 @@ export class Fleet {
   }
 
   #log(process: 'control-plane' | 'verifier') {
-    return createLogger(process, 'debug', { write: (line) => void this.logged.push(line) });
+    return createLogger(process, 'debug', {
+      write: (line) => {
+        this.logged.push(line);
+        keepWords(process, line);
+      },
+    });
   }
 }

@@ -2,6 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { ROOT, startedFrom } from './built.ts';
+import { keepWords } from './last-words.ts';
 import { HOLDS_MS_MAX } from './waiting.ts';
 
 /** Variable by which processes find what Node compiled of them before: a start takes about half as long. */
@@ -68,6 +69,7 @@ export class Process {
         const lines = (rest + chunk.toString()).split('\n');
         rest = lines.pop() ?? '';
         for (const line of lines) {
+          keepWords(this.#file, line);
           const { address, adminAddress } = JSON.parse(line) as { address?: string; adminAddress?: string };
           if (!address || !adminAddress) continue;
           clearTimeout(timer);
