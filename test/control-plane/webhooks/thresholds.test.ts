@@ -1,7 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test as each } from 'vitest';
 import { poolKey, recordKey, windowKey } from '../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { Receiver } from './receiver.ts';
+
+/** At once: each waits for what the control plane looks at every second. */
+const test = each.concurrent;
 
 /** Credits and quotas that are nearly used up, at two verifiers without slices. */
 let fleet: Fleet;

@@ -37,7 +37,7 @@ function demandedOf(moments: readonly number[], limit: number, windowMs: number,
   return Math.floor(limit * Math.min(share, often));
 }
 
-test('100 in 10 s: 97 to 100 in every window', async () => {
+test.concurrent('100 in 10 s: 97 to 100 in every window', async () => {
   const [LIMIT, WINDOW_MS, PERIOD_MS] = [100, 10_000, 50];
   const windowOf = (ms: number) => Math.floor(ms / WINDOW_MS);
   const { key } = await create({ ratelimit: { limit: LIMIT, duration: WINDOW_MS } });
@@ -65,7 +65,7 @@ test('100 in 10 s: 97 to 100 in every window', async () => {
   for (const { code } of asked) expect(['VALID', 'RATE_LIMITED']).toContain(code);
 });
 
-test('a limit of no key: 97 to 100 in every window', async () => {
+test.concurrent('a limit of no key: 97 to 100 in every window', async () => {
   const [LIMIT, WINDOW_MS, PERIOD_MS] = [100, 4000, 20];
   const windowOf = (ms: number) => Math.floor(ms / WINDOW_MS);
   const question = { namespace: 'sms', identifier: 'ada', limit: LIMIT, duration: WINDOW_MS };
