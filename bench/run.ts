@@ -20,6 +20,7 @@ const folders: Readonly<Record<string, string>> = {
   'metrics-cost': 'requests',
   'start-up': 'requests',
   'shared-port': 'costs',
+  tests: 'costs',
   propagation: 'changes',
   fleet: 'changes',
   writes: 'changes',

@@ -19,6 +19,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { spawnBound } from '../../../deploy/dev/redis-server.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { lacking } from '../../harness/programs.ts';
+import { share } from '../../harness/share.ts';
 import { buildPackages, install, layBeside, PATH, packageVersion } from './packed.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..', '..');
@@ -104,27 +105,33 @@ describe('types', () => {
 
   test('fit the examples and documentation samples', () => {
     const samples = ['own.ts', 'held.ts', 'sidecar.ts', 'metrics.ts', 'tests.ts', 'refused.ts'];
-    expect(compile(home, [...OTHERS, ...samples], {})).toBe('');
-    const ofModels = { allowImportingTsExtensions: true };
-    expect(compile(home, ['models.ts', 'onHono.ts', 'api.ts'], ofModels)).toBe('');
+    const ofModels = ['models.ts', 'onHono.ts', 'api.ts'];
+    // Those of models import one another by their names.
+    const options = { allowImportingTsExtensions: true };
+    expect(compile(home, [...OTHERS, ...samples, ...ofModels], options)).toBe('');
     expect(compile(home, [...KOA, 'nestjs.ts'], { skipLibCheck: true })).toBe('');
     expect(compile(older, ['express.ts', 'fastify.ts'], {})).toBe('');
   });
 
-  test.each([
+  /** The ways in which applications resolve modules; a run takes one, another at the next commit. */
+  const RESOLUTIONS = [
     ['node16', 'node16'],
     ['nodenext', 'nodenext'],
     ['preserve', 'bundler'],
-  ])('of a guard type requests: module %s, from %s', (module, moduleResolution) => {
-    writeFileSync(join(home, 'typed.ts'), TYPED);
-    expect(compile(home, ['typed.ts'], { module, moduleResolution, skipLibCheck: true })).toBe('');
-  });
+  ] as const;
+  test.each(share(RESOLUTIONS, RESOLUTIONS.length))(
+    'of a guard type requests: module %s, from %s',
+    (module, moduleResolution) => {
+      writeFileSync(join(home, 'typed.ts'), TYPED);
+      expect(compile(home, ['typed.ts'], { module, moduleResolution, skipLibCheck: true })).toBe('');
+    },
+  );
 
   test('of a required module are right in its app', () => {
     mkdirSync(join(home, 'required'), { recursive: true });
     writeFileSync(join(home, 'required/package.json'), '{"type":"commonjs"}');
     writeFileSync(join(home, 'required/typed.ts'), TYPED);
-    for (const module of ['node16', 'nodenext'])
+    for (const module of share(['node16', 'nodenext'], 2))
       expect(compile(join(home, 'required'), ['typed.ts'], { module, skipLibCheck: true })).toBe('');
   });
 });
@@ -191,7 +198,8 @@ describe.each(Object.entries(NODES))('on Node %s', (_major, node) => {
     writeFileSync(join(nest, 'package.json'), '{"type":"commonjs"}');
     cpSync(join(EXAMPLES, 'nestjs.ts'), join(nest, 'nestjs.ts'));
     const emit = { noEmit: false, emitDecoratorMetadata: true, skipLibCheck: true };
-    expect(compile(nest, ['nestjs.ts'], emit)).toBe('');
+    // Whatever Node runs it, it is the same.
+    if (!existsSync(join(nest, 'nestjs.js'))) expect(compile(nest, ['nestjs.ts'], emit)).toBe('');
     writeFileSync(
       join(nest, 'on-fastify.js'),
       `const { FastifyAdapter } = require('@nestjs/platform-fastify');
