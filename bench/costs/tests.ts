@@ -1,5 +1,5 @@
-import { costOf, yardstickS } from './cpu-time.ts';
 import type { Benchmark } from '../harness.ts';
+import { costOf, yardstickS } from './cpu-time.ts';
 
 /** The row that `within.ts` reads. */
 export const COST = 'processor time ÷ that of a fixed computation';
