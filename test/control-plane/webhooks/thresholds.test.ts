@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test as each } from 'vitest';
+import { afterAll, beforeAll, test as each, expect } from 'vitest';
 import { poolKey, recordKey, windowKey } from '../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { Receiver } from './receiver.ts';
