@@ -17,14 +17,13 @@ import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { Value } from 'typebox/value';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { operations } from '../control-plane/operations.ts';
 import { PropagationResponse } from '../control-plane/serve/schemas.ts';
 import { eventSchema } from '../control-plane/webhooks/event-types.ts';
 import { documents } from '../deploy/dev/docs.ts';
 import { takeFolder, tell } from '../deploy/dev/folder.ts';
 import { RECALL_MS } from '../shared/protocol/allowances/exchange.ts';
-import { VERDICT_FIELDS } from '../verifier/core/verdict-body.ts';
 import { engineSettings } from '../verifier/engine.ts';
+import { clientSettings } from '../verifier/library/client-settings.ts';
 import { bareEnv, SHELLS } from './harness/bare-machine.ts';
 import { Fleet, ROOT_KEY } from './harness/fleet.ts';
 import { freePort } from './harness/ports.ts';
@@ -34,7 +33,7 @@ const ROOT = join(import.meta.dirname, '..');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
 const commands = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block?.trim() ?? '');
 
-test('tables of settings and errors match the code', async () => {
+test('npm run docs changes nothing', async () => {
   for (const { file, present, content } of await documents())
     expect(present, `${file}: run npm run docs`).toBe(content);
 });
@@ -171,269 +170,6 @@ test.each([
 ])('the JSON on the page of %s has the documented form', (page, schema) => {
   const text = readFileSync(join(ROOT, 'control-plane', page, 'README.md'), 'utf8');
   expect([...Value.Errors(schema, JSON.parse(/```json\n([\s\S]*?)```/.exec(text)?.[1] ?? ''))]).toEqual([]);
-});
-
-/** Numbers that a page tells, each with the place in the code that decides them. */
-const NUMBERS: readonly (readonly [page: string, words: string, file: string, code: RegExp])[] = [
-  ['keys', 'up to 1,000 `keyIds`', 'keys/operations/many-keys.ts', /MANY_KEYS_MAX = 1000;/],
-  ['keys', 'up to 4 × 10^15', '../shared/protocol/log/change-credits.lua', /4e15/],
-  [
-    'keys',
-    'latest 32 `operationId`s for one hour',
-    '../shared/protocol/log/operations.lua',
-    /KEPT, KEPT_MS = 32, 3600000\n/,
-  ],
-  ['keys', 'Repeat the call within an hour', '../shared/protocol/log/reroll-key.lua', /AGAIN_MS = 3600000\n/],
-  ['keys', 'At most 100 keys share credits', '../shared/protocol/log/change-log.ts', /SHARING_MAX = 100;/],
-  ['keys', 'If 10,000 disables and deletions', 'config.ts', /STOPS_PENDING_MAX: 10_000,/],
-  [
-    'keys',
-    'at most 50 changes of a bulk call',
-    '../shared/protocol/log/change-log.ts',
-    /BATCH_LIMITS = { partMax: 50,/,
-  ],
-  ['roles', '1,000 roles and', 'roles/roles.ts', /ROLES_MAX = 1000;/],
-  ['roles', '1,000 permissions in the catalogue', 'roles/permissions.ts', /PERMISSIONS_MAX = 1000;/],
-  ['root-keys', '1,000 root keys', 'root-keys/root-keys.ts', /ROOT_KEYS_MAX = 1000;/],
-  ['root-keys', '100 descendants of one', 'root-keys/root-keys.ts', /DESCENDANTS_MAX = 100;/],
-  ['root-keys', 'chains of nine', 'root-keys/root-keys.ts', /ANCESTORS_MAX = 8;/],
-  ['root-keys', 'in progress | 32 |', 'config.ts', /ROOT_KEY_CALLS_AT_ONCE: 32,/],
-  ['root-keys', 'of one root key | 1,000 |', 'config.ts', /ROOT_KEY_CALLS_WAITING_MAX: 1000,/],
-  ['root-keys', 'event loop | 500 ms |', 'config.ts', /EVENT_LOOP_DELAY_MS_MAX: 500,/],
-  ['root-keys', 'at the dashboard | 100 |', 'sign-in/sessions.ts', /SESSIONS_MAX = 100;/],
-  ['dashboard', 'after 30 minutes without a call', 'sign-in/sessions.ts', /SESSION_IDLE_MS = 30 \* 60_000;/],
-  ['dashboard', 'after 12 hours', 'sign-in/sessions.ts', /SESSION_MS_MAX = 12 \* 3_600_000;/],
-  ['dashboard', 'at most 1,000 links', 'sign-in/handovers.ts', /HANDOVERS_MAX = 1000;/],
-  ['sign-in', '5 minutes after the last refresh', 'sign-in/person-sessions.ts', /REFRESH_MS = 5 \* 60_000;/],
-  ['sign-in', 'within 10 minutes', 'sign-in/pending-sign-ins.ts', /SIGN_IN_MS_MAX = 10 \* 60_000;/],
-  ['audit', 'Beyond 10,000 waiting events', 'config.ts', /AUDIT_WAITING_MAX: 10_000,/],
-  ['audit', 'latest 10,000 refusals', 'config.ts', /AUDIT_REFUSED_MAX: 10_000,/],
-  ['webhooks', 'within 10 seconds', 'webhooks/event-poster.ts', /ATTEMPT_MS_MAX = 10_000;/],
-  ['webhooks', 'After five failures', 'webhooks/endpoint-sender.ts', /FAILURES_TO_PAUSE = 5;/],
-  ['webhooks', 'After three days', 'webhooks/endpoint-sender.ts', /DELIVERY_MS_MAX = 72 \* HOUR;/],
-  ['webhooks', 'latest 10,000 dead', 'webhooks/outbox.ts', /DEAD_KEPT = 10_000;/],
-  ['leaks', 'at most 1,000 secrets', 'leaks/leaks.ts', /SECRETS_MAX = 1000;/],
-  ['leaks', 'and 256 KiB', 'leaks/leaks.ts', /BODY_BYTES_MAX = 262_144;/],
-  ['leaks', 'eight reports of one address', 'leaks/leaks.ts', /atOnce: 8,/],
-  ['usage', 'at most 4,000 characters', 'usage/usage-query.ts', /QUERY_LENGTH_MAX = 4000;/],
-  ['usage', 'at most 20,000 rows', 'usage/usage-query.ts', /GROUPS_MAX = 20_000;/],
-];
-
-/** The same for pages outside of control-plane/, by their paths. */
-const NUMBERS_ELSEWHERE: typeof NUMBERS = [
-  ['bench/revocation.md', '10.3 s by default', 'deploy/availability.md', /10000 \| 10 s \| 10\.31 s/],
-  [
-    'shared/protocol/coherence.md',
-    'latest 10,000 entries',
-    'shared/protocol/log/change-log.ts',
-    /LOG_ENTRIES = 10_000;/,
-  ],
-  [
-    'shared/protocol/coherence.md',
-    'latest 100,000 creation marks',
-    'shared/protocol/log/new-key-record.ts',
-    /CREATIONS_KEPT = 100_000;/,
-  ],
-  ['shared/protocol/coherence.md', 'idle for 30 s', 'control-plane/writer/sweep.ts', /IDLE_MS = 30_000;/],
-  [
-    'shared/protocol/faults.md',
-    'corrected within an hour',
-    'verifier/core/verdict.ts',
-    /STANDING_MS = 3_600_000;/,
-  ],
-  [
-    'shared/protocol/faults.md',
-    'Up to 1 MiB of log lines',
-    'shared/process/log.ts',
-    /WAITING_LENGTH_MAX = 1_048_576;/,
-  ],
-  [
-    'control-plane/cli/README.md',
-    'the last 10 refusals',
-    'control-plane/cli/commands/tail.ts',
-    /APIS_MAX = 100;[\s\S]*EARLIER_MAX = 10;/,
-  ],
-  [
-    'verifier/core/rate-limits.md',
-    'about 42 s by default, 46 s with replicas',
-    'deploy/availability.md',
-    /10 s \| 10\.31 s \| 14\.31 s/,
-  ],
-  [
-    'verifier/core/rate-limits.md',
-    'after 30 s without a change',
-    'control-plane/writer/sweep.ts',
-    /TICK_MS = 1000;[\s\S]*IDLE_MS = 30_000;/,
-  ],
-  [
-    'verifier/core/rate-limits.md',
-    '`anchor` or `offsetMinutes` of a quota',
-    'shared/protocol/allowances/limits.ts',
-    /calendarOf\(interval, anchor/,
-  ],
-  ['verifier/core/credits.md', 'at most 25,000 answers', 'verifier/core/holds.ts', /ANSWERS_MAX = 25_000;/],
-  [
-    'verifier/proxy/README.md',
-    '`keys.verifyKey`, `keys.release` and `ratelimit.*limit` at `PORT` itself',
-    'verifier/verifier-server.ts',
-    /'\/v1\/keys\.release': { POST/,
-  ],
-  [
-    'control-plane/root-keys/README.md',
-    '`keys.release`, `/oauth2/introspect`',
-    'verifier/http/introspect.ts',
-    /callers\?\.admit\(authorization, 'keys'\)/,
-  ],
-  [
-    'control-plane/root-keys/README.md',
-    '`keys.release`',
-    'verifier/http/verify-key.ts',
-    /releaseRoute[\s\S]*callers\?\.admit\(authorization, 'keys'\)/,
-  ],
-  [
-    'verifier/core/credits.md',
-    'nobody uses a key for 2 s',
-    'shared/protocol/allowances/pool.ts',
-    /IDLE_MS = 2000;/,
-  ],
-  [
-    'verifier/core/credits.md',
-    'waits for up to 50 ms',
-    'shared/protocol/allowances/exchange.ts',
-    /RECALL_MS = 50;/,
-  ],
-  [
-    'verifier/core/rate-limits.md',
-    'for up to a minute',
-    'shared/protocol/allowances/outlook.ts',
-    /REFUSED_WINDOW_MS = 60_000;/,
-  ],
-  [
-    'verifier/core/rate-limits.md',
-    '4 s have passed',
-    'shared/protocol/allowances/grant-window.ts',
-    /GRANTED_MS = 4000;/,
-  ],
-  [
-    'verifier/core/rate-limits.md',
-    'at most 100 of these limits',
-    'shared/protocol/allowances/windows.lua',
-    /BROUGHT_MAX = 100\n/,
-  ],
-  [
-    'verifier/core/rate-limits.md',
-    'up to 50 such questions',
-    'verifier/http/rate-limit.ts',
-    /CHECKS_MAX = 50;/,
-  ],
-  [
-    'verifier/core/rate-limits.md',
-    '1,000 overrides',
-    'shared/protocol/records/namespace-record.ts',
-    /OVERRIDES_MAX = 1000;/,
-  ],
-  [
-    'verifier/core/verdicts.md',
-    'at most 1,000 characters',
-    'shared/rules/permission-query.ts',
-    /QUERY_LENGTH_MAX = 1000;/,
-  ],
-  [
-    'verifier/core/verdicts.md',
-    'at most 100 permissions and',
-    'shared/rules/permission-query.ts',
-    /LEAVES_MAX = 100;/,
-  ],
-  ['verifier/core/verdicts.md', 'at most 20 levels', 'shared/rules/permission-query.ts', /DEPTH_MAX = 20;/],
-  [
-    'verifier/core/verdicts.md',
-    'at most 100 permissions of its own',
-    'shared/rules/slugs.ts',
-    /SLUGS_MAX = 100;/,
-  ],
-  ['verifier/core/verdicts.md', 'up to 50 addresses', 'shared/rules/ip-ranges.ts', /RANGES_MAX = 50;/],
-  [
-    'verifier/http/gateways.md',
-    'completely within 15 s',
-    'verifier/http/server.ts',
-    /REQUEST_TIMEOUT_MS: 15_000,/,
-  ],
-  [
-    'verifier/http/gateways.md',
-    'has 10 s for its TLS',
-    'verifier/http/server.ts',
-    /HEADERS_TIMEOUT_MS: 10_000,/,
-  ],
-  [
-    'verifier/http/gateways.md',
-    '`Retry-After` is 60',
-    'verifier/http/gateway-answer.ts',
-    /RETRY_AFTER_S = 60;/,
-  ],
-  ['verifier/http/gateways.md', 'at most 256 characters', 'verifier/grpc/check.ts', /TEXT_MAX = 256;/],
-  ['verifier/lane/README.md', 'after 8 delegated requests', 'verifier/lane/lane.ts', /IN_A_ROW_MAX = 8;/],
-  ['verifier/lane/README.md', 'larger than 4 KiB', 'verifier/lane/head.ts', /HEAD_BYTES_MAX = 4096;/],
-  [
-    'verifier/proxy/README.md',
-    'up to 100 interim responses',
-    'verifier/proxy/upstream.ts',
-    /INTERIM_HEADS_MAX = 100;/,
-  ],
-  ['verifier/MAP.md', 'further ones for 5 ms', 'shared/protocol/follower/pointers.ts', /HOLD_MS = 5;/],
-  ['verifier/metrics/usage-and-traces.md', 'up to ten `tags`', 'verifier/core/question.ts', /TAGS_MAX = 10;/],
-  [
-    'verifier/metrics/usage-and-traces.md',
-    'up to 128 characters',
-    'verifier/core/question.ts',
-    /TAG_LENGTH_MAX = 128;/,
-  ],
-  [
-    'verifier/metrics/usage-and-traces.md',
-    'latest 50 refusals',
-    'shared/protocol/reports/refusal-records.ts',
-    /ofKey: 50,/,
-  ],
-  [
-    'verifier/metrics/usage-and-traces.md',
-    'the 2,000 keys',
-    'shared/protocol/reports/refusal-records.ts',
-    /keysOfApi: 2000,/,
-  ],
-  [
-    'verifier/metrics/usage-and-traces.md',
-    'latest 1,000 of an API',
-    'shared/protocol/reports/refusal-records.ts',
-    /ofApi: 1000 /,
-  ],
-  [
-    'verifier/metrics/usage-and-traces.md',
-    'for seven days',
-    'shared/protocol/reports/refusal-records.ts',
-    /KEPT_S = 7 \* 86_400;/,
-  ],
-  [
-    'verifier/metrics/usage-and-traces.md',
-    'remembers 5,000 refusals',
-    'shared/protocol/reports/refusals-report.ts',
-    /WAITING_MAX = 5000;/,
-  ],
-  [
-    'verifier/metrics/usage-and-traces.md',
-    'deliver for an hour',
-    'shared/protocol/reports/usage-report.ts',
-    /AGAIN_MS = 3_600_000;/,
-  ],
-];
-
-test.each([
-  ...NUMBERS.map(([page, words, file, code]) => {
-    return [`control-plane/${page}/README.md`, words, `control-plane/${file}`, code] as const;
-  }),
-  ...NUMBERS_ELSEWHERE,
-])('%s says "%s" as %s does', (page, words, file, code) => {
-  const read = (name: string) => readFileSync(join(ROOT, name), 'utf8');
-  expect(read(page).replace(/\s+/g, ' ')).toContain(words);
-  expect(read(file)).toMatch(code);
 });
 
 test('an old Node is told first what to install', () => {
@@ -682,29 +418,9 @@ test.skipIf(noCaddy)(
   },
 );
 
-test('pages name all fields, options and operations', () => {
-  const page = (file: string) => readFileSync(join(ROOT, file), 'utf8');
-  const missing = (file: string, names: readonly string[]) =>
-    names.filter((name) => !page(file).includes(`\`${name}\``)).map((name) => `${file}: ${name}`);
-  const hasField = ({ request }: (typeof operations)[number], name: string) =>
-    Object.hasOwn((request as { properties?: object }).properties ?? {}, name);
-  const camel = (name: string) => name.toLowerCase().replace(/_(.)/g, (_, letter) => letter.toUpperCase());
-  const ofClient = [
-    ...page('verifier/library/client.ts').matchAll(/^ {2}([A-Z_]+): (?:\w+)\((?:.*'ms', (\d+)\))?/gm),
-  ];
-  const conditional = operations
-    .filter((each) => hasField(each, 'ifSequence') && !hasField(each, 'keyId'))
-    .map(({ name }) => name);
-  expect([
-    ...missing('verifier/core/verdicts.md', Object.keys(VERDICT_FIELDS)),
-    ...missing('control-plane/keys/README.md', conditional),
-    ...missing(
-      'verifier/library/README.md',
-      ofClient.map(([, name = '']) => camel(name)),
-    ),
-  ]).toEqual([]);
+test('a client waits longer than its sidecar for Redis', () => {
   const longest = Number(engineSettings.LOOKUP_WAIT_MS.default) + 2 * RECALL_MS;
-  expect(Number(ofClient.find(([, name]) => name === 'TIMEOUT_MS')?.[2])).toBeGreaterThan(longest);
+  expect(Number(clientSettings.TIMEOUT_MS.default)).toBeGreaterThan(longest);
 });
 
 /** Returns a folder like the project's, with what npm start leaves there while it runs. */

@@ -12,15 +12,49 @@ import { type AuthzSettings, authzRoutes } from './http/authz.ts';
 import { introspectRoute } from './http/introspect.ts';
 import { rateLimitRoutes } from './http/rate-limit.ts';
 import { answer, identify } from './http/respond.ts';
-import { createListener, createRouter, type HttpLimits, type Listener, type Routes } from './http/server.ts';
+import {
+  createListener,
+  createRouter,
+  type Handler,
+  type HttpLimits,
+  type Listener,
+  type Routes,
+} from './http/server.ts';
 import type { Certificate } from './http/tls.ts';
 import { releaseRoute, V1, V2, verifyKeyRoute } from './http/verify-key.ts';
 import { FastLane, type LaneCounts } from './lane/lane.ts';
+import type { ANSWERED_HERE } from './proxy/control-plane-proxy.ts';
 
 /** The listener that answers verifyKey. */
 export interface VerifierServer extends Listener {
   readonly lane: Readonly<LaneCounts>;
 }
+
+/** The parts that answer the calls of a verifier. */
+interface Called {
+  readonly verifier: VerdictSource;
+  readonly holds?: HoldEnder;
+  readonly rateLimits?: RateLimiter;
+  readonly callers?: Callers | undefined;
+  readonly refusals?: RefusalLog | undefined;
+}
+
+type Call = `/v${1 | 2}/${(typeof ANSWERED_HERE)[number]}` | '/oauth2/introspect';
+
+/** Returns the calls that a verifier answers, by their paths. Each asks `callers` first. */
+export const callRoutes = (
+  called: Called,
+  bodyBytesMax: number,
+): Readonly<Partial<Record<Call, { readonly POST: Handler }>>> => {
+  const { verifier, holds, rateLimits, callers } = called;
+  return {
+    '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, bodyBytesMax, called) },
+    '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, bodyBytesMax, called) },
+    '/oauth2/introspect': { POST: introspectRoute(verifier, bodyBytesMax, called) },
+    ...(holds ? { '/v1/keys.release': { POST: releaseRoute(holds, bodyBytesMax, called) } } : {}),
+    ...(rateLimits ? rateLimitRoutes(rateLimits, bodyBytesMax, callers) : {}),
+  };
+};
 
 /**
  * Creates the verifier's HTTP server, with verifyKey, the gateways' checks and the documents.
@@ -34,30 +68,21 @@ export interface VerifierServer extends Listener {
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
  * @param options.certificate if present, the listener speaks HTTPS and has no fast lane
  */
-export function createVerifierServer(options: {
-  id?: string;
-  verifier: VerdictSource;
-  holds?: HoldEnder;
-  rateLimits?: RateLimiter;
-  callers?: Callers | undefined;
-  refusals?: RefusalLog | undefined;
-  limits: HttpLimits;
-  log: Pick<Logger, 'error'>;
-  authz?: AuthzSettings;
-  routes?: Partial<Routes>;
-  crowded?: () => void;
-  certificate?: Certificate | undefined;
-}): VerifierServer {
-  const { verifier, holds, rateLimits, callers, refusals, limits, log, authz, routes, crowded, certificate } =
-    options;
-  const { BODY_BYTES_MAX } = limits;
+export function createVerifierServer(
+  options: Called & {
+    id?: string;
+    limits: HttpLimits;
+    log: Pick<Logger, 'error'>;
+    authz?: AuthzSettings;
+    routes?: Partial<Routes>;
+    crowded?: () => void;
+    certificate?: Certificate | undefined;
+  },
+): VerifierServer {
+  const { verifier, holds, callers, refusals, limits, log, authz, routes, crowded, certificate } = options;
   const route = createRouter({
     exact: {
-      '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, BODY_BYTES_MAX, options) },
-      '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, BODY_BYTES_MAX, options) },
-      '/oauth2/introspect': { POST: introspectRoute(verifier, BODY_BYTES_MAX, options) },
-      ...(holds ? { '/v1/keys.release': { POST: releaseRoute(holds, BODY_BYTES_MAX, options) } } : {}),
-      ...(rateLimits ? rateLimitRoutes(rateLimits, BODY_BYTES_MAX, callers) : {}),
+      ...callRoutes(options, limits.BODY_BYTES_MAX),
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
       },

@@ -198,7 +198,7 @@ export interface ReportedSecret {
   readonly source: string;
 }
 
-const SECRETS_MAX = 1000;
+export const SECRETS_MAX = 1000;
 const LENGTH_MAX = { token: 512, type: 256, url: 1024, source: 64 };
 
 /**
@@ -390,9 +390,9 @@ declare module 'fastify' {
 export const LEAKS_PATH = `/v1/${OPERATION}`;
 
 /** A report of 1,000 secrets has about 200 KiB. The sender proves nothing before all of it has arrived. */
-const BODY_BYTES_MAX = 262_144;
+export const BODY_BYTES_MAX = 262_144;
 /** Reports of one address at the same time. */
-const PER_ADDRESS = { atOnce: 8, waitingMax: 0 };
+export const PER_ADDRESS = { atOnce: 8, waitingMax: 0 };
 
 /**
  * Adds the path to which GitHub's secret scanning sends reports. It is no operation: nobody needs a root key,

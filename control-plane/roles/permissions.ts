@@ -4,7 +4,7 @@ import { ApiError } from '#shared/rules/errors.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 
 /** The maximum number of permissions in the catalogue, so that one response can list them. */
-const PERMISSIONS_MAX = 1000;
+export const PERMISSIONS_MAX = 1000;
 const INDEX = indexOf(SHARED_LOG, 'permission_');
 
 /** A permission of the catalogue, as people see it. */

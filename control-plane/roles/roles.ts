@@ -9,7 +9,7 @@ import type { Key, KeyView } from '../keys/key-view.ts';
 import type { GivenRole } from '../serve/schemas.ts';
 
 /** The maximum number of roles, so that one response can list them. */
-const ROLES_MAX = 1000;
+export const ROLES_MAX = 1000;
 
 /** A role as people see it. */
 export interface Role {

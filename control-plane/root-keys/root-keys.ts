@@ -34,12 +34,12 @@ export const readRootKey = command(new URL('./read-root-key.lua', import.meta.ur
 const ROOT_KEY_BYTES = 24;
 const ROOT_KEY_PREFIX = 'kfroot';
 /** The maximum number of root keys, so that one response can list them. */
-const ROOT_KEYS_MAX = 1000;
+export const ROOT_KEYS_MAX = 1000;
 /** The maximum number of root keys that descend from one, so that no delegate takes all places. */
-const DESCENDANTS_MAX = 100;
+export const DESCENDANTS_MAX = 100;
 
 /** The maximum length of a chain of root keys, each of which created the next. */
-const ANCESTORS_MAX = 8;
+export const ANCESTORS_MAX = 8;
 
 /** A root key as admins see it: never its secret or the hash of its secret. */
 export interface RootKey {

@@ -7,7 +7,7 @@ import { ApiError } from '#shared/rules/errors.ts';
 const HANDOVER_MS = 3_600_000;
 
 /** Maximum number of links that one root key or person makes without an hour's pause. */
-const HANDOVERS_MAX = 1000;
+export const HANDOVERS_MAX = 1000;
 const ID_BYTES = 16;
 
 /**

@@ -492,7 +492,7 @@ export interface UsageQuery {
 export const QUERY_LENGTH_MAX = 4000;
 const ROWS_MAX = 10_000;
 /** Maximum number of rows before `LIMIT`, all of which are put in order. */
-const GROUPS_MAX = 20_000;
+export const GROUPS_MAX = 20_000;
 /** Maximum numbers of columns of the result and of conditions: each is work for every count that is read. */
 const OUTPUTS_MAX = 20;
 const CONDITIONS_MAX = 20;

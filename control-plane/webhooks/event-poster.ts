@@ -82,7 +82,7 @@ export class AddressRules {
 }
 
 /** Longest time for an attempt, from the name's look-up to the end of the response, milliseconds. */
-const ATTEMPT_MS_MAX = 10_000;
+export const ATTEMPT_MS_MAX = 10_000;
 const CONNECT_MS_MAX = 5000;
 /** Bytes of a response that are read. */
 const RESPONSE_BYTES_MAX = 65_536;

@@ -316,7 +316,7 @@ const queueAgain = command(
 /** Number of the latest attempts that each endpoint keeps. */
 const ATTEMPTS_KEPT = 1000;
 /** Number of the latest events given up that each endpoint keeps. */
-const DEAD_KEPT = 10_000;
+export const DEAD_KEPT = 10_000;
 
 /** One attempt to deliver an event. */
 export interface Attempt {

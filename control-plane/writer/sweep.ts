@@ -49,13 +49,13 @@ export interface SweepStore {
 }
 
 /** Pause between two pages of APIs, and the size of a page; together they bound the sweep's load on Redis. */
-const TICK_MS = 1000;
+export const TICK_MS = 1000;
 const APIS_PER_TICK = 200;
 /**
  * Time after which an idle log with followers gets a no-op, so that crashed followers are found before a
  * disable has to wait for them.
  */
-const IDLE_MS = 30_000;
+export const IDLE_MS = 30_000;
 
 /** Observations of an API by this control plane, on its own monotonic clock. */
 interface Observation {

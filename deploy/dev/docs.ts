@@ -1,6 +1,6 @@
 // `npm run docs`: generates the tables of settings, error codes and metrics in their pages, the reference of operations and commands, the
 // verifier's OpenAPI document, and, where helm is, the manifests of deploy/kubernetes.
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { scalingTables } from '../../bench/costs/scaling.ts';
 import { page as resultsPage } from '../../bench/page.ts';
@@ -21,17 +21,25 @@ import { PROTOCOL } from '../../shared/protocol/records/protocol.ts';
 import { fenceMs } from '../../shared/protocol/timing.ts';
 import { apiKeys, webhookKeys } from '../../shared/redis/redis-keys.ts';
 import { ERRORS } from '../../shared/rules/errors.ts';
+import { RULE_NAMES, RULES, type RuleName } from '../../shared/rules/rules.ts';
+import type { VerdictCode } from '../../shared/rules/verdict-codes.ts';
 import { settings as verifier } from '../../verifier/config.ts';
+import { PERMISSIONS } from '../../verifier/core/callers.ts';
+import { VERDICT_FIELDS } from '../../verifier/core/verdict-body.ts';
+import { clientSettings } from '../../verifier/library/client-settings.ts';
+import { camelCase } from '../../verifier/library/options.ts';
 import {
   Metrics as VerifierMetrics,
   watchServer,
   watchState,
   watchUpstreams,
 } from '../../verifier/metrics/metrics.ts';
+import { callRoutes } from '../../verifier/verifier-server.ts';
 import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
 import { commandOperations } from './command-operations.ts';
 import { numbersTable, results } from './numbers-table.ts';
+import { unusedNumbers, withNumbers } from './page-numbers.ts';
 import { referencePage } from './reference.ts';
 import { verifierDocument } from './verifier-openapi.ts';
 
@@ -70,11 +78,16 @@ export async function documents(): Promise<{ file: string; present: string; cont
     },
     'shared/settings.md': { settings: settingsTable(commonSettings) },
     'control-plane/settings.md': { settings: settingsTable(ownSettings(controlPlane)) },
+    'control-plane/keys/README.md': { ifSequence: conditionalCalls() },
+    'control-plane/root-keys/README.md': { 'calls of a verifier': await rootKeyCallsTable() },
     'control-plane/webhooks/README.md': { events: eventsTable() },
     'control-plane/sign-in/README.md': { presets: presetsTable() },
     'control-plane/unkey-v2/README.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
     'verifier/settings.md': { settings: settingsTable(ownSettings(verifier)) },
+    'verifier/core/verdicts.md': { codes: codesTable(), fields: verdictFieldsTable() },
+    'verifier/library/README.md': { 'options of the client': clientOptionsTable() },
+    'verifier/proxy/README.md': { 'answered here': answeredHere() },
     'verifier/metrics.md': { metrics: await metricsTable(verifierMetrics) },
     'shared/protocol/key-record.md': { 'fields of a key': keyFieldsTable() },
     'shared/protocol/protocol-versions.md': { protocol: `Today the protocol is **${PROTOCOL}**.` },
@@ -98,21 +111,28 @@ export async function documents(): Promise<{ file: string; present: string; cont
       .map((operation) => JSON.stringify(operation))
       .join(',\n')}\n]\n`,
   };
-  const withTables = Object.entries(tables).map(([file, parts]) => {
-    const present = readFileSync(join(ROOT, file), 'utf8');
-    const content = Object.entries(parts).reduce(
-      (text, [name, table]) => replaceTable(text, name, table),
-      present,
-    );
-    return { file, present, content };
-  });
+  const used = new Set<string>();
+  const pages = globSync('**/*.md', { cwd: ROOT, exclude: (name) => SKIPPED.has(name) })
+    .filter((file) => !Object.hasOwn(whole, file))
+    .map((file) => {
+      const present = readFileSync(join(ROOT, file), 'utf8');
+      const content = Object.entries(tables[file] ?? {}).reduce(
+        (text, [name, table]) => replaceTable(text, name, table),
+        present,
+      );
+      return { file, present, content: withNumbers(content, used) };
+    });
+  const unused = unusedNumbers(used);
+  if (unused.length > 0) throw new Error(`no page says ${unused.join(', ')} of page-numbers.ts`);
   const presentOf = (file: string) =>
     existsSync(join(ROOT, file)) ? readFileSync(join(ROOT, file), 'utf8') : '';
   return [
-    ...withTables,
+    ...pages,
     ...Object.entries(whole).map(([file, content]) => ({ file, present: presentOf(file), content })),
   ];
 }
+
+const SKIPPED = new Set(['node_modules', '.git', '.keyfence']);
 
 /** Creates the metrics of a control plane that does nothing. */
 function newControlPlaneMetrics(): ControlPlaneMetrics {
@@ -226,6 +246,98 @@ function fenceTable(): string {
     ...rows,
   ].join('\n');
 }
+
+/** Returns the calls besides those of one key that take `ifSequence`. */
+function conditionalCalls(): string {
+  const has = ({ request }: Operation, field: string) =>
+    Object.hasOwn((request as { properties?: object }).properties ?? {}, field);
+  const names = (operations as readonly Operation[])
+    .filter((each) => has(each, 'ifSequence'))
+    .map(({ name }) => name);
+  return `These calls take it: ${named(names)}.`;
+}
+
+type Called = Parameters<typeof callRoutes>[0];
+
+/** Returns the calls that a verifier answers itself, though CONTROL_PLANE_URL is set. */
+function answeredHere(): string {
+  const paths = Object.keys(callRoutes({ holds: {}, rateLimits: {} } as unknown as Called, 0));
+  return `The verifier answers ${named(paths)} itself.`;
+}
+
+/** Returns the calls of a verifier with VERIFY_ROOT_KEYS=required, by what their root key needs. */
+async function rootKeyCallsTable(): Promise<string> {
+  const callsByPermission = new Map<string, string[]>();
+  const callers = {
+    admit: (_authorization: unknown, kind: keyof typeof PERMISSIONS) => Promise.reject(new Asked(kind)),
+  };
+  const called = { verifier: {}, holds: {}, rateLimits: {}, callers } as unknown as Called;
+  for (const [path, { POST }] of Object.entries(callRoutes(called, 0))) {
+    const asked = await Promise.resolve(
+      POST({ headers: {}, url: path } as never, {} as never, '', {} as never),
+    ).catch((error: unknown) => error);
+    if (!(asked instanceof Asked)) throw new Error(`${path} asks for no root key`);
+    const permission = PERMISSIONS[asked.kind];
+    callsByPermission.set(permission, [...(callsByPermission.get(permission) ?? []), path]);
+  }
+  const rows = [...callsByPermission].map(([permission, paths]) => `| ${named(paths)} | \`${permission}\` |`);
+  return ['| call | permission |', '|---|---|', ...rows].join('\n');
+}
+
+class Asked extends Error {
+  readonly kind: keyof typeof PERMISSIONS;
+
+  constructor(kind: keyof typeof PERMISSIONS) {
+    super(kind);
+    this.kind = kind;
+  }
+}
+
+/** Returns the codes of verdicts in the order of their rules, of which the first that applies decides. */
+function codesTable(): string {
+  const rules: Readonly<Record<RuleName, string>> = {
+    api: 'The key belongs to another API than the `apiId` in the question, or to an API for which this verifier does not answer (`API_IDS`).',
+    enabled: 'The key is disabled.',
+    identity: 'Its identity is disabled.',
+    expires: 'The key has expired.',
+    address:
+      "The key may not be used [from the client's address](#allowed-addresses), or the address is unknown.",
+    origin: 'The key may not be used [from this web page](#allowed-origins), or the page is unknown.',
+    permissions: 'The key lacks a [permission](#permissions) that the question requires.',
+  };
+  const others = {
+    RATE_LIMITED: 'A [rate limit](rate-limits.md) has less left than the question takes.',
+    CONCURRENCY_EXCEEDED: 'No place of a [concurrency limit](rate-limits.md#concurrency-limits) is free.',
+    USAGE_EXCEEDED: 'The key has fewer [credits](credits.md) than the question costs.',
+    VALID: 'No other row applies.',
+  } satisfies Partial<Record<VerdictCode, string>>;
+  const rows = [
+    ['NOT_FOUND', 'No key has this secret.'],
+    ...RULE_NAMES.map((name) => [RULES[name].code, rules[name]]),
+    ...Object.entries(others),
+  ].map(([code, when]) => `| ${code} | ${when} |`);
+  return ['| code | when |', '|---|---|', ...rows].join('\n');
+}
+
+function verdictFieldsTable(): string {
+  const rows = Object.entries(VERDICT_FIELDS).map(
+    ([name, { schema, isRequired }]: [string, { schema: object; isRequired?: boolean }]) =>
+      `| \`${name}\` | ${isRequired ? 'yes' : ''} | ${cell((schema as { description: string }).description)} |`,
+  );
+  return ['| field | always | meaning |', '|---|---|---|', ...rows].join('\n');
+}
+
+function clientOptionsTable(): string {
+  const rows = Object.entries<Settings[string]>(clientSettings).map(
+    ([name, { default: byDefault, help }]) => {
+      const value = byDefault ? Number(byDefault).toLocaleString('en') : '';
+      return `| \`${camelCase(name)}\` | ${value} | ${cell(help)} |`;
+    },
+  );
+  return ['| option | default | meaning |', '|---|---|---|', ...rows].join('\n');
+}
+
+const named = (names: readonly string[]) => names.map((name) => `\`${name}\``).join(', ');
 
 function presetsTable(): string {
   const rows = Object.entries(PRESETS).map(([name, { text }]) => `| \`${name}\` | ${text} |`);

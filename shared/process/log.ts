@@ -3,7 +3,7 @@ import { type DestinationStream, type LoggerOptions, pino } from 'pino';
 import { type Clock, systemClock } from './clock.ts';
 
 /** Maximum number of characters that wait while the output accepts nothing. */
-const WAITING_LENGTH_MAX = 1_048_576;
+export const WAITING_LENGTH_MAX = 1_048_576;
 /**
  * Time during which lines are gathered for one write, in milliseconds. With a write as soon as possible, the log took a
  * fifth of a control plane's CPU time under load.

@@ -5,6 +5,9 @@ import { rootKeyFrom } from '#shared/protocol/records/root-keys-record.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { ROOT_KEYS_ID } from '#shared/rules/key-format.ts';
 
+/** The permissions for calls about keys, and for calls about limits without a key. */
+export const PERMISSIONS = { keys: 'api.<apiId>.verify_key', limits: 'root.*.check_rate_limit' } as const;
+
 /** The callers of a verifier that asks for root keys. It knows root keys from memory, as it knows keys. */
 export class Callers {
   readonly #sharedLog: Pick<SharedLog, 'scopes' | 'readRecord'>;
@@ -35,7 +38,7 @@ export class Callers {
    * nothing of this kind, or with SERVICE_UNAVAILABLE.
    * @param authorization the header
    */
-  async admit(authorization: string | undefined, kind: 'keys' | 'limits'): Promise<Scope> {
+  async admit(authorization: string | undefined, kind: keyof typeof PERMISSIONS): Promise<Scope> {
     const rootKey = rootKeyFrom(authorization);
     let { scopes } = this.#sharedLog;
     if (scopes === undefined) {
@@ -48,8 +51,7 @@ export class Callers {
     if (scope === undefined)
       throw new ApiError('UNAUTHORIZED', 'Authorization: the root key is unknown or disabled');
     if (scope[kind]) return scope;
-    const permission = kind === 'keys' ? 'api.<apiId>.verify_key' : 'root.*.check_rate_limit';
-    throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key lacks the permission ${permission}`);
+    throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key lacks the permission ${PERMISSIONS[kind]}`);
   }
 
   /** Begins to follow root keys, so that the first caller need not wait. */

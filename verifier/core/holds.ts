@@ -13,13 +13,13 @@ import { untilServed } from './until-served.ts';
 
 const TOKEN_BYTES = 16;
 /** Maximum number of open holds, 300 bytes each. Further questions with a hold get 503. */
-const HOLDS_MAX = 50_000;
+export const HOLDS_MAX = 50_000;
 /** Maximum number of open holds of one key, so that it leaves room for others. */
-const HOLDS_PER_KEY_MAX = 10_000;
+export const HOLDS_PER_KEY_MAX = 10_000;
 /** Time for which a release that is repeated gets the same answer, in milliseconds. */
-const ANSWER_KEPT_MS = 60_000;
+export const ANSWER_KEPT_MS = 60_000;
 /** Maximum number of remembered answers of one such time; then the older ones go. */
-const ANSWERS_MAX = 25_000;
+export const ANSWERS_MAX = 25_000;
 /** Maximum number of times that a release whose cost is too high asks for less. */
 const ATTEMPTS_MAX = 5;
 

@@ -355,9 +355,9 @@ const origin: Form<string> = {
 };
 
 /** Maximum number of tags in a question. */
-const TAGS_MAX = 10;
+export const TAGS_MAX = 10;
 /** Maximum length of a tag, in characters, however many bytes they take in UTF-8. */
-const TAG_LENGTH_MAX = 128;
+export const TAG_LENGTH_MAX = 128;
 
 const tags: Form<readonly string[]> = {
   schema: {

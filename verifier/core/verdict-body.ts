@@ -185,7 +185,7 @@ export const VERDICT_FIELDS = {
     value: ({ entry }) => entry.epoch.apiId,
   } satisfies VerdictField<string>,
   enabled: {
-    schema: { type: 'boolean', description: KEY_FIELDS.enabled.description },
+    schema: { type: 'boolean', description: 'False if the key or its identity is disabled.' },
     isRequired: true,
     json: ({ entry, effectivePermissions }) => (isEnabled(entry, effectivePermissions) ? 'true' : 'false'),
     value: ({ entry, effectivePermissions }) => isEnabled(entry, effectivePermissions),

@@ -229,7 +229,7 @@ export class Spender {
  * Time for which a date must have stood to be trusted. It stands while the offset changes by less than
  * STEP_MS.
  */
-const STANDING_MS = 3_600_000;
+export const STANDING_MS = 3_600_000;
 /** A smaller change of the date is no step, but rounding or the adjustment of a clock. */
 const STEP_MS = 1000;
 

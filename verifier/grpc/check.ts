@@ -226,7 +226,7 @@ type Value =
   | { readonly list_value: { readonly values: readonly Value[] } };
 
 /** Maximum length of a text of `meta`. */
-const TEXT_MAX = 256;
+export const TEXT_MAX = 256;
 
 const textValue = (text: string): Value => ({ string_value: text });
 const listValue = memoize(

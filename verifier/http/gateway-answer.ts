@@ -184,7 +184,7 @@ const secondsOf = (ms: number) => Math.max(1, Math.ceil(ms / 1000));
  * Wait for a key without a refill. Its credits only come back when somebody adds some, so the time is
  * unknown.
  */
-const RETRY_AFTER_S = 60;
+export const RETRY_AFTER_S = 60;
 
 /**
  * Returns the challenge of a 401, with the schemes in which clients may send their keys. Basic comes first, because

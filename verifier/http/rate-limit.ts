@@ -31,7 +31,7 @@ export function rateLimitRoutes(
   rateLimits: RateLimiter,
   bodyBytesMax: number,
   callers?: Callers,
-): Readonly<Record<string, { readonly POST: Handler }>> {
+): Readonly<Record<`/v2/ratelimit.${'limit' | 'multiLimit'}`, { readonly POST: Handler }>> {
   const limit: Handler = async (request, response, requestId) => {
     await callers?.admit(request.headers.authorization, 'limits');
     refuseParameters(request.url);

@@ -2,7 +2,7 @@ import { requestIdFrom } from '#shared/rules/request-id.ts';
 import { type CredentialSource, namesOf, originIn } from '../http/credentials.ts';
 
 /** Maximum length of a common request's head, well below Node's limit. */
-const HEAD_BYTES_MAX = 4096;
+export const HEAD_BYTES_MAX = 4096;
 
 /** The contents of a head. Each connection has one such object and reuses it. */
 export class Head {

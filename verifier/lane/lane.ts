@@ -571,7 +571,7 @@ class PartialRequest {
  * Maximum number of consecutive requests to delegate one by one. Each costs more than on a connection of
  * Node's own, so Node then gets the connection itself.
  */
-const IN_A_ROW_MAX = 8;
+export const IN_A_ROW_MAX = 8;
 
 /** The requests of a connection that Node answers one by one. */
 class Delegations {

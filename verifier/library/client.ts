@@ -2,11 +2,12 @@ import { readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import { buildConnector, Client, Pool } from 'undici';
 import { atMost, type Clock, systemClock } from '#shared/process/clock.ts';
-import { type ConfigOf, httpUrl, integer, text } from '#shared/process/load-config.ts';
+import type { ConfigOf } from '#shared/process/load-config.ts';
 import { generateKey } from '#shared/rules/key-format.ts';
 import { VERDICTS } from '#shared/rules/verdict-codes.ts';
 import { holdFields, requirementFields } from '../core/question.ts';
 import { REQUIRED_TYPES } from '../core/verdict-body.ts';
+import { clientSettings, type tlsFiles } from './client-settings.ts';
 import { EventListeners, readWatchOptions, readyWithin, watchThrough } from './events.ts';
 import { holdThrough } from './held-key.ts';
 import {
@@ -52,12 +53,6 @@ export type {
   WatchOptions,
 } from './key-verifier.ts';
 export { VerifierError, WatchError } from './key-verifier.ts';
-
-const tlsFiles = {
-  TLS_CA_FILE: text('').help("PEM file of the authority of the sidecar's certificate"),
-  TLS_CERT_FILE: text('').help("PEM file of the application's own certificate"),
-  TLS_KEY_FILE: text('').help('PEM file of the private key of tlsCertFile'),
-};
 
 type TlsFiles = ConfigOf<typeof tlsFiles>;
 
@@ -105,16 +100,6 @@ function contentOf({ TLS_CA_FILE, TLS_CERT_FILE, TLS_KEY_FILE }: TlsFiles) {
   };
 }
 
-const settings = {
-  URL: httpUrl().help('Address of the sidecar'),
-  UNIX_SOCKET: text('').help("The sidecar's LISTEN_UNIX"),
-  ROOT_KEY: text('').help('A root key, if the sidecar asks for one'),
-  ...tlsFiles,
-  TIMEOUT_MS: integer(1, 60_000, 'ms', 1500).help('Longest wait for an answer'),
-  CONNECTIONS_MAX: integer(1, 10_000, 'connections', 100).help('Most connections to the sidecar'),
-  REQUESTS_IN_FLIGHT_MAX: integer(1, 1_000_000, 'requests', 10_000).help('Most questions on their way'),
-};
-
 /** Longest answer that the client reads. An answer with the most that a key may contain is far shorter. */
 const ANSWER_BYTES_MAX = 262_144;
 /**
@@ -128,7 +113,7 @@ const IDLE_MS = 4000;
  * a TypeError that names every wrong option.
  */
 export function createClient(options: ClientOptions): KeyVerifier {
-  const config = configFrom(settings, optionsObject(options, 'options'));
+  const config = configFrom(clientSettings, optionsObject(options, 'options'));
   if ((config.URL === undefined) === (config.UNIX_SOCKET === ''))
     throw wrongOptions(['url, unixSocket: set exactly one of them']);
   const faults = tlsFaults(config);
@@ -149,7 +134,7 @@ class SidecarClient implements KeyVerifier {
   /** True if the last question got a verdict; undefined = no question yet. */
   #live: boolean | undefined;
 
-  constructor(config: ReturnType<typeof configFrom<typeof settings>>, clock: Clock) {
+  constructor(config: ReturnType<typeof configFrom<typeof clientSettings>>, clock: Clock) {
     const { URL: url, UNIX_SOCKET: socketPath, TIMEOUT_MS: timeoutMs } = config;
     this.#timeoutMs = timeoutMs;
     this.#inFlightMax = config.REQUESTS_IN_FLIGHT_MAX;

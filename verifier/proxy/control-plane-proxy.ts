@@ -15,9 +15,17 @@ import {
   type UpstreamStats,
 } from './upstream.ts';
 
+/** The operations that a verifier answers itself. */
+export const ANSWERED_HERE = [
+  'keys.verifyKey',
+  'keys.release',
+  'ratelimit.limit',
+  'ratelimit.multiLimit',
+] as const;
+
 export const forwardSettings = {
   CONTROL_PLANE_URL: httpUrl().help(
-    'Address of the control plane. If it is set, the verifier forwards every `/v1/` and `/v2/` call to it, except `keys.verifyKey`, `keys.release`, `ratelimit.limit` and `ratelimit.multiLimit`',
+    `Address of the control plane. If it is set, the verifier forwards every \`/v1/\` and \`/v2/\` call to it, except ${ANSWERED_HERE.map((name) => `\`${name}\``).join(', ')}`,
   ),
 };
 
@@ -126,8 +134,7 @@ export const notForwarded: Routes['below'] = ['/v1/', '/v2/'].map((prefix) => [
   },
 ]);
 
-const WRONG_SERVER =
-  'no such path: this is a verifier, which answers keys.verifyKey, ratelimit.limit and ratelimit.multiLimit; ask the control plane, or set CONTROL_PLANE_URL here';
+const WRONG_SERVER = `no such path: this is a verifier, which answers ${ANSWERED_HERE.join(', ')}; ask the control plane, or set CONTROL_PLANE_URL here`;
 
 /**
  * Operations of the interface. It excludes verifyKey in every spelling, so that no key leaves this process.

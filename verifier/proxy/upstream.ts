@@ -234,7 +234,7 @@ interface HeadLimit {
 const STRING_BYTES_MAX = 4096;
 
 /** Maximum number of 1xx heads before the final head. A server that sends more is not about to answer. */
-const INTERIM_HEADS_MAX = 100;
+export const INTERIM_HEADS_MAX = 100;
 
 /**
  * Limits to what is still read of a response after its client has left, because its trailer may say the cost: time in

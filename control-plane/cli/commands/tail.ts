@@ -17,7 +17,7 @@ const PERIOD_MS = 2000;
 /** Maximum number of APIs that are followed, unless one is named. */
 const APIS_MAX = 100;
 /** Number of refusals at the start that were there already. */
-const EARLIER_MAX = 10;
+export const EARLIER_MAX = 10;
 
 interface Refusal extends ReportedRefusal {
   readonly apiId: string;

@@ -44,7 +44,7 @@ import type { KeyView } from '../key-view.ts';
 import type { Keys, PointedKey } from '../keys.ts';
 
 /** Maximum number of keys that one call changes. */
-const MANY_KEYS_MAX = 1000;
+export const MANY_KEYS_MAX = 1000;
 /** Maximum body of a call that names keys: 1,000 ids of the maximum length, and a meta. */
 const MANY_KEYS_BYTES_MAX = 131_072;
 

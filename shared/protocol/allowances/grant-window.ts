@@ -3,7 +3,7 @@ import { withinMs } from '../timing.ts';
 import type { Window } from './limits.ts';
 
 /** Longest time for which a grant in a window is used without asking again, in milliseconds. */
-const GRANTED_MS = 4000;
+export const GRANTED_MS = 4000;
 const NEVER: Instant = { monotonicMs: Number.POSITIVE_INFINITY, wallMs: Number.POSITIVE_INFINITY };
 
 /** The window in which a pool's numbers count, and the time until which its grant may be used. */

@@ -1,9 +1,9 @@
 /** Longest time for which a refusal, or the remaining amount, is remembered, in milliseconds. */
 export const KNOWN_MS = 1000;
 /** Longest time to remember a rate limit's refusal while nobody can give back, in milliseconds. */
-const REFUSED_WINDOW_MS = 60_000;
+export const REFUSED_WINDOW_MS = 60_000;
 /** Longest time to remember that no place was free, in milliseconds. */
-const REFUSED_PLACE_MS = 100;
+export const REFUSED_PLACE_MS = 100;
 
 interface Refusal {
   /** The least cost that was refused, and the limit under which. */

@@ -15,7 +15,7 @@ export const findKeys = command(
 );
 
 /** Time after a command during which further look-ups are collected, in milliseconds. */
-const HOLD_MS = 5;
+export const HOLD_MS = 5;
 /** Number of collected look-ups that are sent without waiting longer. */
 const TOGETHER_MAX = 16;
 

@@ -62,10 +62,10 @@ const reroll = command(
  * The maximum number of keys that share a pool of credits: if the pool is replaced, all of them change in one
  * step.
  */
-const SHARING_MAX = 100;
+export const SHARING_MAX = 100;
 
 /** The minimum number of entries that a log keeps; a follower that missed more starts afresh. */
-const LOG_ENTRIES = 10_000;
+export const LOG_ENTRIES = 10_000;
 /**
  * Pace of a batch, at most 6,250 keys a second: a part takes Redis two milliseconds, and the log keeps room
  * for other writers. A single change beside a batch takes about twice as long as usual (bench/changes/many.ts).

@@ -33,7 +33,7 @@ export const reportRefusals = command(
 );
 
 /** Maximum number of refusals that wait for a report, about 300 bytes each. */
-const WAITING_MAX = 5000;
+export const WAITING_MAX = 5000;
 /** Maximum number of keys in one call, so that a call does not block Redis for a millisecond. */
 const BATCH_KEYS_MAX = 5;
 /** Ratio of the pause after each call to the call's duration. Requests are answered during the pause. */

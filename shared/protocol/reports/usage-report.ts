@@ -37,7 +37,7 @@ const REST_RATIO = 9;
  * Time for which a call with an unknown outcome is sent again, and the longer time for which Redis remembers
  * the call's number.
  */
-const AGAIN_MS = 3_600_000;
+export const AGAIN_MS = 3_600_000;
 const MARK_S = 7200;
 
 /** The content of one call: keys and tags of one API. */
