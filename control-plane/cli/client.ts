@@ -1,7 +1,9 @@
 import { scheduler } from 'node:timers/promises';
 import { backoffMs } from '#shared/process/clock.ts';
 import { VERIFIER_ID_HEADER } from '#shared/protocol/reports/verifier-status.ts';
-import { ERRORS, type ErrorCode } from '#shared/rules/errors.ts';
+import { ERRORS } from '#shared/rules/errors.ts';
+import { AdminError, exchange } from '../client/exchange.ts';
+import { OPERATION_KINDS, type OperationKind } from '../client/interface.ts';
 import { CliError, EXIT_OF } from './exit.ts';
 
 /** Longer than the 60 s for which a control plane may wait for a change. */
@@ -9,9 +11,6 @@ const CALL_MS_MAX = 75_000;
 
 /** An operation that every control plane has and that never answers 404. */
 const ALWAYS_THERE = 'apis.listApis';
-
-/** Operations that change nothing. */
-export const ASKS = /\.(?:get|list|find|explain|whoami|verify)/;
 
 /**
  * Calls one process over HTTP. Follows no redirect, so that the root key goes nowhere else, and never repeats
@@ -43,27 +42,34 @@ export class Client {
    * @returns the response's body, trusted to have the documented shape. Rejects with CliError.
    */
   async call<T>(operation: string, input: object = {}): Promise<T> {
-    const reads = /\.(get|list)/.test(operation);
-    if (!ASKS.test(operation)) this.#beforeChange(this.place);
-    const response = await this.#send(operation, input, reads);
-    const text = await response.text().catch((error: unknown) => this.#outOfReach(error, reads));
-    this.dateMs = Date.parse(response.headers.get('date') ?? '') || undefined;
-    const body = parse(text);
-    if (response.status === 200 && body !== undefined) return body as T;
-    const error = (body as { error?: { code?: string; message?: string; requestId?: string } } | undefined)
-      ?.error;
-    if (!error?.code || !(error.code in ERRORS)) {
-      const message = `${this.place} answered ${response.status}, but not as a ${this.#service} does`;
-      throw new CliError(response.status < 500 ? 'CONFIG' : 'UNAVAILABLE', `${message}; check the address`);
+    const kind = this.#kindOf(operation);
+    if (kind === 'change') this.#beforeChange(this.place);
+    try {
+      return (await this.#exchange(operation, kind, input)) as T;
+    } catch (error) {
+      throw error instanceof AdminError ? await this.#meaningOf(error, operation) : error;
     }
-    if (response.status === 404 && !(await this.#isExpectedService(operation))) {
-      throw new CliError('CONFIG', this.#isSomebodyElse());
+  }
+
+  /** A verifier's operations ask. */
+  #kindOf(operation: string): OperationKind {
+    if (this.#service === 'verifier') return 'question';
+    return OPERATION_KINDS[operation as keyof typeof OPERATION_KINDS];
+  }
+
+  async #meaningOf(error: AdminError, operation: string): Promise<Error> {
+    const { code, status = 0, message, requestId, retryAfterMs } = error;
+    if (code === 'UNREACHABLE') return this.#outOfReach(error.cause, error.mayHaveChanged);
+    if (code === 'NOT_KEYFENCE' || !(code in ERRORS)) {
+      const text = `${this.place} answered ${status}, but not as a ${this.#service} does`;
+      return new CliError(status < 500 ? 'CONFIG' : 'UNAVAILABLE', `${text}; check the address`);
     }
-    const retryAfterS = Number(response.headers.get('retry-after') ?? Number.NaN);
-    throw new CliError(EXIT_OF[error.code as ErrorCode], error.message ?? '', {
-      code: error.code,
-      ...(error.requestId ? { requestId: error.requestId } : {}),
-      ...(retryAfterS >= 0 ? { retryAfterMs: retryAfterS * 1000 } : {}),
+    if (status === 404 && !(await this.#isExpectedService(operation)))
+      return new CliError('CONFIG', this.#isSomebodyElse());
+    return new CliError(EXIT_OF[code], message, {
+      code,
+      ...(requestId ? { requestId } : {}),
+      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
     });
   }
 
@@ -71,9 +77,13 @@ export class Client {
   async #isExpectedService(operation: string): Promise<boolean> {
     // A verifier answers 200 about keys that do not exist.
     if (this.#service === 'verifier' || operation === ALWAYS_THERE) return false;
-    const response = await this.#send(ALWAYS_THERE, { limit: 1 }, true);
-    await response.arrayBuffer().catch((error: unknown) => this.#outOfReach(error, true));
-    return response.status !== 404;
+    try {
+      await this.#exchange(ALWAYS_THERE, 'query', { limit: 1 });
+    } catch (error) {
+      if (error instanceof AdminError && error.code === 'UNREACHABLE') throw this.#outOfReach(error.cause);
+      return !(error instanceof AdminError && error.status === 404);
+    }
+    return true;
   }
 
   /** The address of the service, as people write it. */
@@ -101,36 +111,35 @@ export class Client {
   async verifierId(): Promise<string | undefined> {
     const url = new URL(`${this.#path}/openapi.json`, this.base);
     const options: RequestInit = { redirect: 'error', signal: AbortSignal.timeout(CALL_MS_MAX) };
-    const response = await fetch(url, options).catch((error: unknown) => this.#outOfReach(error, true));
-    await response.arrayBuffer().catch((error: unknown) => this.#outOfReach(error, true));
+    const fail = (error: unknown) => {
+      throw this.#outOfReach(error);
+    };
+    const response = await fetch(url, options).catch(fail);
+    await response.arrayBuffer().catch(fail);
     return response.headers.get(VERIFIER_ID_HEADER) ?? undefined;
   }
 
-  async #send(operation: string, input: object, reads: boolean): Promise<Response> {
-    const url = new URL(`${this.#path}/v1/${operation}`, this.base);
+  #exchange(operation: string, kind: OperationKind, input: object): Promise<unknown> {
     const headers: Record<string, string> = this.#rootKey ? { authorization: `Bearer ${this.#rootKey}` } : {};
-    const options: RequestInit = { headers, redirect: 'error', signal: AbortSignal.timeout(CALL_MS_MAX) };
-    if (reads) {
-      for (const [name, value] of Object.entries(input)) {
-        if (value !== undefined) url.searchParams.set(name, String(value));
-      }
-    } else {
-      headers['content-type'] = 'application/json';
-      options.method = 'POST';
-      options.body = JSON.stringify(input);
-    }
-    return fetch(url, options).catch((error: unknown) => this.#outOfReach(error, reads));
+    const route = {
+      ...{ base: this.base, headers, signal: AbortSignal.timeout(CALL_MS_MAX) },
+      fetch: async (url: URL, init: RequestInit) => {
+        const response = await fetch(url, init);
+        this.dateMs = Date.parse(response.headers.get('date') ?? '') || undefined;
+        return response;
+      },
+    };
+    return exchange(route, operation, kind, input);
   }
 
-  #outOfReach(error: unknown, reads: boolean): never {
+  #outOfReach(error: unknown, mayHaveChanged = false): CliError {
     const { name, cause } = error as { name?: string; cause?: { code?: string; message?: string } };
     const reason = name === 'TimeoutError' ? 'no answer' : (cause?.code ?? cause?.message ?? name ?? '');
-    const unsent = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'].includes(reason);
-    const outcome =
-      reads || unsent ? '' : '; whether the call took effect is unknown, so check before trying again';
+    const outcome = mayHaveChanged
+      ? '; whether the call took effect is unknown, so check before trying again'
+      : '';
     const place = `the ${this.#service} at ${this.place}`;
-    const advice = adviceOn(reason);
-    throw new CliError('UNAVAILABLE', `${place} is out of reach (${reason})${advice}${outcome}`, {
+    return new CliError('UNAVAILABLE', `${place} is out of reach (${reason})${adviceOn(reason)}${outcome}`, {
       cause: error,
     });
   }
@@ -143,14 +152,6 @@ function adviceOn(reason: string): string {
   if (/^(ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|UND_ERR_CONNECT_TIMEOUT)$/.test(reason))
     return ': if a proxy leads there, set NODE_USE_ENV_PROXY=1 beside HTTPS_PROXY';
   return '';
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined; // not the expected service; the caller reports it
-  }
 }
 
 const RETRY_FIRST_MS = 200;

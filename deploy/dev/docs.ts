@@ -37,6 +37,7 @@ import {
 import { callRoutes } from '../../verifier/verifier-server.ts';
 import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
+import { clientInterface } from './client-interface.ts';
 import { commandOperations } from './command-operations.ts';
 import { numbersTable, results } from './numbers-table.ts';
 import { unusedNumbers, withNumbers } from './page-numbers.ts';
@@ -104,6 +105,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
   const json = (value: object) => `${JSON.stringify(value, null, 2)}\n`;
   const whole = {
     'bench/results.md': resultsPage(results()),
+    'control-plane/client/interface.ts': clientInterface(),
     'verifier/openapi.json': json(verifierDocument),
     'control-plane/reference.html': referencePage(),
     // One operation a line, so that a change of one is a change of its line.

@@ -42,6 +42,7 @@ const { version, license, description, engines, dependencies, repository } = pro
 const ENTRIES = {
   verifier: 'verifier/library/create-verifier.ts',
   client: 'verifier/library/client.ts',
+  admin: 'control-plane/client/admin.ts',
   fastify: 'verifier/library/guards/fastify.ts',
   express: 'verifier/library/guards/express.ts',
   hono: 'verifier/library/guards/hono.ts',

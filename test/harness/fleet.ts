@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { Agent, type Dispatcher, request } from 'undici';
 import { type ControlPlane, startControlPlane } from '../../control-plane/app.ts';
+import { OPERATION_KINDS } from '../../control-plane/client/interface.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { type Clock, systemClock } from '../../shared/process/clock.ts';
 import { createLogger } from '../../shared/process/log.ts';
@@ -103,7 +104,8 @@ export class Fleet {
   ): Promise<Answer> {
     const base = this.controlPlanes[options.at ?? 0]?.address ?? '';
     const headers = { authorization: `Bearer ${options.rootKey ?? ROOT_KEY}` };
-    if (!/\.(get|list)/.test(operation)) return this.post(`${base}/v1/${operation}`, input, headers);
+    const kind = OPERATION_KINDS[operation as keyof typeof OPERATION_KINDS];
+    if (kind !== 'query') return this.post(`${base}/v1/${operation}`, input, headers);
     const query = new URLSearchParams(input as Record<string, string>).toString();
     return this.get(`${base}/v1/${operation}?${query}`, headers);
   }

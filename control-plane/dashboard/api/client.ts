@@ -1,9 +1,8 @@
-import type { Static } from 'typebox';
-import type { operations } from '../../operations.ts';
+import { AdminError, exchange as exchangeOne } from '../../client/exchange.ts';
+import { OPERATION_KINDS, type Operations } from '../../client/interface.ts';
 
-type Operation = (typeof operations)[number];
-/** The response of each operation, from the schema by which the server serialises it. */
-type Responses = { [Name in Operation['name']]: Static<Extract<Operation, { name: Name }>['response']> };
+/** The response of each operation. */
+type Responses = { [Name in keyof Operations]: Operations[Name]['output'] };
 
 /** A key as getKey and listKeys return it. */
 export type Key = Responses['keys.getKey'];
@@ -24,8 +23,6 @@ export type Endpoint = Responses['webhooks.getEndpoint'];
 /** An attempt to deliver an event. */
 export type Delivery = Responses['webhooks.listDeliveries']['deliveries'][number];
 type Input = Readonly<Record<string, unknown>>;
-/** The operations that change something; the build takes them from the list of operations. */
-declare const CHANGING_OPERATIONS: readonly string[];
 
 /** The reason why a call failed: the API's code, or UNREACHABLE if the API did not answer. */
 export class Failure extends Error {
@@ -34,7 +31,7 @@ export class Failure extends Error {
   /** The fields that it names, each with what is wrong with it. */
   readonly fields: ReadonlyMap<string, string>;
 
-  constructor(code: string, message: string, requestId?: string, fields = fieldIn(message)) {
+  constructor(code: string, message: string, requestId?: string, fields: Failure['fields'] = new Map()) {
     super(message);
     this.code = code;
     this.requestId = requestId;
@@ -47,23 +44,24 @@ export class Failure extends Error {
   }
 }
 
-/** Returns the field that a message begins with, such as `roles.0: there is no role x`, and the rest. */
-function fieldIn(message: string): ReadonlyMap<string, string> {
-  const [, field, rule] = /^(\w+)(?:[.[]\S*)?: (.+)$/s.exec(message) ?? [];
-  return new Map(field !== undefined && rule !== undefined ? [[field, rule]] : []);
-}
-
-/** Several fields of a form that were not entered rightly. */
+/** Fields of a form that were not entered rightly. */
 export class InvalidFields extends Failure {
   constructor(fields: ReadonlyMap<string, string>) {
     super('BAD_REQUEST', 'some fields are not right', undefined, fields);
   }
 }
 
+/** A field of a form that was not entered rightly. */
+export class InvalidField extends Failure {
+  constructor(field: string, rule: string) {
+    super('BAD_REQUEST', `${field}: ${rule}`, undefined, new Map([[field, rule]]));
+  }
+}
+
 /** Tells whether somebody else was faster. */
 export const isConflict = (error: unknown): boolean => error instanceof Failure && error.code === 'CONFLICT';
 
-const BASE = new URL('../v1/', document.baseURI);
+const BASE = new URL('../', document.baseURI);
 const USAGE_QUERY = new URL('../v2/analytics.getVerifications', document.baseURI);
 const SESSION = new URL('session', document.baseURI);
 const HANDOVER = new URL('handover', document.baseURI);
@@ -279,20 +277,40 @@ export function watchConnection(): void {
 }
 
 async function send<Name extends keyof Responses>(operation: Name, input: Input): Promise<Responses[Name]> {
-  const reads = /\.(get|list)/.test(operation);
-  const url = new URL(operation, BASE);
-  if (!reads) {
-    const answer = await exchange(url, { method: 'POST', body: input, waitMs: CHANGE_MS_MAX });
-    if (CHANGING_OPERATIONS.includes(operation)) announceChange(operation, input);
-    return answer;
+  const kind = OPERATION_KINDS[operation];
+  const fields = Object.entries(input).filter(([, value]) => kind !== 'query' || value !== '');
+  if (kind === 'query' && fields.some(([, value]) => containsKey(String(value))))
+    throw new Failure('BAD_REQUEST', 'this is a key; keys are not sent in addresses, which are logged');
+  const route = {
+    ...{ base: BASE, headers: { 'x-keyfence-csrf': csrfToken }, fetch: fetchHere },
+    signal: AbortSignal.timeout(kind === 'query' ? READ_MS_MAX : CHANGE_MS_MAX),
+  };
+  try {
+    const answer = await exchangeOne(route, operation, kind, Object.fromEntries(fields));
+    if (kind === 'change') announceChange(operation, input);
+    return answer as Responses[Name];
+  } catch (error) {
+    throw error instanceof AdminError ? failureOf(error) : error;
   }
-  for (const [name, value] of Object.entries(input)) {
-    if (value === undefined || value === '') continue;
-    if (containsKey(String(value)))
-      throw new Failure('BAD_REQUEST', 'this is a key; keys are not sent in addresses, which are logged');
-    url.searchParams.set(name, String(value));
-  }
-  return exchange(url, { method: 'GET', waitMs: READ_MS_MAX });
+}
+
+function failureOf({ code, message, requestId, details, mayHaveChanged }: AdminError): Failure {
+  if (code === 'UNREACHABLE' || code === 'NOT_KEYFENCE') return unreachable(!mayHaveChanged);
+  const rules = details.map(({ field, rule, fix }) => {
+    const [name = field] = field.split('.');
+    return [name, fix === undefined ? rule : `${rule}; ${fix}`] as const;
+  });
+  return new Failure(code, message, requestId, new Map(rules.toReversed()));
+}
+
+function unreachable(changedNothing: boolean): Failure {
+  events.dispatchEvent(new Event('lost'));
+  return new Failure(
+    'UNREACHABLE',
+    changedNothing
+      ? 'the control plane does not answer'
+      : 'no answer came, so it may or may not have been done; look at the present state before trying again',
+  );
 }
 
 /** Tells the page of a change, without what only the dashboard needs. */
@@ -300,37 +318,34 @@ function announceChange(operation: string, { waitMs: _, operationId: __, ...inpu
   events.dispatchEvent(new CustomEvent('changed', { detail: { operation, input } }));
 }
 
-/** Sends a request and returns the body of its response. Rejects with a Failure. */
+/** Sends a request in the session of this browser, and notes that the server answered, and its clock. */
+async function fetchHere(url: URL, init: RequestInit): Promise<Response> {
+  const response = await fetch(url, { ...init, credentials: 'same-origin', cache: 'no-store' });
+  const date = Date.parse(response.headers.get('date') ?? '');
+  if (Number.isFinite(date)) clockAheadMs = date - Date.now();
+  events.dispatchEvent(new Event('reached'));
+  return response;
+}
+
+/** Sends what is no operation, and returns the body of the response. Rejects with a Failure. */
 async function exchange(
   url: URL,
   { method, body, waitMs }: { method: string; body?: object; waitMs: number },
 ) {
   try {
-    const response = await fetch(url, {
+    const response = await fetchHere(url, {
       method,
       headers: { 'x-keyfence-csrf': csrfToken, ...(body ? { 'content-type': 'application/json' } : {}) },
       ...(body ? { body: JSON.stringify(body) } : {}),
-      credentials: 'same-origin',
-      cache: 'no-store',
       signal: AbortSignal.timeout(waitMs),
     });
     const answer = await response.json();
-    const date = Date.parse(response.headers.get('date') ?? '');
-    if (Number.isFinite(date)) clockAheadMs = date - Date.now();
-    events.dispatchEvent(new Event('reached'));
     if (response.ok) return answer;
     // The second generation has other fields.
     const { code = 'BAD_REQUEST', message = answer.error.detail, requestId } = answer.error;
     throw new Failure(code, message, requestId ?? answer.meta?.requestId);
   } catch (error) {
-    if (error instanceof Failure) throw error;
-    events.dispatchEvent(new Event('lost'));
-    throw new Failure(
-      'UNREACHABLE',
-      method === 'GET' || url === SESSION
-        ? 'the control plane does not answer'
-        : 'no answer came, so it may or may not have been done; look at the present state before trying again',
-    );
+    throw error instanceof Failure ? error : unreachable(method === 'GET' || url === SESSION);
   }
 }
 

@@ -6,7 +6,7 @@ import type {
   NamedLimit,
 } from '#shared/protocol/records/credits.ts';
 import { parseExactly } from '#shared/rules/json.ts';
-import { Failure } from '../api/client.ts';
+import { InvalidField } from '../api/client.ts';
 
 export const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
 export const LIMIT = /^(\d{1,10})\s*\/\s*(\d{1,10})(ms|[smhd])(\s+exact)?$/;
@@ -48,7 +48,7 @@ export function limitOf(field: string, text: string): LimitInput {
   }
   const [, limit, amount, unit, exact] = LIMIT.exec(text) ?? [];
   if (limit === undefined || amount === undefined || unit === undefined)
-    throw new Failure('BAD_REQUEST', `${field}: must be a number of calls and a time`);
+    throw new InvalidField(field, 'must be a number of calls and a time');
   const duration = Number(amount) * UNITS[unit as keyof typeof UNITS];
   return { limit: Number(limit), duration, async: exact === undefined };
 }
@@ -70,7 +70,7 @@ export const concurrencyOf = (field: string, text: string): ConcurrencyInput[] =
     if (line.trim() === '') return [];
     const [, name, limit] = /^\s*(\S+)\s+(\d{1,10})\s*$/.exec(line) ?? [];
     if (name === undefined)
-      throw new Failure('BAD_REQUEST', `${field}: must be a name and a number a line, such as jobs 3`);
+      throw new InvalidField(field, 'must be a name and a number a line, such as jobs 3');
     return [{ name, limit: Number(limit) }];
   });
 
@@ -82,9 +82,9 @@ export function parseObject(name: string, text: string): object {
     });
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
   } catch (error) {
-    throw new Failure('BAD_REQUEST', `${name}: ${(error as Error).message}`);
+    throw new InvalidField(name, (error as Error).message);
   }
-  throw new Failure('BAD_REQUEST', `${name}: must be a JSON object, such as {"plan": "pro"}`);
+  throw new InvalidField(name, 'must be a JSON object, such as {"plan": "pro"}');
 }
 
 /** Parses names that a user entered, separated by commas or lines. */

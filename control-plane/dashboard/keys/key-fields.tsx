@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
-import { call, Failure, InvalidFields, type Key, may } from '../api/client.ts';
+import { call, Failure, InvalidField, InvalidFields, type Key, may } from '../api/client.ts';
 import {
   concurrencyOf,
   concurrencyText,
@@ -243,6 +243,6 @@ function planOf(entry: FormEntry, interval: string) {
 }
 
 function whole(text: string, name: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new Failure('BAD_REQUEST', `${name}: must be a whole number`);
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidField(name, 'must be a whole number');
   return Number(text);
 }

@@ -1,4 +1,4 @@
-import { Failure, serverNow } from '../api/client.ts';
+import { InvalidField, serverNow } from '../api/client.ts';
 
 /** The query of `apis.listKeys` that a filter stands for. */
 type Query = Readonly<Record<string, string>>;
@@ -59,7 +59,7 @@ export function queryOf(filter: string): Query {
       // A name may have a colon in it.
       if (!read) return whole;
       const condition = read(quoted ?? plain);
-      if (!condition) throw new Failure('BAD_REQUEST', `filter: ${word} ${RULES[word]}`);
+      if (!condition) throw new InvalidField('filter', `${word} ${RULES[word]}`);
       Object.assign(query, condition);
       return '';
     },

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { API_ACTIONS, PRESETS, ROOT_ACTIONS } from '../../root-keys/root-permissions.ts';
-import { call, Failure, may, type RootKey } from '../api/client.ts';
+import { call, InvalidField, may, type RootKey } from '../api/client.ts';
 import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
@@ -149,7 +149,7 @@ function NewRootKey({ onCreated, onDone }: { onCreated: () => void; onDone: () =
       ...API_ACTIONS.filter(entry).map((action) => `api.${apiId}.${action}`),
       ...ROOT_ACTIONS.filter(entry).map((action) => `root.*.${action}`),
     ];
-    if (permissions.length === 0) throw new Failure('BAD_REQUEST', 'permissions: choose at least one');
+    if (permissions.length === 0) throw new InvalidField('permissions', 'choose at least one');
     const rootKey = await call('rootKeys.createRootKey', { name: entry('name'), permissions });
     onCreated();
     return rootKey;

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { call, type Endpoint, Failure } from '../api/client.ts';
+import { call, type Endpoint, InvalidField } from '../api/client.ts';
 import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -68,7 +68,7 @@ function NewEndpoint({ onCreated, onDone }: { onCreated: () => void; onDone: () 
         .filter(Boolean),
     ];
     const events = hasAll ? ['*'] : EVENT_TYPES.filter(entry);
-    if (events.length === 0) throw new Failure('BAD_REQUEST', 'events: choose at least one');
+    if (events.length === 0) throw new InvalidField('events', 'choose at least one');
     const { secret } = await call('webhooks.createEndpoint', {
       ...{ url, events },
       ...(name ? { name } : {}),

@@ -17,7 +17,7 @@ import { promisify } from 'node:util';
 import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { spawnBound } from '../../../deploy/dev/redis-server.ts';
-import { Fleet } from '../../harness/fleet.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { lacking } from '../../harness/programs.ts';
 import { share } from '../../harness/share.ts';
 import { buildPackages, install, layBeside, PATH, packageVersion } from './packed.ts';
@@ -51,7 +51,8 @@ beforeAll(async () => {
   );
   const [refused = ''] = samplesOf('verifier/library/middleware.md');
   const [ask = '', models = '', onHono = '', api = ''] = samplesOf('verifier/library/models.md');
-  const samples = { own, held, metrics, sidecar, tests, refused, ask, models, onHono, api };
+  const [admin = ''] = samplesOf('verifier/library/admin.md');
+  const samples = { admin, own, held, metrics, sidecar, tests, refused, ask, models, onHono, api };
   for (const [name, sample] of Object.entries(samples)) writeFileSync(join(home, `${name}.ts`), sample);
 });
 afterAll(async () => {
@@ -104,7 +105,7 @@ describe('types', () => {
   });
 
   test('fit the examples and documentation samples', () => {
-    const samples = ['own.ts', 'held.ts', 'sidecar.ts', 'metrics.ts', 'tests.ts', 'refused.ts'];
+    const samples = ['admin.ts', 'own.ts', 'held.ts', 'sidecar.ts', 'metrics.ts', 'tests.ts', 'refused.ts'];
     const ofModels = ['models.ts', 'onHono.ts', 'api.ts'];
     // Those of models import one another by their names.
     const options = { allowImportingTsExtensions: true };
@@ -231,7 +232,11 @@ test('runs the samples of the documentation', async () => {
   expect(differing.filter((line) => !line.startsWith('import '))).toHaveLength(1);
   const LISTEN_UNIX = join(fleet.directory, 'verifier.sock');
   await fleet.addVerifier({ LISTEN_UNIX, LOOKUP_WAIT_MS: '5000' });
-  const env = { PATH, REDIS_URL: fleet.redisUrl, LISTEN_UNIX };
+  const address = fleet.controlPlanes[0]?.address;
+  const env = {
+    ...{ PATH, REDIS_URL: fleet.redisUrl, LISTEN_UNIX },
+    ...{ KEYFENCE_URL: address, KEYFENCE_ROOT_KEY: ROOT_KEY },
+  };
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   const say = async (file: string) => {
     // It ends by itself: nothing that was closed keeps the process alive.
@@ -246,6 +251,7 @@ test('runs the samples of the documentation', async () => {
     await fleet.until(async () => (await say(file)) === `${keyId} may pass`);
   // Unlimited credits: nothing is charged.
   await fleet.until(async () => (await say('held.ts')) === '{ charged: 0 }');
+  expect(await say('admin.ts')).toMatch(/^shown once: \w{4}…\nkey_\w+ is dead everywhere$/);
   expect((await say('tests.ts')).split('\n')).toEqual(['VALID', 'DISABLED', 'RATE_LIMITED 3']);
   await fleet.until(async () =>
     (await say('metrics.ts')).includes(

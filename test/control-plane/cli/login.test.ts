@@ -5,9 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ASKS } from '../../../control-plane/cli/client.ts';
 import { Contexts } from '../../../control-plane/cli/contexts.ts';
-import { operations } from '../../../control-plane/operations.ts';
 import { takeFolder, tell } from '../../../deploy/dev/folder.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { envOf, useCommandLine } from './keyfence.ts';
@@ -218,9 +216,4 @@ test('contexts says that the environment comes first', async () => {
   const ended = await run('contexts', '', { KEYFENCE_URL: address(), XDG_CONFIG_HOME: contextOf(address()) });
   expect(ended.stdout).not.toContain('*');
   expect(ended.stderr).toContain('No context applies: the environment comes first');
-});
-
-test('operations that change nothing are known', () => {
-  const wrong = operations.filter((each) => ASKS.test(each.name) === (each.kind === 'change'));
-  expect(wrong.map(({ name }) => name)).toEqual([]);
 });

@@ -1,0 +1,131 @@
+import { createServer, type RequestListener, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { AdminError, createAdmin } from '../../../control-plane/client/admin.ts';
+import { OPERATION_KINDS } from '../../../control-plane/client/interface.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+
+let fleet: Fleet;
+const url = () => fleet.controlPlanes[0]?.address ?? '';
+const servers: Server[] = [];
+
+beforeAll(async () => {
+  fleet = await Fleet.start();
+});
+afterEach(() => {
+  for (const server of servers.splice(0)) server.close().closeAllConnections();
+});
+afterAll(() => fleet.stop());
+
+/** A client of a server that does not behave. */
+async function clientOf(listener: RequestListener) {
+  const server = createServer(listener).listen(0, '127.0.0.1');
+  servers.push(server);
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as AddressInfo;
+  return createAdmin({ url: `http://127.0.0.1:${port}/below/`, rootKey: ROOT_KEY, timeoutMs: 2000 });
+}
+
+const failure = (call: Promise<unknown>) =>
+  call.then(
+    () => undefined,
+    (error: unknown) => error as AdminError,
+  );
+
+test('a key lives and dies by its methods', async () => {
+  const admin = createAdmin({ url: url(), rootKey: async () => ROOT_KEY });
+  const { keyId, key } = await admin.keys.createKey({ apiId: 'shop', remaining: 3 });
+  expect(await admin.call('keys.getKey', { keyId })).toMatchObject({ id: keyId, remaining: 3 });
+  expect((await admin.apis.listKeys({ apiId: 'shop', limit: 1, enabled: true })).keys).toHaveLength(1);
+  const { propagation } = await admin.keys.updateKey({ keyId, enabled: false });
+  expect(propagation.state).toBe('complete');
+  expect(await fleet.verdict(key)).toBe('DISABLED');
+  expect((await admin.keys.whoami({ key })).id).toBe(keyId);
+});
+
+test('has every operation of the reference', () => {
+  const admin = createAdmin({ url: url() }) as unknown as Record<string, Record<string, unknown>>;
+  for (const name of Object.keys(OPERATION_KINDS)) {
+    const [group = '', method = ''] = name.split('.');
+    expect(typeof admin[group]?.[method], name).toBe('function');
+  }
+});
+
+test('a bad request names its fields', async () => {
+  const admin = createAdmin({ url: url(), rootKey: ROOT_KEY });
+  const error = await failure(admin.keys.createKey({ apiId: 'shop', byteLength: 3, name: '' }));
+  expect(error).toBeInstanceOf(AdminError);
+  expect(error).toMatchObject({ code: 'BAD_REQUEST', status: 400, mayHaveChanged: false });
+  expect(error?.details.map(({ field }) => field).toSorted()).toEqual(['byteLength', 'name']);
+  expect(error?.requestId).toMatch(/^\w{16,}$/);
+  const none = await failure(admin.keys.getKey({ keyId: 'key_none' }));
+  expect(none).toMatchObject({ code: 'NOT_FOUND', status: 404, details: [] });
+});
+
+describe('a failure says if anything changed', () => {
+  test('nothing listens', async () => {
+    const admin = await clientOf(() => undefined);
+    servers.splice(0).map((server) => server.close());
+    const error = await failure(admin.keys.createKey({ apiId: 'shop' }));
+    expect(error).toMatchObject({ code: 'UNREACHABLE', status: undefined, mayHaveChanged: false });
+    expect(error?.message).toMatch(/^http:\/\/127\.0\.0\.1:\d+ is out of reach \(ECONNREFUSED\)$/);
+  });
+
+  test('the connection ends before the answer', async () => {
+    const admin = await clientOf((request) => request.socket.destroy());
+    const change = await failure(admin.keys.deleteKey({ keyId: 'key_1' }));
+    expect(change).toMatchObject({ code: 'UNREACHABLE', mayHaveChanged: true });
+    const query = await failure(admin.apis.listApis());
+    expect(query).toMatchObject({ code: 'UNREACHABLE', mayHaveChanged: false });
+  });
+
+  test.each([
+    ['the outcome is unknown', true],
+    ['100 changes are not complete yet; nothing was changed', false],
+  ])('503: %s', async (message, mayHaveChanged) => {
+    const body = JSON.stringify({ error: { code: 'SERVICE_UNAVAILABLE', message } });
+    const admin = await clientOf((_request, response) =>
+      response.writeHead(503, { 'retry-after': '2' }).end(body),
+    );
+    const error = await failure(admin.keys.deleteKey({ keyId: 'key_1' }));
+    expect(error).toMatchObject({ code: 'SERVICE_UNAVAILABLE', retryAfterMs: 2000, mayHaveChanged });
+  });
+
+  test('another service answers', async () => {
+    const admin = await clientOf((_request, response) => response.writeHead(200).end('<html>'));
+    expect(await failure(admin.apis.listApis())).toMatchObject({ code: 'NOT_KEYFENCE', status: 200 });
+  });
+
+  test('the caller waits no longer', async () => {
+    const admin = await clientOf(() => undefined);
+    const controller = new AbortController();
+    const call = failure(admin.apis.listApis({}, { signal: controller.signal }));
+    controller.abort();
+    expect(await call).toMatchObject({ code: 'UNREACHABLE' });
+  });
+});
+
+test('a redirect is not followed, whoever asks', async () => {
+  const heard: (string | undefined)[] = [];
+  const admin = await clientOf((request, response) => {
+    heard.push(request.url);
+    response.writeHead(307, { location: '/elsewhere' }).end();
+  });
+  expect(await failure(admin.apis.listApis({ limit: 1 }))).toMatchObject({ code: 'UNREACHABLE' });
+  expect(heard).toEqual(['/below/v1/apis.listApis?limit=1']);
+});
+
+test.each([
+  ['rootkey: unknown option', { url: 'http://127.0.0.1:9', rootkey: 'x' }],
+  ['url: must be an absolute URL', { url: 'keyfence' }],
+  ['timeoutMs: must be', { url: 'http://127.0.0.1:9', timeoutMs: 0 }],
+])('refuses options: %s', (message, options) => {
+  expect(() => createAdmin(options as never)).toThrow(message);
+});
+
+test('an operation that is misspelt is not sent', async () => {
+  const admin = createAdmin({ url: url(), rootKey: ROOT_KEY });
+  await expect(admin.call('keys.disableKey' as never, {} as never)).rejects.toThrow(
+    'keys.disableKey: there is no',
+  );
+});
