@@ -22,6 +22,7 @@ import { eventSchema } from '../control-plane/webhooks/event-types.ts';
 import { documents } from '../deploy/dev/docs.ts';
 import { takeFolder, tell } from '../deploy/dev/folder.ts';
 import { RECALL_MS } from '../shared/protocol/allowances/exchange.ts';
+import { VERDICT_FIELDS } from '../verifier/core/verdict-body.ts';
 import { engineSettings } from '../verifier/engine.ts';
 import { clientSettings } from '../verifier/library/client-settings.ts';
 import { bareEnv, SHELLS } from './harness/bare-machine.ts';
@@ -139,6 +140,11 @@ test('a page has at most 1,500 words', () => {
   expect(long).toEqual([]);
 });
 
+test('a release of the changelog has at most 700 words', () => {
+  const [, ...releases] = readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8').split(/^## /m);
+  expect(releases.filter((release) => wordsOf(release) > 700)).toEqual([]);
+});
+
 /** Words for which the pages have others: CONTRIBUTING.md, "Words". */
 const NOT_SAID =
   /\bpersons\b|\b(?:go|goes|going|went) on\b|\balso if\b|\bby chance\b|\bat hand\b|\bregistrations?\b|\bworkspace\b|\bjudged?\b/g;
@@ -170,6 +176,21 @@ test.each([
 ])('the JSON on the page of %s has the documented form', (page, schema) => {
   const text = readFileSync(join(ROOT, 'control-plane', page, 'README.md'), 'utf8');
   expect([...Value.Errors(schema, JSON.parse(/```json\n([\s\S]*?)```/.exec(text)?.[1] ?? ''))]).toEqual([]);
+});
+
+test('the verdicts on their page have the documented form', () => {
+  const page = readFileSync(join(ROOT, 'verifier/core/verdicts.md'), 'utf8');
+  const [, ...verdicts] = [...page.matchAll(/```json\n([\s\S]*?)```/g)].map(([, json = '']) =>
+    JSON.parse(json),
+  );
+  expect(verdicts.map(({ code }) => code)).toEqual(['VALID', 'RATE_LIMITED']);
+  for (const { valid, code, requestId, ...fields } of verdicts) {
+    expect([valid, requestId]).toEqual([code === 'VALID', expect.any(String)]);
+    for (const [name, value] of Object.entries(fields)) {
+      const { schema } = VERDICT_FIELDS[name as keyof typeof VERDICT_FIELDS];
+      expect([...Value.Errors(schema as never, value)], name).toEqual([]);
+    }
+  }
 });
 
 test('an old Node is told first what to install', () => {
@@ -435,42 +456,6 @@ function besideNpmStart(fleet: Fleet): string {
   tell(join(folder, '.keyfence'), { pid: process.pid, controlPlane, verifier });
   return folder;
 }
-
-test("CONTRIBUTING's way along one request and one key leads where it says", async () => {
-  const contributing = readFileSync(join(ROOT, 'CONTRIBUTING.md'), 'utf8');
-  const recipe = /## Following one request[\s\S]*?```sh\n([\s\S]*?)```/.exec(contributing)?.[1] ?? '';
-  const fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000' } });
-  try {
-    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
-    await fleet.verdict(key);
-    const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: true });
-    const SEQUENCE = String(propagation.sequence);
-    const script = recipe
-      .replaceAll('http://127.0.0.1:3000', fleet.controlPlanes[0]?.address ?? '')
-      .replaceAll('http://127.0.0.1:3001', fleet.verifiers[0]?.address ?? '')
-      .replaceAll('http://127.0.0.1:9301', fleet.verifiers[0]?.adminAddress ?? '');
-    const { stdout } = await promisify(execFile)(
-      'sh',
-      ['-ec', `curl() { command curl -f "$@"; echo; }\n${script}`],
-      { encoding: 'utf8', env: bareEnv({ ROOT_KEY, KEY: key, KEY_ID: keyId, SEQUENCE }) },
-    );
-    const answers = stdout
-      .split('\n')
-      .filter((line) => line.startsWith('{'))
-      .map((line) => JSON.parse(line));
-    expect(answers).toEqual([
-      expect.objectContaining({ code: 'VALID', keyId }),
-      expect.objectContaining({ code: 'VALID', keyId }),
-      { events: expect.arrayContaining([expect.objectContaining({ operation: 'keys.updateKey' })]) },
-      expect.objectContaining({ propagation: expect.objectContaining({ state: 'complete' }) }),
-      { verifiers: [expect.anything()] },
-    ]);
-    expect(stdout).toMatch(/^keyfence_fast_lane_requests_total [1-9]/m);
-    expect(stdout).toMatch(/^keyfence_fast_lane_handovers_total [1-9]/m);
-  } finally {
-    await fleet.stop();
-  }
-});
 
 test('a release is made as releasing.md says', () => {
   const releasing = readFileSync(join(ROOT, 'deploy/releasing.md'), 'utf8');

@@ -6,23 +6,12 @@ import type { Costs } from './simulated-redis.ts';
 
 /** Share of Redis' main thread that may be busy, so that a burst does not become a queue. */
 const BUSY_MAX = 0.5;
-/** Maximum memory of one shard's keys, so that a restart, a failover and an AOF rewrite stay short. */
-const SHARD_BYTES_MAX = 25 * 2 ** 30;
-/** The default `maxclients` of Redis. */
-const CONNECTIONS_MAX = 10_000;
-/**
- * Assumptions for the fleets below: verifiers that follow one API, changes per second in total, and pods that
- * share a node's verifier.
- */
-const VERIFIERS_PER_API = 100;
-const CHANGES_PER_SECOND = 10;
-const PODS_PER_NODE = 30;
 /** Measured by bench/requests/memory.ts, and on an idle verifier. */
 const VERIFIER_BYTES_PER_KEY = 369;
 const VERIFIER_BYTES = 90 * 2 ** 20;
 
 /** The tables, by the names of their places. */
-export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'fleets' | 'sizing', string>> {
+export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'sizing', string>> {
   const { machine, costs, simulated } = lastCosts();
   const mostOfOneApi = Math.floor((BUSY_MAX * 1e6) / costs.idleSyncUs);
   return {
@@ -41,28 +30,6 @@ export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'fleets' 
         milliseconds(row.p99Ms),
       ]),
     ),
-    fleets: table(
-      [
-        'verifiers',
-        'keys',
-        'memory of all shards',
-        'Redis cores busy',
-        'shards',
-        'shards with one verifier per node',
-      ],
-      FLEETS.map(([verifiers, keys]) => {
-        const { bytes, cores, shards } = fleet(costs, verifiers, keys);
-        const shared = fleet(costs, Math.ceil(verifiers / PODS_PER_NODE), keys);
-        return [
-          count(verifiers),
-          count(keys),
-          gibibytes(bytes),
-          cores.toFixed(2),
-          String(shards),
-          String(shared.shards),
-        ];
-      }),
-    ),
     sizing: table(
       ['keys', 'Redis', 'a verifier with all keys in memory', 'CACHE_KEYS_MAX'],
       [100_000, 1_000_000, 10_000_000, 100_000_000].map((keys) => [
@@ -79,29 +46,6 @@ export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'fleets' 
 
 /** The maximum that the setting allows. */
 const CACHE_KEYS_MAX = 16_000_000;
-const FLEETS = [
-  [1000, 1_000_000],
-  [1000, 100_000_000],
-  [10_000, 10_000_000],
-  [10_000, 1_000_000_000],
-  [100_000, 1_000_000],
-  [100_000, 100_000_000],
-  [100_000, 1_000_000_000],
-] as const;
-
-/** Computes what verifiers (each following one API) and keys need of Redis. */
-function fleet(costs: Costs, verifiers: number, keys: number) {
-  const bytes = keys * costs.bytesPerKey + verifiers * costs.bytesPerVerifier;
-  const change = costs.updateUs + Math.min(verifiers, VERIFIERS_PER_API) * (costs.publishUs + costs.ackUs);
-  const cores = (verifiers * costs.idleSyncUs + CHANGES_PER_SECOND * change) / 1e6;
-  const shards = Math.max(
-    Math.ceil(bytes / SHARD_BYTES_MAX),
-    Math.ceil(cores / BUSY_MAX),
-    Math.ceil(verifiers / CONNECTIONS_MAX),
-  );
-  return { bytes, cores, shards };
-}
-
 function costRows(costs: Costs): string[][] {
   const us = (part: string, value: number) => [
     part,
