@@ -146,7 +146,7 @@ export function makeParts(base: Base) {
     rootKeys,
     successors: new Successors(nodes, keys, clock),
     sweep: new Sweep({
-      store: new RedisSweepStore(nodes, writer, apis, keys, () => clock.wallMs()),
+      store: new RedisSweepStore(nodes, writer, keys, () => clock.wallMs()),
       log: changes,
       fence,
       clock,

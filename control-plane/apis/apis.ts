@@ -1,6 +1,6 @@
 import type { Clock } from '#shared/process/clock.ts';
 import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
-import { createApi } from '#shared/protocol/log/new-log.ts';
+import { apiIds, createApi } from '#shared/protocol/log/new-log.ts';
 import { cameLate } from '#shared/protocol/log/write-error.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
@@ -184,15 +184,6 @@ export class Apis {
   ids(after: string, limit: number): Promise<string[]> {
     return apiIds(this.#nodes, after, limit);
   }
-}
-
-/**
- * Returns ids of APIs in order, including deleted APIs and APIs whose creation failed.
- * @param after the id after which the page begins; '' = from the start
- */
-export function apiIds(nodes: Pick<RedisNodes, 'run'>, after: string, limit: number): Promise<string[]> {
-  const from = `(${after}`; // no id is empty
-  return nodes.run(apiList, (redis) => redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
 }
 
 /** The fields of the head and their values, alternating: those of the patch in the order of NAMES, then others. */

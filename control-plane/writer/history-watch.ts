@@ -4,11 +4,11 @@ import { Value } from 'typebox/value';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
+import { apiIds } from '#shared/protocol/log/new-log.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
-import { apiIds } from '../apis/apis.ts';
 import type { DurabilityCheck } from './durability.ts';
 
 const COMPARED = [...['created', 'generation', 'deleted', 'sequence#', 'hash', 'refusal', 'head#']] as const;

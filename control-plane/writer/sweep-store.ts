@@ -1,6 +1,6 @@
 import { parseScore } from '#shared/protocol/log/change-log.ts';
 import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
-import { createSharedLog } from '#shared/protocol/log/new-log.ts';
+import { apiIds, createSharedLog } from '#shared/protocol/log/new-log.ts';
 import { LENGTH_MS, RETENTION } from '#shared/protocol/reports/usage.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
@@ -19,8 +19,6 @@ import {
   unusedKeys,
 } from '#shared/redis/redis-keys.ts';
 import type { Run } from '#shared/redis/script.ts';
-import type { Apis } from '../apis/apis.ts';
-import type { Keys } from '../keys/keys.ts';
 import type { Head, LeaseStep, SweepStore } from './sweep.ts';
 
 export const setLease = command(
@@ -71,26 +69,31 @@ export function forgetRun(apiId: string, days: readonly number[]): Run<boolean> 
 /** Number of records of a deleted API that one run of the script removes. */
 const SWEEP_BATCH = 500;
 
+/** Removes what else keys of an API leave in Redis: pointers to them, and its place in the list of APIs. */
+interface PointedKeys {
+  secretHashOf(apiId: string, keyId: string): Promise<string | undefined>;
+  forgetPointers(apiId: string, keyId: string, secretHash: string): Promise<void>;
+  listApi(apiId: string): Promise<void>;
+}
+
 /** The sweep store in real Redis. */
 export class RedisSweepStore implements SweepStore {
   readonly #nodes: RedisNodes;
   readonly #writer: DurableWriter;
-  readonly #apis: Apis;
-  readonly #keys: Keys;
+  readonly #keys: PointedKeys;
   readonly #now: () => number;
 
   /** @param now Unix milliseconds */
-  constructor(nodes: RedisNodes, writer: DurableWriter, apis: Apis, keys: Keys, now: () => number) {
+  constructor(nodes: RedisNodes, writer: DurableWriter, keys: PointedKeys, now: () => number) {
     this.#nodes = nodes;
     this.#writer = writer;
-    this.#apis = apis;
     this.#keys = keys;
     this.#now = now;
   }
 
   async ids(after: string, limit: number): Promise<string[]> {
-    if (after !== '') return this.#apis.ids(after, limit);
-    return [SHARED_LOG, ...(await this.#apis.ids('', limit - 1))];
+    if (after !== '') return apiIds(this.#nodes, after, limit);
+    return [SHARED_LOG, ...(await apiIds(this.#nodes, '', limit - 1))];
   }
 
   async head(apiId: string): Promise<Head> {

@@ -1,5 +1,6 @@
 import { command } from '../../redis/command.ts';
-import { apiKeys, SHARED_LOG } from '../../redis/redis-keys.ts';
+import type { RedisNodes } from '../../redis/redis.ts';
+import { apiKeys, apiList, SHARED_LOG } from '../../redis/redis-keys.ts';
 import type { DurableWriter } from './durable-writer.ts';
 
 /** Creates an API; followers may have members of the shared log before there is one. */
@@ -14,4 +15,13 @@ export const createApi = command(
 export async function createSharedLog(writer: DurableWriter, nowMs: number, leaseMs: number): Promise<void> {
   const { head, members } = apiKeys(SHARED_LOG);
   await writer.send(createApi({ head, members: [members], now: nowMs, lease: leaseMs, fields: [] }));
+}
+
+/**
+ * Returns ids of APIs in order, including deleted APIs and APIs whose creation failed.
+ * @param after the id after which the page begins; '' = from the start
+ */
+export function apiIds(nodes: Pick<RedisNodes, 'run'>, after: string, limit: number): Promise<string[]> {
+  const from = `(${after}`; // no id is empty
+  return nodes.run(apiList, (redis) => redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
 }

@@ -1,7 +1,6 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { Apis } from '../../../control-plane/apis/apis.ts';
 import { Keys } from '../../../control-plane/keys/keys.ts';
 import { RedisSweepStore } from '../../../control-plane/writer/sweep-store.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
@@ -48,9 +47,7 @@ function upkeep(): RedisSweepStore {
   const writer = new DurableWriter(nodes, 0);
   const limits = { leaseMs: 1000, apiAutoCreate: false };
   const keys = new Keys({ nodes, writer, log, clock: systemClock, limits });
-  return new RedisSweepStore(nodes, writer, new Apis(nodes, writer, systemClock, 1000), keys, () =>
-    Date.now(),
-  );
+  return new RedisSweepStore(nodes, writer, keys, () => Date.now());
 }
 
 /** A change that another server wrote, completed by fence at once; whom that killed. */

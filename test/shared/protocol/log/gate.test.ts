@@ -59,7 +59,7 @@ function parts() {
   return {
     ...{ log, keys, apis, changeWriter },
     keyImport: new KeyImport({ writer, keys, clock: systemClock, limits }),
-    sweep: new RedisSweepStore(nodes, writer, apis, keys, () => Date.now()),
+    sweep: new RedisSweepStore(nodes, writer, keys, () => Date.now()),
     session: (apiId: string) => new RedisDirectory(nodes, 0, systemClock).open(apiId),
   };
 }
