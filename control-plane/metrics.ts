@@ -1,14 +1,14 @@
 import { Counter, Histogram } from 'prom-client';
 import { metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
 import type { WriteResult } from '#shared/protocol/log/durable-writer.ts';
+import type { DurabilityCheck } from '#shared/protocol/writer/durability.ts';
+import type { Fence, FenceEvents } from '#shared/protocol/writer/fence.ts';
+import type { HistoryWatch } from '#shared/protocol/writer/history-watch.ts';
+import type { WriterEvents } from '#shared/protocol/writer/writer.ts';
 import type { Audit } from './audit/audit.ts';
 import type { BootstrapWatch } from './root-keys/bootstrap-keys.ts';
 import type { Connections } from './serve/connections.ts';
 import type { WebhookEvents, WebhookSender } from './webhooks/webhook-sender.ts';
-import type { DurabilityCheck } from './writer/durability.ts';
-import type { Fence, FenceEvents } from './writer/fence.ts';
-import type { HistoryWatch } from './writer/history-watch.ts';
-import type { WriterEvents } from './writer/writer.ts';
 
 /** The parts of the control plane that metrics observe. */
 interface MeasuredParts {

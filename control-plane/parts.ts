@@ -4,6 +4,13 @@ import type { Logger } from '#shared/process/log.ts';
 import { NameResolver, type Resolve } from '#shared/process/name-resolver.ts';
 import { BATCH_LIMITS, RedisChangeLog } from '#shared/protocol/log/change-log.ts';
 import { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
+import { DurabilityCheck } from '#shared/protocol/writer/durability.ts';
+import { Fence } from '#shared/protocol/writer/fence.ts';
+import { HistoryWatch } from '#shared/protocol/writer/history-watch.ts';
+import { necessaryCommands } from '#shared/protocol/writer/rights.ts';
+import { Sweep } from '#shared/protocol/writer/sweep.ts';
+import { RedisSweepStore } from '#shared/protocol/writer/sweep-store.ts';
+import { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
 import { Apis } from './apis/apis.ts';
 import { Audit } from './audit/audit.ts';
@@ -44,13 +51,6 @@ import { FleetWatch, WatchedFleet } from './webhooks/fleet-watch.ts';
 import { Notices } from './webhooks/notices.ts';
 import { Deliveries } from './webhooks/outbox.ts';
 import { WebhookSender } from './webhooks/webhook-sender.ts';
-import { DurabilityCheck } from './writer/durability.ts';
-import { Fence } from './writer/fence.ts';
-import { HistoryWatch } from './writer/history-watch.ts';
-import { necessaryCommands } from './writer/rights.ts';
-import { Sweep } from './writer/sweep.ts';
-import { RedisSweepStore } from './writer/sweep-store.ts';
-import { ChangeWriter } from './writer/writer.ts';
 
 /** The parts on which all others depend. */
 interface Base {

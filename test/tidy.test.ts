@@ -36,7 +36,7 @@ const SUBJECTS: Readonly<Record<string, readonly string[]>> = {
   fleet: [],
 };
 const inControlPlane = (rooms: readonly string[]) => rooms.map((room) => `control-plane/${room}`);
-const SERVED = inControlPlane(['serve', 'writer', ...Object.keys(SUBJECTS)]);
+const SERVED = inControlPlane(['serve', ...Object.keys(SUBJECTS)]);
 /** The operations of a subject, which only the subject, those who list them and the second interface import. */
 const OPERATIONS = /^control-plane\/([a-z-]+)\/operations(\/|\.ts$)/;
 /** An operation knows neither path nor HTTP. */
@@ -61,6 +61,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
     ...GROUND,
     ...['records', 'log', 'allowances'].map((room) => `shared/protocol/${room}`),
   ],
+  'shared/protocol/writer': [...GROUND, 'shared/protocol/records', 'shared/protocol/log'],
   'shared/protocol/reports': [
     ...GROUND,
     ...['shared/version.ts', 'shared/protocol/records', 'shared/protocol/allowances'],
@@ -75,15 +76,14 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/metrics': ['core', 'lane', 'proxy'].map((room) => `verifier/${room}`),
   'verifier/library': ['core', 'metrics', 'engine.ts'].map((part) => `verifier/${part}`),
   'verifier/library/guards': ['verifier/library', 'verifier/http', 'verifier/node-internals'],
-  'control-plane/writer': inControlPlane(['apis', 'fleet', 'keys']),
   ...Object.fromEntries(
     Object.entries(SUBJECTS).map(([subject, others]) => [
       `control-plane/${subject}`,
-      inControlPlane(['serve', 'writer', ...others]),
+      inControlPlane(['serve', ...others]),
     ]),
   ),
   'control-plane/serve': inControlPlane([
-    ...['writer', 'keys', 'apis', 'root-keys', 'sign-in', 'audit', 'webhooks', 'metrics.ts'],
+    ...['keys', 'apis', 'root-keys', 'sign-in', 'audit', 'webhooks', 'metrics.ts'],
   ]),
   'control-plane/unkey-v2': SERVED,
   'control-plane/client': [],
@@ -120,9 +120,28 @@ const roomOf = (file: string): string | undefined => {
   if (folder === '.' || !folder.includes('/')) return undefined;
   return folder in ARROWS ? folder : (roomOf(folder) ?? folder.split('/').slice(0, 2).join('/'));
 };
+/** The rooms of the protocol that belong to the other process. */
+const ENDS: Readonly<Record<string, RegExp>> = {
+  'control-plane': /^shared\/protocol\/(follower|allowances|reports)\//,
+  verifier: /^shared\/protocol\/(writer|log)\//,
+};
+/** Scripts that read records of the protocol from above. */
+const READERS = /^control-plane\/keys\/(read-key|list-keys|survey-keys)\.lua$/;
+
+/** Each script that includes one of another room. */
+const strangers = (scripts: ReadonlyMap<string, string>): string[] =>
+  [...scripts].flatMap(([file, text]) =>
+    includedIn(file, text)
+      .filter((each) => roomOfScript(each) !== roomOfScript(file) && !READERS.test(file))
+      .map((each) => `${file} → ${each}`),
+  );
+const includedIn = (file: string, text: string): string[] =>
+  [...text.matchAll(/^-- include (\S+)$/gm)].map(([, name = '']) => join(file, '..', name));
+const roomOfScript = (file: string) => file.split('/').slice(0, 2).join('/');
+
 /** What the simulation runs as it is, */
 const SIMULATED =
-  /^verifier\/core\/|^control-plane\/writer\/(fence|sweep|writer)\.ts$|^shared\/protocol\/(timing|(records|allowances)\/.*|log\/(change-log-port|write-error)|follower\/(?!session|pointers|rights).*)\.ts$/;
+  /^verifier\/core\/|^shared\/protocol\/(timing|(records|allowances)\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|rights).*)\.ts$/;
 /** and so never imports these. */
 const NEVER_SIMULATED = /^(node:(http|https|net|tls)|ioredis|prom-client|fastify|undici)/;
 
@@ -145,8 +164,9 @@ function breaches(files: ReadonlyMap<string, string>): string[] {
       const stranger = subject !== undefined && subject !== folder && !LISTS_OPERATIONS.test(file);
       const ofHttp =
         OPERATIONS.test(file) && /^control-plane\/serve\//.test(target) && !FOR_OPERATIONS.test(target);
+      const otherEnd = ENDS[home]?.test(target) === true;
       const unseen = SIMULATED.test(file) && NEVER_SIMULATED.test(target);
-      if (across || against || stranger || ofHttp || unseen) wrong.push(`${file} → ${target}`);
+      if (across || against || stranger || ofHttp || otherEnd || unseen) wrong.push(`${file} → ${target}`);
     }
     if (reaches(imports, file)) wrong.push(`${file} → itself`);
   }
@@ -180,7 +200,21 @@ describe('imports', () => {
     ['from a room to the root', { 'control-plane/keys/a.ts': "import { b } from '../app.ts'" }],
     ['of the network in core', { 'verifier/core/a.ts': "import { request } from 'node:http'" }],
     ['of operations in another subject', { 'control-plane/keys/a.ts': "import '../apis/operations.ts'" }],
-    ['of Redis in the writer', { 'control-plane/writer/writer.ts': "import type { Redis } from 'ioredis'" }],
+    [
+      'of Redis in the writer',
+      { 'shared/protocol/writer/writer.ts': "import type { Redis } from 'ioredis'" },
+    ],
+    ['of the writer in a verifier', { 'verifier/core/a.ts': "import '#shared/protocol/writer/fence.ts'" }],
+    [
+      'of a lease in the control plane',
+      { 'control-plane/serve/a.ts': "import '#shared/protocol/follower/lease.ts'" },
+    ],
+    ['from the log up to the writer', { 'shared/protocol/log/a.ts': "import '../writer/fence.ts'" }],
+    [
+      'from allowances up to the follower',
+      { 'shared/protocol/allowances/a.ts': "import '../follower/lease.ts'" },
+    ],
+    ['from Redis up to the protocol', { 'shared/redis/a.ts': "import '../protocol/records/key-record.ts'" }],
     ['of metrics in core', { 'verifier/core/a.ts': "import { Counter } from 'prom-client'" }],
     [
       'in a circle of types',
@@ -201,9 +235,13 @@ describe('imports', () => {
     expect(
       offenders(
         heavy,
-        /^control-plane\/|^verifier\/(library\/guards\/fastify|node-internals\/fastify-instances)\.ts$/,
+        /^control-plane\/|^shared\/protocol\/writer\/|^verifier\/(library\/guards\/fastify|node-internals\/fastify-instances)\.ts$/,
       ),
     ).toEqual([]);
+    const loaded = [...sources.keys()].filter((file) => file.startsWith('verifier/'));
+    const imports = importsOf(sources);
+    const reached = loaded.flatMap((file) => [...reachedFrom(imports, file)]);
+    expect(reached.filter((file) => file.startsWith('shared/protocol/writer/'))).toEqual([]);
   });
 
   test('of the dashboard are types, names and JSON', () => {
@@ -217,9 +255,7 @@ describe('imports', () => {
   });
 
   test('keep each library in the files that own it', () => {
-    expect(offenders(/'@?fastify/, /^(?!shared\/|control-plane\/(?:writer\/|[a-z-]+\/operations))/)).toEqual(
-      [],
-    );
+    expect(offenders(/'@?fastify/, /^(?!shared\/|control-plane\/[a-z-]+\/operations)/)).toEqual([]);
     // It alone decides the order in which a call passes its steps.
     expect(offenders(/\.addHook\(/, /^control-plane\/serve\/pipeline\.ts$|^verifier\//)).toEqual([]);
     expect(
@@ -288,9 +324,7 @@ test('every Lua script has names and a result', () => {
   expect(scripts.length).toBeGreaterThan(10);
   const texts = new Map(scripts.map((file) => [file, textOf(file)]));
   // What others include is no script by itself.
-  const included = [...texts].flatMap(([file, text]) =>
-    [...text.matchAll(/^-- include (\S+)$/gm)].map(([, name = '']) => join(file, '..', name)),
-  );
+  const included = [...texts].flatMap(([file, text]) => includedIn(file, text));
   for (const [file, text] of texts) {
     if (included.includes(file)) continue;
     expect(text, file).toMatch(/^#!lua( flags=allow-oom)?\n-- /);
@@ -298,6 +332,9 @@ test('every Lua script has names and a result', () => {
     expect(text, file).not.toMatch(/\b(ARGV|KEYS)\b/);
     expect(text, file).toMatch(/^-- Returns /m);
   }
+  expect(strangers(texts)).toEqual([]);
+  const planted = '-- include ../../shared/protocol/log/gate.lua';
+  expect(strangers(new Map([['control-plane/roles/a.lua', planted]]))).toHaveLength(1);
 });
 
 /** Names that clients know: an option of the command line, and fields of JSON. */

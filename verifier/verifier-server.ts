@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { asset } from '#shared/assets.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { VERIFIER_ID_HEADER } from '#shared/protocol/records/verifier-status.ts';
 import type { RefusalLog } from '#shared/protocol/reports/port.ts';
-import { VERIFIER_ID_HEADER } from '#shared/protocol/reports/verifier-status.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
 import type { Callers } from './core/callers.ts';
 import type { HoldEnder } from './core/holds.ts';

@@ -1,5 +1,6 @@
 import { type TNull, type TOptional, type TUnion, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
+import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import { apiNotFound, lack } from '../serve/authorization.ts';
@@ -30,7 +31,6 @@ import {
 } from '../serve/schemas.ts';
 import type { CostlyReads } from '../serve/turns.ts';
 import type { UsageView } from '../usage/usage.ts';
-import type { ChangeWriter } from '../writer/writer.ts';
 import type { Api, Apis } from './apis.ts';
 
 /** 100 years. */

@@ -1,6 +1,6 @@
 import { scheduler } from 'node:timers/promises';
 import { backoffMs } from '#shared/process/clock.ts';
-import { VERIFIER_ID_HEADER } from '#shared/protocol/reports/verifier-status.ts';
+import { VERIFIER_ID_HEADER } from '#shared/protocol/records/verifier-status.ts';
 import { ERRORS } from '#shared/rules/errors.ts';
 import { AdminError, exchange } from '../client/exchange.ts';
 import { OPERATION_KINDS, type OperationKind } from '../client/interface.ts';

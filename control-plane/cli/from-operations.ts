@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Argument, type Command, Option } from 'commander';
 import { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
-import type { ChangeStatus } from '../writer/writer.ts';
+import type { ChangeStatus } from '#shared/protocol/writer/writer.ts';
 import { jsonList, jsonObject, names, rateLimit, whole } from './arguments.ts';
 import type { Client } from './client.ts';
 import { CliError } from './exit.ts';

@@ -1,4 +1,5 @@
-import type { VerifierStatus } from '#shared/protocol/reports/verifier-status.ts';
+import type { VerifierStatus } from '#shared/protocol/records/verifier-status.ts';
+import { refusedHistories } from '#shared/protocol/writer/history-watch.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList, SHARED_LOG, webhookEndpoints } from '#shared/redis/redis-keys.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
@@ -10,7 +11,6 @@ import {
   readFacts,
 } from '#shared/redis/server-facts.ts';
 import { unavailable } from '#shared/rules/errors.ts';
-import { refusedHistories } from '../writer/history-watch.ts';
 import { FleetView } from './fleet.ts';
 
 /** Result of one check of the doctor. */

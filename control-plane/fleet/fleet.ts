@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
-import type { VerifierStatus } from '#shared/protocol/reports/verifier-status.ts';
+import type { VerifierStatus } from '#shared/protocol/records/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { perVerdict } from '#shared/rules/verdict-codes.ts';

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import type { HistoryWatch } from '#shared/protocol/writer/history-watch.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
@@ -14,7 +15,6 @@ import {
   PageCursor,
   Sequence,
 } from '../serve/schemas.ts';
-import type { HistoryWatch } from '../writer/history-watch.ts';
 import type { Finding } from './examination.ts';
 import { type FleetView, Verifier } from './fleet.ts';
 

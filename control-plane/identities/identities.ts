@@ -3,6 +3,7 @@ import { createSharedLog } from '#shared/protocol/log/new-log.ts';
 import type { RecordParts } from '#shared/protocol/log/new-shared-record.ts';
 import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/credits.ts';
 import { KEY_FIELDS, type NewKeyFields, POOL, storedFields } from '#shared/protocol/records/key-record.ts';
+import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
@@ -10,7 +11,6 @@ import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { CreditsView, Key, KeyView } from '../keys/key-view.ts';
 import { CREDITS_VIEW } from '../serve/schemas.ts';
-import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
 /** Number of APIs that are read in one step. */
 const APIS_AT_ONCE = 100;

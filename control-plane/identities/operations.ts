@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
+import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
@@ -43,7 +44,6 @@ import {
   WaitMs,
 } from '../serve/schemas.ts';
 import type { LastUses, UsageView } from '../usage/usage.ts';
-import type { ChangeWriter } from '../writer/writer.ts';
 import type { Identities } from './identities.ts';
 
 export const IDENTITY_ID = /^identity_[A-Za-z0-9_-]{1,71}$/;

@@ -2,10 +2,10 @@ import { type Clock, pause } from '#shared/process/clock.ts';
 import type { CreditsChange, LogEntry } from '#shared/protocol/log/change-log-port.ts';
 import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
 import { settleRun } from '#shared/protocol/log/settle-credits.ts';
+import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
 import type { Call } from '../serve/call.ts';
-import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
 /** Time that holders have to give back what a decrement took, once they know of it; milliseconds. */
 const GIVEN_BACK_MS = 1000;

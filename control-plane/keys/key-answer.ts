@@ -7,7 +7,7 @@ import {
   type StoredFields,
   storedFields,
 } from '#shared/protocol/records/key-record.ts';
-import { RETENTION } from '#shared/protocol/reports/usage.ts';
+import { RETENTION } from '#shared/protocol/records/usage.ts';
 import { brokenRule, type RuleName } from '#shared/rules/rules.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { Identities } from '../identities/identities.ts';

@@ -1,4 +1,4 @@
-import { LAST_USED } from '#shared/protocol/reports/usage.ts';
+import { LAST_USED } from '#shared/protocol/records/usage.ts';
 import { command, row } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey, usageKey } from '#shared/redis/redis-keys.ts';

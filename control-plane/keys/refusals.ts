@@ -5,7 +5,7 @@ import {
   type RefusalCause,
   type RefusalRecord,
   type RefusedQuestion,
-} from '#shared/protocol/reports/refusal-records.ts';
+} from '#shared/protocol/records/refusal-records.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   latestRefusalsKey,

@@ -8,6 +8,7 @@ import { type ConfigOf, choice, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Write } from '#shared/protocol/log/change-log-port.ts';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
+import type { BatchEvents, ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { sourceOf } from '#shared/rules/ip-ranges.ts';
 import { hashSecret, isWellFormed } from '#shared/rules/key-format.ts';
@@ -23,7 +24,6 @@ import { namesOf } from '../serve/errors.ts';
 import type { RateLimits } from '../serve/rate-limits.ts';
 import type { App } from '../serve/server.ts';
 import { Turns } from '../serve/turns.ts';
-import type { BatchEvents, ChangeWriter } from '../writer/writer.ts';
 import type { HandledReports } from './handled-reports.ts';
 
 /** A key or root key whose secret was reported. */

@@ -8,11 +8,11 @@ import {
   type Override,
   overridesIn,
 } from '#shared/protocol/records/namespace-record.ts';
+import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { NAMESPACE } from '#shared/rules/key-format.ts';
 import type { KeyView } from '../keys/key-view.ts';
-import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 
 /** Number of attempts to change overrides while others change those of the same namespace. */
 const ATTEMPTS_MAX = 20;

@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
+import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUG } from '#shared/rules/slugs.ts';
@@ -25,7 +26,6 @@ import {
   slugsIn,
   WaitMs,
 } from '../serve/schemas.ts';
-import type { ChangeWriter } from '../writer/writer.ts';
 import type { Catalogue, CataloguedPermission } from './permissions.ts';
 import type { Roles } from './roles.ts';
 

@@ -10,11 +10,11 @@ import {
   type StoredScopes,
   scopesIn,
 } from '#shared/protocol/records/root-keys-record.ts';
+import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { ROOT_KEYS_ID } from '#shared/rules/key-format.ts';
 import type { KeyView } from '../keys/key-view.ts';
-import type { ChangeWriter, Propagation } from '../writer/writer.ts';
 import type { BootstrapKeys, BootstrapWatch } from './bootstrap-keys.ts';
 import type { RootKeys } from './root-keys.ts';
 import { Permissions } from './root-permissions.ts';

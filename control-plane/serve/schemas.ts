@@ -43,7 +43,7 @@ import {
   type KeyField,
   type PresentField,
 } from '#shared/protocol/records/key-record.ts';
-import { perUsageField } from '#shared/protocol/reports/usage.ts';
+import { perUsageField } from '#shared/protocol/records/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { RANGES_MAX, rangeFault } from '#shared/rules/ip-ranges.ts';
 import { ORIGIN_LENGTH_MAX, ORIGINS_MAX, originFault } from '#shared/rules/origins.ts';

@@ -4,7 +4,7 @@ import {
   RETENTION,
   USAGE_COLUMNS,
   type UsageField,
-} from '#shared/protocol/reports/usage.ts';
+} from '#shared/protocol/records/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { UNIX_MS_MIN, UNIX_MS_RULE } from '#shared/rules/unix-ms.ts';
 

@@ -8,7 +8,7 @@ import {
   USAGE_COLUMNS,
   type UsageField,
   usageField,
-} from '#shared/protocol/reports/usage.ts';
+} from '#shared/protocol/records/usage.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiUsageKey, tagUsageKey, usageKey } from '#shared/redis/redis-keys.ts';
 

@@ -1,6 +1,6 @@
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { STOPPED_REPORT, type VerifierStatus } from '#shared/protocol/reports/verifier-status.ts';
+import { STOPPED_REPORT, type VerifierStatus } from '#shared/protocol/records/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { usageLoss, verifierStatus, watchedVerifiers } from '#shared/redis/redis-keys.ts';
 import type { FleetView } from '../fleet/fleet.ts';

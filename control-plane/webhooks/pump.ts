@@ -1,9 +1,9 @@
 import { backoffMs, type Clock, pause, Waker } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { readEvent } from '../audit/audit-event.ts';
-import type { ChangeWriter } from '../writer/writer.ts';
 import type { WebhookEndpoint } from './endpoints.ts';
 import { eventsOf, letsPass, type OperationEvent, type PendingEvent } from './event-types.ts';
 import { noticesOf } from './notices.ts';

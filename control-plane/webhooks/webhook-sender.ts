@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause, Waker } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import type { Audit } from '../audit/audit.ts';
-import type { ChangeWriter } from '../writer/writer.ts';
 import { EndpointSender, type OnAttempt } from './endpoint-sender.ts';
 import type { SigningEndpoint, WebhookEndpoints } from './endpoints.ts';
 import type { EventPoster } from './event-poster.ts';

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { systemClock } from '#shared/process/clock.ts';
-import type { FollowedApi, VerifierStatus } from '#shared/protocol/reports/verifier-status.ts';
+import type { FollowedApi, VerifierStatus } from '#shared/protocol/records/verifier-status.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { commandAt } from '../from-operations.ts';
 import { collect } from '../pages.ts';

@@ -6,7 +6,7 @@ import {
   RETENTION,
   USAGE_COLUMNS,
   type UsageField,
-} from '#shared/protocol/reports/usage.ts';
+} from '#shared/protocol/records/usage.ts';
 import type { ReportedRefusal } from '../../keys/refusals.ts';
 import { names, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';

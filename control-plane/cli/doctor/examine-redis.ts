@@ -1,6 +1,7 @@
 import { systemClock } from '#shared/process/clock.ts';
 import { loadFromEnvironment } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';
+import { necessaryCommands } from '#shared/protocol/writer/rights.ts';
 import { deniedCommands, permitting } from '#shared/redis/fitness.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
 import { troubleOf } from '#shared/redis/redis-fault.ts';
@@ -15,7 +16,6 @@ import {
   examineServers,
   type Finding,
 } from '../../fleet/examination.ts';
-import { necessaryCommands } from '../../writer/rights.ts';
 
 /** Commands that no Keyfence process uses. */
 const NEEDLESS = ['get other', 'flushall', 'config set x y', 'keys *', 'acl list', 'shutdown'];

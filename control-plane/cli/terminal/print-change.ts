@@ -1,6 +1,6 @@
 import { styleText } from 'node:util';
 import { Option } from 'commander';
-import type { ChangeStatus, Propagation } from '../../writer/writer.ts';
+import type { ChangeStatus, Propagation } from '#shared/protocol/writer/writer.ts';
 import { whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';

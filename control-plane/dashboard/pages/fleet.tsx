@@ -1,4 +1,4 @@
-import type { Following } from '#shared/protocol/reports/verifier-status.ts';
+import type { Following } from '#shared/protocol/records/verifier-status.ts';
 import { lastKnownFleet, type Verifier } from '../api/client.ts';
 import { useRates } from '../api/rates.ts';
 import { history } from '../changes/follow.ts';

@@ -1,4 +1,4 @@
-import type { UsageField } from '#shared/protocol/reports/usage.ts';
+import type { UsageField } from '#shared/protocol/records/usage.ts';
 import { call, may, queryUsage } from '../api/client.ts';
 import { COUNTERS, KINDS } from '../api/verdicts.ts';
 import { DAY_MS, HOUR_MS } from './periods.tsx';

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import type { UsageField } from '#shared/protocol/reports/usage.ts';
+import type { UsageField } from '#shared/protocol/records/usage.ts';
 import { call } from '../api/client.ts';
 import { COUNTERS } from '../api/verdicts.ts';
 import { fieldsOf } from '../forms/forms.tsx';

@@ -2,7 +2,8 @@ import { Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { cameLate } from '#shared/protocol/log/write-error.ts';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
-import { LENGTH_MS, RETENTION } from '#shared/protocol/reports/usage.ts';
+import { LENGTH_MS, RETENTION } from '#shared/protocol/records/usage.ts';
+import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { isWellFormed } from '#shared/rules/key-format.ts';
 import type { Apis } from '../../apis/apis.ts';
@@ -52,7 +53,6 @@ import {
   withoutAliases,
 } from '../../serve/schemas.ts';
 import type { UsageView } from '../../usage/usage.ts';
-import type { ChangeWriter, Propagation } from '../../writer/writer.ts';
 import { type Credits, changeCredits } from '../credit-changes.ts';
 import {
   CHANGES,

@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import type { LogEntry } from '#shared/protocol/log/change-log-port.ts';
 import { KEY_FIELDS, storedFields } from '#shared/protocol/records/key-record.ts';
+import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUGS_MAX, slugsOf } from '#shared/rules/slugs.ts';
 import type { Roles } from '../../roles/roles.ts';
@@ -21,7 +22,6 @@ import {
   WaitMs,
 } from '../../serve/schemas.ts';
 import type { Turns } from '../../serve/turns.ts';
-import type { ChangeWriter, Propagation } from '../../writer/writer.ts';
 import { keyIdExample } from '../key-answer.ts';
 import type { Keys } from '../keys.ts';
 

@@ -2,6 +2,12 @@ import { type Static, type TProperties, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import type { Write } from '#shared/protocol/log/change-log-port.ts';
 import type { StoredFields } from '#shared/protocol/records/key-record.ts';
+import type {
+  BatchEvents,
+  ChangeOutcome,
+  ChangeWriter,
+  Propagation as Progress,
+} from '#shared/protocol/writer/writer.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { auditView, idAsSent } from '../../audit/audit-event.ts';
@@ -25,12 +31,6 @@ import {
   WaitMs,
   withoutAliases,
 } from '../../serve/schemas.ts';
-import type {
-  BatchEvents,
-  ChangeOutcome,
-  ChangeWriter,
-  Propagation as Progress,
-} from '../../writer/writer.ts';
 import {
   CHANGES,
   checkLifetime,

@@ -3,7 +3,7 @@ import {
   MISSING_LENGTH_MAX,
   QUESTION_JSON_MAX,
   REFUSALS_KEPT,
-} from '#shared/protocol/reports/refusal-records.ts';
+} from '#shared/protocol/records/refusal-records.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { codesWhere } from '#shared/rules/verdict-codes.ts';
 import type { Apis } from '../../apis/apis.ts';

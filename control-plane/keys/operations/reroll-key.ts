@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import type { LogEntry } from '#shared/protocol/log/change-log-port.ts';
+import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
 import { auditView } from '../../audit/audit-event.ts';
@@ -17,7 +18,6 @@ import {
   Secret,
   WaitMs,
 } from '../../serve/schemas.ts';
-import type { ChangeWriter } from '../../writer/writer.ts';
 import { keyIdExample } from '../key-answer.ts';
 import type { Keys } from '../keys.ts';
 import type { Successors } from '../successors.ts';

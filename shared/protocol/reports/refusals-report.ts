@@ -14,7 +14,6 @@ import { ORIGIN_LENGTH_MAX, originOf } from '../../rules/origins.ts';
 import { queryText, slugsIn } from '../../rules/permission-query.ts';
 import type { LimitRequirement } from '../allowances/limits.ts';
 import type { Entry } from '../follower/key-cache.ts';
-import type { RefusalLog, RefusedRequest, ReportedQuestion, ReportedVerdict } from './port.ts';
 import {
   MISSING_LENGTH_MAX,
   QUESTION_JSON_MAX,
@@ -23,7 +22,8 @@ import {
   type RefusalCause,
   type RefusalRecord,
   type RefusedQuestion,
-} from './refusal-records.ts';
+} from '../records/refusal-records.ts';
+import type { RefusalLog, RefusedRequest, ReportedQuestion, ReportedVerdict } from './port.ts';
 
 export const reportRefusals = command(
   asset('shared/protocol/reports/report-refusals.lua'),

@@ -9,8 +9,6 @@ import { send } from '../../redis/script.ts';
 import { VERSION } from '../../version.ts';
 import type { Follower } from '../follower/follower.ts';
 import { PROTOCOL } from '../records/protocol.ts';
-import type { ReportedVerifier } from './port.ts';
-import type { Usage } from './usage-report.ts';
 import {
   APIS_LISTED_MAX,
   type FollowedApi,
@@ -18,7 +16,9 @@ import {
   STOPPED_REPORT,
   STOPPED_REPORT_MS,
   type VerifierStatus,
-} from './verifier-status.ts';
+} from '../records/verifier-status.ts';
+import type { ReportedVerifier } from './port.ts';
+import type { Usage } from './usage-report.ts';
 
 export const reportStatus = command(
   asset('shared/protocol/reports/report-status.lua'),

@@ -12,9 +12,9 @@ import {
   type VerdictCounts,
 } from '../../rules/verdict-codes.ts';
 import type { Entry, UnreportedVerdicts } from '../follower/key-cache.ts';
+import { RETENTION, USAGE_COLUMNS } from '../records/usage.ts';
+import type { VerifierStatus } from '../records/verifier-status.ts';
 import { TagCounts } from './tag-counts.ts';
-import { RETENTION, USAGE_COLUMNS } from './usage.ts';
-import type { VerifierStatus } from './verifier-status.ts';
 
 export const addUsage = command(
   asset('shared/protocol/reports/add-usage.lua'),

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { usageField } from '../../../shared/protocol/reports/usage.ts';
+import { usageField } from '../../../shared/protocol/records/usage.ts';
 import { apiUsageKey, recordKey } from '../../../shared/redis/redis-keys.ts';
 import { VERDICTS } from '../../../shared/rules/verdict-codes.ts';
 import { onStage } from './stage.ts';

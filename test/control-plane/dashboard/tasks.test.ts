@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { LENGTH_MS, usageField } from '../../../shared/protocol/reports/usage.ts';
+import { LENGTH_MS, usageField } from '../../../shared/protocol/records/usage.ts';
 import { apiUsageKey, usageKey } from '../../../shared/redis/redis-keys.ts';
 import { VERDICTS } from '../../../shared/rules/verdict-codes.ts';
 import { Dashboard } from './chromium.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { CODES, COUNTERS, KINDS } from '../../../control-plane/dashboard/api/verdicts.ts';
-import { USAGE_COLUMNS } from '../../../shared/protocol/reports/usage.ts';
+import { USAGE_COLUMNS } from '../../../shared/protocol/records/usage.ts';
 import { VERDICT_CODES } from '../../../shared/rules/verdict-codes.ts';
 
 test('knows every verdict and draws none alike', () => {

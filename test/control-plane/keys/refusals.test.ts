@@ -6,7 +6,7 @@ import {
   MISSING_LENGTH_MAX,
   REFUSALS_KEPT,
   REFUSALS_KEPT_S,
-} from '../../../shared/protocol/reports/refusal-records.ts';
+} from '../../../shared/protocol/records/refusal-records.ts';
 import { Refusals, reportRefusals } from '../../../shared/protocol/reports/refusals-report.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import {

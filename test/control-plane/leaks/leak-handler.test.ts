@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import { unavailable } from '#shared/rules/errors.ts';
 import type { AuditEvent } from '../../../control-plane/audit/audit-event.ts';
 import { LeakHandler } from '../../../control-plane/leaks/leaks.ts';
-import type { BatchEvents } from '../../../control-plane/writer/writer.ts';
 import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
+import type { BatchEvents } from '../../../shared/protocol/writer/writer.ts';
 
 const at = { secret: 'shop_x', type: 'shop_key', url: 'https://github.example', source: 'content' };
 const arrival = { time: 1, requestId: 'r', by: { address: '127.0.0.1' } };

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { Fence } from '../../../control-plane/writer/fence.ts';
-import { ChangeWriter } from '../../../control-plane/writer/writer.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { BATCH_LIMITS, RedisChangeLog } from '../../../shared/protocol/log/change-log.ts';
 import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';
 import { recordRun } from '../../../shared/protocol/log/new-key-record.ts';
 import { storedFields } from '../../../shared/protocol/records/key-record.ts';
+import { Fence } from '../../../shared/protocol/writer/fence.ts';
+import { ChangeWriter } from '../../../shared/protocol/writer/writer.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { send } from '../../../shared/redis/script.ts';

@@ -9,7 +9,7 @@ import {
   SERIES_MAX,
   type Series,
 } from '../../../control-plane/usage/usage-query.ts';
-import { LENGTH_MS, perUsageField, RETENTION } from '../../../shared/protocol/reports/usage.ts';
+import { LENGTH_MS, perUsageField, RETENTION } from '../../../shared/protocol/records/usage.ts';
 import { ApiError } from '../../../shared/rules/errors.ts';
 
 const NOW = Date.UTC(2026, 10, 25, 10, 20, 30);

@@ -27,8 +27,8 @@ export interface Mutant {
 }
 
 const VERIFIER = 'shared/protocol/follower/follower.ts';
-const FENCE = 'control-plane/writer/fence.ts';
-const WRITER = 'control-plane/writer/writer.ts';
+const FENCE = 'shared/protocol/writer/fence.ts';
+const WRITER = 'shared/protocol/writer/writer.ts';
 const SYNC = 'shared/protocol/follower/sync.lua';
 const EXCHANGE = 'shared/protocol/allowances/exchange.lua';
 const CREDITS = 'shared/protocol/log/credits.lua';
@@ -283,7 +283,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
   'Lf lowered at once': {
     breaks: 'After `LEASE_MS` was lowered, fences wait for the new lease while old ones are alive. (I1)',
     seed: 91,
-    file: 'control-plane/writer/sweep.ts',
+    file: 'shared/protocol/writer/sweep.ts',
     edits: [
       ['logger.info({ apiId, fromMs', "await set('fence-last', token);\n      logger.info({ apiId, fromMs"],
     ],

@@ -1,4 +1,3 @@
-import type { Head, LeaseStep, SweepStore } from '../../../control-plane/writer/sweep.ts';
 import type { PoolReply, PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
 import type {
   Directory,
@@ -18,6 +17,7 @@ import type {
   Write,
   WriteRefusal,
 } from '../../../shared/protocol/log/change-log-port.ts';
+import type { Head, LeaseStep, SweepStore } from '../../../shared/protocol/writer/sweep.ts';
 import { apiKeys, parsePointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { unavailable } from '../../../shared/rules/errors.ts';
 import type { Machine } from './clock.ts';

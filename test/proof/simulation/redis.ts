@@ -1,6 +1,4 @@
 import { hash as digest } from 'node:crypto';
-import type { Head, LeaseStep } from '../../../control-plane/writer/sweep.ts';
-import { forgetRun, setLease, sweepRun } from '../../../control-plane/writer/sweep-store.ts';
 import type { PoolReply, PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
 import { exchangeRun } from '../../../shared/protocol/allowances/exchange.ts';
 import { findKeys } from '../../../shared/protocol/follower/pointers.ts';
@@ -23,6 +21,8 @@ import type {
 import { createKey, deletePointer, setPointer } from '../../../shared/protocol/log/new-key-record.ts';
 import { createApi } from '../../../shared/protocol/log/new-log.ts';
 import { settleRun } from '../../../shared/protocol/log/settle-credits.ts';
+import type { Head, LeaseStep } from '../../../shared/protocol/writer/sweep.ts';
+import { forgetRun, setLease, sweepRun } from '../../../shared/protocol/writer/sweep-store.ts';
 import {
   apiKeys,
   formatPointer,

@@ -1,9 +1,9 @@
-import { Fence } from '../../../control-plane/writer/fence.ts';
-import { Sweep } from '../../../control-plane/writer/sweep.ts';
-import { ChangeWriter } from '../../../control-plane/writer/writer.ts';
 import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import { DEFAULT_LIMIT } from '../../../shared/protocol/records/credits.ts';
 import { PROTOCOL } from '../../../shared/protocol/records/protocol.ts';
+import { Fence } from '../../../shared/protocol/writer/fence.ts';
+import { Sweep } from '../../../shared/protocol/writer/sweep.ts';
+import { ChangeWriter } from '../../../shared/protocol/writer/writer.ts';
 import { formatPointer, idPointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { ApiError } from '../../../shared/rules/errors.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { command, oneOf, row } from '../../../shared/redis/command.ts';
 
-const file = new URL('../../../control-plane/writer/set-lease.lua', import.meta.url);
+const file = new URL('../../../shared/protocol/writer/set-lease.lua', import.meta.url);
 const declared = command(
   file,
   ['head', '...members'],

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { APIS_LISTED_MAX, type VerifierStatus } from '../../../../shared/protocol/records/verifier-status.ts';
 import { StatusReport } from '../../../../shared/protocol/reports/status-report.ts';
-import { APIS_LISTED_MAX, type VerifierStatus } from '../../../../shared/protocol/reports/verifier-status.ts';
 import type { RedisNodes } from '../../../../shared/redis/redis.ts';
 import { perVerdict } from '../../../../shared/rules/verdict-codes.ts';
 import type { Verifier } from '../../../../verifier/core/verifier.ts';

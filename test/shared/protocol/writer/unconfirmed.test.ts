@@ -1,19 +1,19 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { Apis } from '../../../control-plane/apis/apis.ts';
-import { KeyImport } from '../../../control-plane/keys/key-import.ts';
-import { Keys } from '../../../control-plane/keys/keys.ts';
-import { BootstrapKeys } from '../../../control-plane/root-keys/bootstrap-keys.ts';
-import { RootKeys } from '../../../control-plane/root-keys/root-keys.ts';
-import { Permissions } from '../../../control-plane/root-keys/root-permissions.ts';
-import { systemClock } from '../../../shared/process/clock.ts';
-import { createLogger } from '../../../shared/process/log.ts';
-import { RedisChangeLog } from '../../../shared/protocol/log/change-log.ts';
-import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';
-import { RedisNodes } from '../../../shared/redis/redis.ts';
-import type { Run } from '../../../shared/redis/script.ts';
-import { redisConfig } from '../../harness/config.ts';
-import { Fleet } from '../../harness/fleet.ts';
-import { PATIENT } from '../../harness/waiting.ts';
+import { Apis } from '../../../../control-plane/apis/apis.ts';
+import { KeyImport } from '../../../../control-plane/keys/key-import.ts';
+import { Keys } from '../../../../control-plane/keys/keys.ts';
+import { BootstrapKeys } from '../../../../control-plane/root-keys/bootstrap-keys.ts';
+import { RootKeys } from '../../../../control-plane/root-keys/root-keys.ts';
+import { Permissions } from '../../../../control-plane/root-keys/root-permissions.ts';
+import { systemClock } from '../../../../shared/process/clock.ts';
+import { createLogger } from '../../../../shared/process/log.ts';
+import { RedisChangeLog } from '../../../../shared/protocol/log/change-log.ts';
+import { DurableWriter } from '../../../../shared/protocol/log/durable-writer.ts';
+import { RedisNodes } from '../../../../shared/redis/redis.ts';
+import type { Run } from '../../../../shared/redis/script.ts';
+import { redisConfig } from '../../../harness/config.ts';
+import { Fleet } from '../../../harness/fleet.ts';
+import { PATIENT } from '../../../harness/waiting.ts';
 
 /** Writes each of which may be the one that replicas do not confirm, as when they are lost half-way through a call. */
 let fleet: Fleet;

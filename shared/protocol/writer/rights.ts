@@ -1,4 +1,4 @@
-import type { RedisConfig } from '#shared/redis/redis-settings.ts';
+import type { RedisConfig } from '../../redis/redis-settings.ts';
 
 const K = 'kf:{!doctor}:x';
 

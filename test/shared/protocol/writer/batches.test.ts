@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { Fence } from '../../../control-plane/writer/fence.ts';
-import type { BatchEvents } from '../../../control-plane/writer/writer.ts';
-import { ChangeWriter } from '../../../control-plane/writer/writer.ts';
-import type { Clock } from '../../../shared/process/clock.ts';
-import type { BatchedChangeLog, Write } from '../../../shared/protocol/log/change-log-port.ts';
-import { apiKeys } from '../../../shared/redis/redis-keys.ts';
-import { unavailable } from '../../../shared/rules/errors.ts';
-import { Timeline } from '../../proof/simulation/clock.ts';
-import { RedisState, type Step } from '../../proof/simulation/redis.ts';
+import type { Clock } from '../../../../shared/process/clock.ts';
+import type { BatchedChangeLog, Write } from '../../../../shared/protocol/log/change-log-port.ts';
+import { Fence } from '../../../../shared/protocol/writer/fence.ts';
+import type { BatchEvents } from '../../../../shared/protocol/writer/writer.ts';
+import { ChangeWriter } from '../../../../shared/protocol/writer/writer.ts';
+import { apiKeys } from '../../../../shared/redis/redis-keys.ts';
+import { unavailable } from '../../../../shared/rules/errors.ts';
+import { Timeline } from '../../../proof/simulation/clock.ts';
+import { RedisState, type Step } from '../../../proof/simulation/redis.ts';
 
 const nothing = () => undefined;
 /** A follower of API `a` has acknowledged changes up to one. */

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { apiKeys, idPointer } from '../../../shared/redis/redis-keys.ts';
-import { Fleet } from '../../harness/fleet.ts';
+import { apiKeys, idPointer } from '../../../../shared/redis/redis-keys.ts';
+import { Fleet } from '../../../harness/fleet.ts';
 
 let fleet: Fleet;
 

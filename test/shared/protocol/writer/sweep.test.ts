@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { Fence } from '../../../control-plane/writer/fence.ts';
-import type { Head, SweepStore } from '../../../control-plane/writer/sweep.ts';
-import { Sweep } from '../../../control-plane/writer/sweep.ts';
-import type { Clock } from '../../../shared/process/clock.ts';
-import { createLogger } from '../../../shared/process/log.ts';
-import type { ChangeLog, Write } from '../../../shared/protocol/log/change-log-port.ts';
+import type { Clock } from '../../../../shared/process/clock.ts';
+import { createLogger } from '../../../../shared/process/log.ts';
+import type { ChangeLog, Write } from '../../../../shared/protocol/log/change-log-port.ts';
+import { Fence } from '../../../../shared/protocol/writer/fence.ts';
+import type { Head, SweepStore } from '../../../../shared/protocol/writer/sweep.ts';
+import { Sweep } from '../../../../shared/protocol/writer/sweep.ts';
 
 const LEASE_MS = 10_000;
 const nothing = () => undefined;

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { type Clock, pause } from '#shared/process/clock.ts';
-import type { Logger } from '#shared/process/log.ts';
-import type { ChangeLog, KilledFollower } from '#shared/protocol/log/change-log-port.ts';
-import { fenceMs } from '#shared/protocol/timing.ts';
-import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { type Clock, pause } from '../../process/clock.ts';
+import type { Logger } from '../../process/log.ts';
+import { SHARED_LOG } from '../../redis/redis-keys.ts';
+import type { ChangeLog, KilledFollower } from '../log/change-log-port.ts';
+import { fenceMs } from '../timing.ts';
 import type { Fence } from './fence.ts';
 
 /** An API as the sweep sees it. */

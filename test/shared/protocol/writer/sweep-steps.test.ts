@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { Fence } from '../../../control-plane/writer/fence.ts';
-import type { Head, SweepStore } from '../../../control-plane/writer/sweep.ts';
-import { Sweep } from '../../../control-plane/writer/sweep.ts';
-import type { Clock } from '../../../shared/process/clock.ts';
-import { createLogger } from '../../../shared/process/log.ts';
-import type { ChangeLog, KilledFollower } from '../../../shared/protocol/log/change-log-port.ts';
-import { fenceMs } from '../../../shared/protocol/timing.ts';
-import { Timeline } from '../../proof/simulation/clock.ts';
+import type { Clock } from '../../../../shared/process/clock.ts';
+import { createLogger } from '../../../../shared/process/log.ts';
+import type { ChangeLog, KilledFollower } from '../../../../shared/protocol/log/change-log-port.ts';
+import { fenceMs } from '../../../../shared/protocol/timing.ts';
+import { Fence } from '../../../../shared/protocol/writer/fence.ts';
+import type { Head, SweepStore } from '../../../../shared/protocol/writer/sweep.ts';
+import { Sweep } from '../../../../shared/protocol/writer/sweep.ts';
+import { Timeline } from '../../../proof/simulation/clock.ts';
 
 /** Runs the sweep over one API, and records its steps with their times. */
 const TICK_MS = 1000;

@@ -1,9 +1,5 @@
-import { parseScore } from '#shared/protocol/log/change-log.ts';
-import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
-import { apiIds, createSharedLog } from '#shared/protocol/log/new-log.ts';
-import { LENGTH_MS, RETENTION } from '#shared/protocol/reports/usage.ts';
-import { command, oneOf } from '#shared/redis/command.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
+import { command, oneOf } from '../../redis/command.ts';
+import type { RedisNodes } from '../../redis/redis.ts';
 import {
   apiKeys,
   apiList,
@@ -17,8 +13,12 @@ import {
   SHARED_LOG,
   tagUsageKey,
   unusedKeys,
-} from '#shared/redis/redis-keys.ts';
-import type { Run } from '#shared/redis/script.ts';
+} from '../../redis/redis-keys.ts';
+import type { Run } from '../../redis/script.ts';
+import { parseScore } from '../log/change-log.ts';
+import type { DurableWriter } from '../log/durable-writer.ts';
+import { apiIds, createSharedLog } from '../log/new-log.ts';
+import { LENGTH_MS, RETENTION } from '../records/usage.ts';
 import type { Head, LeaseStep, SweepStore } from './sweep.ts';
 
 export const setLease = command(

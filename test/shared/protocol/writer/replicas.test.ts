@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Fleet } from '../../harness/fleet.ts';
-import { metric } from '../../harness/metrics.ts';
+import { Fleet } from '../../../harness/fleet.ts';
+import { metric } from '../../../harness/metrics.ts';
 
 /** A control plane that needs a replica, at a Redis that has none: no write is ever confirmed, each waits a second. */
 const AT = { at: 1 };

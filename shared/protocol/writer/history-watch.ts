@@ -1,14 +1,14 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
-import { type Clock, pause } from '#shared/process/clock.ts';
-import type { Logger } from '#shared/process/log.ts';
-import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
-import { apiIds } from '#shared/protocol/log/new-log.ts';
-import { command, oneOf } from '#shared/redis/command.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import { send } from '#shared/redis/script.ts';
+import { type Clock, pause } from '../../process/clock.ts';
+import type { Logger } from '../../process/log.ts';
+import { command, oneOf } from '../../redis/command.ts';
+import type { RedisNodes } from '../../redis/redis.ts';
+import { apiKeys, SHARED_LOG } from '../../redis/redis-keys.ts';
+import { send } from '../../redis/script.ts';
+import type { DurableWriter } from '../log/durable-writer.ts';
+import { apiIds } from '../log/new-log.ts';
 import type { DurabilityCheck } from './durability.ts';
 
 const COMPARED = [...['created', 'generation', 'deleted', 'sequence#', 'hash', 'refusal', 'head#']] as const;

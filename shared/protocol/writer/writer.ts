@@ -1,7 +1,7 @@
-import { backoffMs, type Clock, pause, Waker } from '#shared/process/clock.ts';
-import type { BatchedChangeLog, LogEntry, Write } from '#shared/protocol/log/change-log-port.ts';
-import { writeError } from '#shared/protocol/log/write-error.ts';
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { backoffMs, type Clock, pause, Waker } from '../../process/clock.ts';
+import { ApiError, unavailable } from '../../rules/errors.ts';
+import type { BatchedChangeLog, LogEntry, Write } from '../log/change-log-port.ts';
+import { writeError } from '../log/write-error.ts';
 import type { Fence, PendingEntry } from './fence.ts';
 
 /** Progress of a change, as updateKey returns it. */

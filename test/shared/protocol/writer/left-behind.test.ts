@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { apiKeys, apiList, identityIndexKey, recordKey } from '../../../shared/redis/redis-keys.ts';
-import { Fleet } from '../../harness/fleet.ts';
+import { apiKeys, apiList, identityIndexKey, recordKey } from '../../../../shared/redis/redis-keys.ts';
+import { Fleet } from '../../../harness/fleet.ts';
 
 /** Keys that Redis still holds of what is gone. */
 let fleet: Fleet;

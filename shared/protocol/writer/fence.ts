@@ -1,6 +1,6 @@
-import { type Clock, pause, Waker } from '#shared/process/clock.ts';
-import type { ChangeLog, KilledFollower, LogEntry } from '#shared/protocol/log/change-log-port.ts';
-import { fenceMs } from '#shared/protocol/timing.ts';
+import { type Clock, pause, Waker } from '../../process/clock.ts';
+import type { ChangeLog, KilledFollower, LogEntry } from '../log/change-log-port.ts';
+import { fenceMs } from '../timing.ts';
 
 /** The end of a change: complete by acks or by fence, or `lost` if a failover lost it or may have. */
 export type FenceOutcome = 'acks' | 'fence' | 'lost';

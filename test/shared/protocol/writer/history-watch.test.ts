@@ -1,17 +1,17 @@
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { HistoryWatch } from '../../../control-plane/writer/history-watch.ts';
-import { systemClock } from '../../../shared/process/clock.ts';
-import { createLogger } from '../../../shared/process/log.ts';
-import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';
-import { RedisNodes } from '../../../shared/redis/redis.ts';
-import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
-import { verifierConfig } from '../../harness/config.ts';
-import { Fleet } from '../../harness/fleet.ts';
-import { metric } from '../../harness/metrics.ts';
-import { RedisNode } from '../../harness/redis-nodes.ts';
-import { scratch } from '../../harness/scratch.ts';
+import { systemClock } from '../../../../shared/process/clock.ts';
+import { createLogger } from '../../../../shared/process/log.ts';
+import { DurableWriter } from '../../../../shared/protocol/log/durable-writer.ts';
+import { HistoryWatch } from '../../../../shared/protocol/writer/history-watch.ts';
+import { RedisNodes } from '../../../../shared/redis/redis.ts';
+import { SHARED_LOG } from '../../../../shared/redis/redis-keys.ts';
+import { verifierConfig } from '../../../harness/config.ts';
+import { Fleet } from '../../../harness/fleet.ts';
+import { metric } from '../../../harness/metrics.ts';
+import { RedisNode } from '../../../harness/redis-nodes.ts';
+import { scratch } from '../../../harness/scratch.ts';
 
 const silent = createLogger('control-plane', 'silent');
 let directory: string;

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { INSPECTIONS_MS } from '../../../control-plane/writer/durability.ts';
-import { type Clock, systemClock } from '../../../shared/process/clock.ts';
-import { Fleet } from '../../harness/fleet.ts';
-import { metric } from '../../harness/metrics.ts';
+import { type Clock, systemClock } from '../../../../shared/process/clock.ts';
+import { INSPECTIONS_MS } from '../../../../shared/protocol/writer/durability.ts';
+import { Fleet } from '../../../harness/fleet.ts';
+import { metric } from '../../../harness/metrics.ts';
 
 /** Inspects fifty times as often. */
 const often: Clock = {

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { Fence, type FenceEvents, type FenceOutcome } from '../../../control-plane/writer/fence.ts';
-import type { Clock } from '../../../shared/process/clock.ts';
-import type { ChangeLog } from '../../../shared/protocol/log/change-log-port.ts';
-import { Timeline } from '../../proof/simulation/clock.ts';
-import { RedisState, type Step } from '../../proof/simulation/redis.ts';
+import type { Clock } from '../../../../shared/process/clock.ts';
+import type { ChangeLog } from '../../../../shared/protocol/log/change-log-port.ts';
+import { Fence, type FenceEvents, type FenceOutcome } from '../../../../shared/protocol/writer/fence.ts';
+import { Timeline } from '../../../proof/simulation/clock.ts';
+import { RedisState, type Step } from '../../../proof/simulation/redis.ts';
 
 const nothing = () => undefined;
 const UPDATE = { apiId: 'a', operation: 'update', keyId: 'k', fields: { e: '0' } } as const;

@@ -1,15 +1,15 @@
 import type { Redis } from 'ioredis';
-import { type Clock, pause } from '#shared/process/clock.ts';
-import type { Logger } from '#shared/process/log.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys } from '#shared/redis/redis-keys.ts';
+import { type Clock, pause } from '../../process/clock.ts';
+import type { Logger } from '../../process/log.ts';
+import type { RedisNodes } from '../../redis/redis.ts';
+import { apiKeys } from '../../redis/redis-keys.ts';
 import {
   crashFaults,
   evictionFaults,
   failoverFaults,
   type RedisFacts,
   readFacts,
-} from '#shared/redis/server-facts.ts';
+} from '../../redis/server-facts.ts';
 
 export const INSPECTIONS_MS = 5000;
 const RETRY_MS = 500;
