@@ -1,6 +1,5 @@
 import { execFile, execFileSync, spawnSync } from 'node:child_process';
 import {
-  appendFileSync,
   cpSync,
   existsSync,
   mkdirSync,
@@ -456,75 +455,3 @@ function besideNpmStart(fleet: Fleet): string {
   tell(join(folder, '.keyfence'), { pid: process.pid, controlPlane, verifier });
   return folder;
 }
-
-test('a release is made as releasing.md says', () => {
-  const releasing = readFileSync(join(ROOT, 'deploy/releasing.md'), 'utf8');
-  const [recipe = '', check = ''] = [...releasing.matchAll(/```sh\n([\s\S]*?)```/g)].map(
-    ([, code]) => code ?? '',
-  );
-  const { version: old } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
-  const [major, minor] = old.split('.').map(Number);
-  const next = `${major}.${minor + 1}.0`;
-  const escaped = (version: string) => version.replaceAll('.', '\\.');
-  const parent = mkdtempSync(join(tmpdir(), 'keyfence-release-'));
-  const folder = join(parent, 'keyfence');
-  try {
-    const git = (...args: string[]) =>
-      execFileSync('git', args, { cwd: folder, encoding: 'utf8', stdio: 'pipe' }).trim();
-    const files = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], {
-      cwd: ROOT,
-      encoding: 'utf8',
-    });
-    for (const file of files
-      .trim()
-      .split('\n')
-      .filter((name) => existsSync(join(ROOT, name))))
-      cpSync(join(ROOT, file), join(folder, file), { recursive: true, verbatimSymlinks: true });
-    appendFileSync(join(folder, '.gitignore'), 'node_modules\n');
-    const changelog = join(folder, 'CHANGELOG.md');
-    const heading = '## [Unreleased]\n';
-    writeFileSync(
-      changelog,
-      readFileSync(changelog, 'utf8').replace(heading, `${heading}\n- Something new.\n`),
-    );
-    symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
-    const who = { NAME: 'Somebody', EMAIL: 'somebody@example.org' };
-    const env = bareEnv({
-      GIT_AUTHOR_NAME: who.NAME,
-      GIT_AUTHOR_EMAIL: who.EMAIL,
-      GIT_COMMITTER_NAME: who.NAME,
-      GIT_COMMITTER_EMAIL: who.EMAIL,
-    });
-    const sh = (script: string) =>
-      execFileSync('sh', ['-ec', script], { cwd: folder, encoding: 'utf8', env, stdio: 'pipe' });
-    sh('git init -q -b main && git add -A && git commit -qm before');
-    // No registry of images and no remote is in reach; `image-build.test.ts` builds the image.
-    sh(recipe.replace(/--base \S+/, '--no-image').replace(/^git push .*$/m, ''));
-    expect(sh(check)).toBe(
-      [
-        `chart/keyfence-${next}.tgz`,
-        'manifest.json',
-        `npm/keyfence-${next}.tgz`,
-        `npm/keyfence-server-${next}.tgz`,
-        'sbom.json',
-      ]
-        .map((name) => `${name}: OK\n`)
-        .join(''),
-    );
-    expect(git('tag')).toBe(`v${next}`);
-    expect(git('status', '--porcelain', '--untracked-files=no')).toBe('');
-    expect(git('show', `v${next}:CHANGELOG.md`)).toMatch(
-      new RegExp(`\n## \\[Unreleased\\]\n\n## \\[${escaped(next)}\\] - \\d{4}-\\d\\d-\\d\\d\n`),
-    );
-    expect(JSON.parse(git('show', `v${next}:verifier/openapi.json`)).info.version).toBe(next);
-    expect(git('show', `v${next}:deploy/helm/keyfence/Chart.yaml`)).toMatch(
-      new RegExp(`^version: ${escaped(next)}\nappVersion: ${escaped(next)}$`, 'm'),
-    );
-    const past = escaped(old);
-    expect(sh(`git grep -nE 'keyfence:${past}|(VERSION|newTag): ${past}' v${next} -- deploy || true`)).toBe(
-      '',
-    );
-  } finally {
-    rmSync(parent, { recursive: true, force: true });
-  }
-});

@@ -4,8 +4,8 @@ import { dirname, join } from 'node:path';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const PATH = `${dirname(process.execPath)}:${process.env['PATH']}`;
-/** A commit that is the same wherever and whenever it is made. */
-const COMMIT = {
+/** Makes a commit that is the same wherever and whenever it is made. */
+export const COMMIT = {
   GIT_CONFIG_GLOBAL: '/dev/null',
   GIT_AUTHOR_DATE: '2026-01-02T03:04:05Z',
   GIT_COMMITTER_DATE: '2026-01-02T03:04:05Z',
@@ -25,7 +25,7 @@ export function checkout(folder: string): string {
     cpSync(join(ROOT, file), join(folder, file), { recursive: true, verbatimSymlinks: true });
   const git = (...args: string[]) =>
     execFileSync('git', args, { cwd: folder, env: { ...process.env, ...COMMIT }, stdio: 'pipe' });
-  git('init', '--quiet');
+  git('init', '--quiet', '--initial-branch', 'main');
   git('add', '--all');
   git('commit', '--quiet', '--message', 'release');
   writeFileSync(join(folder, '.git/info/exclude'), 'node_modules\n');
@@ -42,6 +42,11 @@ export function release(
   const folder = `${from}-release`;
   const args = ['run', '--silent', 'build:release', '--', folder, ...options];
   execFileSync('npm', args, { cwd: from, env: { ...process.env, PATH, ...env }, stdio: 'pipe' });
+  return released(folder);
+}
+
+/** A release that was built into a folder. */
+export function released(folder: string) {
   const read = (name: string) => readFileSync(join(folder, name), 'utf8');
   return { folder, sums: read('SHA256SUMS'), manifest: JSON.parse(read('manifest.json')) };
 }

@@ -11,26 +11,75 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { bareEnv } from '../harness/bare-machine.ts';
 import { skippedWithout } from '../harness/programs.ts';
-import { checkout, release } from './release-files.ts';
+import { COMMIT, checkout, release, released } from './release-files.ts';
 
 const noSsh = skippedWithout('ssh-keygen');
 
+const ROOT = join(import.meta.dirname, '..', '..');
+const [recipe = '', check = ''] = [
+  ...readFileSync(join(ROOT, 'deploy/releasing.md'), 'utf8').matchAll(/```sh\n([\s\S]*?)```/g),
+].map(([, code]) => code ?? '');
 let folder: string;
+/** Where the project is released as the page says. */
+let home: string;
 let one: ReturnType<typeof release>;
 let two: ReturnType<typeof release>;
+const sh = (script: string) =>
+  execFileSync('sh', ['-ec', script], { cwd: home, encoding: 'utf8', env: bareEnv(COMMIT), stdio: 'pipe' });
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'keyfence-release-'));
-  one = release(checkout(join(folder, 'one')), ['--no-image']);
+  home = checkout(join(folder, 'keyfence'));
+  const changelog = join(home, 'CHANGELOG.md');
+  const heading = '## [Unreleased]\n';
+  const text = readFileSync(changelog, 'utf8').replace(heading, `${heading}\n- Something new.\n`);
+  writeFileSync(changelog, text);
+  sh('git commit -qam "Something new"');
+  // No registry of images and no remote is in reach; `image-build.test.ts` builds the image.
+  sh(recipe.replace(/--base \S+/, '--no-image').replace(/^git push .*$/m, ''));
+  one = released(join(folder, 'keyfence-release'));
+  sh('git clone -q . ../two && cp .git/info/exclude ../two/.git/info/ && cp -P node_modules ../two');
   const before = process.umask(0o077);
   try {
     const elsewhere = { TZ: 'Asia/Kathmandu', LC_ALL: 'C.UTF-8', HOME: folder };
-    two = release(checkout(join(folder, 'two')), ['--no-image'], elsewhere);
+    two = release(join(folder, 'two'), ['--no-image'], elsewhere);
   } finally {
     process.umask(before);
   }
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+test('a release is made as releasing.md says', () => {
+  const { version: old } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  const [major, minor] = old.split('.').map(Number);
+  const next = `${major}.${minor + 1}.0`;
+  const escaped = (version: string) => version.replaceAll('.', '\\.');
+  expect(sh(check)).toBe(
+    [
+      `chart/keyfence-${next}.tgz`,
+      'manifest.json',
+      `npm/keyfence-${next}.tgz`,
+      `npm/keyfence-server-${next}.tgz`,
+      'sbom.json',
+    ]
+      .map((name) => `${name}: OK\n`)
+      .join(''),
+  );
+  const git = (...args: string[]) =>
+    execFileSync('git', args, { cwd: home, encoding: 'utf8', stdio: 'pipe' }).trim();
+  expect(git('tag')).toBe(`v${next}`);
+  expect(git('status', '--porcelain', '--untracked-files=no')).toBe('');
+  expect(git('show', `v${next}:CHANGELOG.md`)).toMatch(
+    new RegExp(`\n## \\[Unreleased\\]\n\n## \\[${escaped(next)}\\] - \\d{4}-\\d\\d-\\d\\d\n`),
+  );
+  expect(JSON.parse(git('show', `v${next}:verifier/openapi.json`)).info.version).toBe(next);
+  expect(git('show', `v${next}:deploy/helm/keyfence/Chart.yaml`)).toMatch(
+    new RegExp(`^version: ${escaped(next)}\nappVersion: ${escaped(next)}$`, 'm'),
+  );
+  const past = escaped(old);
+  expect(sh(`git grep -nE 'keyfence:${past}|(VERSION|newTag): ${past}' v${next} -- deploy || true`)).toBe('');
+});
 
 test('a release has the same bytes elsewhere', () => {
   expect(two.sums).toBe(one.sums);
@@ -40,7 +89,7 @@ test('a release has the same bytes elsewhere', () => {
 test('has true checksums and tells its making', () => {
   execFileSync('sha256sum', ['--check', '--strict', 'SHA256SUMS'], { cwd: one.folder, stdio: 'pipe' });
   const { version } = one.manifest;
-  const revision = execFileSync('git', ['rev-parse', 'HEAD'], { cwd: join(folder, 'one'), encoding: 'utf8' });
+  const revision = execFileSync('git', ['rev-parse', 'HEAD'], { cwd: home, encoding: 'utf8' });
   expect(one.manifest).toMatchObject({
     revision: revision.trim(),
     time: '2026-01-02T03:04:05.000Z',
@@ -62,8 +111,8 @@ test('has true checksums and tells its making', () => {
 });
 
 test.skipIf(noSsh)(`a signature holds for these bytes only${noSsh}`, () => {
-  const page = readFileSync(join(import.meta.dirname, '../../deploy/releasing.md'), 'utf8');
-  const [, , sign = '', check = ''] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, code]) => code);
+  const page = readFileSync(join(ROOT, 'deploy/releasing.md'), 'utf8');
+  const [, , sign = '', verify = ''] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, code]) => code);
   const key = join(folder, 'signing-key');
   execFileSync('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', key]);
   const signers = join(folder, 'signers');
@@ -71,12 +120,12 @@ test.skipIf(noSsh)(`a signature holds for these bytes only${noSsh}`, () => {
   const env = { ...process.env, SIGNING_KEY: key, SIGNERS: signers, RELEASE: one.folder };
   const run = (script: string) => spawnSync('sh', ['-ec', script], { encoding: 'utf8', env });
   expect(run(sign).status).toBe(0);
-  expect(run(check)).toMatchObject({
+  expect(run(verify)).toMatchObject({
     status: 0,
     stdout: expect.stringContaining('Good "keyfence" signature'),
   });
   appendFileSync(join(one.folder, 'SHA256SUMS'), '\n');
-  expect(run(check).status).not.toBe(0);
+  expect(run(verify).status).not.toBe(0);
 });
 
 test.each([
@@ -86,7 +135,7 @@ test.each([
 ])('%s is refused, and nothing is written', (_, options, reason) => {
   const target = join(folder, 'refused');
   if (reason.includes('already')) mkdirSync(target);
-  const { status, stderr } = run('one', [target, ...options]);
+  const { status, stderr } = run('keyfence', [target, ...options]);
   expect([status, stderr]).toEqual([2, expect.stringContaining(reason)]);
   expect(existsSync(join(target, 'SHA256SUMS'))).toBe(false);
 });
