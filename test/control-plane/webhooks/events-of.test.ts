@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import type { ListedEvent } from '../../../control-plane/audit/audit-event.ts';
-import { type EventType, eventsOf, letsPass } from '../../../control-plane/webhooks/event-types.ts';
+import { eventsOf, letsPass, type OperationEvent } from '../../../control-plane/webhooks/event-types.ts';
 
-const types: Readonly<Record<string, EventType>> = {
-  'keys.updateKey': 'key.updated',
-  'rootKeys.updateRootKey': 'root_key.disabled',
+const types: Readonly<Record<string, OperationEvent>> = {
+  'keys.updateKey': { changed: 'key.updated', disabled: 'key.disabled', enabled: 'key.enabled' },
+  'rootKeys.updateRootKey': { disabled: 'root_key.disabled', enabled: 'root_key.enabled' },
 };
 const event = (fields: Partial<ListedEvent>): ListedEvent => ({
   ...{ id: '1-0', time: 1, requestId: 'r', operation: 'keys.updateKey', outcome: 'OK' },
