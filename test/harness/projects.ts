@@ -16,8 +16,8 @@ const PROOF =
   /^test\/proof\/|differential|data-events|proxy-without-lane|schemathesis|lane\/survival|webhooks\/kills|root-keys\/killed|identities\/races/;
 const SYSTEM =
   /^test\/(deploy|gateways|control-plane\/dashboard|end-to-end|commands\.|documentation\.|control-plane\/cli\/(?:package|library)\.)/;
-/** Runs `git ls-files` alone. */
-const ASKS_GIT = 'test/tidy.test.ts';
+/** They ask git alone, which ends at once. */
+const ASKS_GIT = ['test/tidy.test.ts', 'test/harness/share.ts'];
 /** Tests that say themselves when they cannot run. */
 const MAY_SKIP = /\b(?:skip|skipIf|runIf)\(/;
 /** Starts openssl, without which its tests fail. */
@@ -32,10 +32,12 @@ export function testsByProject(): Record<Project, string[]> {
   });
   const texts = new Map(files.map((file) => [file, readFileSync(join(ROOT, file), 'utf8')]));
   const imports = importsOf(texts);
+  for (const file of ASKS_GIT)
+    imports.set(file, imports.get(file)?.filter((name) => name !== 'node:child_process') ?? []);
   const projects: Record<Project, string[]> = { unit: [], redis: [], system: [], proof: [] };
   for (const file of files.filter((name) => name.endsWith('.test.ts')).sort()) {
     const reached = reachedFrom(imports, file);
-    const startsProcesses = reached.has('node:child_process') && file !== ASKS_GIT;
+    const startsProcesses = reached.has('node:child_process');
     const needsPrograms = MAY_SKIP.test(texts.get(file) ?? '') || reached.has(NEEDS_OPENSSL);
     if (PROOF.test(file)) projects.proof.push(file);
     else if (SYSTEM.test(file) || needsPrograms) projects.system.push(file);

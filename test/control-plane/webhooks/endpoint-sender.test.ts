@@ -38,12 +38,12 @@ function sending(statusOf: (id: string) => number) {
     onGone: async (id) => void gone.push(id),
     chance: () => 0.5,
   });
-  const add = (id: string, order = id) => {
+  const add = (id: string, order = id, ageMs = 0) => {
     const about = {
       type: 't',
       order,
       body: `body of ${id}`,
-      queuedAtMs: clock.nowMs,
+      queuedAtMs: clock.nowMs - ageMs,
       attempts: 0,
       nextAtMs: 0,
     };
@@ -95,8 +95,11 @@ test('tries a failing endpoint ever more rarely', async () => {
 test('gives up an event after three days', async () => {
   const { clock, sender, add, settled } = sending(() => 500);
   void sender.run();
-  add('bad');
-  await clock.pass(73 * 3_600_000);
+  // It waits since a time when there was no sender.
+  add('bad', 'bad', 58 * 3_600_000);
+  await clock.pass(3_600_000);
+  expect(settled.filter(({ result }) => result === 'dead')).toEqual([]);
+  await clock.pass(14 * 3_600_000);
   expect(settled.at(-1)).toMatchObject({ result: 'dead', message: { id: 'bad' } });
   expect(settled.filter(({ result }) => result === 'dead')).toHaveLength(1);
   sender.stop();

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CredentialSource } from '../../../verifier/http/credentials.ts';
+import { share } from '../../harness/share.ts';
 import { verifierSubject } from '../../harness/side-by-side.ts';
 
 const LONG = `x-${'long-'.repeat(12)}key`;
@@ -42,23 +43,31 @@ const LINES = [
   'Cookie: k=good; k=good',
 ];
 
+/** Each line alone, and every third pair of them, other ones at the next commit. */
+const HEADS = [
+  ...LINES.map((line) => [line]),
+  ...share(
+    LINES.flatMap((first) => LINES.filter(Boolean).map((second) => [first, second])),
+    3,
+  ),
+].map((lines) => lines.filter(Boolean));
+
 test.each(sets)('both find a key in $sources the same', async ({ sources, lane, reference }) => {
   const before = lane.server.lane.answered;
   const passed = new Set<string>();
-  for (const first of LINES)
-    for (const second of LINES) {
-      const lines = [first, second].filter(Boolean);
-      const text = ['GET /authz/forward-auth HTTP/1.1', 'Host: a', 'X-Request-Id: r', ...lines, '', ''].join(
-        '\r\n',
-      );
-      const writes = [Buffer.from(text)];
-      const [ours, nodes] = await Promise.all([
-        lane.hear(writes, 'patient'),
-        reference.hear(writes, 'patient'),
-      ]);
-      expect(ours, text).toEqual(nodes);
-      if (ours.answered.startsWith('HTTP/1.1 200 ') && second === '') passed.add(first.split(':')[0] ?? '');
-    }
+  for (const lines of HEADS) {
+    const text = ['GET /authz/forward-auth HTTP/1.1', 'Host: a', 'X-Request-Id: r', ...lines, '', ''].join(
+      '\r\n',
+    );
+    const writes = [Buffer.from(text)];
+    const [ours, nodes] = await Promise.all([
+      lane.hear(writes, 'patient'),
+      reference.hear(writes, 'patient'),
+    ]);
+    expect(ours, text).toEqual(nodes);
+    if (ours.answered.startsWith('HTTP/1.1 200 ') && lines.length < 2)
+      passed.add(lines[0]?.split(':')[0] ?? '');
+  }
   const names = sources.map(
     (source) =>
       ({ bearer: 'Authorization', basic: 'Authorization', 'x-api-key': 'X-Api-Key' })[source as string] ??
@@ -67,7 +76,7 @@ test.each(sets)('both find a key in $sources the same', async ({ sources, lane, 
   );
   expect(passed).toEqual(new Set(names));
   // Each request is followed by one that the lane answers.
-  const answered = lane.server.lane.answered - before - LINES.length ** 2;
+  const answered = lane.server.lane.answered - before - HEADS.length;
   if (sources.includes('header:my_key')) expect(answered).toBeLessThanOrEqual(0);
   else expect(answered).toBeGreaterThan(0);
 });
