@@ -148,7 +148,7 @@ export interface Operations {
       readonly permissions?: readonly (string | {
         /** The permission; takes precedence over `slug` and `name`. */
         readonly id?: string | undefined;
-        /** The same; takes precedence over `name`. */
+        /** Another name of `name`, which it takes precedence over. */
         readonly slug?: string | undefined;
         /** The same. */
         readonly name?: string | undefined;
@@ -597,7 +597,7 @@ export interface Operations {
       readonly permissions?: readonly (string | {
         /** The permission; takes precedence over `slug` and `name`. */
         readonly id?: string | undefined;
-        /** The same; takes precedence over `name`. */
+        /** Another name of `name`, which it takes precedence over. */
         readonly slug?: string | undefined;
         /** The same. */
         readonly name?: string | undefined;
@@ -683,7 +683,7 @@ export interface Operations {
       readonly permissions: readonly (string | {
         /** The permission; takes precedence over `slug` and `name`. */
         readonly id?: string | undefined;
-        /** The same; takes precedence over `name`. */
+        /** Another name of `name`, which it takes precedence over. */
         readonly slug?: string | undefined;
         /** The same. */
         readonly name?: string | undefined;
@@ -707,7 +707,7 @@ export interface Operations {
       readonly permissions: readonly (string | {
         /** The permission; takes precedence over `slug` and `name`. */
         readonly id?: string | undefined;
-        /** The same; takes precedence over `name`. */
+        /** Another name of `name`, which it takes precedence over. */
         readonly slug?: string | undefined;
         /** The same. */
         readonly name?: string | undefined;
@@ -731,7 +731,7 @@ export interface Operations {
       readonly permissions: readonly (string | {
         /** The permission; takes precedence over `slug` and `name`. */
         readonly id?: string | undefined;
-        /** The same; takes precedence over `name`. */
+        /** Another name of `name`, which it takes precedence over. */
         readonly slug?: string | undefined;
         /** The same. */
         readonly name?: string | undefined;
@@ -1168,7 +1168,7 @@ export interface Operations {
       readonly permissions?: readonly (string | {
         /** The permission; takes precedence over `slug` and `name`. */
         readonly id?: string | undefined;
-        /** The same; takes precedence over `name`. */
+        /** Another name of `name`, which it takes precedence over. */
         readonly slug?: string | undefined;
         /** The same. */
         readonly name?: string | undefined;
@@ -1233,7 +1233,7 @@ export interface Operations {
       readonly permissions: readonly (string | {
         /** The permission; takes precedence over `slug` and `name`. */
         readonly id?: string | undefined;
-        /** The same; takes precedence over `name`. */
+        /** Another name of `name`, which it takes precedence over. */
         readonly slug?: string | undefined;
         /** The same. */
         readonly name?: string | undefined;

@@ -28,7 +28,7 @@ export interface Operation<
   readonly kind: 'query' | 'question' | 'change';
   /** Set if the operation may stop something, such as a stolen key: by each call, or by those with `enabled` false. */
   readonly stops?: 'always' | 'if disabled';
-  /** The id in documents, if another group has a method of the same name. */
+  /** The `operationId` in OpenAPI, where the name of the method is not unique. */
   readonly id?: string;
   readonly summary: string;
   readonly description: string;

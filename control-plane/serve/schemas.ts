@@ -89,7 +89,7 @@ export const GivenSlugs = (options: TSchemaOptions) =>
       Type.Object(
         {
           id: Type.Optional(Slug('The permission; takes precedence over `slug` and `name`.')),
-          slug: Type.Optional(Slug('The same; takes precedence over `name`.')),
+          slug: Type.Optional(Slug('Another name of `name`, which it takes precedence over.')),
           name: Type.Optional(Slug('The same.')),
           create: Type.Optional(
             Type.Boolean({ description: 'No effect: permissions need not exist before they are used.' }),

@@ -169,8 +169,8 @@ interface DueWatchOptions {
 }
 
 /**
- * Tells of keys that expire, and of credits and limits that are used up or nearly so, and lets the rules of APIs be kept to. Visits 200 APIs a second,
- * and costs in each what is due there.
+ * Tells of keys that expire, and of credits and limits that are used up or nearly so, and disables keys that nobody uses.
+ * Visits 200 APIs a second, and reads in each only the keys for which something is due.
  */
 export class DueWatch implements SenderDuty {
   readonly #options: DueWatchOptions;

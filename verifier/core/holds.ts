@@ -18,7 +18,7 @@ export const HOLDS_MAX = 50_000;
 export const HOLDS_PER_KEY_MAX = 10_000;
 /** Time for which a release that is repeated gets the same answer, in milliseconds. */
 export const ANSWER_KEPT_MS = 60_000;
-/** Maximum number of remembered answers of one such time; then the older ones go. */
+/** Maximum number of answers that are remembered so long. Beyond it, the older ones are forgotten earlier. */
 export const ANSWERS_MAX = 25_000;
 /** Maximum number of times that a release whose cost is too high asks for less. */
 const ATTEMPTS_MAX = 5;

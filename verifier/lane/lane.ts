@@ -69,8 +69,8 @@ interface LaneOptions {
 
 /**
  * A lane in front of Node's HTTP server: it answers common requests directly on the socket, at half the cost.
- * All other requests go to Node's server. If the end of such a request is certain, Node gets only that
- * request; otherwise Node gets the whole connection, for good.
+ * All other requests go to Node's server. Node gets only that request if its end is certain; otherwise, and after
+ * IN_A_ROW_MAX of them in a row, it gets the whole connection, for good.
  */
 export class FastLane {
   readonly options: LaneOptions;

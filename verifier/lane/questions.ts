@@ -78,7 +78,7 @@ export class LaneRequest implements Question {
   verdict: Verdict | undefined = undefined;
   /** The hold that the request ends; undefined = it is a question. */
   ended: ReturnType<typeof releaseOf> | undefined = undefined;
-  /** The cost of that, or the error; set by `serveFromMemory`. */
+  /** The answer to the end of that hold, or the error; set by `serveFromMemory`. */
   release: Release | ApiError | undefined = undefined;
 
   /** Computed only if something needs it, because most keys are for every web page. */

@@ -130,7 +130,7 @@ export function largestOf(all: readonly Limit[]): readonly Limit[] | undefined {
   return limits.size === 0 ? undefined : autoAppliedFirst([...limits.values()]);
 }
 
-/** Without a duration, and so without a rate: places are compared by their number, and are more than any rate limit. */
+/** Compares rates. Concurrency limits have the duration 0: they are compared by their number, and count as more than any rate. */
 const isLarger = (a: Limit, b: Limit): boolean =>
   a.durationMs === b.durationMs ? a.limit > b.limit : a.limit / a.durationMs > b.limit / b.durationMs;
 

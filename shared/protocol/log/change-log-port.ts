@@ -1,6 +1,6 @@
 import type { StoredFields } from '../records/key-record.ts';
 
-/** A change to a key's credits. An empty refill removes the plan, and empty thresholds remove these; absent ones stay. */
+/** A change to a key's credits. An empty refill or empty thresholds remove what the key has; absent ones stay. */
 export type CreditsChange = CreditsOperation & {
   readonly refill?: string;
   readonly thresholds?: string;
@@ -48,7 +48,7 @@ export interface Write {
    * this.
    */
   readonly condition?: string;
-  /** The same for the sequence of the record's last change, as a caller knows it. */
+  /** The write is refused with CONFLICT unless this is the sequence of the record's last change. */
   readonly ifSequence?: number | undefined;
   /**
    * The protocol that followers must speak to obey the change, default 1; see protocol.ts.

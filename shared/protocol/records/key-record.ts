@@ -228,7 +228,6 @@ export const CLEARABLE = rows.flatMap(([name, { kind }]) =>
   kind === 'flag' || kind === 'apis' ? [] : [name],
 ) as Exclude<Clearable, IdentityField>[];
 
-/** Returns the fields of a patch in their stored form. */
 export function storedFields(patch: KeyPatch): StoredFields {
   const entries = rows.flatMap(([name, { letter, kind }]) => {
     const value = patch[name];

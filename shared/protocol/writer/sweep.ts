@@ -143,7 +143,7 @@ export class Sweep {
     if (head.members > 0 && nowMs - observation.sinceMs >= IDLE_MS) await this.#ping(apiId, head.sequence);
   }
 
-  /** Writes a no-op, unless another write came first. Its fence kills followers that do not answer. */
+  /** Writes a no-op, unless another write came first. Its fence removes or kills followers that do not answer. */
   async #ping(apiId: string, sequence: number): Promise<void> {
     const write = { apiId, operation: 'noop', keyId: '', fields: {}, condition: String(sequence) } as const;
     const result = await this.#options.log.write(write);
