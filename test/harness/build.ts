@@ -1,17 +1,19 @@
 import { createHash } from 'node:crypto';
 import { globSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build, type Plugin } from 'rolldown';
+import type { TestProject } from 'vitest/node';
 import { lean, leanNode } from '../../deploy/image/lean.ts';
 import { BUILT, MAINS, outputOf, ROOT } from './built.ts';
+import { importsOf, reachedFrom } from './imports.ts';
 
 const FOLDER = join(ROOT, 'node_modules', '.cache', 'started');
 const KEPT_MS = 24 * 60 * 60 * 1000;
 
-/** Builds them once before the tests, or takes those of an earlier run from the same sources. */
-export default async function setup(): Promise<void> {
-  if (process.env[BUILT] !== undefined) return;
+/** Builds them once before the tests, or takes those of an earlier run from the same sources. Where no test starts one, does nothing. */
+export default async function setup(project: TestProject): Promise<void> {
+  if (process.env[BUILT] !== undefined || !(await startsOne(project))) return;
   const folder = join(FOLDER, hashOfSources());
   if (!isThere(folder)) await buildInto(folder);
   utimesSync(folder, new Date(), new Date());
@@ -20,6 +22,16 @@ export default async function setup(): Promise<void> {
     if (isThere(old) && statSync(old).mtimeMs < Date.now() - KEPT_MS) rmSync(old, { recursive: true });
   }
   process.env[BUILT] = folder;
+}
+
+/** Tells whether a test starts one; where the command names no file, some do. */
+async function startsOne(project: TestProject): Promise<boolean> {
+  const named = process.argv.slice(2).filter((each) => /^[^-].*\//.test(each));
+  if (named.length === 0) return true;
+  const { testFiles } = await project.globTestFiles(named);
+  const files = globSync('{test,deploy,bench,shared,control-plane,verifier}/**/*.ts', { cwd: ROOT });
+  const imports = importsOf(new Map(files.map((file) => [file, readFileSync(join(ROOT, file), 'utf8')])));
+  return testFiles.some((file) => reachedFrom(imports, relative(ROOT, file)).has('test/harness/built.ts'));
 }
 
 function isThere(path: string): boolean {
