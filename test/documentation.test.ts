@@ -192,6 +192,50 @@ test('the verdicts on their page have the documented form', () => {
   }
 });
 
+test('the example of metering.md is decided as it says', async () => {
+  const page = readFileSync(join(ROOT, 'verifier/core/metering.md'), 'utf8');
+  const rows = [...page.matchAll(/^\| ([^|]+) \|[^|]+\|[^|]+\|[^|]+\| ([\d,]+) \| ?([A-Z_]*)/gm)].map(
+    ([, call, credits = '', code]) => [call, Number(credits.replace(',', '')), code] as const,
+  );
+  const fleet = await Fleet.start();
+  try {
+    const shared = { per: 'identity', autoApply: true };
+    await fleet.ok('permissions.createRole', {
+      name: 'pro',
+      ratelimits: [{ name: 'requests', limit: 1000, duration: 60_000, ...shared }],
+      concurrency: [{ name: 'streams', limit: 3, per: 'identity' }],
+    });
+    await fleet.ok('identities.createIdentity', {
+      externalId: 'wayne',
+      roles: ['pro'],
+      credits: { remaining: 40_000 },
+    });
+    const ratelimit = { limit: 100, duration: 60_000 };
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'shop', externalId: 'wayne', ratelimit });
+    const holds: string[] = [];
+    const ask = async () => {
+      const { body } = await fleet.verify(key, { hold: { credits: 20_000 } });
+      if (body.hold) holds.push(body.hold.id);
+      return body.code;
+    };
+    for (const [call = '', credits, verdict] of rows) {
+      let code = '';
+      if (call.startsWith('`release`'))
+        await fleet.post(`${fleet.verifiers[0]?.address}/v1/keys.release`, { hold: holds[0], cost: 1234 });
+      else if (call.includes('updateCredits'))
+        await fleet.ok('identities.updateCredits', { externalId: 'wayne', op: 'increment', value: 100_000 });
+      else if (call !== 'before') for (const _ of call.split(', ')) code = await ask();
+      expect(code, call).toBe(verdict);
+      const left = async () =>
+        (await fleet.ok('identities.getIdentity', { externalId: 'wayne' })).credits.remaining;
+      await expect.poll(left, { message: call }).toBe(credits);
+    }
+    expect(rows).toHaveLength(9);
+  } finally {
+    await fleet.stop();
+  }
+});
+
 test('an old Node is told first what to install', () => {
   const { status, stderr } = spawnSync('node', ['deploy/dev/node-version.js'], {
     cwd: ROOT,
