@@ -16,7 +16,7 @@ import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { Value } from 'typebox/value';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { PropagationResponse } from '../control-plane/serve/schemas.ts';
+import { PropagationResponse } from '../control-plane/schema/changes.ts';
 import { eventSchema } from '../control-plane/webhooks/event-types.ts';
 import { documents } from '../deploy/dev/docs.ts';
 import { takeFolder, tell } from '../deploy/dev/folder.ts';

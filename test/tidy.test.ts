@@ -36,12 +36,12 @@ const SUBJECTS: Readonly<Record<string, readonly string[]>> = {
   fleet: [],
 };
 const inControlPlane = (rooms: readonly string[]) => rooms.map((room) => `control-plane/${room}`);
-const SERVED = inControlPlane(['serve', ...Object.keys(SUBJECTS)]);
+const SERVED = inControlPlane(['schema', 'serve', ...Object.keys(SUBJECTS)]);
 /** The operations of a subject, which only the subject, those who list them and the second interface import. */
 const OPERATIONS = /^control-plane\/([a-z-]+)\/operations(\/|\.ts$)/;
 /** An operation knows neither path nor HTTP. */
 const FOR_OPERATIONS =
-  /^control-plane\/serve\/(authorization|call|faults|operation|schema-compilers|nearest|schemas|search|strings|turns)\.ts$/;
+  /^control-plane\/serve\/(authorization|call|faults|operation|schema-compilers|nearest|search|strings|turns)\.ts$/;
 const LISTS_OPERATIONS = /^control-plane\/(unkey-v2\/|operations\.ts$)/;
 
 /** What is below the rooms of the protocol. */
@@ -79,11 +79,12 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   ...Object.fromEntries(
     Object.entries(SUBJECTS).map(([subject, others]) => [
       `control-plane/${subject}`,
-      inControlPlane(['serve', ...others]),
+      inControlPlane(['schema', 'serve', ...others]),
     ]),
   ),
+  'control-plane/schema': [],
   'control-plane/serve': inControlPlane([
-    ...['keys', 'apis', 'root-keys', 'sign-in', 'audit', 'webhooks', 'metrics.ts'],
+    ...['schema', 'keys', 'apis', 'root-keys', 'sign-in', 'audit', 'webhooks', 'metrics.ts'],
   ]),
   'control-plane/unkey-v2': SERVED,
   'control-plane/client': [],

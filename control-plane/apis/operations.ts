@@ -3,32 +3,25 @@ import type { Clock } from '#shared/process/clock.ts';
 import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
-import { apiNotFound, lack } from '../serve/authorization.ts';
-import type { Call } from '../serve/call.ts';
-import { operation } from '../serve/operation.ts';
+import { IfSequence, LastSequence, PropagationResponse, WaitMs } from '../schema/changes.ts';
+import { Name } from '../schema/key-fields.ts';
+import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
 import {
   ApiId,
   Bytes,
   Count,
-  Cursor,
   Fields,
   Id,
-  IfSequence,
-  LastSequence,
-  Limit,
   List,
-  makeCursor,
-  Name,
-  openCursor,
-  PageCursor,
   Prefix,
-  PropagationResponse,
   period,
   Time,
   timeOf,
   usageCounts,
-  WaitMs,
-} from '../serve/schemas.ts';
+} from '../schema/primitives.ts';
+import { apiNotFound, lack } from '../serve/authorization.ts';
+import type { Call } from '../serve/call.ts';
+import { operation } from '../serve/operation.ts';
 import type { CostlyReads } from '../serve/turns.ts';
 import type { UsageView } from '../usage/usage.ts';
 import type { Api, Apis } from './apis.ts';

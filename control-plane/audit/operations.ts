@@ -1,18 +1,7 @@
 import { Type } from 'typebox';
+import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
+import { ApiId, Fields, KeyId, List, Moment, timeOf } from '../schema/primitives.ts';
 import { operation } from '../serve/operation.ts';
-import {
-  ApiId,
-  Cursor,
-  Fields,
-  KeyId,
-  Limit,
-  List,
-  Moment,
-  makeCursor,
-  openCursor,
-  PageCursor,
-  timeOf,
-} from '../serve/schemas.ts';
 import type { Audit } from './audit.ts';
 import { Event } from './audit-event.ts';
 

@@ -4,7 +4,7 @@ import type { VerifierStatus } from '#shared/protocol/records/verifier-status.ts
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { perVerdict } from '#shared/rules/verdict-codes.ts';
-import { List, Sequence, Time } from '../serve/schemas.ts';
+import { List, Sequence, Time } from '../schema/primitives.ts';
 
 const following = {
   member: Type.String({

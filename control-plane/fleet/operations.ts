@@ -3,18 +3,9 @@ import type { HistoryWatch } from '#shared/protocol/writer/history-watch.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
+import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
+import { Fields, Id, List, Sequence } from '../schema/primitives.ts';
 import { operation } from '../serve/operation.ts';
-import {
-  Cursor,
-  Fields,
-  Id,
-  Limit,
-  List,
-  makeCursor,
-  openCursor,
-  PageCursor,
-  Sequence,
-} from '../serve/schemas.ts';
 import type { Finding } from './examination.ts';
 import { type FleetView, Verifier } from './fleet.ts';
 

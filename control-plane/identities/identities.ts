@@ -10,7 +10,7 @@ import { identityIdOf } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { CreditsView, Key, KeyView } from '../keys/key-view.ts';
-import { CREDITS_VIEW } from '../serve/schemas.ts';
+import { CREDITS_VIEW } from '../schema/credits.ts';
 
 /** Number of APIs that are read in one step. */
 const APIS_AT_ONCE = 100;

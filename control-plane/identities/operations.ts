@@ -9,40 +9,29 @@ import { type Credits, changeCredits } from '../keys/credit-changes.ts';
 import { type NameStores, UsedKey, withNames } from '../keys/key-answer.ts';
 import type { KeyPage, KeyView } from '../keys/key-view.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
-import { operation } from '../serve/operation.ts';
+import {
+  IfSequence,
+  LastSequence,
+  Propagation,
+  PropagationResponse,
+  SequenceText,
+  WaitMs,
+} from '../schema/changes.ts';
 import {
   CHANGED_CREDITS,
-  Concurrency,
-  Count,
   CREDITS_OPERATION,
   CREDITS_VIEW,
   CreditsResponse,
-  Cursor,
-  checkLimits,
-  checkMeta,
   creditsChange,
-  ExternalId,
-  FIELDS,
-  Fields,
-  GivenRoles,
-  Id,
-  IfSequence,
-  LastSequence,
-  Limit,
-  List,
-  makeCursor,
   NEW_CREDITS,
   newCredits,
-  openCursor,
-  PageCursor,
-  Propagation,
-  PropagationResponse,
-  Ratelimits,
-  RatelimitsView,
-  Search,
-  SequenceText,
-  WaitMs,
-} from '../serve/schemas.ts';
+} from '../schema/credits.ts';
+import { checkMeta, ExternalId, FIELDS } from '../schema/key-fields.ts';
+import { Concurrency, checkLimits, Ratelimits, RatelimitsView } from '../schema/limits.ts';
+import { Cursor, Limit, makeCursor, openCursor, PageCursor, Search } from '../schema/lists.ts';
+import { Count, Fields, Id, List } from '../schema/primitives.ts';
+import { GivenRoles } from '../schema/slugs.ts';
+import { operation } from '../serve/operation.ts';
 import type { LastUses, UsageView } from '../usage/usage.ts';
 import type { Identities } from './identities.ts';
 

@@ -12,21 +12,13 @@ import { brokenRule, type RuleName } from '#shared/rules/rules.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { Identities } from '../identities/identities.ts';
 import type { Roles } from '../roles/roles.ts';
-import {
-  CHANGED_FIELDS,
-  CREDITS_VIEW,
-  checkLimits,
-  checkMeta,
-  checkPlaces,
-  FIELDS_VIEW,
-  type GivenRole,
-  GivenRoles,
-  GivenSlugs,
-  Id,
-  LastSequence,
-  slugsIn,
-  Time,
-} from '../serve/schemas.ts';
+import { LastSequence } from '../schema/changes.ts';
+import { CREDITS_VIEW } from '../schema/credits.ts';
+import { CHANGED_FIELDS, checkMeta, FIELDS_VIEW } from '../schema/key-fields.ts';
+import { checkLimits } from '../schema/limits.ts';
+import { checkPlaces } from '../schema/places.ts';
+import { Id, Time } from '../schema/primitives.ts';
+import { type GivenRole, GivenRoles, GivenSlugs, slugsIn } from '../schema/slugs.ts';
 import type { Key, KeyFilter } from './key-view.ts';
 
 /** An id of a key, for examples. */

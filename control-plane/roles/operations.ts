@@ -5,27 +5,17 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUG } from '#shared/rules/slugs.ts';
 import { auditView } from '../audit/audit-event.ts';
-import { operation } from '../serve/operation.ts';
+import { IfSequence, LastSequence, PropagationResponse, SequenceText, WaitMs } from '../schema/changes.ts';
 import {
   checkLimits,
-  Fields,
-  GivenSlugs,
-  Id,
-  IfSequence,
-  LastSequence,
-  List,
-  Permissions,
-  PropagationResponse,
   RoleConcurrency,
   RoleConcurrencyView,
-  RoleId,
-  RoleName,
   RoleRatelimits,
   RoleRatelimitsView,
-  SequenceText,
-  slugsIn,
-  WaitMs,
-} from '../serve/schemas.ts';
+} from '../schema/limits.ts';
+import { Fields, Id, List } from '../schema/primitives.ts';
+import { GivenSlugs, Permissions, RoleId, RoleName, slugsIn } from '../schema/slugs.ts';
+import { operation } from '../serve/operation.ts';
 import type { Catalogue, CataloguedPermission } from './permissions.ts';
 import type { Roles } from './roles.ts';
 

@@ -1,8 +1,10 @@
 import { Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import { Propagation } from '../schema/changes.ts';
+import { Name } from '../schema/key-fields.ts';
+import { Count, Fields, Id, List, Secret, Time } from '../schema/primitives.ts';
 import { operation } from '../serve/operation.ts';
-import { Count, Fields, Id, List, Name, Propagation, Secret, Time } from '../serve/schemas.ts';
 import { requireCovered } from './coverage.ts';
 import type { PublishedRootKeys } from './published-root-keys.ts';
 import type { RootKeys } from './root-keys.ts';

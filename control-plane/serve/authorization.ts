@@ -4,7 +4,6 @@ import type { Caller } from '../root-keys/root-keys.ts';
 import { API_ACTIONS, type ApiAction, ROOT_ACTIONS, type RootAction } from '../root-keys/root-permissions.ts';
 import type { Call } from './call.ts';
 import type { Operation } from './operation.ts';
-import { MaskedNotFound } from './schemas.ts';
 
 /** Returns the call with the API it acts on. Rejects unless the caller has the operation's permissions. */
 export async function authorize<Request>(
@@ -84,4 +83,19 @@ export async function recordNotFound(keys: Keys, apiId: string, keyId: string): 
     'NOT_FOUND',
     `${lossMessage}; ${reason}, and ${advice} (deploy/alerts.md: KeyfenceKeysEvicted)`,
   );
+}
+
+/**
+ * NOT_FOUND for a caller who may not see every API: either there is no such thing, or a permission is
+ * missing. Only the audit log says which. Both cases record an event; otherwise the response time would tell
+ * them apart.
+ */
+export class MaskedNotFound extends ApiError {
+  /** Outcome in the audit log. */
+  readonly outcome: 'INSUFFICIENT_PERMISSIONS' | 'NOT_FOUND';
+
+  constructor(message: string, outcome: MaskedNotFound['outcome']) {
+    super('NOT_FOUND', message);
+    this.outcome = outcome;
+  }
 }

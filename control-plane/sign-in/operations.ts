@@ -1,18 +1,9 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/rules/errors.ts';
 import { requireCovered } from '../root-keys/coverage.ts';
+import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
+import { Fields, Id, List, Time } from '../schema/primitives.ts';
 import { operation } from '../serve/operation.ts';
-import {
-  Cursor,
-  Fields,
-  Id,
-  Limit,
-  List,
-  makeCursor,
-  openCursor,
-  PageCursor,
-  Time,
-} from '../serve/schemas.ts';
 import { PersonSchema } from './person.ts';
 import type { Sessions } from './sessions.ts';
 

@@ -6,8 +6,8 @@ import type { Apis } from '../apis/apis.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { Keys } from '../keys/keys.ts';
 import type { Caller } from '../root-keys/root-keys.ts';
+import { Fields, List } from '../schema/primitives.ts';
 import { absence, apiNotFound, lack, requireApi } from '../serve/authorization.ts';
-import { Fields, List } from '../serve/schemas.ts';
 import type { CostlyReads } from '../serve/turns.ts';
 import type { UsagePeriod, UsageView } from '../usage/usage.ts';
 import {

@@ -1,8 +1,9 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { unavailable } from '#shared/rules/errors.ts';
+import type { Propagation, PropagationResponse } from '../schema/changes.ts';
+import { makeCursor, openCursor } from '../schema/lists.ts';
 import type { Call } from '../serve/call.ts';
 import { type Operation, operation } from '../serve/operation.ts';
-import { makeCursor, openCursor, type Propagation, type PropagationResponse } from '../serve/schemas.ts';
 
 /** The response of an operation in the form of its face, besides `meta`. */
 interface FaceAnswer<Data> {

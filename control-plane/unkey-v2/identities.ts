@@ -10,7 +10,8 @@ import {
   listIdentities,
   updateIdentity,
 } from '../identities/operations.ts';
-import { ExternalId, FIELDS, Fields, Id, List } from '../serve/schemas.ts';
+import { ExternalId, FIELDS } from '../schema/key-fields.ts';
+import { Fields, Id, List } from '../schema/primitives.ts';
 import { DELETED, inV2, onceComplete, PAGE, pagination } from './face.ts';
 import { GivenRatelimits, identityLimits, limitsView, RatelimitsSchema } from './limits-and-credits.ts';
 

@@ -18,20 +18,10 @@ import { EXPIRATION_MAX, rerollKey } from '../keys/operations/reroll-key.ts';
 import { PermissionView } from '../roles/operations.ts';
 import type { Catalogue } from '../roles/permissions.ts';
 import type { Roles } from '../roles/roles.ts';
+import type { PropagationResponse } from '../schema/changes.ts';
+import { FIELDS } from '../schema/key-fields.ts';
+import { ApiId, Bytes, Fields, Id, KeyId, List, Prefix, Secret, Time } from '../schema/primitives.ts';
 import type { Call } from '../serve/call.ts';
-import {
-  ApiId,
-  Bytes,
-  FIELDS,
-  Fields,
-  Id,
-  KeyId,
-  List,
-  Prefix,
-  type PropagationResponse,
-  Secret,
-  Time,
-} from '../serve/schemas.ts';
 import { asData, CHANGED, DELETED, inV2, onceComplete, same } from './face.ts';
 import {
   ChangedCredits,

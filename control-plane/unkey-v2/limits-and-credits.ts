@@ -2,7 +2,8 @@ import { type Static, Type } from 'typebox';
 import { CREDITS_MAX, DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX } from '#shared/protocol/records/credits.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import type { Key } from '../keys/key-view.ts';
-import { LIMIT_SIZE, List } from '../serve/schemas.ts';
+import { LIMIT_SIZE } from '../schema/limits.ts';
+import { List } from '../schema/primitives.ts';
 
 /** Rate limits and credits in version 2 of the interface. */
 

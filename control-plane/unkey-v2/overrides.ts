@@ -5,7 +5,7 @@ import { IDENTIFIER_MAX, type Override, WILDCARDS_MAX } from '#shared/protocol/r
 import { ApiError } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
 import type { RateLimitOverrides } from '../rate-limits/rate-limit-overrides.ts';
-import { Fields, Id, List } from '../serve/schemas.ts';
+import { Fields, Id, List } from '../schema/primitives.ts';
 import { DELETED, onceComplete, onlyV2, PAGE, pageOf } from './face.ts';
 
 const Namespace = Type.String({

@@ -18,7 +18,9 @@ import {
 } from '../roles/operations.ts';
 import type { Catalogue } from '../roles/permissions.ts';
 import type { Role, Roles } from '../roles/roles.ts';
-import { Fields, Id, List, ROLE_ID, ROLE_NAME, RoleName, Search } from '../serve/schemas.ts';
+import { Search } from '../schema/lists.ts';
+import { Fields, Id, List } from '../schema/primitives.ts';
+import { ROLE_ID, ROLE_NAME, RoleName } from '../schema/slugs.ts';
 import { folded } from '../serve/search.ts';
 import { asData, DELETED, inV2, onceComplete, PAGE, pageOf, same } from './face.ts';
 

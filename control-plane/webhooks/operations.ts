@@ -1,20 +1,10 @@
 import { type Static, Type } from 'typebox';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
+import { Name } from '../schema/key-fields.ts';
+import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
+import { Count, Fields, Id, List, Time } from '../schema/primitives.ts';
 import { operation } from '../serve/operation.ts';
-import {
-  Count,
-  Cursor,
-  Fields,
-  Id,
-  Limit,
-  List,
-  makeCursor,
-  Name,
-  openCursor,
-  PageCursor,
-  Time,
-} from '../serve/schemas.ts';
 import type { WebhookEndpoint, WebhookEndpoints } from './endpoints.ts';
 import type { TestResult } from './event-poster.ts';
 import { EVENT_FILTERS } from './event-types.ts';

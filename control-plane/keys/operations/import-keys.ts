@@ -4,23 +4,15 @@ import { lifetimeError, tooOldError } from '#shared/protocol/log/write-error.ts'
 import { ApiError } from '#shared/rules/errors.ts';
 import { FOREIGN_DIGESTS, nameOfDigest } from '#shared/rules/foreign-digests.ts';
 import type { Roles } from '../../roles/roles.ts';
+import { NEW_CREDITS, newCredits } from '../../schema/credits.ts';
+import { checkMeta, OPTIONAL_FIELDS, withoutAliases } from '../../schema/key-fields.ts';
+import { checkLimits } from '../../schema/limits.ts';
+import { checkPlaces } from '../../schema/places.ts';
+import { ApiId, Fields, Id, List } from '../../schema/primitives.ts';
 import type { Call } from '../../serve/call.ts';
 import { faultTexts } from '../../serve/faults.ts';
 import { operation } from '../../serve/operation.ts';
 import { validatorAtFirstCall } from '../../serve/schema-compilers.ts';
-import {
-  ApiId,
-  checkLimits,
-  checkMeta,
-  checkPlaces,
-  Fields,
-  Id,
-  List,
-  NEW_CREDITS,
-  newCredits,
-  OPTIONAL_FIELDS,
-  withoutAliases,
-} from '../../serve/schemas.ts';
 import { checkStrings } from '../../serve/strings.ts';
 import type { Notice, Notices } from '../../webhooks/notices.ts';
 import { Refused, refusedIn } from '../key-answer.ts';

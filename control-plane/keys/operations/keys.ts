@@ -9,49 +9,38 @@ import { isWellFormed } from '#shared/rules/key-format.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { auditView } from '../../audit/audit-event.ts';
 import type { Roles } from '../../roles/roles.ts';
+import { IfSequence, PropagationResponse, SequenceText, WaitMs } from '../../schema/changes.ts';
+import {
+  CHANGED_CREDITS,
+  CREDITS_OPERATION,
+  CreditsResponse,
+  creditsChange,
+  NEW_CREDITS,
+  newCredits,
+} from '../../schema/credits.ts';
+import { checkMeta, ExternalId, OPTIONAL_FIELDS, OwnerId, withoutAliases } from '../../schema/key-fields.ts';
+import { checkLimits } from '../../schema/limits.ts';
+import { Cursor, Limit, makeCursor, Only, openCursor, PageCursor, Search } from '../../schema/lists.ts';
+import { checkPlaces } from '../../schema/places.ts';
+import {
+  ApiId,
+  Bytes,
+  Fields,
+  Id,
+  KeyId,
+  List,
+  Moment,
+  Prefix,
+  period,
+  Secret,
+  Time,
+  timeOf,
+  usageCounts,
+} from '../../schema/primitives.ts';
 import { absence, apiNotFound, recordNotFound, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { nearest } from '../../serve/nearest.ts';
 import { operation } from '../../serve/operation.ts';
-import {
-  ApiId,
-  Bytes,
-  CHANGED_CREDITS,
-  CREDITS_OPERATION,
-  CreditsResponse,
-  Cursor,
-  checkLimits,
-  checkMeta,
-  checkPlaces,
-  creditsChange,
-  ExternalId,
-  Fields,
-  Id,
-  IfSequence,
-  KeyId,
-  Limit,
-  List,
-  Moment,
-  makeCursor,
-  NEW_CREDITS,
-  newCredits,
-  Only,
-  OPTIONAL_FIELDS,
-  OwnerId,
-  openCursor,
-  PageCursor,
-  Prefix,
-  PropagationResponse,
-  period,
-  Search,
-  Secret,
-  SequenceText,
-  Time,
-  timeOf,
-  usageCounts,
-  WaitMs,
-  withoutAliases,
-} from '../../serve/schemas.ts';
 import type { UsageView } from '../../usage/usage.ts';
 import { type Credits, changeCredits } from '../credit-changes.ts';
 import {

@@ -6,21 +6,12 @@ import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.t
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUGS_MAX, slugsOf } from '#shared/rules/slugs.ts';
 import type { Roles } from '../../roles/roles.ts';
+import { PropagationResponse, WaitMs } from '../../schema/changes.ts';
+import { Fields, Id, KeyId } from '../../schema/primitives.ts';
+import { type GivenRole, GivenRoles, GivenSlugs, Permissions, slugsIn } from '../../schema/slugs.ts';
 import { recordNotFound } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
-import {
-  Fields,
-  type GivenRole,
-  GivenRoles,
-  GivenSlugs,
-  Id,
-  KeyId,
-  Permissions,
-  PropagationResponse,
-  slugsIn,
-  WaitMs,
-} from '../../serve/schemas.ts';
 import type { Turns } from '../../serve/turns.ts';
 import { keyIdExample } from '../key-answer.ts';
 import type { Keys } from '../keys.ts';

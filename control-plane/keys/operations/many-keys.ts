@@ -12,25 +12,13 @@ import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { auditView, idAsSent } from '../../audit/audit-event.ts';
 import type { Roles } from '../../roles/roles.ts';
+import { Propagation, propagationExample, WaitMs } from '../../schema/changes.ts';
+import { OwnerId, withoutAliases } from '../../schema/key-fields.ts';
+import { makeCursor, openCursor } from '../../schema/lists.ts';
+import { ApiId, Count, Fields, Id, KeyId, List, Sequence } from '../../schema/primitives.ts';
 import { apiNotFound } from '../../serve/authorization.ts';
 import { type AuditedKey, type Call, effectOf } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
-import {
-  ApiId,
-  Count,
-  Fields,
-  Id,
-  KeyId,
-  List,
-  makeCursor,
-  OwnerId,
-  openCursor,
-  Propagation,
-  propagationExample,
-  Sequence,
-  WaitMs,
-  withoutAliases,
-} from '../../serve/schemas.ts';
 import {
   CHANGES,
   checkLifetime,

@@ -7,22 +7,10 @@ import {
 import { ApiError } from '#shared/rules/errors.ts';
 import { codesWhere } from '#shared/rules/verdict-codes.ts';
 import type { Apis } from '../../apis/apis.ts';
+import { Limit, makeCursor, openCursor } from '../../schema/lists.ts';
+import { ApiId, Count, Fields, Id, KeyId, List, Moment, Time, timeOf } from '../../schema/primitives.ts';
 import { apiNotFound, recordNotFound } from '../../serve/authorization.ts';
 import { operation } from '../../serve/operation.ts';
-import {
-  ApiId,
-  Count,
-  Fields,
-  Id,
-  KeyId,
-  Limit,
-  List,
-  Moment,
-  makeCursor,
-  openCursor,
-  Time,
-  timeOf,
-} from '../../serve/schemas.ts';
 import type { CostlyReads } from '../../serve/turns.ts';
 import type { UsageView } from '../../usage/usage.ts';
 import { keyIdExample } from '../key-answer.ts';

@@ -5,19 +5,11 @@ import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
 import { auditView } from '../../audit/audit-event.ts';
+import { Propagation, propagationExample, WaitMs } from '../../schema/changes.ts';
+import { Fields, Id, KeyId, OperationId, Secret } from '../../schema/primitives.ts';
 import { recordNotFound } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
-import {
-  Fields,
-  Id,
-  KeyId,
-  OperationId,
-  Propagation,
-  propagationExample,
-  Secret,
-  WaitMs,
-} from '../../serve/schemas.ts';
 import { keyIdExample } from '../key-answer.ts';
 import type { Keys } from '../keys.ts';
 import type { Successors } from '../successors.ts';

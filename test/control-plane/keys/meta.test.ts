@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { parseExactly } from '#shared/rules/json.ts';
-import { checkMeta } from '../../../control-plane/serve/schemas.ts';
+import { checkMeta } from '../../../control-plane/schema/key-fields.ts';
 
 test('refuses a number that JSON cannot hold', () => {
   for (const text of ['{"a":1e400}', '{"a":[{"b":-1e400}]}'])
