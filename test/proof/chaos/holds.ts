@@ -22,11 +22,29 @@ class HeldWork {
   settled = 0;
   /** Credits of holds of which nobody knows how they ended. */
   unknown = 0;
+  /** Credits that changes gave, less those that they took. */
+  given = 0;
+  changes = 0;
+  /** By how many an accepted question was above every limit that was in force while it was asked. */
+  over = Number.NEGATIVE_INFINITY;
+  /** A limit is in force from the call that sets it until the next one is complete. */
+  readonly #limits: { readonly limit: number; untilMs: number }[] = [];
 
-  begin(id: string, life: string): void {
+  begin(id: string, life: string, askedAtMs: number): void {
     this.#running.set(id, life);
     this.most = Math.max(this.most, this.#running.size);
     this.accepted++;
+    const inForce = this.#limits.filter(({ untilMs }) => untilMs >= askedAtMs).map(({ limit }) => limit);
+    this.over = Math.max(this.over, this.#running.size - Math.max(...inForce));
+  }
+
+  /** Notes a limit before `set` sets it, and that those before it are over once that is complete. */
+  async limitTo(limit: number, set: () => Promise<boolean>): Promise<void> {
+    const before = [...this.#limits];
+    this.#limits.push({ limit, untilMs: Number.POSITIVE_INFINITY });
+    if (!(await set())) return;
+    this.changes++;
+    for (const each of before) each.untilMs = Math.min(each.untilMs, performance.now());
   }
 
   end(id: string): void {
@@ -46,7 +64,8 @@ class HeldWork {
 }
 
 /**
- * Lets many callers hold places and credits of one key at all verifiers, whose processes are killed one after the other.
+ * Lets many callers hold places and credits of one key at all verifiers, whose processes are killed one after the other,
+ * while the limit is lowered and raised, and credits come and go.
  * Resolves with what they saw, and what is left of the credits once no more of them are missing than nobody knows of.
  */
 export async function holdThroughKills(
@@ -79,6 +98,7 @@ export async function holdThroughKills(
       authorization,
     );
     const work = new HeldWork();
+    await work.limitTo(limit, async () => true);
     const untilMs = performance.now() + seconds * 1000;
     const call = async (i: number) => {
       for (let at = i; performance.now() < untilMs; at++) {
@@ -86,6 +106,7 @@ export async function holdThroughKills(
         const { address } = verifiers[place] as Process;
         const life = work.lifeOf(place);
         const credits = 1 + Math.floor(Math.random() * 40);
+        const askedAtMs = performance.now();
         const answer = await post(address, 'keys.verifyKey', { key, hold: { credits } });
         if (answer?.code !== 'VALID') {
           if (answer === undefined) work.unknown += credits;
@@ -98,7 +119,7 @@ export async function holdThroughKills(
           continue;
         }
         const { id } = answer.hold;
-        work.begin(id, life);
+        work.begin(id, life, askedAtMs);
         await rest(5 + Math.random() * 45);
         work.end(id);
         const cost = Math.floor(Math.random() * 60);
@@ -122,7 +143,25 @@ export async function holdThroughKills(
         await verifiers[at]?.start();
       }
     };
-    await Promise.all([kill(), ...Array.from({ length: CALLERS }, (_, i) => call(i))]);
+    const admin = (operation: string, fields: object) =>
+      post(controlPlane.address, operation, { keyId, waitMs: 10_000, ...fields }, authorization);
+    const change = async () => {
+      for (let i = 0; performance.now() < untilMs - 2000; i++) {
+        const next = [Math.ceil(limit / 2), limit, Math.ceil(limit / 5)][i % 3] as number;
+        await work.limitTo(next, async () => {
+          const done = await admin('keys.updateKey', { concurrency: [{ name: 'jobs', limit: next }] });
+          return done?.propagation?.state === 'complete';
+        });
+        const value = 1 + Math.floor(Math.random() * 5000);
+        const op = i % 2 === 0 ? 'decrement' : 'increment';
+        const given = op === 'increment' ? value : -value;
+        if (await admin('keys.updateRemaining', { op, value, operationId: `change-of-credits-${i}` }))
+          work.given += given;
+        else throw new Error('a change of credits failed, though its control plane lives');
+        await rest(150);
+      }
+    };
+    await Promise.all([kill(), change(), ...Array.from({ length: CALLERS }, (_, i) => call(i))]);
     let left = 0;
     let lost = 0;
     const look = async () => {
@@ -133,7 +172,7 @@ export async function holdThroughKills(
       const before = left;
       ({ remaining: left, remainingLost: lost = 0 } = view);
       // Verifiers tell later what they spent of their slices.
-      const gone = CREDITS - left;
+      const gone = CREDITS + work.given - left;
       return before === left && work.settled <= gone && gone - lost <= work.settled + work.unknown;
     };
     await eventually(look, 'more was settled than is gone, or credits are missing that nobody spent');
