@@ -31,7 +31,7 @@ const SUBJECTS: Readonly<Record<string, readonly string[]>> = {
   'rate-limits': ['keys', 'apis', 'roles'],
   usage: [],
   audit: ['sign-in'],
-  webhooks: ['apis', 'audit', 'fleet'],
+  webhooks: ['audit'],
   leaks: ['keys', 'root-keys', 'audit'],
   fleet: [],
 };
@@ -83,6 +83,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
     ]),
   ),
   'control-plane/schema': [],
+  'control-plane/duties': inControlPlane(['apis', 'audit', 'fleet', 'webhooks']),
   'control-plane/serve': inControlPlane([
     ...['schema', 'keys', 'apis', 'root-keys', 'sign-in', 'audit', 'webhooks', 'metrics.ts'],
   ]),
@@ -127,7 +128,7 @@ const ENDS: Readonly<Record<string, RegExp>> = {
   verifier: /^shared\/protocol\/(writer|log)\//,
 };
 /** Scripts that read records of the protocol from above. */
-const READERS = /^control-plane\/keys\/(read-key|list-keys|survey-keys)\.lua$/;
+const READERS = /^control-plane\/(keys\/(read-key|list-keys)|duties\/survey-keys)\.lua$/;
 
 /** Each script that includes one of another room. */
 const strangers = (scripts: ReadonlyMap<string, string>): string[] =>
@@ -197,6 +198,7 @@ describe('imports', () => {
       'against an arrow of a room within a room',
       { 'control-plane/dashboard/api/a.ts': "import { b } from '../pages/b.ts'" },
     ],
+    ['of duties in a subject', { 'control-plane/keys/a.ts': "import '../duties/key-rules.ts'" }],
     ['of HTTP in an operation', { 'control-plane/keys/operations/a.ts': "import '../../serve/server.ts'" }],
     ['from a room to the root', { 'control-plane/keys/a.ts': "import { b } from '../app.ts'" }],
     ['of the network in core', { 'verifier/core/a.ts': "import { request } from 'node:http'" }],

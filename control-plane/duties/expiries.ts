@@ -13,8 +13,8 @@ import {
 } from '#shared/redis/redis-keys.ts';
 import { type Run, send } from '#shared/redis/script.ts';
 import type { Apis } from '../apis/apis.ts';
-import type { Notice, Notices } from './notices.ts';
-import type { SenderDuty } from './webhook-sender.ts';
+import type { Notice, Notices } from '../webhooks/notices.ts';
+import type { SenderDuty } from '../webhooks/webhook-sender.ts';
 
 const DAY_MS = 86_400_000;
 /** An expiry that is this long over when it is first seen is old news. */

@@ -3,10 +3,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Apis } from '../../../control-plane/apis/apis.ts';
 import { Audit } from '../../../control-plane/audit/audit.ts';
+import { DueKeys, DueWatch } from '../../../control-plane/duties/expiries.ts';
+import { FleetWatch, WatchedFleet } from '../../../control-plane/duties/fleet-watch.ts';
 import { FleetView } from '../../../control-plane/fleet/fleet.ts';
-import { DueKeys, DueWatch } from '../../../control-plane/webhooks/expiries.ts';
-
-import { FleetWatch, WatchedFleet } from '../../../control-plane/webhooks/fleet-watch.ts';
 import { Notices } from '../../../control-plane/webhooks/notices.ts';
 import { Outbox } from '../../../control-plane/webhooks/outbox.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
@@ -33,7 +32,7 @@ import { Fleet } from '../../harness/fleet.ts';
 import { Process } from '../../harness/processes.ts';
 import { scratch } from '../../harness/scratch.ts';
 import { eventually, PATIENT } from '../../harness/waiting.ts';
-import { SteppedClock } from './stepped-clock.ts';
+import { SteppedClock } from '../webhooks/stepped-clock.ts';
 
 const DAY = 86_400_000;
 const directory = scratch('test');

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
+import { dueEvent } from '../../../control-plane/duties/expiries.ts';
 import {
   DELIVERY_MS_MAX,
   endpointPauseMs,
   FAILURES_TO_PAUSE,
   retryDelayMs,
 } from '../../../control-plane/webhooks/endpoint-sender.ts';
-import { dueEvent } from '../../../control-plane/webhooks/expiries.ts';
 
 const [SECOND, MINUTE, HOUR, DAY] = [1000, 60_000, 3_600_000, 86_400_000];
 

@@ -12,8 +12,8 @@ import { identityIdOf } from '#shared/rules/key-format.ts';
 import type { Audit } from '../audit/audit.ts';
 import type { AuditEvent } from '../audit/audit-event.ts';
 import { DISABLE_UNUSED } from '../webhooks/event-types.ts';
-import type { WatchedFleet } from '../webhooks/fleet-watch.ts';
 import type { Notices } from '../webhooks/notices.ts';
+import type { WatchedFleet } from './fleet-watch.ts';
 
 const surveyKeys = command(
   new URL('./survey-keys.lua', import.meta.url),

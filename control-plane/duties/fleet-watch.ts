@@ -4,8 +4,8 @@ import { STOPPED_REPORT, type VerifierStatus } from '#shared/protocol/records/ve
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { usageLoss, verifierStatus, watchedVerifiers } from '#shared/redis/redis-keys.ts';
 import type { FleetView } from '../fleet/fleet.ts';
-import type { Notices } from './notices.ts';
-import type { SenderDuty } from './webhook-sender.ts';
+import type { Notices } from '../webhooks/notices.ts';
+import type { SenderDuty } from '../webhooks/webhook-sender.ts';
 
 const PAGE = 100;
 
