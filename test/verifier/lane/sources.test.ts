@@ -53,18 +53,21 @@ const HEADS = [
 ].map((lines) => lines.filter(Boolean));
 
 test.each(sets)('both find a key in $sources the same', async ({ sources, lane, reference }) => {
-  const before = lane.server.lane.answered;
+  // Of a request, and of the one that follows it and that the lane answers.
+  let answeredMost = 0;
   const passed = new Set<string>();
   for (const lines of HEADS) {
     const text = ['GET /authz/forward-auth HTTP/1.1', 'Host: a', 'X-Request-Id: r', ...lines, '', ''].join(
       '\r\n',
     );
     const writes = [Buffer.from(text)];
+    const before = lane.server.lane.answered;
     const [ours, nodes] = await Promise.all([
       lane.hear(writes, 'patient'),
       reference.hear(writes, 'patient'),
     ]);
     expect(ours, text).toEqual(nodes);
+    answeredMost = Math.max(answeredMost, lane.server.lane.answered - before);
     if (ours.answered.startsWith('HTTP/1.1 200 ') && lines.length < 2)
       passed.add(lines[0]?.split(':')[0] ?? '');
   }
@@ -75,8 +78,5 @@ test.each(sets)('both find a key in $sources the same', async ({ sources, lane, 
       LONG,
   );
   expect(passed).toEqual(new Set(names));
-  // Each request is followed by one that the lane answers.
-  const answered = lane.server.lane.answered - before - HEADS.length;
-  if (sources.includes('header:my_key')) expect(answered).toBeLessThanOrEqual(0);
-  else expect(answered).toBeGreaterThan(0);
+  expect(answeredMost).toBe(sources.includes('header:my_key') ? 1 : 2);
 });
