@@ -37,7 +37,6 @@ const OverrideData = Type.Object({
   ...size,
 });
 
-/** An override in responses. */
 const overrideData = ({ id: overrideId, ...override }: Override) => ({ overrideId, ...override });
 
 /** The error for an override that does not exist. */

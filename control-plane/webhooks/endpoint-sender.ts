@@ -72,7 +72,6 @@ class MessageWindow {
     return this.#messages.size - size < READY_MAX && size < DEFERRED_MAX;
   }
 
-  /** Adds the next message of the queue. */
   add(message: WaitingMessage): void {
     const isDeferred = message.attempts > 0;
     if (isDeferred) this.#deferred.add(message.entryId);

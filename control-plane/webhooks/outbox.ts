@@ -345,7 +345,6 @@ export interface Delivery extends Attempt {
   readonly event: object;
 }
 
-/** State of an endpoint's queue. */
 export interface QueueState {
   /** Number of events that wait for delivery. */
   readonly waiting: number;

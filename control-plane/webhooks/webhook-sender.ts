@@ -62,8 +62,8 @@ export class WebhookSender {
   /** Wakes when there are events for an endpoint that has no line yet. */
   readonly #look = new Waker();
   #heldAtMs = 0;
-  /** The reason why nothing was sent, as it was logged last. */
   #gone = 0;
+  /** The reason why nothing was sent, as it was logged last. */
   #reason = '';
 
   constructor(options: SenderOptions) {

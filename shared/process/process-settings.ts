@@ -1,6 +1,5 @@
 import { choice, host, integer, port } from './load-config.ts';
 
-/** The settings that every process has. */
 export const processSettings = (adminPort: number) => ({
   LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info').help(
     'Lowest level of log lines that the process writes',

@@ -128,7 +128,7 @@ export class OwnRedis {
     return redis;
   }
 
-  /** Starts it, again over the same data. */
+  /** Restarts the server over the same data. */
   async restart(): Promise<void> {
     await this.end();
     this.#server = spawnBound(...this.#withHosts(['sh', ...this.#command]), this.env);

@@ -20,7 +20,7 @@ import { RedisNode } from '../harness/redis-nodes.ts';
 import { PATIENT as POD_PATIENT, type RedisPod, RedisPods } from './redis-pods.ts';
 
 const DEPLOY = join(import.meta.dirname, '../../deploy');
-/** A machine that stands still for seconds, as shared ones do, is no failed call. */
+/** So long that no call fails when a shared machine stalls for seconds. */
 const PATIENT = {
   LEASE_MS: '30000',
   LOOKUP_WAIT_MS: '10000',

@@ -38,7 +38,7 @@ export interface Behind {
 const PROBE =
   'POST /v1/keys.verifyKey HTTP/1.1\r\nHost: probe\r\nX-Request-Id: probe\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{"key":"rich"}';
 
-/** Turns of the event loop without any byte moving after which nothing more will. */
+/** Turns of the event loop without a moving byte, after which no more bytes are expected. */
 const CALM_TURNS = 8;
 /** Turns after which a server that has not read what was sent is taken to have stopped reading. */
 const READ_TURNS_MAX = 20;

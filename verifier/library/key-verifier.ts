@@ -136,7 +136,6 @@ export interface QuestionOptions {
   };
 }
 
-/** The options of a hold, and those of a question. */
 export interface HoldOptions extends Omit<QuestionOptions, 'hold' | 'remaining'> {
   /** Credits to reserve, if the key has credits; default 1. */
   readonly credits?: number;

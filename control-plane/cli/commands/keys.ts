@@ -104,7 +104,7 @@ async function printUsage(
             accepted: 'success',
             ...Object.fromEntries(counted.map((field) => [TITLES[field] ?? field, field])),
           },
-          // A line that breaks is better than a kind that is left out.
+          // Lines may wrap: no kind of refusal is left out to fit the terminal.
           Number.POSITIVE_INFINITY,
         ),
   );

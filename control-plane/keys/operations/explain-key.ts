@@ -206,8 +206,8 @@ function queryIn(permissions: unknown): Query {
 }
 
 /**
- * Resolves with the key of the call; undefined if there is none that the caller may explain, and the call names a
- * secret. Rejects like other calls if it names an id.
+ * Resolves with the key of the call. If the caller may explain no such key: undefined if the call names a secret,
+ * and rejects like other calls if it names an id.
  */
 async function placeOf(
   call: Call<{ readonly key?: string; readonly keyId?: string }>,

@@ -113,7 +113,7 @@ export class Pool {
     return this.isWindow ? this.available === 0 : this.#settled;
   }
 
-  /** True if this pool may be forgotten. What is held would otherwise come back to another of the same name. */
+  /** True if this pool may be forgotten. Not while something is held: it would come back to a new pool of that name. */
   get isOver(): boolean {
     return this.#holds === 0 && this.isSettled;
   }

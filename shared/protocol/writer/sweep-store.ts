@@ -48,7 +48,7 @@ export function sweepRun(apiId: string, keyIds: readonly string[]): Run<number> 
   return sweepApi({ head, index, records, metas, owners, pools, keyIds });
 }
 
-/** The script call that forgets an API. @param days those that may have usage */
+/** The script call that frees the id of a deleted API. @param days numbers of the days that may have usage by tag */
 export function forgetRun(apiId: string, days: readonly number[]): Run<boolean> {
   const { head, log, members, index, creations, held } = apiKeys(apiId);
   return forgetApi({

@@ -758,7 +758,7 @@ export class World {
       throw new Violation('I18', `a key that ended at ${before.expires} ends at ${after.expires}`);
   }
 
-  /** Asks any control plane how an update ended that its caller was told is pending. */
+  /** Asks any control plane how an update ended after its caller was told `pending`. */
   #ask({ apiId, keyId, fields }: Write, sequence: number): void {
     const process = this.controlPlanes.length > 0 ? this.random.pick(this.controlPlanes) : undefined;
     if (!process) return;

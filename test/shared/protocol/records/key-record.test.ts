@@ -39,7 +39,7 @@ test('reads set fields back and no cleared ones', () => {
   fc.assert(
     fc.property(patches, (patch) => {
       const there = Object.entries(patch).filter(([, value]) => value !== null);
-      // As JSON, which has one 0 and no other prototypes.
+      // Compared as JSON, which has neither -0 nor prototypes.
       const expected = JSON.parse(JSON.stringify({ enabled: false, meta: {}, ...Object.fromEntries(there) }));
       expect(JSON.parse(JSON.stringify(keyFields(storedFields(patch))))).toEqual(expected);
     }),
