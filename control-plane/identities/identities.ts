@@ -1,5 +1,5 @@
 import type { CreditsChange, LogEntry } from '#shared/protocol/log/change-log-port.ts';
-import { createSharedLog } from '#shared/protocol/log/new-log.ts';
+import { inSharedLog } from '#shared/protocol/log/new-log.ts';
 import type { RecordParts } from '#shared/protocol/log/new-shared-record.ts';
 import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/credits.ts';
 import { KEY_FIELDS, type NewKeyFields, POOL, storedFields } from '#shared/protocol/records/key-record.ts';
@@ -71,17 +71,17 @@ export class Identities {
     waitMs: number | undefined,
     onWritten: (entry: LogEntry) => void,
   ): Promise<{ readonly identityId: string; readonly propagation: Propagation }> {
-    const { changeWriter, writer, clock, leaseMs } = this.#options;
+    const { changeWriter } = this.#options;
     await this.checkApis(fields.apiIds);
     const identityId = identityIdOf(externalId);
     const storedTexts = storedFields({ ...fields, name: externalId });
     const about = { apiId: SHARED_LOG, operation: 'create', keyId: identityId } as const;
     const write = { ...about, fields: storedTexts, ...(credits ? { credits } : {}) };
-    let propagation = await changeWriter.apply(write, waitMs, onWritten);
-    if (!propagation) {
-      await createSharedLog(writer, clock.wallMs(), leaseMs);
-      propagation = await changeWriter.apply(write, waitMs, onWritten);
-    }
+    const propagation = await inSharedLog(
+      this.#options,
+      () => changeWriter.apply(write, waitMs, onWritten),
+      (applied) => applied === undefined,
+    );
     if (!propagation) throw unavailable('the shared log was lost; nothing was created');
     return { identityId, propagation };
   }

@@ -1,5 +1,5 @@
 import type { LogEntry, Write } from '#shared/protocol/log/change-log-port.ts';
-import { createSharedLog } from '#shared/protocol/log/new-log.ts';
+import { changeAsRead, inSharedLog } from '#shared/protocol/log/new-log.ts';
 import type { RecordParts } from '#shared/protocol/log/new-shared-record.ts';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
 import {
@@ -10,12 +10,10 @@ import {
 } from '#shared/protocol/records/namespace-record.ts';
 import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import { NAMESPACE } from '#shared/rules/key-format.ts';
 import type { KeyView } from '../keys/key-view.ts';
 
-/** Number of attempts to change overrides while others change those of the same namespace. */
-const ATTEMPTS_MAX = 20;
 /** Maximum number of namespaces with overrides. */
 const NAMESPACES_MAX = 10_000;
 
@@ -53,34 +51,27 @@ export class RateLimitOverrides {
     onWritten: (entry: LogEntry) => void,
   ): Promise<Propagation | undefined> {
     const keyId = namespaceIdOf(namespace);
-    for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+    const read = async (): Promise<Write | undefined> => {
       // In this order: if the record changes in between, its version is no longer the one below.
       const condition = await this.#versionOf(keyId);
-      const before = await this.list(namespace);
-      const overrides = change(before);
+      const overrides = change(await this.list(namespace));
       if (overrides === undefined) return undefined;
       if (overrides.length > OVERRIDES_MAX)
         throw new ApiError('CONFLICT', `the namespace has ${OVERRIDES_MAX} overrides already`);
       if (condition === undefined) await this.#checkRoom();
-      const write = writeOf(namespace, condition, overrides);
-      try {
-        const propagation = await this.#apply(write, onWritten);
-        if (propagation) return propagation;
-      } catch (error) {
-        // Somebody else changed the same namespace.
-        if (!(error instanceof ApiError && error.code === 'CONFLICT')) throw error;
-      }
-    }
-    throw unavailable('the overrides of this namespace change faster than they can be written');
+      return writeOf(namespace, condition, overrides);
+    };
+    const tooFast = 'the overrides of this namespace change faster than they can be written';
+    return changeAsRead(read, (write) => this.#apply(write, onWritten), tooFast);
   }
 
   /** Applies a change; creates the shared log if there is none. */
   async #apply(write: Write, onWritten: (entry: LogEntry) => void): Promise<Propagation | undefined> {
-    const { changeWriter, writer, clock, leaseMs } = this.#options;
-    const propagation = await changeWriter.apply(write, undefined, onWritten);
-    if (propagation || write.operation !== 'create') return propagation;
-    await createSharedLog(writer, clock.wallMs(), leaseMs);
-    return changeWriter.apply(write, undefined, onWritten);
+    return inSharedLog(
+      this.#options,
+      () => this.#options.changeWriter.apply(write, undefined, onWritten),
+      (applied) => applied === undefined && write.operation === 'create',
+    );
   }
 
   async #checkRoom(): Promise<void> {

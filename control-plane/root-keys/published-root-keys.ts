@@ -1,7 +1,7 @@
 import { pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Write } from '#shared/protocol/log/change-log-port.ts';
-import { createSharedLog } from '#shared/protocol/log/new-log.ts';
+import { changeAsRead, inSharedLog } from '#shared/protocol/log/new-log.ts';
 import type { RecordParts } from '#shared/protocol/log/new-shared-record.ts';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
 import {
@@ -12,7 +12,7 @@ import {
 } from '#shared/protocol/records/root-keys-record.ts';
 import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import { ApiError, unavailable } from '#shared/rules/errors.ts';
+import { ApiError } from '#shared/rules/errors.ts';
 import { ROOT_KEYS_ID } from '#shared/rules/key-format.ts';
 import type { KeyView } from '../keys/key-view.ts';
 import type { BootstrapKeys, BootstrapWatch } from './bootstrap-keys.ts';
@@ -20,8 +20,6 @@ import type { RootKeys } from './root-keys.ts';
 import { Permissions } from './root-permissions.ts';
 
 const PERIOD_MS = 30_000;
-/** Number of attempts to publish while other control planes do. */
-const ATTEMPTS_MAX = 20;
 
 interface PublicationOptions extends Omit<RecordParts, 'log'> {
   readonly view: KeyView;
@@ -81,16 +79,12 @@ export class PublishedRootKeys {
 
   /** Resolves when it is written. */
   async #write(): Promise<Publication> {
-    for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+    const read = async () => {
       const { condition, meta } = await this.#read();
-      try {
-        return await this.#apply(writeOf(condition, meta));
-      } catch (error) {
-        // Another control plane published in between.
-        if (!(error instanceof ApiError && error.code === 'CONFLICT')) throw error;
-      }
-    }
-    throw unavailable('root keys change faster than they can be published to verifiers');
+      return writeOf(condition, meta);
+    };
+    const tooFast = 'root keys change faster than they can be published to verifiers';
+    return changeAsRead(read, (write) => this.#apply(write), tooFast);
   }
 
   /** Reads the record's version, and then what it should say. */
@@ -121,16 +115,15 @@ export class PublishedRootKeys {
 
   /** Resolves when it is written; rejects with CONFLICT if the record has changed. */
   #apply(write: Write): Promise<Publication> {
-    const { changeWriter, writer, clock, leaseMs } = this.#options;
+    const { changeWriter } = this.#options;
     return new Promise((resolve, reject) => {
       const apply = async (): Promise<Propagation> => {
-        const onWritten = () => resolve({ propagation });
-        const applied = await changeWriter.apply(write, undefined, onWritten);
+        const applied = await inSharedLog(
+          this.#options,
+          () => changeWriter.apply(write, undefined, () => resolve({ propagation })),
+          (outcome) => outcome === undefined,
+        );
         if (applied) return applied;
-        // There is no shared log, or the record has gone.
-        await createSharedLog(writer, clock.wallMs(), leaseMs);
-        const again = await changeWriter.apply(write, undefined, onWritten);
-        if (again) return again;
         throw new ApiError('CONFLICT', 'the record has gone');
       };
       const propagation = apply();

@@ -6,7 +6,7 @@ import { generateId, hashSecret } from '../../rules/key-format.ts';
 import type { ChangeLog } from './change-log-port.ts';
 import type { DurableWriter } from './durable-writer.ts';
 import { type NewFields, recordRun } from './new-key-record.ts';
-import { createSharedLog } from './new-log.ts';
+import { inSharedLog } from './new-log.ts';
 import { tooOldError } from './write-error.ts';
 
 /** The parts that create records of the shared log. */
@@ -50,11 +50,11 @@ export async function createRecord(
     ...{ ...fields, externalId: uniqueName },
   };
   const run = recordRun(record, false, leaseMs);
-  let { reply, replicated } = await writer.send(run);
-  if (reply.status === 'NO_API') {
-    await createSharedLog(writer, clock.wallMs(), leaseMs);
-    ({ reply, replicated } = await writer.send(run));
-  }
+  const { reply, replicated } = await inSharedLog(
+    { writer, clock, leaseMs },
+    () => writer.send(run),
+    (sent) => sent.reply.status === 'NO_API',
+  );
   if (reply.status === 'TOO_OLD') throw tooOldError(SHARED_LOG, reply);
   if (!replicated) throw unavailable(`not all replicas confirmed; ${nouns.singular} may have been created`);
   // If several were created at the same time, the first remain.
