@@ -1,4 +1,4 @@
-import { AdminError, exchange as exchangeOne } from '../../client/exchange.ts';
+import { AdminError, exchange } from '../../client/exchange.ts';
 import { OPERATION_KINDS, type Operations } from '../../client/interface.ts';
 
 /** The response of each operation. */
@@ -116,7 +116,7 @@ export async function resume(): Promise<Failure | undefined> {
 
 /** Returns the session that this browser has now; undefined = none. */
 async function currentSession(): Promise<Session | undefined> {
-  const session = await exchange(SESSION, { method: 'GET', waitMs: READ_MS_MAX });
+  const session = await request(SESSION, { method: 'GET', waitMs: READ_MS_MAX });
   ({ provider } = session);
   return session.csrfToken === undefined ? undefined : session;
 }
@@ -141,7 +141,7 @@ function begin(session: Session): void {
  */
 export async function signIn(rootKey: string): Promise<void> {
   if (!/^[\x21-\x7e]{1,512}$/.test(rootKey)) throw new Failure('UNAUTHORIZED', 'this is not a root key');
-  begin(await exchange(SESSION, { method: 'POST', body: { rootKey }, waitMs: READ_MS_MAX }));
+  begin(await request(SESSION, { method: 'POST', body: { rootKey }, waitMs: READ_MS_MAX }));
 }
 
 /**
@@ -149,7 +149,7 @@ export async function signIn(rootKey: string): Promise<void> {
  * provider too; undefined = there is none.
  */
 export async function signOut(): Promise<string | undefined> {
-  const ending = exchange(SESSION, { method: 'DELETE', waitMs: READ_MS_MAX });
+  const ending = request(SESSION, { method: 'DELETE', waitMs: READ_MS_MAX });
   leave('');
   return (await ending.catch(() => ({}))).signOutUrl;
 }
@@ -195,18 +195,18 @@ interface UsageRow {
 
 /** Asks for counts of verifications over all APIs that the user may read, in SQL. */
 export async function queryUsage(query: string): Promise<readonly UsageRow[]> {
-  return (await exchange(USAGE_QUERY, { method: 'POST', body: { query }, waitMs: READ_MS_MAX })).data;
+  return (await request(USAGE_QUERY, { method: 'POST', body: { query }, waitMs: READ_MS_MAX })).data;
 }
 
 /** Stores an encrypted secret for an hour; returns the id under which it can be taken once. */
 export async function putHandover(ciphertext: string): Promise<string> {
-  return (await exchange(HANDOVER, { method: 'POST', body: { ciphertext }, waitMs: READ_MS_MAX })).id;
+  return (await request(HANDOVER, { method: 'POST', body: { ciphertext }, waitMs: READ_MS_MAX })).id;
 }
 
 /** Takes an encrypted secret, which the server then forgets. Rejects with NOT_FOUND if it is gone. */
 export async function takeHandover(id: string): Promise<string> {
   const url = new URL(`handover/${id}`, document.baseURI);
-  return (await exchange(url, { method: 'POST', waitMs: READ_MS_MAX })).ciphertext;
+  return (await request(url, { method: 'POST', waitMs: READ_MS_MAX })).ciphertext;
 }
 
 /** Lists every verifier that reported itself; at most 1,000. */
@@ -286,7 +286,7 @@ async function send<Name extends keyof Responses>(operation: Name, input: Input)
     signal: AbortSignal.timeout(kind === 'query' ? READ_MS_MAX : CHANGE_MS_MAX),
   };
   try {
-    const answer = await exchangeOne(route, operation, kind, Object.fromEntries(fields));
+    const answer = await exchange(route, operation, kind, Object.fromEntries(fields));
     if (kind === 'change') announceChange(operation, input);
     return answer as Responses[Name];
   } catch (error) {
@@ -328,7 +328,7 @@ async function fetchHere(url: URL, init: RequestInit): Promise<Response> {
 }
 
 /** Sends what is no operation, and returns the body of the response. Rejects with a Failure. */
-async function exchange(
+async function request(
   url: URL,
   { method, body, waitMs }: { method: string; body?: object; waitMs: number },
 ) {
