@@ -21,6 +21,7 @@ import { eventSchema } from '../control-plane/webhooks/event-types.ts';
 import { documents } from '../deploy/dev/docs.ts';
 import { takeFolder, tell } from '../deploy/dev/folder.ts';
 import { RECALL_MS } from '../shared/protocol/allowances/exchange.ts';
+import { VERDICT_CODES } from '../shared/rules/verdict-codes.ts';
 import { VERDICT_FIELDS } from '../verifier/core/verdict-body.ts';
 import { engineSettings } from '../verifier/engine.ts';
 import { clientSettings } from '../verifier/library/client-settings.ts';
@@ -175,6 +176,36 @@ test.each([
 ])('the JSON on the page of %s has the documented form', (page, schema) => {
   const text = readFileSync(join(ROOT, 'control-plane', page, 'README.md'), 'utf8');
   expect([...Value.Errors(schema, JSON.parse(/```json\n([\s\S]*?)```/.exec(text)?.[1] ?? ''))]).toEqual([]);
+});
+
+test('a page names no other version of Keyfence', () => {
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  const pages = execFileSync('git', ['ls-files', '*.md', ':!CHANGELOG.md'], { cwd: ROOT, encoding: 'utf8' });
+  const named = pages
+    .trim()
+    .split('\n')
+    .flatMap((page) => [
+      ...readFileSync(join(ROOT, page), 'utf8').matchAll(
+        /(?:Keyfence |keyfence[:@]|What )(\d+\.\d+(?:\.\d+)?)/g,
+      ),
+    ])
+    .map(([, each = '']) => each);
+  expect(named).not.toEqual([]);
+  expect(named.filter((each) => !`${version}.`.startsWith(`${each}.`))).toEqual([]);
+});
+
+test('the way of a question leads to every verdict', () => {
+  const [, way = ''] = /```\n([\s\S]*?)```/.exec(readFileSync(join(ROOT, 'verifier/MAP.md'), 'utf8')) ?? [];
+  expect(VERDICT_CODES.filter((code) => !way.includes(code))).toEqual([]);
+});
+
+test('the table of seeds has all kinds of worlds', () => {
+  const folder = join(ROOT, 'test/proof/simulation');
+  const kinds = readFileSync(join(folder, 'plan.ts'), 'utf8').matchAll(/_SEEDS = ([\d_]+);/g);
+  const rows = readFileSync(join(folder, 'README.md'), 'utf8').matchAll(/^\| ([\d,]+) \|/gm);
+  expect([...rows].map(([, from = '']) => Number(from.replaceAll(',', '')))).toEqual(
+    [...kinds].map(([, from = '']) => Number(from.replaceAll('_', ''))).sort((a, b) => a - b),
+  );
 });
 
 test('the verdicts on their page have the documented form', () => {

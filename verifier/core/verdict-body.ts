@@ -230,7 +230,7 @@ export const VERDICT_FIELDS = {
   } satisfies VerdictField<number>,
   remaining: {
     schema: number(
-      'Credits left after this verification; absent if they are unlimited, or if the key was refused for another reason.',
+      'Credits left after this verification; absent if they are unlimited. A key that is refused for another reason may lack it.',
     ),
     json: ({ spending }) => (spending?.remaining === undefined ? '' : String(spending.remaining)),
     value: ({ spending }) => spending?.remaining,

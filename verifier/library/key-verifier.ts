@@ -27,7 +27,7 @@ export interface KnownKey {
   readonly identity?: { readonly id: string; readonly externalId: string; readonly meta: object };
   /** Unix milliseconds from which on the key is refused; absent = never. */
   readonly expires?: number;
-  /** Credits left after this question. Absent = unlimited, or the key was refused for another reason. */
+  /** Credits left after this question. Absent = unlimited, or perhaps the key was refused for another reason. */
   readonly remaining?: number;
   /** The cost of a refused question that can never fit: it is more than the limit, or than a refill brings. */
   readonly needed?: number;

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { OAuth2Client } from '@badgateway/oauth2-client';
 import * as openid from 'openid-client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -49,6 +50,9 @@ describe('a good key', () => {
       ...{ active: true, scope: 'files.list files.read', client_id: keyId, sub: 'ada', aud: 'shop' },
       ...{ exp: Math.floor(expires / 1000), token_type: 'Bearer' },
     });
+    const page = readFileSync('verifier/http/other-languages.md', 'utf8');
+    const [, fields = ''] = /The answer has ([\s\S]*?)\. Check/.exec(page) ?? [];
+    expect(Object.keys(body).filter((field) => !fields.includes(`\`${field}\``))).toEqual([]);
   });
 
   test('without an owner is its own subject', async () => {

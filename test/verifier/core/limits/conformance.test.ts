@@ -148,6 +148,17 @@ describe('a limit', () => {
     expect(await exchanges()).toEqual(before);
   });
 
+  test('that refuses a key may say its credits', async () => {
+    // Memory forgets what is left within a second.
+    const refused = async () => {
+      const { key } = await create({ remaining: 9, ratelimit: { limit: 1, duration: HOUR_MS } });
+      await verify(0, key);
+      const { code, remaining } = await verify(0, key, { remaining: { cost: 0 } });
+      return [code, remaining];
+    };
+    await expect.poll(refused).toEqual(['RATE_LIMITED', 8]);
+  });
+
   test('by name is obeyed beside the default one', async () => {
     const ratelimits = [{ name: 'tokens', limit: 100, duration: HOUR_MS }];
     const { key } = await create({ ratelimit: { limit: 2, duration: HOUR_MS }, ratelimits });
