@@ -1,5 +1,6 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Program } from '../../test/harness/programs.ts';
@@ -90,18 +91,12 @@ const python = (library: PythonLibrary): Client => ({
 });
 
 /**
- * Folders where `.ci/run` installs the libraries of bench/clients/java/pom.xml and builds bench/clients/rust.
+ * Folders where `.ci/run` installs the libraries of bench/clients/java/pom.xml, and builds bench/clients/rust, whose
+ * libraries take minutes: outside of a clone, for the next one.
  */
 const JAVA_LIBRARIES = join(import.meta.dirname, '..', '..', 'node_modules', '.java');
-const RUST_CLIENTS = join(
-  import.meta.dirname,
-  '..',
-  '..',
-  'node_modules',
-  '.rust',
-  'release',
-  'rust_clients',
-);
+const CACHE = process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache');
+const RUST_CLIENTS = join(CACHE, 'keyfence-clients', 'release', 'rust_clients');
 
 const java = (client: string, program = 'JavaClients'): Client => ({
   name: `Java ${client}`,

@@ -1,4 +1,4 @@
-// `node bench/costs/metering.ts`: counts what metered requests ask of Redis, for the table in verifier/core/metering.md. It counts calls
+// `npm run metering`: counts what metered requests ask of Redis, for the table in verifier/core/metering.md. It counts calls
 // and CPU time, no time by the clock, so that it may run on a busy machine.
 import { Redis } from 'ioredis';
 import { scriptArguments } from '../../deploy/dev/arguments.ts';
@@ -88,10 +88,7 @@ async function read(verifier: BenchVerifier, redis: Redis) {
 
 const pauseMs = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-scriptArguments(
-  'node bench/costs/metering.ts: counts what metered requests ask of Redis; takes 3 minutes',
-  {},
-);
+scriptArguments('npm run metering: counts what metered requests ask of Redis; takes 3 minutes', {});
 await inDirectory(async (directory) => {
   const backend = await startBackend(directory, 0);
   const redis = new Redis({ path: backend.redisPath });

@@ -1,4 +1,4 @@
-// `node bench/costs/within.ts COMMAND…`: runs the tests by this command, and fails where they fail or cost too much.
+// `within.ts COMMAND…`: runs the tests by this command, and fails where they fail or cost too much.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Measured } from '../page.ts';
