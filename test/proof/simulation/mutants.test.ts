@@ -23,7 +23,7 @@ const SEARCHED = process.env['SHARES'] === 'all' ? 1000 : 200;
 
 /**
  * Seeds that show their mutant keep this short. Where a change of the simulation makes it another one, a search takes its place,
- * and tells which to write down. A run takes every fourth mutant, other ones at the next commit: SHARES=all takes all of
+ * and tells which to write down. A run takes every seventh mutant, other ones at the next commit: SHARES=all takes all of
  * them.
  */
 describe(`is caught by its seed, or within ${SEARCHED} others:`, () => {

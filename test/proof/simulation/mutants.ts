@@ -294,7 +294,7 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', acknowledged, me
 const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   'refund after a crash': {
     breaks: 'Redis grants again what a crashed verifier held. (I12)',
-    seed: CREDIT_SEEDS + 1,
+    seed: CREDIT_SEEDS + 3,
     file: EXCHANGE,
     edits: [
       [
@@ -346,13 +346,13 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
 const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   'a former member is gone at once': {
     breaks: 'A killed member, which may still have a lease, has no places any more. (I23)',
-    seed: HOLD_SEEDS + 98,
+    seed: HOLD_SEEDS + 33,
     file: EXCHANGE,
     edits: [["elseif not redis.call('ZSCORE', members, holder) then", 'elseif not live(holder) then']],
   },
   'places by a late turn': {
     breaks: 'A turn about places counts however late it comes. (I23)',
-    seed: HOLD_SEEDS + 1321,
+    seed: HOLD_SEEDS + 776,
     file: EXCHANGE,
     edits: [
       [
@@ -364,7 +364,7 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   'the pool of a hold is forgotten': {
     breaks:
       'A verifier forgets a pool of which something is held, and gives what comes back to another. (I14)',
-    seed: HOLD_SEEDS + 196,
+    seed: HOLD_SEEDS + 44,
     file: POOL,
     edits: [['return this.#holds === 0 && this.isSettled;', 'return this.isSettled;']],
   },
@@ -376,7 +376,7 @@ const OF_HOLDS: Readonly<Record<string, Mutant>> = {
   },
   'what a former name held is kept': {
     breaks: 'What comes back under a former name is not told to Redis. (I14)',
-    seed: HOLD_SEEDS + 50,
+    seed: HOLD_SEEDS + 137,
     file: 'shared/protocol/allowances/pools.ts',
     edits: [['if (pool.window || !pool.isReleased) return;', 'return;']],
   },
@@ -436,7 +436,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'absence of an identity kept': {
     breaks: 'A verifier remembers that an identity does not exist, after its creation. (I16)',
-    seed: IDENTITY_SEEDS,
+    seed: IDENTITY_SEEDS + 3,
     file: SHARED_LOG,
     edits: [
       [
@@ -549,7 +549,7 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
 const OF_REFILLS: Readonly<Record<string, Mutant>> = {
   'refill after a set': {
     breaks: 'A refill was due before a `set` and is made after it. (I19)',
-    seed: REFILL_SEEDS + 12,
+    seed: REFILL_SEEDS + 13,
     file: 'shared/protocol/log/change-credits.lua',
     edits: [
       [
