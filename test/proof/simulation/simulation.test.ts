@@ -20,7 +20,7 @@ import { World } from './world.ts';
 /** Of those that `npm run simulate` takes by itself. */
 const KNOWN = share(
   Array.from({ length: 300 }, (_, i) => i + 1),
-  20,
+  6,
 );
 /** Seeds that were never run before, as a rule: as many of each kind of world. */
 const NEW = [
