@@ -2,7 +2,7 @@ import { scheduler } from 'node:timers/promises';
 import { backoffMs } from '#shared/process/clock.ts';
 import { VERIFIER_ID_HEADER } from '#shared/protocol/records/verifier-status.ts';
 import { ERRORS } from '#shared/rules/errors.ts';
-import { AdminError, exchange } from '../client/exchange.ts';
+import { AdminError, exchange, reasonOf } from '../client/exchange.ts';
 import { OPERATION_KINDS, type OperationKind } from '../client/interface.ts';
 import { CliError, EXIT_OF } from './exit.ts';
 
@@ -133,8 +133,7 @@ export class Client {
   }
 
   #outOfReach(error: unknown, mayHaveChanged = false): CliError {
-    const { name, cause } = error as { name?: string; cause?: { code?: string; message?: string } };
-    const reason = name === 'TimeoutError' ? 'no answer' : (cause?.code ?? cause?.message ?? name ?? '');
+    const reason = reasonOf(error);
     const outcome = mayHaveChanged
       ? '; whether the call took effect is unknown, so check before trying again'
       : '';

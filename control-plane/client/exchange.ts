@@ -116,9 +116,14 @@ function parse(text: string): unknown {
 /** Failures before a request is sent: they change nothing. */
 const UNSENT = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'];
 
-function unreachable({ origin }: URL, error: unknown, mayChange: boolean): AdminError {
+/** Returns why a request had no answer, such as `ECONNREFUSED`. */
+export function reasonOf(error: unknown): string {
   const { name, cause } = error as { name?: string; cause?: { code?: string; message?: string } };
-  const reason = name === 'TimeoutError' ? 'no answer' : (cause?.code ?? cause?.message ?? name ?? '');
+  return name === 'TimeoutError' ? 'no answer' : (cause?.code ?? cause?.message ?? name ?? '');
+}
+
+function unreachable({ origin }: URL, error: unknown, mayChange: boolean): AdminError {
+  const reason = reasonOf(error);
   const mayHaveChanged = mayChange && !UNSENT.includes(reason);
   const outcome = mayHaveChanged
     ? '; whether the call took effect is unknown, so check before trying again'
