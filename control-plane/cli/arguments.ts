@@ -1,10 +1,6 @@
 import { InvalidArgumentError } from 'commander';
-import {
-  CREDITS_MAX,
-  type Interval,
-  type LimitInput,
-  type Refill,
-} from '#shared/protocol/records/credits.ts';
+import { CREDITS_MAX, type Refill } from '#shared/protocol/records/credits.ts';
+import { type LimitInput, limitOfText } from '#shared/protocol/records/limit.ts';
 import { parseExactly } from '#shared/rules/json.ts';
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -39,15 +35,11 @@ function jsonIn(text: string): unknown {
 /** Parses a rate limit, such as `100/10s`, or a quota, such as `1000/month`; null = none. */
 export function rateLimit(text: string): LimitInput | null {
   if (text === 'none') return null;
-  const [, quota, interval] = /^(\d{1,10})\/(hour|day|week|month)$/.exec(text) ?? [];
-  if (interval) return { limit: Number(quota), interval: interval as Interval };
-  const [, limit, amount, unit] = /^(\d{1,10})\/(\d{1,7})([smhd])$/.exec(text) ?? [];
-  if (!limit || !amount || !unit)
-    throw new InvalidArgumentError(
-      'Give a number of calls and a time, such as 100/10s or 5000/1h, or hour, day, week or month of the calendar, such as 1000/month, or the word none.',
-    );
-  const duration = Number(amount) * { s: 1000, ...UNIT_MS }[unit as keyof typeof UNIT_MS | 's'];
-  return { limit: Number(limit), duration };
+  const limit = limitOfText(text, jsonObject);
+  if (limit !== undefined) return limit;
+  throw new InvalidArgumentError(
+    'Give a number of calls and a time, such as 100/10s or 5000/1h, or hour, day, week or month of the calendar, such as 1000/month, or the word none.',
+  );
 }
 
 /** Parses names separated by commas; an empty text has no names. */

@@ -1,8 +1,8 @@
 import type { CreditsChange, LogEntry } from '#shared/protocol/log/change-log-port.ts';
 import { inSharedLog } from '#shared/protocol/log/new-log.ts';
 import type { RecordParts } from '#shared/protocol/log/new-shared-record.ts';
-import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/credits.ts';
 import { KEY_FIELDS, type NewKeyFields, POOL, storedFields } from '#shared/protocol/records/key-record.ts';
+import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/limit.ts';
 import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';

@@ -1,5 +1,5 @@
-import { windowText } from '#shared/protocol/records/credits.ts';
 import { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
+import { windowText } from '#shared/protocol/records/limit.ts';
 import {
   REFUSALS_KEPT,
   type RefusalCause,

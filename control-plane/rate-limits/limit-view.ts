@@ -1,9 +1,9 @@
-import { calendarOf, type RateLimit } from '#shared/protocol/records/credits.ts';
+import { poolName, poolSuffix, type RateLimit, windowsOf } from '#shared/protocol/records/limit.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey, windowKey } from '#shared/redis/redis-keys.ts';
 
 /** A rate limit, and the key or identity that has it. */
-interface LimitOf extends Pick<RateLimit, 'name' | 'limit' | 'duration' | 'interval' | 'anchor'> {
+interface LimitOf extends Omit<RateLimit, 'async'> {
   readonly ownerId: string;
 }
 
@@ -22,16 +22,13 @@ export class LimitView {
   }
 
   /** Resolves with the rest of the current window. Amounts that verifiers took in advance count as used. */
-  async remaining(
-    apiId: string,
-    { ownerId, name, limit, duration, interval, anchor }: LimitOf,
-    nowMs: number,
-  ): Promise<number> {
-    const length = interval ? calendarOf(interval, anchor) : duration;
-    const window = windowKey(apiId, `${ownerId}.${length}.${name}`);
+  async remaining(apiId: string, { ownerId, ...of }: LimitOf, nowMs: number): Promise<number> {
+    const { limit, duration } = of;
+    const window = windowKey(apiId, poolName(ownerId, poolSuffix(of)));
     const [n, c, p] = await this.#nodes.run(window, (redis) => redis.hmget(window, 'n', 'c', 'p'));
     // The number of a period is its end.
-    if (interval) return Math.max(0, limit - (1000 * Number(n) > nowMs ? Number(c) : 0));
+    if (typeof windowsOf(of) === 'string')
+      return Math.max(0, limit - (1000 * Number(n) > nowMs ? Number(c) : 0));
     const number = Math.floor(nowMs / duration);
     const age = number - Number(n ?? Number.NaN);
     // The clock of Redis may be a window ahead.
@@ -42,7 +39,7 @@ export class LimitView {
 
   /** Resolves with the number of places of a concurrency limit that were in use when verifiers last told Redis. */
   async placesInUse(apiId: string, { ownerId, name }: Pick<LimitOf, 'ownerId' | 'name'>): Promise<number> {
-    const places = windowKey(apiId, `${ownerId}.0.${name}`);
+    const places = windowKey(apiId, poolName(ownerId, poolSuffix({ name, duration: 0 })));
     const { members } = apiKeys(apiId);
     const holders = Object.entries(await this.#nodes.run(places, (redis) => redis.hgetall(places)));
     const inUse = holders.map(async ([field, numbers]) => {

@@ -1,7 +1,7 @@
 import type { Write } from '#shared/protocol/log/change-log-port.ts';
 import { createRecord, type RecordParts, recordOf } from '#shared/protocol/log/new-shared-record.ts';
-import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/credits.ts';
 import { KEY_FIELDS, type NewKeyFields, storedFields } from '#shared/protocol/records/key-record.ts';
+import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/limit.ts';
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';

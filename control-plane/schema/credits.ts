@@ -1,14 +1,18 @@
 import { type Static, Type } from 'typebox';
 import type { CreditsChange } from '#shared/protocol/log/change-log-port.ts';
+import { anchorFault } from '#shared/protocol/records/calendar.ts';
 import {
   CREDITS_MAX,
   type Refill as Plan,
   REFILL_PERIODS,
   refillText,
+  type Thresholds,
+  thresholdsFault,
+  thresholdsSchema,
 } from '#shared/protocol/records/credits.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { Propagation, WaitMs } from './changes.ts';
-import { Anchor, checkAnchor, checkThresholds, THRESHOLDS_TEXT, Thresholds } from './limits.ts';
+import { Anchor, refuseFault } from './limits.ts';
 import { OperationId, Time } from './primitives.ts';
 
 const Credits = (minimum: number, description: string) =>
@@ -29,7 +33,7 @@ const Refill = Type.Object(
   { additionalProperties: false, description: 'When the credits are refilled, and to what number.' },
 );
 
-const CreditThresholds = Thresholds(`Of the credits: ${THRESHOLDS_TEXT} \`credits.low\`.`);
+const CreditThresholds = Type.Unsafe<Thresholds>(thresholdsSchema('Of the credits', 'credits.low'));
 
 /** Credits in a request of createKey. */
 export const NEW_CREDITS = {
@@ -106,7 +110,7 @@ export function creditsChange(
   at = '',
 ): CreditsChange | undefined {
   const { remaining, refill, thresholds } = request;
-  checkThresholds(`${at}thresholds`, thresholds ?? []);
+  refuseFault(at, thresholdsFault(thresholds ?? []));
   const texts = {
     ...(refill === undefined ? {} : { refill: refill ? textOf(refill, at) : '' }),
     ...(thresholds === undefined ? {} : { thresholds: thresholds?.join(' ') ?? '' }),
@@ -125,7 +129,7 @@ function textOf({ interval, amount, refillDay, anchor }: Static<typeof Refill>, 
   if (isDay && interval !== 'monthly')
     throw new ApiError('BAD_REQUEST', `${at}refill.refillDay: allowed only with the interval monthly`);
   if (isDay && anchor) throw new ApiError('BAD_REQUEST', `${at}refill.refillDay: give anchor.day instead`);
-  checkAnchor(`${at}refill`, REFILL_PERIODS[interval], anchor);
+  refuseFault(`${at}refill.`, anchorFault(REFILL_PERIODS[interval], anchor));
   const plan: Plan = { interval, amount, ...(isDay ? { refillDay } : {}), ...(anchor ? { anchor } : {}) };
   return refillText(plan);
 }

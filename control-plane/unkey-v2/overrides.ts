@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
-import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/records/credits.ts';
+import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/records/limit.ts';
 import { IDENTIFIER_MAX, type Override, WILDCARDS_MAX } from '#shared/protocol/records/namespace-record.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';

@@ -1,12 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { type LimitRequirement, ownLimit } from '#shared/protocol/allowances/limits.ts';
-import {
-  CREDITS_MAX,
-  DURATION_MAX_MS,
-  DURATION_MIN_MS,
-  LIMIT_MAX,
-  LIMIT_NAME,
-} from '#shared/protocol/records/credits.ts';
+import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
+import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX, LIMIT_NAME } from '#shared/protocol/records/limit.ts';
 import { wordsOf } from '#shared/rules/ip-ranges.ts';
 import { SECRET_LENGTH_MAX } from '#shared/rules/key-format.ts';
 import {

@@ -2,8 +2,8 @@ import { flattenString } from '#shared/process/flatten-string.ts';
 import type { LimitOutcome, Spending } from '#shared/protocol/allowances/allowance.ts';
 import type { Details, Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { Identity } from '#shared/protocol/follower/permissions.ts';
-import { DEFAULT_LIMIT, type Interval } from '#shared/protocol/records/credits.ts';
 import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/protocol/records/key-record.ts';
+import { DEFAULT_LIMIT, SHOWN_WINDOWS, type ShownLimit } from '#shared/protocol/records/limit.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { perVerdict } from '#shared/rules/verdict-codes.ts';
 import type { Hold } from './holds.ts';
@@ -113,10 +113,7 @@ interface PlaceValues {
   readonly remaining: number;
   readonly exceeded: boolean;
 }
-interface NamedLimitValues extends LimitValues {
-  readonly name: string;
-  readonly duration: number;
-  readonly interval?: Interval;
+interface NamedLimitValues extends LimitValues, ShownLimit {
   readonly exceeded: boolean;
 }
 
@@ -261,8 +258,7 @@ export const VERDICT_FIELDS = {
         properties: {
           name: string('The name of the limit; that of the default limit is `default`.'),
           ...limitState,
-          duration: number('Length of its windows, in milliseconds; of a quota the longest.'),
-          interval: string('Only of a quota: hour, day, week or month.'),
+          ...SHOWN_WINDOWS,
           exceeded: { type: 'boolean', description: 'True if the key was refused because of this limit.' },
         },
       },
@@ -298,10 +294,7 @@ const placeValues = (places: readonly LimitOutcome[]): readonly PlaceValues[] =>
   places.map(({ limit: { name, limit }, remaining, exceeded }) => ({ name, limit, remaining, exceeded }));
 
 const namedLimits = ({ limits = [] }: Spending): readonly NamedLimitValues[] =>
-  limits.map(({ limit: { name, limit, durationMs: duration, interval }, ...state }) => ({
-    ...{ name, limit, duration, ...(interval ? { interval } : {}) },
-    ...state,
-  }));
+  limits.map(({ limit: { view }, ...state }) => ({ ...view, ...state }));
 
 type Fields = typeof VERDICT_FIELDS;
 type RequiredField = {

@@ -1,4 +1,4 @@
-import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/records/credits.ts';
+import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX } from '#shared/protocol/records/limit.ts';
 import { IDENTIFIER_MAX } from '#shared/protocol/records/namespace-record.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import type { Callers } from '../core/callers.ts';

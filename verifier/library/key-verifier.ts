@@ -1,4 +1,5 @@
 // A relative path, because the compilers of applications must find it too.
+import type { ShownLimit } from '../../shared/protocol/records/limit.ts';
 import type { RefusalCode, SilentCode } from '../../shared/rules/verdict-codes.ts';
 
 /** A verdict on a key, as in the response of `keys.verifyKey`. */
@@ -56,14 +57,7 @@ export interface PlacesState {
 }
 
 /** The state of a rate limit after a verification. */
-export interface LimitState {
-  /** The default limit is named `default`. */
-  readonly name: string;
-  readonly limit: number;
-  /** Length of the limit's windows, in milliseconds; of a quota the longest. */
-  readonly duration: number;
-  /** Present = a quota: its windows are periods of the calendar. */
-  readonly interval?: 'hour' | 'day' | 'week' | 'month';
+export interface LimitState extends ShownLimit {
   readonly remaining: number;
   /** End of the current window, in Unix milliseconds. */
   readonly reset: number;

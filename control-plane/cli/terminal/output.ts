@@ -1,5 +1,5 @@
 import { styleText } from 'node:util';
-import { type RateLimit, windowText } from '#shared/protocol/records/credits.ts';
+import { type AnsweredLimit, limitCell } from '#shared/protocol/records/limit.ts';
 
 /**
  * Makes foreign text safe to show: escapes, as JSON does, control characters and characters that reorder text,
@@ -43,32 +43,14 @@ function cell<T>(item: T, of: Columns<T>[string]): string | undefined {
   if (typeof value === 'number')
     return /(?:At|Until)$|^(?:time|expires)$/.test(of) ? time(value) : count(value);
   if (/^(?:ratelimits?|concurrency)$/.test(of))
-    return ([value].flat() as AnyLimit[]).map(limitText).join(', ') || undefined;
+    return (
+      ([value].flat() as AnsweredLimit[]).map((limit) => limitCell(limit, count)).join(', ') || undefined
+    );
   if (of === 'events' && String(value) === '*') return 'all';
   if (!Array.isArray(value)) return typeof value === 'object' ? JSON.stringify(value) : String(value);
   const words = value.map((each) => (Object.keys(each).join() === 'id,name' ? each.name : each));
   if (words.some((word) => typeof word !== 'string')) return JSON.stringify(value);
   return words.join(words.some((word) => word.includes(' ')) ? ', ' : ' ') || undefined;
-}
-
-/**
- * Formats a rate limit, a quota or a concurrency limit, such as `requests 1,000/month per identity`. A limit of which
- * something is left did apply.
- */
-function limitText({ name, limit, remaining, anchor, async, autoApply, per, ...window }: AnyLimit): string {
-  const isOfTime = window.duration !== undefined || window.interval !== undefined;
-  return [
-    ...(name === undefined ? [] : [name]),
-    isOfTime ? `${count(limit)}/${windowText(window)}` : count(limit),
-    ...(anchor ? ['from', ...Object.entries(anchor).flat()] : []),
-    ...(per === 'identity' ? ['per identity'] : []),
-    ...(async === false ? ['exact'] : []),
-    ...(name !== undefined && isOfTime && !autoApply && remaining === undefined ? ['if asked'] : []),
-  ].join(' ');
-}
-interface AnyLimit extends Partial<RateLimit> {
-  readonly limit: number;
-  readonly remaining?: number;
 }
 
 /** Space between two columns. */

@@ -1,4 +1,4 @@
-import type { LimitInput } from '#shared/protocol/records/credits.ts';
+import type { LimitInput } from '#shared/protocol/records/limit.ts';
 
 /** A call of the API that changed something. */
 export interface Call {

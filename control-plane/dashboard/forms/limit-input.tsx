@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { LIMIT, QUOTA, type UNITS } from './entered-values.ts';
+import { limitParts, type UNITS } from '#shared/protocol/records/limit.ts';
 import { Options } from './forms.tsx';
 
 const NAMES = {
@@ -21,10 +21,8 @@ const PERIODS = {
  * `limitOf` parses.
  */
 export function LimitInput({ id, name, text }: { id: string; name: string; text: string }) {
-  const [, quota, interval, isExactQuota, rest] = QUOTA.exec(text) ?? [];
-  const [, limit = quota ?? '', amount = '', unit = interval ?? 's', exact = isExactQuota] =
-    LIMIT.exec(text) ?? [];
-  const [entry, setEntry] = useState({ limit, amount, unit, isExact: exact !== undefined });
+  const { limit = '', amount = '', unit = 's', isExact = false, rest } = limitParts(text) ?? {};
+  const [entry, setEntry] = useState({ limit, amount, unit, isExact });
   const input = (key: 'limit' | 'amount', label: string) => ({
     'aria-label': label,
     value: entry[key],
@@ -35,7 +33,7 @@ export function LimitInput({ id, name, text }: { id: string; name: string; text:
   });
   const isQuota = entry.unit in PERIODS;
   const isEmpty = entry.limit === '' && (isQuota || entry.amount === '');
-  const suffix = `${entry.isExact ? ' exact' : ''}${rest && entry.unit === interval ? ` ${rest}` : ''}`;
+  const suffix = `${entry.isExact ? ' exact' : ''}${rest && entry.unit === unit ? ` ${rest}` : ''}`;
   const value = `${entry.limit}/${isQuota ? '' : entry.amount}${entry.unit}${suffix}`;
   return (
     <span class="limit">

@@ -1,5 +1,5 @@
+import { limitInWords } from '#shared/protocol/records/limit.ts';
 import { call, type Identity, type Key, may } from '../api/client.ts';
-import { limitInWords } from '../forms/entered-values.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { counted } from '../parts/counted.ts';
 import { Fact } from '../parts/fact.tsx';

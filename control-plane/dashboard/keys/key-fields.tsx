@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
+import { limitText } from '#shared/protocol/records/limit.ts';
 import { call, Failure, InvalidField, InvalidFields, type Key, may } from '../api/client.ts';
 import {
   concurrencyOf,
@@ -8,7 +9,6 @@ import {
   limitOf,
   limitsOf,
   limitsText,
-  limitText,
   namesOf,
   parseObject,
   slugsOf,

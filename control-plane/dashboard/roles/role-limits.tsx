@@ -1,12 +1,7 @@
 import { useState } from 'preact/hooks';
+import { limitInWords, limitText } from '#shared/protocol/records/limit.ts';
 import { may, type Role } from '../api/client.ts';
-import {
-  concurrencyOf,
-  concurrencyText,
-  limitInWords,
-  limitsOf,
-  limitText,
-} from '../forms/entered-values.ts';
+import { concurrencyOf, concurrencyText, limitsOf } from '../forms/entered-values.ts';
 import { ActionForm, FieldError, type FormEntry } from '../forms/forms.tsx';
 import { Dialog } from '../parts/dialogs.tsx';
 import { Table } from '../parts/table.tsx';
@@ -80,8 +75,8 @@ export function LimitList({ of, isPer = false }: { of: Limits; isPer?: boolean }
 function Edit({ of, change, onDone }: { of: Role; change: ChangeLimits; onDone: () => void }) {
   const save = async (entry: FormEntry, ifSequence?: number) => {
     const limits = {
-      ratelimits: linesOf(entry('ratelimits')).flatMap(({ line, per, autoApply }) =>
-        limitsOf('ratelimits', line).map((limit) => ({ ...limit, per, autoApply })),
+      ratelimits: linesOf(entry('ratelimits')).flatMap(({ line, per }) =>
+        limitsOf('ratelimits', line).map((limit) => ({ ...limit, per })),
       ),
       concurrency: linesOf(entry('concurrency')).flatMap(({ line, per }) =>
         concurrencyOf('concurrency', line).map((limit) => ({ ...limit, per })),
@@ -124,13 +119,12 @@ function Edit({ of, change, onDone }: { of: Role; change: ChangeLimits; onDone: 
 }
 
 const lineOf = (limit: Role['ratelimits'][number]): string =>
-  `${limit.name} ${limitText(limit)}${limit.autoApply ? ' auto' : ''} per ${limit.per ?? 'key'}`;
+  `${limit.name} ${limitText(limit)} per ${limit.per ?? 'key'}`;
 
 /** Takes apart the lines that `lineOf` writes: what all limits have, and what only those of roles have. */
 function linesOf(text: string) {
   return text.split('\n').map((whole) => {
-    const [, line = '', auto, per = 'key'] =
-      /^(.*?)(\s+auto)?(?:\s+per\s+(key|identity))?\s*$/.exec(whole) ?? [];
-    return { line, autoApply: auto !== undefined, per };
+    const [, line = '', per = 'key'] = /^(.*?)(?:\s+per\s+(key|identity))?\s*$/.exec(whole) ?? [];
+    return { line, per };
   });
 }

@@ -1,15 +1,15 @@
 import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
+import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import {
   type ConcurrencyLimit,
-  CREDITS_MAX,
   DEFAULT_LIMIT,
   LIMIT_MAX,
   LIMIT_NAME,
   LIMITS_MAX,
   type RateLimit,
   windowText,
-} from '#shared/protocol/records/credits.ts';
+} from '#shared/protocol/records/limit.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';

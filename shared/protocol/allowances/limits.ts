@@ -1,15 +1,16 @@
 import { LRUCache } from 'lru-cache';
 import { flattenString } from '../../process/flatten-string.ts';
-import {
-  type Anchor,
-  type ConcurrencyLimit,
-  calendarOf,
-  DEFAULT_LIMIT,
-  type Interval,
-  type RateLimit,
-  type Thresholds,
-} from '../records/credits.ts';
 import type { KeyState } from '../records/key-record.ts';
+import {
+  type ConcurrencyLimit,
+  DEFAULT_LIMIT,
+  poolName,
+  poolSuffix,
+  type RateLimit,
+  type ShownLimit,
+  shownLimit,
+  windowsOf,
+} from '../records/limit.ts';
 
 /** A rate limit: an amount in each window of some length. Or a concurrency limit: a number of places. */
 export interface Window {
@@ -32,8 +33,8 @@ export const isPlaces = ({ durationMs }: Window): boolean => durationMs === 0;
 /** A limit of a key. Keys with equal limits share one list. */
 export interface Limit extends Window {
   readonly name: string;
-  /** Present = its windows are periods of the calendar. */
-  readonly interval?: Interval | undefined;
+  /** Its part of answers. */
+  readonly view: ShownLimit;
   /** The part of its pool's name after the key's id and a point. */
   readonly suffix: string;
   /**
@@ -47,29 +48,18 @@ export interface Limit extends Window {
   readonly label: string;
 }
 
-const limitOf = (
-  name: string,
-  limit: number,
-  durationMs: number,
-  isExact: boolean,
-  options: {
-    readonly isBrought?: boolean;
-    readonly isAutoApplied?: boolean;
-    readonly isPerIdentity?: boolean;
-    readonly interval?: Interval | undefined;
-    readonly anchor?: Anchor | undefined;
-    readonly thresholds?: Thresholds | undefined;
-  } = {},
-): Limit => {
-  const { isBrought = false, isAutoApplied = false, isPerIdentity = false, interval, anchor } = options;
-  const calendar = interval && calendarOf(interval, anchor);
-  // A limit's name contains nothing that JSON would escape.
-  const about = `"name":"${name}","limit":${limit}${durationMs === 0 ? '' : `,"duration":${durationMs}`}`;
+const limitOf = (of: RateLimit, isBrought = false): Limit => {
+  const { name, limit, duration: durationMs } = of;
+  const windows = windowsOf(of);
+  const view = shownLimit(of);
   return {
-    ...{ name, limit, durationMs, interval, calendar, isExact, isBrought, isAutoApplied, isPerIdentity },
-    thresholds: options.thresholds?.join(' '),
-    suffix: `${calendar ?? durationMs}.${name}${isBrought ? `.${limit}` : ''}`,
-    label: flattenString(`{${about}${interval ? `,"interval":"${interval}"` : ''},"remaining":`),
+    ...{ name, limit, durationMs, isExact: !of.async, isBrought, view },
+    calendar: typeof windows === 'string' ? windows : undefined,
+    isAutoApplied: of.autoApply === true,
+    isPerIdentity: of.per === 'identity',
+    thresholds: of.thresholds?.join(' '),
+    suffix: poolSuffix(of, isBrought ? limit : undefined),
+    label: flattenString(`${JSON.stringify(view).slice(0, -1)},"remaining":`),
   };
 };
 
@@ -82,7 +72,7 @@ export interface LimitRequirement {
 }
 
 /** Returns the name of the pool of a limit of a key or an identity. */
-export const limitPool = (id: string, { suffix }: Limit): string => `${id}.${suffix}`;
+export const limitPool = (id: string, { suffix }: Limit): string => poolName(id, suffix);
 
 /** Lists of limits by their text in Redis. */
 const limitsByText = new LRUCache<string, readonly Limit[]>({ max: 1000 });
@@ -102,13 +92,8 @@ export function limitsOf({ ratelimit, ratelimits, concurrency }: KeyState): read
   ];
   const held = concurrency ? (JSON.parse(concurrency) as ConcurrencyLimit[]) : [];
   const limits = autoAppliedFirst([
-    ...rateLimits.map(({ name, limit, duration, async, autoApply = false, per, ...quota }) => {
-      const scope = { isAutoApplied: autoApply, isPerIdentity: per === 'identity' };
-      return limitOf(name, limit, duration, !async, { ...scope, ...quota });
-    }),
-    ...held.map(({ name, limit, per }) =>
-      limitOf(name, limit, 0, false, { isAutoApplied: true, isPerIdentity: per === 'identity' }),
-    ),
+    ...rateLimits.map((limit) => limitOf(limit)),
+    ...held.map((places) => limitOf({ ...places, duration: 0, async: true, autoApply: true })),
   ]);
   limitsByText.set(text, limits);
   return limits;
@@ -139,4 +124,4 @@ const isLarger = (a: Limit, b: Limit): boolean =>
  * name but with different amounts have separate pools.
  */
 export const ownLimit = (name: string, limit: number, durationMs: number): Limit =>
-  limitOf(name, limit, durationMs, false, { isBrought: true });
+  limitOf({ name, limit, duration: durationMs, async: true }, true);

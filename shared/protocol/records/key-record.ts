@@ -5,13 +5,14 @@ import {
   type ConcurrencyInput,
   type ConcurrencyLimit,
   type DefaultLimit,
+  LIMIT_FORMS,
   type LimitInput,
   type NamedLimit,
   type RateLimit,
   wholeConcurrency,
   wholeLimit,
   wholeNamedLimit,
-} from './credits.ts';
+} from './limit.ts';
 
 /** The kinds of values of a key's fields. */
 interface Values {
@@ -99,8 +100,7 @@ export const KEY_FIELDS = {
   ratelimit: {
     letter: 'l',
     kind: 'limit',
-    description:
-      '`{limit, duration, async}`: at most `limit` verifications in each window of `duration` ms. `{limit, interval, anchor, thresholds, async}`: in each hour, day, week or month.',
+    description: `\`{${LIMIT_FORMS.windows}}\`: at most \`limit\` verifications in each window of \`duration\` ms. \`{${LIMIT_FORMS.periods}}\`: in each hour, day, week or month.`,
     option: [
       '<calls/time>',
       'maximum number of verifications in a time, such as 100/10s or 5000/1h, or a quota such as 1000/month, or the word none',
@@ -109,8 +109,7 @@ export const KEY_FIELDS = {
   ratelimits: {
     letter: 'L',
     kind: 'limits',
-    description:
-      'Further rate limits with names, `[{name, limit, duration, interval, anchor, thresholds, async, autoApply}]`. A limit applies to verifications that name it, and with `autoApply` to every verification.',
+    description: `Further rate limits with names, \`[{${LIMIT_FORMS.named}}]\`. A limit applies to verifications that name it, and with \`autoApply\` to every verification.`,
     option: ['<json>', 'further limits by name, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]'],
   },
   permissions: {

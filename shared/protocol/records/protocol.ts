@@ -1,4 +1,5 @@
 import type { StoredFields } from './key-record.ts';
+import { hasQuota } from './limit.ts';
 
 /**
  * The protocol of this code: what a verifier understands, and a control plane may write. An older verifier would
@@ -20,7 +21,7 @@ export function protocolFor(
     concurrency !== '' ||
     (limits !== '' && recordId.startsWith('role_')) ||
     ((roles !== '' || credits) && recordId.startsWith('identity_')) ||
-    /"interval":/.test(l + limits) ||
+    hasQuota(l + limits) ||
     /^w|[-+{]/.test(refill) ||
     thresholds !== '';
   return isNew ? 2 : 1;

@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
 import type { PoolTurn } from '../../../shared/protocol/allowances/exchange.ts';
 import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
-import { DURATION_MAX_MS } from '../../../shared/protocol/records/credits.ts';
 import type { Letter } from '../../../shared/protocol/records/key-record.ts';
+import { DURATION_MAX_MS } from '../../../shared/protocol/records/limit.ts';
 import {
   apiKeys,
   formatPointer,

@@ -1,5 +1,5 @@
 import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
-import { DEFAULT_LIMIT } from '../../../shared/protocol/records/credits.ts';
+import { DEFAULT_LIMIT } from '../../../shared/protocol/records/limit.ts';
 import { PROTOCOL } from '../../../shared/protocol/records/protocol.ts';
 import { Fence } from '../../../shared/protocol/writer/fence.ts';
 import { Sweep } from '../../../shared/protocol/writer/sweep.ts';

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { beforeEach, expect, test } from 'vitest';
 import { exchangeTurns } from '../../../../shared/protocol/allowances/exchange.ts';
-import { type Anchor, calendarOf, type Interval } from '../../../../shared/protocol/records/credits.ts';
+import { type Anchor, calendarOf, type Period } from '../../../../shared/protocol/records/calendar.ts';
 import { apiKeys, broughtIndex, windowKey } from '../../../../shared/redis/redis-keys.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';
 
@@ -174,11 +174,7 @@ test('brings 100 limits of a key at a time', async () => {
 });
 
 /** The end and the beginning of the period of a calendar at a time, by JavaScript's dates. */
-function periodAt(
-  interval: Interval,
-  anchor: Anchor,
-  seconds: number,
-): readonly [end: number, start: number] {
+function periodAt(interval: Period, anchor: Anchor, seconds: number): readonly [end: number, start: number] {
   const { day = 1, weekday = 1, hour = 0, offsetMinutes = 0 } = anchor;
   const shift = 3600 * hour - 60 * offsetMinutes;
   const local = new Date(1000 * (seconds - shift));
@@ -206,7 +202,7 @@ test('finds the period of every calendar', async () => {
       all[#all + 1] = string.format('%.0f %.0f', finish, start)
     end
     return all`;
-  const anchors: readonly (readonly [Interval, Anchor])[] = [
+  const anchors: readonly (readonly [Period, Anchor])[] = [
     ...(['hour', 'day', 'week', 'month'] as const).map((interval) => [interval, {}] as const),
     ...[1, 28, 29, 30, 31].map((day) => ['month', { day, hour: 9, offsetMinutes: -420 }] as const),
     ...[1, 2, 6, 7].map((weekday) => ['week', { weekday, hour: 23, offsetMinutes: 840 }] as const),

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { instant, systemClock } from '../../../../shared/process/clock.ts';
 import { type Need, spend } from '../../../../shared/protocol/allowances/allowance.ts';
 import type { PoolReply } from '../../../../shared/protocol/allowances/exchange.ts';
+import { ownLimit } from '../../../../shared/protocol/allowances/limits.ts';
 import { Pool } from '../../../../shared/protocol/allowances/pool.ts';
 import { LookupGivenUp } from '../../../../verifier/core/given-up.ts';
 import { Holds } from '../../../../verifier/core/holds.ts';
@@ -33,10 +34,7 @@ test('a verifier has 50,000 holds at most', () => {
 });
 
 test('without room nothing is taken, and a refusal is one', () => {
-  const limit = {
-    ...{ name: 'calls', limit: 5, durationMs: 60_000, suffix: '', label: '' },
-    ...{ isExact: false, isAutoApplied: true, isPerIdentity: false },
-  };
+  const limit = { ...ownLimit('calls', 5, 60_000), isBrought: false, isAutoApplied: true };
   const pool = new Pool('k.60000.calls', clock, 0, () => undefined, limit);
   pool.ask({ over: false, again: () => undefined, fail: () => undefined }, 1, 5);
   pool.beginTurn(1);
