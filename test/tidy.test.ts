@@ -141,6 +141,36 @@ const includedIn = (file: string, text: string): string[] =>
   [...text.matchAll(/^-- include (\S+)$/gm)].map(([, name = '']) => join(file, '..', name));
 const roomOfScript = (file: string) => file.split('/').slice(0, 2).join('/');
 
+/** The floors of the control plane, from below: each imports only itself and lower ones. What is not here is above all. */
+const FLOORS = [
+  /^(schema|records)\//,
+  /^(keys|apis|identities|roles|rate-limits|usage|audit|webhooks|fleet)\/(?!operations(\/|\.ts$))/,
+  /^callers\//,
+  /^serve\//,
+  /^(keys|apis|identities|roles|rate-limits|usage|audit|webhooks|fleet|root-keys|sign-in|leaks|duties)\//,
+  /^unkey-v2\//,
+];
+const inside = (file: string) => file.replace('control-plane/', '');
+const floorOf = (file: string) => (FLOORS.findIndex((floor) => floor.test(inside(file))) + 7) % 7;
+
+/** Each import of the control plane from a lower floor to a higher one, and each room that imports itself by way of others. */
+function upAndAround(files: ReadonlyMap<string, string>): { up: string[]; around: string[] } {
+  const imports = [...importsOf(files)].flatMap(([file, targets]) =>
+    targets.filter((target) => target.startsWith('control-plane/')).map((target) => [file, target] as const),
+  );
+  const rooms = new Map<string, string[]>();
+  for (const [file, target] of imports) {
+    const [from = '', to = ''] = [file, target].map((each) => inside(each).replace(/\/.*/, ''));
+    if (from !== to && !to.endsWith('.ts')) rooms.set(from, [...(rooms.get(from) ?? []), to]);
+  }
+  return {
+    up: imports
+      .filter(([file, target]) => floorOf(target) > floorOf(file))
+      .map(([file, target]) => `${inside(file)} → ${inside(target)}`),
+    around: [...rooms.keys()].filter((room) => reachedFrom(rooms, room).has(room)),
+  };
+}
+
 /** What the simulation runs as it is, */
 const SIMULATED =
   /^verifier\/core\/|^shared\/protocol\/(timing|(records|allowances)\/.*|log\/(change-log-port|write-error)|writer\/(fence|sweep|writer)|follower\/(?!session|pointers|rights).*)\.ts$/;
@@ -231,6 +261,23 @@ describe('imports', () => {
       Object.entries(planted).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
     );
     expect(breaches(files).length).toBe(files.size);
+  });
+
+  test('lead down the floors of the control plane', () => {
+    const { up, around } = upAndAround(
+      new Map([...sources].filter(([file]) => file.startsWith('control-plane/'))),
+    );
+    expect([up.length, around.length]).toEqual([16, 10]);
+    const planted = {
+      'control-plane/keys/a.ts': "import type { B } from '../serve/b.ts'",
+      'control-plane/serve/b.ts': "import type { C } from '../callers/c.ts'",
+      'control-plane/callers/c.ts': "import type { A } from '../keys/a.ts'",
+      'control-plane/serve/d.ts': "import '../keys/operations/e.ts'; import '../app.ts'",
+    };
+    expect(upAndAround(new Map(Object.entries(planted)))).toEqual({
+      up: ['keys/a.ts → serve/b.ts', 'serve/d.ts → keys/operations/e.ts', 'serve/d.ts → app.ts'],
+      around: ['keys', 'serve', 'callers'],
+    });
   });
 
   test('of a verifier leave out costly modules', () => {
