@@ -6,7 +6,7 @@ import type { Fence, FenceEvents } from '#shared/protocol/writer/fence.ts';
 import type { HistoryWatch } from '#shared/protocol/writer/history-watch.ts';
 import type { WriterEvents } from '#shared/protocol/writer/writer.ts';
 import type { Audit } from './audit/audit.ts';
-import type { BootstrapWatch } from './root-keys/bootstrap-keys.ts';
+import type { BootstrapWatch } from './callers/bootstrap-keys.ts';
 import type { Connections } from './serve/connections.ts';
 import type { WebhookEvents, WebhookSender } from './webhooks/webhook-sender.ts';
 

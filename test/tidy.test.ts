@@ -20,23 +20,7 @@ const sources = new Map(
     .map((file) => [file, textOf(file)]),
 );
 
-/** What people manage at the control plane, each with the subjects whose stores it may use. */
-const SUBJECTS: Readonly<Record<string, readonly string[]>> = {
-  keys: ['apis', 'identities', 'roles', 'rate-limits', 'usage', 'audit', 'webhooks'],
-  apis: ['usage'],
-  identities: ['keys', 'apis', 'roles', 'root-keys', 'usage'],
-  roles: ['keys', 'apis', 'audit'],
-  'root-keys': ['keys', 'apis', 'roles', 'sign-in'],
-  'sign-in': ['root-keys'],
-  'rate-limits': ['keys', 'apis', 'roles'],
-  usage: [],
-  audit: ['sign-in'],
-  webhooks: ['audit'],
-  leaks: ['keys', 'root-keys', 'audit'],
-  fleet: [],
-};
 const inControlPlane = (rooms: readonly string[]) => rooms.map((room) => `control-plane/${room}`);
-const SERVED = inControlPlane(['schema', 'serve', ...Object.keys(SUBJECTS)]);
 /** The operations of a subject, which only the subject, those who list them and the second interface import. */
 const OPERATIONS = /^control-plane\/([a-z-]+)\/operations(\/|\.ts$)/;
 /** An operation knows neither path nor HTTP. */
@@ -76,21 +60,12 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/metrics': ['core', 'lane', 'proxy'].map((room) => `verifier/${room}`),
   'verifier/library': ['core', 'metrics', 'engine.ts'].map((part) => `verifier/${part}`),
   'verifier/library/guards': ['verifier/library', 'verifier/http', 'verifier/node-internals'],
-  ...Object.fromEntries(
-    Object.entries(SUBJECTS).map(([subject, others]) => [
-      `control-plane/${subject}`,
-      inControlPlane(['schema', 'serve', ...others]),
-    ]),
-  ),
-  'control-plane/schema': [],
-  'control-plane/duties': inControlPlane(['apis', 'audit', 'fleet', 'webhooks']),
-  'control-plane/serve': inControlPlane([
-    ...['schema', 'keys', 'apis', 'root-keys', 'sign-in', 'audit', 'webhooks', 'metrics.ts'],
-  ]),
-  'control-plane/unkey-v2': SERVED,
   'control-plane/client': [],
-  'control-plane/cli': [...SERVED, 'control-plane/client', 'control-plane/config.ts'],
-  'control-plane/dashboard': [...SERVED, 'control-plane/operations.ts', 'control-plane/unkey-v2'],
+  'control-plane/cli': inControlPlane([
+    ...['client', 'config.ts', 'fleet', 'callers'],
+    ...['apis', 'keys', 'records', 'roles', 'schema', 'webhooks'],
+  ]),
+  'control-plane/dashboard': inControlPlane(['operations.ts', 'schema', 'unkey-v2', 'webhooks']),
   'control-plane/dashboard/api': ['control-plane/client'],
   ...Object.fromEntries(
     Object.entries({
@@ -113,7 +88,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
     ...['api', 'parts', 'forms', 'changes', 'audit', 'usage', 'overview', 'keys', 'roles', 'webhooks'].map(
       (room) => `control-plane/dashboard/${room}`,
     ),
-    ...SERVED,
+    'control-plane/callers',
   ],
 };
 /** The innermost room that a file lies in; undefined = it is at the process's root, or in no room. */
@@ -128,7 +103,7 @@ const ENDS: Readonly<Record<string, RegExp>> = {
   verifier: /^shared\/protocol\/(writer|log)\//,
 };
 /** Scripts that read records of the protocol from above. */
-const READERS = /^control-plane\/(keys\/(read-key|list-keys)|duties\/survey-keys)\.lua$/;
+const READERS = /^control-plane\/(records\/(read-key|list-keys)|duties\/survey-keys)\.lua$/;
 
 /** Each script that includes one of another room. */
 const strangers = (scripts: ReadonlyMap<string, string>): string[] =>
@@ -228,9 +203,7 @@ describe('imports', () => {
       'against an arrow of a room within a room',
       { 'control-plane/dashboard/api/a.ts': "import { b } from '../pages/b.ts'" },
     ],
-    ['of duties in a subject', { 'control-plane/keys/a.ts': "import '../duties/key-rules.ts'" }],
     ['of HTTP in an operation', { 'control-plane/keys/operations/a.ts': "import '../../serve/server.ts'" }],
-    ['from a room to the root', { 'control-plane/keys/a.ts': "import { b } from '../app.ts'" }],
     ['of the network in core', { 'verifier/core/a.ts': "import { request } from 'node:http'" }],
     ['of operations in another subject', { 'control-plane/keys/a.ts': "import '../apis/operations.ts'" }],
     [
@@ -267,15 +240,21 @@ describe('imports', () => {
     const { up, around } = upAndAround(
       new Map([...sources].filter(([file]) => file.startsWith('control-plane/'))),
     );
-    expect([up.length, around.length]).toEqual([16, 10]);
+    expect([up.length, around.length]).toEqual([6, 10]);
     const planted = {
       'control-plane/keys/a.ts': "import type { B } from '../serve/b.ts'",
       'control-plane/serve/b.ts': "import type { C } from '../callers/c.ts'",
       'control-plane/callers/c.ts': "import type { A } from '../keys/a.ts'",
       'control-plane/serve/d.ts': "import '../keys/operations/e.ts'; import '../app.ts'",
+      'control-plane/fleet/f.ts': "import '../duties/key-rules.ts'",
     };
     expect(upAndAround(new Map(Object.entries(planted)))).toEqual({
-      up: ['keys/a.ts → serve/b.ts', 'serve/d.ts → keys/operations/e.ts', 'serve/d.ts → app.ts'],
+      up: [
+        'keys/a.ts → serve/b.ts',
+        'serve/d.ts → keys/operations/e.ts',
+        'serve/d.ts → app.ts',
+        'fleet/f.ts → duties/key-rules.ts',
+      ],
       around: ['keys', 'serve', 'callers'],
     });
   });
@@ -297,7 +276,7 @@ describe('imports', () => {
   test('of the dashboard are types, names and texts', () => {
     expect(
       offenders(
-        /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|client\/|root-keys\/root-permissions\.ts')|#(?!shared\/(rules\/json|protocol\/records\/limit)\.ts'))/m,
+        /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|client\/|callers\/root-permissions\.ts')|#(?!shared\/(rules\/json|protocol\/records\/limit)\.ts'))/m,
         // The build takes the names of the operations from the server.
         /^(?!control-plane\/dashboard\/(?!vite\.config\.ts))/,
       ),

@@ -15,7 +15,7 @@ import {
   matches,
   readEvent,
   timeOf,
-} from './audit-event.ts';
+} from '../schema/audit-event.ts';
 
 export const recordEvents = command(
   new URL('./record-events.lua', import.meta.url),

@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
+import { Event } from '../schema/audit-event.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
 import { ApiId, Fields, KeyId, List, Moment, timeOf } from '../schema/primitives.ts';
 import { operation } from '../serve/operation.ts';
 import type { Audit } from './audit.ts';
-import { Event } from './audit-event.ts';
 
 /** The event after which the page begins. */
 const PLACE = /^([1-9][0-9]{0,14}-[0-9]{1,15})$/;

@@ -10,7 +10,7 @@ import { apiKeys, metaKey, recordKey, SHARED_LOG, unusedKeys } from '#shared/red
 import { send } from '#shared/redis/script.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import type { Audit } from '../audit/audit.ts';
-import type { AuditEvent } from '../audit/audit-event.ts';
+import type { AuditEvent } from '../schema/audit-event.ts';
 import { DISABLE_UNUSED } from '../webhooks/event-types.ts';
 import type { Notices } from '../webhooks/notices.ts';
 import type { WatchedFleet } from './fleet-watch.ts';

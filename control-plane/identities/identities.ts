@@ -9,7 +9,7 @@ import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Apis } from '../apis/apis.ts';
-import type { CreditsView, Key, KeyView } from '../keys/key-view.ts';
+import type { CreditsView, Key, KeyView } from '../records/key-view.ts';
 import { CREDITS_VIEW } from '../schema/credits.ts';
 
 /** Number of APIs that are read in one step. */

@@ -5,10 +5,10 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
+import type { Caller } from '../callers/root-keys.ts';
 import { type Credits, changeCredits } from '../keys/credit-changes.ts';
 import { type NameStores, UsedKey, withNames } from '../keys/key-answer.ts';
-import type { KeyPage, KeyView } from '../keys/key-view.ts';
-import type { Caller } from '../root-keys/root-keys.ts';
+import type { KeyPage, KeyView } from '../records/key-view.ts';
 import {
   IfSequence,
   LastSequence,

@@ -11,6 +11,7 @@ import { RETENTION } from '#shared/protocol/records/usage.ts';
 import { brokenRule, type RuleName } from '#shared/rules/rules.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { Identities } from '../identities/identities.ts';
+import type { Key, KeyFilter } from '../records/key-view.ts';
 import type { Roles } from '../roles/roles.ts';
 import { LastSequence } from '../schema/changes.ts';
 import { CREDITS_VIEW } from '../schema/credits.ts';
@@ -19,7 +20,6 @@ import { checkLimits } from '../schema/limits.ts';
 import { checkPlaces } from '../schema/places.ts';
 import { Id, Time } from '../schema/primitives.ts';
 import { type GivenRole, GivenRoles, GivenSlugs, slugsIn } from '../schema/slugs.ts';
-import type { Key, KeyFilter } from './key-view.ts';
 
 /** An id of a key, for examples. */
 export const keyIdExample = 'key_0mzc9k4q8r2wfXa1Bc2d';

@@ -37,7 +37,7 @@ import {
 } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import { BYTES, parseDefaults, SeenDefaults } from '../apis/api-defaults.ts';
-import type { Leak } from './key-view.ts';
+import type { Leak } from '../records/key-view.ts';
 
 /** A key to be created. */
 export interface NewKey extends NewFields {

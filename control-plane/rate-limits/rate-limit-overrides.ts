@@ -12,7 +12,7 @@ import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.t
 import { indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { NAMESPACE } from '#shared/rules/key-format.ts';
-import type { KeyView } from '../keys/key-view.ts';
+import type { KeyView } from '../records/key-view.ts';
 
 /** Maximum number of namespaces with overrides. */
 const NAMESPACES_MAX = 10_000;

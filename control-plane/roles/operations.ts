@@ -4,7 +4,7 @@ import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUG } from '#shared/rules/slugs.ts';
-import { auditView } from '../audit/audit-event.ts';
+import { auditView } from '../schema/audit-event.ts';
 import { IfSequence, LastSequence, PropagationResponse, SequenceText, WaitMs } from '../schema/changes.ts';
 import {
   checkLimits,

@@ -1,7 +1,7 @@
 import { createRecord, type RecordParts, recordOf } from '#shared/protocol/log/new-shared-record.ts';
 import { indexOf, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
-import type { Key, KeyView } from '../keys/key-view.ts';
+import type { Key, KeyView } from '../records/key-view.ts';
 
 /** The maximum number of permissions in the catalogue, so that one response can list them. */
 export const PERMISSIONS_MAX = 1000;

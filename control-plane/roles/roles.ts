@@ -5,7 +5,7 @@ import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/limit
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
-import type { Key, KeyView } from '../keys/key-view.ts';
+import type { Key, KeyView } from '../records/key-view.ts';
 import type { GivenRole } from '../schema/slugs.ts';
 
 /** The maximum number of roles, so that one response can list them. */

@@ -1,14 +1,14 @@
 import { Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import { requireCovered } from '../callers/coverage.ts';
+import type { RootKeys } from '../callers/root-keys.ts';
+import { PERMISSION_PATTERN } from '../callers/root-permissions.ts';
 import { Propagation } from '../schema/changes.ts';
 import { Name } from '../schema/key-fields.ts';
 import { Count, Fields, Id, List, Secret, Time } from '../schema/primitives.ts';
 import { operation } from '../serve/operation.ts';
-import { requireCovered } from './coverage.ts';
 import type { PublishedRootKeys } from './published-root-keys.ts';
-import type { RootKeys } from './root-keys.ts';
-import { PERMISSION_PATTERN } from './root-permissions.ts';
 
 const PERMISSIONS_LISTED_MAX = 20;
 

@@ -14,10 +14,10 @@ import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.t
 import { recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { ROOT_KEYS_ID } from '#shared/rules/key-format.ts';
-import type { KeyView } from '../keys/key-view.ts';
-import type { BootstrapKeys, BootstrapWatch } from './bootstrap-keys.ts';
-import type { RootKeys } from './root-keys.ts';
-import { Permissions } from './root-permissions.ts';
+import type { BootstrapKeys, BootstrapWatch } from '../callers/bootstrap-keys.ts';
+import type { RootKeys } from '../callers/root-keys.ts';
+import { Permissions } from '../callers/root-permissions.ts';
+import type { KeyView } from '../records/key-view.ts';
 
 const PERIOD_MS = 30_000;
 

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { isUnauthorized } from '../root-keys/root-keys.ts';
+import { isUnauthorized } from '../callers/root-keys.ts';
 import type { Connections } from './connections.ts';
 import type { RateLimits } from './rate-limits.ts';
 

@@ -1,7 +1,7 @@
 import { ApiError } from '#shared/rules/errors.ts';
+import type { Caller } from '../callers/root-keys.ts';
+import { API_ACTIONS, type ApiAction, ROOT_ACTIONS, type RootAction } from '../callers/root-permissions.ts';
 import type { Keys } from '../keys/keys.ts';
-import type { Caller } from '../root-keys/root-keys.ts';
-import { API_ACTIONS, type ApiAction, ROOT_ACTIONS, type RootAction } from '../root-keys/root-permissions.ts';
 import type { Call } from './call.ts';
 import type { Operation } from './operation.ts';
 

@@ -5,6 +5,7 @@ import type { ApiError } from '#shared/rules/errors.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { Audit } from '../audit/audit.ts';
+import { type Caller, nameOf } from '../callers/root-keys.ts';
 import {
   type AuditEvent,
   type AuditedEffect,
@@ -12,8 +13,7 @@ import {
   auditView,
   idAsSent,
   type Subject,
-} from '../audit/audit-event.ts';
-import { type Caller, nameOf } from '../root-keys/root-keys.ts';
+} from '../schema/audit-event.ts';
 
 /** The facts of a call that are known when it arrives. */
 type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'operation'> & {

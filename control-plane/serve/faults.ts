@@ -1,6 +1,6 @@
 import type { FastifySchemaValidationError } from 'fastify';
 import { MOMENT_PATTERN, UNIX_MS_MIN, UNIX_MS_RULE } from '#shared/rules/unix-ms.ts';
-import { API_ACTIONS, PERMISSION_PATTERN, ROOT_ACTIONS } from '../root-keys/root-permissions.ts';
+import { API_ACTIONS, PERMISSION_PATTERN, ROOT_ACTIONS } from '../callers/root-permissions.ts';
 import { nearest } from './nearest.ts';
 
 type Fault = Pick<FastifySchemaValidationError, 'keyword' | 'instancePath' | 'params' | 'message'> & {

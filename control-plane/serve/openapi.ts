@@ -10,10 +10,10 @@ import {
   forGenerators,
 } from '#shared/rules/openapi.ts';
 import { VERSION } from '#shared/version.ts';
+import { eventSchemas, webhookSection } from '../webhooks/webhook-document.ts';
 import { isGet, type Operation as ServedOperation } from './operation.ts';
 import { serveReference } from './pages/reference.ts';
 import type { App } from './server.ts';
-import { eventSchemas, webhookSection } from './webhook-document.ts';
 
 /** The answer of each operation to its example; written from a real run by `npm run examples`. */
 const ANSWERS = JSON.parse(readFileSync(new URL('./examples.json', import.meta.url), 'utf8')) as Readonly<

@@ -1,6 +1,6 @@
 import type { Static, TSchema } from 'typebox';
 import type { ErrorCode } from '#shared/rules/errors.ts';
-import type { ApiAction, RootAction } from '../root-keys/root-permissions.ts';
+import type { ApiAction, RootAction } from '../callers/root-permissions.ts';
 import type { OperationEvent } from '../webhooks/event-types.ts';
 import type { Call, IdNames } from './call.ts';
 

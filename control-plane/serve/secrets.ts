@@ -1,8 +1,8 @@
 import { ApiError } from '#shared/rules/errors.ts';
 import { foreignDigests } from '#shared/rules/foreign-digests.ts';
 import { hashSecret, isWellFormed } from '#shared/rules/key-format.ts';
+import type { BootstrapKeys } from '../callers/bootstrap-keys.ts';
 import type { Keys } from '../keys/keys.ts';
-import type { BootstrapKeys } from '../root-keys/bootstrap-keys.ts';
 
 /** Fields that may contain anything, a secret, or the hash of a secret. */
 const FREE = new Set(['meta', 'key', 'sha256', ...foreignDigests]);

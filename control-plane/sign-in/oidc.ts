@@ -10,10 +10,6 @@ import { type ConfigOf, httpUrl, type Setting, secret, text } from '#shared/proc
 import type { Logger } from '#shared/process/log.ts';
 import { lookupBy, type Resolve } from '#shared/process/name-resolver.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
-import { type Admission, admitted } from '../serve/admission.ts';
-import { answerPage } from '../serve/errors.ts';
-import type { App } from '../serve/server.ts';
-import { type PendingSignIns, SIGN_IN_MS_MAX, type SignInCheck } from './pending-sign-ins.ts';
 import {
   attributesOf,
   type Person,
@@ -22,9 +18,13 @@ import {
   parsePersonRules,
   personOf,
   type SignIn,
-} from './person.ts';
+} from '../callers/person.ts';
+import { SESSION_MS_MAX, type Sessions } from '../callers/sessions.ts';
+import { type Admission, admitted } from '../serve/admission.ts';
+import { answerPage } from '../serve/errors.ts';
+import type { App } from '../serve/server.ts';
+import { type PendingSignIns, SIGN_IN_MS_MAX, type SignInCheck } from './pending-sign-ins.ts';
 import { cookieIn, cookieLine, SESSION_COOKIE } from './session-cookies.ts';
-import { SESSION_MS_MAX, type Sessions } from './sessions.ts';
 
 const rules: Setting<readonly PersonRule[]> = {
   parse: parsePersonRules,

@@ -1,11 +1,11 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/rules/errors.ts';
-import { requireCovered } from '../root-keys/coverage.ts';
+import { requireCovered } from '../callers/coverage.ts';
+import { PersonSchema } from '../callers/person.ts';
+import type { Sessions } from '../callers/sessions.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
 import { Fields, Id, List, Time } from '../schema/primitives.ts';
 import { operation } from '../serve/operation.ts';
-import { PersonSchema } from './person.ts';
-import type { Sessions } from './sessions.ts';
 
 /** The session after which the page begins. */
 const PLACE = /^(session_\w{1,64})$/;

@@ -1,12 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { ApiError } from '#shared/rules/errors.ts';
-import type { Caller } from '../root-keys/root-keys.ts';
+import type { Caller } from '../callers/root-keys.ts';
+import { SESSION_MS_MAX, type Sessions } from '../callers/sessions.ts';
 import { type Admission, admitted } from '../serve/admission.ts';
 import type { App } from '../serve/server.ts';
 import type { OidcProvider } from './oidc.ts';
 import { cookieIn, cookieLine, SESSION_COOKIE } from './session-cookies.ts';
-import { SESSION_MS_MAX, type Sessions } from './sessions.ts';
 
 const PATH = '/dashboard/session';
 const CSRF_HEADER = 'x-keyfence-csrf';

@@ -2,7 +2,6 @@ import { type Static, Type } from 'typebox';
 import { ApiError } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { keyIdExample, type UsedKey } from '../keys/key-answer.ts';
-import type { KeyView } from '../keys/key-view.ts';
 import type { Keys } from '../keys/keys.ts';
 import { importKeys } from '../keys/operations/import-keys.ts';
 import { createKey, deleteKey, getKey, updateKey, updateRemaining, whoami } from '../keys/operations/keys.ts';
@@ -15,6 +14,7 @@ import {
   setRoles,
 } from '../keys/operations/lists.ts';
 import { EXPIRATION_MAX, rerollKey } from '../keys/operations/reroll-key.ts';
+import type { KeyView } from '../records/key-view.ts';
 import { PermissionView } from '../roles/operations.ts';
 import type { Catalogue } from '../roles/permissions.ts';
 import type { Roles } from '../roles/roles.ts';

@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { DEFAULT_LIMIT, LIMIT_NAME, LIMITS_MAX } from '#shared/protocol/records/limit.ts';
 import { ApiError } from '#shared/rules/errors.ts';
-import type { Key } from '../keys/key-view.ts';
+import type { Key } from '../records/key-view.ts';
 import { LIMIT_SIZE } from '../schema/limits.ts';
 import { List } from '../schema/primitives.ts';
 

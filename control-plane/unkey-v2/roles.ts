@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { SLUG, SLUGS_MAX } from '#shared/rules/slugs.ts';
+import { folded } from '../records/search.ts';
 import {
   createPermission,
   createRole,
@@ -21,7 +22,6 @@ import type { Role, Roles } from '../roles/roles.ts';
 import { Search } from '../schema/lists.ts';
 import { Fields, Id, List } from '../schema/primitives.ts';
 import { ROLE_ID, ROLE_NAME, RoleName } from '../schema/slugs.ts';
-import { folded } from '../serve/search.ts';
 import { asData, DELETED, inV2, onceComplete, PAGE, pageOf, same } from './face.ts';
 
 /** Permissions that a request names. */

@@ -1,5 +1,5 @@
 import { type TProperties, Type } from 'typebox';
-import type { ListedEvent } from '../audit/audit-event.ts';
+import type { ListedEvent } from '../schema/audit-event.ts';
 import { Durable, Id, Sequence, Time } from '../schema/primitives.ts';
 
 /** The types of events that webhooks send, each with a sentence that says when. */

@@ -3,7 +3,7 @@ import type { Logger } from '#shared/process/log.ts';
 import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
-import { readEvent } from '../audit/audit-event.ts';
+import { readEvent } from '../schema/audit-event.ts';
 import type { WebhookEndpoint } from './endpoints.ts';
 import { eventsOf, letsPass, type OperationEvent, type PendingEvent } from './event-types.ts';
 import { noticesOf } from './notices.ts';

@@ -1,6 +1,9 @@
 // The numbers of pages that the code decides. A page writes `<!-- n: NAME -->` before one; `npm run docs` fills it in.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { REFRESH_MS } from '../../control-plane/callers/person-sessions.ts';
+import { ANCESTORS_MAX, DESCENDANTS_MAX, ROOT_KEYS_MAX } from '../../control-plane/callers/root-keys.ts';
+import { SESSION_IDLE_MS, SESSION_MS_MAX, SESSIONS_MAX } from '../../control-plane/callers/sessions.ts';
 import { EARLIER_MAX } from '../../control-plane/cli/commands/tail.ts';
 import { limits as controlPlane, settings as controlPlaneSettings } from '../../control-plane/config.ts';
 import { MANY_KEYS_MAX } from '../../control-plane/keys/operations/many-keys.ts';
@@ -8,11 +11,8 @@ import { BODY_BYTES_MAX, PER_ADDRESS, SECRETS_MAX } from '../../control-plane/le
 import { deposedMsOf } from '../../control-plane/parts.ts';
 import { PERMISSIONS_MAX } from '../../control-plane/roles/permissions.ts';
 import { ROLES_MAX } from '../../control-plane/roles/roles.ts';
-import { ANCESTORS_MAX, DESCENDANTS_MAX, ROOT_KEYS_MAX } from '../../control-plane/root-keys/root-keys.ts';
 import { HANDOVERS_MAX } from '../../control-plane/sign-in/handovers.ts';
 import { SIGN_IN_MS_MAX } from '../../control-plane/sign-in/pending-sign-ins.ts';
-import { REFRESH_MS } from '../../control-plane/sign-in/person-sessions.ts';
-import { SESSION_IDLE_MS, SESSION_MS_MAX, SESSIONS_MAX } from '../../control-plane/sign-in/sessions.ts';
 import { GROUPS_MAX, QUERY_LENGTH_MAX as SQL_LENGTH_MAX } from '../../control-plane/usage/usage-query.ts';
 import { DELIVERY_MS_MAX, FAILURES_TO_PAUSE } from '../../control-plane/webhooks/endpoint-sender.ts';
 import { ATTEMPT_MS_MAX } from '../../control-plane/webhooks/event-poster.ts';

@@ -229,7 +229,7 @@ test('every listener is on a loopback address by default', () => {
 });
 
 test('configured root keys are compared as digests and in constant time', () => {
-  const uses = read('control-plane/root-keys/bootstrap-keys.ts')
+  const uses = read('control-plane/callers/bootstrap-keys.ts')
     .split('\n')
     .filter((line) => line.includes('this.all') && !line.includes('this.all ='));
   expect(uses).toEqual([

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { API_ACTIONS, PRESETS, ROOT_ACTIONS } from '../../root-keys/root-permissions.ts';
+import { API_ACTIONS, PRESETS, ROOT_ACTIONS } from '../../callers/root-permissions.ts';
 import { call, InvalidField, may, type RootKey } from '../api/client.ts';
 import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
 import { Badge } from '../parts/badge.tsx';

@@ -20,13 +20,13 @@ import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rul
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
 import type { Identities } from '../../identities/identities.ts';
 import type { LimitView } from '../../rate-limits/limit-view.ts';
+import type { Key, KeyView } from '../../records/key-view.ts';
 import type { Role, Roles } from '../../roles/roles.ts';
 import { LIMIT_SIZE } from '../../schema/limits.ts';
 import { ApiId, Fields, Id, KeyId, List } from '../../schema/primitives.ts';
 import { absence, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
-import type { Key, KeyView } from '../key-view.ts';
 import type { Keys } from '../keys.ts';
 import { timeText } from '../refusals.ts';
 

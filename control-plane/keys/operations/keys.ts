@@ -7,8 +7,10 @@ import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.t
 import { ApiError } from '#shared/rules/errors.ts';
 import { isWellFormed } from '#shared/rules/key-format.ts';
 import type { Apis } from '../../apis/apis.ts';
-import { auditView } from '../../audit/audit-event.ts';
+import type { KeyFilter, KeyView } from '../../records/key-view.ts';
+import type { OrderedKeys, Place, ValueOrder } from '../../records/ordered-keys.ts';
 import type { Roles } from '../../roles/roles.ts';
+import { auditView } from '../../schema/audit-event.ts';
 import { IfSequence, PropagationResponse, SequenceText, WaitMs } from '../../schema/changes.ts';
 import {
   CHANGED_CREDITS,
@@ -56,9 +58,7 @@ import {
   UsedKey,
   withNames,
 } from '../key-answer.ts';
-import type { KeyFilter, KeyView } from '../key-view.ts';
 import type { Keys } from '../keys.ts';
-import type { OrderedKeys, Place, ValueOrder } from '../ordered-keys.ts';
 import { identityOf, PEPPERED, rolesOf } from './explain-key.ts';
 
 const { name, ...optionalFields } = OPTIONAL_FIELDS;

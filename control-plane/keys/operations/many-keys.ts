@@ -10,8 +10,9 @@ import type {
 } from '#shared/protocol/writer/writer.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import type { Apis } from '../../apis/apis.ts';
-import { auditView, idAsSent } from '../../audit/audit-event.ts';
+import type { KeyView } from '../../records/key-view.ts';
 import type { Roles } from '../../roles/roles.ts';
+import { auditView, idAsSent } from '../../schema/audit-event.ts';
 import { Propagation, propagationExample, WaitMs } from '../../schema/changes.ts';
 import { OwnerId, withoutAliases } from '../../schema/key-fields.ts';
 import { makeCursor, openCursor } from '../../schema/lists.ts';
@@ -28,7 +29,6 @@ import {
   refusedIn,
   storedChanges,
 } from '../key-answer.ts';
-import type { KeyView } from '../key-view.ts';
 import type { Keys, PointedKey } from '../keys.ts';
 
 /** Maximum number of keys that one call changes. */

@@ -7,6 +7,7 @@ import {
 import { ApiError } from '#shared/rules/errors.ts';
 import { codesWhere } from '#shared/rules/verdict-codes.ts';
 import type { Apis } from '../../apis/apis.ts';
+import type { KeyView } from '../../records/key-view.ts';
 import { Limit, makeCursor, openCursor } from '../../schema/lists.ts';
 import { ApiId, Count, Fields, Id, KeyId, List, Moment, Time, timeOf } from '../../schema/primitives.ts';
 import { apiNotFound, recordNotFound } from '../../serve/authorization.ts';
@@ -14,7 +15,6 @@ import { operation } from '../../serve/operation.ts';
 import type { CostlyReads } from '../../serve/turns.ts';
 import type { UsageView } from '../../usage/usage.ts';
 import { keyIdExample } from '../key-answer.ts';
-import type { KeyView } from '../key-view.ts';
 import type { Keys } from '../keys.ts';
 import type { RefusalView } from '../refusals.ts';
 

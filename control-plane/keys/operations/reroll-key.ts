@@ -4,7 +4,7 @@ import type { LogEntry } from '#shared/protocol/log/change-log-port.ts';
 import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
-import { auditView } from '../../audit/audit-event.ts';
+import { auditView } from '../../schema/audit-event.ts';
 import { Propagation, propagationExample, WaitMs } from '../../schema/changes.ts';
 import { Fields, Id, KeyId, OperationId, Secret } from '../../schema/primitives.ts';
 import { recordNotFound } from '../../serve/authorization.ts';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Audit } from '../../../control-plane/audit/audit.ts';
-import type { AuditEvent } from '../../../control-plane/audit/audit-event.ts';
+import type { AuditEvent } from '../../../control-plane/schema/audit-event.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { listIds, listKeys, readKey } from '../../../control-plane/keys/key-view.ts';
+import { listIds, listKeys, readKey } from '../../../control-plane/records/key-view.ts';
 import { writeChange } from '../../../shared/protocol/log/change-log.ts';
 import { createKey } from '../../../shared/protocol/log/new-key-record.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { unavailable } from '#shared/rules/errors.ts';
-import type { AuditEvent } from '../../../control-plane/audit/audit-event.ts';
 import { LeakHandler } from '../../../control-plane/leaks/leaks.ts';
+import type { AuditEvent } from '../../../control-plane/schema/audit-event.ts';
 import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import type { BatchEvents } from '../../../shared/protocol/writer/writer.ts';
 

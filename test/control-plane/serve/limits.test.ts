@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { BootstrapKeys } from '../../../control-plane/root-keys/bootstrap-keys.ts';
+import { BootstrapKeys } from '../../../control-plane/callers/bootstrap-keys.ts';
 import { auditStream, callCounter, rootKeyRecord } from '../../../shared/redis/redis-keys.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';

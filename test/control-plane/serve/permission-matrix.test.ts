@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { API_ACTIONS, ROOT_ACTIONS } from '../../../control-plane/callers/root-permissions.ts';
 import { operations as inV1 } from '../../../control-plane/operations.ts';
-import { API_ACTIONS, ROOT_ACTIONS } from '../../../control-plane/root-keys/root-permissions.ts';
 import { operationsV2 } from '../../../control-plane/unkey-v2/index.ts';
 import { apiKeys, refusalsKey, refusedRequestsKey, webhookKeys } from '../../../shared/redis/redis-keys.ts';
 import { generateKey } from '../../../shared/rules/key-format.ts';

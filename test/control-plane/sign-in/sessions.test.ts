@@ -1,6 +1,6 @@
 import { request } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { SESSION_IDLE_MS, SESSION_MS_MAX, SESSIONS_MAX } from '../../../control-plane/sign-in/sessions.ts';
+import { SESSION_IDLE_MS, SESSION_MS_MAX, SESSIONS_MAX } from '../../../control-plane/callers/sessions.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 let fleet: Fleet;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { ListedEvent } from '../../../control-plane/audit/audit-event.ts';
+import type { ListedEvent } from '../../../control-plane/schema/audit-event.ts';
 import { eventsOf, letsPass, type OperationEvent } from '../../../control-plane/webhooks/event-types.ts';
 
 const types: Readonly<Record<string, OperationEvent>> = {

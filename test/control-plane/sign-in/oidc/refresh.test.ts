@@ -1,11 +1,11 @@
 import type { ServerResponse } from 'node:http';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { parsePersonRules, personOf } from '../../../../control-plane/sign-in/person.ts';
+import { parsePersonRules, personOf } from '../../../../control-plane/callers/person.ts';
 import {
   PersonSessions,
   REFRESH_MS,
   UNANSWERED_MS_MAX,
-} from '../../../../control-plane/sign-in/person-sessions.ts';
+} from '../../../../control-plane/callers/person-sessions.ts';
 import { systemClock } from '../../../../shared/process/clock.ts';
 import { createLogger } from '../../../../shared/process/log.ts';
 import { RedisNodes } from '../../../../shared/redis/redis.ts';

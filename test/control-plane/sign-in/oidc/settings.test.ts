@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { configFaults } from '../../../../control-plane/config.ts';
-import { API_ACTIONS, Permissions, PRESETS } from '../../../../control-plane/root-keys/root-permissions.ts';
 import {
   attributesOf,
   parsePersonRules,
   permissionsOf,
   personOf,
-} from '../../../../control-plane/sign-in/person.ts';
+} from '../../../../control-plane/callers/person.ts';
+import { API_ACTIONS, Permissions, PRESETS } from '../../../../control-plane/callers/root-permissions.ts';
+import { configFaults } from '../../../../control-plane/config.ts';
 import { controlPlaneConfig } from '../../../harness/config.ts';
 
 const ENV = {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { PRESETS } from '../../../../control-plane/root-keys/root-permissions.ts';
+import { PRESETS } from '../../../../control-plane/callers/root-permissions.ts';
 import { ROOT_KEY } from '../../../harness/fleet.ts';
 import { envOf, useCommandLine } from '../../cli/keyfence.ts';
 import { CookieJar } from './cookie-jar.ts';

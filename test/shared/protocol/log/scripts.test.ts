@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { updateApi } from '../../../../control-plane/apis/apis.ts';
 import { recordEvents } from '../../../../control-plane/audit/audit.ts';
-import { announceBootstrap } from '../../../../control-plane/root-keys/bootstrap-keys.ts';
-import { createRootKey, readRootKey, updateRootKey } from '../../../../control-plane/root-keys/root-keys.ts';
+import { announceBootstrap } from '../../../../control-plane/callers/bootstrap-keys.ts';
+import { createRootKey, readRootKey, updateRootKey } from '../../../../control-plane/callers/root-keys.ts';
 import { countCalls } from '../../../../control-plane/serve/rate-limits.ts';
 import { findKeys } from '../../../../shared/protocol/follower/pointers.ts';
 import { reapRun, writeChange, writeChanges } from '../../../../shared/protocol/log/change-log.ts';

@@ -6,7 +6,7 @@ import {
   PERMISSION_PATTERN,
   Permissions,
   ROOT_ACTIONS,
-} from '../../../control-plane/root-keys/root-permissions.ts';
+} from '../../../control-plane/callers/root-permissions.ts';
 
 /** `any` stands for every API that nobody has named yet. */
 const APIS = ['mine', 'theirs', 'any'];

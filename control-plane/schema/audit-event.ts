@@ -3,8 +3,8 @@ import { type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { auditedFields, type StoredFields } from '#shared/protocol/records/key-record.ts';
 import type { ErrorCode } from '#shared/rules/errors.ts';
-import { Id, Sequence, Time } from '../schema/primitives.ts';
-import { type Person, PersonSchema } from '../sign-in/person.ts';
+import { type Person, PersonSchema } from '../callers/person.ts';
+import { Id, Sequence, Time } from './primitives.ts';
 
 const Effect = (description: string) =>
   Type.Optional(Type.Object({}, { additionalProperties: true, description }));

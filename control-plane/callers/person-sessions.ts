@@ -4,8 +4,6 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { refreshLock, sessionRecord } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
-import { type Caller, isUnauthorized } from '../root-keys/root-keys.ts';
-import { Permissions } from '../root-keys/root-permissions.ts';
 import {
   type Attributes,
   type Person,
@@ -15,6 +13,8 @@ import {
   personIdOf,
   type SignIn,
 } from './person.ts';
+import { type Caller, isUnauthorized } from './root-keys.ts';
+import { Permissions } from './root-permissions.ts';
 
 /** The provider is asked about a person again after this time, if it gave a refresh token. */
 export const REFRESH_MS = 5 * 60_000;

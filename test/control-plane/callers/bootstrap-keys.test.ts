@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { BootstrapKeys } from '../../../control-plane/root-keys/bootstrap-keys.ts';
+import { BootstrapKeys } from '../../../control-plane/callers/bootstrap-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { metric } from '../../harness/metrics.ts';
 

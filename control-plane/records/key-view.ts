@@ -9,7 +9,7 @@ import { command, list, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { type Run, send } from '#shared/redis/script.ts';
-import { folded, formsOf } from '../serve/search.ts';
+import { folded, formsOf } from './search.ts';
 
 export const readKey = command(
   new URL('./read-key.lua', import.meta.url),

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { type Static, Type } from 'typebox';
-import { PERMISSION_PATTERN, PRESETS } from '../root-keys/root-permissions.ts';
+import { PERMISSION_PATTERN, PRESETS } from './root-permissions.ts';
 
 /** The form of a person in responses; `Person` is its type. */
 export const PersonSchema = Type.Object(

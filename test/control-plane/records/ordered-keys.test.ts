@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { KeyView } from '../../../control-plane/keys/key-view.ts';
-import { OrderedKeys } from '../../../control-plane/keys/ordered-keys.ts';
+import { KeyView } from '../../../control-plane/records/key-view.ts';
+import { OrderedKeys } from '../../../control-plane/records/ordered-keys.ts';
 import { CostlyReads } from '../../../control-plane/serve/turns.ts';
 import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';

@@ -3,9 +3,9 @@ import type { Clock } from '#shared/process/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { sessionList, sessionOrder, sessionRecord, sessionsOf } from '#shared/redis/redis-keys.ts';
 import { generateId, hashSecret } from '#shared/rules/key-format.ts';
-import { type Caller, isUnauthorized, nameOf, type RootKeys } from '../root-keys/root-keys.ts';
 import type { Person, SignIn } from './person.ts';
 import { idTokenIn, type PersonSessions } from './person-sessions.ts';
+import { type Caller, isUnauthorized, nameOf, type RootKeys } from './root-keys.ts';
 
 /** A session ends after this time without a call. */
 export const SESSION_IDLE_MS = 30 * 60_000;

@@ -1,5 +1,5 @@
-import { EVENT_TYPES, type EventType, eventSchema, eventTypes, typesIn } from '../webhooks/event-types.ts';
-import type { Operation } from './operation.ts';
+import type { Operation } from '../serve/operation.ts';
+import { EVENT_TYPES, type EventType, eventSchema, eventTypes, typesIn } from './event-types.ts';
 
 const header = (name: string, description: string) => ({
   ...{ in: 'header', name, description, required: true },
