@@ -23,6 +23,7 @@ import { Handovers } from './sign-in/handovers.ts';
 import { serveOidc } from './sign-in/oidc.ts';
 import { serveSessions } from './sign-in/session-routes.ts';
 import { operationsV2 } from './unkey-v2/index.ts';
+import { eventSchemas, webhookSection } from './webhooks/webhook-document.ts';
 
 /** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
@@ -75,7 +76,7 @@ export async function startControlPlane(
     isStopping: () => stopping,
   };
   addPipeline(app, pipeline);
-  await documentRoutes(app, operations);
+  await documentRoutes(app, { schemas: eventSchemas(), section: webhookSection(operations) });
   await serveDashboard(app);
   const hasTls = config.PUBLIC_URL?.protocol === 'https:';
   serveSessions(app, { sessions, provider, hasTls, ...admission });

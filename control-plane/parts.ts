@@ -47,7 +47,7 @@ import { PendingSignIns } from './sign-in/pending-sign-ins.ts';
 import { UsageView } from './usage/usage.ts';
 import { WebhookEndpoints } from './webhooks/endpoints.ts';
 import { AddressRules, EventPoster, sendTestEvent, urlFault } from './webhooks/event-poster.ts';
-import { REFUSE_HISTORY } from './webhooks/event-types.ts';
+import { REFUSE_HISTORY } from './webhooks/events-of.ts';
 import { Notices } from './webhooks/notices.ts';
 import { Deliveries } from './webhooks/outbox.ts';
 import { WebhookSender } from './webhooks/webhook-sender.ts';

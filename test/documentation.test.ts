@@ -17,7 +17,7 @@ import { Redis } from 'ioredis';
 import { Value } from 'typebox/value';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { PropagationResponse } from '../control-plane/schema/changes.ts';
-import { eventSchema } from '../control-plane/webhooks/event-types.ts';
+import { eventSchema } from '../control-plane/webhooks/events-of.ts';
 import { documents } from '../deploy/dev/docs.ts';
 import { takeFolder, tell } from '../deploy/dev/folder.ts';
 import { RECALL_MS } from '../shared/protocol/allowances/exchange.ts';

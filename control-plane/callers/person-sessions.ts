@@ -4,9 +4,9 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { refreshLock, sessionRecord } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
+import type { Person } from '../schema/person.ts';
 import {
   type Attributes,
-  type Person,
   type PersonRule,
   type ProviderTokens,
   permissionsOf,

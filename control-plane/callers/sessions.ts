@@ -3,7 +3,8 @@ import type { Clock } from '#shared/process/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { sessionList, sessionOrder, sessionRecord, sessionsOf } from '#shared/redis/redis-keys.ts';
 import { generateId, hashSecret } from '#shared/rules/key-format.ts';
-import type { Person, SignIn } from './person.ts';
+import type { Person } from '../schema/person.ts';
+import type { SignIn } from './person.ts';
 import { idTokenIn, type PersonSessions } from './person-sessions.ts';
 import { type Caller, isUnauthorized, nameOf, type RootKeys } from './root-keys.ts';
 

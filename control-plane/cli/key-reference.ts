@@ -1,5 +1,4 @@
-import type { Api } from '../apis/apis.ts';
-import type { Key } from '../records/key-view.ts';
+import type { Api, Key } from './answers.ts';
 import type { Client } from './client.ts';
 import { CliError } from './exit.ts';
 import { pages } from './pages.ts';

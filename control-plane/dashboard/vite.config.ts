@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import type { UserConfig } from 'vite';
 import { operations } from '../operations.ts';
+import { eventTypes } from '../schema/event-types.ts';
 import { operationsV2 } from '../unkey-v2/index.ts';
-import { eventTypes } from '../webhooks/event-types.ts';
 
 /** The names of all operations that change something. */
 const CHANGES = [

@@ -11,7 +11,7 @@ import { send } from '#shared/redis/script.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import type { Audit } from '../audit/audit.ts';
 import type { AuditEvent } from '../schema/audit-event.ts';
-import { DISABLE_UNUSED } from '../webhooks/event-types.ts';
+import { DISABLE_UNUSED } from '../webhooks/events-of.ts';
 import type { Notices } from '../webhooks/notices.ts';
 import type { WatchedFleet } from './fleet-watch.ts';
 

@@ -2,13 +2,13 @@ import type { CreditsChange, LogEntry } from '#shared/protocol/log/change-log-po
 import { inSharedLog } from '#shared/protocol/log/new-log.ts';
 import type { RecordParts } from '#shared/protocol/log/new-shared-record.ts';
 import { KEY_FIELDS, type NewKeyFields, POOL, storedFields } from '#shared/protocol/records/key-record.ts';
-import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/limit.ts';
 import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Apis } from '../apis/apis.ts';
+import type { KeyIdentity, WithIdentity } from '../keys/key-answer.ts';
 import type { CreditsView, Key, KeyView } from '../records/key-view.ts';
 import { CREDITS_VIEW } from '../schema/credits.ts';
 
@@ -19,28 +19,11 @@ const APIS_AT_ONCE = 100;
 const STATE_LETTERS = [KEY_FIELDS.apiIds.letter, KEY_FIELDS.enabled.letter, POOL];
 
 /** An identity as responses show it. */
-export interface Identity {
-  readonly id: string;
-  readonly externalId: string;
-  readonly enabled: boolean;
+export interface Identity extends KeyIdentity {
   readonly meta: object;
-  /** Limits that all keys of the identity share. */
-  readonly ratelimits: readonly RateLimit[];
-  readonly concurrency: readonly ConcurrencyLimit[];
-  /** Shared by its keys without credits of their own; absent = unlimited. */
-  readonly credits?: CreditsView;
-  /** Its roles, which count for all its keys: their names in answers, otherwise their ids. */
-  readonly roles: readonly string[];
-  /** The APIs in which the identity applies; absent = all. */
-  readonly apiIds?: readonly string[];
   /** The sequence of its last change. */
   readonly sequence: number;
 }
-
-/** A key as responses show it, with its identity. */
-type WithIdentity<Shown> = Shown & {
-  readonly identity?: Pick<Identity, 'id' | 'externalId' | 'enabled' | 'credits'>;
-};
 
 interface IdentitiesOptions extends RecordParts {
   readonly view: KeyView;

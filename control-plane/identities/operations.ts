@@ -7,7 +7,7 @@ import { identityIdOf } from '#shared/rules/key-format.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import type { Caller } from '../callers/root-keys.ts';
 import { type Credits, changeCredits } from '../keys/credit-changes.ts';
-import { type NameStores, UsedKey, withNames } from '../keys/key-answer.ts';
+import { type NameStores as KeyNameStores, UsedKey, withNames } from '../keys/key-answer.ts';
 import type { KeyPage, KeyView } from '../records/key-view.ts';
 import {
   IfSequence,
@@ -34,6 +34,8 @@ import { GivenRoles } from '../schema/slugs.ts';
 import { operation } from '../serve/operation.ts';
 import type { LastUses, UsageView } from '../usage/usage.ts';
 import type { Identities } from './identities.ts';
+
+type NameStores = Omit<KeyNameStores, 'identities'> & { readonly identities: Identities };
 
 export const IDENTITY_ID = /^identity_[A-Za-z0-9_-]{1,71}$/;
 const IdentityId = Type.String({

@@ -2,10 +2,10 @@ import { type Clock, pause } from '#shared/process/clock.ts';
 import type { CreditsChange, LogEntry } from '#shared/protocol/log/change-log-port.ts';
 import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
 import { settleRun } from '#shared/protocol/log/settle-credits.ts';
+import type { StoredFields } from '#shared/protocol/records/key-record.ts';
 import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
-import type { Call } from '../serve/call.ts';
 
 /** Time that holders have to give back what a decrement took, once they know of it; milliseconds. */
 const GIVEN_BACK_MS = 1000;
@@ -46,17 +46,22 @@ export class Credits {
   }
 }
 
-/** A call that changes credits; a `value` of null, only with `set`, makes them unlimited. */
+/** A call that changes credits. */
 interface CreditsCall {
-  readonly op: 'set' | 'increment' | 'decrement';
-  readonly value: number | null;
-  readonly operationId?: string;
-  readonly waitMs?: number;
+  /** A `value` of null, only with `set`, makes credits unlimited. */
+  readonly request: {
+    readonly op: 'set' | 'increment' | 'decrement';
+    readonly value: number | null;
+    readonly operationId?: string;
+    readonly waitMs?: number;
+  };
+  /** Returns a callback that records the written change. */
+  readonly recordChange: (fields: StoredFields, credits: CreditsChange) => (entry: LogEntry) => void;
 }
 
 /** Changes the credits of a key or an identity as a call says; undefined if there is no such record. Throws BAD_REQUEST. */
 export async function changeCredits(
-  { request, recordChange }: Pick<Call<CreditsCall>, 'request' | 'recordChange'>,
+  { request, recordChange }: CreditsCall,
   apiId: string,
   keyId: string,
   { credits, changeWriter }: { readonly credits: Credits; readonly changeWriter: ChangeWriter },
@@ -81,7 +86,7 @@ export async function changeCredits(
   return { remaining: (await credits.settle(apiId, keyId)) ?? null, propagation };
 }
 
-function changeOf(op: CreditsCall['op'], value: number | null): CreditsChange {
+function changeOf(op: CreditsCall['request']['op'], value: number | null): CreditsChange {
   if (value !== null) return { op, value };
   if (op === 'set') return { op: 'none' };
   throw new ApiError('BAD_REQUEST', `value: must be a number if op is ${op}`);

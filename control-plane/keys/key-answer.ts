@@ -7,11 +7,11 @@ import {
   type StoredFields,
   storedFields,
 } from '#shared/protocol/records/key-record.ts';
+import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/limit.ts';
 import { RETENTION } from '#shared/protocol/records/usage.ts';
 import { brokenRule, type RuleName } from '#shared/rules/rules.ts';
 import type { Apis } from '../apis/apis.ts';
-import type { Identities } from '../identities/identities.ts';
-import type { Key, KeyFilter } from '../records/key-view.ts';
+import type { CreditsView, Key, KeyFilter } from '../records/key-view.ts';
 import type { Roles } from '../roles/roles.ts';
 import { LastSequence } from '../schema/changes.ts';
 import { CREDITS_VIEW } from '../schema/credits.ts';
@@ -99,10 +99,38 @@ export const UsedKey = Type.Object({
   lastRefusedAt: Type.Optional(Time('The same of a refused verification')),
 });
 
+/** The identity of keys, as far as its keys share what it has. */
+export interface KeyIdentity {
+  readonly id: string;
+  readonly externalId: string;
+  readonly enabled: boolean;
+  /** Limits that all keys of the identity share. */
+  readonly ratelimits: readonly RateLimit[];
+  readonly concurrency: readonly ConcurrencyLimit[];
+  /** Shared by its keys without credits of their own; absent = unlimited. */
+  readonly credits?: CreditsView;
+  /** Its roles, which count for all its keys: their names in answers, otherwise their ids. */
+  readonly roles: readonly string[];
+  /** The APIs in which the identity applies; absent = all. */
+  readonly apiIds?: readonly string[];
+}
+
+/** A key as responses show it, with its identity. */
+export type WithIdentity<Shown> = Shown & {
+  readonly identity?: Pick<KeyIdentity, 'id' | 'externalId' | 'enabled' | 'credits'>;
+};
+
+/** Finds the identities of keys. */
+interface IdentitiesOfKeys {
+  get(identityId: string): Promise<KeyIdentity | undefined>;
+  /** The keys, each with its identity if one exists that applies in the key's API. */
+  withIdentities<Shown extends Key>(keys: readonly Shown[]): Promise<WithIdentity<Shown>[]>;
+}
+
 /** The stores of what the records of keys only refer to. */
 export interface NameStores {
   readonly roles: Roles;
-  readonly identities: Identities;
+  readonly identities: IdentitiesOfKeys;
   readonly clock: Clock;
 }
 

@@ -4,7 +4,6 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey, usageKey } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 import { ApiError } from '#shared/rules/errors.ts';
-import type { CostlyReads } from '../serve/turns.ts';
 import { conditionsOf, type Key, type KeyFilter, type KeyView, sourceOf } from './key-view.ts';
 
 const listValues = command(
@@ -40,6 +39,11 @@ export interface Place {
 
 /** Compares names: without regard to case, and numbers in them by value. */
 const collator = new Intl.Collator('en', { numeric: true, sensitivity: 'accent' });
+
+/** Runs costly reads, a few of each caller at a time. */
+interface CostlyReads {
+  run<T>(caller: string, read: () => Promise<T>): Promise<T>;
+}
 
 /** Lists keys in an order for which there is no index, by examining the values of all keys for each page. */
 export class OrderedKeys {

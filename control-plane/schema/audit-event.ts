@@ -3,7 +3,7 @@ import { type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { auditedFields, type StoredFields } from '#shared/protocol/records/key-record.ts';
 import type { ErrorCode } from '#shared/rules/errors.ts';
-import { type Person, PersonSchema } from '../callers/person.ts';
+import { type Person, PersonSchema } from './person.ts';
 import { Id, Sequence, Time } from './primitives.ts';
 
 const Effect = (description: string) =>

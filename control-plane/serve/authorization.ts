@@ -1,15 +1,15 @@
 import { ApiError } from '#shared/rules/errors.ts';
 import type { Caller } from '../callers/root-keys.ts';
 import { API_ACTIONS, type ApiAction, ROOT_ACTIONS, type RootAction } from '../callers/root-permissions.ts';
-import type { Keys } from '../keys/keys.ts';
 import type { Call } from './call.ts';
 import type { Operation } from './operation.ts';
+import type { KeyIndex } from './ports.ts';
 
 /** Returns the call with the API it acts on. Rejects unless the caller has the operation's permissions. */
 export async function authorize<Request>(
   { permissions, knowsDeleted }: Pick<Operation, 'permissions' | 'knowsDeleted'>,
   call: Call<Request>,
-  keys: Keys,
+  keys: KeyIndex,
 ): Promise<Call<Request>> {
   const { apiId, keyId } = call.request as { readonly apiId?: string; readonly keyId?: string };
   const ofKey = apiId === undefined && keyId !== undefined;
@@ -51,7 +51,7 @@ export const lack = ({ person }: Caller, permission: string): ApiError =>
   new ApiError('INSUFFICIENT_PERMISSIONS', `${person ? 'the person' : 'the root key'} needs ${permission}`);
 
 /** The API of a key. Throws NOT_FOUND if the id is unknown. */
-async function apiOfKey(call: Call, keyId: string, keys: Keys, knowsDeleted?: true): Promise<string> {
+async function apiOfKey(call: Call, keyId: string, keys: KeyIndex, knowsDeleted?: true): Promise<string> {
   const apiId = await (knowsDeleted ? keys.apiOfDeleted(keyId) : keys.apiOf(keyId));
   if (apiId === undefined) throw absence(call.caller, `key ${keyId}`);
   call.note({ apiId });
@@ -72,7 +72,7 @@ export const apiNotFound = (apiId: string): ApiError => new ApiError('NOT_FOUND'
  * id; so, unless a deletion is under way, Redis has lost the record, and verifiers may still use the state in
  * their memory.
  */
-export async function recordNotFound(keys: Keys, apiId: string, keyId: string): Promise<ApiError> {
+export async function recordNotFound(keys: KeyIndex, apiId: string, keyId: string): Promise<ApiError> {
   const message = `key ${keyId} not found`;
   if ((await keys.apiOf(keyId)) === undefined || (await keys.isApiDeleted(apiId)))
     return new ApiError('NOT_FOUND', message);

@@ -3,8 +3,6 @@ import type { CreditsChange, LogEntry } from '#shared/protocol/log/change-log-po
 import type { StoredFields } from '#shared/protocol/records/key-record.ts';
 import type { ApiError } from '#shared/rules/errors.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
-import type { Apis } from '../apis/apis.ts';
-import type { Audit } from '../audit/audit.ts';
 import { type Caller, nameOf } from '../callers/root-keys.ts';
 import {
   type AuditEvent,
@@ -14,6 +12,7 @@ import {
   idAsSent,
   type Subject,
 } from '../schema/audit-event.ts';
+import type { ApiIndex, CallRecorder } from './ports.ts';
 
 /** The facts of a call that are known when it arrives. */
 type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'operation'> & {
@@ -53,10 +52,7 @@ export interface AuditedKey {
 export function recordOf(
   { arrival: { address, ...arrival }, idNames, caller }: Arrived & Partial<Authenticated>,
   request: unknown,
-  {
-    audit,
-    apis,
-  }: { readonly audit: Pick<Audit, 'record' | 'recordAll'>; readonly apis: Pick<Apis, 'isKnown'> },
+  { audit, apis }: { readonly audit: CallRecorder; readonly apis: ApiIndex },
 ) {
   let ids = request;
   let subjectNotes: Subject = {};

@@ -10,7 +10,6 @@ import {
   forGenerators,
 } from '#shared/rules/openapi.ts';
 import { VERSION } from '#shared/version.ts';
-import { eventSchemas, webhookSection } from '../webhooks/webhook-document.ts';
 import { isGet, type Operation as ServedOperation } from './operation.ts';
 import { serveReference } from './pages/reference.ts';
 import type { App } from './server.ts';
@@ -30,11 +29,11 @@ interface Generation {
   readonly decorator: 'swagger' | 'swaggerV2';
   readonly components: object;
 }
-const V1: Generation = {
+const V1 = {
   ...{ below: '/v1/', title: 'Keyfence control plane', document: '/openapi.json' },
   decorator: 'swagger',
-  components: { ...errorComponents, schemas: { ...errorComponents.schemas, ...eventSchemas() } },
-};
+  components: errorComponents,
+} satisfies Generation;
 const V2: Generation = {
   ...{ below: '/v2/', title: 'Keyfence control plane, second generation' },
   ...{ document: '/openapi-v2.json', decorator: 'swaggerV2', components: errorComponentsV2 },
@@ -49,9 +48,17 @@ declare module 'fastify' {
 /**
  * Documents the routes that are added later: at `/openapi.json` and `/openapi-v2.json` for machines, at
  * `/docs` for people.
+ * @param webhooks the schemas and the section about events that are sent
  */
-export async function documentRoutes(app: App, operations: readonly ServedOperation[]): Promise<void> {
-  await app.register(swagger, optionsOf(V1, webhookSection(operations)));
+export async function documentRoutes(
+  app: App,
+  webhooks: { readonly schemas: object; readonly section: Record<string, object> },
+): Promise<void> {
+  const schemas = { ...V1.components.schemas, ...webhooks.schemas };
+  await app.register(
+    swagger,
+    optionsOf({ ...V1, components: { ...V1.components, schemas } }, webhooks.section),
+  );
   await app.register(swagger, optionsOf(V2));
   for (const { document: path, decorator } of [V1, V2]) {
     let document: string | undefined;

@@ -1,7 +1,7 @@
 import type { Static, TSchema } from 'typebox';
 import type { ErrorCode } from '#shared/rules/errors.ts';
 import type { ApiAction, RootAction } from '../callers/root-permissions.ts';
-import type { OperationEvent } from '../webhooks/event-types.ts';
+import type { OperationEvent } from '../schema/event-types.ts';
 import type { Call, IdNames } from './call.ts';
 
 /**

@@ -4,22 +4,19 @@ import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { traceIdOf } from '#shared/rules/request-id.ts';
-import type { Apis } from '../apis/apis.ts';
-import type { Audit } from '../audit/audit.ts';
 import type { BootstrapKeys } from '../callers/bootstrap-keys.ts';
 import type { RootKeys } from '../callers/root-keys.ts';
 import type { Sessions } from '../callers/sessions.ts';
-import type { Keys } from '../keys/keys.ts';
-import type { Metrics } from '../metrics.ts';
 import type { AuditKind } from '../schema/audit-event.ts';
-import { callerOfSession, hasSession } from '../sign-in/session-routes.ts';
 import { type Admission, admitted } from './admission.ts';
 import { authorize, MaskedNotFound } from './authorization.ts';
+import { callerOfSession, hasSession } from './browser-session.ts';
 import { type Arrived, type Authenticated, type Call, callerIdOf, callOf, recordOf } from './call.ts';
 import { namesOf } from './errors.ts';
 import type { LoadShedding } from './load-shedding.ts';
 import { routeSchema } from './openapi.ts';
 import { isGet, isStop, type Operation, pathOf } from './operation.ts';
+import type { ApiIndex, CallMetrics, CallRecorder, KeyIndex } from './ports.ts';
 import { Excess } from './rate-limits.ts';
 import { refuseSecrets } from './secrets.ts';
 import { type App, noSuchPath } from './server.ts';
@@ -66,9 +63,9 @@ interface PipelineParts {
   /** Paths that an error for a misspelt path may name. */
   readonly paths: readonly string[];
   readonly clock: Clock;
-  readonly keys: Keys;
-  readonly apis: Apis;
-  readonly audit: Audit;
+  readonly keys: KeyIndex;
+  readonly apis: ApiIndex;
+  readonly audit: CallRecorder;
   readonly rootKeys: RootKeys;
   readonly sessions: Sessions;
   readonly admission: Admission;
@@ -80,7 +77,7 @@ interface PipelineParts {
    * slow down others. Calls that stop something have turns of their own, so that they wait for no others.
    */
   readonly turns: Turns;
-  readonly metrics: Pick<Metrics, 'requests' | 'rates' | 'shed'>;
+  readonly metrics: CallMetrics;
   readonly log: Logger;
   readonly isStopping: () => boolean;
 }

@@ -2,7 +2,7 @@ import { ApiError } from '#shared/rules/errors.ts';
 import { foreignDigests } from '#shared/rules/foreign-digests.ts';
 import { hashSecret, isWellFormed } from '#shared/rules/key-format.ts';
 import type { BootstrapKeys } from '../callers/bootstrap-keys.ts';
-import type { Keys } from '../keys/keys.ts';
+import type { KeyIndex } from './ports.ts';
 
 /** Fields that may contain anything, a secret, or the hash of a secret. */
 const FREE = new Set(['meta', 'key', 'sha256', ...foreignDigests]);
@@ -22,7 +22,7 @@ const LENGTH_MIN = { bootstrap: 32, foreign: 16 };
 export async function refuseSecrets(
   request: unknown,
   bootstrapKeys: BootstrapKeys,
-  keys: Pick<Keys, 'lookUpSecret'>,
+  keys: Pick<KeyIndex, 'lookUpSecret'>,
 ): Promise<void> {
   const callerIds = new Map<string, string>();
   for (const [field, text] of textsIn(Object(request) as object)) {

@@ -2,9 +2,9 @@ import { Type } from 'typebox';
 import { ApiError } from '#shared/rules/errors.ts';
 import type { Sessions } from '../callers/sessions.ts';
 import { type Admission, admitted } from '../serve/admission.ts';
+import { callerOfSession } from '../serve/browser-session.ts';
 import type { App } from '../serve/server.ts';
 import type { Handovers } from './handovers.ts';
-import { callerOfSession } from './session-routes.ts';
 
 const PATH = '/dashboard/handover';
 /** Maximum length of an encrypted secret in base64url: longer than the longest secret that Keyfence makes. */

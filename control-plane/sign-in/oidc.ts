@@ -12,7 +12,6 @@ import { lookupBy, type Resolve } from '#shared/process/name-resolver.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import {
   attributesOf,
-  type Person,
   type PersonRule,
   type ProviderTokens,
   parsePersonRules,
@@ -20,11 +19,12 @@ import {
   type SignIn,
 } from '../callers/person.ts';
 import { SESSION_MS_MAX, type Sessions } from '../callers/sessions.ts';
+import type { Person } from '../schema/person.ts';
 import { type Admission, admitted } from '../serve/admission.ts';
 import { answerPage } from '../serve/errors.ts';
 import type { App } from '../serve/server.ts';
+import { cookieIn, cookieLine, SESSION_COOKIE } from '../serve/session-cookies.ts';
 import { type PendingSignIns, SIGN_IN_MS_MAX, type SignInCheck } from './pending-sign-ins.ts';
-import { cookieIn, cookieLine, SESSION_COOKIE } from './session-cookies.ts';
 
 const rules: Setting<readonly PersonRule[]> = {
   parse: parsePersonRules,

@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/rules/errors.ts';
 import { requireCovered } from '../callers/coverage.ts';
-import { PersonSchema } from '../callers/person.ts';
 import type { Sessions } from '../callers/sessions.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
+import { PersonSchema } from '../schema/person.ts';
 import { Fields, Id, List, Time } from '../schema/primitives.ts';
 import { operation } from '../serve/operation.ts';
 

@@ -2,7 +2,8 @@ import { command } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { noticeMark, noticeStream, webhookEndpoints } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
-import { EVENT_TYPES, type EventType, type PendingEvent } from './event-types.ts';
+import { EVENT_TYPES, type EventType } from '../schema/event-types.ts';
+import type { PendingEvent } from './events-of.ts';
 
 const addNotices = command(
   new URL('./add-notices.lua', import.meta.url),

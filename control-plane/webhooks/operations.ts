@@ -1,13 +1,13 @@
 import { type Static, Type } from 'typebox';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
+import { EVENT_FILTERS } from '../schema/event-types.ts';
 import { Name } from '../schema/key-fields.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
 import { Count, Fields, Id, List, Time } from '../schema/primitives.ts';
 import { operation } from '../serve/operation.ts';
 import type { WebhookEndpoint, WebhookEndpoints } from './endpoints.ts';
 import type { TestResult } from './event-poster.ts';
-import { EVENT_FILTERS } from './event-types.ts';
 import type { Deliveries, QueueState } from './outbox.ts';
 
 const endpointIdExample = 'endpoint_0mzc9k4q8r2wfXa1Bc2d';

@@ -4,8 +4,9 @@ import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { readEvent } from '../schema/audit-event.ts';
+import { letsPass, type OperationEvent } from '../schema/event-types.ts';
 import type { WebhookEndpoint } from './endpoints.ts';
-import { eventsOf, letsPass, type OperationEvent, type PendingEvent } from './event-types.ts';
+import { eventsOf, type PendingEvent } from './events-of.ts';
 import { noticesOf } from './notices.ts';
 import type { Outbox, QueuedEntry, SourceEntry } from './outbox.ts';
 

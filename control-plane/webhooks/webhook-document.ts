@@ -1,5 +1,11 @@
-import type { Operation } from '../serve/operation.ts';
-import { EVENT_TYPES, type EventType, eventSchema, eventTypes, typesIn } from './event-types.ts';
+import {
+  EVENT_TYPES,
+  type EventType,
+  eventTypes,
+  type OperationEvent,
+  typesIn,
+} from '../schema/event-types.ts';
+import { eventSchema } from './events-of.ts';
 
 const header = (name: string, description: string) => ({
   ...{ in: 'header', name, description, required: true },
@@ -27,7 +33,9 @@ export const eventSchemas = (): Record<string, object> =>
   Object.fromEntries(eventTypes.map((type) => [nameOf(type), eventSchema(type)]));
 
 /** Returns the section `webhooks` of the OpenAPI document: an entry for each type of event. */
-export function webhookSection(operations: readonly Operation[]): Record<string, object> {
+export function webhookSection(
+  operations: readonly { readonly name: string; readonly event?: OperationEvent }[],
+): Record<string, object> {
   const entries = eventTypes.map((type) => {
     const causes = operations
       .filter(({ event }) => typesIn(event).includes(type))

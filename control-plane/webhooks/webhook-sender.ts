@@ -4,10 +4,11 @@ import type { Logger } from '#shared/process/log.ts';
 import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import type { Audit } from '../audit/audit.ts';
+import type { OperationEvent } from '../schema/event-types.ts';
 import { EndpointSender, type OnAttempt } from './endpoint-sender.ts';
 import type { SigningEndpoint, WebhookEndpoints } from './endpoints.ts';
 import type { EventPoster } from './event-poster.ts';
-import { DISABLE_ENDPOINT, type OperationEvent } from './event-types.ts';
+import { DISABLE_ENDPOINT } from './events-of.ts';
 import { NotSender, Outbox, SENDER_MS } from './outbox.ts';
 import { Pump, Receipts } from './pump.ts';
 

@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { createProgram } from '../../control-plane/cli/program.ts';
 import { operations } from '../../control-plane/operations.ts';
+import { typesIn } from '../../control-plane/schema/event-types.ts';
 import { isGet, type Operation, pathOf } from '../../control-plane/serve/operation.ts';
 import { PAGE_STYLE } from '../../control-plane/serve/pages/page.ts';
 import { operationsV2 } from '../../control-plane/unkey-v2/index.ts';
-import { typesIn } from '../../control-plane/webhooks/event-types.ts';
 import { commandOperations } from './command-operations.ts';
 import { verifierDocument } from './verifier-openapi.ts';
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Command } from 'commander';
-import type { Key } from '../../records/key-view.ts';
+import type { Key } from '../answers.ts';
 import { type Client, callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt } from '../from-operations.ts';

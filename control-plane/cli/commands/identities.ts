@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { ChangeStatus } from '#shared/protocol/writer/writer.ts';
-import type { Api } from '../../apis/apis.ts';
+import type { Api } from '../answers.ts';
 import type { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt, waitMsOf } from '../from-operations.ts';

@@ -7,7 +7,7 @@ import {
   USAGE_COLUMNS,
   type UsageField,
 } from '#shared/protocol/records/usage.ts';
-import type { ReportedRefusal } from '../../keys/refusals.ts';
+import type { Refusal } from '../answers.ts';
 import { names, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import { commandAt, WEB_HELP } from '../from-operations.ts';
@@ -119,12 +119,12 @@ export function refusalsCommand(program: Command, session: Session): void {
       if ((key === undefined) === (requestId === undefined))
         throw new CliError('USAGE', 'name a key, or a request with --request');
       if (key === undefined) {
-        const located = await session.call<{ refusal: ReportedRefusal }>('verdicts.find', { requestId });
+        const located = await session.call<{ refusal: Refusal }>('verdicts.find', { requestId });
         const { refusal, ...about } = located;
         return session.print(located, () => list({ ...about, ...refusal, question: undefined }));
       }
       const keyId = await keyIdOf(session, key);
-      const response = await session.call<{ refusals: ReportedRefusal[] }>('keys.listRefusals', { keyId });
+      const response = await session.call<{ refusals: Refusal[] }>('keys.listRefusals', { keyId });
       session.print(response, () =>
         table(response.refusals, {
           time: 'time',
@@ -193,10 +193,9 @@ const keyIn = async (session: Session, key: string | undefined) =>
 
 /** The question of a refused request, about its key. */
 async function refusedQuestion(session: Session, requestId: string) {
-  const { keyId, refusal } = await session.call<{ keyId: string; refusal: ReportedRefusal }>(
-    'verdicts.find',
-    { requestId },
-  );
+  const { keyId, refusal } = await session.call<{ keyId: string; refusal: Refusal }>('verdicts.find', {
+    requestId,
+  });
   if (refusal.question === undefined)
     throw new CliError('DATA', `${requestId}: its question is not known; name the key and its parts`);
   return { keyId, ...refusal.question };

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { ChangeStatus, Propagation } from '#shared/protocol/writer/writer.ts';
-import type { Key } from '../../records/key-view.ts';
+import type { Key } from '../answers.ts';
 import { callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt, waitMsOf } from '../from-operations.ts';

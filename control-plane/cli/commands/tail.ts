@@ -1,8 +1,7 @@
 import { scheduler } from 'node:timers/promises';
 import { styleText } from 'node:util';
 import type { Command } from 'commander';
-import type { Api } from '../../apis/apis.ts';
-import type { ReportedRefusal } from '../../keys/refusals.ts';
+import type { Api, Refusal } from '../answers.ts';
 import { type Client, callPatiently } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { commandAt } from '../from-operations.ts';
@@ -19,14 +18,14 @@ const APIS_MAX = 100;
 /** Number of refusals at the start that were there already. */
 export const EARLIER_MAX = 10;
 
-interface Refusal extends ReportedRefusal {
+interface RefusalOfKey extends Refusal {
   readonly apiId: string;
   readonly keyId: string;
   readonly name?: string;
   readonly start?: string;
 }
 interface Refusals {
-  readonly refusals: readonly Omit<Refusal, 'apiId'>[];
+  readonly refusals: readonly Omit<RefusalOfKey, 'apiId'>[];
   readonly cursor: string;
   readonly missed: number;
 }
@@ -44,8 +43,8 @@ export function tailCommand(program: Command, session: Session): void {
       const call: Client['call'] = (operation, input = {}) =>
         callPatiently(client, operation, input, stop, say, Number.POSITIVE_INFINITY);
       const cursors = new Map<string, string>();
-      const look = async (): Promise<Refusal[]> => {
-        const news: Refusal[] = [];
+      const look = async (): Promise<RefusalOfKey[]> => {
+        const news: RefusalOfKey[] = [];
         for (const apiId of api === undefined ? await apisIn(call) : [api]) {
           for (let isMore = true; isMore; ) {
             const after = cursors.get(apiId);
@@ -63,7 +62,7 @@ export function tailCommand(program: Command, session: Session): void {
         return news.sort((a, b) => a.time - b.time);
       };
       try {
-        const show = (refusals: readonly Refusal[]) => {
+        const show = (refusals: readonly RefusalOfKey[]) => {
           for (const refusal of refusals) session.print(refusal, () => lineOf(refusal, api === undefined));
         };
         const earlier = (await look()).slice(-EARLIER_MAX);
@@ -90,7 +89,10 @@ async function apisIn(call: Client['call']): Promise<string[]> {
 }
 
 /** A refusal in one line, as far as the terminal has room: what finds out the rest comes first. */
-function lineOf({ apiId, keyId, name, start, externalId, ...refusal }: Refusal, hasMany: boolean): string {
+function lineOf(
+  { apiId, keyId, name, start, externalId, ...refusal }: RefusalOfKey,
+  hasMany: boolean,
+): string {
   const secret = start === undefined ? keyId : `${start}…`;
   const { code, requestId, detail, route } = refusal;
   const key = name ? `${name} (${secret})` : secret;

@@ -2,14 +2,8 @@ import { Option } from 'commander';
 import { systemClock } from '#shared/process/clock.ts';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
-import type { Person } from '../../callers/person.ts';
 import { PRESETS } from '../../callers/root-permissions.ts';
-import type { ListedSession } from '../../callers/sessions.ts';
-import type { ReportedRefusal } from '../../keys/refusals.ts';
-import type { Key } from '../../records/key-view.ts';
-import type { CataloguedPermission } from '../../roles/permissions.ts';
-import type { ListedEvent } from '../../schema/audit-event.ts';
-import type { Delivery } from '../../webhooks/outbox.ts';
+import type { Delivery, Key, ListedEvent, ListedSession, Permission, Person, Refusal } from '../answers.ts';
 import { names, refillPlan, span, whole } from '../arguments.ts';
 import type { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
@@ -55,7 +49,7 @@ const ROLE_CONCURRENCY: FieldWords = [
   '--concurrency <json>',
   'limits of holds at the same time of the keys with the role, JSON: [{"name":"jobs","limit":3,"per":"identity"}]',
 ];
-type RefusedKey = { readonly refusal: Pick<ReportedRefusal, 'time' | 'detail'> };
+type RefusedKey = { readonly refusal: Pick<Refusal, 'time' | 'detail'> };
 type ListedEndpoint = Readonly<
   Record<'url' | 'state', string> & Record<'waiting' | 'dropped' | 'dead', number>
 >;
@@ -287,7 +281,7 @@ export const WORDS: Readonly<Record<string, Words>> = {
   'permissions.listPermissions': {
     show: {
       permission: 'slug',
-      name: ({ name, slug }: CataloguedPermission) => (name === slug ? undefined : name),
+      name: ({ name, slug }: Permission) => (name === slug ? undefined : name),
       description: 'description',
     },
   },

@@ -18,7 +18,6 @@ import { Origins, originOf, originsText } from '#shared/rules/origins.ts';
 import { parseQuery, type Query, slugsIn } from '#shared/rules/permission-query.ts';
 import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rules/rules.ts';
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
-import type { Identities } from '../../identities/identities.ts';
 import type { LimitView } from '../../rate-limits/limit-view.ts';
 import type { Key, KeyView } from '../../records/key-view.ts';
 import type { Role, Roles } from '../../roles/roles.ts';
@@ -27,6 +26,7 @@ import { ApiId, Fields, Id, KeyId, List } from '../../schema/primitives.ts';
 import { absence, requireApi } from '../../serve/authorization.ts';
 import type { Call } from '../../serve/call.ts';
 import { operation } from '../../serve/operation.ts';
+import type { KeyIdentity, NameStores } from '../key-answer.ts';
 import type { Keys } from '../keys.ts';
 import { timeText } from '../refusals.ts';
 
@@ -133,7 +133,7 @@ const explainKey = operation({
       clock: Clock;
       view: KeyView;
       keys: Keys;
-      identities: Identities;
+      identities: NameStores['identities'];
       roles: Roles;
       limits: LimitView;
     },
@@ -224,12 +224,10 @@ async function placeOf(
   return { apiId, keyId };
 }
 
-type KeyIdentity = Awaited<ReturnType<typeof identityOf>>;
-
 /** The rules that a key's record decides, with what people want to know of each. */
 function recordRules(
   key: Key,
-  identity: KeyIdentity,
+  identity: KeyIdentity | undefined,
   roles: readonly Role[],
   question: KeyQuestion,
 ): Explained[] {
@@ -284,14 +282,18 @@ function recordRules(
 }
 
 /** The roles of a key and of its identity that exist. */
-export async function rolesOf(key: Key, identity: KeyIdentity, { roles }: { roles: Roles }): Promise<Role[]> {
+export async function rolesOf(
+  key: Key,
+  identity: KeyIdentity | undefined,
+  { roles }: { roles: Roles },
+): Promise<Role[]> {
   const ids = new Set([...(key.roles ?? []), ...(identity?.roles ?? [])]);
   const records = await Promise.all([...ids].map((id) => roles.get(id)));
   return records.filter((role) => role !== undefined);
 }
 
 /** The identity that applies to a key in its API; undefined = none does. */
-export async function identityOf({ apiId, externalId }: Key, { identities }: { identities: Identities }) {
+export async function identityOf({ apiId, externalId }: Key, { identities }: Pick<NameStores, 'identities'>) {
   const identity = externalId === undefined ? undefined : await identities.get(identityIdOf(externalId));
   return identity?.apiIds && !identity.apiIds.includes(apiId) ? undefined : identity;
 }
@@ -319,7 +321,7 @@ const sizeOf = ({ limit, duration }: Pick<RateLimit, 'limit' | 'duration'>): num
  */
 async function limitRules(
   key: Key,
-  identity: KeyIdentity,
+  identity: KeyIdentity | undefined,
   roles: readonly Role[],
   { limits: named, nowMs }: KeyQuestion,
   isRefused: boolean,
@@ -376,7 +378,7 @@ async function limitRules(
   );
 }
 
-function creditRule(key: Key, identity: KeyIdentity, { cost }: KeyQuestion): Explained {
+function creditRule(key: Key, identity: KeyIdentity | undefined, { cost }: KeyQuestion): Explained {
   const isOwn = key.remaining !== undefined;
   const { remaining, remainingHeld = 0 } = isOwn ? key : (identity?.credits ?? {});
   if (remaining === undefined) return { rule: 'credits', passed: true, detail: 'unlimited' };

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { ListedEvent } from '../../../control-plane/schema/audit-event.ts';
-import { eventsOf, letsPass, type OperationEvent } from '../../../control-plane/webhooks/event-types.ts';
+import { letsPass, type OperationEvent } from '../../../control-plane/schema/event-types.ts';
+import { eventsOf } from '../../../control-plane/webhooks/events-of.ts';
 
 const types: Readonly<Record<string, OperationEvent>> = {
   'keys.updateKey': { changed: 'key.updated', disabled: 'key.disabled', enabled: 'key.enabled' },

@@ -1,9 +1,9 @@
 import { Value } from 'typebox/value';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operations } from '../../../control-plane/operations.ts';
+import { EVENT_TYPES } from '../../../control-plane/schema/event-types.ts';
 import type { Operation } from '../../../control-plane/serve/operation.ts';
 import { operationsV2 } from '../../../control-plane/unkey-v2/index.ts';
-import { EVENT_TYPES } from '../../../control-plane/webhooks/event-types.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { Receiver } from './receiver.ts';
 
