@@ -80,6 +80,8 @@ export class Audit {
     this.#recordInOrder(kind as AuditKind, events),
   );
   readonly #waiting: Waiting[] = [];
+  /** The reason why events wait, as Redis was asked last. */
+  #fault: unknown;
   readonly #stop = new AbortController();
   /** Ends the pause before the next attempt. */
   readonly #news = new Waker();
@@ -122,7 +124,7 @@ export class Audit {
     // They must not overtake those that wait.
     if (kind === 'done' && this.#waiting.length > 0) {
       this.#news.wake();
-      return queue.flatMap((each) => this.#keep(kind, each, 'others wait') ?? []);
+      return queue.flatMap((each) => this.#keep(kind, each, this.#fault) ?? []);
     }
     for (let at = 0; at < queue.length; at += WRITTEN_AT_ONCE) {
       const part = queue.slice(at, at + WRITTEN_AT_ONCE);
@@ -130,6 +132,7 @@ export class Audit {
         await this.#write(kind, part, lane);
         this.#options.onCount(kind, 'written', part.length);
       } catch (error) {
+        this.#fault = error;
         // Keep the events after it too: that preserves their order, and their writes would fail as well.
         return queue.slice(at).flatMap((each) => this.#keep(kind, each, error) ?? []);
       }
@@ -199,6 +202,7 @@ export class Audit {
           this.#options.onCount('done', 'late', part.length);
         }
       } catch (error) {
+        this.#fault = error;
         this.#options.log.debug(
           { waiting: this.#waiting.length, err: error },
           'audit events still wait for Redis',

@@ -155,6 +155,8 @@ describe('while Redis does not take events', () => {
       .slice(started)
       .filter((line) => line.includes('an audit event was not recorded'));
     expect(told.map((line) => JSON.parse(line).waits)).toEqual([true, true, false, false]);
+    // Each says what to mend, not only that others wait.
+    for (const line of told) expect(JSON.parse(line).err.message).toContain('WRONGTYPE');
 
     await fleet.client.rename('aside', auditStream('done'));
     await fleet.until(async () => (await counted('keyfence_audit_events_waiting')) === 0);
