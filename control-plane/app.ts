@@ -55,7 +55,8 @@ export async function startControlPlane(
   const metrics = new Metrics();
   const parts = makeParts({ config, clock, log, metrics, onUnfit });
   const { nodes, durability, historyWatch, bootstrapKeys, bootstrapWatch, sweep, webhookSender } = parts;
-  const { provider, pendingSignIns, sessions, audit, changeWriter, publishedRootKeys } = parts;
+  const { provider, pendingSignIns, sessions, audit, changeWriter, publishedRootKeys, certificateWatch } =
+    parts;
   const app = createServer(config, log, (text) => isOurs(text, bootstrapKeys));
   const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
   connections.watch(app.server);
@@ -96,8 +97,8 @@ export async function startControlPlane(
   const { HOST: host, PORT: port } = config;
   const address = await listening('PORT', `${host}:${port}`, app.listen({ host, port }));
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  for (const part of [durability, historyWatch, sweep, bootstrapWatch, publishedRootKeys, webhookSender])
-    void part.run();
+  const watches = [historyWatch, bootstrapWatch, publishedRootKeys, certificateWatch];
+  for (const part of [durability, ...watches, sweep, webhookSender]) void part.run();
   log.info({ address, adminAddress }, 'control plane listening');
   return {
     address,
@@ -105,8 +106,7 @@ export async function startControlPlane(
     async stop(drainMs = 0) {
       stopping = true;
       await pause(clock, drainMs);
-      for (const part of [historyWatch, sweep, bootstrapWatch, publishedRootKeys, durability, changeWriter])
-        part.stop();
+      for (const part of [...watches, sweep, durability, changeWriter]) part.stop();
       await app.close();
       shedding.stop();
       await audit.stop();

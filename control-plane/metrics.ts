@@ -1,12 +1,14 @@
-import { Counter, Histogram } from 'prom-client';
-import { metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
+import { Counter, Gauge, Histogram } from 'prom-client';
+import { CLOCK_HELP, metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
 import type { WriteResult } from '#shared/protocol/log/durable-writer.ts';
 import type { DurabilityCheck } from '#shared/protocol/writer/durability.ts';
 import type { Fence, FenceEvents } from '#shared/protocol/writer/fence.ts';
 import type { HistoryWatch } from '#shared/protocol/writer/history-watch.ts';
 import type { WriterEvents } from '#shared/protocol/writer/writer.ts';
+import type { RedisFacts } from '#shared/redis/server-facts.ts';
 import type { Audit } from './audit/audit.ts';
 import type { BootstrapWatch } from './callers/bootstrap-keys.ts';
+import type { CertificateWatch } from './fleet/certificate-watch.ts';
 import type { Connections } from './serve/connections.ts';
 import type { WebhookEvents, WebhookSender } from './webhooks/webhook-sender.ts';
 
@@ -14,9 +16,10 @@ import type { WebhookEvents, WebhookSender } from './webhooks/webhook-sender.ts'
 interface MeasuredParts {
   readonly fence: Pick<Fence, 'pending' | 'oldestMs'>;
   readonly historyWatch: Pick<HistoryWatch, 'refused'>;
-  readonly durability: Pick<DurabilityCheck, 'answering' | 'durable' | 'evictedKeys'>;
+  readonly durability: Pick<DurabilityCheck, 'answering' | 'durable' | 'servers' | 'clockOffMs'>;
   readonly audit: Pick<Audit, 'waiting'>;
   readonly bootstrapWatch: Pick<BootstrapWatch, 'differing'>;
+  readonly certificateWatch: Pick<CertificateWatch, 'ends'>;
   readonly connections: Pick<Connections, 'strangers' | 'admitted'>;
   readonly webhookSender: Pick<WebhookSender, 'isSender' | 'open' | 'failing' | 'gone'>;
 }
@@ -128,6 +131,7 @@ export class Metrics {
     historyWatch,
     audit,
     bootstrapWatch,
+    certificateWatch,
     connections,
     webhookSender,
   }: MeasuredParts): void {
@@ -171,8 +175,31 @@ export class Metrics {
     gauge('keyfence_durable', () => (durability.durable ? 1 : 0)).help(
       '1 if acknowledged writes survive a crash or power cut of any primary, and a failover; checked every 5 s. 0: a disabled key can come back; the log names the setting to correct. For `durable` of an answer, the control plane checks again.',
     );
-    gauge('keyfence_redis_evicted_keys', () => durability.evictedKeys).help(
+    const evicted = () => durability.servers.reduce((sum, server) => sum + server.evicted, 0);
+    gauge('keyfence_redis_evicted_keys', evicted).help(
       'Redis keys that Redis evicted since it started, because its memory was full. Above 0: API keys, or data that disables need, are lost; set `maxmemory-policy noeviction`. All control planes report the same number.',
+    );
+    new Gauge({
+      name: 'keyfence_redis_memory_bytes',
+      help: 'Memory of Redis, as of the last check (every 5 s); of several primaries, the fullest. "used": what counts towards the limit. "max": `maxmemory`; 0 = no limit. When it is full, no key can be created; disables still work.',
+      labelNames: ['kind'],
+      registers: [this.registry],
+      collect() {
+        const share = (server: RedisFacts) => server.memoryUsed / server.memoryMax;
+        const [fullest] = durability.servers.toSorted((a, b) => share(b) - share(a));
+        this.set({ kind: 'used' }, fullest?.memoryUsed ?? 0);
+        this.set({ kind: 'max' }, fullest?.memoryMax ?? 0);
+      },
+    });
+    const canWrite = () => (durability.servers.every(({ unwritten }) => unwritten.length === 0) ? 1 : 0);
+    gauge('keyfence_redis_disk_ok', canWrite).help(
+      '0 if a primary could not write or rewrite its files the last time it tried, usually because its disk is full. Redis does not tell how full the disk is.',
+    );
+    gauge('keyfence_clock_offset_seconds', () => durability.clockOffMs / 1000).help(CLOCK_HELP);
+    gauge('keyfence_certificate_end_timestamp_seconds', () =>
+      certificateWatch.ends.size === 0 ? 0 : Math.min(...certificateWatch.ends.values()) / 1000,
+    ).help(
+      'Unix time at which the first certificate of Redis or a Sentinel ends, or of an authority that signed it; checked every hour. 0 without TLS. Replicas are not seen.',
     );
   }
 

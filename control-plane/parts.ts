@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
-import type { Logger } from '#shared/process/log.ts';
+import { createLogger, type Logger } from '#shared/process/log.ts';
 import { NameResolver, type Resolve } from '#shared/process/name-resolver.ts';
 import { BATCH_LIMITS, RedisChangeLog } from '#shared/protocol/log/change-log.ts';
 import { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
@@ -22,7 +22,15 @@ import type { Config } from './config.ts';
 import { DueKeys, DueWatch } from './duties/expiries.ts';
 import { FleetWatch, WatchedFleet } from './duties/fleet-watch.ts';
 import { KeyRules } from './duties/key-rules.ts';
-import { examineEndpoints, examineFleet, examineHistories, examineServers } from './fleet/examination.ts';
+import { CertificateWatch } from './fleet/certificate-watch.ts';
+import {
+  examineBootstrapKeys,
+  examineCertificates,
+  examineEndpoints,
+  examineFleet,
+  examineHistories,
+  examineServers,
+} from './fleet/examination.ts';
 import { FleetView } from './fleet/fleet.ts';
 import { Identities } from './identities/identities.ts';
 import { Credits } from './keys/credit-changes.ts';
@@ -80,6 +88,9 @@ export function makeParts(base: Base) {
   const { nodes, writer, changes, durability, fence, changeWriter } = writing;
   const bootstrapKeys = new BootstrapKeys(config.ROOT_KEY);
   const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
+  const hasTls = config.REDIS_URL[0]?.hasTls === true;
+  const openQuietly = () => new RedisNodes(config, clock, createLogger('control-plane', 'silent'));
+  const certificateWatch = new CertificateWatch(hasTls ? openQuietly : undefined, clock);
   const rootKeys = new RootKeys(nodes, writer, bootstrapKeys);
   const limits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
   const keys = new Keys({ nodes, writer, log: changes, clock, limits });
@@ -107,13 +118,16 @@ export function makeParts(base: Base) {
     bootstrapKeys,
     bootstrapWatch,
     catalogue: new Catalogue(shared),
+    certificateWatch,
     clock,
     costlyReads,
     credits: new Credits(writer, clock),
     examine: async () => [
-      ...(await examineServers(nodes, config)),
-      ...(await examineFleet(nodes)),
+      ...(await examineServers(nodes, config, clock, "the control plane's")),
+      ...examineCertificates(certificateWatch.ends, clock.wallMs()),
+      ...(await examineFleet(nodes, clock)),
       ...(await examineHistories(nodes)),
+      ...(await examineBootstrapKeys(nodes)),
       ...(await examineEndpoints(nodes)),
     ],
     fleet,

@@ -4,6 +4,7 @@ import type { Logger } from '#shared/process/log.ts';
 import { processMetrics } from '#shared/process/process-metrics.ts';
 import { type Config, servedApis } from './config.ts';
 import { createEngine, type Engine, followerLog } from './engine.ts';
+import { followCertificate } from './http/tls.ts';
 import { type Addresses, openListeners } from './listeners.ts';
 import { Metrics, watchServer, watchState, watchUpstreams } from './metrics/metrics.ts';
 
@@ -20,8 +21,8 @@ export interface RunningVerifier extends Addresses {
 
 const READY_POLL_MS = 2;
 /**
- * A process that shares its ports waits so long for Redis before it takes connections, which the others answer
- * meanwhile.
+ * Time for which a process that shares its ports waits for Redis before it takes connections, which the others answer
+ * meanwhile. Any other process waits as long as its first caller would.
  */
 const SHARED_READY_MS_MAX = 5000;
 
@@ -40,10 +41,12 @@ export async function startVerifier(
   const { crowded } = metrics;
   processMetrics(metrics.registry);
   const apiIds = servedApis(config);
+  const certificate = followCertificate(config, clock, log);
   const engine = createEngine({
     ...{ config, apiIds, clock, log, onUnfit },
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
     verdicts: () => metrics.verdictTotals,
+    certificateEnds: () => certificate?.endsMs,
   });
   const { verifier } = engine;
   const counter = metrics.count(verifier, clock);
@@ -53,14 +56,23 @@ export async function startVerifier(
   const notReady = () => (stopping.signal.aborted ? 'stopping' : start.missing);
   const admin = createAdminServer({ metrics: metrics.registry, notReady });
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  let ready = config.REUSE_PORT ? start.begin(engine, clock, stopping.signal) : undefined;
-  if (ready !== undefined) await Promise.race([ready, pause(clock, SHARED_READY_MS_MAX)]);
-  const listeners = await openListeners({ engine, verifier: counter, config, clock, log, crowded });
+  const ready = start.begin(engine, clock, stopping.signal);
+  await Promise.race([ready, pause(clock, config.REUSE_PORT ? SHARED_READY_MS_MAX : config.LOOKUP_WAIT_MS)]);
+  const listeners = await openListeners({
+    ...{ engine, config, clock, log },
+    verifier: counter,
+    certificate,
+    crowded,
+  }).catch(async (error) => {
+    // Otherwise changes would wait for this process.
+    await engine.stop();
+    await engine.close();
+    throw error;
+  });
   watchState(metrics.registry, verifier, apiIds, engine);
-  watchServer(metrics.registry, listeners);
+  watchServer(metrics.registry, listeners, certificate);
   watchUpstreams(metrics.registry, listeners.relays, listeners.costFaults);
   const { address, proxyAddress, grpcAddress } = listeners;
-  ready ??= start.begin(engine, clock, stopping.signal);
   void ready.then((isDone) => {
     if (!isDone) return;
     listeners.ready();

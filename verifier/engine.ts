@@ -9,7 +9,7 @@ import type { VerifierStatus } from '#shared/protocol/records/verifier-status.ts
 import { Refusals } from '#shared/protocol/reports/refusals-report.ts';
 import { StatusReport } from '#shared/protocol/reports/status-report.ts';
 import { Usage } from '#shared/protocol/reports/usage-report.ts';
-import { RedisNodes } from '#shared/redis/redis.ts';
+import { type RedisMeasures, RedisNodes } from '#shared/redis/redis.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
 import { digestNames, foreignDigests } from '#shared/rules/foreign-digests.ts';
 import { uniqueTexts } from '#shared/rules/request-id.ts';
@@ -20,6 +20,8 @@ export interface Engine {
   /** Id of this verifier in the fleet's list. */
   readonly id: string;
   readonly verifier: Verifier;
+  /** Measures of Redis, as they were last taken. */
+  readonly redis: RedisMeasures;
   /** undefined = the engine counts no usage. */
   readonly usage: Usage | undefined;
   /** undefined = the engine counts no usage, and remembers no refusals either. */
@@ -48,10 +50,21 @@ export function createEngine(options: {
   log: Logger;
   events: (apiId: string) => FollowerEvents;
   verdicts: () => Pick<VerifierStatus, 'verdicts' | 'codes'>;
+  /** Returns when the first certificate of the listeners ends, Unix milliseconds; undefined = there is none. */
+  certificateEnds?: () => number | undefined;
   /** Called if Redis cannot be used as it is configured. */
   onUnfit?: ((reason: string) => void) | undefined;
 }): Engine {
-  const { config, apiIds, clock, log, events, verdicts, onUnfit } = options;
+  const {
+    config,
+    apiIds,
+    clock,
+    log,
+    events,
+    verdicts,
+    certificateEnds = () => undefined,
+    onUnfit,
+  } = options;
   const commands = necessaryCommands(apiIds, config);
   const nodes = new RedisNodes(config, clock, log, { commands, onUnfit });
   const usage = config.USAGE_PERIOD_MS === 0 ? undefined : usageReport(config, { nodes, clock, log });
@@ -74,6 +87,7 @@ export function createEngine(options: {
     clock,
     log,
     usage,
+    certificateEnds,
     periodMs: config.STATUS_PERIOD_MS,
     settings: {
       ...{ foreignKeys: config.FOREIGN_KEYS, foreignDigests: digests, syncPeriodMs: config.SYNC_PERIOD_MS },
@@ -85,6 +99,14 @@ export function createEngine(options: {
   return {
     id: status.id,
     verifier,
+    redis: {
+      get clockOffMs() {
+        return status.clockOffMs;
+      },
+      get lastTripMs() {
+        return nodes.lastTripMs;
+      },
+    },
     usage,
     refusals,
     start() {

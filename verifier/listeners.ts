@@ -8,7 +8,7 @@ import { listenGrpc } from './grpc/server.ts';
 import { AnonymousLimit } from './http/anonymous-limit.ts';
 import { type AuthzSettings, WrongQuestions } from './http/authz.ts';
 import { ClientIps } from './http/credentials.ts';
-import { followCertificate } from './http/tls.ts';
+import type { Certificate } from './http/tls.ts';
 import type { LaneCounts } from './lane/lane.ts';
 import { createControlPlaneProxy, notForwarded } from './proxy/control-plane-proxy.ts';
 import { type CostFaults, createProxy } from './proxy/proxy.ts';
@@ -56,17 +56,18 @@ export async function openListeners(options: {
   engine: Pick<Engine, 'id' | 'verifier' | 'refusals'>;
   verifier: VerdictSource;
   config: Config;
+  /** undefined = the listeners speak plain HTTP. */
+  certificate: Certificate | undefined;
   clock: Clock;
   log: Logger;
   crowded: () => void;
 }): Promise<Listeners> {
-  const { engine, verifier, config, clock, log, crowded } = options;
+  const { engine, verifier, config, certificate, clock, log, crowded } = options;
   const { id, refusals } = engine;
   const { holds, rateLimits, callers } = engine.verifier;
   const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, REUSE_PORT, UPSTREAM_URL } =
     config;
   const authz = authzSettings(config, clock, log);
-  const certificate = followCertificate(config, clock, log);
   const forward =
     CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
   const routes = { below: forward?.below ?? notForwarded };

@@ -43,6 +43,7 @@ const session: Session = {
   end: nothing,
 };
 const directory: Directory = {
+  silentMs: 0,
   open: async () => session,
   exchange: async () => [],
   lookUp: async (secretHash) => {

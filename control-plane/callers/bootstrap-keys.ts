@@ -3,7 +3,7 @@ import { type Clock, pause } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { command, list } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { bootstrapAnnouncements } from '#shared/redis/redis-keys.ts';
+import { BOOTSTRAP_FORGOTTEN_MS, bootstrapAnnouncements } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
 
@@ -15,8 +15,6 @@ export const announceBootstrap = command(
 );
 
 const PERIOD_MS = 30_000;
-/** Age at which an announcement is dropped, because its process has stopped repeating it. */
-const FORGOTTEN_AFTER_MS = 90_000;
 
 /** The root keys of the configuration. Only digests are kept; the ids do not reveal the keys. */
 export class BootstrapKeys {
@@ -99,7 +97,7 @@ export class BootstrapWatch {
   async exchange(): Promise<readonly string[]> {
     const redis = await this.#nodes.connection(bootstrapAnnouncements);
     const nowMs = this.#clock.wallMs();
-    const times = { now: nowMs, since: nowMs - FORGOTTEN_AFTER_MS };
+    const times = { now: nowMs, since: nowMs - BOOTSTRAP_FORGOTTEN_MS };
     const run = announceBootstrap({ announcements: bootstrapAnnouncements, own: this.#ids, ...times });
     return this.#nodes.within(redis, send(redis, run));
   }

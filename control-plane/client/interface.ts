@@ -1986,6 +1986,10 @@ export interface Operations {
           readonly foreignDigests?: readonly (string)[];
           readonly syncPeriodMs: number;
         };
+        /** How far its clock is ahead of that of Redis, ms; 0 = not known yet. */
+        readonly clockOffMs?: number;
+        /** When its first certificate ends, Unix milliseconds. */
+        readonly certificateEnds?: number;
         /** How far the usage of keys is known; absent if the verifier counts none. */
         readonly usage?: {
           /** All verdicts before this are reported, Unix milliseconds. */

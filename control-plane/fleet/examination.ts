@@ -1,12 +1,25 @@
+import type { Clock } from '#shared/process/clock.ts';
 import type { VerifierStatus } from '#shared/protocol/records/verifier-status.ts';
 import { refusedHistories } from '#shared/protocol/writer/history-watch.ts';
+import type { CertificateEnds } from '#shared/redis/certificate-ends.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, apiList, SHARED_LOG, webhookEndpoints } from '#shared/redis/redis-keys.ts';
+import {
+  apiKeys,
+  apiList,
+  BOOTSTRAP_FORGOTTEN_MS,
+  bootstrapAnnouncements,
+  SHARED_LOG,
+  webhookEndpoints,
+} from '#shared/redis/redis-keys.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
 import {
+  CLOCK_OFF_MS_MAX,
+  clockOffMs,
   crashFaults,
+  diskFaults,
   evictionFaults,
   failoverFaults,
+  memoryFaults,
   type RedisFacts,
   readFacts,
 } from '#shared/redis/server-facts.ts';
@@ -21,20 +34,45 @@ export interface Finding {
   readonly change?: string;
 }
 
+/** Describes clocks that differ, and the change to make. */
+export function clockFinding(check: string, offMs: number, other: string): Finding {
+  if (Math.abs(offMs) <= CLOCK_OFF_MS_MAX) return { check, found: `agrees with ${other}` };
+  return {
+    check,
+    found: `${Math.abs(Math.round(offMs / 1000))} s ${offMs > 0 ? 'ahead of' : 'behind'} ${other}`,
+    change: 'keys expire too early or too late: let NTP set the clocks of both machines',
+  };
+}
+
 type Config = Pick<RedisConfig, 'REDIS_MODE' | 'REDIS_REPLICAS'> & {
   readonly REDIS_MIN_REPLICAS_MAX_LAG_S: number;
 };
 
-/** Examines the settings of Redis on which it depends what a crash can lose. Rejects with SERVICE_UNAVAILABLE. */
-export async function examineServers(nodes: RedisNodes, config: Config): Promise<Finding[]> {
+/**
+ * Examines what Redis could lose in a crash, its memory, disk and clock. Rejects with SERVICE_UNAVAILABLE.
+ * @param clock that of this process, which is compared with the clocks of Redis
+ * @param whose whose clock that is
+ */
+export async function examineServers(
+  nodes: RedisNodes,
+  config: Config,
+  clock: Clock,
+  whose: string,
+): Promise<Finding[]> {
   const servers = await nodes.primaries();
+  const [askedAt, askedAtMs] = [clock.wallMs(), clock.monotonicMs()];
   const primaryFacts = await Promise.all(servers.map((redis) => readFacts(nodes, redis)));
+  const tripMs = clock.monotonicMs() - askedAtMs;
   const [facts] = primaryFacts;
   if (facts === undefined) throw unavailable('the Cluster has no node that owns a slot');
+  const offsMs = primaryFacts.flatMap(({ timeMs }) => clockOffMs(askedAt, tripMs, timeMs) ?? []);
+  const offMs = offsMs.toSorted((a, b) => Math.abs(b) - Math.abs(a))[0];
   return [
     { check: 'Redis', found: `version ${facts.version}, ${config.REDIS_MODE}${numberOf(primaryFacts)}` },
     persistenceOf(primaryFacts),
     memoryOf(primaryFacts),
+    diskOf(primaryFacts),
+    ...(offMs === undefined ? [] : [clockFinding("Redis' clock", -offMs, whose)]),
     replicationOf(facts, config),
     ...(config.REDIS_MODE === 'cluster' && facts.refusal === undefined ? [coverageOf(primaryFacts)] : []),
   ];
@@ -68,10 +106,39 @@ function persistenceOf(primaries: readonly RedisFacts[]): Finding {
 }
 
 function memoryOf(primaries: readonly RedisFacts[]): Finding {
-  const result = valuesOf(primaries, ({ memoryMax, memoryPolicy }) =>
-    memoryMax === 0 ? 'no limit' : `at most ${Math.round(memoryMax / 2 ** 20)} MiB, then ${memoryPolicy}`,
+  const result = valuesOf(primaries, ({ memoryMax, memoryPolicy, memoryUsed }) =>
+    memoryMax === 0
+      ? 'no limit'
+      : `at most ${Math.round(memoryMax / 2 ** 20)} MiB, then ${memoryPolicy}; ${Math.round((100 * memoryUsed) / memoryMax)} % used`,
   );
-  return { check: 'memory', found: result, ...faultsOf(primaries, evictionFaults) };
+  const faults = (facts: RedisFacts) => [...evictionFaults(facts), ...memoryFaults(facts)];
+  return { check: 'memory', found: result, ...faultsOf(primaries, faults) };
+}
+
+const diskOf = (primaries: readonly RedisFacts[]): Finding => ({
+  check: 'disk',
+  found: primaries.some(({ unwritten }) => unwritten.length > 0)
+    ? 'Redis failed to write to it'
+    : 'the last writes succeeded; Redis does not tell how full it is',
+  ...faultsOf(primaries, diskFaults),
+});
+
+/** A certificate that ends earlier needs somebody to act. */
+const CERTIFICATE_MS_MIN = 14 * 86_400_000;
+
+const endsSoon = (endsMs: number, now: number) => endsMs < now + CERTIFICATE_MS_MIN;
+
+/** Finds certificates of Redis and the Sentinels that end soon. */
+export function examineCertificates(certificates: Readonly<CertificateEnds>, now: number): Finding[] {
+  const ends = [...certificates].toSorted(([, a], [, b]) => a - b);
+  const [next] = ends;
+  if (next === undefined) return [];
+  const text = ([server, endsMs]: readonly [string, number]) =>
+    `${server}: until ${new Date(endsMs).toISOString().slice(0, 16)}Z`;
+  const soon = ends.filter(([, endsMs]) => endsSoon(endsMs, now));
+  if (soon.length === 0) return [{ check: 'certificates', found: `the next to end: ${text(next)}` }];
+  const change = 'replace them, as deploy/alerts.md#keyfencecertificateends says';
+  return [{ check: 'certificates', found: someOf(soon.map(text)), change }];
 }
 
 function replicationOf(facts: RedisFacts, config: Config): Finding {
@@ -134,7 +201,7 @@ interface ApiFacts {
  * Checks that the verifiers of this Redis fit together, and that the verifier that answered is one of them.
  * @param verifierId id of the verifier that answered; undefined = none did
  */
-export async function examineFleet(nodes: RedisNodes, verifierId?: string): Promise<Finding[]> {
+export async function examineFleet(nodes: RedisNodes, clock: Clock, verifierId?: string): Promise<Finding[]> {
   const { verifiers } = await new FleetView(nodes).list('', VERIFIERS_MAX);
   const apis = await apiFacts(nodes);
   const changes = [
@@ -144,6 +211,7 @@ export async function examineFleet(nodes: RedisNodes, verifierId?: string): Prom
     ...protocolFaults(verifiers, apis),
     ...lifetimeFaults(apis),
     ...usageFaults(verifiers, apis),
+    ...machineFaults(verifiers, clock.wallMs()),
   ];
   const result = `verifiers that report to this Redis: ${verifiers.length}; APIs examined: ${apis.length}`;
   return [{ check: 'fleet', found: result, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) }];
@@ -159,6 +227,27 @@ export async function examineEndpoints(nodes: RedisNodes): Promise<Finding[]> {
       check: 'webhooks',
       found: `${someOf(gone)} answered 410 Gone, was disabled, and gets no events`,
       change: 'correct its URL and enable it, or delete it',
+    },
+  ];
+}
+
+/** Finds control planes whose bootstrap root keys differ. */
+export async function examineBootstrapKeys(nodes: RedisNodes): Promise<Finding[]> {
+  const announced = await nodes.run(bootstrapAnnouncements, (redis) =>
+    redis.zrange(bootstrapAnnouncements, '0', '-1', 'WITHSCORES'),
+  );
+  const times = announced.filter((_, i) => i % 2 === 1).map(Number);
+  const latestMs = Math.max(...times);
+  const sets = times.flatMap((time, i) =>
+    latestMs - time < BOOTSTRAP_FORGOTTEN_MS ? (announced[2 * i] ?? []) : [],
+  );
+  if (sets.length < 2) return [];
+  return [
+    {
+      check: 'bootstrap root keys',
+      found: `control planes have different ones: ${someOf(sets.map((ids) => ids.replaceAll(',', ' and ')))}`,
+      change:
+        'a withdrawn root key may still work: give all control planes the same ROOT_KEY_FILE, and restart those that had another',
     },
   ];
 }
@@ -282,6 +371,25 @@ function usageFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFac
     ...(late.length > 0
       ? [
           `${namesOf(late)} has not reported its usage since ${new Date(since).toISOString()}, ${rule}: see why in its log, or restart it`,
+        ]
+      : []),
+  ];
+}
+
+/** Finds verifiers whose clocks are wrong, or whose certificates end soon. */
+function machineFaults(verifiers: readonly VerifierStatus[], now: number): string[] {
+  const wrong = verifiers.filter(({ clockOffMs = 0 }) => Math.abs(clockOffMs) > CLOCK_OFF_MS_MAX);
+  const ending = verifiers.filter(({ certificateEnds }) => certificateEnds && endsSoon(certificateEnds, now));
+  const offsS = wrong.map(({ clockOffMs = 0 }) => Math.round(clockOffMs / 1000)).join(', ');
+  return [
+    ...(wrong.length > 0
+      ? [
+          `the clock of ${namesOf(wrong)} is ${offsS} s ahead of that of Redis, so keys expire at a wrong time there: let NTP set both`,
+        ]
+      : []),
+    ...(ending.length > 0
+      ? [
+          `a certificate of ${namesOf(ending)} ends within 14 days: replace its TLS_CERT_FILE or TLS_CLIENT_CA_FILE`,
         ]
       : []),
   ];

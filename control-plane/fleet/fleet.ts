@@ -64,6 +64,10 @@ export const Verifier = Type.Object({
       { description: 'FOREIGN_KEYS, FOREIGN_DIGESTS and SYNC_PERIOD_MS, which must fit keys and LEASE_MS.' },
     ),
   ),
+  clockOffMs: Type.Optional(
+    Type.Integer({ description: 'How far its clock is ahead of that of Redis, ms; 0 = not known yet.' }),
+  ),
+  certificateEnds: Type.Optional(Time('When its first certificate ends')),
   usage: Type.Optional(
     Type.Object(
       {

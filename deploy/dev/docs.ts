@@ -64,7 +64,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
       holds: { size: 0, counts: { expired: 0 } },
     },
     [],
-    { usage: undefined, refusals: undefined },
+    { redis: { clockOffMs: 0, lastTripMs: 0 }, usage: undefined, refusals: undefined },
   );
   watchServer(verifierMetrics.registry, {
     requestsInFlight: 0,
@@ -142,7 +142,8 @@ function newControlPlaneMetrics(): ControlPlaneMetrics {
   metrics.watch({
     fence: { pending: 0, oldestMs: 0 },
     historyWatch: { refused: 0 },
-    durability: { answering: false, durable: false, evictedKeys: 0 },
+    durability: { answering: false, durable: false, servers: [], clockOffMs: 0 },
+    certificateWatch: { ends: new Map() },
     audit: { waiting: 0 },
     bootstrapWatch: { differing: 0 },
     connections: { strangers: 0, admitted: 0 },

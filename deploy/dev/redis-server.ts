@@ -43,7 +43,7 @@ export async function startRedis(directory: string, options: readonly string[] =
   const socket = socketIn(directory);
   // Two servers on one append-only file would each lose what the other wrote.
   if (await isAnswered(socket)) throw new Error(`another Redis keeps its data in ${directory}`);
-  const persistent = ['--save', '', '--appendonly', 'yes', '--appendfsync', 'always'];
+  const persistent = ['--save', '', '--appendonly', 'yes', '--appendfsync', 'always', '--maxmemory', '2gb'];
   const own = ['--port', '0', '--unixsocket', socket, '--unixsocketperm', '700', '--dir', directory];
   const server = spawnBound(command, [...own, ...persistent, '--daemonize', 'no', ...options]);
   let output = '';

@@ -12,6 +12,10 @@ const RENAMES = [
 /** The smallest measurable delay; reported delays include it. */
 const EVENT_LOOP_PRECISION_MS = 10;
 
+/** Help of a gauge that both kinds of process have. */
+export const CLOCK_HELP =
+  'How far the clock of this process is ahead of that of Redis. Far from 0: keys expire too early or too late. Leases do not depend on it.';
+
 /**
  * Adds the metrics of this process and of Node.js to a registry: CPU, memory, garbage collection, event loop.
  */

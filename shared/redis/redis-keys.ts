@@ -154,6 +154,8 @@ export const rootKeyIndex = 'kf:{!root}:ids';
  * milliseconds.
  */
 export const bootstrapAnnouncements = 'kf:{!root}:bootstrap';
+/** Age at which such an announcement is dropped, because its process has stopped repeating it. */
+export const BOOTSTRAP_FORGOTTEN_MS = 90_000;
 
 /** Sorted set, scores 0: the ids of verifiers that reported recently. */
 export const verifierIds = 'kf:{!fleet}:ids';

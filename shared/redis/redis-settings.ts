@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { RedisOptions } from 'ioredis';
 import { type ConfigOf, choice, integer, type LoadedConfig, secret, text } from '../process/load-config.ts';
-import { ExplainingConnector } from './sentinel-connector.ts';
+import { ExplainingConnector, type OnSentinel } from './sentinel-connector.ts';
 
 /** The settings for Redis, the same in both processes. */
 export const redisSettings = {
@@ -125,10 +125,13 @@ function decoded(text: string): string {
 /** Options of connections, with passwords and authorities as their files have them when a connection begins. */
 export class FreshOptions {
   readonly #config: RedisConfig;
+  readonly #onSentinel: OnSentinel;
   #ca: Buffer | undefined;
 
-  constructor(config: RedisConfig) {
+  /** @param onSentinel called with each connection to a Sentinel */
+  constructor(config: RedisConfig, onSentinel: OnSentinel = () => undefined) {
     this.#config = config;
+    this.#onSentinel = onSentinel;
   }
 
   read(): Options {
@@ -139,7 +142,7 @@ export class FreshOptions {
     } catch (error) {
       if (this.#ca === undefined) throw error; // otherwise somebody may be replacing it
     }
-    return connectionOptions(config, this.#ca);
+    return connectionOptions(config, this.#ca, this.#onSentinel);
   }
 }
 
@@ -151,7 +154,7 @@ export const isSameProof = (a: Options, b: Options): boolean =>
  * Returns the options for ioredis. Each connection is one session; commands are neither queued nor sent
  * twice. They lack the database: ioredis would go on in database 0 if Redis refused it.
  */
-function connectionOptions(config: RedisConfig, ca: Buffer | undefined): Options {
+function connectionOptions(config: RedisConfig, ca: Buffer | undefined, onSentinel: OnSentinel): Options {
   const addresses = config.REDIS_URL;
   const [{ path, host, port, hasTls, ...user }] = addresses as readonly [RedisAddress];
   const username = user.username || config.REDIS_USERNAME;
@@ -165,6 +168,7 @@ function connectionOptions(config: RedisConfig, ca: Buffer | undefined): Options
     ...(config.REDIS_MODE === 'sentinel'
       ? {
           Connector: ExplainingConnector,
+          onSentinel,
           sentinels: addresses.map(({ host, port }) => ({ host, port })),
           name: config.REDIS_SENTINEL_NAME,
           sentinelRetryStrategy: () => null,

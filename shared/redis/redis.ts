@@ -7,6 +7,7 @@ import { Deadlines } from '../process/deadlines.ts';
 import type { Logger } from '../process/log.ts';
 import { readCopies } from '../process/read-buffer.ts';
 import { ApiError, unavailable } from '../rules/errors.ts';
+import { type CertificateEnds, noteCertificate } from './certificate-ends.ts';
 import { isReplyError, refuseUnusable, selectDatabase, Unfit } from './fitness.ts';
 import { ReachLog } from './redis-fault.ts';
 import { FreshOptions, isSameProof, type Node, type RedisConfig } from './redis-settings.ts';
@@ -23,6 +24,14 @@ interface Demands {
   readonly commands: readonly string[];
   /** Called with the reason if Redis is unfit, unless it was fit before. */
   readonly onUnfit?: ((reason: string) => void) | undefined;
+}
+
+/** Measures of Redis, as this process last took them. */
+export interface RedisMeasures {
+  /** Time by which this process's clock is ahead of that of Redis, milliseconds. */
+  readonly clockOffMs: number;
+  /** Duration of the command that Redis answered last, milliseconds. */
+  readonly lastTripMs: number;
 }
 
 interface Connection {
@@ -50,11 +59,18 @@ export class RedisNodes {
   /** True once a server was found fit. Rights that are taken away later make calls fail one by one. */
   #wasFit = false;
   #closed = false;
+  #answeredAtMs = Number.NEGATIVE_INFINITY;
+  /** When the certificates of Redis and the Sentinels end. */
+  readonly certificates: CertificateEnds = new Map();
+  /** Duration of the command that Redis answered last, milliseconds. */
+  lastTripMs = 0;
 
   constructor(config: RedisConfig, clock: Clock, log: Logger, demands: Demands = { commands: [] }) {
     this.#config = config;
     this.#demands = demands;
-    this.#options = new FreshOptions(config);
+    this.#options = new FreshOptions(config, (socket, host) =>
+      noteCertificate(this.certificates, `Sentinel ${host}`, socket),
+    );
     this.#options.read(); // a fault ends the start
     this.#seeds = config.REDIS_URL.map(({ host, port }) => ({ host, port }));
     this.#clock = clock;
@@ -66,6 +82,11 @@ export class RedisNodes {
   /** The reason why Redis was out of reach at the last attempt to connect; undefined = it was in reach. */
   get trouble(): string | undefined {
     return this.#reach.trouble;
+  }
+
+  /** Time since Redis last answered a command, milliseconds. */
+  get silentMs(): number {
+    return this.#clock.monotonicMs() - this.#answeredAtMs;
   }
 
   get isCluster(): boolean {
@@ -161,6 +182,7 @@ export class RedisNodes {
       this.#reach.reached();
       const stream = socketOf(redis);
       if (stream) {
+        noteCertificate(this.certificates, `Redis ${stream.remoteAddress}:${stream.remotePort}`, stream);
         readCopies(stream);
         writeTogether(stream);
       }
@@ -238,6 +260,8 @@ export class RedisNodes {
     return work.then(
       (value) => {
         this.#deadlines.end(deadline);
+        this.#answeredAtMs = this.#clock.monotonicMs();
+        this.lastTripMs = this.#config.REDIS_COMMAND_TIMEOUT_MS - (deadline.dueMs - this.#answeredAtMs);
         return value;
       },
       (error) => {

@@ -1,6 +1,10 @@
+import type { Socket } from 'node:net';
 import { type Redis, SentinelConnector } from 'ioredis';
 
 type ToSentinel = (...args: unknown[]) => Redis;
+
+/** Called with the socket of a connection to a Sentinel, and the Sentinel's address. */
+export type OnSentinel = (socket: Socket, address: string) => void;
 
 /** The method with which ioredis opens every connection to a Sentinel. Its types lack this method. */
 const METHOD = 'connectToSentinel';
@@ -15,12 +19,16 @@ export class ExplainingConnector extends SentinelConnector {
 
   constructor(options: unknown) {
     super(options as ConstructorParameters<typeof SentinelConnector>[0]);
+    const { onSentinel } = options as { onSentinel: OnSentinel };
     const connect = Reflect.get(this, METHOD) as ToSentinel;
     Reflect.set(this, METHOD, (...args: unknown[]) => {
       const client = connect.apply(this, args);
       client.on('error', (error: Error) => {
         this.#cause = error;
       });
+      client.once('connect', () =>
+        onSentinel(client.stream, `${client.options.host}:${client.options.port}`),
+      );
       return client;
     });
   }

@@ -19,6 +19,14 @@ export interface RedisFacts {
   /** Memory limit, bytes; 0 = none. */
   readonly memoryMax: number;
   readonly memoryPolicy: string;
+  /** Memory that counts towards the limit, bytes. */
+  readonly memoryUsed: number;
+  /** Memory of the machine, bytes; 0 = not told. */
+  readonly machineMemory: number;
+  /** Writes to its disk that failed the last time the server tried, by the names of INFO. */
+  readonly unwritten: readonly string[];
+  /** The server's clock, Unix milliseconds; 0 = not told. */
+  readonly timeMs: number;
   /** Number of keys evicted since the server started. */
   readonly evicted: number;
   /** Number of replicas that follow the server and have all its data. */
@@ -34,6 +42,9 @@ const SETTINGS = [
   'cluster-require-full-coverage',
 ] as const;
 
+/** Lines of INFO that say `err` after a write to the disk has failed. */
+const DISK_STATUSES = ['aof_last_write_status', 'aof_last_bgrewrite_status', 'rdb_last_bgsave_status'];
+
 /** Reads the facts of one server. Rejects with SERVICE_UNAVAILABLE. */
 export async function readFacts(nodes: RedisNodes, redis: Redis): Promise<RedisFacts> {
   // Keep this order: a setting takes effect gradually, and only a later INFO shows that it did.
@@ -41,6 +52,7 @@ export async function readFacts(nodes: RedisNodes, redis: Redis): Promise<RedisF
     settingsOf(nodes, redis),
     nodes.within(redis, redis.info('server', 'memory', 'stats', 'persistence', 'replication')),
   ]);
+  const number = (name: string) => Number(infoLine(info, name) ?? 0);
   return {
     runId: infoLine(info, 'run_id') ?? '',
     version: infoLine(info, 'redis_version') ?? '0',
@@ -50,10 +62,14 @@ export async function readFacts(nodes: RedisNodes, redis: Redis): Promise<RedisF
       infoLine(info, 'aof_rewrite_in_progress') === '1' ||
       infoLine(info, 'aof_rewrite_scheduled') === '1' ||
       infoLine(info, 'aof_last_bgrewrite_status') === 'err',
-    rewritten: Number(infoLine(info, 'aof_base_size') ?? 0) > 0,
-    memoryMax: Number(infoLine(info, 'maxmemory') ?? 0),
+    rewritten: number('aof_base_size') > 0,
+    memoryMax: number('maxmemory'),
     memoryPolicy: infoLine(info, 'maxmemory_policy') ?? 'noeviction',
-    evicted: Number(infoLine(info, 'evicted_keys') ?? 0),
+    memoryUsed: number('used_memory') - number('mem_not_counted_for_evict'),
+    machineMemory: number('total_system_memory'),
+    unwritten: DISK_STATUSES.filter((name) => infoLine(info, name) === 'err'),
+    timeMs: number('server_time_usec') / 1000,
+    evicted: number('evicted_keys'),
     replicas: info.match(/^slave\d+:.*\bstate=online\b/gm)?.length ?? 0,
   };
 }
@@ -126,6 +142,46 @@ export function evictionFaults({ memoryMax, memoryPolicy, evicted }: RedisFacts)
     );
   return faults;
 }
+
+/** Share of the memory limit above which a person must act. */
+const FULL_SHARE = 0.8;
+const MIB = 2 ** 20;
+
+/** Reasons why Redis may soon refuse writes, or be killed, for want of memory. */
+export function memoryFaults({ memoryMax, memoryUsed, machineMemory }: RedisFacts): string[] {
+  const setTo = (bytes: number) =>
+    `\`CONFIG SET maxmemory ${Math.ceil(bytes / MIB)}mb\` on every server, and the same in its configuration`;
+  if (memoryMax === 0)
+    return [
+      `there is no limit, so Redis is killed when the machine is full: set three fifths of what Redis may use, such as ${setTo(0.6 * machineMemory)}`,
+    ];
+  if (memoryUsed < FULL_SHARE * memoryMax) return [];
+  return [
+    `when Redis is full, no key can be created: delete keys, or give the machine more memory and run ${setTo(memoryMax * 1.5)}`,
+  ];
+}
+
+/** Reasons why Redis may soon stop for want of disk: it does not tell how full its disk is, only what failed. */
+export function diskFaults({ unwritten }: RedisFacts): string[] {
+  if (unwritten.length === 0) return [];
+  return [
+    `Redis could not write its files (${unwritten.join(', ')}), and stops when it cannot write at all: make room on its disk, then run \`BGREWRITEAOF\``,
+  ];
+}
+
+/** Greatest difference of two clocks that is no fault, milliseconds. */
+export const CLOCK_OFF_MS_MAX = 2000;
+/** A question that took longer, as where this process was paused, tells nothing about clocks. */
+const CLOCK_TRIP_MS_MAX = 1000;
+
+/**
+ * Returns how far this process's clock is ahead of a server's, milliseconds; undefined = that cannot be told.
+ * @param askedAt time of the question, on this process's clock
+ * @param tripMs time from question to answer
+ * @param timeMs the server's time in the answer; 0 = not told
+ */
+export const clockOffMs = (askedAt: number, tripMs: number, timeMs: number): number | undefined =>
+  timeMs === 0 || tripMs > CLOCK_TRIP_MS_MAX ? undefined : Math.round(askedAt + tripMs / 2 - timeMs);
 
 function* pairs(flat: readonly string[]): Generator<[string, string]> {
   for (let i = 0; i + 1 < flat.length; i += 2) yield [flat[i] ?? '', flat[i + 1] ?? ''];

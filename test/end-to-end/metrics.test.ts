@@ -13,7 +13,7 @@ test('counts every 503 once, by its reason', async () => {
   for (let i = 0; i < 8; i++) keys.push((await fleet.ok('keys.createKey', { apiId: 'shop' })).key);
   const { adminAddress } = await fleet.addVerifier({ API_IDS: 'shop', LOOKUP_WAIT_MS: '300', ...limits });
   const undecided = () => metricBy(adminAddress, 'keyfence_undecided_total', 'reason');
-  expect(await undecided()).toEqual({ crowded: 0, shed: 0, slow: 0, held: 0, redis: 0 });
+  expect(await undecided()).toEqual({ crowded: 0, shed: 0, slow: 0, silent: 0, held: 0, redis: 0 });
 
   // Two look-ups wait, three find no place to wait, and there is no room for more requests.
   fleet.redis.process.kill('SIGSTOP');
@@ -22,7 +22,8 @@ test('counts every 503 once, by its reason', async () => {
   expect(answers.map(({ status }) => status)).toEqual(keys.map(() => 503));
   const first = await undecided();
   expect(Object.values(first).reduce((a, b) => a + b)).toBe(keys.length);
-  expect(first['slow']).toBeGreaterThan(0);
+  expect(first['silent']).toBeGreaterThan(0);
+  expect(first['slow']).toBe(0);
   expect(first['shed']).toBeGreaterThan(0);
 
   for (const key of keys) expect(await fleet.verdict(key)).toBe('VALID');
@@ -31,6 +32,27 @@ test('counts every 503 once, by its reason', async () => {
   await fleet.until(async () => (await fleet.verifyOnce(keys[0] ?? '')).status === 503);
   const after = await undecided();
   expect(after['redis']).toBe((before['redis'] ?? 0) + 1);
+});
+
+test('is not live without a lease', async () => {
+  fleet = await Fleet.start({ env: { API_IDS: 'shop', STATUS_PERIOD_MS: '100' } });
+  const { adminAddress } = fleet.verifiers[0] ?? {};
+  const live = () => metric(adminAddress, 'keyfence_follower_live{api_id="shop"}');
+  const left = async () =>
+    (await metricBy(adminAddress, 'keyfence_lease_remaining_seconds', 'api_id'))['shop'];
+  // An API that does not exist yet is no outage.
+  expect(await live()).toBe(1);
+  expect(await left()).toBeUndefined();
+  const state = async () => (await fleet.ok('fleet.listVerifiers')).verifiers[0]?.apis[0].state;
+  await fleet.until(async () => (await state()) === 'live');
+  await fleet.ok('keys.createKey', { apiId: 'shop' });
+  await fleet.until(async () => ((await left()) ?? 0) > 0);
+  await fleet.until(async () => (await live()) === 1);
+  fleet.redis.process.kill('SIGSTOP');
+  await fleet.until(async () => (await live()) === 0);
+  expect(await left()).toBe(0);
+  fleet.redis.process.kill('SIGCONT');
+  await fleet.until(async () => (await live()) === 1);
 });
 
 test('counts failed writes and shows long waits', async () => {

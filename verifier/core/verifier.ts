@@ -86,7 +86,11 @@ export class Verifier implements VerdictSource {
 
   constructor(options: VerifierOptions) {
     const { limits, clock } = options;
-    const tooSlow = () => new LookupGivenUp('slow', `no answer from Redis within ${limits.lookupWaitMs} ms`);
+    const { lookupWaitMs } = limits;
+    const tooSlow = () =>
+      options.directory.silentMs < lookupWaitMs
+        ? new LookupGivenUp('slow', `Redis answers, but not this within ${lookupWaitMs} ms`)
+        : new LookupGivenUp('silent', `Redis has answered nothing for ${lookupWaitMs} ms`);
     this.id = generateId('verifier', clock.wallMs());
     this.#directory = options.directory;
     this.#clock = clock;

@@ -6,6 +6,7 @@ import { createSecureContext, type Server as TlsServer } from 'node:tls';
 import type { Clock } from '#shared/process/clock.ts';
 import { type ConfigOf, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { firstEndOf } from '#shared/redis/certificate-ends.ts';
 import { Response } from '../node-internals/http-server.ts';
 
 export const tlsSettings = {
@@ -40,6 +41,8 @@ export function tlsFaults(config: TlsConfig): string[] {
 export interface Certificate {
   /** True if clients need a certificate, too. */
   readonly asksClients: boolean;
+  /** When the first certificate in the files in use ends, Unix milliseconds. */
+  readonly endsMs: number;
   /**
    * Calls `use` with the pair and the authority of clients, now and whenever the pair changes. New connections get the new pair; open
    * connections keep theirs.
@@ -92,6 +95,9 @@ export function followCertificate(
   lookLater();
   return {
     asksClients: config.TLS_CLIENT_CA_FILE !== '',
+    get endsMs() {
+      return firstEndOf(pair.cert, pair.ca ?? '');
+    },
     follow(use) {
       followers.push(use);
       use(pair);

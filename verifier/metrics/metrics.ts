@@ -1,10 +1,11 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Clock } from '#shared/process/clock.ts';
-import { metricMakers } from '#shared/process/process-metrics.ts';
+import { CLOCK_HELP, metricMakers } from '#shared/process/process-metrics.ts';
 import type { DropReason, Follower, FollowerEvents } from '#shared/protocol/follower/follower.ts';
 import { PROTOCOL } from '#shared/protocol/records/protocol.ts';
 import type { Refusals } from '#shared/protocol/reports/refusals-report.ts';
 import type { Usage } from '#shared/protocol/reports/usage-report.ts';
+import type { RedisMeasures } from '#shared/redis/redis.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/rules/verdict-codes.ts';
@@ -26,7 +27,7 @@ const DROP_REASONS: readonly DropReason[] = [
 ];
 /** The codes of verdicts that refuse a known key, as a readable list. */
 const REFUSAL_CODES = codesWhere(({ status, usage }) => status !== 200 && usage !== undefined).join(', ');
-const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'held', 'redis'] as const;
+const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'silent', 'held', 'redis'] as const;
 
 /**
  * The metrics of events: verdicts, look-ups and what followers report. On the hot path verdicts are plain
@@ -49,7 +50,7 @@ export class Metrics {
   readonly #undecided = this.#make
     .counter('keyfence_undecided_total', 'reason', UNDECIDED_REASONS)
     .help(
-      'Verifications that ended in 503, by reason. Callers must refuse these requests. crowded: there were more than 10,000 requests at the same time. shed: 64 look-ups ran and 1,000 waited. slow: Redis did not answer within LOOKUP_WAIT_MS. held: 50,000 holds were open, or 10,000 of the key. redis: the verifier could not reach Redis, or was not in sync with the API.',
+      'Verifications that ended in 503, by reason. Callers must refuse these requests. crowded: there were more than 10,000 requests at the same time. shed: 64 look-ups ran and 1,000 waited. slow: Redis answered others, but not this request within LOOKUP_WAIT_MS. silent: it answered nobody for so long. held: 50,000 holds were open, or 10,000 of the key. redis: the verifier could not reach Redis, or was not in sync with the API.',
     );
   readonly #drops = this.#make
     .counter('keyfence_drops_total', 'reason', DROP_REASONS)
@@ -183,8 +184,9 @@ type WatchedVerifier = Pick<
   readonly holds: Pick<Verifier['holds'], 'size' | 'counts'>;
 };
 
-/** Reports to Redis; undefined = there are none. */
+/** Measures of Redis, and reports to it; undefined = there are none. */
 interface Reports {
+  readonly redis: RedisMeasures;
   readonly usage: Pick<Usage, 'keys' | 'tags' | 'dropped'> | undefined;
   readonly refusals: Pick<Refusals, 'dropped'> | undefined;
 }
@@ -194,12 +196,13 @@ export function watchState(
   registry: Registry,
   verifier: WatchedVerifier,
   apiIds: readonly string[],
-  { usage, refusals }: Reports,
+  { redis, usage, refusals }: Reports,
 ): void {
   const followers = () =>
     verifier.sharedLog ? [...verifier.followers, verifier.sharedLog] : verifier.followers;
   watchLookups(registry, verifier);
   watchCredits(registry, verifier, followers);
+  watchRedis(registry, redis);
   watchUsage(registry, { usage, refusals });
   watchMemory(registry, verifier);
   watchFollowers(registry, apiIds, followers);
@@ -272,7 +275,15 @@ function watchCredits(
   );
 }
 
-function watchUsage(registry: Registry, { usage, refusals }: Reports): void {
+function watchRedis(registry: Registry, redis: RedisMeasures): void {
+  const { gauge } = metricMakers(registry);
+  gauge('keyfence_redis_round_trip_seconds', () => redis.lastTripMs / 1000).help(
+    'Duration of the command that Redis answered last. Its minimum over minutes is the distance to Redis; the rest is waiting for Redis, or for this process.',
+  );
+  gauge('keyfence_clock_offset_seconds', () => redis.clockOffMs / 1000).help(CLOCK_HELP);
+}
+
+function watchUsage(registry: Registry, { usage, refusals }: Omit<Reports, 'redis'>): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_usage_dropped_total', () => usage?.dropped ?? 0).help(
     'Verdicts that are missing from the usage counts: there were more than 100,000 keys, or Redis could not be reached for an hour or when this process stopped.',
@@ -306,7 +317,7 @@ function watchFollowers(
   const perApi = (
     name: string,
     help: string,
-    read: (follower: Follower) => number,
+    read: (follower: Follower) => number | undefined,
     join: keyof typeof JOINS,
   ) =>
     new Gauge({
@@ -324,14 +335,14 @@ function watchFollowers(
     });
   perApi(
     'keyfence_follower_live',
-    '1 if the verifier is in sync with the API. 0 if it is not; questions about keys of the API then get 503.',
-    (follower) => (follower.live ? 1 : 0),
+    '1 if the verifier is in sync with the API and has a lease. 0: questions about keys of the API get 503 unless Redis answers.',
+    (follower) => (follower.canAnswer || follower.needsNoLease ? 1 : 0),
     'min',
   );
   perApi(
     'keyfence_lease_remaining_seconds',
-    'Remaining time of the lease. Normal is a value near LEASE_MS. At 0, questions about known keys get 503 unless Redis answers.',
-    (follower) => follower.leaseRemainingMs / 1000,
+    'Remaining time of the lease. Normal is a value near LEASE_MS. At 0, questions about known keys get 503 unless Redis answers. Absent while the API does not exist.',
+    (follower) => (follower.needsNoLease ? undefined : follower.leaseRemainingMs / 1000),
     'min',
   );
   perApi(
@@ -351,14 +362,14 @@ function watchFollowers(
 function perLabel(
   followers: readonly Follower[],
   apiIds: readonly string[],
-  read: (follower: Follower) => number,
+  read: (follower: Follower) => number | undefined,
   join: (a: number, b: number) => number,
 ): Map<string, number> {
   const values = new Map<string, number>();
   for (const follower of followers) {
     const label = [...apiIds, SHARED_LOG].includes(follower.apiId) ? follower.apiId : OTHER_APIS;
-    const previous = values.get(label);
-    values.set(label, previous === undefined ? read(follower) : join(previous, read(follower)));
+    const [previous, value] = [values.get(label), read(follower)];
+    if (value !== undefined) values.set(label, previous === undefined ? value : join(previous, value));
   }
   return values;
 }
@@ -367,8 +378,12 @@ function perLabel(
 export function watchServer(
   registry: Registry,
   server: { readonly requestsInFlight: number; readonly lane: Readonly<LaneCounts> },
+  certificate?: { readonly endsMs: number },
 ): void {
   const { count, gauge } = metricMakers(registry);
+  gauge('keyfence_certificate_end_timestamp_seconds', () => (certificate?.endsMs ?? 0) / 1000, 'min').help(
+    'Unix time at which the first certificate in TLS_CERT_FILE or TLS_CLIENT_CA_FILE ends. 0 without TLS.',
+  );
   count('keyfence_fast_lane_requests_total', () => server.lane.answered).help(
     "Requests that the fast lane answered without Node's HTTP server. With common clients, these are 99 % of keyfence_verdicts_total or more.",
   );

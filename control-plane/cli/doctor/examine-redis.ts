@@ -10,6 +10,8 @@ import { type RedisConfig, redisFaults, redisLimits, redisSettings } from '#shar
 import { ApiError } from '#shared/rules/errors.ts';
 import { settings as controlPlaneSettings } from '../../config.ts';
 import {
+  examineBootstrapKeys,
+  examineCertificates,
   examineEndpoints,
   examineFleet,
   examineHistories,
@@ -42,11 +44,13 @@ export async function examineRedis(
   try {
     const { hasInfo, ...commands } = await commandsCheck(nodes, config);
     return [
-      ...(hasInfo ? await examineServers(nodes, config) : []),
+      ...(hasInfo ? await examineServers(nodes, config, systemClock, "this machine's") : []),
+      ...examineCertificates(nodes.certificates, systemClock.wallMs()),
       commands,
       ...(await strangers(config)),
-      ...(await examineFleet(nodes, verifierId)),
+      ...(await examineFleet(nodes, systemClock, verifierId)),
       ...(await examineHistories(nodes)),
+      ...(await examineBootstrapKeys(nodes)),
       ...(await examineEndpoints(nodes)),
     ];
   } catch (error) {

@@ -142,6 +142,11 @@ export class Follower {
     return this.#log.epoch?.lease.holds() ?? false;
   }
 
+  /** True if it is in sync and needs no lease, because the API does not exist and has no keys. */
+  get needsNoLease(): boolean {
+    return this.live && this.#log.leaseMs === 0;
+  }
+
   /** Returns true if anybody asked for a key of this API since the last call. */
   takeUsed(): boolean {
     const { epoch } = this.#log;
@@ -397,6 +402,8 @@ class AppliedLog {
   #apiDeleted = false;
   /** Pools of the keys that changed. */
   readonly #changedPools = new Set<string>();
+  /** Length of a lease in Redis' last reply, milliseconds; 0 = the API does not exist. */
+  leaseMs = 0;
   /** Settlements of former names' credits that are still running. */
   readonly #settling = new Set<Promise<void>>();
   #places: readonly Pool[] = [];
@@ -455,6 +462,7 @@ class AppliedLog {
     this.prefix.begin(reply);
     this.#apiDeleted = reply.apiDeleted;
     const lease = new Lease(clock);
+    this.leaseMs = reply.leaseMs;
     lease.extend(sentAt, reply.leaseMs);
     this.#epoch = { apiId, lease, pools, current: true, used: true };
     this.#memory.beginEpoch?.(this.#epoch, reply.identities);
@@ -488,6 +496,7 @@ class AppliedLog {
     const isProven =
       isCompared && (prefix.creations === request.creations || prefix.creations === reply.creations);
     if (isProven) prefix.creations = reply.creations;
+    this.leaseMs = reply.leaseMs;
     if (isProven && prefix.position >= reply.sequence) epoch.lease.extend(sentAt, reply.leaseMs);
     const isOfBefore = isCompared && Number(reply.record[1] ?? 0) <= numberOf(request.creations);
     return isProven || isOfBefore;

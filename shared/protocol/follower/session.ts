@@ -70,6 +70,10 @@ export class RedisDirectory implements Directory {
     this.#keys = new PointerBatcher(nodes, clock);
   }
 
+  get silentMs(): number {
+    return this.#nodes.silentMs;
+  }
+
   async open(apiId: string): Promise<Session> {
     const redis = await this.#nodes.connection(apiKeys(apiId).head);
     let line = this.#lines.get(redis);

@@ -95,6 +95,8 @@ export interface Session {
 
 /** The part of Redis that a verifier needs. */
 export interface Directory {
+  /** Time since Redis last answered anything, milliseconds. */
+  readonly silentMs: number;
   /** Opens a session for an API. Rejects with SERVICE_UNAVAILABLE. */
   open(apiId: string): Promise<Session>;
   /** Finds the key with this secret, the first of several; undefined = none. Rejects with SERVICE_UNAVAILABLE. */

@@ -23,6 +23,13 @@ export interface VerifierStatus {
     readonly syncPeriodMs: number;
   };
   /**
+   * Time by which its clock was ahead of that of Redis at its report before, milliseconds; 0 = not known yet; absent in an earlier
+   * version of the verifier.
+   */
+  readonly clockOffMs?: number;
+  /** When the first certificate of its listeners ends, Unix milliseconds; absent = they have none, or an earlier version. */
+  readonly certificateEnds?: number;
+  /**
    * The extent of its reported counts of verdicts, Unix milliseconds; absent = it counts none, or is of an earlier version.
    */
   readonly usage?: {

@@ -6,6 +6,7 @@ import { command } from '../../redis/command.ts';
 import type { RedisNodes } from '../../redis/redis.ts';
 import { verifierIds, verifierStatus } from '../../redis/redis-keys.ts';
 import { send } from '../../redis/script.ts';
+import { clockOffMs } from '../../redis/server-facts.ts';
 import { VERSION } from '../../version.ts';
 import type { Follower } from '../follower/follower.ts';
 import { PROTOCOL } from '../records/protocol.ts';
@@ -42,6 +43,8 @@ interface StatusOptions {
   readonly log: Logger;
   readonly periodMs: number;
   readonly settings: NonNullable<VerifierStatus['settings']>;
+  /** Returns when the first certificate of the listeners ends, Unix milliseconds; undefined = they have none. */
+  readonly certificateEnds: () => number | undefined;
   /** undefined = no usage is counted. */
   readonly usage: Pick<Usage, 'extent'> | undefined;
 }
@@ -54,6 +57,8 @@ export class StatusReport {
   readonly id: string;
   readonly #stop = new AbortController();
   #reportedLossMs: number | undefined;
+  /** Time by which this process's clock was ahead of that of Redis at the last report, milliseconds; 0 = not known. */
+  clockOffMs = 0;
 
   constructor(options: StatusOptions) {
     this.#options = options;
@@ -90,13 +95,17 @@ export class StatusReport {
       ...{ ids: verifierIds, report: verifierStatus(this.id), reports: verifierStatus('') },
       ...{ own: this.id, text: JSON.stringify(status), ms: PERIODS_KEPT * this.#options.periodMs },
     });
-    await this.#options.nodes.run(verifierIds, (redis) => send(redis, run));
+    const { clock, nodes } = this.#options;
+    const [askedAt, askedAtMs] = [clock.wallMs(), clock.monotonicMs()];
+    const timeMs = await nodes.run(verifierIds, (redis) => send(redis, run));
+    this.clockOffMs = clockOffMs(askedAt, clock.monotonicMs() - askedAtMs, timeMs) ?? this.clockOffMs;
     this.#reportedLossMs = status.usage?.lostMs;
   }
 
   #status(): VerifierStatus {
     const { verifier, usage } = this.#options;
     const { followers, cache, sharedLog } = verifier;
+    const certificateEnds = this.#options.certificateEnds();
     const apis = followers
       .map((each) => ({ apiId: each.apiId, ...standingOf(each) }))
       .sort(worstFirst)
@@ -111,6 +120,8 @@ export class StatusReport {
       ...this.#options.verdicts(),
       keysInMemory: cache.size,
       settings: this.#options.settings,
+      clockOffMs: this.clockOffMs,
+      ...(certificateEnds === undefined ? {} : { certificateEnds }),
       ...(usage ? { usage: usage.extent } : {}),
       apis,
       apisNotShown: followers.length - apis.length,
@@ -128,8 +139,8 @@ export class StatusReport {
 }
 
 function standingOf(follower: Follower): Following {
-  const { member, position, lag, leaseRemainingMs } = follower;
-  const state = follower.canAnswer ? 'live' : follower.live ? 'lapsed' : 'joining';
+  const { member, position, lag, leaseRemainingMs, needsNoLease } = follower;
+  const state = follower.canAnswer || needsNoLease ? 'live' : follower.live ? 'lapsed' : 'joining';
   return { member, state, position, lag, leaseRemainingMs: Math.round(leaseRemainingMs) };
 }
 

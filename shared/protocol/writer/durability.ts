@@ -4,6 +4,7 @@ import type { Logger } from '../../process/log.ts';
 import type { RedisNodes } from '../../redis/redis.ts';
 import { apiKeys } from '../../redis/redis-keys.ts';
 import {
+  clockOffMs,
   crashFaults,
   evictionFaults,
   failoverFaults,
@@ -39,7 +40,8 @@ export class DurabilityCheck {
   /** Run ids of servers that were seen without an append-only file and not yet with a complete one. */
   readonly #off = new WeakMap<Redis, string>();
   #report: string | undefined;
-  #evictedKeys = 0;
+  #servers: readonly RedisFacts[] = [];
+  #clockOffMs = 0;
   /** True once Redis has answered. */
   reached = false;
   /** True if Redis answered the last inspection. */
@@ -54,9 +56,14 @@ export class DurabilityCheck {
     this.#log = log;
   }
 
-  /** Keys that the servers have evicted since they started, as of the last inspection. */
-  get evictedKeys(): number {
-    return this.#evictedKeys;
+  /** The servers that answered the last inspection. */
+  get servers(): readonly RedisFacts[] {
+    return this.#servers;
+  }
+
+  /** Time by which this process's clock was ahead of that of the Redis that it last inspected, milliseconds. */
+  get clockOffMs(): number {
+    return this.#clockOffMs;
   }
 
   /** Inspects until `stop`; never rejects. */
@@ -125,7 +132,10 @@ export class DurabilityCheck {
   }
 
   async #inspect(redis: Redis): Promise<Inspection> {
+    const [startedAt, startedAtMs] = [this.#clock.wallMs(), this.#clock.monotonicMs()];
     const facts = await readFacts(this.#nodes, redis);
+    this.#clockOffMs =
+      clockOffMs(startedAt, this.#clock.monotonicMs() - startedAtMs, facts.timeMs) ?? this.#clockOffMs;
     const wasOff = this.#wasOff(redis, facts);
     return {
       facts,
@@ -156,7 +166,7 @@ export class DurabilityCheck {
       result.status === 'fulfilled' ? [{ server: nameOf(servers[i]), ...result.value }] : [],
     );
     this.reached ||= inspections.length > 0;
-    this.#evictedKeys = inspections.reduce((sum, { facts }) => sum + facts.evicted, 0);
+    if (inspections.length > 0) this.#servers = inspections.map(({ facts }) => facts);
     this.#say(inspections);
     const failure = results.find((result) => result.status === 'rejected');
     if (failure) throw failure.reason;

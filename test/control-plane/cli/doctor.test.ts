@@ -5,11 +5,13 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { takeFolder, tell } from '../../../deploy/dev/folder.ts';
+import { systemClock } from '../../../shared/process/clock.ts';
 import { PROTOCOL } from '../../../shared/protocol/records/protocol.ts';
 import { necessaryCommands } from '../../../shared/protocol/writer/rights.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { metric } from '../../harness/metrics.ts';
 import { RedisNode } from '../../harness/redis-nodes.ts';
 import { scratch } from '../../harness/scratch.ts';
 import { envOf, useCommandLine } from './keyfence.ts';
@@ -21,6 +23,7 @@ const COMMANDS =
   +incr +pexpire +pttl +hget +hmget +hgetall +hset +hdel +hexists +hincrby +hlen +hscan +hvals +zadd +zrem +zcard +zcount +zscore
   +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +xadd +xlen +xrange +xrevrange
   +xdel +xgroup|create +xgroup|setid +xreadgroup +xack +xinfo|stream +xinfo|groups`.split(/\s+/);
+const ENOUGH = '1073741824';
 let node: RedisNode;
 let redis: Redis;
 let fleet: Fleet;
@@ -32,6 +35,7 @@ beforeAll(async () => {
   redis = new Redis({ port: node.port, username: 'admin', password: 'pw' });
   await permit(...COMMANDS);
   await redis.call('ACL', 'SETUSER', 'default', 'off');
+  await redis.config('SET', 'maxmemory', ENOUGH);
   fleet = await Fleet.start({ redisUrl: node.url, verifiers: 0, env: as('control-plane') });
   await fleet.addVerifier(as('admin'));
 });
@@ -65,7 +69,6 @@ const examine = async (env = {}) => {
 test('finds nothing to change when all is well', async () => {
   const { findings, toChange } = await examine();
   expect(toChange, JSON.stringify(findings)).toEqual([]);
-  expect(findings.find(({ check }) => check === 'memory')?.found).toBe('no limit');
   const { stdout, stderr } = await commandLine.run(['doctor'], envOf(fleet, as('control-plane')));
   expect(stdout).toMatch(/^✓ control plane: .*knows the root key$/m);
   expect(stderr).toBe('Nothing to change.\n');
@@ -123,15 +126,82 @@ test('names only INFO where Redis denies it', async () => {
 });
 
 test('names what Redis could lose and the fix', async () => {
-  await redis.config('SET', 'appendfsync', 'everysec', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru');
+  await redis.config('SET', 'appendfsync', 'everysec', 'maxmemory-policy', 'allkeys-lru');
   const { of } = await examine({ REDIS_REPLICAS: '1' });
-  await redis.config('SET', 'appendfsync', 'always', 'maxmemory', '0');
+  await redis.config('SET', 'appendfsync', 'always', 'maxmemory-policy', 'noeviction');
   expect(of('persistence')?.change).toContain('appendfsync always');
   expect(of('memory')).toMatchObject({
-    found: 'at most 1024 MiB, then allkeys-lru',
+    found: expect.stringMatching(/^at most 1024 MiB, then allkeys-lru; \d % used$/),
     change: expect.stringContaining('noeviction'),
   });
   expect(of('replication')?.change).toContain('min-replicas-to-write 1');
+});
+
+test('names a Redis that is full or has no limit', async () => {
+  const memoryNow = async () => (await examine()).of('memory');
+  const used = Number(/used_memory:(\d+)/.exec(await redis.info('memory'))?.[1]);
+  await redis.config('SET', 'maxmemory', String(Math.round(used * 1.1)));
+  const full = await memoryNow();
+  expect(full?.found).toMatch(/; 9\d % used$/);
+  // What it says to run is enough.
+  const [, limit = ''] =
+    /no key can be created: .*`CONFIG SET maxmemory (\w+)`/.exec(full?.change ?? '') ?? [];
+  await redis.config('SET', 'maxmemory', limit);
+  expect(await memoryNow()).not.toHaveProperty('change');
+  await redis.config('SET', 'maxmemory', '0');
+  const { found, change = '' } = (await memoryNow()) ?? {};
+  await redis.config('SET', 'maxmemory', ENOUGH);
+  expect(found).toBe('no limit');
+  expect(change).toMatch(/there is no limit, .*`CONFIG SET maxmemory \d+mb` on every server/);
+});
+
+test('names a disk that Redis cannot write to', async () => {
+  const obstacle = join(directory, 'appendonlydir', 'temp-appendonly.aof.manifest');
+  mkdirSync(obstacle);
+  await redis.bgrewriteaof().catch(() => undefined);
+  const status = async (value: string) =>
+    (await redis.info('persistence')).includes(`bgrewrite_status:${value}`);
+  await fleet.until(() => status('err'));
+  const { found, change } = (await examine()).of('disk') ?? {};
+  rmSync(obstacle, { recursive: true });
+  expect(found).toBe('Redis failed to write to it');
+  expect(change).toMatch(/\(aof_last_bgrewrite_status\).*make room on its disk, then run `BGREWRITEAOF`/);
+  await redis.bgrewriteaof();
+  await fleet.until(() => status('ok'));
+  expect((await examine()).of('disk')).not.toHaveProperty('change');
+});
+
+test('names root keys that differ', async () => {
+  expect((await examine()).of('bootstrap root keys')).toBeUndefined();
+  const env = { ...as('control-plane'), ROOT_KEY: `withdrawn-${ROOT_KEY}` };
+  const other = await fleet.addControlPlane(env);
+  await fleet.until(async () => (await examine()).of('bootstrap root keys') !== undefined);
+  const { found, change } = (await examine()).of('bootstrap root keys') ?? {};
+  expect(found).toMatch(/different ones: bootstrap_\w{8}, bootstrap_\w{8}$/);
+  expect(change).toContain('a withdrawn root key may still work');
+  await other.stop();
+  fleet.controlPlanes.pop();
+  await redis.del('kf:{!root}:bootstrap');
+});
+
+test('names verifiers with a wrong clock', async () => {
+  const clock = { ...systemClock, wallMs: () => systemClock.wallMs() + 60_000 };
+  const verifier = await fleet.addVerifier({ ...as('admin'), STATUS_PERIOD_MS: '100' }, true, clock);
+  await fleet.until(async () => (await examine()).of('fleet')?.change !== undefined);
+  expect((await examine()).of('fleet')?.change).toMatch(
+    /^the clock of verifier_\w+ on \S+ is 60 s ahead of that of Redis.*NTP/,
+  );
+  expect(await metric(verifier.adminAddress, 'keyfence_clock_offset_seconds')).toBeCloseTo(60, 0);
+  await fleet.verifiers.pop()?.stop();
+  expect((await examine()).of("Redis' clock")?.found).toBe("agrees with this machine's");
+});
+
+test('takes no cut-off verifier for a stranger', async () => {
+  const { address } = await fleet.addVerifier({ REDIS_URL: 'redis://127.0.0.1:2' }, false);
+  const { of } = await examine({ KEYFENCE_VERIFIER_URL: address });
+  await fleet.verifiers.pop()?.stop();
+  expect(of('verifier')?.change).toContain('it cannot reach Redis');
+  expect(of('fleet')).not.toHaveProperty('change');
 });
 
 test('names replicas awaited in vain or not at all', async () => {

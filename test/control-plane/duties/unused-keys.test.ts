@@ -10,6 +10,7 @@ import { examineFleet } from '../../../control-plane/fleet/examination.ts';
 import { FleetView } from '../../../control-plane/fleet/fleet.ts';
 import { Notices } from '../../../control-plane/webhooks/notices.ts';
 import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
+import { systemClock } from '../../../shared/process/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisChangeLog } from '../../../shared/protocol/log/change-log.ts';
 import { DurableWriter } from '../../../shared/protocol/log/durable-writer.ts';
@@ -329,7 +330,7 @@ test('findings tell what breaks or stops the rules', async () => {
   await newKey('key_c', { x: clock.nowMs + 80 * DAY });
   await newKey('key_off', { e: '0' });
   await visitAll();
-  const change = async () => (await examineFleet(nodes))[0]?.change;
+  const change = async () => (await examineFleet(nodes, systemClock))[0]?.change;
   expect(await change()).toMatch(/^2 keys of the API shop live longer than its maxLifetimeMs allows/);
   await report({ untilMs: clock.nowMs - 3 * HOUR });
   expect(await change()).toContain(

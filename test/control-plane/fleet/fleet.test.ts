@@ -47,6 +47,7 @@ test('every verifier reports how each API stands', async () => {
     codes: { ...perVerdict(() => 0), VALID: expect.any(Number), DISABLED: expect.any(Number) },
     keysInMemory: 1,
     settings: { foreignKeys: false, foreignDigests: [], syncPeriodMs: expect.any(Number) },
+    clockOffMs: expect.any(Number),
     usage: { untilMs: expect.any(Number) },
     apis: [
       {

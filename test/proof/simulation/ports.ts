@@ -69,6 +69,7 @@ export interface SessionEvents {
 
 /** The verifier's port to the simulated Redis; does as session.ts. */
 export class SimulatedDirectory implements Directory {
+  readonly silentMs = 0;
   readonly #lanes: Lanes;
   readonly #events: SessionEvents;
   readonly #findsKeys: boolean;

@@ -22,6 +22,10 @@ const good: RedisFacts = {
   rewritten: true,
   memoryMax: 0,
   memoryPolicy: 'noeviction',
+  memoryUsed: 0,
+  machineMemory: 0,
+  unwritten: [],
+  timeMs: 0,
   evicted: 0,
   replicas: 0,
 };

@@ -3,6 +3,7 @@ import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { engineSettings } from '../../../verifier/engine.ts';
 import { Fleet } from '../../harness/fleet.ts';
+import { metric, metricBy } from '../../harness/metrics.ts';
 import { RedisNode } from '../../harness/redis-nodes.ts';
 import { scratch } from '../../harness/scratch.ts';
 import { FaultProxy } from '../../proof/chaos/proxy.ts';
@@ -20,10 +21,12 @@ const busy: ChildProcess[] = [];
 let node: RedisNode;
 let proxy: FaultProxy;
 let fleet: Fleet;
+let REDIS_URL: string;
 beforeAll(async () => {
   node = await RedisNode.start(directory);
   proxy = new FaultProxy(() => node.port, ROUND_TRIP_MS / 2);
   proxy.set('delay');
+  REDIS_URL = `redis://127.0.0.1:${await proxy.listen()}`;
   fleet = await Fleet.start({ redisUrl: node.url, verifiers: 0 });
 });
 afterAll(async () => {
@@ -35,7 +38,6 @@ afterAll(async () => {
 });
 
 test('a far Redis and a busy host cost no verdict', async () => {
-  const REDIS_URL = `redis://127.0.0.1:${await proxy.listen()}`;
   const { address } = await fleet.addVerifier({ ...DEFAULTS, REDIS_URL });
   for (let i = 0; i < 4; i++) busy.push(spawn(process.execPath, ['-e', 'for (;;);']));
   const ask = async (key: string) => {
@@ -50,4 +52,18 @@ test('a far Redis and a busy host cost no verdict', async () => {
   }
   expect(outcomes.filter((status) => status !== 200)).toEqual([]);
   expect(outcomes).toHaveLength(200);
+});
+
+test('a far Redis is told from a silent one', async () => {
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'far' });
+  const { address, adminAddress } = await fleet.addVerifier({
+    ...DEFAULTS,
+    REDIS_URL,
+    LOOKUP_WAIT_MS: '100',
+  });
+  expect((await fleet.post(`${address}/v1/keys.verifyKey`, { key })).status).toBe(503);
+  const reasons = await metricBy(adminAddress, 'keyfence_undecided_total', 'reason');
+  expect(reasons).toMatchObject({ slow: 1, silent: 0, redis: 0 });
+  const tripS = await metric(adminAddress, 'keyfence_redis_round_trip_seconds');
+  expect(tripS).toBeGreaterThanOrEqual(ROUND_TRIP_MS / 1000);
 });

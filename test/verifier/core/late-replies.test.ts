@@ -14,6 +14,7 @@ async function secondAnswer(repliedAtMs: number): Promise<string> {
   const reply = Promise.withResolvers<Pointer | undefined>();
   const verifier = new Verifier({
     directory: {
+      silentMs: 0,
       open: () => Promise.reject(new Error('no API is followed here')),
       lookUp: () => reply.promise,
       exchange: () => Promise.reject(new Error('no credits here')),

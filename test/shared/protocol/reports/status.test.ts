@@ -26,7 +26,7 @@ test('a full report has the worst APIs first', async () => {
   const reports: VerifierStatus[] = [];
   const redis = {
     evalsha: async (_sha: string, keys: number, ...rest: string[]) =>
-      void reports.push(JSON.parse(rest[keys + 1] ?? '')),
+      reports.push(JSON.parse(rest[keys + 1] ?? '')),
     set: async () => 'OK',
     zrem: async () => 1,
   };
@@ -49,6 +49,7 @@ test('a full report has the worst APIs first', async () => {
     log: { debug: ({ err }: { err: unknown }) => expect.fail(String(err)) } as never,
     settings: { foreignKeys: false, syncPeriodMs: 1000 },
     usage: undefined,
+    certificateEnds: () => undefined,
     periodMs: 1000,
   });
   const running = report.run();
