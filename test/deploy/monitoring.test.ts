@@ -1,6 +1,7 @@
 import { type ChildProcess, execFileSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { Fleet } from '../harness/fleet.ts';
@@ -49,6 +50,15 @@ describe.skipIf(why)(`promtool's opinion${why}`, () => {
 
   test('the alert rules are valid', () => {
     expect(promtool('check', 'rules', '--lint=all', '--lint-fatal', alerts)).toContain('SUCCESS');
+  });
+
+  test("the page's rule for the disk of Redis is valid", () => {
+    const page = readFileSync(join(MONITORING, '../monitoring.md'), 'utf8');
+    const [, rules = ''] = /^```yaml\n([\s\S]*?)^```/m.exec(page) ?? [];
+    const file = join(mkdtempSync(join(tmpdir(), 'rules-')), 'rules.yaml');
+    writeFileSync(file, rules);
+    expect(promtool('check', 'rules', '--lint=all', '--lint-fatal', file)).toContain('SUCCESS');
+    rmSync(dirname(file), { recursive: true });
   });
 
   test('every alert fires on what it is for only', () => {
