@@ -3,7 +3,7 @@
 # run on every server.
 set -eu
 . "$(dirname "$0")/ask.sh"
-REDISCLI_AUTH=$(head -n 1 "$secrets/operator-password")
+REDISCLI_AUTH=$(password operator)
 export REDISCLI_AUTH
 for user in $(here operator acl users | grep '^verifier'); do here operator acl setuser "$user" on; done
 here operator acl save

@@ -1,11 +1,38 @@
-# Functions that ask the Redis which start.sh started here, and the Sentinels of its group ($GROUP_HOSTS).
+# Functions that ask the Redis which start.sh started here, and the Sentinels of its group ($GROUP_HOSTS), and those that
+# read passwords.
 secrets=${SECRETS:-/run/secrets}
+tls=${TLS_FOLDER:-$secrets/tls}
+redis_port=${REDIS_PORT:-6379}
+sentinel_port=${SENTINEL_PORT:-26379}
+self=${BIND:-127.0.0.1}
+# `*` is every address.
+case $self in '*'*) self=127.0.0.1 ;; esac
+self=${self%% *}
+
+# The password of a user that is used here: the first line of its file.
+password() { head -n 1 "$secrets/$1-password" | tr -d '\r'; }
+
+# The SHA-256 of each password in a file, as ACL rules: all of them are good.
+hashes() {
+  tr -d '\r' <"$1" | while IFS= read -r password || [ -n "$password" ]; do
+    [ -z "$password" ] || printf '#%s ' "$(printf '%s' "$password" | sha256sum | cut -d' ' -f1)"
+  done
+}
+
+# The users of users.acl that have a password, one a line. users.acl holds no secret and says how it becomes this.
+users() {
+  acl=$(sed -e '/^#/d' "$(dirname "$0")/users.acl" | sed -e ':a' -e '$!N' -e 's/\n  */ /' -e 'ta' -e 'P' -e 'D')
+  for file in "$secrets"/*-password; do
+    acl=$(printf '%s' "$acl" | sed "s/#@$(basename "$file")@/$(hashes "$file")/")
+  done
+  printf '%s\n' "$acl" | grep '^user' | grep -v '#@'
+}
 
 # ask SECONDS HOST PORT [redis-cli's arguments]: prints the reply; the password is in REDISCLI_AUTH.
 ask() {
   limit=$1 at=$2 port=$3
   shift 3
-  [ -e "$secrets/tls/ca.crt" ] && set -- --tls --cacert "$secrets/tls/ca.crt" "$@"
+  [ -e "$tls/ca.crt" ] && set -- --tls --cacert "$tls/ca.crt" "$@"
   set -- redis-cli -h "$at" -p "$port" --no-auth-warning "$@"
   # macOS has no timeout, and no group either.
   if command -v timeout >/dev/null; then timeout "$limit" "$@"; else "$@"; fi
@@ -15,17 +42,17 @@ ask() {
 here() {
   user=$1
   shift
-  ask 5 "${BIND:-127.0.0.1}" "${PORT:-6379}" --user "$user" "$@"
+  ask 5 "$self" "$redis_port" --user "$user" "$@"
 }
 
-# The role of the Redis here, as ROLE tells it, a word or number a line.
-role() { REDISCLI_AUTH=any here probe role; }
+# The role of the Redis here in its group, as ROLE tells it, a word or number a line.
+role() { REDISCLI_AUTH=$(password sentinel) here sentinel role; }
 
 # The reply of the Sentinel on one host to a question that every client may ask.
 sentinel() {
   at=$1
   shift
-  REDISCLI_AUTH=$(head -n 1 "$secrets/sentinel-client-password" | tr -d '\r') ask 2 "$at" "${SENTINEL_PORT:-26379}" sentinel "$@"
+  REDISCLI_AUTH=$(password sentinel-client) ask 2 "$at" "$sentinel_port" sentinel "$@"
 }
 
 # The host of the primary as the Sentinel on one host knows it; nothing where that does not answer.

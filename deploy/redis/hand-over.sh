@@ -5,7 +5,7 @@
 set -u
 . "$(dirname "$0")/ask.sh"
 [ -n "${GROUP_SELF:-}" ] || exit 0
-REDISCLI_AUTH=$(head -n 1 "$secrets/sentinel-password")
+REDISCLI_AUTH=$(password sentinel)
 export REDISCLI_AUTH
 others=$(printf '%s\n' $GROUP_HOSTS | grep -vxF "$GROUP_SELF")
 
@@ -40,7 +40,7 @@ is_replaced() {
 # The first Sentinel that answers acts, without asking the others; while it does, it refuses to begin again.
 begin() {
   for host in $others; do
-    reply=$(ask 2 "$host" "${SENTINEL_PORT:-26379}" --user sentinel sentinel failover mymaster 2>&1)
+    reply=$(ask 2 "$host" "$sentinel_port" --user sentinel sentinel failover mymaster 2>&1)
     case $reply in OK | INPROG* | NOGOODSLAVE*) return ;; esac
   done
 }
@@ -60,7 +60,7 @@ here sentinel client pause 25000 write
 wait_for 5 is_level
 if wait_for 15 is_handed_over; then
   # The Sentinels would tell it some seconds later. Where that fails, the pause goes on until it is stopped.
-  here sentinel slaveof "$successor" "${PORT:-6379}" | grep -q OK || exit 0
+  here sentinel slaveof "$successor" "$redis_port" | grep -q OK || exit 0
   here sentinel config rewrite
 fi
 here sentinel client unpause

@@ -3,26 +3,22 @@
 set -eu
 umask 077
 here=$(dirname "$0")
-secrets=${SECRETS:-/run/secrets}
+. "$here/ask.sh"
 data=${DATA:-/data}
 conf=$data/sentinel.conf
-password=$(head -n 1 "$secrets/sentinel-password")
-# Of two lines both are good, as for Redis.
-clients=$(tr -d '\r' <"$secrets/sentinel-client-password" | while IFS= read -r client || [ -n "$client" ]; do
-  [ -z "$client" ] || printf '#%s ' "$(printf '%s' "$client" | sha256sum | cut -d' ' -f1)"
-done)
+password=$(password sentinel)
 
 learnt=$(grep -E '^sentinel (monitor|myid|config-epoch|leader-epoch|current-epoch|known-)' "$conf" 2>/dev/null || true)
 # After restore.sh the group begins anew.
 for mark in restore.rdb join restored; do [ ! -e "$data/$mark" ] || learnt=; done
-group="sentinel monitor mymaster $GROUP_PRIMARY ${REDIS_PORT:-6379} 2"
+group="sentinel monitor mymaster $GROUP_PRIMARY $redis_port 2"
 {
-  sh "$here/listen.sh" "${PORT:-26379}"
-  printf '%s\n' "dir $data" 'protected-mode no'
+  sh "$here/listen.sh" "$sentinel_port"
+  echo "dir $data"
   printf '%s\n' 'sentinel resolve-hostnames yes' 'sentinel announce-hostnames yes' "sentinel announce-ip $GROUP_SELF"
   # Clients may ask who is primary, and nothing else; the Sentinels among themselves may do all.
-  printf '%s\n' "user default on ${clients}resetchannels allchannels -@all +hello +ping +subscribe +unsubscribe +sentinel|get-master-addr-by-name +sentinel|sentinels +sentinel|replicas +sentinel|slaves"
-  printf '%s\n' "user sentinel on >$password allchannels +@all" 'sentinel sentinel-user sentinel' \
+  printf '%s\n' "user default on $(hashes "$secrets/sentinel-client-password")resetchannels allchannels -@all +hello +ping +subscribe +unsubscribe +sentinel|get-master-addr-by-name +sentinel|sentinels +sentinel|replicas +sentinel|slaves"
+  printf '%s\n' "user sentinel on $(hashes "$secrets/sentinel-password")allchannels +@all" 'sentinel sentinel-user sentinel' \
     "sentinel sentinel-pass $password"
   printf '%s\n' "${learnt:-$group}" | grep '^sentinel monitor'
   # Where the Sentinels did not agree on who acts, they try again after twice the second.

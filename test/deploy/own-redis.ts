@@ -106,14 +106,14 @@ export class OwnRedis {
   private constructor(files: OwnFiles, port: number, script: string, env: NodeJS.ProcessEnv, args: string[]) {
     this.host = env['BIND'] ?? '127.0.0.1';
     this.port = port;
-    this.#command = [join(files.folder, 'files', script), '--bind', this.host, ...args];
+    this.#command = [join(files.folder, 'files', script), ...args];
     const data = env['DATA'] ?? join(files.folder, `${script}-${this.host}-${port}`);
     mkdirSync(data, { recursive: true });
     this.env = {
       ...process.env,
       SECRETS: join(files.folder, 'secrets'),
       DATA: data,
-      PORT: String(port),
+      [script === 'start.sh' ? 'REDIS_PORT' : 'SENTINEL_PORT']: String(port),
       ...env,
     };
   }
@@ -137,7 +137,7 @@ export class OwnRedis {
     if (script.endsWith('sentinel.sh')) return;
     const probe = join(script, '..', 'ping.sh');
     const [tool, args] = this.#withHosts(['sh', probe]);
-    const ping = () => execFileSync(tool, args, { env: { ...this.env, BIND: this.host }, stdio: 'pipe' });
+    const ping = () => execFileSync(tool, args, { env: this.env, stdio: 'pipe' });
     await vi.waitFor(ping, { timeout: HOLDS_MS_MAX, interval: 20 });
   }
 
