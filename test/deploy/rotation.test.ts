@@ -6,6 +6,7 @@ import { Fleet } from '../harness/fleet.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 import { PATIENT, RedisPods } from './redis-pods.ts';
 
+const DEPLOY = join(import.meta.dirname, '../../deploy');
 const stops: (() => unknown)[] = [];
 let secrets: string;
 afterEach(async () => {
@@ -88,17 +89,43 @@ test('Redis passwords rotate without a restart', async () => {
   await rotate(fleet, [redis], {});
 });
 
-test('the page adds a password without showing it', async () => {
+test('a running Redis takes what the files say', async () => {
   const files = new OwnFiles();
   stops.push(() => files.remove());
   const redis = await OwnRedis.start(files);
   stops.push(() => redis.stop());
-  const page = readFileSync(join(import.meta.dirname, '../../deploy/redis/README.md'), 'utf8');
-  const [, commands = ''] = /## Passwords\n[\s\S]*?```sh\n([\s\S]*?)```/.exec(page) ?? [];
-  const atPort = commands.replace('redis-cli', `redis-cli -p ${redis.port}`);
-  execFileSync('sh', ['-ec', atPort], { env: { ...redis.env, NEW: 'a new one' }, stdio: 'pipe' });
-  const verifier = redis.connect({ username: 'verifier', password: 'a new one' });
-  expect(await verifier.get('kf:p:x')).toBeNull();
+  const secret = join(files.folder, 'secrets', 'verifier-password');
+  const apply = (text: string) => {
+    writeFileSync(secret, text);
+    execFileSync('sh', [join(files.folder, 'files', 'apply.sh')], { env: redis.env, stdio: 'pipe' });
+  };
+  const open = redis.as('verifier');
+  expect(await open.get('kf:p:x')).toBeNull();
+  const rules = async () =>
+    ((await redis.as('operator').acl('LIST')) as string[]).map((rule) => rule.replace(' sanitize-payload', ''));
+  const before = await rules();
+  apply('verifier\na new one\n');
+  for (const password of ['verifier', 'a new one'])
+    expect(await redis.as('verifier', { password }).get('kf:p:x')).toBeNull();
+  apply('a new one\n');
+  await expect(redis.connect({ protocol: 2 }).auth('verifier', 'verifier')).rejects.toThrow(/WRONGPASS/);
+  expect(await open.get('kf:p:x')).toBeNull();
+  await redis.as('operator').acl('SETUSER', 'verifier', 'off');
+  apply('verifier\n');
+  expect((await rules()).join('\n')).toMatch(/^user verifier off /m);
+  await redis.as('operator').acl('SETUSER', 'verifier', 'on');
+  expect(await rules()).toEqual(before);
+});
+
+test('a new right needs no restart of Redis', async () => {
+  const files = new OwnFiles((acl) => acl.replace(' +wait +time\n  &kf', ' +wait\n  &kf'));
+  stops.push(() => files.remove());
+  const redis = await OwnRedis.start(files);
+  stops.push(() => redis.stop());
+  await expect(redis.as('verifier').time()).rejects.toThrow(/NOPERM/);
+  cpSync(join(DEPLOY, 'redis/users.acl'), join(files.folder, 'files', 'users.acl'));
+  execFileSync('sh', [join(files.folder, 'files', 'apply.sh')], { env: redis.env, stdio: 'pipe' });
+  expect(await redis.as('verifier').time()).toHaveLength(2);
 });
 
 test('a password in REDIS_URL_FILE rotates without a restart', async () => {

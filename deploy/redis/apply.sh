@@ -1,0 +1,20 @@
+#!/bin/sh
+# Gives the Redis that start.sh started here what users.acl, the passwords and the certificates say now. Nothing is
+# restarted and no connection closed. A user that is off stays off. No argument has a password, which others could see.
+set -eu
+. "$(dirname "$0")/ask.sh"
+REDISCLI_AUTH=$(password operator)
+export REDISCLI_AUTH
+off=" $(here operator -e acl list | sed -n 's/^user \([^ ]*\) off .*/\1/p' | tr '\n' ' ')"
+users | {
+  set -f # rules have stars
+  while read -r _ user state rules; do
+    case $off in *" $user "*) state=off ;; esac
+    here operator -e acl setuser "$user" reset "$state" $rules >/dev/null
+  done
+}
+here operator -e acl save >/dev/null
+[ -z "${GROUP_SELF:-}" ] || printf %s "$(password replica)" | here operator -e -x config set masterauth >/dev/null
+[ ! -e "$tls/tls.crt" ] || here operator -e config set tls-cert-file "$tls/tls.crt" tls-key-file "$tls/tls.key" \
+  tls-ca-cert-file "$tls/ca.crt" >/dev/null
+echo "$self has the passwords and certificates"
