@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -15,18 +15,26 @@ const noSystemd = skippedWithout('systemd-analyze');
 it('there is a unit for each process', () => {
   expect(units.map((unit) => basename(unit)).sort()).toEqual([
     'keyfence-control-plane.service',
+    'keyfence-redis.service',
+    'keyfence-sentinel.service',
     'keyfence-verifier.service',
   ]);
 });
 
-it('README.md names every secret and unit', () => {
-  const page = readFileSync(join(root, 'deploy/systemd/README.md'), 'utf8');
+it('the pages name every file of a unit', () => {
+  const pages = ['systemd/README.md', 'machines.md'].map((page) =>
+    readFileSync(join(root, 'deploy', page), 'utf8'),
+  );
+  const named = pages
+    .join('')
+    .replaceAll('`<user>-password`', (text) =>
+      ['operator', 'replica', 'sentinel'].map((user) => text.replace('<user>', user)).join(' '),
+    );
   for (const unit of units) {
-    expect(page).toContain(`systemctl enable --now /opt/keyfence/${unit}\n`);
     const text = readFileSync(join(root, unit), 'utf8');
     const files = [...text.matchAll(/=-?[\w-]*:?\/etc\/keyfence\/([\w.-]+)$/gm)].map(([, file]) => file);
     expect(files.length).toBeGreaterThan(1);
-    for (const file of files) expect(page).toContain(`\`${file}\``);
+    for (const file of files) expect(named).toContain(`\`${file}\``);
   }
 });
 
@@ -68,6 +76,21 @@ describe.skipIf(noSystemd)(`systemd's own opinion${noSystemd}`, () => {
     const { output } = analyze('verify', '--man=no', join(folder, 'keyfence-verifier@2.service'));
     rmSync(wrong);
     expect(output).toContain('ProtectHomes');
+  });
+
+  it('the user and the group can be made', () => {
+    const made = mkdtempSync(join(tmpdir(), 'keyfence-users-'));
+    mkdirSync(join(made, 'etc'));
+    const file = join(root, 'deploy/systemd/keyfence.sysusers');
+    const { status, stderr } = spawnSync('systemd-sysusers', [`--root=${made}`, file], { encoding: 'utf8' });
+    const groups = readFileSync(join(made, 'etc/group'), 'utf8');
+    rmSync(made, { recursive: true });
+    expect({ status, stderr }).toEqual({ status: 0, stderr: expect.not.stringContaining('Failed') });
+    for (const unit of units) {
+      const text = readFileSync(join(root, unit), 'utf8');
+      for (const [, group] of text.matchAll(/^(?:User|SupplementaryGroups)=(.*)$/gm))
+        expect(groups).toContain(`${group}:`);
+    }
   });
 
   it('a misspelt directive would be noticed', () => {

@@ -1,0 +1,204 @@
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { Load } from '../harness/load.ts';
+import { freePort } from '../harness/ports.ts';
+import { skippedWithout } from '../harness/programs.ts';
+import { HOLDS_MS_MAX } from '../harness/waiting.ts';
+import { Machines } from './machines.ts';
+
+const page = (name: string) => readFileSync(join(import.meta.dirname, `../../deploy/${name}.md`), 'utf8');
+/** The commands of a section of a page, block by block. */
+const blocksOf = (name: string, heading: string): string[] => {
+  const section =
+    page(name)
+      .split(/^#+ /m)
+      .find((text) => text.startsWith(`${heading}\n`)) ?? '';
+  return [...section.matchAll(/^ *```sh\n([\s\S]*?)^ *```/gm)].map(([, block = '']) => block);
+};
+const SECRETS = (blocksOf('machines', '1. Make the secrets')[0] ?? '').replace('~/', '"$MACHINES"/');
+/** As the page begins. */
+const SETTINGS = 'set -a; . /etc/keyfence/redis.env; set +a\n';
+const PATIENT = { timeout: HOLDS_MS_MAX, interval: 200 };
+
+// macOS has one loopback address.
+const reason =
+  process.platform === 'linux' ? skippedWithout('curl') : ' (skipped: needs Linux, for loopback addresses)';
+
+describe.skipIf(reason)(`three machines as deploy/machines.md installs them${reason}`, () => {
+  let machines: Machines;
+  let ports: Record<'api' | 'admin' | 'verify' | 'verifierAdmin', string>;
+  let key: string;
+  const all = [0, 1, 2];
+
+  beforeAll(async () => {
+    machines = await Machines.start(['127.0.1.1', '127.0.1.2', '127.0.1.3', '127.0.1.4']);
+    const port = async () => String(await freePort());
+    ports = { api: await port(), admin: await port(), verify: await port(), verifierAdmin: await port() };
+    await machines.run(SECRETS);
+    for (const index of all) await install(index);
+    const folder = join(machines.folder, 'keyfence-secrets/verifier');
+    await machines.run(
+      `ssh root@$MACHINE mkdir -p /etc/keyfence\nscp -r ${folder}/. root@$MACHINE:/etc/keyfence`,
+      3,
+    );
+    await install(3);
+  }, 60_000);
+  afterAll(async () => {
+    await machines?.stop();
+  });
+
+  /** Runs the commands for a machine, with ports and times of this test, and starts its services as they would. */
+  const install = async (index: number) => {
+    await onPage('2. Install each machine', 0, index);
+    const { address } = machines.at(index);
+    machines.adapt(index, {
+      verifier: { PORT: ports.verify, HOST: address, ADMIN_PORT: ports.verifierAdmin },
+      'control-plane': { PORT: ports.api, LEASE_MS: '30000', ADMIN_PORT: ports.admin },
+      redis: { DOWN_AFTER_MS: '2000', FAILOVER_MS: '3000' },
+    });
+    const parts = index === 3 ? ['verifier'] : ['redis', 'sentinel', 'control-plane', 'verifier'];
+    await machines.at(index).systemctl(
+      'start',
+      parts.map((part) => `keyfence-${part}`),
+    );
+  };
+  const verdict = async (key: string, index: number) => {
+    const url = `http://${machines.at(index).address}:${ports.verify}/v1/keys.verifyKey`;
+    const answer = await fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ key }),
+    });
+    return ((await answer.json()) as { code?: string }).code ?? answer.status;
+  };
+  /** Once it can answer. */
+  const decided = async (asked: string, index: number) => {
+    let code: string | number = 503;
+    await vi.waitFor(async () => {
+      code = await verdict(asked, index);
+      expect(code).not.toBe(503);
+    }, PATIENT);
+    return code;
+  };
+  /** Runs a block of a section on a machine. */
+  const onPage = (heading: string, block: number, index: number, more = '') => {
+    const commands = (blocksOf('machines', heading)[block] ?? '')
+      .replace(':3000', `:${ports.api}`)
+      .replace(':9300', `:${ports.admin}`)
+      .replace('127.0.0.1:3001', `$MACHINE:${ports.verify}`);
+    return onMachine(commands + more, index);
+  };
+  const onMachine = (commands: string, index: number, more: Record<string, string> = {}) =>
+    machines.run(commands, index, {
+      KEYFENCE_URL: `http://${machines.at(1).address}:${ports.api}`,
+      KEYFENCE_ROOT_KEY_FILE: join(machines.at(1).root, 'etc/keyfence/root-key'),
+      ...more,
+    });
+  const admin = async (operation: string, body: object) => {
+    const answer = await fetch(`http://127.0.1.2:${ports.api}/v1/${operation}`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${readFileSync(join(machines.at(0).root, 'etc/keyfence/root-key'), 'utf8').trim()}`,
+        'content-type': 'application/json',
+      },
+      body: JSON.stringify(body),
+    });
+    if (answer.status !== 200) throw new Error(`${operation}: ${answer.status} ${await answer.text()}`);
+    // biome-ignore lint/suspicious/noExplicitAny: answers of several shapes
+    return (await answer.json()) as any;
+  };
+  /** Creates a key that is refused by all verifiers when this resolves. */
+  const disabledKey = async (): Promise<string> => {
+    const made = await vi.waitFor(() => admin('keys.createKey', { apiId: 'shop' }), PATIENT);
+    await vi.waitFor(async () => {
+      const { propagation } = await admin('keys.updateKey', { keyId: made.keyId, enabled: false });
+      expect(propagation).toMatchObject({ state: 'complete', durable: true });
+    }, PATIENT);
+    return made.key;
+  };
+  const roles = () =>
+    Promise.all(
+      all.map(async (index) => {
+        const told = await machines.run(`${SETTINGS}. deploy/redis/ask.sh\nrole`, index).catch(() => 'away');
+        return told.split('\n')[0];
+      }),
+    );
+  const primary = async () => (await roles()).indexOf('master');
+
+  it('work by the commands of the page', async () => {
+    const told = await onPage('4. See that it works', 0, 0, '\necho "$KEY"');
+    expect(told).toContain('"code":"VALID"');
+    key = told.trim().split('\n').at(-1) ?? '';
+    for (const index of [...all, 3]) expect(await verdict(key, index)).toBe('VALID');
+    const found = await onPage('4. See that it works', 1, 0);
+    expect(found).toMatch(/✓ verifier: http/);
+    expect(found).not.toMatch(/✗|no limit/);
+  }, 60_000);
+
+  it('listen at their own addresses only', async () => {
+    const { SENTINEL_PORT = '', REDIS_PORT = '' } = machines.env;
+    for (const port of [SENTINEL_PORT, REDIS_PORT, ports.api, ports.verify]) {
+      await expect(fetch(`http://127.0.0.1:${port}`)).rejects.toMatchObject({
+        cause: expect.objectContaining({ code: 'ECONNREFUSED' }),
+      });
+    }
+  });
+
+  it('restart one by one without a failed question', async () => {
+    const ask = () => ({ path: '/v1/keys.verifyKey', body: { key } });
+    const asking = new Load(`http://127.0.1.4:${ports.verify}`, ask, { callers: 2 });
+    const before = await primary();
+    for (const index of [before, ...all.filter((each) => each !== before)]) {
+      await onPage('Restart, or replace a machine', 0, index);
+      expect((await roles())[index]).toBe('slave');
+      await asking.more(5);
+    }
+    await asking.stop();
+    expect(asking.outcomes).toEqual({ VALID: expect.any(Number) });
+  }, 120_000);
+
+  it('survive that the primary dies for good', async () => {
+    const refused = await disabledKey();
+    const lost = await primary();
+    const machine = machines.at(lost);
+    await machine.kill();
+    await vi.waitFor(async () => expect(await roles()).toContain('master'), PATIENT);
+    expect(await decided(refused, 3)).toBe('DISABLED');
+    // Another machine at its address.
+    rmSync(machine.root, { recursive: true });
+    await machines.run(`${SECRETS}\n`, 0, {
+      FIRST: machine.address,
+      SECOND: machine.address,
+      THIRD: machine.address,
+    });
+    await install(lost);
+    await vi.waitFor(async () => expect(await roles()).toContain('slave'), PATIENT);
+    await machines.run(`${SETTINGS}until sh deploy/redis/ready.sh; do sleep 0.2; done`, lost);
+    expect((await roles()).sort()).toEqual(['master', 'slave', 'slave']);
+    const other = await disabledKey();
+    for (const each of [refused, other]) expect(await decided(each, 3)).toBe('DISABLED');
+  }, 120_000);
+
+  it('restore a backup by the pages', async () => {
+    const refused = await disabledKey();
+    const BACKUP = join(machines.folder, 'backup');
+    mkdirSync(BACKUP);
+    const [backup = ''] = blocksOf('operations', 'Backup');
+    const told = await machines.run(SETTINGS + backup, 1, { BACKUP });
+    const COPY = /^\S+\.rdb/.exec(told)?.[0] ?? '';
+    const later = await disabledKey();
+    for (const index of all) await onPage('Back up and restore', 0, index);
+    const [restore = ''] = blocksOf('operations', 'Restore');
+    await machines.run(SETTINGS + restore, 0, { COPY });
+    for (const index of [1, 2]) await machines.run(`${SETTINGS}sh deploy/redis/restore.sh join`, index);
+    for (const index of all) await onPage('Back up and restore', 1, index);
+    for (const index of all)
+      await machines.run(`${SETTINGS}until sh deploy/redis/ready.sh; do sleep 0.2; done`, index);
+    expect(await roles()).toEqual(['master', 'slave', 'slave']);
+    const [, , admit = ''] = blocksOf('operations', 'Restore');
+    for (const index of all) await vi.waitFor(() => onMachine(SETTINGS + admit, index), PATIENT);
+    expect(await decided(refused, 0)).toBe('DISABLED');
+    expect(await decided(later, 0)).toBe('NOT_FOUND');
+  }, 120_000);
+});
