@@ -102,7 +102,9 @@ test('a running Redis takes what the files say', async () => {
   const open = redis.as('verifier');
   expect(await open.get('kf:p:x')).toBeNull();
   const rules = async () =>
-    ((await redis.as('operator').acl('LIST')) as string[]).map((rule) => rule.replace(' sanitize-payload', ''));
+    ((await redis.as('operator').acl('LIST')) as string[]).map((rule) =>
+      rule.replace(' sanitize-payload', ''),
+    );
   const before = await rules();
   apply('verifier\na new one\n');
   for (const password of ['verifier', 'a new one'])
