@@ -43,7 +43,7 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
       3,
     );
     await install(3);
-  }, 60_000);
+  });
   afterAll(async () => {
     await machines?.stop();
   });
@@ -134,7 +134,7 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     const found = await onPage('4. See that it works', 1, 0);
     expect(found).toMatch(/✓ verifier: http/);
     expect(found).not.toMatch(/✗|no limit/);
-  }, 60_000);
+  });
 
   it('listen at their own addresses only', async () => {
     const { SENTINEL_PORT = '', REDIS_PORT = '' } = machines.env;
@@ -156,7 +156,7 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     }
     await asking.stop();
     expect(asking.outcomes).toEqual({ VALID: expect.any(Number) });
-  }, 120_000);
+  });
 
   it('survive that the primary dies for good', async () => {
     const refused = await disabledKey();
@@ -178,7 +178,7 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     expect((await roles()).sort()).toEqual(['master', 'slave', 'slave']);
     const other = await disabledKey();
     for (const each of [refused, other]) expect(await decided(each, 3)).toBe('DISABLED');
-  }, 120_000);
+  });
 
   it('restore a backup by the pages', async () => {
     const refused = await disabledKey();
@@ -200,5 +200,5 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     for (const index of all) await vi.waitFor(() => onMachine(SETTINGS + admit, index), PATIENT);
     expect(await decided(refused, 0)).toBe('DISABLED');
     expect(await decided(later, 0)).toBe('NOT_FOUND');
-  }, 120_000);
+  });
 });
