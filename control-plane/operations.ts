@@ -6,6 +6,7 @@ import { keyOperations, keysOfApiOperations } from './keys/operations.ts';
 import { roleOperations } from './roles/operations.ts';
 import { rootKeyOperations } from './root-keys/operations.ts';
 import { sessionOperations } from './sign-in/operations.ts';
+import { usageOperations } from './usage/operations.ts';
 import { webhookOperations } from './webhooks/operations.ts';
 
 /** The operations of the control plane, by subject in the order of the reference. */
@@ -18,6 +19,7 @@ export const operations = [
   ...rootKeyOperations,
   ...sessionOperations,
   ...auditOperations,
+  ...usageOperations,
   ...webhookOperations,
   ...fleetOperations,
 ] as const;

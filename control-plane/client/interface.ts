@@ -61,6 +61,7 @@ export const OPERATION_KINDS = {
   'rootKeys.listSessions': 'query',
   'rootKeys.endSession': 'change',
   'audit.listEvents': 'query',
+  'usage.query': 'query',
   'webhooks.createEndpoint': 'change',
   'webhooks.updateEndpoint': 'change',
   'webhooks.getEndpoint': 'query',
@@ -1756,6 +1757,42 @@ export interface Operations {
       })[];
       /** Cursor of the next page; absent on the last page. */
       readonly cursor?: string;
+    };
+  };
+  /** Count verdicts of several APIs or keys. */
+  'usage.query': {
+    input: {
+      /** The parts that rows tell apart, separated by commas: time, code, api, key, identity. Absent = one sum. */
+      readonly groupBy?: string | undefined;
+      /** Hours and days are those of UTC. */
+      readonly granularity?: 'hour' | 'day' | undefined;
+      /** Unix milliseconds; default: as far back as counts are kept. */
+      readonly start?: string | number | undefined;
+      /** Unix milliseconds; default: now. */
+      readonly end?: string | number | undefined;
+      /** The API that keys belong to. */
+      readonly apiId?: string | undefined;
+      /** A key's id, as createKey returned it. */
+      readonly keyId?: string | undefined;
+      /** Your own id of the customer (identity) to whom the key belongs. */
+      readonly externalId?: string | undefined;
+      /** Only this verdict. */
+      readonly code?: 'VALID' | 'DISABLED' | 'EXPIRED' | 'INSUFFICIENT_PERMISSIONS' | 'RATE_LIMITED' | 'CONCURRENCY_EXCEEDED' | 'USAGE_EXCEEDED' | 'FORBIDDEN' | undefined;
+    };
+    output: {
+      /** One for each combination that occurs, in order of time, then the highest count first; at most 10000. A row has the fields of `groupBy`. */
+      readonly rows: readonly ({
+        /** When the hour or day began, Unix milliseconds. */
+        readonly time?: number;
+        /** The verdict. */
+        readonly code?: string;
+        readonly apiId?: string;
+        readonly keyId?: string;
+        /** The identity. */
+        readonly externalId?: string;
+        /** Number of verdicts. */
+        readonly count: number;
+      })[];
     };
   };
   /** Create a webhook endpoint. */

@@ -13,7 +13,7 @@ import { PERMISSIONS_MAX } from '../../control-plane/roles/permissions.ts';
 import { ROLES_MAX } from '../../control-plane/roles/roles.ts';
 import { HANDOVERS_MAX } from '../../control-plane/sign-in/handovers.ts';
 import { SIGN_IN_MS_MAX } from '../../control-plane/sign-in/pending-sign-ins.ts';
-import { GROUPS_MAX, QUERY_LENGTH_MAX as SQL_LENGTH_MAX } from '../../control-plane/usage/usage-query.ts';
+import { GROUPS_MAX, QUERY_LENGTH_MAX as SQL_LENGTH_MAX } from '../../control-plane/unkey-v2/usage-query.ts';
 import { DELIVERY_MS_MAX, FAILURES_TO_PAUSE } from '../../control-plane/webhooks/endpoint-sender.ts';
 import { ATTEMPT_MS_MAX } from '../../control-plane/webhooks/event-poster.ts';
 import { DEAD_KEPT } from '../../control-plane/webhooks/outbox.ts';

@@ -62,7 +62,6 @@ export class InvalidField extends Failure {
 export const isConflict = (error: unknown): boolean => error instanceof Failure && error.code === 'CONFLICT';
 
 const BASE = new URL('../', document.baseURI);
-const USAGE_QUERY = new URL('../v2/analytics.getVerifications', document.baseURI);
 const SESSION = new URL('session', document.baseURI);
 const HANDOVER = new URL('handover', document.baseURI);
 const READ_MS_MAX = 15_000;
@@ -183,19 +182,6 @@ export async function call<Name extends keyof Responses>(
     begin(session);
     return send(operation, input);
   }
-}
-
-/** A row of counts of verifications. */
-interface UsageRow {
-  readonly time?: number;
-  readonly outcome?: string;
-  readonly key_space_id?: string;
-  readonly count: number;
-}
-
-/** Asks for counts of verifications over all APIs that the user may read, in SQL. */
-export async function queryUsage(query: string): Promise<readonly UsageRow[]> {
-  return (await request(USAGE_QUERY, { method: 'POST', body: { query }, waitMs: READ_MS_MAX })).data;
 }
 
 /** Stores an encrypted secret for an hour; returns the id under which it can be taken once. */

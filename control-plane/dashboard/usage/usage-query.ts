@@ -1,5 +1,5 @@
 import type { UsageField } from '#shared/protocol/records/usage.ts';
-import { call, may, queryUsage } from '../api/client.ts';
+import { call, may } from '../api/client.ts';
 import { COUNTERS, KINDS } from '../api/verdicts.ts';
 import { DAY_MS, HOUR_MS } from './periods.tsx';
 
@@ -52,8 +52,8 @@ export async function usageOfAll(
   const first = Math.floor(Number(period.start) / length) * length;
   for (let time = first; time <= Number(period.end); time += length)
     buckets.set(time, { time, ...noCounts() });
-  for (const { time = 0, outcome = '', count } of await select('time, outcome', period, externalId))
-    add(buckets.get(Number(time)), outcome, count);
+  for (const { time = 0, code = '', count } of await query('time,code', period, externalId))
+    add(buckets.get(time), code, count);
   return [...buckets.values()];
 }
 
@@ -62,30 +62,23 @@ export async function usageByApi(
   period: UsagePeriod,
 ): Promise<readonly (Counts & { apiId: string; total: number })[]> {
   const apis = new Map<string, Counts & { apiId: string; total: number }>();
-  for (const { key_space_id: apiId = '', outcome = '', count } of await select(
-    'key_space_id, outcome',
-    period,
-  )) {
+  for (const { apiId = '', code = '', count } of await query('api,code', period)) {
     const counts = apis.get(apiId) ?? { apiId, total: 0, ...noCounts() };
-    add(counts, outcome, count);
+    add(counts, code, count);
     apis.set(apiId, { ...counts, total: counts.total + count });
   }
   return [...apis.values()].sort((a, b) => b.total - a.total);
 }
 
-function add(counts: Counts | undefined, outcome: string, count: number): void {
-  const field = Object.hasOwn(KINDS, outcome) ? KINDS[outcome as keyof typeof KINDS].field : undefined;
+function add(counts: Counts | undefined, code: string, count: number): void {
+  const field = Object.hasOwn(KINDS, code) ? KINDS[code as keyof typeof KINDS].field : undefined;
   if (counts && field) counts[field] += count;
 }
 
-function select(columns: string, { granularity, start, end }: UsagePeriod, externalId?: string) {
-  const textOf = (ms: string) => new Date(Number(ms)).toISOString().slice(0, 19).replace('T', ' ');
-  const length = LENGTHS[granularity];
-  // The hour or day in which the period begins counts as a whole, as it does for one API.
-  const from = String(Math.floor(Number(start) / length) * length);
-  const whose = externalId === undefined ? '' : ` AND external_id = '${externalId.replaceAll("'", "''")}'`;
-  return queryUsage(
-    `SELECT ${columns}, SUM(count) AS count FROM key_verifications_per_${granularity === 'minute' ? 'hour' : granularity}_v1 ` +
-      `WHERE time >= '${textOf(from)}' AND time <= '${textOf(end)}'${whose} GROUP BY ${columns}`,
-  );
-}
+const query = async (groupBy: string, { granularity, ...span }: UsagePeriod, externalId?: string) =>
+  (
+    await call('usage.query', {
+      ...{ groupBy, granularity: granularity === 'minute' ? 'hour' : granularity, externalId },
+      ...span,
+    })
+  ).rows;

@@ -183,6 +183,7 @@ test('every operation succeeds as documented', async () => {
     findVerdict: { requestId },
     listApiRefusals: { apiId: 'shop' },
     getApiVerifications: { apiId: 'shop', groupBy: 'tag' },
+    queryUsage: { groupBy: 'api,code' },
     getPropagation: { keyId, sequence: '1' },
     listKeys: { apiId: 'shop', limit: '1' },
     listRefusedKeys: { apiId: 'shop' },

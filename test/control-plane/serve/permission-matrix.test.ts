@@ -164,6 +164,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
     },
   },
   getApiVerifications: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
+  queryUsage: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
   whoami: { input: async (apiId) => ({ key: await newSecret(apiId) }) },
   getPropagation: {
     input: async (apiId) => {

@@ -44,6 +44,59 @@ const verify = async (key: string, times: number, options: { apiId?: string; at?
   for (const { status } of await Promise.all(rest)) expect(status).toBe(200);
 };
 
+describe('a query of usage', () => {
+  const query = async (about: object) => (await fleet.ok('usage.query', about)).rows;
+
+  test('adds up keys, APIs and identities', async () => {
+    const apiId = 'queried';
+    const mine = await create({ apiId, externalId: 'acme' });
+    const other = await create({ apiId, externalId: 'acme', enabled: false });
+    await verify(mine.key, 4);
+    await verify(other.key, 3);
+    await counted(mine.keyId, 'success', 4);
+    await counted(other.keyId, 'disabled', 3);
+    expect(await query({ apiId, code: 'VALID' })).toEqual([{ count: 4 }]);
+    expect(await query({ keyId: mine.keyId, code: 'DISABLED' })).toEqual([{ count: 0 }]);
+    await fleet.until(async () => (await query({ apiId }))[0].count === 7, 'the API is not reported');
+    expect(await query({ apiId, groupBy: 'code,api' })).toEqual([
+      { code: 'VALID', apiId, count: 4 },
+      { code: 'DISABLED', apiId, count: 3 },
+    ]);
+    const rows = await query({ externalId: 'acme', groupBy: 'identity,key' });
+    expect(rows).toEqual([
+      { externalId: 'acme', keyId: mine.keyId, count: 4 },
+      { externalId: 'acme', keyId: other.keyId, count: 3 },
+    ]);
+    const [{ time, ...rest }, ...none] = await query({ apiId, groupBy: 'time', granularity: 'hour' });
+    expect([time % HOUR_MS, none.length === 0 ? rest : { count: 7 }]).toEqual([0, { count: 7 }]);
+    expect(await query({ apiId, end: time - 1, granularity: 'hour' })).toEqual([{ count: 0 }]);
+  });
+
+  test('names what it needs, and shows no other API', async () => {
+    const refusal = async (about: object) => {
+      const { status, body } = await fleet.admin('usage.query', about);
+      return [status, body.error.message];
+    };
+    const { keyId } = await create({ apiId: 'secretly' });
+    expect(await refusal({ groupBy: 'key' })).toEqual([400, expect.stringMatching(/^groupBy: .*keyId/)]);
+    expect(await refusal({ groupBy: 'identity' })).toEqual([
+      400,
+      expect.stringMatching(/^groupBy: .*externalId/),
+    ]);
+    expect(await refusal({ groupBy: 'hour' })).toEqual([400, expect.stringMatching(/^groupBy/)]);
+    expect(await refusal({ keyId, externalId: 'acme' })).toEqual([400, expect.stringMatching(/^externalId/)]);
+    const { key: narrow } = await fleet.ok('rootKeys.createRootKey', {
+      name: 'narrow',
+      permissions: ['api.used.read_analytics'],
+    });
+    const as = { rootKey: narrow };
+    expect((await fleet.admin('usage.query', { apiId: 'secretly' }, as)).status).toBe(404);
+    expect((await fleet.admin('usage.query', { keyId }, as)).status).toBe(404);
+    const { body } = await fleet.admin('usage.query', { groupBy: 'api' }, as);
+    expect(body.rows.every(({ apiId }: { apiId: string }) => apiId === 'used')).toBe(true);
+  });
+});
+
 describe('usage of a key', () => {
   test('counts each verification once, by its verdict', async () => {
     const { keyId, key } = await create();

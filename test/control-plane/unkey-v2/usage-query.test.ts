@@ -6,9 +6,9 @@ import {
   granularityOf,
   parseUsageQuery,
   rowsOf,
-  SERIES_MAX,
   type Series,
-} from '../../../control-plane/usage/usage-query.ts';
+} from '../../../control-plane/unkey-v2/usage-query.ts';
+import { SERIES_MAX } from '../../../control-plane/usage/operations.ts';
 import { LENGTH_MS, perUsageField, RETENTION } from '../../../shared/protocol/records/usage.ts';
 import { ApiError } from '../../../shared/rules/errors.ts';
 

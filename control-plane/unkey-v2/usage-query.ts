@@ -7,6 +7,7 @@ import {
 } from '#shared/protocol/records/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { UNIX_MS_MIN, UNIX_MS_RULE } from '#shared/rules/unix-ms.ts';
+import { SERIES_MAX } from '../usage/operations.ts';
 
 const TEXT = /^(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,3}))?Z?)?$/;
 const UNITS = { minute: 60_000, hour: LENGTH_MS.hour, day: LENGTH_MS.day, week: 7 * LENGTH_MS.day } as const;
@@ -496,8 +497,6 @@ export const GROUPS_MAX = 20_000;
 /** Maximum numbers of columns of the result and of conditions: each is work for every count that is read. */
 const OUTPUTS_MAX = 20;
 const CONDITIONS_MAX = 20;
-/** Maximum number of series of counts that one query reads. */
-export const SERIES_MAX = 100;
 
 /** Tells whether two dimensions are the same. */
 const isSameDimension = (a: Dimension, b: Dimension): boolean => a.column === b.column && a.unit === b.unit;
