@@ -4,9 +4,7 @@ import { USAGE_COLUMNS } from '#shared/protocol/records/usage.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
 import { codesWhere } from '#shared/rules/verdict-codes.ts';
-import type { Apis } from '../apis/apis.ts';
 import type { Caller } from '../callers/root-keys.ts';
-import type { Keys } from '../keys/keys.ts';
 import type { KeyView } from '../records/key-view.ts';
 import { ExternalId } from '../schema/key-fields.ts';
 import { ApiId, Count, Fields, KeyId, List, period, Time, timeOf } from '../schema/primitives.ts';
@@ -126,10 +124,19 @@ function rowsOf(counts: readonly Counts[], groups: readonly Group[], code: strin
 export const SERIES_MAX = 100;
 const ACTION = 'read_analytics';
 
+interface ApiPage {
+  readonly apis: readonly { readonly id: string }[];
+  readonly next?: string | undefined;
+}
+
 /** The stores that a query reads. */
 export interface SourceStores {
-  readonly apis: Apis;
-  readonly keys: Keys;
+  readonly apis: {
+    get(apiId: string): Promise<object | undefined>;
+    list(after: string, limit: number): Promise<ApiPage>;
+    among(ids: readonly string[], after: string, limit: number): Promise<ApiPage>;
+  };
+  readonly keys: { apiOf(keyId: string): Promise<string | undefined> };
   readonly usage: UsageView;
   readonly view: KeyView;
 }
