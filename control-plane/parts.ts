@@ -239,7 +239,7 @@ function makeWebhooks(
   const list: readonly Operation[] = operations;
   const events = new Map(list.map(({ name, event }) => [name, event]));
   return {
-    deliveries: new Deliveries(nodes, config.WEBHOOK_QUEUE_MAX),
+    deliveries: new Deliveries(nodes, config.WEBHOOK_QUEUE_MAX, clock),
     endpoints,
     notices,
     testEndpoint: (endpointId: string) => sendTestEvent({ endpoints, poster, clock }, endpointId),

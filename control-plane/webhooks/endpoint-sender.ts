@@ -86,6 +86,14 @@ class MessageWindow {
     this.#messages.set(message.entryId, { ...message, body, attempts, nextAtMs, isBeingSent: false });
   }
 
+  /** Lets all that failed and waits be due. */
+  hurry(nowMs: number): void {
+    for (const entryId of this.#deferred) {
+      const message = this.#messages.get(entryId);
+      if (message) this.#messages.set(entryId, { ...message, nextAtMs: Math.min(message.nextAtMs, nowMs) });
+    }
+  }
+
   /** Forgets a message that needs no further attempt. */
   drop({ entryId }: OpenMessage): void {
     this.#messages.delete(entryId);
@@ -171,6 +179,8 @@ export class EndpointSender {
   #sending = 0;
   #failures = 0;
   #pausedUntilMs = 0;
+  /** When somebody last wanted an attempt at once, as far as this sender has heeded it. */
+  #hurriedAtMs = 0;
   #settling: Promise<void> | undefined;
   /** The reason why the latest attempts could not be recorded. */
   #failure: unknown;
@@ -216,6 +226,7 @@ export class EndpointSender {
       try {
         if (this.#failure !== undefined) throw this.#failure;
         await this.#takeOver();
+        await this.#heed();
         await this.#fill();
         this.#begin();
         failures = 0;
@@ -239,10 +250,25 @@ export class EndpointSender {
   /** Begins where the sender before left off: that Redis or a control plane was gone is no success of the endpoint. */
   async #takeOver(): Promise<void> {
     if (this.#hasTakenOver) return;
-    const { failures, pausedUntilMs } = await this.#options.outbox.failuresOf(this.#endpoint.endpointId);
+    const { outbox } = this.#options;
+    const { failures, pausedUntilMs, hurriedAtMs } = await outbox.failuresOf(this.#endpoint.endpointId);
     this.#failures = failures;
     this.#pausedUntilMs = pausedUntilMs;
+    this.#hurriedAtMs = hurriedAtMs;
     this.#hasTakenOver = true;
+  }
+
+  /** Tries again at once if somebody wants that: a good test or a wanted delivery ends the pause. */
+  async #heed(): Promise<void> {
+    const isBusy = this.#sending > 0 || this.#settled.length > 0 || this.#settling !== undefined;
+    if (this.#failures === 0 || isBusy) return;
+    const { outbox, clock } = this.#options;
+    const { failures, pausedUntilMs, hurriedAtMs } = await outbox.failuresOf(this.#endpoint.endpointId);
+    if (hurriedAtMs === this.#hurriedAtMs) return;
+    this.#hurriedAtMs = hurriedAtMs;
+    this.#failures = failures;
+    this.#pausedUntilMs = pausedUntilMs;
+    this.#window.hurry(clock.wallMs());
   }
 
   /** Reads more messages if there are any and there is room. */

@@ -312,7 +312,7 @@ const redeliver = operation({
   kind: 'change',
   summary: 'Deliver an event once more',
   description:
-    'Queues it behind the events that wait, with its `webhook-id`. It may come after later events of the same key.',
+    'Queues it behind the events that wait, with its `webhook-id`, and tries at once, also while the endpoint is failing. It may come after later events of the same key.',
   permissions: ['root.*.update_webhook'],
   request: Fields({
     endpointId: EndpointId,
@@ -341,7 +341,7 @@ const testEndpoint = operation({
   kind: 'change',
   summary: 'Send a test event to a webhook endpoint',
   description:
-    'Sends `webhook.test` at once, also to a disabled endpoint, and says what came back. It is not repeated.',
+    'Sends `webhook.test` at once, also to a disabled endpoint, and says what came back. It is not repeated. If it is delivered, events that wait because the endpoint failed are sent at once.',
   permissions: ['root.*.update_webhook'],
   request: Fields({ endpointId: EndpointId }),
   response: Type.Object({
@@ -356,12 +356,19 @@ const testEndpoint = operation({
   example: { endpointId: endpointIdExample },
   async handle(
     call,
-    { testEndpoint: test }: { testEndpoint: (endpointId: string) => Promise<TestResult | undefined> },
+    {
+      testEndpoint: test,
+      deliveries,
+    }: {
+      testEndpoint: (endpointId: string) => Promise<TestResult | undefined>;
+      deliveries: Deliveries;
+    },
   ) {
     const { endpointId } = call.request;
     const result = await test(endpointId);
     if (!result) throw endpointNotFound(endpointId);
     const { delivered, status } = result;
+    if (delivered) await deliveries.resume(endpointId);
     call.note({}, { after: { delivered, ...(status === undefined ? {} : { status }) } });
     return result;
   },

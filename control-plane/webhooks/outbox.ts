@@ -1,3 +1,4 @@
+import type { Clock } from '#shared/process/clock.ts';
 import { command, list, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
@@ -271,12 +272,19 @@ export class Outbox {
     return row && messageOf(row[1]).body;
   }
 
-  /** Reads how many attempts at an endpoint failed in a row, and until when it is paused; 0 = it is not. */
-  async failuresOf(endpointId: string): Promise<{ failures: number; pausedUntilMs: number }> {
+  /**
+   * Reads how many attempts at an endpoint failed in a row, until when it is paused (0 = it is not), and when somebody
+   * last wanted an attempt at once (0 = never).
+   */
+  async failuresOf(
+    endpointId: string,
+  ): Promise<{ failures: number; pausedUntilMs: number; hurriedAtMs: number }> {
     const { state } = webhookKeys(endpointId);
-    const values = await this.#nodes.run(state, (redis) => redis.hmget(state, 'failures', 'pausedUntil'));
-    const [failures = 0, pausedUntilMs = 0] = values.map(Number);
-    return { failures, pausedUntilMs };
+    const values = await this.#nodes.run(state, (redis) =>
+      redis.hmget(state, 'failures', 'pausedUntil', 'hurriedAt'),
+    );
+    const [failures = 0, pausedUntilMs = 0, hurriedAtMs = 0] = values.map(Number);
+    return { failures, pausedUntilMs, hurriedAtMs };
   }
 
   /** Records attempts of one endpoint and its state after them. */
@@ -308,8 +316,8 @@ export class Outbox {
 
 const queueAgain = command(
   new URL('./queue-again.lua', import.meta.url),
-  ['stream', 'queue'],
-  ['id', 'most'],
+  ['stream', 'queue', 'state'],
+  ['id', 'most', 'now'],
   oneOf('status', { OK: [], NOT_FOUND: [], FULL: [] }),
 );
 
@@ -371,10 +379,12 @@ const MARKS: Readonly<Record<DeliveryKind, string>> = { attempts: 'a', dead: 'd'
 export class Deliveries {
   readonly #nodes: RedisNodes;
   readonly #queueMax: number;
+  readonly #clock: Clock;
 
-  constructor(nodes: RedisNodes, queueMax: number) {
+  constructor(nodes: RedisNodes, queueMax: number, clock: Clock) {
     this.#nodes = nodes;
     this.#queueMax = queueMax;
+    this.#clock = clock;
   }
 
   async state(endpointId: string): Promise<QueueState> {
@@ -416,12 +426,23 @@ export class Deliveries {
     return { deliveries, ...(next === undefined ? {} : { next }) };
   }
 
-  /** Queues the event of a delivery once more, with its id. */
+  /** Queues the event of a delivery once more, with its id, and lets the sender try at once. */
   async repeat(endpointId: string, deliveryId: string): Promise<'OK' | 'NOT_FOUND' | 'FULL'> {
-    const keys = webhookKeys(endpointId);
-    const stream = deliveryId.startsWith(MARKS.dead) ? keys.dead : keys.attempts;
-    const run = queueAgain({ stream, queue: keys.queue, id: deliveryId.slice(1), most: this.#queueMax });
+    const { dead, attempts, queue, state } = webhookKeys(endpointId);
+    const stream = deliveryId.startsWith(MARKS.dead) ? dead : attempts;
+    const run = queueAgain({
+      ...{ stream, queue, state, id: deliveryId.slice(1), most: this.#queueMax },
+      now: Math.round(this.#clock.wallMs()),
+    });
     return (await this.#nodes.run(stream, (redis) => send(redis, run))).status;
+  }
+
+  /** Ends the pause of an endpoint that was just seen to answer, so that what waits is sent at once. */
+  async resume(endpointId: string): Promise<void> {
+    const { state } = webhookKeys(endpointId);
+    if ((await this.state(endpointId)).failures === 0) return;
+    const fields = { failures: 0, pausedUntil: 0, hurriedAt: Math.round(this.#clock.wallMs()) };
+    await this.#nodes.run(state, (redis) => redis.hset(state, fields));
   }
 }
 

@@ -183,6 +183,38 @@ test('repeats a delivery under the id of its event', async () => {
   expect(unknown.status).toBe(404);
 });
 
+/** An endpoint whose attempts failed until it is paused for seconds, and which would answer now. */
+async function failing() {
+  const { receiver, endpointId } = await newReceiver();
+  receiver.answers = [{ status: 500 }];
+  for (let failures = 1; failures <= 6; failures++) {
+    await newKey();
+    await fleet.until(async () => (await stateOf(endpointId)).failures >= failures);
+  }
+  const { state, pausedUntil } = await stateOf(endpointId);
+  expect(state).toBe('failing');
+  const { length } = receiver.received;
+  receiver.answers = [{ status: 204 }];
+  return { receiver, endpointId, length, pausedUntil };
+}
+
+test('a good test ends the pause of an endpoint', async () => {
+  const { receiver, endpointId, length, pausedUntil } = await failing();
+  expect(await fleet.ok('webhooks.test', { endpointId })).toMatchObject({ delivered: true });
+  await fleet.until(async () => (await stateOf(endpointId)).waiting === 0);
+  expect(await stateOf(endpointId)).toMatchObject({ state: 'active', failures: 0 });
+  expect(receiver.received.length).toBeGreaterThan(length + 1);
+  expect(Date.now()).toBeLessThan(pausedUntil);
+});
+
+test('what is sent again goes out during a pause', async () => {
+  const { receiver, endpointId, length, pausedUntil } = await failing();
+  const [{ deliveryId, eventId }] = await attemptsAt(endpointId);
+  await fleet.ok('webhooks.redeliver', { endpointId, deliveryId });
+  await fleet.until(() => receiver.received.slice(length).some(({ id }) => id === eventId));
+  expect(Date.now()).toBeLessThan(pausedUntil);
+});
+
 test('deliveries are listed page by page', async () => {
   const { endpointId } = await newReceiver();
   for (let i = 0; i < 5; i++) await newKey();

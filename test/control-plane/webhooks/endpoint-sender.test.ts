@@ -17,7 +17,7 @@ function sending(statusOf: (id: string) => number) {
   let isSender = true;
   const sender = new EndpointSender(endpoint, {
     outbox: {
-      failuresOf: async () => ({ failures: 0, pausedUntilMs: 0 }),
+      failuresOf: async () => ({ failures: 0, pausedUntilMs: 0, hurriedAtMs: 0 }),
       waiting: async (_id: string, after: string, count: number) =>
         queue.slice(queue.findIndex(({ entryId }) => entryId === after) + 1).slice(0, count),
       bodyOf: async (_id: string, entryId: string) => queue.find((each) => each.entryId === entryId)?.body,
