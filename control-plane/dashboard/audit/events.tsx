@@ -3,7 +3,7 @@ import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Fact } from '../parts/fact.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
-import { useKeyNames } from '../parts/key-names.ts';
+import { useCustomerNames, useKeyNames } from '../parts/key-names.ts';
 import { useLoad } from '../parts/loading.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -52,8 +52,12 @@ const PHRASES: Readonly<Record<string, string>> = {
   'keys.setRoles': 'set the roles of',
   'keys.removeRoles': 'took roles from',
   'apis.deleteKeys': 'deleted all keys of',
+  'identities.updateCredits': 'changed the credits of customer',
   'rules.disableUnused': 'disabled as unused',
   'permissions.setRolePermissions': 'set the permissions of role',
+  'permissions.setRoleLimits': 'set the limits of role',
+  'rules.disableEndpoint': 'disabled, because it answered that it is gone, webhook',
+  'fleet.acceptHistory': 'accepted the history of',
   'rootKeys.endSession': 'ended a session of',
   'webhooks.rotateSecret': 'replaced the secret of webhook',
   'webhooks.redeliver': 'sent an event again to webhook',
@@ -62,14 +66,53 @@ const PHRASES: Readonly<Record<string, string>> = {
   'ratelimit.deleteOverride': 'deleted a limit',
 };
 
+/** Things by the ends of operations' names. */
+const THINGS: Readonly<Record<string, string>> = {
+  Api: 'API',
+  Identity: 'customer',
+  RootKey: 'root key',
+  Endpoint: 'webhook',
+};
+
+/** Fields that a change says by name, in words. */
+const FIELDS: Readonly<Record<string, string>> = {
+  name: 'name',
+  expires: 'end',
+  roles: 'roles',
+  permissions: 'permissions',
+  ratelimit: 'rate limit',
+  ratelimits: 'limits',
+  concurrency: 'limits at once',
+  credits: 'credits',
+  remaining: 'credits',
+  refill: 'refill',
+  meta: 'meta',
+  apiIds: 'APIs',
+  externalId: 'customer',
+  allowedIps: 'addresses',
+  allowedOrigins: 'origins',
+  environment: 'environment',
+};
+
 /** Says in words what an operation did, such as `created key`. */
 export function phraseOf(operation: string, after: object = {}): string {
   const [, verb = '', noun = ''] = /\.([a-z]+)(.*)/.exec(operation) ?? [];
-  const thing = noun.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
-  if (verb === 'update' && 'enabled' in after && Object.keys(after).length === 1)
-    return `${after.enabled ? 'enabled' : 'disabled'}${thing}`;
-  const past = verb === 'update' ? 'changed' : verb.endsWith('e') ? `${verb}d` : `${verb}ed`;
-  return PHRASES[operation] ?? `${past}${thing}`;
+  const thing = THINGS[noun] ?? noun.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`).trim();
+  const phrase = PHRASES[operation];
+  if (phrase !== undefined) return phrase;
+  if (verb !== 'update') return `${verb}${verb.endsWith('e') ? 'd' : 'ed'} ${thing}`.trim();
+  const fields = [...new Set(Object.keys(after).map((name) => FIELDS[name]))];
+  if ('enabled' in after && fields.length === 1) return `${after.enabled ? 'enabled' : 'disabled'} ${thing}`;
+  if (planOf(operation, after)) return 'moved';
+  const isSaid = fields.length > 0 && fields.length < 4 && !fields.includes(undefined);
+  return `changed ${isSaid ? `the ${fields.join(' and the ')} of ` : ''}${thing}`;
+}
+
+/** The ids of the roles that a customer got, which are its plan; undefined = something else was done. */
+function planOf(operation: string, after: object): readonly string[] | undefined {
+  const isMove = operation === 'identities.updateIdentity' && Object.keys(after).join() === 'roles';
+  const { roles } = after as { readonly roles?: readonly string[] };
+  return isMove && roles?.length ? roles : undefined;
 }
 
 /** Events of the audit log, as a table of sentences. */
@@ -81,7 +124,8 @@ export function Events(props: {
   exact?: boolean;
 }) {
   const { events, empty, exact = false } = props;
-  const names = new Map([...props.names, ...useKeyNames(events.map(({ on }) => on))]);
+  const subjects = events.map(({ on }) => on);
+  const names = new Map([...props.names, ...useKeyNames(subjects), ...useCustomerNames(subjects)]);
   return (
     <Table
       label="Events"
@@ -115,6 +159,7 @@ const leakIn = ({ after = {} }: AuditEvent) =>
 function Sentence({ event, names }: { event: AuditEvent; names: ReadonlyMap<string, string> }) {
   const { operation, outcome, by, on, after } = event;
   const leak = leakIn(event);
+  const plan = outcome === 'OK' && planOf(operation, after ?? {});
   return (
     <>
       {leak ? (
@@ -131,7 +176,7 @@ function Sentence({ event, names }: { event: AuditEvent; names: ReadonlyMap<stri
           {outcome === 'OK' ? phraseOf(operation, after) : `was refused ${operation}`}{' '}
         </>
       )}
-      <Subject on={on} names={names} />
+      <Subject on={on} names={names} /> {plan && `to ${plan.map((id) => names.get(id) ?? id).join(', ')}`}
       {leak?.url !== undefined && <div class="under">{leak.url}</div>}
     </>
   );
@@ -139,7 +184,7 @@ function Sentence({ event, names }: { event: AuditEvent; names: ReadonlyMap<stri
 
 function Subject({ on, names }: { on: AuditEvent['on']; names: ReadonlyMap<string, string> }) {
   const { apiId, keyId, rootKeyId, roleId, permissionId, identityId, externalId, endpointId } = on;
-  const identity = externalId ?? identityId;
+  const identity = externalId ?? names.get(identityId ?? '') ?? identityId;
   return (
     <>
       {keyId !== undefined && (

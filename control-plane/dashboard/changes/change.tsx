@@ -8,7 +8,7 @@ import { follow, type WrittenChange } from './follow.ts';
  * it.
  */
 const QUICK_MS = 100;
-const PANELS_MAX = 5;
+const RECEIPTS_MAX = 5;
 
 /**
  * Changes a key. Resolves with the change's sequence when it is written; rejects with a Failure if it was not written, or may
@@ -37,11 +37,11 @@ type ApplyAll = (
 ) => Promise<unknown>;
 
 /**
- * Changes keys and follows the changes until they are complete; shows the latest change of each key.
+ * Changes keys and follows the changes until they are complete. The page shows `receipts` in its dock.
  * @param onWritten is called when a change is written, and again when it is complete
  */
 export function useChange(onWritten: () => void) {
-  const { begin, ...panels } = useWatch(onWritten);
+  const { begin, receipts } = useWatch(onWritten);
   const apply: Apply = (key, headline, patch, undo) =>
     begin(key.apiId, async () => {
       const { keyId } = key;
@@ -113,10 +113,10 @@ export function useChange(onWritten: () => void) {
         undo: undo && (() => applyIdentity(identity, `Undone: ${headline}`, before)),
       };
     });
-  return { apply, applyAll, applyRole, applyRoleLimits, applyIdentity, ...panels };
+  return { apply, applyAll, applyRole, applyRoleLimits, applyIdentity, receipts };
 }
 
-/** Follows changes until they are complete, and renders the latest of each key. */
+/** Follows changes until they are complete, and renders the latest, and those before it that are not complete. */
 function useWatch(onWritten: () => void) {
   const [changes, setChanges] = useState<readonly Change[]>([]);
   const isGone = useRef(false);
@@ -128,10 +128,14 @@ function useWatch(onWritten: () => void) {
     setChanges((before) => {
       const last = before.find(({ keyId }) => keyId === change.keyId);
       if ((last?.propagation.sequence ?? 0) > change.propagation.sequence) return before;
-      return last
-        ? before.map((each) => (each === last ? change : each))
-        : [change, ...before].slice(0, PANELS_MAX);
+      if (last?.propagation.sequence === change.propagation.sequence)
+        return before.map((each) => (each === last ? change : each));
+      return [change, ...before.filter(({ by }) => !by).filter((each) => each !== last)].slice(
+        0,
+        RECEIPTS_MAX,
+      );
     });
+  const close = (change: Change) => setChanges((before) => before.filter((each) => each !== change));
   const begin = async (apiId: string | undefined, send: () => Promise<WrittenChange>) => {
     const steps = follow(apiId, send);
     const first = await steps.next().catch((error: unknown) => {
@@ -151,17 +155,11 @@ function useWatch(onWritten: () => void) {
       if (change.by) onWritten();
     }
   };
-  /** The panel of a key's change, to show beside the key. */
-  const panelOf = (keyId: string) => {
-    const change = changes.find((each) => each.keyId === keyId && !each.isOfMany);
-    return change && <Fence key={change.keyId} change={change} />;
-  };
-  /** The panels of the changes that are not shown beside one of these keys. */
-  const panelsBeside = (keyIds: readonly string[]) =>
-    changes
-      .filter(({ keyId, isOfMany }) => isOfMany || !keyIds.includes(keyId))
-      .map((change) => <Fence key={change.keyId} change={change} />);
-  return { begin, panelOf, panelsBeside };
+  // Newest last, where it stays while those before it go.
+  const receipts = changes
+    .toReversed()
+    .map((change) => <Fence key={change.keyId} change={change} onClose={() => close(change)} />);
+  return { begin, receipts };
 }
 
 /** Changes the keys with the same patch together. An API has one log, so that its last change is the last to be complete. */
@@ -180,7 +178,7 @@ async function sendAll(apiId: string, keys: readonly Patched[], headline: string
   const missing = refusals === 0 ? '' : `, but for ${refusals} that could not be changed`;
   const { keyId } = last;
   const progress = progressOf(keyId, propagation);
-  return { keyId, headline: `${headline}${missing}`, propagation, isOfMany: true, progress };
+  return { keyId, headline: `${headline}${missing}`, propagation, progress };
 }
 
 const progressOf =

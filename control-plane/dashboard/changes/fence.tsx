@@ -20,8 +20,6 @@ export interface Change {
   readonly failure?: Failure;
   /** Reverts the change; undefined = not offered. */
   readonly undo?: (() => Promise<unknown>) | undefined;
-  /** True for a change of several keys. */
-  readonly isOfMany?: boolean;
   /** Asks the API how far the change has come. */
   readonly progress: () => Promise<{ readonly propagation: Propagation }>;
 }
@@ -35,8 +33,8 @@ export interface Follower {
   readonly appliedMs?: number;
 }
 
-/** The panel of a change: which verifiers have applied it, which have not, and until when they matter. */
-export function Fence({ change }: { change: Change }) {
+/** The receipt of a change: which verifiers have applied it, which have not, and until when they matter. */
+export function Fence({ change, onClose }: { change: Change; onClose: () => void }) {
   const { headline, propagation, by, tookMs, leftMs, followers, failure, undo } = change;
   const goesOn = !by && (failure?.passes ?? true);
   const panel = useRef<HTMLElement>(null);
@@ -55,6 +53,11 @@ export function Fence({ change }: { change: Change }) {
         <span class="group">
           {undo && <Undo key={headline} undo={undo} onClick={() => panel.current?.focus()} />}
           {by && <Receipt change={change} />}
+          {!goesOn && (
+            <button type="button" class="small dots" aria-label="Close the receipt" onClick={onClose}>
+              ×
+            </button>
+          )}
         </span>
       </div>
       {goesOn && (

@@ -12,7 +12,7 @@ const HISTORY_MAX = 60;
 const SKEW_MS = 500;
 
 /** A written change, and the function that asks how far it has come. */
-export interface WrittenChange extends Pick<Change, 'keyId' | 'headline' | 'undo' | 'isOfMany' | 'progress'> {
+export interface WrittenChange extends Pick<Change, 'keyId' | 'headline' | 'undo' | 'progress'> {
   readonly propagation: Propagation;
 }
 

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { type Key, may } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
@@ -17,7 +16,6 @@ export function KeyTable(props: {
   page: { readonly keys: readonly Key[]; readonly total: number; readonly cursor?: string | undefined };
   selection: ReturnType<typeof useSelection>;
   apply: Apply;
-  panelOf: (keyId: string) => ComponentChildren;
 }) {
   const { page } = props;
   const mayChange = may(`api.${props.apiId}.update_key`);
@@ -59,7 +57,6 @@ export function KeyTable(props: {
           cell: (key) => <KeyMenu of={key} apply={mayChange ? props.apply : undefined} />,
         },
       ]}
-      below={({ keyId }) => props.panelOf(keyId)}
     />
   );
 }

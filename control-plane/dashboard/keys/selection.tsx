@@ -4,7 +4,6 @@ import { ActionForm, Field, type FormEntry } from '../forms/forms.tsx';
 import { counted } from '../parts/counted.ts';
 import { Confirm, Dialog } from '../parts/dialogs.tsx';
 import { useAction, useLoad } from '../parts/loading.tsx';
-import { More } from '../parts/more.tsx';
 import { type Filter, listMatches } from './key-search.tsx';
 
 /** Maximum number of keys that one call changes. */
@@ -115,18 +114,16 @@ export function SelectionBar(props: {
       <button type="button" class="small" aria-disabled={busy} onClick={() => void run(() => change(enable))}>
         Enable {keysText}
       </button>
-      <More>
-        {selectAll && reach === '' && (
-          <button type="button" onClick={() => void run(selectAll)}>
-            Select all that match
-          </button>
-        )}
-        {(['Add role', 'Remove role', 'Expire'] as const).map((name) => (
-          <button key={name} type="button" onClick={() => setForm(name)}>
-            {name}…
-          </button>
-        ))}
-      </More>
+      {(['Add role', 'Remove role', 'Expire'] as const).map((name) => (
+        <button key={name} type="button" class="small" onClick={() => setForm(name)}>
+          {name}…
+        </button>
+      ))}
+      {selectAll && reach === '' && (
+        <button type="button" class="small" onClick={() => void run(selectAll)}>
+          Select all that match
+        </button>
+      )}
       <button type="button" class="small" onClick={reset}>
         Select none
       </button>

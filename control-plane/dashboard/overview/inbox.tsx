@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
-import { call, type Fleet, type Key, may, serverNow } from '../api/client.ts';
+import { call, Failure, type Fleet, type Key, may, serverNow } from '../api/client.ts';
 import { COUNTERS } from '../api/verdicts.ts';
+import { type Apply, useChange } from '../changes/change.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { counted } from '../parts/counted.ts';
 import { silenceText } from '../parts/fleet.tsx';
@@ -25,6 +26,7 @@ const REQUESTS_MIN = 20;
 /** The kinds of troubles, worst first. */
 const KINDS = {
   leaked: 'Leaked',
+  unchecked: 'Not checked',
   verifier: 'Verifier',
   refused: 'Refused',
   webhook: 'Webhook',
@@ -34,7 +36,7 @@ const KINDS = {
 const RANKS = Object.keys(KINDS);
 
 /** Something that wants somebody to act: what it is, where to look, and what to do at once. */
-interface Trouble {
+export interface Trouble {
   readonly kind: keyof typeof KINDS;
   readonly text: ComponentChildren;
   readonly id: string;
@@ -43,58 +45,79 @@ interface Trouble {
   readonly act?: readonly [name: string, run: () => Promise<unknown>];
 }
 
-/** Loads what wants attention besides the verifiers, as far as this root key may see it. */
+/**
+ * Loads what wants attention besides the verifiers, as far as this root key may see it. What could not be checked is a
+ * trouble, too. `troubles` is undefined until every check is back.
+ */
 export function useInbox() {
+  const { apply, receipts } = useChange(() => reload());
   const load = async () => {
-    const [apis, endpoints, findings] = await Promise.all([
-      call('apis.listApis', { limit: APIS_MAX }).catch(() => ({ apis: [] })),
-      may('root.*.read_webhook') ? call('webhooks.listEndpoints').catch(() => NO_ENDPOINTS) : NO_ENDPOINTS,
-      call('fleet.listFindings').catch(() => undefined),
+    const [keys, endpoints, findings] = await Promise.all([
+      checked('Keys', async () => {
+        const { apis } = await call('apis.listApis', { limit: APIS_MAX });
+        const readable = apis.filter(({ id }) => may(`api.${id}.read_key`));
+        return (await Promise.all(readable.map((api) => wantedKeys(api, apply)))).flat();
+      }),
+      checked('Webhooks', async () => {
+        if (!may('root.*.read_webhook')) return [];
+        const { endpoints } = await call('webhooks.listEndpoints');
+        return endpoints.flatMap(endpointTrouble);
+      }),
+      checked('Redis', async () => (await call('fleet.listFindings')).findings.flatMap(findingTrouble)),
     ]);
-    const readable = apis.apis.filter(({ id }) => may(`api.${id}.read_key`));
-    const keys = await Promise.all(readable.map(({ id }) => wantedKeys(id).catch(unexamined(id))));
-    const ofFindings = findings?.findings.flatMap(({ check, change }): Trouble[] =>
-      change ? [{ kind: 'finding', id: `${check} ${change}`, text: `${check}: ${change}.` }] : [],
-    );
-    const troubles = [...keys.flat(), ...endpoints.endpoints.flatMap(endpointTrouble), ...(ofFindings ?? [])];
-    return { troubles, isExamined: findings !== undefined };
+    return [...keys, ...endpoints, ...findings];
   };
-  const { data = { troubles: [], isExamined: true }, reload } = useLoad(load, [], REFRESH_MS);
-  return { ...data, reload };
+  const { data, reload } = useLoad(load, [], REFRESH_MS);
+  return { troubles: data, reload, receipts };
 }
 
-const NO_ENDPOINTS = {
-  endpoints: [] as Awaited<ReturnType<typeof call<'webhooks.listEndpoints'>>>['endpoints'],
-};
+/** Runs a check. What could not be checked wants attention: it is not quiet there. */
+async function checked(what: string, check: () => Promise<readonly Trouble[]>): Promise<readonly Trouble[]> {
+  try {
+    return await check();
+  } catch (error) {
+    const failure = error instanceof Failure ? error : new Failure('INTERNAL', String(error));
+    if (failure.code === 'SESSION_OVER') throw failure;
+    return uncheckedTrouble(what, failure);
+  }
+}
+
+/** Says that something could not be checked, and why. */
+export const uncheckedTrouble = (what: string, { message }: Failure): Trouble[] => [
+  { kind: 'unchecked', id: what, text: `${what} could not be checked: ${message}.` },
+];
+
+/** What an examination found. Endpoints that are gone have troubles of their own. */
+const findingTrouble = ({ check, change }: Finding): Trouble[] =>
+  change && !(check === 'webhooks' && may('root.*.read_webhook'))
+    ? [{ kind: 'finding', id: `${check} ${change}`, text: `${check}: ${change}.` }]
+    : [];
+
+type Finding = Awaited<ReturnType<typeof call<'fleet.listFindings'>>>['findings'][number];
+type Endpoint = Awaited<ReturnType<typeof call<'webhooks.listEndpoints'>>>['endpoints'][number];
+type Api = Awaited<ReturnType<typeof call<'apis.listApis'>>>['apis'][number];
 
 /** The keys of an API that leaked and are still enabled, or end soon although they are used. */
-async function wantedKeys(apiId: string): Promise<Trouble[]> {
-  // In this order, one call examines all keys instead of a thousand.
-  const order = { limit: KEYS_MAX, sort: 'expires', state: 'enabled' };
-  const list = (conditions: object) => call('apis.listKeys', { apiId, ...order, ...conditions });
-  const [leaked, ending] = await Promise.all([
-    list({ leaked: 'true' }),
-    list({ expiresBefore: String(serverNow() + ENDS_MS) }),
-  ]);
-  const inUse = ending.keys.filter(({ lastUsedAt = 0 }) => lastUsedAt > serverNow() - DAY_MS);
-  return [...leaked.keys.map(leakTrouble), ...endTrouble(inUse, ending.cursor !== undefined)];
+async function wantedKeys({ id: apiId, name = apiId }: Api, apply: Apply): Promise<readonly Trouble[]> {
+  return checked(`Leaked and expiring keys of ${name}`, async () => {
+    // In this order, one call examines all keys instead of a thousand.
+    const order = { limit: KEYS_MAX, sort: 'expires', state: 'enabled' };
+    const list = (conditions: object) => call('apis.listKeys', { apiId, ...order, ...conditions });
+    const [leaked, ending] = await Promise.all([
+      list({ leaked: 'true' }),
+      list({ expiresBefore: String(serverNow() + ENDS_MS) }),
+    ]);
+    const inUse = ending.keys.filter(({ lastUsedAt = 0 }) => lastUsedAt > serverNow() - DAY_MS);
+    return [
+      ...leaked.keys.map((key) => leakTrouble(key, apply)),
+      ...endTrouble(inUse, ending.cursor !== undefined, name),
+    ];
+  });
 }
-
-/** An API that cannot be examined is no quiet one. */
-const unexamined =
-  (apiId: string) =>
-  (error: Error): Trouble[] => [
-    {
-      kind: 'finding',
-      id: apiId,
-      hash: `#/apis/${apiId}?filter=state:leaked`,
-      text: `${apiId}: leaked and expiring keys are not known: ${error.message}`,
-    },
-  ];
 
 const nameOf = ({ name, keyId }: Key) => <bdi>{name ?? keyId}</bdi>;
 
-const leakTrouble = (key: Key): Trouble => ({
+const leakTrouble = (key: Key, apply: Apply): Trouble => ({
   kind: 'leaked',
   id: key.keyId,
   hash: `#/keys/${key.keyId}`,
@@ -104,12 +127,14 @@ const leakTrouble = (key: Key): Trouble => ({
     </>
   ),
   ...(may(`api.${key.apiId}.update_key`)
-    ? { act: ['Disable', () => call('keys.updateKey', { keyId: key.keyId, enabled: false })] as const }
+    ? { act: ['Disable', () => apply(key, `Disabled ${key.name ?? key.keyId}`, ...DISABLE)] as const }
     : {}),
 });
 
+const DISABLE = [{ enabled: false }, { enabled: true }] as const;
+
 /** Keys of one API that end, the next first, as one trouble. */
-function endTrouble([key, ...others]: readonly Key[], hasMore: boolean): Trouble[] {
+function endTrouble([key, ...others]: readonly Key[], hasMore: boolean, api: string): Trouble[] {
   if (!key) return [];
   const { keyId: id, apiId, expires } = key;
   const end = (
@@ -120,18 +145,25 @@ function endTrouble([key, ...others]: readonly Key[], hasMore: boolean): Trouble
   if (others.length === 0) return [{ kind: 'ending', id, hash: `#/keys/${id}?tab=access`, text: end }];
   const text = (
     <>
-      {end}, and {hasMore && 'at least'} {counted(others.length, 'other key')} of {apiId} within a week
+      {end}, and {hasMore && 'at least'} {counted(others.length, 'other key')} of {api} within a week
     </>
   );
   return [{ kind: 'ending', id: apiId, hash: `#/apis/${apiId}?filter=expires:7d`, text }];
 }
 
-function endpointTrouble(endpoint: (typeof NO_ENDPOINTS)['endpoints'][number]): Trouble[] {
-  const { endpointId, name, url, state, failures, dropped, dead } = endpoint;
+function endpointTrouble(endpoint: Endpoint): Trouble[] {
+  const { endpointId, name, url, state, failures, dropped, dead, passed, goneAt } = endpoint;
   const lost = dropped + dead;
-  if (state !== 'failing' && lost === 0) return [];
-  const failure = state === 'failing' ? `${counted(failures, 'attempt')} in a row failed` : '';
-  const loss = lost > 0 ? `${counted(lost, 'event')} lost` : '';
+  const isGone = state === 'disabled' && goneAt !== undefined;
+  if (state !== 'failing' && lost === 0 && !isGone) return [];
+  const texts = [
+    isGone && `answered that it is gone, and was disabled; ${counted(passed, 'event')} passed since`,
+    state === 'failing' && `${counted(failures, 'attempt')} in a row failed`,
+    lost > 0 && `${counted(lost, 'event')} lost`,
+  ];
+  const act = isGone
+    ? (['Enable', () => call('webhooks.updateEndpoint', { endpointId, enabled: true })] as const)
+    : (['Test', () => call('webhooks.test', { endpointId })] as const);
   return [
     {
       kind: 'webhook',
@@ -139,12 +171,10 @@ function endpointTrouble(endpoint: (typeof NO_ENDPOINTS)['endpoints'][number]): 
       hash: `#/webhooks/${endpointId}`,
       text: (
         <>
-          <bdi>{name ?? new URL(url).host}</bdi>: {[failure, loss].filter(Boolean).join('; ')}
+          <bdi>{name ?? new URL(url).host}</bdi>: {texts.filter(Boolean).join('; ')}
         </>
       ),
-      ...(may('root.*.update_webhook')
-        ? { act: ['Test', () => call('webhooks.test', { endpointId })] as const }
-        : {}),
+      ...(may('root.*.update_webhook') ? { act } : {}),
     },
   ];
 }
@@ -207,28 +237,35 @@ export function refusalTrouble(
 export const share = (part: number, whole: number) =>
   whole === 0 ? '–' : `${((100 * part) / whole).toFixed(1)} %`;
 
-/** The troubles, worst first, each with where to look and what to do. */
-export function Inbox(props: { troubles: readonly Trouble[]; isExamined: boolean; reload: () => void }) {
-  const { isExamined, reload } = props;
-  const troubles = props.troubles.toSorted((a, b) => RANKS.indexOf(a.kind) - RANKS.indexOf(b.kind));
-  const count = troubles.length === 1 ? '1 thing needs' : `${troubles.length} things need`;
+/** The troubles, worst first, each with where to look and what to do; undefined = not every check is back. */
+export function Inbox(props: { troubles: readonly Trouble[] | undefined; reload: () => void }) {
+  const troubles = props.troubles?.toSorted((a, b) => RANKS.indexOf(a.kind) - RANKS.indexOf(b.kind));
+  const state = !troubles ? 'checking' : troubles.length > 0 ? 'wanted' : 'good';
   return (
-    <section class={`panel attention ${troubles.length > 0 ? 'wanted' : ''}`} aria-label="Attention">
-      <h2>{troubles.length === 0 ? 'All quiet' : `${count} attention`}</h2>
-      {troubles.length === 0 ? (
+    <section class={`panel attention ${state}`} aria-label="Attention" aria-busy={!troubles}>
+      <h2>{titleOf(troubles)}</h2>
+      {!troubles ? (
+        <p class="quiet">Keys, verifiers, webhooks and the settings of Redis are looked at.</p>
+      ) : troubles.length === 0 ? (
         <p class="quiet">
-          No key leaked or ends soon, all verifiers report and follow their APIs, all webhooks are delivered
-          {isExamined ? ', and the settings of Redis fit.' : '; Redis could not be examined.'}
+          No key leaked or ends soon, all verifiers report and follow their APIs, all webhooks are delivered,
+          and the settings of Redis fit.
         </p>
       ) : (
         <ul class="plain inbox">
           {troubles.map((trouble) => (
-            <Item key={`${trouble.kind} ${trouble.id}`} of={trouble} onDone={reload} />
+            <Item key={`${trouble.kind} ${trouble.id}`} of={trouble} onDone={props.reload} />
           ))}
         </ul>
       )}
     </section>
   );
+}
+
+function titleOf(troubles: readonly Trouble[] | undefined): string {
+  if (!troubles) return 'Checking…';
+  if (troubles.length === 0) return 'All quiet';
+  return troubles.length === 1 ? '1 thing needs attention' : `${troubles.length} things need attention`;
 }
 
 function Item({ of: { kind, text, hash, act }, onDone }: { of: Trouble; onDone: () => void }) {

@@ -4,6 +4,7 @@ import { parseObject } from '../forms/entered-values.ts';
 import { ActionForm, Field, FieldError, type FormEntry, fieldsOf, Opener } from '../forms/forms.tsx';
 import { customersOf, useKeysWith } from '../keys/find-keys.ts';
 import { useConditions } from '../parts/conditions.ts';
+import { Dock } from '../parts/dock.tsx';
 import { IdentityState, IdentitySwitch, identityPage } from '../parts/identity-state.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -21,7 +22,7 @@ export function Identities() {
     () => call('identities.listIdentities', { limit: '25', cursor: pages.cursor, search: filter.search }),
     [filter, pages.cursor],
   );
-  const { applyIdentity, panelOf } = useChange(identities.reload);
+  const { applyIdentity, receipts } = useChange(identities.reload);
   return (
     <Page
       title="Identities"
@@ -57,12 +58,12 @@ export function Identities() {
                 )
               }
               columns={columnsOf(applyIdentity)}
-              below={({ id }) => panelOf(id)}
             />
             {pages.pager(page.cursor, page.identities.length)}
           </>
         )}
       </Loaded>
+      <Dock>{receipts}</Dock>
     </Page>
   );
 }

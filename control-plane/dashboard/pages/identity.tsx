@@ -19,6 +19,7 @@ import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
+import { Dock } from '../parts/dock.tsx';
 import { Fact } from '../parts/fact.tsx';
 import { IdentityState, IdentitySwitch } from '../parts/identity-state.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
@@ -39,7 +40,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
   const identity = useLoad(() => findIdentity(idOrExternalId), []);
   const externalId = identity.data?.externalId ?? idOrExternalId;
   const [deleting, setDeleting] = useState(false);
-  const { applyIdentity, panelOf } = useChange(identity.reload);
+  const { applyIdentity, receipts } = useChange(identity.reload);
   if (identity.failure?.code === 'NOT_FOUND') {
     return (
       <Page
@@ -68,7 +69,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
         )
       }
     >
-      {identity.data && panelOf(identity.data.id)}
+      <Dock>{receipts}</Dock>
       <Loaded of={identity}>
         {(of) => (
           <>
@@ -96,9 +97,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
                 <h2>Set the credits</h2>
                 <CreditFields
                   of={of.credits ?? {}}
-                  apply={(_headline, credits) =>
-                    call('identities.updateIdentity', { identityId: of.id, credits }).finally(identity.reload)
-                  }
+                  apply={(headline, credits) => applyIdentity(of, headline, { credits })}
                 />
               </>
             )}

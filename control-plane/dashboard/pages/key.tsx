@@ -11,6 +11,7 @@ import { ExplainedRefusals } from '../keys/refusals.tsx';
 import { RotateDialog } from '../keys/rotate.tsx';
 import { ApiName } from '../parts/api-name.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
+import { Dock } from '../parts/dock.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
@@ -22,7 +23,7 @@ import { Usage } from '../usage/usage.tsx';
 export function KeyDetail({ keyId }: { keyId: string }) {
   const key = useLoad(() => call('keys.getKey', { keyId }), []);
   const isFound = useForeignFound(key.data && [key.data]);
-  const { apply, panelOf } = useChange(key.reload);
+  const { apply, receipts } = useChange(key.reload);
   const events = useHistory(keyId, key.data);
   if (key.failure?.code === 'NOT_FOUND' || key.failure?.code === 'BAD_REQUEST')
     return <NoSuchKey keyId={keyId} />;
@@ -38,7 +39,8 @@ export function KeyDetail({ keyId }: { keyId: string }) {
       actions={of && <Actions of={of} apply={apply} />}
     >
       {of?.leaked && <Leaked of={of} apply={apply} />}
-      {panelOf(keyId) ?? <UnderWay keyId={keyId} events={events.data?.events} />}
+      <Dock>{receipts}</Dock>
+      {receipts.length === 0 && <UnderWay keyId={keyId} events={events.data?.events} />}
       <Loaded of={key}>{(of) => <Tabs label="Parts of the key" tabs={tabsOf(of, apply, events)} />}</Loaded>
     </Page>
   );

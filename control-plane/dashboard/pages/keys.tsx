@@ -19,6 +19,7 @@ import { type BulkChange, type BulkPatch, SelectionBar, useSelection } from '../
 import { useConditions } from '../parts/conditions.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
+import { Dock } from '../parts/dock.tsx';
 import { Export } from '../parts/export.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
@@ -107,7 +108,7 @@ function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
   useEffect(() => {
     if (creations > 0) keys.reload();
   }, [creations]);
-  const { apply, applyAll, panelOf, panelsBeside } = useChange(keys.reload);
+  const { apply, applyAll, receipts } = useChange(keys.reload);
   const selection = useSelection();
   const changeAll = (selected: readonly Key[], { headline, patchOf }: BulkChange) => {
     const patches = selected.map((key) => ({ keyId: key.keyId, patch: patchOf(key) }));
@@ -118,7 +119,9 @@ function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
       return JSON.stringify(patch) === JSON.stringify(patchOf(key)) ? [] : [{ keyId: key.keyId, patch }];
     });
     const undo = () => applyAll(apiId, before, `Undone: ${headline}`);
-    return applyAll(apiId, patches, headline, before.length > 0 ? undo : undefined);
+    const same = selected.length - before.length;
+    const changed = same === 0 ? headline : `${headline}, ${same.toLocaleString()} of which were so already`;
+    return applyAll(apiId, patches, changed, before.length > 0 ? undo : undefined);
   };
   return (
     <>
@@ -147,19 +150,21 @@ function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
       <Loaded of={keys}>
         {(page) => (
           <>
-            {panelsBeside(page.keys.map(({ keyId }) => keyId))}
-            <KeyTable apiId={apiId} page={page} selection={selection} apply={apply} panelOf={panelOf} />
+            <KeyTable apiId={apiId} page={page} selection={selection} apply={apply} />
             {pages.pager(page.cursor, page.keys.length, isFiltered(filter) ? undefined : page.total)}
-            {may(`api.${apiId}.update_key`) && (
-              <SelectionBar
-                selection={selection}
-                selectAll={pages.cursor || page.cursor ? () => selection.all(apiId, filter) : undefined}
-                change={changeAll}
-              />
-            )}
           </>
         )}
       </Loaded>
+      <Dock>
+        {receipts}
+        {may(`api.${apiId}.update_key`) && (
+          <SelectionBar
+            selection={selection}
+            selectAll={pages.cursor || keys.data?.cursor ? () => selection.all(apiId, filter) : undefined}
+            change={changeAll}
+          />
+        )}
+      </Dock>
     </>
   );
 }

@@ -12,10 +12,19 @@ import { type Sample, useRates } from '../api/rates.ts';
 import { COUNTERS } from '../api/verdicts.ts';
 import { Events, useNames } from '../audit/events.tsx';
 import { FirstRun } from '../overview/first-run.tsx';
-import { Inbox, refusalTrouble, share, troublesOf, useInbox } from '../overview/inbox.tsx';
+import {
+  Inbox,
+  refusalTrouble,
+  share,
+  type Trouble,
+  troublesOf,
+  uncheckedTrouble,
+  useInbox,
+} from '../overview/inbox.tsx';
 import { ApiLink } from '../parts/api-name.tsx';
+import { Dock } from '../parts/dock.tsx';
 import { LastKnown } from '../parts/fleet.tsx';
-import { Loaded, useLoad } from '../parts/loading.tsx';
+import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
 import { type Refused, RefusedKeys } from '../usage/refused-keys.tsx';
@@ -27,31 +36,39 @@ const MINUTES_REFRESH_MS = 30_000;
 const EVENTS_REFRESH_MS = 10_000;
 const EVENTS_LIMIT = '8';
 
-/** Returns the only API, or none, as long as it was never asked for a key; undefined once somebody verified one. */
-async function firstApi(): Promise<{ apiId: string | undefined } | undefined> {
-  if (!may('api.*.create_api') || !may('api.*.create_key') || !may('api.*.read_analytics')) return undefined;
+/** Tells whether there is nothing but one API, or none, that was never asked for a key, as far as that is known. */
+async function firstApi(): Promise<{ isFirst: boolean; apiId?: string }> {
+  if (!may('api.*.create_api') || !may('api.*.create_key') || !may('api.*.read_analytics'))
+    return { isFirst: false };
   const [api, ...others] = (await call('apis.listApis', { limit: '2' })).apis;
-  if (!api) return { apiId: undefined };
-  if (others.length > 0) return undefined;
+  if (!api) return { isFirst: true };
+  if (others.length > 0) return { isFirst: false };
   const { verifications } = await call('apis.getVerifications', { apiId: api.id, granularity: 'day' });
-  return verifications.every((day) => totalOf(day) === 0) ? { apiId: api.id } : undefined;
+  return { isFirst: verifications.every((day) => totalOf(day) === 0), apiId: api.id };
 }
 
 /** The current state of the service: verdicts, what needs attention, and the latest changes. */
 export function Overview() {
   const [maySeeFleet, maySeeAudit] = [may('root.*.read_fleet'), may('root.*.read_audit')];
-  const first = useLoad(firstApi, []);
+  const first = useLoad(() => firstApi().catch(() => ({ isFirst: false, apiId: undefined })), []);
   return (
     <Page title="Overview">
-      {first.data && <FirstRun apiId={first.data.apiId} />}
-      {maySeeFleet && <FleetState />}
-      {may('api.*.read_analytics') && <TrafficOfAll />}
-      {maySeeAudit && <LastChanges />}
-      {!maySeeFleet && !maySeeAudit && (
-        <p class="quiet">
-          This root key may see neither the fleet nor the audit log. <a href="#/apis">To the APIs</a>
-        </p>
-      )}
+      {/* Nothing is drawn above what the reader may already look at. */}
+      <Loaded of={first}>
+        {({ isFirst, apiId }) => (
+          <>
+            {isFirst && <FirstRun apiId={apiId} />}
+            {maySeeFleet && <FleetState />}
+            {may('api.*.read_analytics') && <TrafficOfAll />}
+            {maySeeAudit && <LastChanges />}
+            {!maySeeFleet && !maySeeAudit && (
+              <p class="quiet">
+                This root key may see neither the fleet nor the audit log. <a href="#/apis">To the APIs</a>
+              </p>
+            )}
+          </>
+        )}
+      </Loaded>
     </Page>
   );
 }
@@ -59,7 +76,7 @@ export function Overview() {
 function FleetState() {
   const verifiers = useLoad(lastKnownFleet, [], REFRESH_MS);
   const samples = useRates(verifiers.data?.verifiers);
-  const { troubles, ...inbox } = useInbox();
+  const { troubles, reload, receipts } = useInbox();
   const lastMinutes = useLoad(
     () => (may('api.*.read_analytics') ? minutesOfAll() : Promise.resolve([])),
     [],
@@ -68,22 +85,39 @@ function FleetState() {
   // The running minute is not reported yet.
   const minutes = lastMinutes.data?.slice(-6, -1) ?? [];
   const [refused, setRefused] = useState<Refused>();
+  const parts = [
+    troublesIn(verifiers, 'Verifiers', troublesOf),
+    troublesIn(lastMinutes, 'Refusals', () => refusalTrouble(minutes, setRefused)),
+    troubles,
+  ];
+  const fleet = verifiers.data;
   return (
-    <Loaded of={verifiers}>
-      {(fleet) => (
-        <>
-          <Inbox
-            {...inbox}
-            troubles={[...troublesOf(fleet), ...refusalTrouble(minutes, setRefused), ...troubles]}
-          />
-          {refused && <RefusedKeys of={refused} apiIds={countedApis} onClose={() => setRefused(undefined)} />}
-          <LastKnown of={fleet}>
-            <Tiles fleet={fleet} last={fleet.isSilent ? undefined : samples.at(-1)} minutes={minutes} />
-          </LastKnown>
-        </>
+    <>
+      <Inbox
+        reload={reload}
+        troubles={parts.some((part) => !part) ? undefined : parts.flatMap((part) => part ?? [])}
+      />
+      <Dock>{receipts}</Dock>
+      {refused && <RefusedKeys of={refused} apiIds={countedApis} onClose={() => setRefused(undefined)} />}
+      {fleet ? (
+        <LastKnown of={fleet}>
+          <Tiles fleet={fleet} last={fleet.isSilent ? undefined : samples.at(-1)} minutes={minutes} />
+        </LastKnown>
+      ) : (
+        <Loaded of={verifiers}>{() => null}</Loaded>
       )}
-    </Loaded>
+    </>
   );
+}
+
+/** The troubles in what was loaded; undefined = it is not there yet. */
+function troublesIn<T>(
+  { data, failure }: Load<T>,
+  what: string,
+  find: (data: T) => readonly Trouble[],
+): readonly Trouble[] | undefined {
+  if (data === undefined && !failure) return undefined;
+  return [...(failure ? uncheckedTrouble(what, failure) : []), ...(data === undefined ? [] : find(data))];
 }
 
 /** The verifications of all APIs in a time that the reader chooses. */

@@ -6,6 +6,7 @@ import { slugsOf } from '../forms/entered-values.ts';
 import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
 import { useConditions } from '../parts/conditions.ts';
 import { Confirm } from '../parts/dialogs.tsx';
+import { Dock } from '../parts/dock.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Plans } from '../roles/role-limits.tsx';
@@ -21,7 +22,7 @@ export function Roles() {
   const catalogue = useLoad(() => call('permissions.listPermissions').catch(() => []), []);
   const [{ find: text }, setCondition] = useConditions({ find: '' });
   const [deleting, setDeleting] = useState<Role>();
-  const { applyRole, applyRoleLimits, panelsBeside } = useChange(roles.reload);
+  const { applyRole, applyRoleLimits, receipts } = useChange(roles.reload);
   return (
     <Page
       title="Roles"
@@ -39,7 +40,7 @@ export function Roles() {
           onInput={(event) => setCondition({ find: event.currentTarget.value })}
         />
       </p>
-      {panelsBeside([])}
+      <Dock>{receipts}</Dock>
       {deleting && (
         <Confirm
           title="Delete this role?"

@@ -57,9 +57,9 @@ export function Deliveries({ endpointId }: { endpointId: string }) {
                 { title: 'When', cell: ({ latest }) => <Time at={latest.time} /> },
                 {
                   title: 'Again',
-                  cell: ({ latest: { deliveryId, type } }) =>
+                  cell: ({ latest: { deliveryId, eventId, type } }) =>
                     may('root.*.update_webhook') && (
-                      <Redeliver endpointId={endpointId} deliveryId={deliveryId} type={type} />
+                      <SendNow {...{ endpointId, deliveryId, eventId, type }} onSent={deliveries.reload} />
                     ),
                 },
               ]}
@@ -144,25 +144,49 @@ function Content({ of: { latest, attempts } }: { of: SentEvent }) {
   );
 }
 
-function Redeliver(props: { endpointId: string; deliveryId: string; type: string }) {
-  const { endpointId, deliveryId, type } = props;
+const SEND_MS_MAX = 15_000;
+const LOOK_MS = 500;
+
+/** A button that sends an event now, and says when its outcome is in the list. */
+function SendNow(props: {
+  endpointId: string;
+  deliveryId: string;
+  eventId: string;
+  type: string;
+  onSent: () => void;
+}) {
+  const { endpointId, deliveryId, eventId, type, onSent } = props;
   const { busy, run, problem } = useAction();
-  const [isQueued, setQueued] = useState(false);
+  const [notice, setNotice] = useState('');
+  const latest = async () => {
+    const { deliveries } = await call('webhooks.listDeliveries', { endpointId, limit: PER_PAGE });
+    return deliveries.find((each) => each.eventId === eventId);
+  };
   const send = async () => {
+    const before = (await latest())?.deliveryId;
     await call('webhooks.redeliver', { endpointId, deliveryId });
-    setQueued(true);
+    for (const until = performance.now() + SEND_MS_MAX; performance.now() < until; ) {
+      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+      const now = await latest();
+      if (!now || now.deliveryId === before) continue;
+      setNotice(now.result === 'delivered' ? 'Delivered' : 'Failed again');
+      onSent();
+      return;
+    }
+    setNotice('Queued');
   };
   return (
     <>
       <button
         type="button"
         class="small"
-        aria-disabled={busy || isQueued}
-        aria-label={`Send ${type} again`}
-        onClick={() => !isQueued && void run(send)}
+        aria-disabled={busy}
+        aria-label={`Send ${type} now`}
+        onClick={() => void run(send)}
       >
-        {isQueued ? 'Queued' : 'Send again'}
-      </button>
+        {busy ? 'Sending…' : 'Send now'}
+      </button>{' '}
+      <span role="status">{notice}</span>
       {problem}
     </>
   );

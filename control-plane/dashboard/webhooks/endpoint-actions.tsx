@@ -16,6 +16,7 @@ export function EndpointActions({ endpoint, reload }: { endpoint: Endpoint; relo
     setMessage('');
     const { delivered, status, error, durationMs } = await call('webhooks.test', { endpointId });
     const answer = status === undefined ? error : `it answered ${status}`;
+    reload();
     setMessage(`${delivered ? 'Delivered' : 'Not delivered'}: ${answer} after ${duration(durationMs)}.`);
   };
   const rotate = async () => setSecret((await call('webhooks.rotateSecret', { endpointId })).secret);

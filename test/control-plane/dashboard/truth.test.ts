@@ -5,6 +5,12 @@ import { onStage } from './stage.ts';
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
 
+/** With which sentences of the audit log begin. */
+const VERBS =
+  'accepted changed created deleted disabled ended gave imported moved replaced reported revoked rotated sent set tested took'.split(
+    ' ',
+  );
+
 onStage('what the dashboard says is so', (stage) => {
   test('shows the creation of a key after many events', async () => {
     const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'truth', name: 'old friend' });
@@ -132,16 +138,63 @@ onStage('what the dashboard says is so', (stage) => {
       return (await dashboard.rows('Events')).map((row) => row[0]?.trim().replaceAll(/\s+/g, ' '));
     };
     expect((await subjects('identities.createIdentity'))[0]).toMatch(
-      /^bootstrap created identity audited one$/,
+      /^bootstrap created customer audited one$/,
     );
     expect((await subjects('permissions.createRole'))[0]).toMatch(/created role audited-role$/);
     expect((await subjects('permissions.createPermission'))[0]).toMatch(
       /created permission audited.permission$/,
     );
-    expect((await subjects('identities.updateIdentity'))[0]).toMatch(/disabled identity identity_/);
-    await page.getByRole('link', { name: /^identity_/ }).click();
+    const updates = () => subjects('identities.updateIdentity');
+    await expect.poll(async () => (await updates())[0]).toBe('bootstrap disabled customer audited one');
+    await stage.fleet.ok('identities.updateIdentity', {
+      ...{ externalId: 'audited one', roles: ['audited-role'] },
+    });
+    await page.reload();
+    await expect
+      .poll(async () => (await dashboard.rows('Events'))[0]?.[0]?.trim().replaceAll(/\s+/g, ' '))
+      .toBe('bootstrap moved audited one to audited-role');
+    // Every operation is said with a verb that there is.
+    const verbs = new Set(
+      (await page.getByLabel('Operation').locator('option').allInnerTexts()).flatMap((text) => {
+        const [, verb] = / – (\w+)/.exec(text) ?? [];
+        return verb === undefined ? [] : [verb];
+      }),
+    );
+    expect([...verbs].filter((verb) => !VERBS.includes(verb))).toEqual([]);
+    await page.getByRole('link', { name: 'audited one' }).first().click();
     await page.getByRole('heading', { name: 'audited one' }).waitFor();
     await stage.fleet.ok('permissions.deleteRole', { roleId });
+    await dashboard.close();
+  });
+
+  test('is never calm without having looked', async () => {
+    const dashboard = await stage.signedIn('#/apis');
+    const { page } = dashboard;
+    const inbox = page.getByRole('region', { name: 'Attention' });
+    let answer: () => void = () => undefined;
+    const isAsked = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    const down = { code: 'SERVICE_UNAVAILABLE', message: 'Redis does not answer', requestId: 'r1' };
+    const checks = /v1\/(apis\.listApis|webhooks\.listEndpoints|fleet\.listFindings|apis\.getVerifications)/;
+    await page.route(checks, async (route) => {
+      await isAsked;
+      await route.fulfill({ status: 503, json: { error: down } });
+    });
+    await page.evaluate("location.hash = '#/'");
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    const calm = inbox.getByText('All quiet');
+    expect(await calm.count()).toBe(0);
+    answer();
+    for (const what of ['Keys', 'Webhooks', 'Redis', 'Refusals'])
+      await inbox.getByText(`${what} could not be checked: Redis does not answer.`).waitFor();
+    expect(await calm.count()).toBe(0);
+    await page.unroute(checks);
+    // One check is late.
+    await page.route('**/v1/webhooks.listEndpoints', () => undefined);
+    await dashboard.page.reload();
+    await inbox.getByRole('heading', { name: 'Checking…' }).waitFor();
+    expect(await calm.count()).toBe(0);
     await dashboard.close();
   });
 

@@ -49,8 +49,10 @@ onStage('webhooks', (stage) => {
     expect(await deliveries.getByRole('link', { name: 'Hooked' }).getAttribute('href')).toBe(
       `#/keys/${keyId}`,
     );
-    await deliveries.getByRole('button', { name: 'Send key.disabled again' }).first().click();
-    await stage.fleet.until(() => receiver.typesOf(keyId).length === 1 && receiver.received.length === 4);
+    await deliveries.getByRole('button', { name: 'Send key.disabled now' }).first().click();
+    await deliveries.getByText('Delivered', { exact: true }).waitFor();
+    expect(receiver.typesOf(keyId)).toHaveLength(1);
+    expect(receiver.received).toHaveLength(4);
     expect(receiver.unsigned).toBe(0);
     await page.getByRole('button', { name: 'Replace signing secret' }).click();
     expect(await page.getByLabel('Secret', { exact: true }).inputValue()).not.toBe(receiver.secret);
