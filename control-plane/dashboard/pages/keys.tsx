@@ -120,7 +120,10 @@ function KeyList({ apiId, creations }: { apiId: string; creations: number }) {
     });
     const undo = () => applyAll(apiId, before, `Undone: ${headline}`);
     const same = selected.length - before.length;
-    const changed = same === 0 ? headline : `${headline}, ${same.toLocaleString()} of which were so already`;
+    const changed =
+      same === 0
+        ? headline
+        : `${headline}, of which ${same.toLocaleString()} ${same === 1 ? 'was' : 'were'} so already`;
     return applyAll(apiId, patches, changed, before.length > 0 ? undo : undefined);
   };
   return (

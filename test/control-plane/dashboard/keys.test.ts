@@ -131,7 +131,7 @@ onStage('the keys of an API', (stage) => {
     await bar.getByRole('button', { name: 'Enable 3 keys' }).click();
     await panel
       .getByText(
-        /Enabled 3 keys, 3 of which were so already, but for 1 that could not be changed\. Complete in/,
+        /Enabled 3 keys, of which 3 were so already, but for 1 that could not be changed\. Complete in/,
       )
       .waitFor();
     await panel.getByRole('button', { name: 'Close the receipt' }).click();
@@ -403,7 +403,7 @@ onStage('the keys of an API', (stage) => {
     expect(await roles()).toEqual([['bulk editor'], []]);
     await select('Remove role…');
     await page.getByRole('dialog').getByRole('button', { name: 'Remove role' }).click();
-    await page.getByText(/Took bulk editor from 2 keys\. Complete/).waitFor();
+    await page.getByText(/Took bulk editor from 2 keys, of which 1 was so already\. Complete/).waitFor();
     expect(await roles()).toEqual([[], []]);
     await select('Expire…');
     await page.getByRole('dialog').getByLabel('Expires').fill('2999-12-31T10:00');
