@@ -72,22 +72,22 @@ export function useInbox() {
 }
 
 /** Runs a check. What could not be checked wants attention: it is not quiet there. */
-async function checked(what: string, check: () => Promise<readonly Trouble[]>): Promise<readonly Trouble[]> {
+async function checked(name: string, check: () => Promise<readonly Trouble[]>): Promise<readonly Trouble[]> {
   try {
     return await check();
   } catch (error) {
     const failure = error instanceof Failure ? error : new Failure('INTERNAL', String(error));
     if (failure.code === 'SESSION_OVER') throw failure;
-    return uncheckedTrouble(what, failure);
+    return uncheckedTrouble(name, failure);
   }
 }
 
 /** Says that something could not be checked, and why. */
-export const uncheckedTrouble = (what: string, { message }: Failure): Trouble[] => [
-  { kind: 'unchecked', id: what, text: `${what} could not be checked: ${message}.` },
+export const uncheckedTrouble = (name: string, { message }: Failure): Trouble[] => [
+  { kind: 'unchecked', id: name, text: `${name} could not be checked: ${message}.` },
 ];
 
-/** What an examination found. Endpoints that are gone have troubles of their own. */
+/** A finding as a trouble. Endpoints that are gone have troubles of their own. */
 const findingTrouble = ({ check, change }: Finding): Trouble[] =>
   change && !(check === 'webhooks' && may('root.*.read_webhook'))
     ? [{ kind: 'finding', id: `${check} ${change}`, text: `${check}: ${change}.` }]

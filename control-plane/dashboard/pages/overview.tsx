@@ -113,11 +113,11 @@ function FleetState() {
 /** The troubles in what was loaded; undefined = it is not there yet. */
 function troublesIn<T>(
   { data, failure }: Load<T>,
-  what: string,
+  name: string,
   find: (data: T) => readonly Trouble[],
 ): readonly Trouble[] | undefined {
   if (data === undefined && !failure) return undefined;
-  return [...(failure ? uncheckedTrouble(what, failure) : []), ...(data === undefined ? [] : find(data))];
+  return [...(failure ? uncheckedTrouble(name, failure) : []), ...(data === undefined ? [] : find(data))];
 }
 
 /** The verifications of all APIs in a time that the reader chooses. */
