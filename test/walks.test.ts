@@ -157,6 +157,26 @@ describe('in a fleet', () => {
     expect(missed(4, update)).toEqual([]);
   });
 
+  test('a hold runs as the page says', async () => {
+    const { key } = await keyWith({ remaining: 1000, concurrency: [{ name: 'jobs', limit: 100 }] });
+    const question = { key, hold: { credits: 5 } };
+    const verifier = fleet.verifiers[0]?.address;
+    const ask = async () => (await fleet.post(`${verifier}/v1/keys.verifyKey`, question)).body;
+    const work = async () => {
+      const { hold } = await ask();
+      await fleet.post(`${verifier}/v1/keys.release`, { hold: hold.id, cost: 2 });
+    };
+    await fleet.verdict(key);
+    await taken();
+    const ran: Ran = new Map();
+    await eventually(async () => {
+      await work();
+      for (const [file, names] of await taken()) ran.set(file, new Set([...(ran.get(file) ?? []), ...names]));
+      return missed(8, ran).length === 0;
+    }, 'not all of the eighth walk ran').catch(() => undefined);
+    expect(missed(8, ran)).toEqual([]);
+  });
+
   test('a webhook runs as the page says', async () => {
     const arrived = Promise.withResolvers<void>();
     const receiver = createServer((_request, response) => {
