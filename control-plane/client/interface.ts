@@ -1123,7 +1123,7 @@ export interface Operations {
         readonly expires?: number;
         /** The identity of the key. */
         readonly externalId?: string;
-        /** What the question asked for. Give it to keys.explain, with `keyId`, to see whether it would pass now. Absent if it has more than 500 characters. */
+        /** The requirements of the question. Give them to keys.explain, with `keyId`, to see whether it would pass now. Absent if it has more than 500 characters. */
         readonly question?: Question;
         /** As the answer had it; absent = the verifier is part of an application. */
         readonly requestId?: string;
@@ -1163,7 +1163,7 @@ export interface Operations {
     input: {
       /** A name that no other role has: letters, digits, `_:.*-`, and single spaces between them. */
       readonly name: string;
-      /** What it is for. */
+      /** Its purpose. */
       readonly description?: string | undefined;
       /** All permissions of the role. */
       readonly permissions?: readonly (string | {
@@ -1317,7 +1317,7 @@ export interface Operations {
       readonly name: string;
       /** The permission itself: letters, digits and `_:.*-`. */
       readonly slug?: string | undefined;
-      /** What it is for. */
+      /** Its purpose. */
       readonly description?: string | undefined;
     };
     output: {
@@ -1798,7 +1798,7 @@ export interface Operations {
   /** Create a webhook endpoint. */
   'webhooks.createEndpoint': {
     input: {
-      /** Where events are posted: https://, at a public address unless WEBHOOK_NETWORKS allows others. */
+      /** Address that gets the events: https://, at a public address unless WEBHOOK_NETWORKS allows others. */
       readonly url: string;
       /** A name for people. */
       readonly name?: string | undefined;
@@ -1849,7 +1849,7 @@ export interface Operations {
     input: {
       /** An endpoint's id, as createEndpoint returned it. */
       readonly endpointId: string;
-      /** Where events are posted: https://, at a public address unless WEBHOOK_NETWORKS allows others. */
+      /** Address that gets the events: https://, at a public address unless WEBHOOK_NETWORKS allows others. */
       readonly url?: string | undefined;
       readonly name?: string | null | undefined;
       /** Types of events, groups such as `key.*`, or `*` for all. */
@@ -1925,7 +1925,7 @@ export interface Operations {
         readonly status?: number;
         /** The first 1,000 characters of the response. */
         readonly response?: string;
-        /** Why there was no response. */
+        /** The reason if there was no response. */
         readonly error?: string;
         /** When the next attempt is due, Unix milliseconds. */
         readonly nextAt?: number;
@@ -1962,7 +1962,7 @@ export interface Operations {
       readonly status?: number;
       /** The first 1,000 characters of the response. */
       readonly response?: string;
-      /** Why there was no response. */
+      /** The reason if there was no response. */
       readonly error?: string;
     };
   };
@@ -1971,10 +1971,10 @@ export interface Operations {
     input: Record<string, never>;
     output: {
       readonly findings: readonly ({
-        /** What was examined. */
+        /** The thing that was examined. */
         readonly check: string;
         readonly result: string;
-        /** What to change; absent = nothing. */
+        /** The change to make; absent = none. */
         readonly change?: string;
       })[];
     };
@@ -2023,11 +2023,11 @@ export interface Operations {
           readonly foreignDigests?: readonly (string)[];
           readonly syncPeriodMs: number;
         };
-        /** How far its clock is ahead of that of Redis, ms; 0 = not known yet. */
+        /** Milliseconds by which its clock is ahead of that of Redis; 0 = not known yet. */
         readonly clockOffMs?: number;
         /** When its first certificate ends, Unix milliseconds. */
         readonly certificateEnds?: number;
-        /** How far the usage of keys is known; absent if the verifier counts none. */
+        /** Time until which the usage of keys is known; absent if the verifier counts none. */
         readonly usage?: {
           /** All verdicts before this are reported, Unix milliseconds. */
           readonly untilMs: number;
@@ -2264,9 +2264,9 @@ interface Ratelimit5 {
   readonly limit: number;
   /** Length of a window, in milliseconds. */
   readonly duration: number;
-  /** What was left of the window. */
+  /** The rest of the window. */
   readonly remaining: number;
-  /** What the question took. */
+  /** The cost of the question. */
   readonly cost: number;
 }
 
@@ -2311,7 +2311,7 @@ interface Refusal {
   readonly expires?: number;
   /** The identity that is disabled. */
   readonly externalId?: string;
-  /** What the question asked for. Give it to keys.explain, with `keyId`, to see whether it would pass now. Absent if it has more than 500 characters. */
+  /** The requirements of the question. Give them to keys.explain, with `keyId`, to see whether it would pass now. Absent if it has more than 500 characters. */
   readonly question?: Question;
   /** As the answer had it; absent = the verifier is part of an application. */
   readonly requestId?: string;
@@ -2358,7 +2358,7 @@ interface GetRoleOutput {
   readonly id: string;
   /** Its name. */
   readonly name: string;
-  /** What it is for. */
+  /** Its purpose. */
   readonly description?: string;
   /** Permissions of the role. */
   readonly permissions: readonly ({
@@ -2406,7 +2406,7 @@ interface GetPermissionOutput {
   readonly name: string;
   /** The permission itself, as keys and roles have it. */
   readonly slug: string;
-  /** What it is for. */
+  /** Its purpose. */
   readonly description?: string;
 }
 

@@ -65,7 +65,9 @@ export const Verifier = Type.Object({
     ),
   ),
   clockOffMs: Type.Optional(
-    Type.Integer({ description: 'How far its clock is ahead of that of Redis, ms; 0 = not known yet.' }),
+    Type.Integer({
+      description: 'Milliseconds by which its clock is ahead of that of Redis; 0 = not known yet.',
+    }),
   ),
   certificateEnds: Type.Optional(Time('When its first certificate ends')),
   usage: Type.Optional(
@@ -74,7 +76,7 @@ export const Verifier = Type.Object({
         untilMs: Time('All verdicts before this are reported'),
         lostMs: Type.Optional(Time('When it last lost counts of verdicts')),
       },
-      { description: 'How far the usage of keys is known; absent if the verifier counts none.' },
+      { description: 'Time until which the usage of keys is known; absent if the verifier counts none.' },
     ),
   ),
   apis: List(FollowedApi, { maxItems: 100, description: 'APIs with problems come first.' }),

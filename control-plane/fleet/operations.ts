@@ -20,9 +20,9 @@ const listFindings = operation({
   response: Type.Object({
     findings: List(
       Type.Object({
-        check: Type.String({ description: 'What was examined.' }),
+        check: Type.String({ description: 'The thing that was examined.' }),
         result: Type.String(),
-        change: Type.Optional(Type.String({ description: 'What to change; absent = nothing.' })),
+        change: Type.Optional(Type.String({ description: 'The change to make; absent = none.' })),
       }),
     ),
   }),

@@ -22,7 +22,7 @@ import type { Roles } from './roles.ts';
 const RoleView = Type.Object({
   id: Id('the role'),
   name: Type.String({ description: 'Its name.' }),
-  description: Type.Optional(Type.String({ description: 'What it is for.' })),
+  description: Type.Optional(Type.String({ description: 'Its purpose.' })),
   permissions: List(Type.Object(Permissions.items.properties), { description: 'Permissions of the role.' }),
   ratelimits: RoleRatelimitsView({ description: 'Rate limits of the keys with the role.' }),
   concurrency: RoleConcurrencyView({ description: 'Concurrency limits of the keys with the role.' }),
@@ -44,7 +44,7 @@ const roleIdExample = 'role_0mzc9k4q8r2wfXa1Bc2d';
 /** The error for a role that does not exist. */
 export const roleNotFound = (roleId: string) => new ApiError('NOT_FOUND', `role ${roleId} not found`);
 
-const CREATE_ROLE_DESCRIPTION = Type.String({ minLength: 1, maxLength: 512, description: 'What it is for.' });
+const CREATE_ROLE_DESCRIPTION = Type.String({ minLength: 1, maxLength: 512, description: 'Its purpose.' });
 
 export const createRole = operation({
   name: 'permissions.createRole',
@@ -209,7 +209,7 @@ export const PermissionView = Type.Object({
   id: Id('the permission: its slug'),
   name: Type.String({ description: 'Its name.' }),
   slug: Type.String({ description: 'The permission itself, as keys and roles have it.' }),
-  description: Type.Optional(Type.String({ description: 'What it is for.' })),
+  description: Type.Optional(Type.String({ description: 'Its purpose.' })),
 });
 /** A permission as responses show it. */
 export const permissionView = (permission: CataloguedPermission) => ({ id: permission.slug, ...permission });
@@ -218,7 +218,7 @@ export const permissionView = (permission: CataloguedPermission) => ({ id: permi
 const permissionNotFound = (slug: string) => new ApiError('NOT_FOUND', `permission ${slug} not found`);
 
 const SLUG_FIELD = Slug('The permission itself: letters, digits and `_:.*-`.');
-const CREATE_PERMISSION_DESCRIPTION = Type.String({ maxLength: 512, description: 'What it is for.' });
+const CREATE_PERMISSION_DESCRIPTION = Type.String({ maxLength: 512, description: 'Its purpose.' });
 
 export const createPermission = operation({
   name: 'permissions.createPermission',

@@ -39,7 +39,7 @@ const PermissionsData = List(PermissionView);
 export const RoleData = Type.Object({
   id: Id('the role'),
   name: Type.String({ description: 'Its name.' }),
-  description: Type.Optional(Type.String({ description: 'What it is for.' })),
+  description: Type.Optional(Type.String({ description: 'Its purpose.' })),
   permissions: PermissionsData,
 });
 const RoleReference = Type.String({

@@ -22,7 +22,7 @@ const ENDPOINT_FIELDS = {
   url: Type.String({
     ...{ minLength: 8, maxLength: 2048 },
     description:
-      'Where events are posted: https://, at a public address unless WEBHOOK_NETWORKS allows others.',
+      'Address that gets the events: https://, at a public address unless WEBHOOK_NETWORKS allows others.',
   }),
   name: Name,
   events: Type.Array(Type.String({ enum: EVENT_FILTERS }), {
@@ -267,7 +267,7 @@ const DeliveryView = Type.Object({
   durationMs: Type.Integer({ minimum: 0 }),
   status: Type.Optional(Type.Integer({ description: 'Status of the response; absent = there was none.' })),
   response: Type.Optional(Type.String({ description: 'The first 1,000 characters of the response.' })),
-  error: Type.Optional(Type.String({ description: 'Why there was no response.' })),
+  error: Type.Optional(Type.String({ description: 'The reason if there was no response.' })),
   nextAt: Type.Optional(Time('When the next attempt is due')),
   event: Type.Object({}, { additionalProperties: true, description: 'The body of the request.' }),
 });
@@ -350,7 +350,7 @@ const testEndpoint = operation({
     durationMs: Type.Integer({ minimum: 0 }),
     status: Type.Optional(Type.Integer({ description: 'Status of the response; absent = there was none.' })),
     response: Type.Optional(Type.String({ description: 'The first 1,000 characters of the response.' })),
-    error: Type.Optional(Type.String({ description: 'Why there was no response.' })),
+    error: Type.Optional(Type.String({ description: 'The reason if there was no response.' })),
   }),
   errors: ['NOT_FOUND'],
   example: { endpointId: endpointIdExample },
