@@ -9,6 +9,7 @@ import {
 } from '#shared/protocol/records/key-record.ts';
 import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/limit.ts';
 import { RETENTION } from '#shared/protocol/records/usage.ts';
+import { UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
 import { brokenRule, type RuleName } from '#shared/rules/rules.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { CreditsView, Key, KeyFilter } from '../records/key-view.ts';
@@ -148,7 +149,11 @@ function stateOf(
   nowMs: number,
 ): KeyState {
   const unasked = { ranges: undefined, origins: undefined, slugSet: undefined };
-  const rule = brokenRule({ ...unasked, apiId, enabled, identity, expires }, {}, nowMs);
+  const rule = brokenRule(
+    { ...unasked, apiId, enabled, identity, expires },
+    { presenter: UNKNOWN_PRESENTER },
+    nowMs,
+  );
   return (rule && STATES[rule]) ?? 'enabled';
 }
 

@@ -14,12 +14,13 @@ import {
   refusedKeysKey,
   refusedRequestsKey,
 } from '#shared/redis/redis-keys.ts';
+import { factsIn } from '#shared/rules/presenter.ts';
 
 /** Rules that the code of a verdict does not tell. */
 const REASONS = ['address', 'api', 'identity', 'origin'] as const;
 
 /** A refusal of a key, as its verifier reported it. */
-export interface ReportedRefusal extends RefusalCause {
+export interface ReportedRefusal extends RefusalCause, ReturnType<typeof factsIn> {
   /** By the verifier's clock, Unix milliseconds. */
   readonly time: number;
   readonly code: string;
@@ -27,12 +28,10 @@ export interface ReportedRefusal extends RefusalCause {
   /** Text for people: what decided, with the numbers. */
   readonly detail: string;
   /** The question, as `keys.explain` takes it; absent = unknown. */
-  readonly question?: RefusedQuestion & { readonly clientIp?: string; readonly origin?: string };
+  readonly question?: RefusedQuestion & ReturnType<typeof factsIn>;
   readonly requestId?: string;
   /** Id of the verifier in the fleet's list. */
   readonly verifierId: string;
-  readonly clientIp?: string;
-  readonly origin?: string;
   /** Method and path of the client's request. */
   readonly route?: string;
 }
@@ -141,9 +140,9 @@ export class RefusalView {
 function refusalIn(text: string): ReportedRefusal[] {
   try {
     const record = JSON.parse(text) as RefusalRecord;
-    const { t, c, w, r, v, a, o, p, q, d } = record;
+    const { t, c, w, r, v, p, q, d } = record;
     const reason = REASONS.find((each) => each === w);
-    const client = { ...(a === undefined ? {} : { clientIp: a }), ...(o === undefined ? {} : { origin: o }) };
+    const client = factsIn(record);
     return [
       {
         ...{ time: t, code: c },

@@ -1,6 +1,7 @@
 import type { IpRanges } from '#shared/rules/ip-ranges.ts';
 import type { Origins } from '#shared/rules/origins.ts';
 import { allows, type Query } from '#shared/rules/permission-query.ts';
+import type { Presenter } from './presenter.ts';
 import type { VerdictCode } from './verdict-codes.ts';
 
 /** The facts about a known key that its rules need. Its credits and rate limits are counted elsewhere. */
@@ -22,10 +23,7 @@ export interface KeyFacts {
 /** The part of a question that the rules need. */
 export interface RuleQuestion {
   readonly apiId?: string | undefined;
-  /** undefined = unknown. */
-  readonly clientIp?: string | undefined;
-  /** undefined = unknown. */
-  readonly origin?: string | undefined;
+  readonly presenter: Presenter;
   readonly permissions?: Query | undefined;
 }
 
@@ -53,13 +51,13 @@ export const RULES = {
   },
   address: {
     code: 'FORBIDDEN',
-    isKept: ({ ranges }: KeyFacts, { clientIp }: RuleQuestion) =>
-      ranges === undefined || (!!clientIp && ranges.has(clientIp)),
+    isKept: ({ ranges }: KeyFacts, { presenter }: RuleQuestion) =>
+      ranges === undefined || has(ranges, presenter.clientIp),
   },
   origin: {
     code: 'FORBIDDEN',
-    isKept: ({ origins }: KeyFacts, { origin }: RuleQuestion) =>
-      origins === undefined || (!!origin && origins.has(origin)),
+    isKept: ({ origins }: KeyFacts, { presenter }: RuleQuestion) =>
+      origins === undefined || has(origins, presenter.origin),
   },
   permissions: {
     code: 'INSUFFICIENT_PERMISSIONS',
@@ -69,6 +67,10 @@ export const RULES = {
 } as const satisfies Record<string, Rule>;
 
 const NO_SLUGS: ReadonlySet<string> = new Set();
+
+/** Tells whether a list has a fact; no list has one that is unknown. */
+const has = (list: { has(fact: string): boolean }, fact: string | undefined): boolean =>
+  !!fact && list.has(fact);
 
 /** The name of a rule. */
 export type RuleName = keyof typeof RULES;

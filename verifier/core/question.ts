@@ -2,7 +2,6 @@ import { LRUCache } from 'lru-cache';
 import { type LimitRequirement, ownLimit } from '#shared/protocol/allowances/limits.ts';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { DURATION_MAX_MS, DURATION_MIN_MS, LIMIT_MAX, LIMIT_NAME } from '#shared/protocol/records/limit.ts';
-import { wordsOf } from '#shared/rules/ip-ranges.ts';
 import { SECRET_LENGTH_MAX } from '#shared/rules/key-format.ts';
 import {
   DEPTH_MAX,
@@ -12,6 +11,7 @@ import {
   QUERY_LENGTH_MAX,
   type Query,
 } from '#shared/rules/permission-query.ts';
+import { PRESENTER_FACTS, type Presenter, presenterOf, UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
 import { API_ID, SLUG } from '#shared/rules/slugs.ts';
 import {
   converted,
@@ -257,10 +257,7 @@ export interface Question {
   readonly key: string;
   /** The API to which the key must belong; undefined = any. */
   readonly apiId: string | undefined;
-  /** Address of the client that presented the key; undefined = unknown. */
-  readonly clientIp: string | undefined;
-  /** The request's `Origin`, or else its `Referer`; undefined = it has neither. */
-  readonly origin: string | undefined;
+  readonly presenter: Presenter;
   /** Names under which the verdict is counted, besides its key. */
   readonly tags: readonly string[] | undefined;
   readonly requirements: Requirements;
@@ -272,20 +269,19 @@ export interface Question {
   readonly hold: HoldRequest | undefined;
 }
 
-/** Creates a question. Default: any API, no tags, the default requirements. */
+/** Creates a question. Default: any API, an unknown presenter, no tags, the default requirements. */
 export const questionAbout = (
   key: string,
   {
     apiId,
-    clientIp,
-    origin,
+    presenter = UNKNOWN_PRESENTER,
     tags,
     requirements = DEFAULT_REQUIREMENTS,
     isRecheck = false,
     allowedApis,
     hold,
   }: Partial<Omit<Question, 'key'>> = {},
-): Question => ({ key, apiId, clientIp, origin, tags, requirements, isRecheck, allowedApis, hold });
+): Question => ({ key, apiId, presenter, tags, requirements, isRecheck, allowedApis, hold });
 
 export const KEY_LENGTH_MAX = SECRET_LENGTH_MAX;
 
@@ -320,34 +316,19 @@ const apiId: Form<string> = {
   },
 };
 
-const clientIp: Form<string> = {
-  schema: {
-    type: 'string',
-    maxLength: 64,
-    description:
-      'Address of the client that presented the key, as the caller itself knows it. A key with `allowedIps` is refused without it.',
-  },
-  read(value, place, { refuse }) {
-    if (typeof value === 'string' && wordsOf(value) !== undefined) return value;
-    throw refuse(`${place}: must be an IPv4 or IPv6 address`);
-  },
-};
-
-/** Maximum length of a question's `origin`, in characters. A `Referer` may be long. */
-const REFERER_LENGTH_MAX = 4096;
-
-const origin: Form<string> = {
-  schema: {
-    type: 'string',
-    maxLength: REFERER_LENGTH_MAX,
-    description:
-      "The client's `Origin` header, or else its `Referer`, of which only the origin counts. A key with `allowedOrigins` is refused without it.",
-  },
-  read(value, place, { refuse }) {
-    if (typeof value === 'string' && value.length <= REFERER_LENGTH_MAX) return value;
-    throw refuse(`${place}: must be a string of at most ${REFERER_LENGTH_MAX} characters`);
-  },
-};
+/** The forms of what a question tells of who presents the key. */
+const PRESENTER = Object.fromEntries(
+  Object.entries(PRESENTER_FACTS).map(([name, { lengthMax: maxLength, description, isValid, rule }]) => {
+    const form: Form<string> = {
+      schema: { type: 'string', maxLength, description },
+      read(value, place, { refuse }) {
+        if (typeof value === 'string' && isValid(value)) return value;
+        throw refuse(`${place}: ${rule}`);
+      },
+    };
+    return [name, optional(form, undefined)];
+  }),
+) as { [Name in keyof Presenter]: ReturnType<typeof optional<string, undefined>> };
 
 /** Maximum number of tags in a question. */
 export const TAGS_MAX = 10;
@@ -379,8 +360,7 @@ const tags: Form<readonly string[]> = {
 /** The parts besides the key and the requirements, with the same names in bodies and in options. */
 const PARTS = {
   apiId: optional(apiId, undefined),
-  clientIp: optional(clientIp, undefined),
-  origin: optional(origin, undefined),
+  ...PRESENTER,
   tags: optional(tags, undefined),
 };
 
@@ -471,7 +451,8 @@ export function readQuestion(value: unknown, refuse: Reading['refuse']): Questio
     throw refuse('hold: cannot be combined with recheck; the request has its hold already');
   const costName = 'remaining' in (value as object) && 'remaining.cost';
   const held = heldTo(requirementsFrom(read, 'field'), hold, costName, { refuse });
-  return questionAbout(read.key, { ...read, isRecheck, ...held });
+  const { key, apiId, tags } = read;
+  return questionAbout(key, { apiId, presenter: presenterOf(read), tags, isRecheck, ...held });
 }
 
 const release = object({
@@ -500,8 +481,7 @@ export const readRelease = (
 const bodyV2 = object({
   key: required(key),
   tags: PARTS.tags,
-  clientIp: PARTS.clientIp,
-  origin: PARTS.origin,
+  ...PRESENTER,
   ...REQUIREMENT_FORMS.fieldV2,
   migrationId: optional(
     textLike(/^.{1,256}$/su, 'Of no effect: keys that were migrated are found without it.'),
@@ -519,7 +499,7 @@ export const QUESTION_SCHEMA_V2 = bodyV2.schema;
 export function readQuestionV2(value: unknown, refuse: Reading['refuse']): Question {
   const read = bodyV2.read(value, '', { refuse, kind: 'field' });
   return questionAbout(read.key, {
-    ...{ tags: read.tags, clientIp: read.clientIp, origin: read.origin },
+    ...{ tags: read.tags, presenter: presenterOf(read) },
     requirements: requirementsFrom(read, 'fieldV2'),
   });
 }
@@ -532,8 +512,8 @@ const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option, hold: optional(h
  */
 export function readOptions(value: unknown, refuse: Reading['refuse']): Omit<Question, 'key'> {
   const read = options.read(value, '', { refuse, kind: 'option' });
-  const { apiId, clientIp, origin, tags, hold } = read;
+  const { apiId, tags, hold } = read;
   const costName = 'remaining' in (value as object) && 'remaining.cost';
   const held = heldTo(requirementsFrom(read, 'option'), hold, costName, { refuse });
-  return { apiId, clientIp, origin, tags, isRecheck: false, allowedApis: undefined, ...held };
+  return { apiId, presenter: presenterOf(read), tags, isRecheck: false, allowedApis: undefined, ...held };
 }

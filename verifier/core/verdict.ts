@@ -41,11 +41,8 @@ export function ruleOn(
   nowMs: number,
   effectivePermissions?: EffectivePermissions,
 ): Verdict {
-  // Most keys need neither address nor origin, which may have to be computed.
-  const clientIp = entry.ranges && question.clientIp;
-  const origin = entry.origins && question.origin;
-  const { permissions } = question.requirements;
-  const about = { apiId: question.apiId, clientIp, origin, permissions };
+  const { apiId, presenter, requirements } = question;
+  const about = { apiId, presenter, permissions: requirements.permissions };
   const rule = brokenRule(factsOf(entry, effectivePermissions), about, nowMs);
   const code = rule === undefined ? 'VALID' : RULES[rule].code;
   if (code === 'FORBIDDEN' && rule) return { code, about: entry, rule };
@@ -70,7 +67,7 @@ export const isEnabled = (
 ): boolean => enabled && effectivePermissions?.identity?.enabled !== false;
 
 /** The parts of a question that rules and notes need. */
-export type QuestionBasics = Pick<Question, 'apiId' | 'clientIp' | 'origin' | 'requirements'>;
+export type QuestionBasics = Pick<Question, 'apiId' | 'presenter' | 'requirements'>;
 
 /** Returns the route of a request; undefined = its method or its target is unknown. */
 export const routeOf = (method: string | undefined, target: string | undefined): string | undefined =>

@@ -215,7 +215,7 @@ function checkMethod({
       const answerOf = (outcome: AuthzOutcome) => {
         const answer = authzAnswer(outcome, requestId, authz);
         return [
-          readableByPage(answer, outcome, question.origin, authz.allowPreflight),
+          readableByPage(answer, outcome, question.presenter.origin, authz.allowPreflight),
           dynamicMetadata(outcome, metaFields),
         ] as const;
       };

@@ -3,6 +3,7 @@ import type { Logger } from '#shared/process/log.ts';
 import { Seldom } from '#shared/process/seldom.ts';
 import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { ApiError } from '#shared/rules/errors.ts';
+import type { Presenter } from '#shared/rules/presenter.ts';
 import { ANY_API, API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import {
   DEFAULT_REQUIREMENTS,
@@ -18,7 +19,7 @@ import {
   type CredentialFault,
   credentialOf,
   type HeaderLines,
-  originIn,
+  presenterFrom,
 } from './credentials.ts';
 import {
   ANSWERS,
@@ -236,7 +237,10 @@ export function authzRoutes(
     const { dialect, rest } = path;
     const send = (outcome: AuthzOutcome) => {
       const answer = dialect.answers.answer(outcome, requestId, settings);
-      sendAnswer(response, readableByPage(answer, outcome, question.origin, settings.allowPreflight));
+      sendAnswer(
+        response,
+        readableByPage(answer, outcome, question.presenter.origin, settings.allowPreflight),
+      );
     };
     const original = dialect.original({ method, rest, headers: headersDistinct });
     const clientIp = settings.clientIps?.inHeaders(headersDistinct);
@@ -257,7 +261,7 @@ export function authzRoutes(
 export type ClientQuestion =
   | Question
   | ((AnonymousRefusal | { readonly code: CredentialFault | 'PREFLIGHT' | 'ANONYMOUS' }) &
-      Pick<Question, 'origin'>);
+      Pick<Question, 'presenter'>);
 
 /**
  * Reads the question from a client's request.
@@ -272,16 +276,18 @@ export function clientQuestion(
     requirements,
     hold,
     isOptional = false,
-  }: Omit<QuestionBasics, 'origin'> & Partial<Pick<Question, 'hold'>> & { readonly isOptional?: boolean },
+  }: Omit<QuestionBasics, 'presenter'> &
+    Pick<Presenter, 'clientIp'> &
+    Partial<Pick<Question, 'hold'>> & { readonly isOptional?: boolean },
   settings: AuthzSettings,
 ): ClientQuestion {
-  const origin = originIn(headers);
-  if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT', origin };
+  const presenter = presenterFrom(headers, clientIp);
+  if (settings.allowPreflight && isPreflight(original.method, headers))
+    return { code: 'PREFLIGHT', presenter };
   const credential = credentialOf(headers, original.target, settings.sources);
-  if ('key' in credential)
-    return questionAbout(credential.key, { apiId, clientIp, origin, requirements, hold });
-  if (!isOptional || credential.fault !== 'KEY_MISSING') return { code: credential.fault, origin };
-  return { ...(settings.anonymousLimit?.take(clientIp) ?? { code: 'ANONYMOUS' }), origin };
+  if ('key' in credential) return questionAbout(credential.key, { apiId, presenter, requirements, hold });
+  if (!isOptional || credential.fault !== 'KEY_MISSING') return { code: credential.fault, presenter };
+  return { ...(settings.anonymousLimit?.take(clientIp) ?? { code: 'ANONYMOUS' }), presenter };
 }
 
 function isPreflight(method: string | undefined, headers: HeaderLines): boolean {

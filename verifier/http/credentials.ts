@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { setting, text } from '#shared/process/load-config.ts';
 import { ORIGIN_LENGTH_MAX } from '#shared/rules/origins.ts';
+import type { Presenter } from '#shared/rules/presenter.ts';
 import type { TrustedProxies } from './trusted-proxies.ts';
 
 /**
@@ -278,6 +279,12 @@ export function originIn({ origin, referer }: HeaderLines): string | undefined {
   const [text] = origin ?? [/^[^/]*\/\/[^/?#]*/.exec(lines[0] ?? '')?.[0]];
   return text !== undefined && text.length <= ORIGIN_LENGTH_MAX ? text : undefined;
 }
+
+/** Returns the presenter of a key: the client at an address, as the headers of its request tell more of it. */
+export const presenterFrom = (headers: HeaderLines, clientIp: string | undefined): Presenter => ({
+  clientIp,
+  origin: originIn(headers),
+});
 
 /** The header to which each proxy on the way adds the address from which it got the request. */
 const FORWARDED_FOR = 'x-forwarded-for';

@@ -3,6 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { ORIGIN_LENGTH_MAX } from '#shared/rules/origins.ts';
+import { isUnknown, type Presenter, presenterOf, UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
 import { newRequestId } from '#shared/rules/request-id.ts';
 import { ANY_API, API_ID } from '#shared/rules/slugs.ts';
 import type { Callers } from '../core/callers.ts';
@@ -16,6 +17,7 @@ import {
 } from '../core/question.ts';
 import { routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
 import { AUTHZ_PREFIX, type AuthzPath, type AuthzSettings, DIALECTS, parseAuthzPath } from '../http/authz.ts';
+import type { ClientIps } from '../http/credentials.ts';
 import { parseJson } from '../http/json-body.ts';
 import { releaseOf, V1, V2 } from '../http/verify-key.ts';
 import {
@@ -49,18 +51,16 @@ import {
   type Replies,
 } from './reply.ts';
 
-const NO_BYTES = Buffer.alloc(0);
-
-/** The current request of a connection. Each connection has one such object and reuses it. */
-export class LaneRequest implements Question {
+/** The current request of a connection, and who presents its key. Each connection has one such object and reuses it. */
+export class LaneRequest implements Question, Presenter {
   readonly head = new Head();
   key = '';
   apiId: string | undefined = undefined;
-  clientIp: string | undefined = undefined;
-  /** `origin` in the body. */
-  askedOrigin: string | undefined = undefined;
-  /** The bytes of the request, while it is decided. */
-  bytes: Buffer = NO_BYTES;
+  /** The facts in the body. */
+  readonly inBody: { -readonly [Name in keyof Presenter]: Presenter[Name] } = { ...UNKNOWN_PRESENTER };
+  /** The bytes of a request whose head has the facts, while it is decided; undefined = the body has them. */
+  headBytes: Buffer | undefined = undefined;
+  clientIps: ClientIps | undefined = undefined;
   readonly tags = undefined;
   requirements = DEFAULT_REQUIREMENTS;
   readonly isRecheck = false;
@@ -81,9 +81,53 @@ export class LaneRequest implements Question {
   /** The answer to the end of that hold, or the error; set by `serveFromMemory`. */
   release: Release | ApiError | undefined = undefined;
 
-  /** Computed only if something needs it, because most keys are for every web page. */
+  /** Forgets the request before. The scan of a head resets `head`. */
+  begin(): void {
+    this.key = '';
+    this.apiId = undefined;
+    this.inBody.clientIp = undefined;
+    this.inBody.origin = undefined;
+    this.headBytes = undefined;
+    this.requirements = DEFAULT_REQUIREMENTS;
+    this.allowedApis = undefined;
+    this.hold = undefined;
+    this.isLast = false;
+    this.length = 0;
+    this.requestId = '';
+    this.verdict = undefined;
+    this.ended = undefined;
+    this.release = undefined;
+  }
+
+  /** Takes over a question that was parsed. */
+  take({ key, apiId, presenter, requirements, hold }: Question): void {
+    this.key = key;
+    this.apiId = apiId;
+    Object.assign(this.inBody, presenterOf(presenter));
+    this.requirements = requirements;
+    this.hold = hold;
+  }
+
+  get presenter(): Presenter {
+    return this;
+  }
+
+  /** Computed only if something needs it, as `origin`: most keys may be used from everywhere. */
+  get clientIp(): string | undefined {
+    const { headBytes, head } = this;
+    if (headBytes === undefined) return this.inBody.clientIp;
+    if (head.clientIp === 0) return undefined;
+    return this.clientIps?.inHeader(headBytes.toString('latin1', head.clientIp, head.clientIpEnd));
+  }
+
   get origin(): string | undefined {
-    return this.askedOrigin ?? originInHead(this.bytes, this.head);
+    return this.headBytes === undefined ? this.inBody.origin : originInHead(this.headBytes, this.head);
+  }
+
+  /** Returns the question as a value that stays when the next request begins. */
+  asQuestion(): Question {
+    const { key, apiId, requirements, allowedApis, hold } = this;
+    return questionAbout(key, { apiId, presenter: presenterOf(this), requirements, allowedApis, hold });
   }
 }
 
@@ -123,7 +167,6 @@ export function serveFromMemory(
   }
   const { verdict } = request;
   if (verdict === undefined) return 'undecided';
-  request.requestId = '';
   if (verdict.code !== 'VALID' && options.refusals !== undefined)
     note(options.refusals, request, verdict, bytes, at);
   return 'decided';
@@ -136,7 +179,6 @@ function endHold(
   { hold, cost }: NonNullable<LaneRequest['ended']>,
 ): Outcome {
   if (holds === undefined) return 'for Node';
-  request.requestId = '';
   try {
     const release = holds.release(hold, cost, request.allowedApis);
     if (release instanceof Promise) return 'undecided';
@@ -201,7 +243,7 @@ export async function replyByLookUp(
       addRelease(output, release, requestId, connection.keepAliveS);
       return true;
     }
-    const question = questionAbout(request.key, request);
+    const question = request.asQuestion();
     const verdict = await verifier.lookUp(question);
     refusals?.note(verdict, question, { requestId, route });
     replies.addVerdict(output, verdict, requestId, connection.keepAliveS, question);
@@ -249,10 +291,9 @@ export class QuestionReader {
 
   /** Reads the request at `at`. */
   read(bytes: Buffer, at: number, request: LaneRequest): Completeness {
-    request.length = 0;
+    request.begin();
     const [first, second] = this.#generations;
     const generation = follows(bytes, at, first.line) ? first : second;
-    request.ended = undefined;
     if (generation === second && !follows(bytes, at, second.line)) {
       if (follows(bytes, at, RELEASE)) return this.#read(bytes, at, RELEASE, undefined, request);
       if ([first.line, second.line, RELEASE].some((line) => endsIn(bytes, at, line))) return 'partial';
@@ -315,16 +356,10 @@ export class QuestionReader {
     const key = keyIn(bytes, head, places);
     if (key === undefined) return 'for Node';
     request.key = key;
-    request.bytes = bytes;
-    request.askedOrigin = undefined;
     request.apiId = target.apiId;
     request.requirements = target.requirements;
-    request.hold = undefined;
-    request.allowedApis = undefined;
-    request.clientIp =
-      head.clientIp === 0
-        ? undefined
-        : authz.clientIps?.inHeader(bytes.toString('latin1', head.clientIp, head.clientIpEnd));
+    request.headBytes = bytes;
+    request.clientIps = authz.clientIps;
     request.replies = target.replies;
     request.isLast = isLast(bytes, version, head);
     request.length = end - at;
@@ -485,14 +520,9 @@ const BEFORE_END = Buffer.from(`{"key":"${OTHER_KEY}",`);
 /** Parses any other body that the reference accepts, as the reference does. */
 function parseBody(body: Buffer, { questionOf }: Generation, request: LaneRequest): boolean {
   try {
-    const { key, apiId, clientIp, origin, tags, requirements, isRecheck, hold } = questionOf(parseJson(body));
-    if (tags !== undefined || isRecheck) return false;
-    request.hold = hold;
-    request.key = key;
-    request.apiId = apiId;
-    request.clientIp = clientIp;
-    request.askedOrigin = origin;
-    request.requirements = requirements;
+    const question = questionOf(parseJson(body));
+    if (question.tags !== undefined || question.isRecheck) return false;
+    request.take(question);
     return true;
   } catch {
     return false;
@@ -511,12 +541,6 @@ function scanBody(
   request: LaneRequest,
 ): boolean {
   if (!follows(bytes, at, OPEN)) return false;
-  request.key = '';
-  request.apiId = undefined;
-  request.clientIp = undefined;
-  request.askedOrigin = undefined;
-  request.requirements = DEFAULT_REQUIREMENTS;
-  request.hold = undefined;
   for (let i = at + 1; ; i++) {
     const isKey = follows(bytes, i, FIELD_KEY);
     const isApi = !isKey && generation.takesApi && follows(bytes, i, FIELD_API_ID);
@@ -544,11 +568,11 @@ function scanBody(
       request.apiId = apiId;
     } else if (isClientIp) {
       const clientIp = bytes.toString('latin1', value, i);
-      if (request.clientIp !== undefined || isIP(clientIp) === 0) return false;
-      request.clientIp = clientIp;
+      if (request.inBody.clientIp !== undefined || isIP(clientIp) === 0) return false;
+      request.inBody.clientIp = clientIp;
     } else {
-      if (request.askedOrigin !== undefined || i - value > ORIGIN_LENGTH_MAX) return false;
-      request.askedOrigin = bytes.toString('latin1', value, i);
+      if (request.inBody.origin !== undefined || i - value > ORIGIN_LENGTH_MAX) return false;
+      request.inBody.origin = bytes.toString('latin1', value, i);
     }
     i++;
     if (bytes[i] === CLOSE) return i + 1 === end && request.key !== '';
@@ -568,8 +592,9 @@ function endAt(bytes: Buffer, at: number, end: number, { ends, questionOf }: Gen
   if (present) return present;
   try {
     const body = Buffer.concat([BEFORE_END, bytes.subarray(at, end)]);
-    const { key, apiId, clientIp, origin, tags, requirements, isRecheck, hold } = questionOf(parseJson(body));
-    if (key !== OTHER_KEY || (apiId ?? clientIp ?? origin ?? tags) !== undefined) return undefined;
+    const { key, apiId, presenter, tags, requirements, isRecheck, hold } = questionOf(parseJson(body));
+    if (key !== OTHER_KEY || apiId !== undefined || tags !== undefined) return undefined;
+    if (!isUnknown(presenter)) return undefined;
     if (isRecheck) return undefined;
     const rest = { requirements, hold };
     ends.set(text, rest);

@@ -32,7 +32,7 @@ export interface Replies {
     verdict: Verdict,
     requestId: string,
     keepAliveS: number | undefined,
-    question: Pick<Question, 'origin'>,
+    question: Pick<Question, 'presenter'>,
   ): void;
   /** Returns the answer to a question without a verdict. */
   refusal(error: ApiError, requestId: string, keepAliveS: number | undefined): string;
@@ -95,7 +95,7 @@ export function gatewayReplies(
       }
       const plain = answers.answer(verdict, requestId, settings);
       const answer =
-        code === 'VALID' ? plain : readableByPage(plain, verdict, question.origin, allowPreflight);
+        code === 'VALID' ? plain : readableByPage(plain, verdict, question.presenter.origin, allowPreflight);
       const { status, headers, body, type = PROBLEM_TYPE } = answer;
       let lines = body === '' ? '' : `Content-Type: ${type}\r\n`;
       for (let i = headers.length - 1; i >= 0; i--)

@@ -4,6 +4,7 @@ import { buildConnector, Client, Pool } from 'undici';
 import { atMost, type Clock, systemClock } from '#shared/process/clock.ts';
 import type { ConfigOf } from '#shared/process/load-config.ts';
 import { generateKey } from '#shared/rules/key-format.ts';
+import { presenterOf } from '#shared/rules/presenter.ts';
 import { VERDICTS } from '#shared/rules/verdict-codes.ts';
 import { holdFields, requirementFields } from '../core/question.ts';
 import { REQUIRED_TYPES } from '../core/verdict-body.ts';
@@ -175,10 +176,10 @@ class SidecarClient implements KeyVerifier {
   }
 
   async #ask(key: string, rest: KeylessQuestion, options: QuestionOptions): Promise<KeyVerdict> {
-    const { apiId, clientIp, origin, tags, isRecheck } = rest;
+    const { apiId, presenter, tags, isRecheck } = rest;
     if (!mayBeKey(key) && !this.#closing.signal.aborted) return { valid: false, code: 'NOT_FOUND' };
     const question = {
-      ...{ key, apiId, clientIp, origin, tags },
+      ...{ key, apiId, ...presenterOf(presenter), tags },
       ...requirementFields(options),
       ...holdFields(rest),
       ...(isRecheck && { recheck: true }),

@@ -7,6 +7,7 @@ import {
   type Settings,
 } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import type { Presenter } from '#shared/rules/presenter.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
 import {
   KEY_LENGTH_MAX,
@@ -174,7 +175,7 @@ export function fixedOptions(options: QuestionOptions, isRecheck = false): Quest
  * The question of one request at a guard, and its options at the same time. The client's address and the
  * origin are computed only if something needs them, because most keys may be used from everywhere.
  */
-export class RequestQuestion<R> implements Question {
+export class RequestQuestion<R> implements Question, Presenter {
   key = '';
   readonly apiId: string | undefined;
   readonly tags: readonly string[] | undefined;
@@ -213,6 +214,10 @@ export class RequestQuestion<R> implements Question {
     this.#clientIpOf = clientIpOf;
     this.#rawHeaders = rawHeaders;
     this.#originOf = originOf;
+  }
+
+  get presenter(): Presenter {
+    return this;
   }
 
   /** The client's address. An address in another form is unknown: keys that need one are refused. */

@@ -2,6 +2,7 @@
 
 import { systemClock } from '#shared/process/clock.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
+import { UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
 import { brokenRule, type KeyFacts, RULES } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
 import { holdFields } from '../core/question.ts';
@@ -223,7 +224,11 @@ class MemoryVerifier implements TestVerifier {
     const data: KnownKey = { meta: {}, apiId: apiId ?? 'test', keyId: '', ...fields };
     const { remaining } = data;
     const cost = isRecheck ? 0 : requirements.cost;
-    const broken = brokenRule(factsOf(data), { apiId, ...requirements }, systemClock.wallMs());
+    const broken = brokenRule(
+      factsOf(data),
+      { apiId, presenter: UNKNOWN_PRESENTER, ...requirements },
+      systemClock.wallMs(),
+    );
     const byRules = broken === undefined ? 'VALID' : RULES[broken].code;
     let code: VerdictCode = state === 'valid' || broken === 'api' ? byRules : CODES[state];
     if (code === 'VALID' && remaining !== undefined && remaining < cost) code = 'USAGE_EXCEEDED';

@@ -420,7 +420,7 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
         identify(response, requestId);
         return void sendAnswer(
           response,
-          readableByPage(answer, outcome, question.origin, authz.allowPreflight),
+          readableByPage(answer, outcome, question.presenter.origin, authz.allowPreflight),
         );
       }
       const outgoing: ForwardRequest = {
@@ -468,7 +468,8 @@ function laneHandler(
     const { remoteAddress: address } = connection.socket;
     const requestId = call.requestId || newRequestId();
     const clientIp = authz.clientIps?.behind(address, call.forwardedFor);
-    const question = questionAbout(call.key, { ...routeQuestion, clientIp, origin: call.origin });
+    const presenter = { clientIp, origin: call.origin };
+    const question = questionAbout(call.key, { ...routeQuestion, presenter });
     const response = new RawResponse(connection, call.method === 'HEAD');
     const refuse = (verdict: Verdict): void => {
       refusals?.note(verdict, question, { requestId, route: routeOf(call.method, call.target) });

@@ -12,10 +12,11 @@ import {
 } from '#shared/protocol/records/limit.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
-import { IpRanges, rangesText, wordsOf } from '#shared/rules/ip-ranges.ts';
+import { IpRanges, rangesText } from '#shared/rules/ip-ranges.ts';
 import { identityIdOf, isWellFormed } from '#shared/rules/key-format.ts';
 import { Origins, originOf, originsText } from '#shared/rules/origins.ts';
 import { parseQuery, type Query, slugsIn } from '#shared/rules/permission-query.ts';
+import { PRESENTER_FACTS, presenterOf } from '#shared/rules/presenter.ts';
 import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rules/rules.ts';
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
 import type { LimitView } from '../../rate-limits/limit-view.ts';
@@ -193,10 +194,10 @@ interface KeyQuestion extends RuleQuestion {
 
 function questionIn(body: Static<typeof request>, nowMs: number): KeyQuestion {
   const { apiId, clientIp, origin, cost = 1, ratelimits: limits = [] } = body;
-  if (clientIp !== undefined && wordsOf(clientIp) === undefined)
-    throw new ApiError('BAD_REQUEST', 'clientIp: must be an IPv4 or IPv6 address');
+  if (clientIp !== undefined && !PRESENTER_FACTS.clientIp.isValid(clientIp))
+    throw new ApiError('BAD_REQUEST', `clientIp: ${PRESENTER_FACTS.clientIp.rule}`);
   const permissions = body.permissions === undefined ? undefined : queryIn(body.permissions);
-  return { apiId, clientIp, origin, permissions, cost, limits, nowMs };
+  return { apiId, presenter: presenterOf({ clientIp, origin }), permissions, cost, limits, nowMs };
 }
 
 function queryIn(permissions: unknown): Query {
@@ -231,6 +232,7 @@ function recordRules(
   roles: readonly Role[],
   question: KeyQuestion,
 ): Explained[] {
+  const { clientIp, origin } = question.presenter;
   const { apiId, enabled, expires, allowedIps = [], allowedOrigins = [], permissions = [] } = key;
   const holders = roles.map(({ name, permissions }) => ({ name, slugs: permissions.map(({ id }) => id) }));
   const facts = {
@@ -256,14 +258,14 @@ function recordRules(
     address: (passed) => {
       const list = allowedIps.join(' ');
       if (list === '') return 'the key may be used from anywhere';
-      if (question.clientIp === undefined) return `clientIp is unknown, and must be in ${list}`;
-      return `${question.clientIp} is ${passed ? '' : 'not '}in ${list}`;
+      if (clientIp === undefined) return `clientIp is unknown, and must be in ${list}`;
+      return `${clientIp} is ${passed ? '' : 'not '}in ${list}`;
     },
     origin: (passed) => {
       const list = allowedOrigins.join(' ');
       if (list === '') return 'the key may be used by any web page, and without one';
-      if (question.origin === undefined) return `origin is unknown, and must be one of ${list}`;
-      return `${originOf(question.origin) ?? 'no origin'} is ${passed ? '' : 'not '}one of ${list}`;
+      if (origin === undefined) return `origin is unknown, and must be one of ${list}`;
+      return `${originOf(origin) ?? 'no origin'} is ${passed ? '' : 'not '}one of ${list}`;
     },
     permissions: () => {
       if (question.permissions === undefined) return 'the question needs none';

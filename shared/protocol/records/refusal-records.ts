@@ -1,3 +1,4 @@
+import type { NotedFacts } from '../../rules/presenter.ts';
 import type { RuleName } from '../../rules/rules.ts';
 
 /** Refusals of an API's keys in Redis: the latest ones of each of the latest refused keys, and the latest ones of all. */
@@ -49,7 +50,7 @@ export interface RefusalCause {
 }
 
 /** A refusal as Redis has it, as JSON of at most 2 kB. */
-export interface RefusalRecord {
+export interface RefusalRecord extends NotedFacts {
   /** Time by the verifier's clock, in Unix milliseconds. */
   readonly t: number;
   /** Code of the verdict. */
@@ -63,10 +64,6 @@ export interface RefusalRecord {
   readonly r: string;
   /** Id of the verifier in the fleet's list. */
   readonly v: string;
-  /** Address of the client, if it is known. */
-  readonly a?: string | undefined;
-  /** Origin of the web page, if the request told one. */
-  readonly o?: string | undefined;
   /** Method and path of the client's request, without the query, if the gateway told them. */
   readonly p?: string | undefined;
 }

@@ -1,4 +1,5 @@
 import type { Query } from '../../rules/permission-query.ts';
+import type { Presenter } from '../../rules/presenter.ts';
 import type { RuleName } from '../../rules/rules.ts';
 import type { VerdictCode } from '../../rules/verdict-codes.ts';
 import type { Spending } from '../allowances/allowance.ts';
@@ -26,8 +27,7 @@ export interface ReportedVerdict {
 /** The question, as far as reports tell of it. */
 export interface ReportedQuestion {
   readonly apiId: string | undefined;
-  readonly clientIp: string | undefined;
-  readonly origin: string | undefined;
+  readonly presenter: Presenter;
   readonly requirements: {
     readonly permissions?: Query | undefined;
     readonly cost: number;

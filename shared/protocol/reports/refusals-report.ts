@@ -10,8 +10,8 @@ import {
   refusedRequestsKey,
 } from '../../redis/redis-keys.ts';
 import { send } from '../../redis/script.ts';
-import { ORIGIN_LENGTH_MAX, originOf } from '../../rules/origins.ts';
 import { queryText, slugsIn } from '../../rules/permission-query.ts';
+import { notedFacts, presenterOf } from '../../rules/presenter.ts';
 import type { LimitRequirement } from '../allowances/limits.ts';
 import type { Entry } from '../follower/key-cache.ts';
 import {
@@ -87,7 +87,7 @@ export class Refusals implements RefusalLog {
 
   note(
     verdict: ReportedVerdict,
-    { apiId, clientIp, origin, requirements }: ReportedQuestion,
+    { apiId, presenter, requirements }: ReportedQuestion,
     request: RefusedRequest,
   ): void {
     const { code, entry, about = entry, effectivePermissions } = verdict;
@@ -102,7 +102,7 @@ export class Refusals implements RefusalLog {
     if (!isFull) this.#count++;
     refusals.latest[isFull ? refusals.oldest : refusals.latest.length] = {
       timeMs: this.#options.clock.wallMs(),
-      ...{ verdict, request, question: { apiId, clientIp, origin, requirements } },
+      ...{ verdict, request, question: { apiId, presenter: presenterOf(presenter), requirements } },
       slugSet: (effectivePermissions ?? about.ownPermissions)?.slugSet,
       expires: about.expires,
     };
@@ -176,8 +176,7 @@ function recordOf(noted: NotedRefusal, verifier: string): RefusalRecord {
     w: verdict.rule,
     r: request.requestId,
     v: verifier,
-    a: question.clientIp,
-    o: question.origin && originOf(question.origin)?.slice(0, ORIGIN_LENGTH_MAX),
+    ...notedFacts(question.presenter),
     p: request.route?.slice(0, ROUTE_LENGTH_MAX),
     q: JSON.stringify(parts).length > QUESTION_JSON_MAX ? undefined : parts,
     d: causeOf(noted),

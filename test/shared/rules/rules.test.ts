@@ -1,7 +1,11 @@
 import { expect, test } from 'vitest';
+import { UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
 import { brokenRule, type KeyFacts, RULE_NAMES, RULES, type RuleName } from '#shared/rules/rules.ts';
 
-const QUESTION = { apiId: 'shop', clientIp: '192.0.2.1', origin: 'https://a.example', permissions: 'read' };
+const QUESTION = {
+  ...{ apiId: 'shop', permissions: 'read' },
+  presenter: { clientIp: '192.0.2.1', origin: 'https://a.example' },
+};
 const NOW_MS = 1000;
 
 const GOOD: KeyFacts = {
@@ -31,7 +35,7 @@ test('a good key breaks no rule', () => {
     origins: undefined,
     slugSet: undefined,
   };
-  expect(brokenRule(plain, {}, NOW_MS)).toBeUndefined();
+  expect(brokenRule(plain, { presenter: UNKNOWN_PRESENTER }, NOW_MS)).toBeUndefined();
 });
 
 test.each(RULE_NAMES)('%s is broken by its fact, before later rules', (name) => {
