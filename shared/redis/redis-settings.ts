@@ -17,10 +17,12 @@ export const redisSettings = {
   ),
   REDIS_SENTINEL_NAME: text('mymaster').help('Name that the Sentinels use for the primary'),
   REDIS_USERNAME: text('').help('Redis ACL user, if REDIS_URL does not name one'),
-  REDIS_PASSWORD: secret('', 'text').help(
-    'Redis password, if REDIS_URL does not contain one. Prefer REDIS_PASSWORD_FILE',
+  REDIS_PASSWORD: secret('', 'text', firstLine).help(
+    'Redis password, if REDIS_URL does not contain one. Prefer REDIS_PASSWORD_FILE, whose first line counts',
   ),
-  REDIS_SENTINEL_PASSWORD: secret('', 'text').help('Password of the Sentinels'),
+  REDIS_SENTINEL_PASSWORD: secret('', 'text', firstLine).help(
+    'Password of the Sentinels. In REDIS_SENTINEL_PASSWORD_FILE, the first line counts',
+  ),
   REDIS_TLS_CA_FILE: text('').help(
     'PEM file of the certificate authority for `rediss://`, if the system does not trust it',
   ),
@@ -28,6 +30,11 @@ export const redisSettings = {
     'Number of replicas that must have a write before Keyfence acknowledges it. Set it to the number of all replicas; otherwise a failover can lose acknowledged writes',
   ),
 };
+
+/** During a rotation, the files of servers have two lines, and both sides may have the same file. */
+function firstLine(text: string): string {
+  return text.split(/\r?\n/, 1)[0] ?? '';
+}
 
 /** Limits that suit everybody. Only tests replace them. */
 export const redisLimits = {

@@ -62,9 +62,11 @@ describe.skipIf(reason)(`three Redis and Sentinels as deploy/redis starts them, 
       password: 'sentinel-client',
     });
     expect(await client?.call('SENTINEL', 'get-master-addr-by-name', 'mymaster')).toHaveLength(2);
-    for (const command of ['failover', 'reset', 'remove']) {
+    for (const command of ['ckquorum', 'failover', 'reset', 'remove']) {
       await expect(client?.call('SENTINEL', command, 'mymaster')).rejects.toThrow(/NOPERM/);
     }
+    const operator = group.pods[1]?.sentinel.as('sentinel', { tls: { rejectUnauthorized: false } });
+    expect(await operator?.call('SENTINEL', 'ckquorum', 'mymaster')).toMatch(/^OK 3 usable/);
     const stranger = group.pods[1]?.sentinel.connect({ tls: { rejectUnauthorized: false } });
     await expect(stranger?.call('SENTINEL', 'masters')).rejects.toThrow(/NOAUTH/);
   });

@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { Balancer, noBalancer } from '../harness/balancer.ts';
 import { Load } from '../harness/load.ts';
 import { freePort } from '../harness/ports.ts';
 import { skippedWithout } from '../harness/programs.ts';
@@ -29,6 +30,7 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
   let machines: Machines;
   let ports: Record<'api' | 'admin' | 'verify' | 'verifierAdmin', string>;
   let key: string;
+  const stops: (() => Promise<unknown>)[] = [];
   const all = [0, 1, 2];
 
   beforeAll(async () => {
@@ -45,6 +47,7 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     await install(3);
   });
   afterAll(async () => {
+    for (const stop of stops.reverse()) await stop();
     await machines?.stop();
   });
 
@@ -156,6 +159,106 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     }
     await asking.stop();
     expect(asking.outcomes).toEqual({ VALID: expect.any(Number) });
+  });
+
+  it.skipIf(noBalancer)(`rotate each secret without a failed call${noBalancer}`, async () => {
+    const servers = (port: string, adminPort: string) =>
+      all.map((index) => {
+        const host = `http://${machines.at(index).address}`;
+        return { address: `${host}:${port}`, adminAddress: `${host}:${adminPort}` };
+      });
+    const balancers = {
+      'keyfence-control-plane': await Balancer.start(machines.folder, servers(ports.api, ports.admin)),
+      'keyfence-verifier': await Balancer.start(machines.folder, servers(ports.verify, ports.verifierAdmin)),
+    };
+    const made = await admin('keys.createKey', { apiId: 'shop' });
+    const secret = (name: string) =>
+      readFileSync(join(machines.folder, 'keyfence-secrets/secrets', name), 'utf8')
+        .trim()
+        .split('\n');
+    let [rootKey] = secret('root-key');
+    const manage = () => ({
+      path: '/v1/keys.updateKey',
+      body: { keyId: made.keyId, name: String(Math.random()) },
+      headers: { authorization: `Bearer ${rootKey}` },
+    });
+    const ask = () => ({ path: '/v1/keys.verifyKey', body: { key: made.key } });
+    stops.push(...Object.values(balancers).map((balancer) => () => balancer.stop()));
+    const managing = new Load(balancers['keyfence-control-plane'].address, manage, { callers: 2 });
+    const verifying = new Load(balancers['keyfence-verifier'].address, ask, { callers: 2 });
+    stops.push(() => Promise.all([managing.stop(), verifying.stop()]));
+
+    // Each row with its names and what it says: apply.sh, and services.
+    const rows = [...page('rotation').matchAll(/^\| (`.*?) \| (.*) \|$/gm)]
+      .map(([, names = '', text = '']) => ({
+        names: [...names.matchAll(/`([\w-]+)`/g)].map(([, name = '']) => name),
+        applies: text.includes('`apply.sh`'),
+        services: [...text.matchAll(/`(keyfence-[\w-]+)`/g)].map(([, service = '']) => service),
+      }))
+      .filter(({ applies, services }) => applies || services.length > 0);
+    expect(rows.flatMap(({ names }) => names)).toHaveLength(9);
+    const [change = '', apply = ''] = blocksOf('rotation', 'Rotating secrets');
+    const [restart = ''] = blocksOf('rotation', 'Rotating secrets').slice(2);
+    const isOfProcess = (service: string) => service in balancers;
+    const files = rows.flatMap(({ names }) => names);
+    const old = files.flatMap((name) => (/password|key$/.test(name) ? secret(name) : []));
+    const certificate = () => readFileSync(join(machines.at(0).root, 'etc/keyfence/tls/tls.crt'), 'utf8');
+    const [before, authority] = [
+      certificate(),
+      readFileSync(join(machines.folder, 'keyfence-secrets/ca.crt'), 'utf8'),
+    ];
+    // Rows that restart the same things share their restarts.
+    for (const together of [
+      rows.filter(({ services }) => !services.some(isOfProcess)),
+      rows.filter(({ services }) => services.some(isOfProcess)),
+    ]) {
+      for (const ROUND of ['add', 'use', 'drop']) {
+        const names = together.flatMap((row) => row.names);
+        for (const NAME of names.filter((name) => name !== 'certificates' || ROUND === 'use'))
+          await machines.run(change, 0, { ROUND, NAME, FOLDER: join(machines.folder, 'keyfence-secrets') });
+        if (together.some(({ applies }) => applies))
+          for (const index of all) await machines.run(apply, index);
+        if (ROUND === 'use') [rootKey] = secret('root-key');
+        for (const service of ['keyfence-sentinel', ...Object.keys(balancers)]) {
+          if (!together.some(({ services }) => services.includes(service))) continue;
+          for (const index of all) {
+            await machines.run(restart.replace('keyfence-sentinel', service), index);
+            await balancers[service as keyof typeof balancers]?.untilUp(all.length);
+          }
+        }
+        await Promise.all([managing.more(5), verifying.more(5)]);
+      }
+    }
+    await Promise.all([managing.stop(), verifying.stop()]);
+    expect(managing.outcomes).toEqual({ 200: expect.any(Number) });
+    expect(verifying.outcomes).toEqual({ VALID: expect.any(Number) });
+
+    const now = files.flatMap((name) => (/password|key$/.test(name) ? secret(name) : []));
+    expect(now).toHaveLength(old.length);
+    expect(now.filter((word) => old.includes(word))).toEqual([]);
+    expect(certificate()).not.toBe(before);
+    expect(readFileSync(join(machines.at(0).root, 'etc/keyfence/tls/ca.crt'), 'utf8')).not.toContain(
+      authority,
+    );
+    for (const index of all) {
+      const told = await machines.run(
+        `${SETTINGS}. deploy/redis/ask.sh\nfor user in operator replica sentinel verifier control-plane; do
+          REDISCLI_AUTH=$(password $user) here $user ping
+        done
+        for word in $OLD; do for user in operator replica sentinel verifier control-plane; do
+          REDISCLI_AUTH=$word here $user ping 2>&1 | grep -v WRONGPASS
+        done; done; true`,
+        index,
+        { OLD: old.join(' ') },
+      );
+      expect(told.match(/PONG|NOPERM/g)).toHaveLength(5);
+      expect(
+        told
+          .trim()
+          .split('\n')
+          .filter((line) => !/PONG|NOPERM|Warning|NOAUTH|^$/.test(line)),
+      ).toEqual([]);
+    }
   });
 
   it('survive that the primary dies for good', async () => {

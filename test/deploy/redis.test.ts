@@ -48,6 +48,28 @@ describe('Redis as deploy/redis/start.sh starts it', () => {
     await expect(redis.as('probe').get('kf:p:x')).rejects.toThrow(/NOPERM/);
   });
 
+  it('a user without a password may only send PING', async () => {
+    const users = ((await redis.as('operator').acl('LIST')) as string[]).filter((user) =>
+      /nopass/.test(user),
+    );
+    expect(users).toEqual([expect.stringMatching(/^user probe /)]);
+    const stranger = redis.as('probe', { password: 'any' });
+    expect(await stranger.ping()).toBe('PONG');
+    for (const command of ['ROLE', 'INFO', 'TIME'])
+      await expect(stranger.call(command)).rejects.toThrow(/NOPERM/);
+  });
+
+  it('Redis listens on loopback, or where BIND says', async () => {
+    const listens = async (env: NodeJS.ProcessEnv) => {
+      const server = await OwnRedis.start(files, { env });
+      const [, bind] = (await server.as('operator').config('GET', 'bind')) as string[];
+      await server.stop();
+      return bind;
+    };
+    expect(await listens({})).toBe('127.0.0.1 -::1');
+    expect(await listens({ BIND: '127.0.0.1' })).toBe('127.0.0.1');
+  });
+
   it('lets two passwords overlap during a change', async () => {
     const old = redis.as('verifier');
     expect(await old.get('kf:p:x')).toBeNull();

@@ -266,6 +266,11 @@ describe('the users of deploy/redis/users.acl', () => {
     );
   });
 
+  it("a control plane can read the replica's password", async () => {
+    await redis.as('operator').config('SET', 'masterauth', 'told');
+    expect(await redis.as('control-plane').config('GET', 'masterauth')).toEqual(['masterauth', 'told']);
+  });
+
   it.each([
     ['FLUSHALL'],
     ['KEYS', '*'],

@@ -15,6 +15,7 @@ const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
 const PROOFS: Readonly<Record<string, readonly string[]>> = {
   'reaches a listener that is meant for others': [
     'test/end-to-end/threats.test.ts: every listener is on a loopback address by default',
+    'test/deploy/redis.test.ts: Redis listens on loopback, or where BIND says',
   ],
   'looks for names or calls on the admin listener': [
     'test/end-to-end/threats.test.ts: the admin listeners show nothing about keys and change nothing',
@@ -176,6 +177,7 @@ const PROOFS: Readonly<Record<string, readonly string[]>> = {
   'restores an old backup': ['test/deploy/runbook.test.ts: a restore lets in nobody who was refused'],
   'keeps using rotated secrets': [
     'test/deploy/runbook.test.ts: on real processes › root key and Redis passwords are rotated without a failed call',
+    'test/deploy/machines.test.ts: rotate each secret without a failed call',
   ],
   "sets a machine's clock": ['test/end-to-end/edges.test.ts: a clock › an hour wrong costs only some 503s'],
   'stops Redis': ['test/end-to-end/verifying.test.ts: without Redis answers known keys for a lease'],
@@ -190,9 +192,11 @@ const PROOFS: Readonly<Record<string, readonly string[]>> = {
   ],
   "damages the server or other data with a control plane's password": [
     'test/deploy/users.test.ts: the users of deploy/redis/users.acl › the control plane lacks needless commands',
+    "test/deploy/users.test.ts: a control plane can read the replica's password",
   ],
   'connects without a password': [
     'test/deploy/redis.test.ts: Redis refuses everybody who is not one of its users',
+    'test/deploy/redis.test.ts: a user without a password may only send PING',
   ],
   'listens on the network of Redis': ['test/deploy/tls.test.ts: Redis answers nobody who does not use TLS'],
   'has taken over a container of Keyfence': [

@@ -104,7 +104,7 @@ test('a secret file may end its line as in Windows', () => {
     ['hunter2', 'hunter2'],
     [' hunter2 \r\n', ' hunter2 '],
     ['hunter2\r', 'hunter2\r'],
-    ['hunter2\n\n', 'hunter2\n'],
+    ['hunter2\nthe old one\n', 'hunter2'],
   ] as const) {
     writeFileSync(file, text);
     expect(verifierConfig({ REDIS_PASSWORD_FILE: file }).REDIS_PASSWORD).toBe(secret);
