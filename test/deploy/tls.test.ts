@@ -1,8 +1,13 @@
 import { execFileSync } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CertificateWatch } from '../../control-plane/fleet/certificate-watch.ts';
+import { SteppedClock } from '../control-plane/webhooks/stepped-clock.ts';
 import { Fleet } from '../harness/fleet.ts';
+import { metric } from '../harness/metrics.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 
 const redisTls = execFileSync('redis-cli', ['--help'], { encoding: 'utf8' }).includes('--tls');
@@ -38,6 +43,52 @@ describe.skipIf(!redisTls)(
       const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
       expect(propagation).toMatchObject({ state: 'complete', by: 'acks' });
       expect(await fleet.verdict(key)).toBe('DISABLED');
+    });
+
+    it('tells when the certificates end', async () => {
+      const tls = join(files.folder, 'secrets', 'tls');
+      const endOf = (name: string) => {
+        const { validTo } = new X509Certificate(readFileSync(join(tls, name)));
+        return Date.parse(validTo) / 1000;
+      };
+      const name = 'keyfence_certificate_end_timestamp_seconds';
+      const ends = Math.min(endOf('tls.crt'), endOf('ca.crt'));
+      const { adminAddress } = fleet.controlPlanes[0] ?? {};
+      await fleet.until(async () => (await metric(adminAddress, name)) === ends);
+      const own = { TLS_CERT_FILE: join(tls, 'tls.crt'), TLS_KEY_FILE: join(tls, 'tls.key') };
+      const listener = await fleet.addVerifier(
+        env('verifier', redis.port, { ...own, STATUS_PERIOD_MS: '200' }),
+      );
+      expect(await metric(listener.adminAddress, name)).toBe(endOf('tls.crt'));
+      const changes = async () => {
+        const { findings } = await fleet.ok('fleet.listFindings');
+        return findings.flatMap(({ change, result }: { change?: string; result: string }) =>
+          change ? [`${result}: ${change}`] : [],
+        );
+      };
+      await fleet.until(async () => (await changes()).join().includes('replace its TLS_CERT_FILE'));
+      expect(await changes()).toContainEqual(
+        expect.stringMatching(new RegExp(`^Redis 127.0.0.1:${redis.port}: until 20.*: replace them`)),
+      );
+      await fleet.verifiers.pop()?.stop();
+    });
+
+    it('sees a new certificate within the hour', async () => {
+      const clock = new SteppedClock();
+      const endsOfRedis = { first: 1, later: 2 };
+      const opened = Object.values(endsOfRedis).map((endMs) => ({
+        certificates: new Map([['Redis', endMs]]),
+        primaries: async () => [],
+        close: async () => undefined,
+      }));
+      const watch = new CertificateWatch(() => opened.shift() as never, clock);
+      const running = watch.run();
+      await fleet.until(() => watch.ends.get('Redis') === endsOfRedis.first);
+      await clock.pass(3_600_000);
+      await fleet.until(() => watch.ends.get('Redis') === endsOfRedis.later);
+      watch.stop();
+      await clock.pass(1);
+      await running;
     });
 
     it('Redis answers nobody who does not use TLS', async () => {
