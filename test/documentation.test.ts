@@ -480,43 +480,52 @@ const noCaddy = skippedWithout('caddy', 'bash');
 test.skipIf(noCaddy)(
   `the commands of deploy/first-gateway.md work as they stand, beside npm start${noCaddy}`,
   async () => {
-    const page = readFileSync(join(ROOT, 'deploy/first-gateway.md'), 'utf8');
-    const [start = '', ...walk] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block);
-    const fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000' } });
-    const folder = besideNpmStart(fleet);
-    try {
-      const [gateway, api] = [await freePort(), await freePort()];
-      const script = [
-        "trap 'kill $(jobs -p)' EXIT",
-        `until curl -s -o /dev/null http://127.0.0.1:8080/ && curl -s -o /dev/null http://127.0.0.1:8081/; do sleep 0.1; done`,
-        ...walk,
-      ].join('\n');
-      const lines = `${start}${script}`
-        .replaceAll('127.0.0.1:3001', new URL(fleet.verifiers[0]?.address ?? '').host)
-        .replaceAll('127.0.0.1:8081', `127.0.0.1:${api}`)
-        .replaceAll('127.0.0.1:8080', `127.0.0.1:${gateway}`)
-        .replaceAll('PORT=8080', `PORT=${gateway}`);
-      const env = bareEnv({ KEYFENCE_DATA: join(folder, '.keyfence'), XDG_CONFIG_HOME: folder });
-      const { stdout } = await promisify(execFile)('bash', ['-ec', lines], { cwd: folder, env });
-      expect(
-        stdout.match(/(?:Hello from the API\. |(?<![\d =]))\d{3}$|^HTTP\S+ \d+|^Retry-After: \d+/gim),
-      ).toEqual([
-        '401',
-        'Hello from the API. 200',
-        '403',
-        'Hello from the API. 200',
-        'Hello from the API. 200',
-        '429',
-        'HTTP/1.1 429',
-        expect.stringMatching(/^retry-after: \d+/i),
-        '401',
-      ]);
-    } finally {
-      await fleet.stop();
-      rmSync(folder, { recursive: true, force: true });
-    }
+    const hour = () => Math.floor(Date.now() / 3_600_000);
+    const before = hour();
+    let statuses = await firstGateway();
+    // The page's limit is of an hour, and a new one had begun.
+    if (hour() !== before) statuses = await firstGateway();
+    expect(statuses).toEqual([
+      '401',
+      'Hello from the API. 200',
+      '403',
+      'Hello from the API. 200',
+      'Hello from the API. 200',
+      '429',
+      'HTTP/1.1 429',
+      expect.stringMatching(/^retry-after: \d+/i),
+      '401',
+    ]);
   },
 );
+
+/** Follows the page, and returns the statuses that it prints. */
+async function firstGateway(): Promise<readonly string[] | null> {
+  const page = readFileSync(join(ROOT, 'deploy/first-gateway.md'), 'utf8');
+  const [start = '', ...walk] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block);
+  const fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000' } });
+  const folder = besideNpmStart(fleet);
+  try {
+    const [gateway, api] = [await freePort(), await freePort()];
+    const script = [
+      "trap 'kill $(jobs -p)' EXIT",
+      `until curl -s -o /dev/null http://127.0.0.1:8080/ && curl -s -o /dev/null http://127.0.0.1:8081/; do sleep 0.1; done`,
+      ...walk,
+    ].join('\n');
+    const lines = `${start}${script}`
+      .replaceAll('127.0.0.1:3001', new URL(fleet.verifiers[0]?.address ?? '').host)
+      .replaceAll('127.0.0.1:8081', `127.0.0.1:${api}`)
+      .replaceAll('127.0.0.1:8080', `127.0.0.1:${gateway}`)
+      .replaceAll('PORT=8080', `PORT=${gateway}`);
+    const env = bareEnv({ KEYFENCE_DATA: join(folder, '.keyfence'), XDG_CONFIG_HOME: folder });
+    const { stdout } = await promisify(execFile)('bash', ['-ec', lines], { cwd: folder, env });
+    const printed = stdout.replace(/^x-request-id: .*$/gim, '');
+    return printed.match(/(?:Hello from the API\. |(?<![\d =]))\d{3}$|^HTTP\S+ \d+|^Retry-After: \d+/gim);
+  } finally {
+    await fleet.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
 
 test('a client waits longer than its sidecar for Redis', () => {
   const longest = Number(engineSettings.LOOKUP_WAIT_MS.default) + 2 * RECALL_MS;
