@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -304,4 +305,15 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     expect(await decided(refused, 0)).toBe('DISABLED');
     expect(await decided(later, 0)).toBe('NOT_FOUND');
   });
+});
+
+const noFirewall = skippedWithout('nft', 'unshare');
+it.skipIf(noFirewall)(`the firewall of the page can be loaded${noFirewall}`, () => {
+  const [rules = ''] = blocksOf('machines', '3. Close the ports');
+  const hosts = { FIRST: '10.0.0.1', SECOND: '10.0.0.2', THIRD: '10.0.0.3', VERIFIERS: '10.0.0.4, 10.0.0.5' };
+  const env = { ...process.env, ...hosts, BALANCERS: '10.0.0.6', WATCHERS: '10.0.0.7' };
+  const commands = `${rules}nft list ruleset`;
+  const loaded = execFileSync('unshare', ['-rn', 'sh', '-ec', commands], { env, encoding: 'utf8' });
+  expect(loaded).toContain('tcp dport { 3000, 6379, 9300, 9301, 26379 } drop');
+  expect(loaded).toContain('10.0.0.3, 10.0.0.4, 10.0.0.5 } tcp dport { 6379, 26379 } accept');
 });

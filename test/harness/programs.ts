@@ -35,6 +35,7 @@ const SOURCES = {
   kustomize: { package: 'golang-go' },
   kubectl: { package: 'kubernetes-client' },
   unshare: { package: 'util-linux' },
+  nft: { package: 'nftables' },
   java: { package: 'default-jre-headless' },
   mvn: { package: 'maven' },
   dotnet: { package: 'dotnet-sdk-8.0' },
