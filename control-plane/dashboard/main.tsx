@@ -33,26 +33,24 @@ import { Webhooks } from './pages/webhooks.tsx';
 import { NamesOfApis, useApiNames } from './parts/api-name.tsx';
 import { partsOf } from './parts/conditions.ts';
 import { Dialog } from './parts/dialogs.tsx';
+import { Icon } from './parts/icon.tsx';
 import { Problem } from './parts/loading.tsx';
 import { Page } from './parts/page.tsx';
 import { followTheme, ThemeChoice } from './parts/theme.tsx';
 
-/** The sections, each with the permission without which it would be empty. */
+/** The sections in their groups, each with the permission without which it would be empty, and its icon. */
 const SECTIONS = [
-  ['#/', 'Overview', ''],
-  ['#/apis', 'APIs', ''],
-  ['#/identities', 'Identities', 'root.*.read_identity'],
-  ['#/roles', 'Roles', 'root.*.read_role'],
-  ['#/root-keys', 'Root keys', 'root.*.read_root_key'],
-  ['#/webhooks', 'Webhooks', 'root.*.read_webhook'],
-  ['#/fleet', 'Fleet', 'root.*.read_fleet'],
-  ['#/audit', 'Audit', 'root.*.read_audit'],
+  ['#/', 'Overview', '', '', 'overview'],
+  ['#/apis', 'APIs', 'Access', '', 'apis'],
+  ['#/identities', 'Customers', 'Access', 'root.*.read_identity', 'customers'],
+  ['#/roles', 'Roles', 'Access', 'root.*.read_role', 'roles'],
+  ['#/webhooks', 'Webhooks', 'Operate', 'root.*.read_webhook', 'webhooks'],
+  ['#/fleet', 'Fleet', 'Operate', 'root.*.read_fleet', 'fleet'],
+  ['#/audit', 'Audit', 'Operate', 'root.*.read_audit', 'audit'],
+  ['#/root-keys', 'Root keys', 'Admin', 'root.*.read_root_key', 'rootKeys'],
 ] as const;
 
-const permittedSections = () =>
-  SECTIONS.flatMap(([hash, name, permission]) =>
-    permission === '' || may(permission) ? [[hash, name] as const] : [],
-  );
+const permittedSections = () => SECTIONS.filter(([, , , permission]) => permission === '' || may(permission));
 
 const RESUME_MS = 2000;
 
@@ -98,7 +96,11 @@ function App(props: { failure: Failure | undefined }) {
       </div>
       {question}
       {finder.start !== undefined && (
-        <Finder start={finder.start} sections={permittedSections()} onClose={finder.close} />
+        <Finder
+          start={finder.start}
+          sections={permittedSections().map(([target, name]) => [target, name] as const)}
+          onClose={finder.close}
+        />
       )}
       {endReason !== '' && (
         <Dialog title="Sign in again" onClose={() => undefined} mustAnswer isOpaque>
@@ -148,28 +150,47 @@ function Header(props: {
   }, [current]);
   return (
     <header>
+      {caller && (
+        <button type="button" class="skip" onClick={() => document.querySelector('h1')?.focus()}>
+          To the page
+        </button>
+      )}
       <a class="brand" href="#/">
-        <img src="./icon.svg" alt="" /> Keyfence
+        <img src="./icon.svg" alt="" /> <span class="label">Keyfence</span>
       </a>
       {caller && (
         <>
           <button type="button" class="find" onClick={onFind} aria-keyshortcuts="Control+K Meta+K">
-            Find <kbd>⌘K</kbd>
+            <Icon of="find" /> <span class="label">Find</span> <kbd>⌘K</kbd>
           </button>
           <nav aria-label="Sections">
-            {permittedSections().map(([target, name]) => (
-              <a key={target} href={target} {...(target === current ? { 'aria-current': 'page' } : {})}>
-                {name}
-              </a>
+            {permittedSections().map(([target, name, group, , icon], i, all) => (
+              <>
+                {group !== all[i - 1]?.[2] && group !== '' && <span class="group-name">{group}</span>}
+                <a
+                  key={target}
+                  href={target}
+                  title={name}
+                  {...(target === current ? { 'aria-current': 'page' } : {})}
+                >
+                  <Icon of={icon} /> <span class="label">{name}</span>
+                </a>
+              </>
             ))}
-            <a href="/docs">Reference</a>
+            <a href="/docs" title="Reference">
+              <Icon of="reference" /> <span class="label">Reference</span>
+            </a>
           </nav>
-          {lastCall && <CopyAs call={lastCall} />}
+          {lastCall && (
+            <div class="last-call">
+              <CopyAs call={lastCall} />
+            </div>
+          )}
           <div class="who">
             <SignedInAs caller={caller} />
             <ThemeChoice />
             <button type="button" class="small sign-out" onClick={() => void signOut().then(onSignOut)}>
-              Sign out
+              <Icon of="signOut" /> <span class="label">Sign out</span>
             </button>
           </div>
         </>

@@ -33,11 +33,18 @@ export function Field({
   label,
   hint,
   wide = false,
+  isBare = false,
   ...input
-}: { label: string; hint?: string; wide?: boolean } & InputHTMLAttributes<HTMLInputElement>) {
+}: {
+  label: string;
+  hint?: string;
+  wide?: boolean;
+  /** True if its place and its placeholder say what it is for, and the label only to who cannot see them. */
+  isBare?: boolean;
+} & InputHTMLAttributes<HTMLInputElement>) {
   return (
     <label class={wide ? 'field wide' : 'field'}>
-      {label} {hint && <small>{hint}</small>}
+      {isBare ? <span class="unseen">{label}</span> : label} {hint && <small>{hint}</small>}
       <input autocomplete="off" {...input} />
       <FieldError name={input.name as string} />
     </label>
@@ -53,8 +60,12 @@ export function Choice(props: {
 }) {
   return (
     <label>
-      {props.label}
-      <select name={props.name} onChange={(event) => event.currentTarget.form?.requestSubmit()}>
+      <span>{props.label}</span>
+      <select
+        name={props.name}
+        aria-label={props.label}
+        onChange={(event) => event.currentTarget.form?.requestSubmit()}
+      >
         <Options of={props.options} value={props.value} />
       </select>
     </label>

@@ -166,7 +166,8 @@ export function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter
         <Field
           type="search"
           label="Filter"
-          hint="a part of a name or id, state: unused: role: customer: expires:"
+          isBare
+          placeholder="Name, id, customer, state: role: unused:"
           name="filter"
           maxLength={256}
           spellcheck={false}
@@ -178,7 +179,7 @@ export function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter
           }}
         />
         <label class="order">
-          Order
+          <span class="unseen">Order</span>
           <select onChange={(event) => search(text, event.currentTarget.value)}>
             <Options of={ORDERS} value={filter.sort} />
           </select>

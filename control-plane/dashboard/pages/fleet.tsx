@@ -59,7 +59,7 @@ function VerifierTable({ verifiers }: { verifiers: readonly Verifier[] }) {
             </>
           ),
         },
-        { title: 'Started', cell: ({ startedAt }) => <Time at={startedAt} /> },
+        { title: 'Started', narrow: 'none', cell: ({ startedAt }) => <Time at={startedAt} /> },
         {
           title: 'Reported',
           cell: ({ reportedAt }) => <Time at={reportedAt} />,

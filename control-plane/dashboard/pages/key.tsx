@@ -108,21 +108,25 @@ function tabsOf(of: Key, apply: Apply, events: ReturnType<typeof useHistory>): r
 function KeyOverview({ of, apply }: { of: Key; apply: Apply }) {
   const { apiId, keyId } = of;
   return (
-    <>
-      <KeyFacts of={of} />
-      {may(`api.${apiId}.read_analytics`) && (
-        <>
-          <h2>Verifications</h2>
-          <Usage load={(period) => call('keys.getVerifications', { keyId, ...period })} />
-        </>
-      )}
-      <h2>Credits</h2>
-      <Credits
-        of={of.remaining === undefined ? of.identity?.credits : of}
-        isShared={of.remaining === undefined}
-      />
-      <ExplainedRefusals of={of} apply={apply} />
-    </>
+    <div class="with-rail">
+      <aside class="rail" aria-label="Facts">
+        <KeyFacts of={of} />
+      </aside>
+      <div>
+        {may(`api.${apiId}.read_analytics`) && (
+          <>
+            <h2>Verifications</h2>
+            <Usage load={(period) => call('keys.getVerifications', { keyId, ...period })} />
+          </>
+        )}
+        <h2>Credits</h2>
+        <Credits
+          of={of.remaining === undefined ? of.identity?.credits : of}
+          isShared={of.remaining === undefined}
+        />
+        <ExplainedRefusals of={of} apply={apply} />
+      </div>
+    </div>
   );
 }
 

@@ -35,6 +35,8 @@ export function Roles() {
       <p class="row">
         <Field
           label="Find"
+          isBare
+          placeholder="Part of a role or a permission"
           type="search"
           value={text}
           onInput={(event) => setCondition({ find: event.currentTarget.value })}

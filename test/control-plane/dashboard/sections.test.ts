@@ -331,7 +331,7 @@ onStage('the sections', (stage) => {
     const dashboard = await stage.signedIn();
     const { page } = dashboard;
     const back = () => page.evaluate('getComputedStyle(document.documentElement).backgroundColor');
-    const [light, dark] = ['rgb(247, 248, 250)', 'rgb(17, 20, 24)'];
+    const [light, dark] = ['rgb(255, 255, 255)', 'rgb(13, 15, 18)'];
     expect(await back()).toBe(light);
     await page.getByLabel('Theme').selectOption('dark');
     expect(await back()).toBe(dark);

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -25,11 +25,13 @@ test('the assets are those of the sources', async () => {
 
 test('the assets are small and call no other server', () => {
   const assets = contentOf(ASSETS);
-  const bytes = Object.values(assets).reduce((sum, text) => sum + gzipSync(text).length, 0);
-  expect(gzipSync(assets['app.js'] ?? '').length).toBeLessThan(90_000);
-  expect(bytes).toBeLessThan(130_000);
+  const { 'app.woff2': _, ...texts } = assets;
+  const bytes = Object.values(texts).reduce((sum, text) => sum + gzipSync(text).length, 0);
+  expect(gzipSync(assets['app.js'] ?? '').length).toBeLessThan(70_000);
+  expect(bytes).toBeLessThan(90_000);
+  expect(statSync(join(ASSETS, 'app.woff2')).size).toBeLessThan(100_000);
   expect(assets['index.html']).not.toMatch(/<script(?![^>]*\bsrc=)|<style|\son\w+=|style=|https?:/);
-  expect(assets['app.css']).not.toMatch(/@import|url\(/);
+  expect((assets['app.css'] ?? '').replace('url(./app.woff2)', '')).not.toMatch(/@import|url\(/);
   const addresses = [...(assets['app.js'] ?? '').matchAll(/https?:\/\/[\w./-]+/g)].map(
     ([address]) => address,
   );
@@ -37,6 +39,21 @@ test('the assets are small and call no other server', () => {
   const isNamed = (address: string) =>
     /^https?:\/\/(www\.w3\.org\/|127\.0\.0\.1$|app\.example\.com$)/.test(address);
   expect(addresses.filter((address) => !isNamed(address))).toEqual([]);
+});
+
+test('colours, corners, shadows and type are tokens', () => {
+  const style = join(ASSETS, '..', 'style');
+  const literal =
+    /#[\da-f]{3,8}\b|\b(?:rgb|hsl|oklch|color-mix|light-dark)\(|(?:font-size|border(?:-\w+)*-radius|box-shadow): (?!var\(|none|inherit|0;)/i;
+  const found = readdirSync(style)
+    .filter((file) => file !== 'tokens.css')
+    .flatMap((file) =>
+      readFileSync(join(style, file), 'utf8')
+        .split('\n')
+        .map((line) => `${file}: ${line}`),
+    )
+    .filter((line) => literal.test(line));
+  expect(found).toEqual([]);
 });
 
 describe('the control plane', () => {

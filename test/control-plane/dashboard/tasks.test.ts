@@ -221,7 +221,7 @@ onStage('what people come for', (stage) => {
     await form.getByLabel('Roles').fill('nobody');
     await form.getByText('none is named nobody').waitFor();
     await form.getByLabel('Roles').fill('billing');
-    await page.getByRole('link', { name: 'Identities' }).click();
+    await page.getByRole('link', { name: 'Customers' }).click();
     const question = page.getByRole('dialog', { name: 'Leave without saving?' });
     await question.getByRole('button', { name: 'Stay' }).click();
     expect(new URL(page.url()).hash).toBe(`#/keys/${keyId}?tab=access`);
@@ -230,7 +230,7 @@ onStage('what people come for', (stage) => {
     await page.getByText('Saved.').waitFor();
     const { permissions, roles } = await stage.fleet.ok('keys.getKey', { keyId });
     expect([permissions.toSorted(), roles]).toEqual([['bills.read', 'bills.write'], ['Billing Manager']]);
-    await page.getByRole('link', { name: 'Identities' }).click();
+    await page.getByRole('link', { name: 'Customers' }).click();
     await page.getByRole('heading', { name: 'Identities' }).waitFor();
 
     await dashboard.go(`#/keys/${keyId}?tab=access`);
