@@ -54,7 +54,7 @@ describe.skipIf(isMissing)(
         ...['--checks', CHECKS.join(','), '--phases', EXAMPLES ? PHASES : phases, '--seed', '20261125'],
         ...[
           '--max-examples',
-          EXAMPLES ?? '5',
+          EXAMPLES ?? '3',
           '--workers',
           '2',
           '--generation-database',

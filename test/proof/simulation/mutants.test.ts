@@ -27,7 +27,7 @@ const SEARCHED = process.env['SHARES'] === 'all' ? 1000 : 200;
  * them.
  */
 describe(`is caught by its seed, or within ${SEARCHED} others:`, () => {
-  test.each(share(Object.entries(MUTANTS), 7))('%s', async (name, { seed }) => {
+  test.each(share(Object.entries(MUTANTS), 9))('%s', async (name, { seed }) => {
     const known = await run('--mutant', name, '--from', String(seed), '--seeds', '1');
     const { output, code } =
       known.code === 0 ? await run('--mutant', name, '--seeds', String(SEARCHED), ...from(seed)) : known;
