@@ -10,7 +10,7 @@ import {
 import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/limit.ts';
 import { RETENTION } from '#shared/protocol/records/usage.ts';
 import { UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
-import { brokenRule, type RuleName } from '#shared/rules/rules.ts';
+import { brokenRule, type RuleName, UNRESTRICTED } from '#shared/rules/rules.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { CreditsView, Key, KeyFilter } from '../records/key-view.ts';
 import type { Roles } from '../roles/roles.ts';
@@ -148,9 +148,8 @@ function stateOf(
   { apiId, enabled, identity, expires = 0 }: Key & { readonly identity?: { readonly enabled: boolean } },
   nowMs: number,
 ): KeyState {
-  const unasked = { ranges: undefined, origins: undefined, slugSet: undefined };
   const rule = brokenRule(
-    { ...unasked, apiId, enabled, identity, expires },
+    { ...UNRESTRICTED, apiId, enabled, identity, expires },
     { presenter: UNKNOWN_PRESENTER },
     nowMs,
   );

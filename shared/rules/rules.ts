@@ -20,6 +20,9 @@ export interface KeyFacts {
   readonly slugSet: ReadonlySet<string> | undefined;
 }
 
+/** The lists of a key that may be used by everybody and has no permissions. */
+export const UNRESTRICTED = { ranges: undefined, origins: undefined, slugSet: undefined };
+
 /** The part of a question that the rules need. */
 export interface RuleQuestion {
   readonly apiId?: string | undefined;

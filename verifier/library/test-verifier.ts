@@ -3,7 +3,7 @@
 import { systemClock } from '#shared/process/clock.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import { UNKNOWN_PRESENTER } from '#shared/rules/presenter.ts';
-import { brokenRule, type KeyFacts, RULES } from '#shared/rules/rules.ts';
+import { brokenRule, type KeyFacts, RULES, UNRESTRICTED } from '#shared/rules/rules.ts';
 import type { VerdictCode } from '#shared/rules/verdict-codes.ts';
 import { holdFields } from '../core/question.ts';
 import { readWatchOptions } from './events.ts';
@@ -241,7 +241,7 @@ class MemoryVerifier implements TestVerifier {
 }
 
 const factsOf = ({ apiId, expires = 0, permissions }: KnownKey): KeyFacts => ({
-  ...{ apiId, enabled: true, identity: undefined, expires, ranges: undefined, origins: undefined },
+  ...{ ...UNRESTRICTED, apiId, enabled: true, identity: undefined, expires },
   slugSet: new Set(permissions),
 });
 
