@@ -1,3 +1,4 @@
+import type { Presenter } from '#shared/rules/presenter.ts';
 import { requestIdFrom } from '#shared/rules/request-id.ts';
 import { type CredentialSource, namesOf, originIn } from '../http/credentials.ts';
 
@@ -332,6 +333,9 @@ export function originInHead(bytes: Buffer, head: Head): string | undefined {
   });
 }
 
+/** The facts of a presenter besides the address. */
+type HeadFacts = Omit<Presenter, 'clientIp'>;
+
 /** A complete call to the API behind this process. */
 export interface Call {
   readonly method: string;
@@ -343,8 +347,8 @@ export interface Call {
   readonly requestId: string;
   /** `Connection`, which may name headers that are not passed on. */
   readonly connection: string | undefined;
-  /** `Origin`, or else `Referer`. */
-  readonly origin: string | undefined;
+  /** The facts that the head has of who presents the key. */
+  readonly facts: HeadFacts;
   /** `X-Forwarded-For`. */
   readonly forwardedFor: string | undefined;
   /** True if the connection is closed after the answer. */
@@ -402,7 +406,7 @@ export function parseCall(bytes: Buffer, places: KeyPlaces, head: Head): Call | 
     key,
     requestId: head.requestId,
     connection,
-    origin: originInHead(bytes, head),
+    facts: { origin: originInHead(bytes, head) },
     forwardedFor,
     isLast: head.closes,
     body: head.length === 0 ? null : Buffer.from(bytes.subarray(body, length)),

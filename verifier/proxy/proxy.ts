@@ -468,7 +468,7 @@ function laneHandler(
     const { remoteAddress: address } = connection.socket;
     const requestId = call.requestId || newRequestId();
     const clientIp = authz.clientIps?.behind(address, call.forwardedFor);
-    const presenter = { clientIp, origin: call.origin };
+    const presenter = { clientIp, ...call.facts };
     const question = questionAbout(call.key, { ...routeQuestion, presenter });
     const response = new RawResponse(connection, call.method === 'HEAD');
     const refuse = (verdict: Verdict): void => {
