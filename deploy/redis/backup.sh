@@ -34,7 +34,7 @@ rm -rf "$copy"
 mkdir "$copy"
 trap 'rm -rf "$copy"' EXIT
 held=$(at 5 dbsize) || fail "$host does not answer: $held"
-at "${BACKUP_S_MAX:-3600}" --rdb "$copy/dump.rdb" >/dev/null || fail "$host did not send its data"
+at "${BACKUP_S_MAX:-3600}" --rdb "$copy/dump.rdb" >"$copy/log" 2>&1 || fail "$host did not send its data: $(tail -n 1 "$copy/log")"
 
 cd "$copy"
 redis-server --port 0 --unixsocket socket --save '' --appendonly no --logfile log --daemonize no &

@@ -21,7 +21,7 @@ if [ -z "${DESTDIR:-}" ]; then
   sysctl -q -p /etc/sysctl.d/60-keyfence.conf
 fi
 chmod 755 "$etc"
-chmod 750 "$etc/tls"
+chmod 2750 "$etc/tls" # so that what is copied here later has its group
 find "$etc" -maxdepth 1 -type f ! -name '*.env' -exec chmod 600 {} +
 find "$etc/tls" -type f -exec chmod 640 {} +
 

@@ -62,6 +62,7 @@ spread() {
     mkdir -p "$machine/tls"
     for file in $files; do put "$machine/$file" <"secrets/$file"; done
     put "$machine/tls/ca.crt" <ca.crt
+    chmod 640 "$machine"/tls/* # for the group of the folder to which it is copied
   done
 }
 

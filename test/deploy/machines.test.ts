@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { chownSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Balancer, noBalancer } from '../harness/balancer.ts';
@@ -40,6 +40,8 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     ports = { api: await port(), admin: await port(), verify: await port(), verifierAdmin: await port() };
     await machines.run(SECRETS);
     for (const index of all) await install(index);
+    // As root, another group, as install.sh gives it.
+    if (process.getuid?.() === 0) chownSync(join(machines.at(0).root, 'etc/keyfence/tls'), 0, 4242);
     const folder = join(machines.folder, 'keyfence-secrets/verifier');
     await machines.run(
       `ssh root@$MACHINE mkdir -p /etc/keyfence\nscp -r ${folder}/. root@$MACHINE:/etc/keyfence`,
@@ -238,6 +240,14 @@ describe.skipIf(reason)(`three machines as deploy/machines.md installs them${rea
     expect(now).toHaveLength(old.length);
     expect(now.filter((word) => old.includes(word))).toEqual([]);
     expect(certificate()).not.toBe(before);
+    // Of whoever may read certificates, also those that came later.
+    const tls = join(machines.at(0).root, 'etc/keyfence/tls');
+    const group = statSync(tls);
+    expect(group.mode & 0o7777).toBe(0o2750);
+    for (const file of readdirSync(tls)) {
+      const { mode, gid } = statSync(join(tls, file));
+      expect([mode & 0o777, gid], file).toEqual([0o640, group.gid]);
+    }
     expect(readFileSync(join(machines.at(0).root, 'etc/keyfence/tls/ca.crt'), 'utf8')).not.toContain(
       authority,
     );

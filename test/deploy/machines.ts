@@ -25,8 +25,9 @@ const ROOT = join(import.meta.dirname, '..', '..');
 // biome-ignore-start lint/suspicious/noTemplateCurlyInString: of a shell
 const STUBS: Readonly<Record<string, string>> = {
   systemctl: 'exec curl -sSf -X POST "$SYSTEMD" -d "$*"',
-  scp: 'host=${3#root@} && mkdir -p "$MACHINES/$host" && cp -r "$2" "$MACHINES/${host%%:*}${host#*:}"',
+  scp: 'host=${3#root@} && mkdir -p "$MACHINES/$host" && cp -r --remove-destination "$2" "$MACHINES/${host%%:*}${host#*:}"',
   ssh: 'host=${1#root@}; shift; for word; do case $word in /*) word=$MACHINES/$host$word ;; esac; set -- "$@" "$word"; shift; done; "$@"',
+  chgrp: 'exec /bin/chgrp -R --reference="$3" "$3"',
   ...{ 'apt-get': ':', git: ':', npm: '[ "$1" = ci ] || exec "$NPM" "$@"' },
 };
 // biome-ignore-end lint/suspicious/noTemplateCurlyInString: of a shell
