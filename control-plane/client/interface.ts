@@ -7,6 +7,7 @@ export const OPERATION_KINDS = {
   'keys.createKey': 'change',
   'keys.updateKey': 'change',
   'keys.getKey': 'query',
+  'keys.getAllowances': 'query',
   'keys.whoami': 'question',
   'keys.getVerifications': 'query',
   'keys.deleteKey': 'change',
@@ -48,6 +49,7 @@ export const OPERATION_KINDS = {
   'permissions.deletePermission': 'change',
   'identities.createIdentity': 'change',
   'identities.getIdentity': 'query',
+  'identities.getAllowances': 'query',
   'identities.listIdentities': 'query',
   'identities.listKeys': 'query',
   'identities.updateIdentity': 'change',
@@ -258,6 +260,14 @@ export interface Operations {
       /** The permissions of the key itself, of its roles and of those of its identity. */
       readonly effectivePermissions?: readonly (string)[];
     };
+  };
+  /** See how much a key has left. */
+  'keys.getAllowances': {
+    input: {
+      /** A key's id, as createKey returned it. */
+      readonly keyId: string;
+    };
+    output: GetAllowancesOutput;
   };
   /** Show a key by its secret. */
   'keys.whoami': {
@@ -1391,13 +1401,13 @@ export interface Operations {
   };
   /** Show an identity. */
   'identities.getIdentity': {
-    input: {
-      /** An identity's id, as createIdentity returned it. */
-      readonly identityId?: string | undefined;
-      /** Your own id of the customer (identity) to whom the key belongs. */
-      readonly externalId?: string | undefined;
-    };
+    input: GetIdentityInput;
     output: GetIdentityOutput;
+  };
+  /** See how much an identity has left. */
+  'identities.getAllowances': {
+    input: GetIdentityInput;
+    output: GetAllowancesOutput;
   };
   /** List all identities. */
   'identities.listIdentities': {
@@ -2253,6 +2263,48 @@ interface Identity {
   };
 }
 
+interface GetAllowancesOutput {
+  /** As of when this is told, Unix milliseconds. */
+  readonly at: number;
+  /** Absent: credits are not counted. */
+  readonly credits?: {
+    /** Credits left. */
+    readonly remaining: number;
+    /** Credits after a refill; absent = there are no refills. */
+    readonly of?: number;
+    /** The part of `remaining` that verifiers hold, or have spent since their last report. */
+    readonly held: number;
+    /** Uses count for this key alone, or for all keys of its identity together. */
+    readonly sharedBy: 'key' | 'identity';
+  };
+  readonly limits: readonly ({
+    readonly name: string;
+    /** Uses allowed in a window. */
+    readonly limit: number;
+    /** The window, such as `1m` or `month`. */
+    readonly per: string;
+    /** Uses in the current window. Those that verifiers took in advance count. */
+    readonly used: number;
+    /** When the window ends; absent = none has begun, Unix milliseconds. */
+    readonly resetsAt?: number;
+    /** The record that has the limit: `key`, `identity`, or `role:` and the name of a role. */
+    readonly from: string;
+    /** Uses count for this key alone, or for all keys of its identity together. */
+    readonly sharedBy: 'key' | 'identity';
+  })[];
+  readonly concurrency: readonly ({
+    readonly name: string;
+    /** Holds allowed at a time. */
+    readonly limit: number;
+    /** Holds at the time of the latest reports of verifiers. */
+    readonly inUse: number;
+    /** The record that has the limit: `key`, `identity`, or `role:` and the name of a role. */
+    readonly from: string;
+    /** Uses count for this key alone, or for all keys of its identity together. */
+    readonly sharedBy: 'key' | 'identity';
+  })[];
+}
+
 interface UpdateRemainingOutput {
   /** Credits after the change; null = unlimited. Once the change is complete, the number is exact except for what verifiers spend meanwhile. */
   readonly remaining: number | null;
@@ -2408,6 +2460,13 @@ interface GetPermissionOutput {
   readonly slug: string;
   /** Its purpose. */
   readonly description?: string;
+}
+
+interface GetIdentityInput {
+  /** An identity's id, as createIdentity returned it. */
+  readonly identityId?: string | undefined;
+  /** Your own id of the customer (identity) to whom the key belongs. */
+  readonly externalId?: string | undefined;
 }
 
 interface Credits {

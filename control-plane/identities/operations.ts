@@ -8,6 +8,8 @@ import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
 import type { Caller } from '../callers/root-keys.ts';
 import { type Credits, changeCredits } from '../keys/credit-changes.ts';
 import { type NameStores as KeyNameStores, UsedKey, withNames } from '../keys/key-answer.ts';
+import { Allowances, allowancesOf, appliedLimits } from '../rate-limits/allowances.ts';
+import type { LimitView } from '../rate-limits/limit-view.ts';
 import type { KeyPage, KeyView } from '../records/key-view.ts';
 import {
   IfSequence,
@@ -425,9 +427,35 @@ const getIdentityPropagation = operation({
   },
 });
 
+const getIdentityAllowances = operation({
+  name: 'identities.getAllowances',
+  kind: 'query',
+  id: 'getIdentityAllowances',
+  summary: 'See how much an identity has left',
+  description:
+    'Shows every limit that all keys of the identity share, of its own and of its roles, with its uses, and the credits.',
+  permissions: ['root.*.read_identity'],
+  request: Fields(REFERENCE),
+  response: Allowances,
+  errors: ['NOT_FOUND'],
+  example: { externalId: 'ada' },
+  async handle({ request }, needs: NameStores & { limits: LimitView }) {
+    const identity = await needs.identities.get(idIn(request));
+    if (!identity) throw identityNotFound();
+    const roles = await Promise.all(identity.roles.map((id) => needs.roles.get(id)));
+    return allowancesOf(
+      appliedLimits({ identity, roles: roles.filter((role) => role !== undefined) }),
+      identity.credits ?? {},
+      'identity',
+      { limits: needs.limits, nowMs: needs.clock.wallMs() },
+    );
+  },
+});
+
 export const identityOperations = [
   createIdentity,
   getIdentity,
+  getIdentityAllowances,
   listIdentities,
   listKeysOfIdentity,
   updateIdentity,

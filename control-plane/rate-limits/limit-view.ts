@@ -22,19 +22,33 @@ export class LimitView {
   }
 
   /** Resolves with the rest of the current window. Amounts that verifiers took in advance count as used. */
-  async remaining(apiId: string, { ownerId, ...of }: LimitOf, nowMs: number): Promise<number> {
+  async remaining(apiId: string, limit: LimitOf, nowMs: number): Promise<number> {
+    return (await this.window(apiId, limit, nowMs)).remaining;
+  }
+
+  /** Resolves with the rest of the current window, and when that ends, if there is one in Redis. */
+  async window(
+    apiId: string,
+    { ownerId, ...of }: LimitOf,
+    nowMs: number,
+  ): Promise<{ readonly remaining: number; readonly endsAt?: number }> {
     const { limit, duration } = of;
     const window = windowKey(apiId, poolName(ownerId, poolSuffix(of)));
     const [n, c, p] = await this.#nodes.run(window, (redis) => redis.hmget(window, 'n', 'c', 'p'));
     // The number of a period is its end.
-    if (typeof windowsOf(of) === 'string')
-      return Math.max(0, limit - (1000 * Number(n) > nowMs ? Number(c) : 0));
+    if (typeof windowsOf(of) === 'string') {
+      const endsAt = 1000 * Number(n);
+      if (!(endsAt > nowMs)) return { remaining: limit };
+      return { remaining: Math.max(0, limit - Number(c)), endsAt };
+    }
     const number = Math.floor(nowMs / duration);
     const age = number - Number(n ?? Number.NaN);
     // The clock of Redis may be a window ahead.
     const [granted, before] = age <= 0 ? [Number(c), Number(p)] : age === 1 ? [0, Number(c)] : [0, 0];
-    const untilMs = (number + 1) * duration - nowMs;
-    return Math.max(0, limit - Math.floor(before * Math.min(1, untilMs / duration)) - granted);
+    const endsAt = (number + 1) * duration;
+    const share = Math.min(1, (endsAt - nowMs) / duration);
+    const remaining = Math.max(0, limit - Math.floor(before * share) - granted);
+    return age <= 1 ? { remaining, endsAt } : { remaining };
   }
 
   /** Resolves with the number of places of a concurrency limit that were in use when verifiers last told Redis. */

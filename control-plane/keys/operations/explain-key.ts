@@ -1,16 +1,7 @@
 import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
-import {
-  type ConcurrencyLimit,
-  DEFAULT_LIMIT,
-  LIMIT_MAX,
-  LIMIT_NAME,
-  LIMITS_MAX,
-  type RateLimit,
-  windowText,
-} from '#shared/protocol/records/limit.ts';
-import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { LIMIT_NAME, LIMITS_MAX, windowText } from '#shared/protocol/records/limit.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { IpRanges, rangesText } from '#shared/rules/ip-ranges.ts';
 import { identityIdOf, isWellFormed } from '#shared/rules/key-format.ts';
@@ -19,6 +10,7 @@ import { parseQuery, type Query, slugsIn } from '#shared/rules/permission-query.
 import { PRESENTER_FACTS, presenterOf } from '#shared/rules/presenter.ts';
 import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rules/rules.ts';
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
+import { type AppliedLimit, appliedLimits } from '../../rate-limits/allowances.ts';
 import type { LimitView } from '../../rate-limits/limit-view.ts';
 import type { Key, KeyView } from '../../records/key-view.ts';
 import type { Role, Roles } from '../../roles/roles.ts';
@@ -300,22 +292,6 @@ export async function identityOf({ apiId, externalId }: Key, { identities }: Pic
   return identity?.apiIds && !identity.apiIds.includes(apiId) ? undefined : identity;
 }
 
-/** The named limits of a key, an identity or a role; a concurrency limit has no duration. */
-const limitsIn = (
-  {
-    ratelimits = [],
-    concurrency = [],
-  }: { readonly ratelimits?: readonly RateLimit[]; readonly concurrency?: readonly ConcurrencyLimit[] },
-  of: string,
-) => [
-  ...ratelimits.map((limit) => ({ ...limit, of })),
-  ...concurrency.map((limit) => ({ ...limit, duration: 0, autoApply: true, of })),
-];
-
-/** Orders limits as verifiers do: a concurrency limit is larger than any rate limit. */
-const sizeOf = ({ limit, duration }: Pick<RateLimit, 'limit' | 'duration'>): number =>
-  duration === 0 ? limit * LIMIT_MAX : limit / duration;
-
 /**
  * The limits that apply to the question. Of limits with one name, that of the question applies, or else that of the key,
  * of its identity, or the largest of its roles. What is left is that of the current window in Redis; amounts that verifiers took in advance count as
@@ -329,25 +305,17 @@ async function limitRules(
   isRefused: boolean,
   { limits }: { limits: LimitView },
 ): Promise<Explained[]> {
-  const { apiId, keyId, ratelimit } = key;
+  const { apiId, keyId } = key;
   const ownerId = await limits.ownerOf(apiId, keyId);
-  const ofKey = { ownerId, space: apiId };
-  const ofIdentity = { ownerId: identity?.id ?? '', space: SHARED_LOG };
   const ofQuestion = named.flatMap(({ name, limit, duration }, i) => {
     if ((limit === undefined) !== (duration === undefined))
       throw new ApiError('BAD_REQUEST', `ratelimits.${i}: limit and duration must be set together`);
     if (limit === undefined || duration === undefined) return [];
-    return [{ name, limit, duration, autoApply: true, of: 'question', ...ofKey }];
+    return [{ name, limit, duration, autoApply: true, of: 'question', ownerId, space: apiId }];
   });
-  const all: readonly (Omit<RateLimit, 'async'> & { of: string; ownerId: string; space: string })[] = [
+  const all: readonly AppliedLimit[] = [
     ...ofQuestion,
-    ...(ratelimit ? [{ ...ratelimit, name: DEFAULT_LIMIT, autoApply: true, of: 'key', ...ofKey }] : []),
-    ...limitsIn(key, 'key').map((limit) => ({ ...limit, ...ofKey })),
-    ...limitsIn(identity ?? {}, 'identity').map((limit) => ({ ...limit, ...ofIdentity })),
-    ...roles
-      .flatMap((role) => limitsIn(role, `role ${role.name}`))
-      .sort((a, b) => sizeOf(b) - sizeOf(a))
-      .map((limit) => ({ ...limit, ...(limit.per === 'identity' && identity ? ofIdentity : ofKey) })),
+    ...appliedLimits({ key: { ...key, ownerId }, identity, roles }),
   ].filter(({ name }, i, every) => every.findIndex((each) => each.name === name) === i);
   const missing = named.findIndex(({ name }) => !all.some((each) => each.name === name));
   if (missing >= 0) {

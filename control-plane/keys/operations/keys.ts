@@ -7,6 +7,8 @@ import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.t
 import { ApiError } from '#shared/rules/errors.ts';
 import { isWellFormed } from '#shared/rules/key-format.ts';
 import type { Apis } from '../../apis/apis.ts';
+import { Allowances, allowancesOf, appliedLimits } from '../../rate-limits/allowances.ts';
+import type { LimitView } from '../../rate-limits/limit-view.ts';
 import type { KeyFilter, KeyView } from '../../records/key-view.ts';
 import type { OrderedKeys, Place, ValueOrder } from '../../records/ordered-keys.ts';
 import type { Roles } from '../../roles/roles.ts';
@@ -502,10 +504,43 @@ export const whoami = operation({
   },
 });
 
+const getAllowances = operation({
+  name: 'keys.getAllowances',
+  kind: 'query',
+  id: 'getAllowances',
+  summary: 'See how much a key has left',
+  description:
+    'Shows every limit that applies to the key, of its own, of its identity and of its roles, with its uses, and the credits.',
+  permissions: ['api.<apiId>.read_key'],
+  request: Fields({ keyId: KeyId }),
+  response: Allowances,
+  errors: ['NOT_FOUND'],
+  example: { keyId: keyIdExample },
+  async handle(
+    { apiId, request: { keyId } },
+    needs: NameStores & { keys: Keys; view: KeyView; limits: LimitView },
+  ) {
+    const { keys, view, limits, clock } = needs;
+    const key = await view.get(apiId, keyId);
+    if (!key) throw await recordNotFound(keys, apiId, keyId);
+    const identity = await identityOf(key, needs);
+    const roles = await rolesOf(key, identity, needs);
+    const ownerId = await limits.ownerOf(apiId, keyId);
+    const isOwn = key.remaining !== undefined;
+    return allowancesOf(
+      appliedLimits({ key: { ...key, ownerId }, identity, roles }),
+      isOwn ? key : (identity?.credits ?? {}),
+      isOwn ? 'key' : 'identity',
+      { limits, nowMs: clock.wallMs() },
+    );
+  },
+});
+
 export const oneKeyOperations = [
   createKey,
   updateKey,
   getKey,
+  getAllowances,
   whoami,
   getVerifications,
   deleteKey,

@@ -186,3 +186,45 @@ test('agrees with the verifier in all cases', async () => {
   );
   expect(codes.size).toBeGreaterThanOrEqual(5);
 });
+
+test('says of a customer and its keys how much is left', async () => {
+  const month = { name: 'monthly', limit: 1000, interval: 'month', autoApply: true, per: 'identity' };
+  const { roleId } = await fleet.ok('permissions.createRole', { name: 'plan free' });
+  await fleet.ok('permissions.setRoleLimits', {
+    ...{ roleId, ratelimits: [month], concurrency: [{ name: 'jobs', limit: 2, per: 'identity' }] },
+  });
+  await fleet.ok('identities.createIdentity', {
+    ...{ externalId: 'metered', roles: ['plan free'] },
+    ...{ credits: { remaining: 500, refill: { interval: 'monthly', amount: 800 } } },
+  });
+  const { key, keyId } = await created({
+    ...{ externalId: 'metered', ratelimit: { limit: 10, duration: 3_600_000 } },
+  });
+  const ofIdentity = () => fleet.ok('identities.getAllowances', { externalId: 'metered' });
+  const monthly = {
+    name: 'monthly',
+    limit: 1000,
+    per: 'month',
+    from: 'role:plan free',
+    sharedBy: 'identity',
+  };
+  const jobs = { name: 'jobs', limit: 2, inUse: 0, from: 'role:plan free', sharedBy: 'identity' };
+  expect(await ofIdentity()).toEqual({
+    ...{ at: expect.any(Number), limits: [{ ...monthly, used: 0 }], concurrency: [jobs] },
+    credits: { remaining: 500, of: 800, held: 0, sharedBy: 'identity' },
+  });
+  for (let i = 0; i < 3; i++) expect(await fleet.verdict(key)).toBe('VALID');
+  // Verifiers give back what they took in advance.
+  await fleet.until(async () => (await ofIdentity()).limits[0].used >= 3);
+  const { credits, limits } = await ofIdentity();
+  expect(credits.remaining).toBeLessThanOrEqual(497);
+  expect(limits[0].resetsAt).toBeGreaterThan(Date.now());
+  const ofKey = await fleet.ok('keys.getAllowances', { keyId });
+  expect(ofKey.limits).toMatchObject([
+    { name: 'default', limit: 10, per: '1h', from: 'key', sharedBy: 'key' },
+    monthly,
+  ]);
+  expect(ofKey).toMatchObject({ concurrency: [jobs], credits: { sharedBy: 'identity' } });
+  const missing = await fleet.admin('identities.getAllowances', { externalId: 'nobody' });
+  expect(missing.status).toBe(404);
+});

@@ -176,6 +176,8 @@ test('every operation succeeds as documented', async () => {
     rerollKey: { keyId, expiration: 1000 },
     updateKeys: { apiId: 'shop', keyIds: [keyId, 'none'], enabled: false },
     getKey: { keyId },
+    getAllowances: { keyId },
+    getIdentityAllowances: { identityId },
     whoami: { key: secret },
     getVerifications: { keyId, granularity: 'hour' },
     listRefusals: { keyId },

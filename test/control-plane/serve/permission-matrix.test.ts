@@ -149,6 +149,8 @@ const TARGETS: Readonly<Record<string, Target>> = {
   deleteKeys: { input: onKeys, spent: true },
   deleteAllKeys: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
   getKey: { input: onKey },
+  getAllowances: { input: onKey },
+  getIdentityAllowances: { input: async () => ({ identityId: await newIdentity() }) },
   getVerifications: { input: onKey },
   listRefusals: { input: onKey },
   listApiRefusals: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
