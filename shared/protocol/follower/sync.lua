@@ -80,11 +80,13 @@ if acknowledged ~= score then redis.call('ZADD', members, 'XX', string.format('%
 
 if record then
   local f = redis.call('HMGET', record, 'M', 'p', 'i', 'q', 'W', unpack(FIELDS))
-  if f[2] then
-    if f[1] then f[10] = redis.call('GET', long) end
-    local named = (f[4] or f[5]) and f[2] .. ' ' .. (f[4] or '') .. ' ' .. (f[5] or '') or f[2]
-    reply[9] = {named, f[3] or '0'}
-    for i = 6, #f do reply[9][i - 3] = f[i] or '' end
+  local apart, secretHash, number, pool, first = unpack(f, 1, 5)
+  local values = {unpack(f, 6)}
+  if secretHash then
+    if apart then values[AT.m] = redis.call('GET', long) end
+    local named = (pool or first) and secretHash .. ' ' .. (pool or '') .. ' ' .. (first or '') or secretHash
+    reply[9] = {named, number or '0'}
+    for i = 1, #FIELDS do reply[9][i + 2] = values[i] or '' end
   end
 end
 return reply

@@ -3,7 +3,7 @@
 -- The arguments, the returned value, and the script's head, log, index, members, channel, now, maxlen, longest and base: see
 -- write-change.lua
 --
--- FIELDS: the fields of a key (LUA_FIELDS); a long m is stored apart.
+-- FIELDS: the fields of a key, and AT: the place of each (LUA_FIELDS); a long m is stored apart.
 local server = serverId()
 local function change(operation, keyId, record, long, condition, needs, fields)
   local s, h, Lf, deleted, protocol = unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted', 'P'))
@@ -21,7 +21,7 @@ local function change(operation, keyId, record, long, condition, needs, fields)
       return {'CONFLICT', version}
     end
     old = {unpack(found, 9)}
-    if apart then old[5] = redis.call('GET', long) end
+    if apart then old[AT.m] = redis.call('GET', long) end
   elseif redis.call('HEXISTS', head, 'c') == 0 then
     return {'NOT_FOUND'}
   elseif operation == 'create' then
@@ -33,7 +33,7 @@ local function change(operation, keyId, record, long, condition, needs, fields)
   for i = 1, #fields, 2 do patch[fields[i]] = fields[i + 1] end
   if operation == 'create' then secretHash = patch.p end
   -- A name belongs to one limit, of either kind.
-  local limits, concurrency = patch.L or old[8] or '', patch.C or old[14] or ''
+  local limits, concurrency = patch.L or old[AT.L] or '', patch.C or old[AT.C] or ''
   if (patch.L or patch.C) and limits ~= '' and concurrency ~= '' then
     local names = {}
     for _, limit in ipairs(cjson.decode(limits)) do names[limit.name] = true end
@@ -142,7 +142,7 @@ local function change(operation, keyId, record, long, condition, needs, fields)
       redis.call('HDEL', base .. 'k:' .. predecessor, 'T', 'Y')
     end
     redis.call('ZREM', index, keyId)
-    if old[2] then redis.call('ZREM', base .. 'due', keyId) end
+    if old[AT.x] then redis.call('ZREM', base .. 'due', keyId) end
     if owner then redis.call('ZREM', base .. 'o:' .. owner, keyId) end
   elseif operation == 'api-deleted' then
     redis.call('HSET', head, 'deleted', now)

@@ -216,8 +216,8 @@ export const TEXT_FIELDS = [
 ].map(([label, name]) => ({ label, name })) as readonly { label: string; name: TextField }[];
 /** Letters of the fields, in the order of the rows. */
 export const KEY_LETTERS: readonly Letter[] = rows.map(([, { letter }]) => letter);
-/** Lua that names them, for scripts that read or write a whole record. */
-export const LUA_FIELDS = `local FIELDS = {${KEY_LETTERS.map((letter) => `'${letter}'`).join(', ')}} `;
+/** Lua for scripts that read or write a whole record: `FIELDS` names the fields, `AT` has the place of each. */
+export const LUA_FIELDS = `local FIELDS = {${KEY_LETTERS.map((letter) => `'${letter}'`).join(', ')}} local AT = {${KEY_LETTERS.map((letter, i) => `${letter} = ${i + 1}`).join(', ')}} `;
 /**
  * The letter of a record's pool of credits. It changes with the credits; users can neither set nor see it.
  */

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import {
   auditedFields,
   decodeState,
@@ -7,16 +7,9 @@ import {
   KEY_LETTERS,
   type KeyPatch,
   keyFields,
-  type Letter,
   RECORD_FACTS,
   storedFields,
 } from '../../../../shared/protocol/records/key-record.ts';
-
-describe('the scripts', () => {
-  test('find meta and limits where they look for them', () => {
-    expect(['m', 'L', 'C'].map((letter) => 1 + KEY_LETTERS.indexOf(letter as Letter))).toEqual([5, 8, 14]);
-  });
-});
 
 test('every field has a letter of its own', () => {
   const letters = [...KEY_LETTERS, ...Object.keys(RECORD_FACTS)];
