@@ -520,7 +520,7 @@ async function firstGateway(): Promise<readonly string[] | null> {
     const env = bareEnv({ KEYFENCE_DATA: join(folder, '.keyfence'), XDG_CONFIG_HOME: folder });
     const { stdout } = await promisify(execFile)('bash', ['-ec', lines], { cwd: folder, env });
     const printed = stdout.replace(/^x-request-id: .*$/gim, '');
-    return printed.match(/(?:Hello from the API\. |(?<![\d =]))\d{3}$|^HTTP\S+ \d+|^Retry-After: \d+/gim);
+    return printed.match(/(?:Hello from the API\. |(?<![-\w =]))\d{3}$|^HTTP\S+ \d+|^Retry-After: \d+/gim);
   } finally {
     await fleet.stop();
     rmSync(folder, { recursive: true, force: true });

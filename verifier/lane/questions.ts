@@ -15,7 +15,7 @@ import {
   type Question,
   questionAbout,
 } from '../core/question.ts';
-import { routeOf, type Verdict, type VerdictSource } from '../core/verdict.ts';
+import type { Verdict, VerdictSource } from '../core/verdict.ts';
 import { AUTHZ_PREFIX, type AuthzPath, type AuthzSettings, DIALECTS, parseAuthzPath } from '../http/authz.ts';
 import type { ClientIps } from '../http/credentials.ts';
 import { parseJson } from '../http/json-body.ts';
@@ -50,6 +50,7 @@ import {
   type Output,
   type Replies,
 } from './reply.ts';
+import { routeIn } from './route.ts';
 
 /** The current request of a connection, and who presents its key. Each connection has one such object and reuses it. */
 export class LaneRequest implements Question, Presenter {
@@ -197,18 +198,6 @@ function note(refusals: RefusalLog, request: LaneRequest, verdict: Verdict, byte
   const { requestId } = request;
   refusals.note(verdict, request, { requestId, route: routeIn(bytes, at, request.length) });
 }
-
-/** Returns the client's request as a gateway tells it in its headers; undefined = it does not. */
-function routeIn(bytes: Buffer, at: number, length: number): string | undefined {
-  if (bytes[at] !== GET) return undefined;
-  const head = bytes.toString('latin1', at, at + length);
-  const [, method] = /\r\nx-(?:original|forwarded)-method: *([^\r]+)\r/i.exec(head) ?? [];
-  const [, target] = /\r\nx-(?:original|forwarded)-uri: *([^\r]+)\r/i.exec(head) ?? [];
-  return routeOf(method, target);
-}
-
-/** The first byte of a gateway's request. */
-const GET = 71;
 
 /** Adds the reply to a decided request. */
 export function reply(output: Output, request: LaneRequest, keepAliveS: number | undefined): void {
