@@ -12,6 +12,8 @@ type Account = Readonly<Record<string, unknown>>;
 /** `oidc-provider` in this process, with accounts that a test may change. */
 export class RealProvider {
   readonly accounts = new Map<string, Account>();
+  /** Secrets of the client that are good; two during a rotation. */
+  readonly secrets = new Set<string>([CLIENT.secret]);
   /** Paths of requests since the start. */
   readonly paths: string[] = [];
   readonly #server: Server;
@@ -70,6 +72,9 @@ export class RealProvider {
         await grant.save();
         return grant;
       },
+    });
+    Object.assign(provider.Client.prototype, {
+      compareClientSecret: async (secret: string) => real.secrets.has(secret),
     });
     server.on('request', (request) => real.paths.push(request.url?.split('?')[0] ?? ''));
     server.on('request', provider.callback());

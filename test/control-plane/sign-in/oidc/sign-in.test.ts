@@ -3,6 +3,7 @@ import { PRESETS } from '../../../../control-plane/callers/root-permissions.ts';
 import { ROOT_KEY } from '../../../harness/fleet.ts';
 import { envOf, useCommandLine } from '../../cli/keyfence.ts';
 import { CookieJar } from './cookie-jar.ts';
+import { CLIENT } from './real-provider.ts';
 import { OidcStage } from './stage.ts';
 
 let stage: OidcStage;
@@ -224,4 +225,22 @@ test('over TLS, cookies are for this host alone', async () => {
   expect(new URL(headers.get('location') ?? '').searchParams.get('redirect_uri')).toBe(
     'https://keyfence.example/path/dashboard/session/oidc/callback',
   );
+});
+
+test('the secret of the client rotates during a sign-in', async () => {
+  const own = await OidcStage.start();
+  try {
+    const before = await own.signIn('ada-1');
+    const jar = new CookieJar();
+    const { url } = await own.authorize(jar, 'ada-1');
+    own.provider.secrets.add('the-new-secret-of-the-client-0123');
+    await own.fleet.controlPlanes.shift()?.stop();
+    await own.fleet.addControlPlane({ ...own.env, OIDC_CLIENT_SECRET: 'the-new-secret-of-the-client-0123' });
+    own.provider.secrets.delete(CLIENT.secret);
+    expect((await jar.open(url)).status).toBe(302);
+    for (const each of [jar, before.jar]) expect(await own.session(each)).toHaveProperty('person');
+    expect((await own.signIn('sue-2')).page.status).toBe(302);
+  } finally {
+    await own.stop();
+  }
 });
