@@ -54,6 +54,12 @@ test('a far Redis and a busy host cost no verdict', async () => {
   expect(outcomes).toHaveLength(200);
 });
 
+test('listens when it has a session, not before', async () => {
+  const own = { REDIS_URL, API_IDS: 'shop', LOOKUP_WAIT_MS: '10000' };
+  const { adminAddress } = await fleet.addVerifier({ ...DEFAULTS, ...own }, false);
+  expect((await fleet.get(`${adminAddress}/readyz`)).status).toBe(200);
+});
+
 test('a far Redis is told from a silent one', async () => {
   const { key } = await fleet.ok('keys.createKey', { apiId: 'far' });
   const { address, adminAddress } = await fleet.addVerifier({
