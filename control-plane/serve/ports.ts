@@ -1,6 +1,6 @@
 import type { AuditEvent, AuditKind } from '../schema/audit-event.ts';
 
-/** The parts of subjects and of the process that calls need, as far as they need them. */
+// The parts of subjects and of the process that calls need, as far as they need them.
 
 /** Finds the API of a key. */
 export interface KeyIndex {

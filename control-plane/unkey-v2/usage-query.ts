@@ -427,8 +427,6 @@ function checkOutputs(outputs: readonly Output[], groups: readonly Dimension[]):
       throw refusal(`SELECT: ${name} must be in GROUP BY, since only counts are kept`);
 }
 
-/** A question about usage, as it was written in SQL. */
-
 /** The tables, with the length of their periods; verifications themselves are not kept, only their counts. */
 export const TABLES = {
   key_verifications_v1: undefined,

@@ -106,8 +106,10 @@ export function createRouter({ exact, below }: Routes): Handler {
 
 /** A listener of this process. */
 export interface Listener {
-  /** Resolves with the address in use, as `http://host:port`, or `https:`. Port 0 = any free port. */
-  /** @param isShared true if other processes may listen at the same port */
+  /**
+   * Resolves with the address in use, as `http://host:port`, or `https:`. Port 0 = any free port.
+   * @param isShared true if other processes may listen at the same port
+   */
   listen(host: string, port: number, isShared?: boolean): Promise<string>;
   /**
    * Listens on a Unix socket that every local user may use. Replaces a socket on which no process listens.
