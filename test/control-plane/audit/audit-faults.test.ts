@@ -1,5 +1,8 @@
+import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { apiKeys, auditStream } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { metric } from '../../harness/metrics.ts';
@@ -209,4 +212,23 @@ test('a change that may have been made is audited with its fields', async () => 
   expect((await fleet.admin('keys.updateKey', { keyId, enabled: false })).status).toBe(500);
   const [event] = await events({ keyId });
   expect(event).toMatchObject({ outcome: 'INTERNAL_SERVER_ERROR', after: { enabled: false } });
+});
+
+test('a SIEM gets the audit lines and no others', async () => {
+  const file = join(import.meta.dirname, '../../../deploy/monitoring/audit-to-siem.yaml');
+  const { parsers, pipeline } = parse(readFileSync(file, 'utf8'));
+  expect(pipeline.inputs[0].parser).toBe(parsers[0].name);
+  expect(parsers[0].format).toBe('json');
+  const [field = '', rule = ''] = pipeline.filters[0].regex.split(' ');
+  const keyId = await newKey('siem');
+  await fleet.ok('keys.updateKey', { keyId, enabled: false });
+  await fleet.admin('keys.updateKey', { keyId: 'key_0000000000000000siem', enabled: false });
+  const lines = fleet.logged.map((line) => JSON.parse(line));
+  const sent = lines.filter((line) => new RegExp(rule).test(line[field]));
+  expect(sent.length).toBeLessThan(lines.length);
+  expect(sent).toEqual(lines.filter(({ audit }) => audit));
+  const [disable] = await events({ keyId, operation: 'keys.updateKey' });
+  const { id: _, ...event } = disable ?? {};
+  expect(sent.map(({ audit }) => audit)).toContainEqual(event);
+  expect(sent.map(({ msg }) => msg)).toContain('audit: refused');
 });
