@@ -38,7 +38,7 @@ export function KeyFacts({ of }: { of: Key }) {
       <Fact name="Starts with">
         <code>{of.start}…</code>
       </Fact>
-      <Fact name="Identity">
+      <Fact name="Customer">
         {of.externalId ? (
           <a href={identityPage(of.externalId)}>
             <bdi>{of.externalId}</bdi>
@@ -55,7 +55,7 @@ export function KeyFacts({ of }: { of: Key }) {
         </Fact>
       )}
       {shared.length > 0 && (
-        <Fact name="Roles through its identity">
+        <Fact name="Roles through its customer">
           <RoleLinks names={shared} />
         </Fact>
       )}
@@ -130,7 +130,7 @@ export function Credits({ of = {}, isShared }: { of: Identity['credits']; isShar
           <Time at={refill.lastRefillAt} placeholder="never" exact />
         </p>
       )}
-      {isShared && <p class="quiet">All keys of the identity without credits of their own share these.</p>}
+      {isShared && <p class="quiet">All keys of the customer without credits of their own share these.</p>}
       {remainingLost !== undefined && (
         <p class="quiet">{remainingLost.toLocaleString()} were lost with verifiers that crashed.</p>
       )}

@@ -26,7 +26,7 @@ const FIELDS: {
   readonly [Name in FieldName]: readonly [kind: Fields[Name]['kind'], label: string, hint?: string];
 } = {
   name: ['text', 'Name'],
-  externalId: ['text', 'Identity', 'its id in your own system'],
+  externalId: ['text', 'Customer', 'its id in your own system'],
   expires: ['time', 'Expires', 'empty = never'],
   ratelimit: ['limit', 'Rate limit'],
   roles: ['slugs', 'Roles', 'such as editor; Enter adds it'],

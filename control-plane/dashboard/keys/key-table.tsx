@@ -98,7 +98,7 @@ function KeyMenu({ of, apply }: { of: Key; apply: Apply | undefined }) {
           </button>
         )}
         <CopyButton text={of.keyId}>Copy id</CopyButton>
-        {of.externalId !== undefined && <a href={identityPage(of.externalId)}>Open its identity</a>}
+        {of.externalId !== undefined && <a href={identityPage(of.externalId)}>Open its customer</a>}
         {may('root.*.read_audit') && <a href={`#/keys/${of.keyId}?tab=history`}>History</a>}
       </More>
       {problem}

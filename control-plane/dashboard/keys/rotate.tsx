@@ -19,7 +19,7 @@ const GRACES: Readonly<Record<string, number>> = {
 function refusalOf({ enabled, identity }: Key): string | undefined {
   if (!enabled) return 'This key is disabled; the new one is disabled, too.';
   return identity?.enabled === false
-    ? 'Its identity is disabled; so the new key is refused, too.'
+    ? 'Its customer is disabled; so the new key is refused, too.'
     : undefined;
 }
 

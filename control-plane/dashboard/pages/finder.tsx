@@ -60,7 +60,7 @@ export function Finder(props: {
       <search>
         <form class="finder" onSubmit={openFirst} onKeyDown={goToNext}>
           <Field
-            label="A secret, key, request id, identity, API or section"
+            label="A secret, key, request id, customer, API or section"
             hint="Enter opens the first"
             type="search"
             spellcheck={false}
@@ -172,7 +172,7 @@ function targetsOf(
   return [
     ...creations,
     ...(isKeyId ? [to(text, 'key', `#/keys/${text}`)] : []),
-    ...identities.map((name) => to(name, 'identity', identityPage(name))),
+    ...identities.map((name) => to(name, 'customer', identityPage(name))),
     ...keys.map(({ keyId, apiId, name = keyId, externalId }) =>
       to(name, `key in ${[apiId, externalId].filter(Boolean).join(', ')}`, `#/keys/${keyId}`),
     ),
@@ -190,7 +190,7 @@ function targetsOf(
 /** The pages whose form makes something new. */
 const CREATIONS = {
   API: '#/apis?new',
-  identity: '#/identities?new',
+  customer: '#/identities?new',
   role: '#/roles?new',
   'root key': '#/root-keys?new',
   'webhook endpoint': '#/webhooks?new',

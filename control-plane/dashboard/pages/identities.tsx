@@ -25,9 +25,9 @@ export function Identities() {
   const { applyIdentity, receipts } = useChange(identities.reload);
   return (
     <Page
-      title="Identities"
+      title="Customers"
       actions={
-        <Opener action="New identity" permission="root.*.create_identity">
+        <Opener action="New customer" permission="root.*.create_identity">
           {(close) => <NewIdentity onDone={close} />}
         </Opener>
       }
@@ -43,17 +43,17 @@ export function Identities() {
         {(page) => (
           <>
             <Table
-              label="Identities"
+              label="Customers"
               rows={page.identities}
               id={({ id }) => id}
               empty={
                 page.cursor ? (
                   'No match so far. “Next” searches further.'
                 ) : filter.search === '' ? (
-                  'No identities yet. One stands for all keys with its external id, in all APIs, which are stopped together.'
+                  'No customers yet. One stands for all keys with its external id, in all APIs, which are stopped together.'
                 ) : (
                   <>
-                    No identity matches. <Customers search={filter.search} />
+                    No customer matches. <Customers search={filter.search} />
                   </>
                 )
               }
@@ -83,7 +83,7 @@ function Customers({ search }: { search: string }) {
     );
   return (
     <>
-      These have keys, and no identity yet:{' '}
+      These have keys, and no customer yet:{' '}
       {customers.map((externalId) => (
         <a key={externalId} class="customer" href={identityPage(externalId)}>
           <bdi>{externalId}</bdi>
@@ -95,7 +95,7 @@ function Customers({ search }: { search: string }) {
 
 function Finder({ text, onSearch }: { text: string; onSearch: (text: string) => void }) {
   return (
-    <form class="row" onSubmit={(event) => onSearch(fieldsOf(event)('search'))} aria-label="Find an identity">
+    <form class="row" onSubmit={(event) => onSearch(fieldsOf(event)('search'))} aria-label="Find a customer">
       <Field
         label="Part of the external id"
         name="search"
@@ -119,7 +119,7 @@ function NewIdentity({ onDone }: { onDone: () => void }) {
     return undefined;
   };
   return (
-    <ActionForm label="New identity" action="Create identity" run={create} onDone={onDone}>
+    <ActionForm label="New customer" action="Create customer" run={create} onDone={onDone}>
       <Field
         label="External id"
         hint="such as the id of a customer in your own system"

@@ -28,11 +28,12 @@ import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
 import { LimitList } from '../roles/role-limits.tsx';
+import { Meters } from '../usage/allowances.tsx';
 import { Usage } from '../usage/usage.tsx';
 import { usageOfAll } from '../usage/usage-query.ts';
 
 type Apply = ReturnType<typeof useChange>['applyIdentity'];
-const WAY = [['#/identities', 'Identities']] as const;
+const WAY = [['#/identities', 'Customers']] as const;
 const PAGE_KEYS = '50';
 
 /** A page for one identity: its state, its meta, the limits that its keys share, and its keys. */
@@ -46,7 +47,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
       <Page
         title={externalId}
         way={WAY}
-        beside={<Badge kind="warn">no identity yet</Badge>}
+        beside={<Badge kind="warn">no customer yet</Badge>}
         actions={
           may('root.*.create_identity') &&
           may('root.*.update_identity') && <StopButton externalId={externalId} apply={applyIdentity} />
@@ -73,6 +74,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
       <Loaded of={identity}>
         {(of) => (
           <>
+            <Meters of={{ identityId: of.id }} />
             <IdentityFacts of={of} />
             {of.credits && (
               <>
@@ -117,7 +119,7 @@ function Actions(props: { of: Identity; apply: Apply; onDelete: () => void }) {
       {may('root.*.delete_identity') && (
         <More>
           <button type="button" class="danger" onClick={props.onDelete}>
-            Delete identity…
+            Delete customer…
           </button>
         </More>
       )}
@@ -162,9 +164,9 @@ function NewIdentity({ externalId, onCreated }: { externalId: string; onCreated:
     return undefined;
   };
   return (
-    <ActionForm label="New identity" action="Create identity" run={create}>
+    <ActionForm label="New customer" action="Create customer" run={create}>
       <p class="wide">
-        There is no identity of <bdi>{externalId}</bdi>. With one, all of its keys are stopped together.
+        There is no customer <bdi>{externalId}</bdi>. With it, all of its keys are stopped together.
       </p>
     </ActionForm>
   );
@@ -247,7 +249,7 @@ function Edit({ of, onSaved }: { of: Identity; onSaved: () => void }) {
   return (
     <>
       <h2>Change</h2>
-      <ActionForm sequence={of.sequence} label="Change the identity" action="Save" run={save}>
+      <ActionForm sequence={of.sequence} label="Change the customer" action="Save" run={save}>
         <label class="wide">
           Meta <small>a JSON object; every verification returns it</small>
           <textarea name="meta" rows={4} spellcheck={false} defaultValue={JSON.stringify(of.meta, null, 2)} />
@@ -277,7 +279,7 @@ function Edit({ of, onSaved }: { of: Identity; onSaved: () => void }) {
 function DeleteIdentity({ of, onClose }: { of: Identity; onClose: () => void }) {
   return (
     <Confirm
-      title="Delete this identity?"
+      title="Delete this customer?"
       action="Delete for good"
       run={() => call('identities.deleteIdentity', { identityId: of.id })}
       onDone={() => {
@@ -310,7 +312,7 @@ function OwnKeys({ externalId }: { externalId: string }) {
             empty={
               page.cursor
                 ? 'None so far. “Next” searches further APIs.'
-                : 'No keys of this identity that this root key may see.'
+                : 'No keys of this customer that this root key may see.'
             }
             columns={[
               {

@@ -17,6 +17,7 @@ import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { type Tab, Tabs } from '../parts/tabs.tsx';
 import { Time } from '../parts/time.tsx';
+import { Meters } from '../usage/allowances.tsx';
 import { Usage } from '../usage/usage.tsx';
 
 /** A page for one key: its fields, usage and history, with forms to change, rotate and delete it. */
@@ -113,6 +114,7 @@ function KeyOverview({ of, apply }: { of: Key; apply: Apply }) {
         <KeyFacts of={of} />
       </aside>
       <div>
+        <Meters of={{ keyId }} />
         {may(`api.${apiId}.read_analytics`) && (
           <>
             <h2>Verifications</h2>

@@ -20,7 +20,7 @@ onStage('two admins at once', (stage) => {
         return { hash: '#/identities/ada', tab: undefined, reference: { externalId: 'ada' } };
       },
       ...{ read: 'identities.getIdentity', change: 'identities.updateIdentity' },
-      ...{ form: 'Change the identity', field: 'Meta', shown: 'meta' },
+      ...{ form: 'Change the customer', field: 'Meta', shown: 'meta' },
       ...{ theirs: { meta: { plan: 'theirs' } }, mine: '{"plan":"mine"}', saved: { meta: { plan: 'mine' } } },
     },
     {

@@ -61,7 +61,7 @@ onStage('a colleague', (stage) => {
       .getByRole('link')
       .allInnerTexts();
     expect(sections).toEqual([
-      ...['Overview', 'APIs', 'Identities', 'Roles', 'Root keys', 'Webhooks', 'Fleet', 'Audit', 'Reference'],
+      ...['Overview', 'APIs', 'Customers', 'Roles', 'Webhooks', 'Fleet', 'Audit', 'Root keys', 'Reference'],
     ]);
     const buttons = await changingButtonsOn(dashboard, [
       ...[

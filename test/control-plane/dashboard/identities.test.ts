@@ -11,10 +11,10 @@ onStage('the identities', (stage) => {
     expect(await verdicts()).toEqual(['VALID', 'VALID']);
     const dashboard = await stage.signedIn('#/identities');
     const { page } = dashboard;
-    await page.getByText('No identities yet.').waitFor();
-    await page.getByRole('button', { name: 'New identity' }).click();
+    await page.getByText('No customers yet.').waitFor();
+    await page.getByRole('button', { name: 'New customer' }).click();
     await page.getByLabel('External id such as').fill(externalId);
-    await page.getByRole('button', { name: 'Create identity' }).click();
+    await page.getByRole('button', { name: 'Create customer' }).click();
     await page.getByRole('heading', { name: externalId }).waitFor();
     await page.getByRole('link', { name: 'of books' }).waitFor();
 
@@ -23,7 +23,7 @@ onStage('the identities', (stage) => {
     await panel.getByText(/Disabled Ada.*Complete/).waitFor();
     expect(await verdicts()).toEqual(['DISABLED', 'DISABLED']);
     await page.getByText('disabled', { exact: true }).waitFor();
-    await dashboard.choose('Delete identity');
+    await dashboard.choose('Delete customer');
     await page.getByRole('button', { name: 'Delete for good' }).click();
     await page.getByText(/Conflict.*the identity is disabled/).waitFor();
     await page.getByRole('button', { name: 'Cancel' }).click();
@@ -62,9 +62,9 @@ onStage('the identities', (stage) => {
     await credits.getByRole('button', { name: 'Set' }).click();
     await page.getByRole('img', { name: 'Credits: 9 free, 0 at verifiers' }).waitFor();
     await dashboard.go(`#/keys/${shop.keyId}`);
-    await page.getByText('All keys of the identity without credits of their own share these.').waitFor();
+    await page.getByText('All keys of the customer without credits of their own share these.').waitFor();
     await dashboard.go('#/identities');
-    expect((await dashboard.rows('Identities'))[0]?.[0]).toBe(externalId);
+    expect((await dashboard.rows('Customers'))[0]?.[0]).toBe(externalId);
     await page.getByRole('button', { name: `Disable ${externalId}` }).click();
     await panel.getByText(/Disabled Ada.*Complete/).waitFor();
     await page.getByRole('button', { name: `Enable ${externalId}` }).click();
@@ -73,9 +73,9 @@ onStage('the identities', (stage) => {
     await dashboard.go(`#/keys/${shop.keyId}`);
     await page.getByRole('link', { name: externalId }).click();
     await page.getByRole('heading', { name: externalId }).waitFor();
-    await dashboard.choose('Delete identity');
+    await dashboard.choose('Delete customer');
     await page.getByRole('button', { name: 'Delete for good' }).click();
-    await page.getByText('No identities yet.').waitFor();
+    await page.getByText('No customers yet.').waitFor();
     expect(await verdicts()).toEqual(['VALID', 'VALID']);
     await page.getByLabel('Part of the external id').fill(externalId);
     await page.getByRole('button', { name: 'Find', exact: true }).click();
@@ -97,6 +97,10 @@ onStage('the identities', (stage) => {
     const dashboard = await stage.signedIn('#/identities/globex');
     const { page } = dashboard;
     await page.getByRole('listitem').getByText('tokens 3 a minute').waitFor();
+    // The limits with what is used of them stand on top.
+    const meters = page.getByLabel('Limits that apply now');
+    await meters.getByText('tokens, per 1m').waitFor();
+    await meters.getByText('of 3', { exact: true }).waitFor();
     const form = page.getByRole('form', { name: 'Change the roles' });
     await form.getByRole('combobox').fill('plan');
     await page.keyboard.press('Enter');
@@ -105,7 +109,7 @@ onStage('the identities', (stage) => {
     await panel.getByText(/Changed the roles of globex.*Complete/).waitFor();
     expect(await permitted()).toBe('VALID');
     await dashboard.go(`#/keys/${keyId}`);
-    await page.getByText('Roles through its identity').waitFor();
+    await page.getByText('Roles through its customer').waitFor();
     await page.getByRole('link', { name: 'plan pro' }).click();
     expect(await page.getByLabel('Find').inputValue()).toBe('plan pro');
 

@@ -22,7 +22,7 @@ onStage('the page of a key', (stage) => {
     await form.getByRole('alert').getByText(/JSON/).waitFor();
     expect(await form.getByLabel('Meta').inputValue()).toBe('{"plan": ');
     await form.getByLabel('Meta').fill('{"plan": "free"}');
-    await form.getByLabel('Identity').fill('someone');
+    await form.getByLabel('Customer').fill('someone');
     await form.getByLabel('Expires').fill('2999-12-31T10:00:00');
     await form.getByRole('button', { name: 'Save' }).click();
     await page.getByText('Saved.').waitFor();
@@ -35,7 +35,7 @@ onStage('the page of a key', (stage) => {
     await form.getByRole('button', { name: 'Save' }).click();
     await form.getByText('Nothing differs.').waitFor();
     await form.getByLabel('Expires').fill('');
-    await form.getByLabel('Identity').fill('');
+    await form.getByLabel('Customer').fill('');
     await form.getByRole('button', { name: 'Save' }).click();
     await stage.fleet.until(async () => !('expires' in (await keyNow())));
     expect(await keyNow()).not.toHaveProperty('externalId');

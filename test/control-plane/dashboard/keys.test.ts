@@ -29,7 +29,7 @@ onStage('the keys of an API', (stage) => {
     await page.getByRole('button', { name: 'New key' }).click();
     const form = page.getByRole('form', { name: 'New key' });
     await form.getByLabel('Name').fill('Ada');
-    await form.getByLabel('Identity').fill('customer-7');
+    await form.getByLabel('Customer').fill('customer-7');
     await form.getByText('More').click();
     await form.getByLabel('Environment').fill('live');
     await form.getByLabel('Permissions').fill('files.write, files.read');

@@ -15,7 +15,7 @@ onStage('why a request was refused', (stage) => {
     const dashboard = await stage.signedIn();
     const { page } = dashboard;
     await page.keyboard.press('Control+K');
-    await page.getByLabel('A secret, key, request id, identity, API or section').fill(requestId);
+    await page.getByLabel('A secret, key, request id, customer, API or section').fill(requestId);
     await page.keyboard.press('Enter');
     return { dashboard, page };
   };

@@ -368,13 +368,13 @@ onStage('the sections', (stage) => {
   test('an identity is made with its meta', async () => {
     const dashboard = await stage.signedIn('#/identities?new');
     const { page } = dashboard;
-    const form = page.getByRole('form', { name: 'New identity' });
+    const form = page.getByRole('form', { name: 'New customer' });
     await form.getByLabel('External id').fill('ada ltd');
     await form.getByLabel('Meta').fill('{"plan": pro}');
-    await page.getByRole('button', { name: 'Create identity' }).click();
+    await page.getByRole('button', { name: 'Create customer' }).click();
     await page.getByRole('alert').getByText('JSON').waitFor();
     await form.getByLabel('Meta').fill('{"plan": "pro"}');
-    await page.getByRole('button', { name: 'Create identity' }).click();
+    await page.getByRole('button', { name: 'Create customer' }).click();
     await page.getByRole('heading', { name: 'ada ltd' }).waitFor();
     const { identities } = await stage.fleet.ok('identities.listIdentities', { search: 'ada ltd' });
     expect(identities).toMatchObject([{ externalId: 'ada ltd', meta: { plan: 'pro' } }]);

@@ -100,12 +100,12 @@ onStage('what people come for', (stage) => {
     const { page } = dashboard;
     await page.getByLabel('Part of the external id').fill('vande');
     await page.keyboard.press('Enter');
-    await page.getByText('These have keys, and no identity yet').waitFor();
+    await page.getByText('These have keys, and no customer yet').waitFor();
     await page.keyboard.press('Control+K');
     await page.getByLabel('A secret, key, request id').fill('kramer');
     await page.getByRole('button', { name: 'Newest of many key in crowd, Kramerica' }).waitFor();
     await page.getByLabel('A secret, key, request id').fill('vande');
-    await page.getByRole('button', { name: 'Vandelay Industries identity' }).click();
+    await page.getByRole('button', { name: 'Vandelay Industries customer' }).click();
     await page.getByRole('heading', { name: externalId }).waitFor();
     await page.getByRole('button', { name: `Stop all keys of ${externalId}` }).click();
     await page.getByText(/Disabled Vandelay Industries. Complete/).waitFor();
@@ -231,7 +231,7 @@ onStage('what people come for', (stage) => {
     const { permissions, roles } = await stage.fleet.ok('keys.getKey', { keyId });
     expect([permissions.toSorted(), roles]).toEqual([['bills.read', 'bills.write'], ['Billing Manager']]);
     await page.getByRole('link', { name: 'Customers' }).click();
-    await page.getByRole('heading', { name: 'Identities' }).waitFor();
+    await page.getByRole('heading', { name: 'Customers' }).waitFor();
 
     await dashboard.go(`#/keys/${keyId}?tab=access`);
     await form.getByLabel('Name').fill('Other');

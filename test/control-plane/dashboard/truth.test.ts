@@ -205,9 +205,9 @@ onStage('what the dashboard says is so', (stage) => {
     await page.waitForLoadState('networkidle');
     await page.route('**/v1/**', (route) => route.abort());
     await page.route('**/icon.svg', (route) => route.abort());
-    await page.getByRole('button', { name: 'New identity' }).click();
+    await page.getByRole('button', { name: 'New customer' }).click();
     await page.getByLabel('External id such as').fill('never made');
-    await page.getByRole('button', { name: 'Create identity' }).click();
+    await page.getByRole('button', { name: 'Create customer' }).click();
     const lost = page.getByText('Connection to the control plane lost.');
     await lost.waitFor();
     // Nothing on this page loads by itself, so only the check of the connection can end this.
@@ -243,13 +243,13 @@ onStage('what the dashboard says is so', (stage) => {
 
     await page.keyboard.press('Control+K');
     await page
-      .getByLabel('A secret, key, request id, identity, API or section')
+      .getByLabel('A secret, key, request id, customer, API or section')
       .fill('no such thing anywhere');
     expect(await page.getByRole('list', { name: 'Matches' }).getByRole('button').count()).toBe(0);
     await page.getByText('Searching…').waitFor();
     await page.getByText('Nothing found; of each of the first 20 APIs').waitFor();
     await page
-      .getByLabel('A secret, key, request id, identity, API or section')
+      .getByLabel('A secret, key, request id, customer, API or section')
       .fill('a-secret-of-nobody-at-all');
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('Enter');
@@ -258,8 +258,8 @@ onStage('what the dashboard says is so', (stage) => {
       .getByText(/key .*not found/)
       .waitFor();
     await stage.fleet.ok('identities.createIdentity', { externalId });
-    await page.getByLabel('A secret, key, request id, identity, API or section').fill('LEAKY');
-    await page.getByRole('button', { name: 'Leaky Ltd identity' }).click();
+    await page.getByLabel('A secret, key, request id, customer, API or section').fill('LEAKY');
+    await page.getByRole('button', { name: 'Leaky Ltd customer' }).click();
     await page.getByRole('heading', { name: externalId }).waitFor();
     await dashboard.close(key);
   });
@@ -310,7 +310,7 @@ onStage('what the dashboard says is so', (stage) => {
     await fleet.ok('rootKeys.createRootKey', { name: 'Terraform', permissions: ['api.*.read_key'] });
     const dashboard = await stage.signedIn('#/fleet');
     const { page } = dashboard;
-    const field = page.getByLabel('A secret, key, request id, identity, API or section');
+    const field = page.getByLabel('A secret, key, request id, customer, API or section');
     const first = page.getByRole('list', { name: 'Matches' }).getByRole('button').first();
     const top = async () => (await page.getByRole('dialog').boundingBox())?.y;
     await page.keyboard.press('Control+K');
