@@ -235,7 +235,7 @@ export function commandAt(
 ): Command {
   const [, groups = '', usage = path] = /^((?:[\w-]+ )*?)([\w-]+(?: [<[].*)?)$/.exec(path) ?? [];
   const group = (groups.match(/\S+/g) ?? []).reduce<Command>(
-    (at, word) => at.commands.find((child) => child.name() === word) ?? groupOf(at, word),
+    (at, word) => at.commands.find((child) => child.name() === word) ?? at.command(word),
     program,
   );
   const lines = examples.map((example) => `  keyfence ${example}`);
@@ -256,10 +256,6 @@ export function commandAt(
     .description(help)
     .addHelpText('after', `\n${[lines.length > 1 ? 'Examples:' : 'Example:', ...lines].join('\n')}`);
 }
-
-/** Adds a group of commands. Identities are the customers of whoever runs this. */
-const groupOf = (at: Command, word: string): Command =>
-  word === 'identities' ? at.command(word).alias('customers') : at.command(word);
 
 /** Further names of commands. */
 const ALIASES: Readonly<Record<string, string>> = { list: 'ls', reroll: 'rotate' };

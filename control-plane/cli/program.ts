@@ -84,7 +84,10 @@ export function createProgram(session = new Session(), operations?: readonly Ope
         session.note(`${option.long}: ${zonedTime(ms)}`);
     }
   });
-  for (const [name, help] of Object.entries(GROUPS)) program.command(name).description(help);
+  for (const [name, help] of Object.entries(GROUPS)) {
+    const group = program.command(name).description(help);
+    if (name === 'identities') group.alias('customers');
+  }
   const rows = operations ?? operationRows();
   const isWord = rows.some((row) => firstOf(row) === word);
   for (const row of rows) {

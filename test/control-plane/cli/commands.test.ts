@@ -286,7 +286,7 @@ describe('keys', () => {
     await answer('identities enable zoe');
     await all(0);
     await answer('identities update zoe --meta {"plan":"pro"}');
-    expect(await printed('identities get zoe')).toMatch(/meta +\{"plan":"pro"\}/);
+    expect(await printed('customers get zoe')).toMatch(/meta +\{"plan":"pro"\}/);
     expect((await run('identities delete zoe')).stderr).toContain('--yes');
     await answer('identities delete zoe --yes');
     await all(0);
