@@ -276,6 +276,7 @@ class HotFleet {
             return directory.exchange('bench', name, turns);
           },
           onBehind: () => undefined,
+          isLive: () => true,
         }),
       );
     }

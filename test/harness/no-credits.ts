@@ -10,4 +10,5 @@ export const noPools = new Pools({
   counts: creditCounts(),
   exchange: () => Promise.reject(unavailable('there are no credits')),
   onBehind: () => undefined,
+  isLive: () => true,
 });

@@ -5,7 +5,7 @@ import type { Need } from '#shared/protocol/allowances/allowance.ts';
 import { RECALL_MS } from '#shared/protocol/allowances/exchange.ts';
 import { isPlaces } from '#shared/protocol/allowances/limits.ts';
 import type { Pool } from '#shared/protocol/allowances/pool.ts';
-import { ApiError } from '#shared/rules/errors.ts';
+import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { drawBytes } from '#shared/rules/key-format.ts';
 import { LookupGivenUp } from './given-up.ts';
 import { HOLD_ID, type HoldRequest } from './question.ts';
@@ -162,6 +162,7 @@ export class Holds {
     const { spent } = await untilServed(this.#deadlines, (waiter) => {
       // Nothing more is taken after a loss of the verifier's name, or of credits that a change replaced.
       if (pool.isEnded) return { spent: 0 };
+      if (!pool.isLive) throw unavailable('not in sync with Redis');
       for (;;) {
         const now = instant(this.#clock);
         const outlook = pool.look(need, now);

@@ -41,6 +41,14 @@ interface Turn {
   readonly kept: number;
 }
 
+/** The follower's side of a pool. */
+export interface PoolHost {
+  /** Schedules a turn of this pool. */
+  request(pool: Pool): void;
+  /** Tells whether the lease holds at this instant. */
+  isLive(): boolean;
+}
+
 /**
  * One follower's share of one pool's credits, rate limit or places. A follower registers under a new name each time it
  * starts afresh. Redis counts everything granted as gone. After any failure the totals are reported again, so that
@@ -61,7 +69,7 @@ export class Pool {
   window: Window | undefined;
   readonly #clock: Clock;
   readonly #sliceMs: number;
-  #request: (pool: Pool) => void;
+  #host: PoolHost;
   readonly #balance = new Balance();
   readonly #demand = new Demand();
   readonly #outlook = new Outlook();
@@ -82,19 +90,12 @@ export class Pool {
   /** Accepted questions whose work has not ended. */
   #holds = 0;
 
-  /** @param request schedules a turn of this pool */
-  constructor(
-    id: string,
-    clock: Clock,
-    sliceMs: number,
-    request: (pool: Pool) => void,
-    window: Window | undefined,
-  ) {
+  constructor(id: string, clock: Clock, sliceMs: number, host: PoolHost, window: Window | undefined) {
     this.id = id;
     this.window = window;
     this.#clock = clock;
     this.#sliceMs = sliceMs;
-    this.#request = request;
+    this.#host = host;
     this.#usedAtMs = clock.monotonicMs();
   }
 
@@ -111,6 +112,11 @@ export class Pool {
   get isSettled(): boolean {
     if (this.#turn || this.#demand.size > 0) return false;
     return this.isWindow ? this.available === 0 : this.#settled;
+  }
+
+  /** True if what is here may be spent at this instant: otherwise a change that took it may be complete already. */
+  get isLive(): boolean {
+    return !this.isEnded && this.#host.isLive();
   }
 
   /** True if this pool may be forgotten. Not while something is held: it would come back to a new pool of that name. */
@@ -200,7 +206,7 @@ export class Pool {
     else this.#balance.spend(cost);
     this.#outlook.add(-cost);
     this.#settled = false;
-    if (!this.#turn && 2 * this.#balance.available < this.#slice) this.#request(this);
+    if (!this.#turn && 2 * this.#balance.available < this.#slice) this.#host.request(this);
   }
 
   /** True while more came back than Redis has heard of. */
@@ -230,7 +236,7 @@ export class Pool {
     // What is from before a change is told apart from all else: it may be owed.
     if (!comesBack && !this.isEnded) {
       this.#hasOld = true;
-      if (!this.#turn) this.#request(this);
+      if (!this.#turn) this.#host.request(this);
       return;
     }
     if (cost === held && !this.isEnded) return;
@@ -246,14 +252,14 @@ export class Pool {
     if (this.#returns !== 'surplus') return;
     if (this.#turn) return void this.#clock.after(RELEASE_MS, this.#tellReleased);
     // While Redis knows of a slice here, it recalls that and hears of the rest.
-    if (this.isEnded || this.#balance.available > 2 * this.#slice) this.#request(this);
+    if (this.isEnded || this.#balance.available > 2 * this.#slice) this.#host.request(this);
     else this.#returns = 'nothing';
   };
 
   /** Adds a waiter (only once), and asks Redis. */
   ask(waiter: Waiter, cost: number, limit = Number.POSITIVE_INFINITY): void {
     this.#demand.add(waiter, cost, limit);
-    if (!this.#turn) this.#request(this);
+    if (!this.#turn) this.#host.request(this);
   }
 
   /** Reserves for a waiter at another pool: a recall would otherwise give it back during the wait. */
@@ -349,7 +355,7 @@ export class Pool {
     this.#turn = undefined;
     if (reply.status === 'WAIT')
       return void this.#clock.after(RETRY_MS, () => {
-        if (!this.#turn && this.#demand.isAsked) this.#request(this);
+        if (!this.#turn && this.#demand.isAsked) this.#host.request(this);
       });
     // Without what requests need that still wait for another pool: taking it is no reason to ask for more.
     const { available } = this;
@@ -359,7 +365,7 @@ export class Pool {
     const isDue =
       this.#returns === 'all' || (this.#clock.monotonicMs() < this.#recalledUntilMs && this.#slice > 0);
     if ((isDue || (reply.reserve > 0 && ofNobody > 0)) && !this.#settled) this.giveBack();
-    else if (this.#hasOld || this.#demand.isAsked) this.#request(this);
+    else if (this.#hasOld || this.#demand.isAsked) this.#host.request(this);
   }
 
   /** Handles a failed call: the next turn gives back what this one may have granted. */
@@ -381,9 +387,9 @@ export class Pool {
   }
 
   /** Goes on with what is held, under another name: whoever registers anew brings the places that its work has. */
-  rename(request: (pool: Pool) => void): void {
+  rename(host: PoolHost): void {
     this.isEnded = false;
-    this.#request = request;
+    this.#host = host;
     this.void();
     this.#balance.rename();
     this.#settled = false;
@@ -410,7 +416,7 @@ export class Pool {
 
   giveBack(): void {
     this.#returns = 'all';
-    if (!this.#turn) this.#request(this);
+    if (!this.#turn) this.#host.request(this);
   }
 
   /** Forgets the unspent grant, the turn in flight and the refusal. */

@@ -3,7 +3,7 @@ import { unavailable } from '../../rules/errors.ts';
 import type { Waiter } from './demand.ts';
 import type { PoolReply, PoolTurn } from './exchange.ts';
 import type { Window } from './limits.ts';
-import { IDLE_MS, Pool } from './pool.ts';
+import { IDLE_MS, Pool, type PoolHost } from './pool.ts';
 
 /** Maximum number of pools in one call, because Redis serves nobody else during a call. */
 const BATCH_MAX = 50;
@@ -49,6 +49,8 @@ interface Options {
   readonly counts: CreditCounts;
   /** Called when Redis and this follower disagree about a pool. */
   readonly onBehind: () => void;
+  /** Tells whether the lease under this name holds at this instant. */
+  readonly isLive: () => boolean;
 }
 
 /**
@@ -57,6 +59,7 @@ interface Options {
  */
 export class Pools {
   readonly #options: Options;
+  readonly #host: PoolHost;
   readonly #pools = new Map<string, Pool>();
   readonly #queue = new Set<Pool>();
   #turn = 0;
@@ -70,6 +73,7 @@ export class Pools {
 
   constructor(options: Options) {
     this.#options = options;
+    this.#host = { request: (pool) => this.#request(pool), isLive: options.isLive };
   }
 
   /** Number of the pools that are rate limits, for metrics. */
@@ -104,7 +108,7 @@ export class Pools {
       present.window = window;
       return present;
     }
-    const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#request, window);
+    const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#host, window);
     this.#pools.set(id, pool);
     this.#watch();
     return pool;
@@ -133,7 +137,7 @@ export class Pools {
    */
   async bring(places: readonly Pool[]): Promise<void> {
     for (const pool of places) {
-      pool.rename(this.#request);
+      pool.rename(this.#host);
       this.#pools.set(pool.id, pool);
     }
     for (let i = 0; i < places.length; i += BATCH_MAX) {
@@ -176,7 +180,7 @@ export class Pools {
     this.#isSettling = false;
   }
 
-  readonly #request = (pool: Pool): void => {
+  #request(pool: Pool): void {
     if (this.#closing) {
       // What was held under this name comes back after its end.
       if (pool.window || !pool.isReleased) return;
@@ -186,7 +190,7 @@ export class Pools {
     }
     this.#queue.add(pool);
     if (!this.#isBusy) void this.#serve();
-  };
+  }
 
   async #serve(): Promise<void> {
     this.#isBusy = true;

@@ -442,14 +442,16 @@ class AppliedLog {
   /** Returns the pools of a name that an epoch may begin with. */
   newPools(member: string): Pools {
     const { apiId, clock, limits, directory } = this.#options;
-    return new Pools({
+    const pools: Pools = new Pools({
       member,
       clock,
       sliceMs: limits.creditsSliceMs,
       counts: this.#options.creditCounts,
       exchange: (name, turns) => directory.exchange(apiId, name, turns),
       onBehind: () => this.#wake(),
+      isLive: () => this.#epoch?.pools === pools && this.#epoch.lease.holds(),
     });
+    return pools;
   }
 
   /**

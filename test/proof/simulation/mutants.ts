@@ -710,6 +710,12 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
     file: BALANCE,
     edits: [['this.#granted = granted - this.#gone;', 'this.#granted = granted;']],
   },
+  'a release spends without a lease': {
+    breaks: 'A verifier that slept charges more from credits that were all taken off meanwhile. (I24)',
+    seed: CHANGING_LIMIT_SEEDS + 7_400_092,
+    file: 'verifier/core/holds.ts',
+    edits: [["      if (!pool.isLive) throw unavailable('not in sync with Redis');\n", '']],
+  },
   'each look-up waits anew': {
     breaks: 'Questions about more keys than memory has room for are never answered. (I2)',
     seed: SHARED_LIMIT_SEEDS + 6_174_412,

@@ -436,12 +436,15 @@ export class World {
     // A change may give the key another.
     const { pool } = entry;
     const heldAtMs = this.timeline.nowMs;
+    const endsAtMs = machine.monotonicMs() + forMs;
     const ends: (() => void)[] = [];
     for (const { limit } of spending?.places ?? []) {
       const isShared = limit.isPerIdentity && effectivePermissions?.identity !== undefined;
       const apiId = isShared ? SHARED_LOG : entry.epoch.apiId;
       const member = following.get(apiId)?.member ?? '';
-      const work = { apiId, member, machine: machine.name, limit: limit.limit, runs: () => machine.alive };
+      // The timer that ends it may be late.
+      const runs = () => machine.alive && machine.monotonicMs() < endsAtMs;
+      const work = { apiId, member, machine: machine.name, limit: limit.limit, runs };
       const inForce = isShared ? limit.limit : (this.#inForce(key, begunAtMs) ?? limit.limit);
       const name = isShared ? effectivePermissions.identity.id : entry.keyId;
       const most = isShared ? Number.POSITIVE_INFINITY : inForce;

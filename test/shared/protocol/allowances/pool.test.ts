@@ -22,7 +22,13 @@ function granted(isLimit = true) {
   };
   const window = isLimit ? { limit: 10, durationMs: 1000, isExact: false } : undefined;
   let requested = 0;
-  const pool = new Pool('key_1.1000.default', clock, 2000, () => requested++, window);
+  const pool = new Pool(
+    'key_1.1000.default',
+    clock,
+    2000,
+    { request: () => requested++, isLive: () => true },
+    window,
+  );
   pool.beginTurn(1);
   const counts = {
     turn: 1,
@@ -225,7 +231,7 @@ test('what an ended pool gets back is told, whatever was asked before', () => {
       return { cancel: () => undefined };
     },
   };
-  const pool = new Pool('p', clock, 0, () => undefined, undefined);
+  const pool = new Pool('p', clock, 0, { request: () => undefined, isLive: () => true }, undefined);
   pool.beginTurn(1);
   const counts = { turn: 1, granted: 60, spent: 0, reserve: 60, total: 0, refillMs: -1, leastNeed: 0 };
   pool.takeReply({ ...counts, status: 'OK' }, new Set());

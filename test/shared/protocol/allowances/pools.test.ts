@@ -15,6 +15,7 @@ const waiter = { over: false, again: () => undefined, fail: () => undefined };
 beforeEach(() => {
   [taken, status, behind, isStill] = [[], 'OK', 0, false];
   pools = new Pools({
+    isLive: () => true,
     member: '2.a',
     clock: {
       ...systemClock,

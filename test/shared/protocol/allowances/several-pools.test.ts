@@ -19,6 +19,7 @@ function poolsOf() {
   let calls = 0;
   let asksOfB = 0;
   const pools = new Pools({
+    isLive: () => true,
     ...{ member: '2.a', clock, sliceMs: 0, counts: creditCounts(), onBehind: () => undefined },
     async exchange(_member, asked) {
       calls++;

@@ -8,6 +8,7 @@ function limitsOf() {
   let granted = 0;
   let exchanges = 0;
   const pools = new Pools({
+    isLive: () => true,
     ...{ member: '2.a', clock: systemClock, sliceMs: 0, counts: creditCounts(), onBehind: () => undefined },
     async exchange(_member, asked) {
       exchanges++;

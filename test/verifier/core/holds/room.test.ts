@@ -35,7 +35,7 @@ test('a verifier has 50,000 holds at most', () => {
 
 test('without room nothing is taken, and a refusal is one', () => {
   const limit = { ...ownLimit('calls', 5, 60_000), isBrought: false, isAutoApplied: true };
-  const pool = new Pool('k.60000.calls', clock, 0, () => undefined, limit);
+  const pool = new Pool('k.60000.calls', clock, 0, { request: () => undefined, isLive: () => true }, limit);
   pool.ask({ over: false, again: () => undefined, fail: () => undefined }, 1, 5);
   pool.beginTurn(1);
   const reply: PoolReply = {
@@ -51,4 +51,30 @@ test('without room nothing is taken, and a refusal is one', () => {
   expect(() => spend([need(2)], instant(clock), noRoom)).toThrow(LookupGivenUp);
   expect(pool.available).toBe(2);
   expect(spend([need(3)], instant(clock), noRoom)?.code).toBe('RATE_LIMITED');
+});
+
+test('a release takes more only under a lease', async () => {
+  const holds = newHolds();
+  let isLive = true;
+  const pool = new Pool('credits', clock, 0, { request: () => undefined, isLive: () => isLive }, undefined);
+  pool.ask({ over: false, again: () => undefined, fail: () => undefined }, 9);
+  pool.beginTurn(1);
+  const reply: PoolReply = {
+    ...({ turn: 1, status: 'OK', granted: 9, spent: 0, reserve: 9, total: 0, refillMs: -1 } as const),
+    leastNeed: 0,
+  };
+  pool.takeReply(reply, new Set());
+  pool.endTurn(reply);
+  const needs: Need[] = [{ pool, cost: 3, limit: undefined }];
+  const begin = () => {
+    spend(needs, instant(clock), () => undefined);
+    return holds.begin('key_1', 'shop', needs, { forMs: 1000 }).id;
+  };
+  const id = begin();
+  isLive = false;
+  await expect(holds.release(id, 5)).rejects.toMatchObject({ code: 'SERVICE_UNAVAILABLE' });
+  expect(pool.available).toBe(6);
+  isLive = true;
+  expect(await holds.release(id, 5)).toMatchObject({ charged: 5 });
+  expect(pool.available).toBe(4);
 });
