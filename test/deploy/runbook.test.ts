@@ -83,7 +83,7 @@ describe('the runbook', () => {
       `control-plane/${page}`,
       `verifier/${page}`,
     ]);
-    pages.push('shared/settings.md');
+    pages.push('shared/settings.md', 'deploy/redis/README.md');
     const known = pages.map((page) => readFileSync(join(DEPLOY, '..', page), 'utf8'));
     known.push(...Object.keys(ERRORS).map((code) => `\`${code}\``));
     const named = new Set(runbook.match(/`(?:[A-Z]+_[A-Z_]+|keyfence_\w+)`/g));

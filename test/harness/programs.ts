@@ -17,6 +17,7 @@ const SOURCES = {
   promtool: { package: 'prometheus' },
   'docker-compose': { package: 'docker-compose' },
   'systemd-analyze': { package: 'systemd' },
+  'systemd-sysusers': { package: 'systemd' },
   'ssh-keygen': { package: 'openssh-client' },
   spin: { package: 'spin' },
   gcc: { package: 'gcc' },

@@ -22,5 +22,5 @@ test('a check reads a header of many lines at once', () => {
     allowPreflight: false,
     needsApi: false,
   } as const;
-  expect(checkQuestion(request, settings)).toEqual({ code: 'KEY_AMBIGUOUS' });
+  expect(checkQuestion(request, settings)).toMatchObject({ code: 'KEY_AMBIGUOUS' });
 });
