@@ -35,7 +35,7 @@ test('ends with that line without the programs', async () => {
       { cwd: ROOT, env: { HOME: process.env['HOME'], PATH: bin, NO_COLOR: '1' }, encoding: 'utf8' },
     );
     expect(stdout.trimEnd().split('\n').at(-1)).toMatch(
-      /^\d\d tests were skipped, because this machine has no gcc, spin, systemd-analyze\. To install: sudo apt-get install gcc spin systemd$/,
+      /^\d\d tests were skipped, because this machine has no gcc, spin, systemd-analyze, systemd-sysusers\. To install: sudo apt-get install gcc spin systemd$/,
     );
   } finally {
     rmSync(bin, { recursive: true, force: true });
