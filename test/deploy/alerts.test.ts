@@ -10,6 +10,7 @@ import { Fleet } from '../harness/fleet.ts';
 import { freePort } from '../harness/ports.ts';
 import { Process } from '../harness/processes.ts';
 import { skippedWithout } from '../harness/programs.ts';
+import { share, turn } from '../harness/share.ts';
 
 const RULES = join(import.meta.dirname, '../../deploy/monitoring/alerts.yaml');
 const why = skippedWithout('prometheus');
@@ -157,7 +158,8 @@ scrape_configs:
     await redis.config('RESETSTAT');
   });
 
-  test('clocks, certificates, root keys, restarts', async () => {
+  // Takes a minute, and so comes at every second commit.
+  test.each(share(['clocks, certificates, root keys, restarts'], 2, turn + 1))('%s', async () => {
     const ahead = { ...systemClock, wallMs: () => systemClock.wallMs() + 60_000 };
     const { certFile, keyFile } = makeCertificate(fleet.directory, 'ends-soon');
     const own = { STATUS_PERIOD_MS: '300', API_IDS: 'shop' };
