@@ -25,7 +25,7 @@ const query = operation({
   kind: 'query',
   summary: 'Count verdicts of several APIs or keys',
   description:
-    'Adds up what is kept: hours for two days, days for a month. Counts all APIs that the root key may read, or the named API, key, or identity, of which the present keys count. Verifiers report up to their USAGE_PERIOD_MS late.',
+    'Adds up what is kept: hours for two days, days for a month. Counts all APIs that the root key may read, or the named API, key, or identity, of which the present keys count (up to 200,000; up to 100 with `key` in `groupBy`). Verifiers report up to their USAGE_PERIOD_MS late.',
   permissions: ['api.<apiId>.read_analytics'],
   authorizesItself: true,
   request: Fields({
@@ -75,7 +75,13 @@ const query = operation({
       throw refusal('groupBy: name the key by keyId, or its identity by externalId');
     const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
     return costlyReads.run(caller.id, async () => ({
-      rows: rowsOf(await countsOf(named, FIELDS, span, caller, stores), groups, code),
+      rows: rowsOf(
+        groups.includes('key') || !externalId
+          ? await countsOf(named, FIELDS, span, caller, stores)
+          : await countsOfIdentity(named, externalId, span, caller, stores),
+        groups,
+        code,
+      ),
     }));
   },
 });
@@ -175,6 +181,37 @@ export async function countsOf(
       buckets: await stores.usage.series(source.apiId, source.keyId, span),
     })),
   );
+}
+
+/** Maximum number of keys of an identity whose counts one query adds up: of 100,000, Redis adds up within 1.5 s, a millisecond at a time. */
+const IDENTITY_KEYS_MAX = 200_000;
+
+/** Adds up the counts of an identity's keys in each API. Rejects with ApiError. */
+async function countsOfIdentity(
+  { apiIds }: Named,
+  externalId: string,
+  span: UsagePeriod,
+  caller: Caller,
+  stores: SourceStores,
+): Promise<Counts[]> {
+  const sources = await sourcesOf(
+    { apiIds, keyIds: undefined, externalIds: undefined },
+    FIELDS,
+    caller,
+    stores,
+  );
+  const counts: Counts[] = [];
+  let unreadMax = IDENTITY_KEYS_MAX;
+  for (const { apiId } of sources) {
+    const { buckets, keys } = await stores.usage.seriesOfIdentity(apiId, externalId, unreadMax, span);
+    unreadMax -= keys;
+    if (unreadMax < 0)
+      throw refusal(
+        `externalId: the identity has more than ${IDENTITY_KEYS_MAX.toLocaleString('en')} keys; name an API by apiId, or a key by keyId`,
+      );
+    counts.push({ apiId, externalId, buckets });
+  }
+  return counts;
 }
 
 async function sourcesOf(

@@ -9,8 +9,17 @@ import {
   type UsageField,
   usageField,
 } from '#shared/protocol/records/usage.ts';
+import { command, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiUsageKey, tagUsageKey, usageKey } from '#shared/redis/redis-keys.ts';
+import { apiKeys, apiUsageKey, identityIndexKey, tagUsageKey, usageKey } from '#shared/redis/redis-keys.ts';
+import { send } from '#shared/redis/script.ts';
+
+export const sumUsage = command(
+  new URL('./sum-usage.lua', import.meta.url),
+  ['head', 'source'],
+  ['base', 'from', 'limit', 'since', 'unit', 'first', 'last'],
+  unlessEmpty(row('next', 'keys#', '...sums')),
+);
 
 type UsageCounts = Readonly<Record<UsageField, number>>;
 
@@ -67,6 +76,46 @@ export class UsageView {
       time: number * LENGTH_MS[granularity],
       ...perUsageField(({ letter }) => count(fields[usageField(granularity, number, letter)])),
     }));
+  }
+
+  /**
+   * The same of the present keys of an identity in the API together, read in parts, between which Redis answers
+   * others.
+   * @param keysMax the number of keys after which it stops
+   * @returns the buckets, and how many keys it read; more than `keysMax`: not all of them
+   */
+  async seriesOfIdentity(
+    apiId: string,
+    externalId: string,
+    keysMax: number,
+    time: UsagePeriod,
+  ): Promise<{ readonly buckets: UsageBucket[]; readonly keys: number }> {
+    const { head, base } = apiKeys(apiId);
+    const { granularity } = time;
+    const numbers = numbersOf(time);
+    const [first = 0, last = -1] = [numbers[0], numbers.at(-1)];
+    const inputs = {
+      ...{ head, base, source: identityIndexKey(apiId, externalId), limit: KEYS_AT_ONCE },
+      ...{ since: first * LENGTH_MS[granularity], unit: granularity.charAt(0), first, last },
+    };
+    const counts = new Map<string, number>();
+    let keys = 0;
+    for (let from = ''; keys <= keysMax; ) {
+      const part = await this.#nodes.run(head, (redis) => send(redis, sumUsage({ ...inputs, from })));
+      const { sums = [], next = '' } = part ?? {};
+      keys += part?.keys ?? 0;
+      for (let i = 0; i < sums.length; i += 2) {
+        const field = sums[i] ?? '';
+        counts.set(field, (counts.get(field) ?? 0) + count(sums[i + 1]));
+      }
+      if (next === '') break;
+      from = next;
+    }
+    const buckets = numbers.map((number) => ({
+      time: number * LENGTH_MS[granularity],
+      ...perUsageField(({ letter }) => counts.get(usageField(granularity, number, letter)) ?? 0),
+    }));
+    return { buckets, keys };
   }
 
   /**
@@ -146,6 +195,8 @@ export interface UsagePeriod {
 
 /** Maximum number of fields that one command reads, so that it does not block Redis for long. */
 const FIELDS_AT_ONCE = 1000;
+/** Maximum number of keys whose counts one command adds up, about a millisecond for Redis. */
+const KEYS_AT_ONCE = 100;
 /** Maximum number of tags that one answer adds up separately; about 250 bytes each. */
 const TAGS_MAX = 50_000;
 /** The map key for all other tags; no tag is empty. */

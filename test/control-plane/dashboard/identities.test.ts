@@ -85,6 +85,26 @@ onStage('the identities', (stage) => {
     await dashboard.close(shop.key);
   });
 
+  test('counts a customer of more than 100 keys', async () => {
+    const make = (i: number) =>
+      stage.fleet.ok('keys.createKey', { apiId: 'crowd', externalId: 'crowd', name: `of crowd ${i}` });
+    const made: { key: string }[] = [];
+    for (let i = 0; i < 300; i += 50)
+      made.push(...(await Promise.all(Array.from({ length: 50 }, (_, j) => make(i + j)))));
+    await stage.fleet.ok('identities.createIdentity', { externalId: 'crowd' });
+    for (const { key } of [made[0], made[299]].flatMap((each) => each ?? []))
+      expect(await stage.fleet.verdict(key)).toBe('VALID');
+    const counted = async () =>
+      (await stage.fleet.ok('usage.query', { externalId: 'crowd' })).rows[0].count === 2;
+    await stage.fleet.until(counted, 'the verdicts are not reported');
+    const dashboard = await stage.signedIn('#/identities/crowd');
+    const { page } = dashboard;
+    await page.getByRole('figure', { name: 'Verifications by the hour' }).waitFor();
+    await page.getByText('2 allowed').waitFor({ state: 'attached' });
+    expect(await page.locator('.problem').count()).toBe(0);
+    await dashboard.close();
+  });
+
   test('gives a customer a plan, which its keys show', async () => {
     await stage.fleet.ok('permissions.createRole', { name: 'plan pro', permissions: ['files.read'] });
     const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'plans', externalId: 'globex' });

@@ -72,6 +72,30 @@ describe('a query of usage', () => {
     expect(await query({ apiId, end: time - 1, granularity: 'hour' })).toEqual([{ count: 0 }]);
   });
 
+  test('adds up an identity with more keys than one read takes', async () => {
+    const of = { externalId: 'crowd' };
+    const made = [];
+    for (let i = 0; i < 450; i += 50)
+      made.push(
+        ...(await Promise.all(
+          Array.from({ length: 50 }, (_, j) => create({ ...of, apiId: j === 0 ? 'queried' : 'crowds' })),
+        )),
+      );
+    const [first, second, last] = [made[0], made[1], made.at(-1)];
+    for (const each of [first, second, last]) await verify(each?.key ?? '', 2);
+    await fleet.until(async () => (await query(of))[0].count === 6, 'the identity is not reported');
+    expect(await query({ ...of, groupBy: 'identity,code' })).toEqual([
+      { externalId: 'crowd', code: 'VALID', count: 6 },
+    ]);
+    expect(await query({ ...of, groupBy: 'api' })).toEqual([
+      { apiId: 'crowds', count: 4 },
+      { apiId: 'queried', count: 2 },
+    ]);
+    expect(await query({ ...of, start: 0, end: Date.now() - 3 * DAY_MS })).toEqual([{ count: 0 }]);
+    const { status, body } = await fleet.admin('usage.query', { ...of, groupBy: 'key' });
+    expect([status, body.error.message]).toEqual([400, expect.stringMatching(/^externalId: .*100 keys/)]);
+  });
+
   test('names what it needs, and shows no other API', async () => {
     const refusal = async (about: object) => {
       const { status, body } = await fleet.admin('usage.query', about);
