@@ -7,12 +7,13 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
+import { type Managed, managedOf } from '../records/key-view.ts';
 import type { ApiDefaults } from './api-defaults.ts';
 
 export const updateApi = command(
   new URL('./update-api.lua', import.meta.url),
   ['head'],
-  ['condition', '...fields'],
+  ['condition', 'now', '...fields'],
   oneOf('status', {
     ...{ OK: ['changes#', '...before'], NOT_FOUND: [], CONFLICT: ['changes#'] },
     ABOVE_MAX: ['defaultMs#', 'maxMs#'],
@@ -20,7 +21,7 @@ export const updateApi = command(
 );
 
 /** An API as admins see it. Times are Unix milliseconds. */
-export interface Api extends ApiDefaults {
+export interface Api extends ApiDefaults, Managed {
   readonly id: string;
   readonly name?: string;
   readonly createdAt: number;
@@ -40,7 +41,7 @@ export interface Api extends ApiDefaults {
 }
 
 /** Changes to an API; `null` clears a field. */
-export type ApiPatch = { readonly name?: string } & {
+export type ApiPatch = { readonly name?: string; readonly managedBy?: string | null } & {
   readonly [Name in keyof ApiDefaults]?: ApiDefaults[Name] | null;
 };
 
@@ -48,9 +49,10 @@ export type ApiPatch = { readonly name?: string } & {
 const FIELDS = {
   ...{ name: 'name', defaultPrefix: 'prefix', defaultBytes: 'bytes' },
   ...{ defaultLifetimeMs: 'usual', maxLifetimeMs: 'longest', disableUnusedAfterMs: 'unused' },
+  managedBy: 'managed',
 } as const;
 /** Fields of the head that are text; others are numbers. */
-const TEXTS: readonly string[] = ['name', 'defaultPrefix'];
+const TEXTS: readonly string[] = ['name', 'defaultPrefix', 'managedBy'];
 const NAMES = Object.keys(FIELDS) as (keyof ApiPatch)[];
 
 /** One page of a listing. */
@@ -76,8 +78,8 @@ export class Apis {
 
   /** Rejects with CONFLICT if the id is in use or its deleted API is still being swept. */
   async create(
-    request: ApiDefaults & { name: string; apiId?: string },
-  ): Promise<{ apiId: string; name: string } & ApiDefaults> {
+    request: ApiDefaults & { name: string; apiId?: string; managedBy?: string },
+  ): Promise<{ apiId: string; name: string; managedBy?: string } & ApiDefaults> {
     const { apiId: wantedId, ...about } = request;
     const { defaultLifetimeMs = 0, maxLifetimeMs = defaultLifetimeMs } = about;
     if (defaultLifetimeMs > maxLifetimeMs) throw aboveMax(defaultLifetimeMs, maxLifetimeMs);
@@ -105,7 +107,8 @@ export class Apis {
     ifSequence?: number,
   ): Promise<{ readonly sequence: number; readonly before: object } | undefined> {
     const { head } = apiKeys(apiId);
-    const run = updateApi({ head, condition: ifSequence ?? '', fields: encode(patch, this.#clock.wallMs()) });
+    const now = this.#clock.wallMs();
+    const run = updateApi({ head, condition: ifSequence ?? '', now, fields: encode(patch, now) });
     const { reply, replicated } = await this.#writer.send(run);
     if (reply.status === 'CONFLICT') throw cameLate(ifSequence ?? 0, reply.changes);
     if (reply.status === 'ABOVE_MAX') throw aboveMax(reply.defaultMs, reply.maxMs);
@@ -134,14 +137,13 @@ export class Apis {
   /** Returns undefined if the API does not exist or is deleted. */
   async get(apiId: string): Promise<Api | undefined> {
     const { head, index } = apiKeys(apiId);
-    const [[createdAt, deleted, foreign, protocol, changes, ...defaults], keys] = await this.#nodes.run(
-      head,
-      (redis) =>
+    const [[createdAt, deleted, foreign, protocol, changes, drifted, ...defaults], keys] =
+      await this.#nodes.run(head, (redis) =>
         Promise.all([
-          redis.hmget(head, 'c', 'deleted', 'foreign', 'P', 'u', ...Object.values(FIELDS)),
+          redis.hmget(head, 'c', 'deleted', 'foreign', 'P', 'u', 'drifted', ...Object.values(FIELDS)),
           redis.zcard(index),
         ]),
-    );
+      );
     if (!createdAt || deleted) return undefined;
     const digests = foreign?.match(/[a-z]\w+/g);
     const about = NAMES.flatMap((name, i) => (defaults[i] ? [[name, decode(name, defaults[i])]] : []));
@@ -151,6 +153,7 @@ export class Apis {
       createdAt: Number(createdAt),
       sequence: Number(changes ?? 0),
       keys,
+      ...managedOf(undefined, drifted),
       ...(foreign ? { foreignKeys: true } : {}),
       ...(digests ? { foreignDigests: digests } : {}),
       ...(protocol ? { protocol: Number(protocol) } : {}),

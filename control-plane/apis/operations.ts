@@ -7,6 +7,13 @@ import { IfSequence, LastSequence, PropagationResponse, WaitMs } from '../schema
 import { Name } from '../schema/key-fields.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
 import {
+  CHANGED_MANAGED,
+  isManagedBy,
+  MANAGED_FILTER,
+  MANAGED_VIEW,
+  NEW_MANAGED,
+} from '../schema/managed.ts';
+import {
   ApiId,
   Bytes,
   Count,
@@ -69,6 +76,7 @@ const ApiView = Type.Object({
   id: Id('the API'),
   name: Type.Optional(Type.String()),
   ...DEFAULTS_VIEW,
+  ...MANAGED_VIEW,
   createdAt: Time('When it was created'),
   sequence: LastSequence,
   keys: Type.Optional(Count('Number of keys of the API; shown only to callers that may read keys.')),
@@ -108,8 +116,12 @@ export const createApi = operation({
     name: Name,
     apiId: Type.Optional(ApiId),
     ...OPTIONAL_DEFAULTS,
+    ...NEW_MANAGED,
   }),
-  response: Type.Object({ apiId: Id('the API'), name: Type.String(), ...DEFAULTS_VIEW }),
+  response: Type.Object({
+    ...{ apiId: Id('the API'), name: Type.String(), ...DEFAULTS_VIEW },
+    managedBy: MANAGED_VIEW.managedBy,
+  }),
   event: 'api.created',
   errors: ['CONFLICT'],
   example: { name: 'Shop', apiId: 'shop' },
@@ -152,12 +164,17 @@ const listApis = operation({
   description: 'Lists the APIs that the root key may read. A page may be short and still have a cursor.',
   permissions: ['api.<apiId>.read_api'],
   authorizesItself: true,
-  request: Fields({ limit: Limit('APIs'), cursor: PageCursor({ minLength: 1, maxLength: 128 }) }),
+  request: Fields({
+    limit: Limit('APIs'),
+    cursor: PageCursor({ minLength: 1, maxLength: 128 }),
+    ...MANAGED_FILTER,
+  }),
   response: Type.Object({ apis: List(ApiView), cursor: Cursor }),
   errors: [],
   example: { limit: '25' },
   async handle({ request, caller }, { apis }: { apis: Apis }) {
-    const listing = ['listApis'] as const;
+    const { managedBy } = request;
+    const listing = ['listApis', ...(managedBy === undefined ? [] : [managedBy])] as const;
     const [after = ''] = request.cursor === undefined ? [] : openCursor(listing, request.cursor, PLACE);
     const limit = Number(request.limit);
     // If the caller may read only some APIs, read no others. Then neither a cursor nor the time taken nor a
@@ -165,7 +182,7 @@ const listApis = operation({
     const readableIds = caller.permissions.apisWith('read_api');
     const page = readableIds ? await apis.among(readableIds, after, limit) : await apis.list(after, limit);
     return {
-      apis: page.apis.map((api) => seenBy(caller, api)),
+      apis: page.apis.filter(isManagedBy(managedBy)).map((api) => seenBy(caller, api)),
       ...(page.next === undefined ? {} : { cursor: makeCursor(listing, `after:${page.next}`) }),
     };
   },
@@ -181,6 +198,7 @@ const updateApi = operation({
     apiId: ApiId,
     name: Type.Optional(Name),
     ...CHANGED_DEFAULTS,
+    ...CHANGED_MANAGED,
     ifSequence: IfSequence,
   }),
   response: Type.Object({ apiId: Id('the API'), sequence: LastSequence }),

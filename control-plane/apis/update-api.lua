@@ -1,12 +1,13 @@
 #!lua
 -- Changes an API's name, the defaults of its new keys and its rules. Writes no log entry, because verifiers use none of them.
 --
--- condition: the number of changes so far must equal it, '' = any
+-- now: Unix ms; condition: the number of changes so far must equal it, '' = any
 -- fields: field, value pairs: name, prefix, bytes; usual, longest: default and maximum lifetime, ms;
---   unused: disables unused keys, ms; unusedSince: when that was set; value '' clears
+--   unused: disables unused keys, ms; unusedSince: when that was set; managed: the set that declares it; value '' clears
 -- Returns {'OK', number of changes so far, the previous value of each field, '' = none} | {'NOT_FOUND'}
 --         | {'CONFLICT', number of changes so far} | {'ABOVE_MAX', default lifetime, maximum}: they would not fit together
-local created, deleted, changes, usual, longest = unpack(redis.call('HMGET', head, 'c', 'deleted', 'u', 'usual', 'longest'))
+local created, deleted, changes, usual, longest, managed =
+  unpack(redis.call('HMGET', head, 'c', 'deleted', 'u', 'usual', 'longest', 'managed'))
 if not created or deleted then return {'NOT_FOUND'} end
 changes = changes or '0'
 if condition ~= '' and condition ~= changes then return {'CONFLICT', changes} end
@@ -14,7 +15,11 @@ local after = {usual = usual or '', longest = longest or ''}
 for i = 1, #fields, 2 do after[fields[i]] = fields[i + 1] end
 usual, longest = tonumber(after.usual), tonumber(after.longest)
 if usual and longest and usual > longest then return {'ABOVE_MAX', after.usual, after.longest} end
-if #fields > 0 then changes = redis.call('HINCRBY', head, 'u', 1) end
+if #fields > 0 then
+  changes = redis.call('HINCRBY', head, 'u', 1)
+  if after.managed then redis.call('HDEL', head, 'drifted')
+  elseif managed then redis.call('HSETNX', head, 'drifted', now) end
+end
 local reply = {'OK', changes}
 for i = 1, #fields, 2 do
   reply[#reply + 1] = redis.call('HGET', head, fields[i]) or ''

@@ -26,6 +26,7 @@ export const ROOT_ACTIONS = [
   'delete_role',
   'create_permission',
   'read_permission',
+  'update_permission',
   'delete_permission',
   'create_identity',
   'read_identity',

@@ -39,11 +39,13 @@ export const OPERATION_KINDS = {
   'permissions.createRole': 'change',
   'permissions.getRole': 'query',
   'permissions.listRoles': 'query',
+  'permissions.updateRole': 'change',
   'permissions.setRolePermissions': 'change',
   'permissions.setRoleLimits': 'change',
   'permissions.deleteRole': 'change',
   'permissions.getRolePropagation': 'query',
   'permissions.createPermission': 'change',
+  'permissions.updatePermission': 'change',
   'permissions.getPermission': 'query',
   'permissions.listPermissions': 'query',
   'permissions.deletePermission': 'change',
@@ -121,6 +123,8 @@ export interface Operations {
       readonly refill?: Refill | undefined;
       /** Of the credits: per cent in ascending order, such as [80, 95]. Each time when so much is used, webhooks send `credits.low`. */
       readonly thresholds?: readonly (number)[] | undefined;
+      /** Name of the set of files that declares it. Calls without it may change the thing too; `driftedAt` then tells of them. */
+      readonly managedBy?: string | undefined;
     };
     output: {
       /** The id of the key. */
@@ -165,6 +169,7 @@ export interface Operations {
         /** A name that no other role has: letters, digits, `_:.*-`, and single spaces between them. */
         readonly name: string;
       })[] | null | undefined;
+      readonly managedBy?: string | null | undefined;
       /** null: unlimited from now on. */
       readonly remaining?: number | null | undefined;
       /** null: no further refills. */
@@ -245,6 +250,10 @@ export interface Operations {
         /** `''` = unknown. */
         readonly url: string;
       };
+      /** Name of the set of files that declares it. */
+      readonly managedBy?: string;
+      /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+      readonly driftedAt?: number;
       /** When it was created, Unix milliseconds. */
       readonly createdAt: number;
       /** When it was last changed, Unix milliseconds. */
@@ -336,6 +345,10 @@ export interface Operations {
         /** `''` = unknown. */
         readonly url: string;
       };
+      /** Name of the set of files that declares it. */
+      readonly managedBy?: string;
+      /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+      readonly driftedAt?: number;
       /** When it was created, Unix milliseconds. */
       readonly createdAt: number;
       /** When it was last changed, Unix milliseconds. */
@@ -566,6 +579,8 @@ export interface Operations {
         readonly refill?: Refill | undefined;
         /** Of the credits: per cent in ascending order, such as [80, 95]. Each time when so much is used, webhooks send `credits.low`. */
         readonly thresholds?: readonly (number)[] | undefined;
+        /** Name of the set of files that declares it. Calls without it may change the thing too; `driftedAt` then tells of them. */
+        readonly managedBy?: string | undefined;
       } | unknown)[];
     };
     output: {
@@ -622,6 +637,7 @@ export interface Operations {
         /** A name that no other role has: letters, digits, `_:.*-`, and single spaces between them. */
         readonly name: string;
       })[] | null | undefined;
+      readonly managedBy?: string | null | undefined;
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
@@ -831,6 +847,8 @@ export interface Operations {
       readonly maxLifetimeMs?: number | undefined;
       /** A key is disabled if no verification accepts it and nobody changes it for this time, ms. The time begins anew when the rule is set. */
       readonly disableUnusedAfterMs?: number | undefined;
+      /** Name of the set of files that declares it. Calls without it may change the thing too; `driftedAt` then tells of them. */
+      readonly managedBy?: string | undefined;
     };
     output: {
       /** The id of the API. */
@@ -846,6 +864,8 @@ export interface Operations {
       readonly maxLifetimeMs?: number;
       /** Time after which a key that nobody uses is disabled, ms. */
       readonly disableUnusedAfterMs?: number;
+      /** Name of the set of files that declares it. */
+      readonly managedBy?: string;
     };
   };
   /** Change the name of an API, the defaults of its new keys and its rules. */
@@ -860,6 +880,7 @@ export interface Operations {
       readonly defaultLifetimeMs?: number | null | undefined;
       readonly maxLifetimeMs?: number | null | undefined;
       readonly disableUnusedAfterMs?: number | null | undefined;
+      readonly managedBy?: string | null | undefined;
       /** Make the change only if this is still the `sequence` of the last one, as you read it. If somebody was faster, the answer is 409 with the present sequence, and nothing is changed. */
       readonly ifSequence?: number | undefined;
     };
@@ -885,6 +906,8 @@ export interface Operations {
       readonly limit?: number | undefined;
       /** Cursor from the previous page. */
       readonly cursor?: string | undefined;
+      /** Only what this set of files declares. */
+      readonly managedBy?: string | undefined;
     };
     output: {
       readonly apis: readonly (GetApiOutput)[];
@@ -978,6 +1001,8 @@ export interface Operations {
       readonly lastUsedBefore?: string | number | undefined;
       /** Unix milliseconds; only keys that expire before then, or have. */
       readonly expiresBefore?: string | number | undefined;
+      /** Only what this set of files declares. */
+      readonly managedBy?: string | undefined;
       /** `-`: the greatest value first. `lastUsedAt` begins with the key that has been unused the longest. */
       readonly sort?: 'createdAt' | '-createdAt' | 'name' | '-name' | 'expires' | '-expires' | 'lastUsedAt' | '-lastUsedAt' | undefined;
     };
@@ -1043,6 +1068,10 @@ export interface Operations {
           /** `''` = unknown. */
           readonly url: string;
         };
+        /** Name of the set of files that declares it. */
+        readonly managedBy?: string;
+        /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+        readonly driftedAt?: number;
         /** When it was created, Unix milliseconds. */
         readonly createdAt: number;
         /** When it was last changed, Unix milliseconds. */
@@ -1216,6 +1245,8 @@ export interface Operations {
         /** key, the default: each key with the role has the limit for itself. identity: all keys of one identity share it. */
         readonly per?: 'key' | 'identity' | undefined;
       })[] | undefined;
+      /** Name of the set of files that declares it. Calls without it may change the thing too; `driftedAt` then tells of them. */
+      readonly managedBy?: string | undefined;
     };
     output: {
       /** The id of the role. */
@@ -1232,8 +1263,66 @@ export interface Operations {
   };
   /** List all roles. */
   'permissions.listRoles': {
-    input: Record<string, never>;
+    input: {
+      /** Only what this set of files declares. */
+      readonly managedBy?: string | undefined;
+    };
     output: readonly (GetRoleOutput)[];
+  };
+  /** Change a role. */
+  'permissions.updateRole': {
+    input: {
+      /** A role's id, as createRole returned it. */
+      readonly roleId: string;
+      readonly description?: string | null | undefined;
+      /** All permissions of the role. */
+      readonly permissions?: readonly (string | {
+        /** The permission; takes precedence over `slug` and `name`. */
+        readonly id?: string | undefined;
+        /** Another name of `name`, which it takes precedence over. */
+        readonly slug?: string | undefined;
+        /** The same. */
+        readonly name?: string | undefined;
+        /** No effect: permissions need not exist before they are used. */
+        readonly create?: boolean | undefined;
+      })[] | undefined;
+      /** All rate limits of the role. Every key with the role obeys them, unless the key or its identity has a limit of that name. Of several roles, the largest limit of a name applies. */
+      readonly ratelimits?: readonly ({
+        /** The name by which verifications request this limit. Not `default`, which is a key's own `ratelimit`. */
+        readonly name: string;
+        /** true: each verification obeys it, and takes 1 of it unless it names the limit with another cost. false, the default: those that name it. */
+        readonly autoApply?: boolean | undefined;
+        /** Maximum number of verifications, or maximum total cost, in a window. */
+        readonly limit: number;
+        /** Length of a window, milliseconds. In answers also beside `interval`: the longest that a period can be. */
+        readonly duration?: number | undefined;
+        /** Instead of `duration`: a quota. Each period of the calendar has `limit`, and nothing of the period before counts in it. */
+        readonly interval?: 'hour' | 'day' | 'week' | 'month' | undefined;
+        /** When a period begins; absent: at 00:00 UTC. */
+        readonly anchor?: Anchor | undefined;
+        /** Only with `interval`: per cent in ascending order, such as [80, 95]. Each time when so much is used, webhooks send `quota.low`. */
+        readonly thresholds?: readonly (number)[] | undefined;
+        /** true (default): verifiers answer from slices of the limit and rarely ask Redis. false: they ask Redis each time. Neither lets more through than the limit. */
+        readonly async?: boolean | undefined;
+        /** key, the default: each key with the role has the limit for itself. identity: all keys of one identity share it. */
+        readonly per?: 'key' | 'identity' | undefined;
+      })[] | undefined;
+      /** All concurrency limits of the role. They apply like its rate limits; of several roles, the largest limit of a name applies. */
+      readonly concurrency?: readonly ({
+        /** A name that none of the rate limits beside it has. Not `default`. */
+        readonly name: string;
+        /** Maximum number of holds at the same time. */
+        readonly limit: number;
+        /** key, the default: each key with the role has the limit for itself. identity: all keys of one identity share it. */
+        readonly per?: 'key' | 'identity' | undefined;
+      })[] | undefined;
+      readonly managedBy?: string | null | undefined;
+      /** Make the change only if this is still the `sequence` of the last one, as you read it. If somebody was faster, the answer is 409 with the present sequence, and nothing is changed. */
+      readonly ifSequence?: number | undefined;
+      /** Maximum time to wait for the change to be complete, ms. */
+      readonly waitMs?: number | undefined;
+    };
+    output: UpdateKeyOutput;
   };
   /** Set all permissions of a role. */
   'permissions.setRolePermissions': {
@@ -1329,11 +1418,29 @@ export interface Operations {
       readonly slug?: string | undefined;
       /** Its purpose. */
       readonly description?: string | undefined;
+      /** Name of the set of files that declares it. Calls without it may change the thing too; `driftedAt` then tells of them. */
+      readonly managedBy?: string | undefined;
     };
     output: {
       /** The id of the permission: its slug. */
       readonly permissionId: string;
     };
+  };
+  /** Change how the catalogue describes a permission. */
+  'permissions.updatePermission': {
+    input: {
+      /** The permission: its slug. */
+      readonly permissionId: string;
+      /** The name for people. Without a `slug`, it is also the slug, and must have its form. */
+      readonly name?: string | undefined;
+      readonly description?: string | null | undefined;
+      readonly managedBy?: string | null | undefined;
+      /** Make the change only if this is still the `sequence` of the last one, as you read it. If somebody was faster, the answer is 409 with the present sequence, and nothing is changed. */
+      readonly ifSequence?: number | undefined;
+      /** Maximum time to wait for the change to be complete, ms. */
+      readonly waitMs?: number | undefined;
+    };
+    output: UpdateKeyOutput;
   };
   /** Show a permission. */
   'permissions.getPermission': {
@@ -1345,7 +1452,10 @@ export interface Operations {
   };
   /** List the catalogue of permissions. */
   'permissions.listPermissions': {
-    input: Record<string, never>;
+    input: {
+      /** Only what this set of files declares. */
+      readonly managedBy?: string | undefined;
+    };
     output: readonly (GetPermissionOutput)[];
   };
   /** Delete a permission from the catalogue, and from all roles. */
@@ -1390,6 +1500,8 @@ export interface Operations {
       readonly enabled?: boolean | undefined;
       /** The APIs in which the identity applies, for installations with APIs of several tenants; absent = all. A key with this `externalId` in another API has no identity. */
       readonly apiIds?: readonly (string)[] | undefined;
+      /** Name of the set of files that declares it. Calls without it may change the thing too; `driftedAt` then tells of them. */
+      readonly managedBy?: string | undefined;
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
@@ -1418,6 +1530,8 @@ export interface Operations {
       readonly cursor?: string | undefined;
       /** Part of the `externalId` or the id, in any case. `''` finds all. */
       readonly search?: string | undefined;
+      /** Only what this set of files declares. */
+      readonly managedBy?: string | undefined;
     };
     output: {
       readonly identities: readonly (GetIdentityOutput)[];
@@ -1499,6 +1613,10 @@ export interface Operations {
           /** `''` = unknown. */
           readonly url: string;
         };
+        /** Name of the set of files that declares it. */
+        readonly managedBy?: string;
+        /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+        readonly driftedAt?: number;
         /** When it was created, Unix milliseconds. */
         readonly createdAt: number;
         /** When it was last changed, Unix milliseconds. */
@@ -1549,6 +1667,7 @@ export interface Operations {
         readonly thresholds?: readonly (number)[] | null | undefined;
       } | null | undefined;
       readonly apiIds?: readonly (string)[] | null | undefined;
+      readonly managedBy?: string | null | undefined;
       /** Make the change only if this is still the `sequence` of the last one, as you read it. If somebody was faster, the answer is 409 with the present sequence, and nothing is changed. */
       readonly ifSequence?: number | undefined;
       /** Maximum time to wait for the change to be complete, ms. */
@@ -1575,6 +1694,10 @@ export interface Operations {
       readonly apiIds?: readonly (string)[];
       /** The sequence of its last change, for `ifSequence`; 0 = it never changed. */
       readonly sequence?: number;
+      /** Name of the set of files that declares it. */
+      readonly managedBy?: string;
+      /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+      readonly driftedAt?: number;
       readonly propagation: Propagation;
     };
   };
@@ -1816,6 +1939,8 @@ export interface Operations {
       readonly events?: readonly ('*' | 'key.*' | 'credits.*' | 'quota.*' | 'identity.*' | 'role.*' | 'root_key.*' | 'api.*' | 'verifier.*' | 'webhook.*' | 'key.created' | 'key.updated' | 'key.disabled' | 'key.enabled' | 'key.rotated' | 'key.deleted' | 'key.expiring' | 'key.expired' | 'key.unused' | 'key.credits_exhausted' | 'credits.low' | 'quota.low' | 'key.leaked' | 'identity.created' | 'identity.updated' | 'identity.disabled' | 'identity.enabled' | 'identity.credits_exhausted' | 'identity.deleted' | 'role.created' | 'role.updated' | 'role.deleted' | 'root_key.created' | 'root_key.disabled' | 'root_key.enabled' | 'root_key.deleted' | 'root_key.leaked' | 'api.created' | 'api.updated' | 'api.deleted' | 'api.history_refused' | 'verifier.lost' | 'webhook.disabled' | 'webhook.test')[] | undefined;
       /** Only events of these APIs are sent, and none that belong to no API. Absent: all. */
       readonly apiIds?: readonly (string)[] | undefined;
+      /** Name of the set of files that declares it. Calls without it may change the thing too; `driftedAt` then tells of them. */
+      readonly managedBy?: string | undefined;
     };
     output: {
       /** The id of the endpoint. */
@@ -1834,6 +1959,10 @@ export interface Operations {
       readonly updatedAt?: number;
       /** When the former signing secret ends, if it still signs, Unix milliseconds. */
       readonly formerSecretEndsAt?: number;
+      /** Name of the set of files that declares it. */
+      readonly managedBy?: string;
+      /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+      readonly driftedAt?: number;
       /** failing: many attempts failed one after the other, so only one event is tried at a time, at most every 5 minutes. */
       readonly state: 'active' | 'failing' | 'disabled';
       /** Number of events that wait for delivery. */
@@ -1866,6 +1995,7 @@ export interface Operations {
       readonly events?: readonly ('*' | 'key.*' | 'credits.*' | 'quota.*' | 'identity.*' | 'role.*' | 'root_key.*' | 'api.*' | 'verifier.*' | 'webhook.*' | 'key.created' | 'key.updated' | 'key.disabled' | 'key.enabled' | 'key.rotated' | 'key.deleted' | 'key.expiring' | 'key.expired' | 'key.unused' | 'key.credits_exhausted' | 'credits.low' | 'quota.low' | 'key.leaked' | 'identity.created' | 'identity.updated' | 'identity.disabled' | 'identity.enabled' | 'identity.credits_exhausted' | 'identity.deleted' | 'role.created' | 'role.updated' | 'role.deleted' | 'root_key.created' | 'root_key.disabled' | 'root_key.enabled' | 'root_key.deleted' | 'root_key.leaked' | 'api.created' | 'api.updated' | 'api.deleted' | 'api.history_refused' | 'verifier.lost' | 'webhook.disabled' | 'webhook.test')[] | undefined;
       readonly apiIds?: readonly (string)[] | null | undefined;
       readonly enabled?: boolean | undefined;
+      readonly managedBy?: string | null | undefined;
     };
     output: UpdateEndpointOutput;
   };
@@ -1879,7 +2009,10 @@ export interface Operations {
   };
   /** List webhook endpoints. */
   'webhooks.listEndpoints': {
-    input: Record<string, never>;
+    input: {
+      /** Only what this set of files declares. */
+      readonly managedBy?: string | undefined;
+    };
     output: {
       readonly endpoints: readonly (UpdateEndpointOutput)[];
     };
@@ -2391,6 +2524,10 @@ interface GetApiOutput {
   readonly maxLifetimeMs?: number;
   /** Time after which a key that nobody uses is disabled, ms. */
   readonly disableUnusedAfterMs?: number;
+  /** Name of the set of files that declares it. */
+  readonly managedBy?: string;
+  /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+  readonly driftedAt?: number;
   /** When it was created, Unix milliseconds. */
   readonly createdAt: number;
   /** The sequence of its last change, for `ifSequence`; 0 = it never changed. */
@@ -2449,6 +2586,10 @@ interface GetRoleOutput {
   })[];
   /** The sequence of its last change, for `ifSequence`; 0 = it never changed. */
   readonly sequence: number;
+  /** Name of the set of files that declares it. */
+  readonly managedBy?: string;
+  /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+  readonly driftedAt?: number;
 }
 
 interface GetPermissionOutput {
@@ -2460,6 +2601,12 @@ interface GetPermissionOutput {
   readonly slug: string;
   /** Its purpose. */
   readonly description?: string;
+  /** The sequence of its last change, for `ifSequence`; 0 = it never changed. */
+  readonly sequence: number;
+  /** Name of the set of files that declares it. */
+  readonly managedBy?: string;
+  /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+  readonly driftedAt?: number;
 }
 
 interface GetIdentityInput {
@@ -2502,6 +2649,10 @@ interface GetIdentityOutput {
   readonly apiIds?: readonly (string)[];
   /** The sequence of its last change, for `ifSequence`; 0 = it never changed. */
   readonly sequence: number;
+  /** Name of the set of files that declares it. */
+  readonly managedBy?: string;
+  /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+  readonly driftedAt?: number;
 }
 
 interface Person {
@@ -2530,6 +2681,10 @@ interface UpdateEndpointOutput {
   readonly updatedAt?: number;
   /** When the former signing secret ends, if it still signs, Unix milliseconds. */
   readonly formerSecretEndsAt?: number;
+  /** Name of the set of files that declares it. */
+  readonly managedBy?: string;
+  /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+  readonly driftedAt?: number;
   /** failing: many attempts failed one after the other, so only one event is tried at a time, at most every 5 minutes. */
   readonly state: 'active' | 'failing' | 'disabled';
   /** Number of events that wait for delivery. */

@@ -9,7 +9,7 @@ import { identityIdOf } from '#shared/rules/key-format.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
 import type { Apis } from '../apis/apis.ts';
 import type { KeyIdentity, WithIdentity } from '../keys/key-answer.ts';
-import type { CreditsView, Key, KeyView } from '../records/key-view.ts';
+import { type CreditsView, type Key, type KeyView, type Managed, managedIn } from '../records/key-view.ts';
 import { CREDITS_VIEW } from '../schema/credits.ts';
 
 /** Number of APIs that are read in one step. */
@@ -19,7 +19,7 @@ const APIS_AT_ONCE = 100;
 const STATE_LETTERS = [KEY_FIELDS.apiIds.letter, KEY_FIELDS.enabled.letter, POOL];
 
 /** An identity as responses show it. */
-export interface Identity extends KeyIdentity {
+export interface Identity extends KeyIdentity, Managed {
   readonly meta: object;
   /** The sequence of its last change. */
   readonly sequence: number;
@@ -99,14 +99,15 @@ export class Identities {
   async list(
     limit: number,
     from?: number,
-    search = '',
+    { search = '', managedBy }: { readonly search?: string; readonly managedBy?: string } = {},
   ): Promise<{
     readonly identities: readonly Identity[];
     readonly total: number;
     readonly next?: number;
   }> {
     const index = indexOf(SHARED_LOG, identityIdOf(''));
-    const page = await this.#options.view.list(SHARED_LOG, { search }, limit, 'asc', from, index);
+    const filter = { search, ...(managedBy === undefined ? {} : { managedBy }) };
+    const page = await this.#options.view.list(SHARED_LOG, filter, limit, 'asc', from, index);
     if (!page) return { identities: [], total: 0 };
     const { keys, ...rest } = page;
     return { identities: keys.map(identityOf), ...rest };
@@ -180,6 +181,7 @@ function identityOf(record: Key): Identity {
   const credits = Object.entries(record).filter(([field]) => field in CREDITS_VIEW);
   return {
     ...{ id: keyId, externalId: name, enabled, meta, ratelimits, concurrency, roles, sequence },
+    ...managedIn(record),
     ...(apiIds ? { apiIds } : {}),
     ...(credits.length > 0 ? { credits: Object.fromEntries(credits) as CreditsView } : {}),
   };

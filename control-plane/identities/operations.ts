@@ -31,6 +31,7 @@ import {
 import { checkMeta, ExternalId, FIELDS } from '../schema/key-fields.ts';
 import { Concurrency, checkLimits, Ratelimits, RatelimitsView } from '../schema/limits.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor, Search } from '../schema/lists.ts';
+import { CHANGED_MANAGED, MANAGED_FILTER, MANAGED_VIEW, NEW_MANAGED } from '../schema/managed.ts';
 import { Count, Fields, Id, List } from '../schema/primitives.ts';
 import { GivenRoles } from '../schema/slugs.ts';
 import { operation } from '../serve/operation.ts';
@@ -97,6 +98,7 @@ const IdentityView = Type.Object({
     List(Type.String(), { description: 'The APIs in which the identity applies; absent = all.' }),
   ),
   sequence: LastSequence,
+  ...MANAGED_VIEW,
 });
 
 /** The identity that a call concerns. */
@@ -130,6 +132,7 @@ export const createIdentity = operation({
       description: 'false: no key of the identity is accepted until it is enabled.',
     }),
     apiIds: Type.Optional(ApiIds),
+    ...NEW_MANAGED,
     waitMs: WaitMs,
   }),
   response: Type.Object({ identityId: Id('the identity'), propagation: Propagation }),
@@ -138,11 +141,19 @@ export const createIdentity = operation({
   example: { externalId: 'ada', meta: { plan: 'pro' } },
   async handle(call, { identities, roles }: NameStores) {
     const { externalId, waitMs, enabled, meta = {}, ratelimits = [], roles: roleNames = [] } = call.request;
-    const { apiIds, concurrency = [], credits: creditsInput = {} } = call.request;
+    const { apiIds, concurrency = [], credits: creditsInput = {}, managedBy } = call.request;
     checkMeta(meta);
     checkLimits({ ratelimits, concurrency });
     const ids = await roles.idsOf(roleNames);
-    const fields = { enabled, meta, ratelimits, concurrency, roles: ids, ...(apiIds ? { apiIds } : {}) };
+    const fields = {
+      enabled,
+      meta,
+      ratelimits,
+      concurrency,
+      roles: ids,
+      ...(apiIds ? { apiIds } : {}),
+      ...(managedBy ? { managedBy } : {}),
+    };
     call.note({ externalId, identityId: identityIdOf(externalId) });
     const credits = newCredits(creditsInput, 'credits.');
     const record = call.recordChange(storedFields(fields), credits);
@@ -184,6 +195,7 @@ export const listIdentities = operation({
     limit: Limit('Identities'),
     cursor: PageCursor({ minLength: 1, maxLength: 64 }),
     search: SEARCH,
+    ...MANAGED_FILTER,
   }),
   response: Type.Object({
     identities: List(IdentityView),
@@ -192,13 +204,13 @@ export const listIdentities = operation({
   }),
   errors: [],
   example: { limit: '25' },
-  async handle({ request: { limit, cursor, search } }, { identities, roles }: NameStores) {
-    const listing = ['listIdentities', search] as const;
+  async handle({ request: { limit, cursor, ...filter } }, { identities, roles }: NameStores) {
+    const listing = ['listIdentities', filter] as const;
     const [from] = cursor === undefined ? [] : openCursor(listing, cursor, LIST_IDENTITIES_PLACE);
     const { next, total, ...page } = await identities.list(
       Number(limit),
       from === undefined ? undefined : Number(from),
-      search,
+      filter,
     );
     return {
       ...{ identities: await roles.withRoleNames(page.identities), total },
@@ -321,6 +333,7 @@ export const updateIdentity = operation({
       }),
     ),
     apiIds: Type.Optional(Type.Union([ApiIds, Type.Null()])),
+    ...CHANGED_MANAGED,
     ifSequence: IfSequence,
     waitMs: WaitMs,
   }),

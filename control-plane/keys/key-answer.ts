@@ -18,6 +18,7 @@ import { LastSequence } from '../schema/changes.ts';
 import { CREDITS_VIEW } from '../schema/credits.ts';
 import { CHANGED_FIELDS, checkMeta, FIELDS_VIEW } from '../schema/key-fields.ts';
 import { checkLimits } from '../schema/limits.ts';
+import { CHANGED_MANAGED, MANAGED_VIEW } from '../schema/managed.ts';
 import { checkPlaces } from '../schema/places.ts';
 import { Id, Time } from '../schema/primitives.ts';
 import { type GivenRole, GivenRoles, GivenSlugs, slugsIn } from '../schema/slugs.ts';
@@ -85,6 +86,7 @@ export const KeyAnswer = Type.Object({
       { description: 'The secret was found in public.' },
     ),
   ),
+  ...MANAGED_VIEW,
   createdAt: Time('When it was created'),
   updatedAt: Type.Optional(Time('When it was last changed')),
   sequence: LastSequence,
@@ -194,6 +196,7 @@ export const CHANGES = {
   roles: Type.Optional(
     Type.Union([GivenRoles({ description: 'All roles of the key after the change.' }), Type.Null()]),
   ),
+  ...CHANGED_MANAGED,
 };
 
 /** Changes to a key's fields, as requests contain them. */

@@ -12,8 +12,8 @@ end
 -- Tells whether a key meets the conditions of a listing: those of KeyFilter in key-view.ts, but for `search` a `part`, folded,
 -- with its `forms`. base: the beginning of the API's other keys
 local function matches(condition, base, keyId)
-  local enabled, name, externalId, expires, roles, leak, foreign, created, start =
-    unpack(redis.call('HMGET', base .. 'k:' .. keyId, 'e', 'n', 'o', 'x', 'R', 'K', 'f', 'c', 's'))
+  local enabled, name, externalId, expires, roles, leak, foreign, created, start, managedBy =
+    unpack(redis.call('HMGET', base .. 'k:' .. keyId, 'e', 'n', 'o', 'x', 'R', 'K', 'f', 'c', 's', 'B'))
   name, externalId, expires = name or '', externalId or '', tonumber(expires) or 0
   if condition.enabled ~= nil and (enabled == '1') ~= condition.enabled then return false end
   if condition.namePrefix and string.sub(name, 1, #condition.namePrefix) ~= condition.namePrefix then return false end
@@ -24,6 +24,7 @@ local function matches(condition, base, keyId)
   if condition.unexpiredAt and expires > 0 and expires <= condition.unexpiredAt then return false end
   if condition.expiresBefore and (expires == 0 or expires >= condition.expiresBefore) then return false end
   if condition.role and not string.find(' ' .. (roles or '') .. ' ', ' ' .. condition.role .. ' ', 1, true) then return false end
+  if condition.managedBy and managedBy ~= condition.managedBy then return false end
   if condition.leaked and not leak or condition.foreign and not foreign then return false end
   if not (condition.neverUsed or condition.lastUsedBefore) then return true end
   local used = tonumber(redis.call('HGET', base .. 'u:' .. keyId, 't'))

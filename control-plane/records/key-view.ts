@@ -2,7 +2,9 @@ import { type Refill, refillOf, type Thresholds } from '#shared/protocol/records
 import {
   type AliasedFields,
   aliasedFields,
+  DRIFTED,
   KEY_LETTERS,
+  MANAGED_BY,
   sequenceOf,
 } from '#shared/protocol/records/key-record.ts';
 import { command, list, row, unlessEmpty } from '#shared/redis/command.ts';
@@ -59,7 +61,14 @@ export type Key = AliasedFields &
     /** True if the secret has a foreign format, so that only verifiers with FOREIGN_KEYS on find it. */
     readonly foreign?: true;
     readonly leaked?: Leak;
-  };
+  } & Managed;
+
+/** The set of files that declares a thing. */
+export interface Managed {
+  readonly managedBy?: string;
+  /** When it was first changed by others since the last change by its set, Unix milliseconds. */
+  readonly driftedAt?: number;
+}
 
 /** The place where a secret was found in public, as it was last reported. */
 export interface Leak {
@@ -84,6 +93,7 @@ export interface KeyFilter {
   readonly leaked?: boolean;
   readonly foreign?: boolean;
   readonly externalId?: string;
+  readonly managedBy?: string;
   readonly namePrefix?: string;
   /** Part of the name, the id or the external id, or all of `start`, in any case. */
   readonly search?: string;
@@ -99,7 +109,10 @@ export interface KeyPage {
 }
 
 /** Letters of the fields that the scripts return besides meta. */
-const LETTERS = ['s', 'c', 'u', 'v', 'T', 'F', 'f', 'K', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
+const LETTERS = [
+  ...['s', 'c', 'u', 'v', 'T', 'F', 'f', 'K', MANAGED_BY, DRIFTED],
+  ...KEY_LETTERS.filter((letter) => letter !== 'm'),
+];
 /** The maximum number of keys that one page examines under a filter without an index. */
 const EXAMINED_MAX = 1000;
 
@@ -216,6 +229,8 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     F,
     f,
     K,
+    B,
+    D,
     ...fields
   } = Object.fromEntries(LETTERS.map((letter, i) => [letter, values[i]]));
   return {
@@ -230,10 +245,26 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     ...(F ? { rerolledFrom: F } : {}),
     ...(f ? { foreign: true } : {}),
     ...(K ? { leaked: JSON.parse(K) as Leak } : {}),
+    ...managedOf(B, D),
     ...aliasedFields({ ...fields, m }),
     ...creditsOf(values.slice(LETTERS.length)),
   };
 }
+
+/** Returns who manages a thing, from the stored texts. */
+export const managedOf = (
+  managedBy: string | null | undefined,
+  driftedAt: string | null | undefined,
+): Managed => ({
+  ...(managedBy ? { managedBy } : {}),
+  ...(driftedAt ? { driftedAt: Number(driftedAt) } : {}),
+});
+
+/** Returns who manages a thing, of all that is known of it. */
+export const managedIn = ({ managedBy, driftedAt }: Managed): Managed => ({
+  ...(managedBy === undefined ? {} : { managedBy }),
+  ...(driftedAt === undefined ? {} : { driftedAt }),
+});
 
 /** @param values as `look` of credits.lua returns them; empty if the key has no credits */
 function creditsOf([

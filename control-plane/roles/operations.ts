@@ -13,10 +13,11 @@ import {
   RoleRatelimits,
   RoleRatelimitsView,
 } from '../schema/limits.ts';
+import { CHANGED_MANAGED, MANAGED_FILTER, MANAGED_VIEW, NEW_MANAGED } from '../schema/managed.ts';
 import { Fields, Id, List } from '../schema/primitives.ts';
 import { GivenSlugs, Permissions, RoleId, RoleName, slugsIn } from '../schema/slugs.ts';
 import { operation } from '../serve/operation.ts';
-import type { Catalogue, CataloguedPermission } from './permissions.ts';
+import { type Catalogue, type CataloguedPermission, metaOf } from './permissions.ts';
 import type { Roles } from './roles.ts';
 
 const RoleView = Type.Object({
@@ -27,6 +28,7 @@ const RoleView = Type.Object({
   ratelimits: RoleRatelimitsView({ description: 'Rate limits of the keys with the role.' }),
   concurrency: RoleConcurrencyView({ description: 'Concurrency limits of the keys with the role.' }),
   sequence: LastSequence,
+  ...MANAGED_VIEW,
 });
 /** The permissions of a role, in requests. */
 const RolePermissions = GivenSlugs({ description: 'All permissions of the role.' });
@@ -59,15 +61,23 @@ export const createRole = operation({
     permissions: Type.Optional(RolePermissions),
     ratelimits: Type.Optional(RoleLimits),
     concurrency: Type.Optional(RolePlaces),
+    ...NEW_MANAGED,
   }),
   response: Type.Object({ roleId: Id('the role') }),
   event: 'role.created',
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { name: 'editor', description: 'Writes articles', permissions: ['articles.write'] },
   async handle(call, { roles }: { roles: Roles }) {
-    const { name, description, permissions = [], ratelimits = [], concurrency = [] } = call.request;
+    const {
+      name,
+      description,
+      permissions = [],
+      ratelimits = [],
+      concurrency = [],
+      ...managed
+    } = call.request;
     checkLimits({ ratelimits, concurrency });
-    const fields = { name, permissions: slugsIn(permissions), ratelimits, concurrency };
+    const fields = { name, permissions: slugsIn(permissions), ratelimits, concurrency, ...managed };
     const roleId = await roles.create({ ...fields, ...(description && { description }) });
     call.note({ roleId }, { after: auditView(storedFields(fields)) });
     return { roleId };
@@ -97,11 +107,53 @@ export const listRoles = operation({
   summary: 'List all roles',
   description: 'Lists them in order of creation.',
   permissions: ['root.*.read_role'],
-  request: Fields({}),
+  request: Fields(MANAGED_FILTER),
   response: List(RoleView),
   errors: [],
   example: {},
-  handle: (_call, { roles }: { roles: Roles }) => roles.list(),
+  handle: ({ request }, { roles }: { roles: Roles }) => roles.list(request),
+});
+
+/** The meta of a role's record. */
+const metaOfRole = (description: string | null | undefined) => (description ? { description } : {});
+
+const updateRole = operation({
+  name: 'permissions.updateRole',
+  kind: 'change',
+  summary: 'Change a role',
+  description:
+    'Makes one change, however many keys have the role. Returns when the change is complete, like updateKey. Absent fields stay unchanged; null removes the description. Uses of limits still count, as after setRoleLimits.',
+  permissions: ['root.*.update_role'],
+  request: Fields({
+    roleId: RoleId,
+    description: Type.Optional(Type.Union([CREATE_ROLE_DESCRIPTION, Type.Null()])),
+    permissions: Type.Optional(RolePermissions),
+    ratelimits: Type.Optional(RoleLimits),
+    concurrency: Type.Optional(RolePlaces),
+    ...CHANGED_MANAGED,
+    ifSequence: IfSequence,
+    waitMs: WaitMs,
+  }),
+  response: PropagationResponse,
+  event: 'role.updated',
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: { roleId: roleIdExample, description: 'Writes articles', permissions: ['articles.write'] },
+  neverShed: true,
+  async handle(call, { changeWriter }: { changeWriter: ChangeWriter }) {
+    const { roleId, ifSequence, waitMs, description, permissions, ...others } = call.request;
+    checkLimits(others);
+    const fields = storedFields({
+      ...others,
+      ...(description === undefined ? {} : { meta: metaOfRole(description) }),
+      ...(permissions && { permissions: slugsIn(permissions) }),
+    });
+    if (Object.keys(fields).length === 0)
+      throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');
+    const write = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields, ifSequence } as const;
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
+    if (!propagation) throw roleNotFound(roleId);
+    return { propagation };
+  },
 });
 
 export const setRolePermissions = operation({
@@ -211,14 +263,27 @@ export const PermissionView = Type.Object({
   slug: Type.String({ description: 'The permission itself, as keys and roles have it.' }),
   description: Type.Optional(Type.String({ description: 'Its purpose.' })),
 });
+const CataloguedView = Type.Object({
+  ...PermissionView.properties,
+  sequence: LastSequence,
+  ...MANAGED_VIEW,
+});
 /** A permission as responses show it. */
-export const permissionView = (permission: CataloguedPermission) => ({ id: permission.slug, ...permission });
+export const permissionView = <Shown extends Pick<CataloguedPermission, 'slug'>>(permission: Shown) => ({
+  id: permission.slug,
+  ...permission,
+});
 
 /** The error for a permission that is not in the catalogue. */
 const permissionNotFound = (slug: string) => new ApiError('NOT_FOUND', `permission ${slug} not found`);
 
 const SLUG_FIELD = Slug('The permission itself: letters, digits and `_:.*-`.');
 const CREATE_PERMISSION_DESCRIPTION = Type.String({ maxLength: 512, description: 'Its purpose.' });
+
+const PERMISSION_NAME = Type.String({
+  ...{ minLength: 1, maxLength: 256 },
+  description: 'The name for people. Without a `slug`, it is also the slug, and must have its form.',
+});
 
 export const createPermission = operation({
   name: 'permissions.createPermission',
@@ -228,12 +293,10 @@ export const createPermission = operation({
     'The catalogue is for people: it names and describes permissions. Keys and roles may have permissions that are not in it.',
   permissions: ['root.*.create_permission'],
   request: Fields({
-    name: Type.String({
-      ...{ minLength: 1, maxLength: 256 },
-      description: 'The name for people. Without a `slug`, it is also the slug, and must have its form.',
-    }),
+    name: PERMISSION_NAME,
     slug: Type.Optional(SLUG_FIELD),
     description: Type.Optional(CREATE_PERMISSION_DESCRIPTION),
+    ...NEW_MANAGED,
   }),
   response: Type.Object({ permissionId: Id('the permission: its slug') }),
   errors: ['CONFLICT'],
@@ -248,6 +311,39 @@ export const createPermission = operation({
   },
 });
 
+const updatePermission = operation({
+  name: 'permissions.updatePermission',
+  kind: 'change',
+  summary: 'Change how the catalogue describes a permission',
+  description: 'Absent fields stay unchanged; null removes the description. No verdict depends on it.',
+  permissions: ['root.*.update_permission'],
+  request: Fields({
+    permissionId: PermissionId,
+    name: Type.Optional(PERMISSION_NAME),
+    description: Type.Optional(Type.Union([CREATE_PERMISSION_DESCRIPTION, Type.Null()])),
+    ...CHANGED_MANAGED,
+    ifSequence: IfSequence,
+    waitMs: WaitMs,
+  }),
+  response: PropagationResponse,
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { permissionId: 'files.write', description: 'Writes and replaces files' },
+  async handle(call, { catalogue, changeWriter }: { catalogue: Catalogue; changeWriter: ChangeWriter }) {
+    const { permissionId: slug, description, ifSequence, waitMs, ...others } = call.request;
+    const keyId = await catalogue.idOf(slug);
+    if (!keyId) throw permissionNotFound(slug);
+    const meta = description === undefined ? {} : { meta: metaOf(slug, description ?? undefined) };
+    const fields = storedFields({ ...others, ...meta });
+    if (Object.keys(fields).length === 0)
+      throw new ApiError('BAD_REQUEST', 'body: must name at least one field to change');
+    call.note({ permissionId: slug });
+    const write = { apiId: SHARED_LOG, operation: 'update', keyId, fields, ifSequence } as const;
+    const propagation = await changeWriter.apply(write, waitMs, call.recordChange(fields));
+    if (!propagation) throw permissionNotFound(slug);
+    return { propagation };
+  },
+});
+
 export const getPermission = operation({
   name: 'permissions.getPermission',
   kind: 'query',
@@ -255,7 +351,7 @@ export const getPermission = operation({
   description: 'Shows its entry in the catalogue.',
   permissions: ['root.*.read_permission'],
   request: Fields({ permissionId: PermissionId }),
-  response: PermissionView,
+  response: CataloguedView,
   errors: ['NOT_FOUND'],
   example: { permissionId: 'files.write' },
   async handle({ request: { permissionId: slug } }, { catalogue }: { catalogue: Catalogue }) {
@@ -271,12 +367,12 @@ export const listPermissions = operation({
   summary: 'List the catalogue of permissions',
   description: 'Lists them in order of creation.',
   permissions: ['root.*.read_permission'],
-  request: Fields({}),
-  response: List(PermissionView),
+  request: Fields(MANAGED_FILTER),
+  response: List(CataloguedView),
   errors: [],
   example: {},
-  handle: async (_call, { catalogue }: { catalogue: Catalogue }) =>
-    (await catalogue.list()).map(permissionView),
+  handle: async ({ request }, { catalogue }: { catalogue: Catalogue }) =>
+    (await catalogue.list(request)).map(permissionView),
 });
 
 /** Maximum number of attempts to remove a permission from roles that change in between. */
@@ -335,11 +431,13 @@ export const roleOperations = [
   createRole,
   getRole,
   listRoles,
+  updateRole,
   setRolePermissions,
   setRoleLimits,
   deleteRole,
   getRolePropagation,
   createPermission,
+  updatePermission,
   getPermission,
   listPermissions,
   deletePermission,

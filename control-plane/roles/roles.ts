@@ -5,14 +5,14 @@ import type { ConcurrencyLimit, RateLimit } from '#shared/protocol/records/limit
 import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { slugsOf } from '#shared/rules/slugs.ts';
-import type { Key, KeyView } from '../records/key-view.ts';
+import { type Key, type KeyView, type Managed, managedIn } from '../records/key-view.ts';
 import type { GivenRole } from '../schema/slugs.ts';
 
 /** The maximum number of roles, so that one response can list them. */
 export const ROLES_MAX = 1000;
 
 /** A role as people see it. */
-export interface Role {
+export interface Role extends Managed {
   readonly id: string;
   readonly name: string;
   readonly description?: string;
@@ -62,8 +62,8 @@ export class Roles {
   }
 
   /** Lists all roles in order of creation. */
-  async list(): Promise<Role[]> {
-    const page = await this.#options.view.list(SHARED_LOG, {}, ROLES_MAX, 'asc');
+  async list(filter: Pick<Managed, 'managedBy'> = {}): Promise<Role[]> {
+    const page = await this.#options.view.list(SHARED_LOG, filter, ROLES_MAX, 'asc');
     return page?.keys.map(roleOf) ?? [];
   }
 
@@ -159,6 +159,6 @@ function roleOf({ keyId, name = '', meta, permissions = [], sequence, ...key }: 
     name,
     ...description,
     permissions: permissions.map((slug) => ({ id: slug, name: slug })),
-    ...{ ratelimits, concurrency, sequence },
+    ...{ ratelimits, concurrency, sequence, ...managedIn(key) },
   };
 }

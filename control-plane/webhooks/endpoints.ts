@@ -6,6 +6,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditStream, webhookEndpoints, webhookKeys } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
+import type { Managed } from '../records/key-view.ts';
 
 const setEndpoint = command(
   new URL('./set-endpoint.lua', import.meta.url),
@@ -27,7 +28,7 @@ const ROTATION_MS = 86_400_000;
 const TRIES_MAX = 5;
 
 /** A webhook endpoint as admins see it: never its signing secret. */
-export interface WebhookEndpoint {
+export interface WebhookEndpoint extends Managed {
   readonly endpointId: string;
   readonly url: string;
   readonly name?: string;
@@ -51,6 +52,7 @@ export interface EndpointPatch {
   readonly events?: readonly string[];
   readonly apiIds?: readonly string[] | null;
   readonly enabled?: boolean;
+  readonly managedBy?: string | null;
 }
 
 /** An endpoint's record with its signing secrets. */
@@ -73,7 +75,7 @@ export class WebhookEndpoints {
 
   /** Creates an endpoint, and returns its signing secret too. Rejects with CONFLICT if there are too many. */
   async create(
-    fields: Pick<WebhookEndpoint, 'url' | 'name' | 'events' | 'apiIds'>,
+    fields: Pick<WebhookEndpoint, 'url' | 'name' | 'events' | 'apiIds' | 'managedBy'>,
   ): Promise<{ readonly endpoint: WebhookEndpoint; readonly secret: string }> {
     const createdAt = this.#clock.wallMs();
     const endpointId = generateId('endpoint', createdAt);
@@ -107,13 +109,16 @@ export class WebhookEndpoints {
     patch: EndpointPatch,
   ): Promise<{ readonly before: WebhookEndpoint; readonly after: WebhookEndpoint } | undefined> {
     return this.#change(endpointId, (record, updatedAt) => {
-      const { name: oldName, apiIds: oldApiIds, goneAt, ...rest } = record;
-      const { name = oldName, apiIds = oldApiIds, ...changes } = patch;
+      const { name: oldName, apiIds: oldApiIds, goneAt, managedBy: set, driftedAt, ...rest } = record;
+      const { name = oldName, apiIds = oldApiIds, managedBy = set, ...changes } = patch;
+      const isDrifted = managedBy != null && patch.managedBy === undefined;
       return {
         ...{ ...rest, ...changes, updatedAt },
         ...(goneAt === undefined || changes.enabled !== undefined ? {} : { goneAt }),
         ...(name == null ? {} : { name }),
         ...(apiIds == null ? {} : { apiIds }),
+        ...(managedBy == null ? {} : { managedBy }),
+        ...(isDrifted ? { driftedAt: driftedAt ?? updatedAt } : {}),
       };
     });
   }

@@ -4,6 +4,13 @@ import { API_ID } from '#shared/rules/slugs.ts';
 import { EVENT_FILTERS } from '../schema/event-types.ts';
 import { Name } from '../schema/key-fields.ts';
 import { Cursor, Limit, makeCursor, openCursor, PageCursor } from '../schema/lists.ts';
+import {
+  CHANGED_MANAGED,
+  isManagedBy,
+  MANAGED_FILTER,
+  MANAGED_VIEW,
+  NEW_MANAGED,
+} from '../schema/managed.ts';
 import { Count, Fields, Id, List, Time } from '../schema/primitives.ts';
 import { operation } from '../serve/operation.ts';
 import type { WebhookEndpoint, WebhookEndpoints } from './endpoints.ts';
@@ -46,6 +53,7 @@ const view = {
   createdAt: Time('When it was created'),
   updatedAt: Type.Optional(Time('When it was last changed')),
   formerSecretEndsAt: Type.Optional(Time('When the former signing secret ends, if it still signs')),
+  ...MANAGED_VIEW,
 };
 const EndpointView = Type.Object({
   ...view,
@@ -118,6 +126,7 @@ const createEndpoint = operation({
     name: Type.Optional(ENDPOINT_FIELDS.name),
     events: Type.Optional(ENDPOINT_FIELDS.events),
     apiIds: Type.Optional(ENDPOINT_FIELDS.apiIds),
+    ...NEW_MANAGED,
   }),
   response: Type.Object(
     { ...EndpointView.properties, secret: SigningSecret },
@@ -159,6 +168,7 @@ const updateEndpoint = operation({
     events: Type.Optional(ENDPOINT_FIELDS.events),
     apiIds: Type.Optional(Type.Union([ENDPOINT_FIELDS.apiIds, Type.Null()])),
     enabled: Type.Optional(Type.Boolean()),
+    ...CHANGED_MANAGED,
   }),
   response: EndpointView,
   errors: ['NOT_FOUND', 'CONFLICT'],
@@ -200,12 +210,12 @@ const listEndpoints = operation({
   summary: 'List webhook endpoints',
   description: 'Shows all of them, at most 50, in order of creation.',
   permissions: ['root.*.read_webhook'],
-  request: Fields({}),
+  request: Fields(MANAGED_FILTER),
   response: Type.Object({ endpoints: List(EndpointView) }),
   errors: [],
   example: {},
-  async handle(_call, stores: EndpointStores) {
-    const endpoints = await stores.endpoints.list();
+  async handle({ request }, stores: EndpointStores) {
+    const endpoints = (await stores.endpoints.list()).filter(isManagedBy(request.managedBy));
     return { endpoints: await Promise.all(endpoints.map((endpoint) => withState(endpoint, stores))) };
   },
 });

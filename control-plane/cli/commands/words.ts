@@ -65,7 +65,7 @@ const KEY: Columns<Key & { identity?: { id: string } }> = {
   refill: ({ refill }) =>
     refill &&
     `${count(refill.amount)} ${refill.interval}${refill.refillDay === undefined ? '' : ` on day ${refill.refillDay}`}`,
-  ...columns('thresholds created:createdAt updated:updatedAt rerolledTo rerolledFrom'),
+  ...columns('thresholds created:createdAt updated:updatedAt managedBy driftedAt rerolledTo rerolledFrom'),
   leaked: ({ leaked }) => leaked && `${time(leaked.at)} ${leaked.url}`,
   ...columns('lastUsed:lastUsedAt lastRefused:lastRefusedAt'),
 };
@@ -277,6 +277,10 @@ export const WORDS: Readonly<Record<string, Words>> = {
     options: () => [new Option('--name <text>', 'its name for people, if it is not the slug')],
     input: ({ slug, ...fields }: { slug: string }) => ({ name: slug, slug, ...fields }),
   },
+  'permissions.updatePermission': {
+    help: 'change how the catalogue describes a permission',
+    fields: { permissionId: ['slug'] },
+  },
   'permissions.getPermission': { fields: { permissionId: ['slug'] } },
   'permissions.listPermissions': {
     show: {
@@ -295,7 +299,17 @@ export const WORDS: Readonly<Record<string, Words>> = {
   },
   'permissions.getRole': {
     as: 'roles get',
-    show: columns('roleId:id name permissions description plan:ratelimits concurrency'),
+    show: columns('roleId:id name permissions description plan:ratelimits concurrency managedBy driftedAt'),
+  },
+  'permissions.updateRole': {
+    as: 'roles update',
+    help: 'change several things of a role at once; when this returns, no verifier uses the old ones any more',
+    fields: {
+      permissions: ['--permissions <slugs>'],
+      ratelimits: ROLE_LIMITS,
+      concurrency: ROLE_CONCURRENCY,
+    },
+    subject: (_: object, { roleId }: { roleId: string }) => `changed ${roleId}`,
   },
   'permissions.listRoles': {
     as: 'roles list',
@@ -330,7 +344,9 @@ export const WORDS: Readonly<Record<string, Words>> = {
     help: 'show an identity',
     args: ['externalId'],
     fields: { identityId: null, externalId: ['externalId'] },
-    show: columns('identityId:id externalId enabled meta ratelimits concurrency roles apiIds'),
+    show: columns(
+      'identityId:id externalId enabled meta ratelimits concurrency roles apiIds managedBy driftedAt',
+    ),
   },
   'identities.listIdentities': {
     people: { externalId: 'externalId', state: dotState, roles: 'roles', identityId: 'id' },

@@ -7,6 +7,7 @@ import type { Roles } from '../../roles/roles.ts';
 import { NEW_CREDITS, newCredits } from '../../schema/credits.ts';
 import { checkMeta, OPTIONAL_FIELDS, withoutAliases } from '../../schema/key-fields.ts';
 import { checkLimits } from '../../schema/limits.ts';
+import { NEW_MANAGED } from '../../schema/managed.ts';
 import { checkPlaces } from '../../schema/places.ts';
 import { ApiId, Fields, Id, List } from '../../schema/primitives.ts';
 import type { Call } from '../../serve/call.ts';
@@ -55,6 +56,7 @@ const ImportedKey = Fields({
   ),
   ...OPTIONAL_FIELDS,
   ...NEW_CREDITS,
+  ...NEW_MANAGED,
   enabled: Type.Optional(Type.Boolean({ description: 'false: the key is refused. Default: true.' })),
 });
 const validate = validatorAtFirstCall({ schema: ImportedKey, method: '', url: '' });

@@ -25,6 +25,7 @@ import {
 import { checkMeta, ExternalId, OPTIONAL_FIELDS, OwnerId, withoutAliases } from '../../schema/key-fields.ts';
 import { checkLimits } from '../../schema/limits.ts';
 import { Cursor, Limit, makeCursor, Only, openCursor, PageCursor, Search } from '../../schema/lists.ts';
+import { MANAGED_FILTER, NEW_MANAGED } from '../../schema/managed.ts';
 import { checkPlaces } from '../../schema/places.ts';
 import {
   ApiId,
@@ -79,6 +80,7 @@ export const createKey = operation({
     byteLength: Type.Optional(Bytes('Number of random bytes in the key; default: that of the API, or 16.')),
     ...optionalFields,
     ...NEW_CREDITS,
+    ...NEW_MANAGED,
     enabled: Type.Boolean({ default: true, description: 'false: the key is refused until it is enabled.' }),
   }),
   response: Type.Object(
@@ -216,6 +218,7 @@ export const listKeys = operation({
       `only keys that were neither accepted nor created since. At most ${RETENTION.day} days ago.`,
     ),
     expiresBefore: Moment('only keys that expire before then, or have.'),
+    ...MANAGED_FILTER,
     sort: Type.Union(
       [
         Type.Literal('createdAt'),
@@ -246,7 +249,7 @@ export const listKeys = operation({
     needs: NameStores & { view: KeyView; orderedKeys: OrderedKeys; usage: UsageView },
   ) {
     const { usage, clock } = needs;
-    const { apiId, limit, cursor, sort, enabled, externalId, name, search, state, ...others } =
+    const { apiId, limit, cursor, sort, enabled, externalId, name, search, state, managedBy, ...others } =
       withoutAliases(request);
     const order = sort === 'createdAt' ? 'asc' : sort === '-createdAt' ? 'desc' : sort;
     const filter: KeyFilter = {
@@ -254,6 +257,7 @@ export const listKeys = operation({
       ...(externalId === undefined ? {} : { externalId }),
       ...(name === undefined ? {} : { namePrefix: name }),
       ...(search === undefined ? {} : { search }),
+      ...(managedBy === undefined ? {} : { managedBy }),
       ...(await conditionsIn(others, needs)),
     };
     const listing = ['listKeys', apiId, order, filter, state] as const;

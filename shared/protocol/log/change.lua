@@ -10,17 +10,17 @@ local function change(operation, keyId, record, long, condition, needs, fields)
   if deleted then return {'NOT_FOUND'} end
   s, h = tonumber(s or 0), h or ''
 
-  local secretHash, version, number, owner, apart, pool, predecessor, first
+  local secretHash, version, number, owner, apart, pool, predecessor, first, managedBy, drifted
   local old = {}
   if operation == 'update' or operation == 'delete' then
-    local found = redis.call('HMGET', record, 'p', 'v', 'i', 'o', 'M', 'q', 'F', 'W', unpack(FIELDS))
-    secretHash, version, number, owner, apart, pool, predecessor, first = unpack(found)
+    local found = redis.call('HMGET', record, 'p', 'v', 'i', 'o', 'M', 'q', 'F', 'W', 'B', 'D', unpack(FIELDS))
+    secretHash, version, number, owner, apart, pool, predecessor, first, managedBy, drifted = unpack(found)
     if not secretHash then return {'NOT_FOUND'} end
     version = version or '0'
     if condition ~= '' and condition ~= version and condition ~= string.match(version, '^%d+') then
       return {'CONFLICT', version}
     end
-    old = {unpack(found, 9)}
+    old = {unpack(found, 11)}
     if apart then old[AT.m] = redis.call('GET', long) end
   elseif redis.call('HEXISTS', head, 'c') == 0 then
     return {'NOT_FOUND'}
@@ -50,6 +50,10 @@ local function change(operation, keyId, record, long, condition, needs, fields)
         reply[#reply + 1] = field
         reply[#reply + 1] = old[i] or ''
       end
+    end
+    if patch.B then
+      reply[#reply + 1] = 'B'
+      reply[#reply + 1] = managedBy or ''
     end
     return reply
   end
@@ -125,6 +129,12 @@ local function change(operation, keyId, record, long, condition, needs, fields)
         set[#set + 1] = field
         set[#set + 1] = value
       end
+    end
+    -- A change by others than the set that declares the record; credits are to change.
+    if patch.B then redis.call('HDEL', record, 'D')
+    elseif managedBy and not drifted and #fields > (asked and 2 or 0) then
+      set[#set + 1] = 'D'
+      set[#set + 1] = now
     end
     redis.call(unpack(set))
     if operation == 'create' then redis.call('ZADD', index, sequence, keyId) end

@@ -9,7 +9,7 @@
 -- now: Unix ms; maxlen: log length to keep; longest: payload, bytes; base: the beginning of the names of all data of the API
 -- condition: the record's version or the sequence in it (update, delete), or the head's sequence (noop), must equal it, '' = any
 -- needs: protocol that followers need for the change
--- fields: field, value pairs to set; value '' clears. The value of `q` is a change of the credits, JSON: {id: unique,
+-- fields: field, value pairs to set; value '' clears. No entry has `B`. The value of `q` is a change of the credits, JSON: {id: unique,
 --   op: set | none | increment | decrement | refill, value, refill, thresholds: '' = none, absent = unchanged, operation: name of the
 --   change, by which a repeated call is recognised}
 -- Returns {'OK', sequence, hash, Lf, previous version, credits left ('' = not changed), '1' = holders must first give some of

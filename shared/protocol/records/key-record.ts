@@ -183,15 +183,17 @@ export type KeyFields = { readonly [Name in PresentField]: Values[KindOf<Name>] 
   readonly [Name in Exclude<KeyField, PresentField>]?: Values[KindOf<Name>];
 };
 /** The fields of a new record, in the form in which users set them. */
-export type NewKeyFields = { readonly [Name in KeyField]?: Inputs[KindOf<Name>] };
+export type NewKeyFields = { readonly [Name in KeyField]?: Inputs[KindOf<Name>] } & {
+  readonly managedBy?: string;
+};
 /** The fields of a key under all their names. */
 export type AliasedFields = KeyFields & { readonly [Name in Alias]?: KeyFields[(typeof ALIASES)[Name]] };
 /** Fields to set; `null` clears a field. */
 export type KeyPatch = {
   readonly [Name in KeyField]?: Inputs[KindOf<Name>] | (Name extends Clearable ? null : never);
-};
+} & { readonly managedBy?: string | null };
 /** Stored fields by their letters; `''` = no value. */
-export type StoredFields = Readonly<Partial<Record<Letter, string>>>;
+export type StoredFields = Readonly<Partial<Record<Letter | typeof MANAGED_BY, string>>>;
 /**
  * Fields in a verifier's memory. A time of 0 and a text of `''` mean no value; objects and limits are JSON
  * text; permissions are as stored.
@@ -222,6 +224,13 @@ export const LUA_FIELDS = `local FIELDS = {${KEY_LETTERS.map((letter) => `'${let
  * The letter of a record's pool of credits. It changes with the credits; users can neither set nor see it.
  */
 export const POOL = 'q';
+/**
+ * The letter of the set of files that declares a record. Users set it like a field, but no entry of a change log has it,
+ * because verifiers need not know it.
+ */
+export const MANAGED_BY = 'B';
+/** The letter of the time since when a record differs from its set; write-change.lua sets it. */
+export const DRIFTED = 'D';
 /** Names of the fields that a key may lack. */
 export const CLEARABLE = rows.flatMap(([name, { kind }]) =>
   kind === 'flag' || kind === 'apis' ? [] : [name],
@@ -232,7 +241,8 @@ export function storedFields(patch: KeyPatch): StoredFields {
     const value = patch[name];
     return value === undefined ? [] : [[letter, value === null ? '' : encodeValue(kind, value)]];
   });
-  return Object.fromEntries(entries) as StoredFields;
+  const managed = patch.managedBy === undefined ? {} : { [MANAGED_BY]: patch.managedBy ?? '' };
+  return { ...Object.fromEntries(entries), ...managed } as StoredFields;
 }
 
 function encodeValue(kind: Kind, value: unknown): string {
@@ -274,12 +284,14 @@ export function keyFields(fields: StoredFields): KeyFields {
  * Returns the given stored fields for the audit log: `null` = no value; an object is replaced by a summary.
  */
 export function auditedFields(fields: StoredFields, summaryOf: (text: string) => object): object {
-  return fieldValues((letter, kind) => {
+  const values = fieldValues((letter, kind) => {
     const text = fields[letter];
     if (text === undefined) return undefined;
     if (kind === 'object') return summaryOf(text || '{}');
     return text === '' && kind !== 'flag' ? null : publicValue(kind, text);
   });
+  const managedBy = fields[MANAGED_BY];
+  return managedBy === undefined ? values : { ...values, managedBy: managedBy || null };
 }
 
 /** Returns a value for each field by its name, without undefined values. */
@@ -334,5 +346,7 @@ export const RECORD_FACTS = {
   W: 'Only on a key that replaces another key after a rotation: the id of the first key, under which the uses of its limits count.',
   K: 'Only if its secret was found in public: JSON with the time of the report and the URL.',
   q: 'Name of the pool with the credits of the key. Absent if the key has no credits.',
+  B: 'Name of the set of files that declares the record. Absent if none does.',
+  D: 'Only with `B`: the time of the first change since the last one by that set, in Unix milliseconds.',
   M: '`1` if `meta` is longer than 64 bytes. It is then stored under a Redis key of its own.',
 } as const;

@@ -22,8 +22,8 @@ test('permissions have slugs and a listing in order', async () => {
   await fleet.ok('permissions.createRole', { name: 'files.read' });
   await fleet.ok('identities.createIdentity', { externalId: 'files.read' });
   const shown = [
-    { id: 'files.write', ...first },
-    { id: 'files.read', name: 'files.read', slug: 'files.read' },
+    { id: 'files.write', ...first, sequence: 0 },
+    { id: 'files.read', name: 'files.read', slug: 'files.read', sequence: 0 },
   ];
   expect(await list()).toEqual(shown);
   for (const each of shown)

@@ -114,6 +114,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   createRole: { input: async () => ({ name: `role-${++roles}` }), spent: true },
   getRole: { input: async () => ({ roleId: await newRole() }) },
   listRoles: { input: async () => ({}) },
+  updateRole: { input: async () => ({ roleId: await newRole(), permissions: ['a'] }) },
   setRolePermissions: { input: async () => ({ roleId: await newRole(), permissions: ['a'] }) },
   setRoleLimits: { input: async () => ({ roleId: await newRole(), ratelimits: [] }) },
   getRolePropagation: {
@@ -125,6 +126,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   },
   deleteRole: { input: async () => ({ roleId: await newRole() }), spent: true },
   createPermission: { input: async () => ({ name: `permission-${++roles}` }), spent: true },
+  updatePermission: { input: async () => ({ permissionId: await newPermission(), name: 'A' }) },
   getPermission: { input: async () => ({ permissionId: await newPermission() }) },
   listPermissions: { input: async () => ({}) },
   deletePermission: { input: async () => ({ permissionId: await newPermission() }), spent: true },

@@ -216,6 +216,7 @@ test('every change names its event or its exemption', () => {
     // Each imported key has an event of its own.
     'keys.importKeys',
     'permissions.createPermission',
+    'permissions.updatePermission',
     'permissions.deletePermission',
     'rootKeys.endSession',
     'webhooks.createEndpoint',

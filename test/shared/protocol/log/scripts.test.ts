@@ -222,7 +222,7 @@ describe('APIs', () => {
   });
 
   test('change while they exist, telling what was', async () => {
-    const update = (...fields: string[]) => run(updateApi({ head: 'head', condition: '', fields }));
+    const update = (...fields: string[]) => run(updateApi({ head: 'head', condition: '', now: 9, fields }));
     expect(await update('prefix', 'p')).toEqual({ status: 'NOT_FOUND' });
     expect(await at.redis.keys('*')).toEqual([]);
     const fields = ['name', 'Shop', 'bytes', 24];
