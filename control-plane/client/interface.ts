@@ -400,6 +400,8 @@ export interface Operations {
     input: {
       /** A key's id, as createKey returned it. */
       readonly keyId: string;
+      /** The API that the key is or was in, so that the call also answers for a key that is gone. */
+      readonly apiId?: string | undefined;
       /** Maximum time to wait for the change to be complete, ms. */
       readonly waitMs?: number | undefined;
     };
@@ -410,6 +412,8 @@ export interface Operations {
     input: {
       /** A key's id, as createKey returned it. */
       readonly keyId: string;
+      /** The API that the key is or was in, so that the call also answers for a key that is gone. */
+      readonly apiId?: string | undefined;
       /** The `sequence` in the response to the change. */
       readonly sequence: number;
     };

@@ -8,8 +8,8 @@ local entries = redis.call('XREVRANGE', log, from, '-', 'COUNT', limit)
 for _, entry in ipairs(entries) do
   -- fields: h, hash, k, keyId, d, payload
   if entry[2][4] == keyId then
-    local payload = cjson.decode(entry[2][6])
-    -- With a digest, it is a state too long for the log.
+    local payload = entry[2][6] == '' and {'forget'} or cjson.decode(entry[2][6])
+    -- A no-op says that the key was gone. With a digest, it is a state too long for the log.
     if payload[1] == 'forget' and not payload[3] then return {string.match(entry[1], '^%d+'), ''} end
     return {'', ''}
   end

@@ -178,6 +178,12 @@ export class Keys {
     return undefined;
   }
 
+  /** The sequence of an API's deletion; 0 = the API is gone, or never was. Call it once a write to the API found none. */
+  async deletionOfApi(apiId: string): Promise<number> {
+    const { head } = apiKeys(apiId);
+    return Number((await this.#options.nodes.run(head, (redis) => redis.hget(head, 's'))) ?? 0);
+  }
+
   /**
    * The API and id of the key with this secret; undefined if there is none. A deleted key may still be found.
    */

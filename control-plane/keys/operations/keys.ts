@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { cameLate } from '#shared/protocol/log/write-error.ts';
 import { storedFields } from '#shared/protocol/records/key-record.ts';
@@ -6,6 +6,7 @@ import { LENGTH_MS, RETENTION } from '#shared/protocol/records/usage.ts';
 import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { isWellFormed } from '#shared/rules/key-format.ts';
+import { API_ID } from '#shared/rules/slugs.ts';
 import type { Apis } from '../../apis/apis.ts';
 import { Allowances, allowancesOf, appliedLimits } from '../../rate-limits/allowances.ts';
 import type { LimitView } from '../../rate-limits/limit-view.ts';
@@ -392,16 +393,25 @@ export const updateRemaining = operation({
   },
 });
 
+const HomeId = Type.Optional(
+  Type.String({
+    pattern: API_ID.source,
+    description: 'The API that the key is or was in, so that the call also answers for a key that is gone.',
+  }),
+);
+
+const DeleteKey = Fields({ keyId: KeyId, apiId: HomeId, waitMs: WaitMs });
+
 export const deleteKey = operation({
   name: 'keys.deleteKey',
   kind: 'change',
   stops: 'always',
   summary: 'Delete a key for good',
   description:
-    'Returns when the deletion is complete, like updateKey. Repeated within a day, returns how far the deletion has come, while the change log of the API reaches back to it (10,000 changes).',
+    'Returns when the deletion is complete, like updateKey. Repeated within a day, returns how far the deletion has come, while the change log of the API reaches back to it (10,000 changes). With `apiId`, it can be repeated at any time: a key that is not there is answered like a deleted one, once no verifier accepts it.',
   permissions: ['api.<apiId>.delete_key'],
   knowsDeleted: true,
-  request: Fields({ keyId: KeyId, waitMs: WaitMs }),
+  request: DeleteKey,
   response: PropagationResponse,
   event: 'key.deleted',
   errors: ['NOT_FOUND', 'CONFLICT'],
@@ -414,10 +424,9 @@ export const deleteKey = operation({
     const write = { apiId, operation: 'delete', keyId, fields: {} } as const;
     const propagation = await changeWriter.apply(write, waitMs, call.recordChange());
     if (!propagation) {
-      const earlier = await changeWriter.status(apiId, keyId, await keys.deletionOf(apiId, keyId));
-      if (!earlier) throw await recordNotFound(keys, apiId, keyId);
-      call.note({}, { sequence: earlier.sequence, after: { repeated: true } });
-      return { propagation: earlier };
+      const repeated = await repeatDeletion(call, keys, changeWriter);
+      call.note({}, { sequence: repeated.sequence, after: { repeated: true } });
+      return { propagation: repeated };
     }
     if (secretHash) {
       await keys.forgetDeleted(apiId, [{ keyId, secretHash }]).catch((error: unknown) => {
@@ -428,14 +437,43 @@ export const deleteKey = operation({
   },
 });
 
+/** The ids that followers can read in a log: of every key that ever was. */
+const LOGGED_ID = /^[A-Za-z0-9_]+$/;
+
+/**
+ * Tells how far the deletion of a key has come that is not there. Where the caller names the API and its log tells nothing of
+ * the key, a no-op is written behind all that the log ever told of it: once that is complete, so is the deletion.
+ */
+async function repeatDeletion(call: Call<Static<typeof DeleteKey>>, keys: Keys, changeWriter: ChangeWriter) {
+  const { apiId, caller, request } = call;
+  const { keyId, waitMs } = request;
+  const earlier = await changeWriter.status(apiId, keyId, await keys.deletionOf(apiId, keyId));
+  if (earlier) return earlier;
+  const home = await keys.apiOf(keyId);
+  // An id that leads to no record is that of a lost one, which verifiers may still have.
+  const isLost = home === apiId && !(await keys.isApiDeleted(apiId));
+  if (request.apiId === undefined || isLost || !LOGGED_ID.test(keyId))
+    throw await recordNotFound(keys, apiId, keyId);
+  if (home !== undefined && home !== apiId && caller.permissions.touches(home))
+    throw new ApiError('NOT_FOUND', `apiId: key ${keyId} is in api ${home}; name that`);
+  const write = { apiId, operation: 'delete-again', keyId, fields: {} } as const;
+  const written = await changeWriter.apply(write, waitMs, () => call.giveTurnBack());
+  if (written) return written;
+  // An API that is gone was removed two fences after its deletion was complete.
+  const ofApi = await changeWriter.status(apiId, '', await keys.deletionOfApi(apiId));
+  if (!ofApi) throw await recordNotFound(keys, apiId, keyId);
+  return ofApi;
+}
+
 const getPropagation = operation({
   name: 'keys.getPropagation',
   kind: 'query',
   summary: 'See how far a change has come',
-  description: 'For changes that returned `pending`. Tells of a deletion for a day.',
+  description:
+    'For changes that returned `pending`. Tells of a deletion for a day, with `apiId` as long as the log reaches back to it.',
   permissions: ['api.<apiId>.read_key'],
   knowsDeleted: true,
-  request: Fields({ keyId: KeyId, sequence: SequenceText }),
+  request: Fields({ keyId: KeyId, apiId: HomeId, sequence: SequenceText }),
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, sequence: '1' },

@@ -33,9 +33,10 @@ export interface Write {
   readonly apiId: string;
   /**
    * `create` makes a record whose absence followers may remember: an identity. Keys are created without a log
-   * entry.
+   * entry. `delete-again` is a deletion whose record may be gone: without one, it writes a no-op that names the key, behind
+   * all that was about it.
    */
-  readonly operation: 'create' | 'update' | 'delete' | 'noop' | 'api-deleted';
+  readonly operation: 'create' | 'update' | 'delete' | 'delete-again' | 'noop' | 'api-deleted';
   /** Empty if the operation concerns the whole API. */
   readonly keyId: string;
   readonly fields: StoredFields;

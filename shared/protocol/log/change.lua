@@ -10,6 +10,8 @@ local function change(operation, keyId, record, long, condition, needs, fields)
   if deleted then return {'NOT_FOUND'} end
   s, h = tonumber(s or 0), h or ''
 
+  local isRepeated = operation == 'delete-again'
+  if isRepeated then operation = redis.call('HEXISTS', record, 'p') == 1 and 'delete' or 'noop' end
   local secretHash, version, number, owner, apart, pool, predecessor, first, managedBy, drifted
   local old = {}
   if operation == 'update' or operation == 'delete' then
@@ -26,7 +28,7 @@ local function change(operation, keyId, record, long, condition, needs, fields)
     return {'NOT_FOUND'}
   elseif operation == 'create' then
     if redis.call('EXISTS', record) == 1 then return {'EXISTS'} end
-  elseif condition ~= '' and tonumber(condition) ~= s then
+  elseif condition ~= '' and not isRepeated and tonumber(condition) ~= s then
     return {'CONFLICT'}
   end
   local patch = {}

@@ -5,6 +5,7 @@
 --
 -- operation: update | delete | noop | api-deleted | create: a record to which no secret's pointer leads, and whose absence
 --   followers may remember; its fields have `p`, which its changes carry
+--   | delete-again: deletes, or where there is no record writes a no-op that names the key, so that all before it can be waited for
 -- record, long: of the key, its long meta; for noop and api-deleted both are the head, and keyId is ''
 -- now: Unix ms; maxlen: log length to keep; longest: payload, bytes; base: the beginning of the names of all data of the API
 -- condition: the record's version or the sequence in it (update, delete), or the head's sequence (noop), must equal it, '' = any

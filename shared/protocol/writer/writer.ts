@@ -469,7 +469,7 @@ export class ChangeWriter {
 /** Tells whether losing the write would let a key through that the caller wants refused. */
 function isStop({ operation, fields, successor }: Write): boolean {
   if (operation === 'update' || operation === 'create') return fields.e === '0' || successor !== undefined;
-  return operation === 'delete' || operation === 'api-deleted';
+  return operation !== 'noop';
 }
 
 /** The entries whose completion completes the changes. */

@@ -62,6 +62,66 @@ test('a record that was lost is no deletion', async () => {
   await fleet.ok('keys.updateKey', { keyId, meta: { long: 'x'.repeat(2000) } });
   await fleet.client.del(`${apiKeys('lost').base}k:${keyId}`);
   expect(await answerOf('keys.deleteKey', { keyId })).toEqual([404, 'NOT_FOUND']);
+  expect(await answerOf('keys.deleteKey', { keyId, apiId: 'lost' })).toEqual([404, 'NOT_FOUND']);
+});
+
+test('an absent key is deleted, by its API', async () => {
+  const [keyId, other] = [await newKey('absent'), await newKey('absent')];
+  await fleet.ok('keys.deleteKey', { keyId });
+  const { log } = apiKeys('absent');
+  await fleet.ok('keys.updateKey', { keyId: other, name: 'a' });
+  await fleet.client.xtrim(log, 'MAXLEN', 1);
+  const deleted = await fleet.ok('keys.deleteKey', { keyId, apiId: 'absent' });
+  expect(deleted.propagation).toMatchObject({ state: 'complete', sequence: 3 });
+  const never = await fleet.ok('keys.deleteKey', { keyId: 'key_never', apiId: 'absent' });
+  expect(never.propagation).toMatchObject({ state: 'complete', sequence: 4 });
+  const again = await fleet.ok('keys.deleteKey', { keyId: 'key_never', apiId: 'absent' });
+  expect(again.propagation).toMatchObject({ state: 'complete', sequence: 4 });
+  expect(await answerOf('keys.deleteKey', { keyId: 'key_never' })).toEqual([404, 'NOT_FOUND']);
+  expect(await answerOf('keys.deleteKey', { keyId: 'not-an-id', apiId: 'absent' })).toEqual([
+    404,
+    'NOT_FOUND',
+  ]);
+  expect((await fleet.ok('keys.getKey', { keyId: other })).name).toBe('a');
+});
+
+test('an absent key waits for who may have it', async () => {
+  await newKey('slow');
+  await silent('slow');
+  const ask = () => fleet.ok('keys.deleteKey', { keyId: 'key_slow', apiId: 'slow', waitMs: 0 });
+  const { propagation } = await ask();
+  expect(propagation).toMatchObject({ state: 'pending', sequence: 1 });
+  const receipt = { keyId: 'key_slow', apiId: 'slow', sequence: '1' };
+  expect((await fleet.ok('keys.getPropagation', receipt)).propagation).toMatchObject({ state: 'pending' });
+  await fleet.until(async () => (await ask()).propagation.state === 'complete');
+  expect((await fleet.ok('keys.getPropagation', receipt)).propagation).toMatchObject({ state: 'complete' });
+});
+
+test('with its API, a key is deleted and stays so', async () => {
+  const keyId = await newKey('gone');
+  await silent('gone');
+  await fleet.ok('apis.deleteApi', { apiId: 'gone', waitMs: 0 });
+  const ask = () => fleet.ok('keys.deleteKey', { keyId, apiId: 'gone', waitMs: 0 });
+  expect((await ask()).propagation).toMatchObject({ state: 'pending', sequence: 1 });
+  await fleet.until(async () => (await ask()).propagation.state === 'complete');
+  await fleet.until(async () => (await fleet.client.exists(apiKeys('gone').head)) === 0);
+  expect((await ask()).propagation).toMatchObject({ state: 'complete', sequence: 0 });
+});
+
+test('a key of another API is not said to be gone', async () => {
+  const keyId = await newKey('here');
+  await newKey('there');
+  const { body } = await fleet.admin('keys.deleteKey', { keyId, apiId: 'there' });
+  expect(body.error).toMatchObject({
+    ...{ code: 'NOT_FOUND', message: `apiId: key ${keyId} is in api here; name that` },
+  });
+  const { key } = await fleet.ok('rootKeys.createRootKey', {
+    ...{ name: 'there', permissions: ['api.there.delete_key'] },
+  });
+  // Whoever may not see that API learns nothing of it.
+  expect(await answerOf('keys.deleteKey', { keyId, apiId: 'there' }, key)).toEqual([200, 'complete']);
+  expect(await answerOf('keys.deleteKey', { keyId, apiId: 'here' }, key)).toEqual([404, 'NOT_FOUND']);
+  expect((await fleet.admin('keys.getKey', { keyId })).status).toBe(200);
 });
 
 test('others than who may see the key get 404', async () => {

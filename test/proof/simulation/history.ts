@@ -85,10 +85,17 @@ export class History {
     const parent = this.find(apiId, api.hashAt(entry.sequence - 1));
     const record = api.records.get(entry.keyId);
     const operation =
-      entry.payload === '' ? 'noop' : entry.keyId === '' ? 'api-deleted' : record ? 'set' : 'delete';
+      entry.keyId === ''
+        ? entry.payload === ''
+          ? 'noop'
+          : 'api-deleted'
+        : // A no-op about a key promises that it is gone.
+          record && entry.payload !== ''
+          ? 'set'
+          : 'delete';
     const change: ChangeNode = {
       ...{ apiId, parent, operation, sequence: entry.sequence, keyId: entry.keyId, payload: entry.payload },
-      version: versionOf(record),
+      version: versionOf(operation === 'delete' ? undefined : record),
       committedAtMs: this.#timeline.nowMs,
       durableAtMs: this.#durableAtOnce ? this.#timeline.nowMs : Number.POSITIVE_INFINITY,
       completeAtMs: Number.POSITIVE_INFINITY,

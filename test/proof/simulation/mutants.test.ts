@@ -7,6 +7,7 @@ import { MUTANTS, planted } from './mutants.ts';
 import {
   CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
+  DELETION_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
@@ -57,6 +58,7 @@ test('--list says of each mutant what it breaks', async () => {
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
   const first = [
+    DELETION_SEEDS,
     SHARED_LIMIT_SEEDS,
     CHANGING_LIMIT_SEEDS,
     SHARED_CREDIT_SEEDS,

@@ -3,6 +3,7 @@ import { registerHooks, syncBuiltinESMExports } from 'node:module';
 import {
   CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
+  DELETION_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
@@ -778,6 +779,32 @@ const OF_ROOT_KEYS: Readonly<Record<string, Mutant>> = {
   },
 };
 
+/** Of deletions that are repeated. */
+const OF_DELETIONS: Readonly<Record<string, Mutant>> = {
+  'a repeated deletion without an entry': {
+    breaks: 'A repeated deletion answers with the head of the log, which may be of before the deletion. (I5)',
+    seed: DELETION_SEEDS,
+    file: CHANGE,
+    edits: [
+      [
+        "if isRepeated then operation = redis.call('HEXISTS', record, 'p') == 1 and 'delete' or 'noop' end",
+        `if isRepeated then operation = 'delete' end
+  if isRepeated and redis.call('HEXISTS', record, 'p') == 0 then
+    return {'OK', string.format('%.0f', s), h, Lf or '0', '', '', '', server}
+  end`,
+      ],
+    ],
+  },
+  'a repeated deletion deletes nothing': {
+    breaks: 'A repeated deletion writes a no-op, though the key is there. (I1)',
+    seed: DELETION_SEEDS,
+    file: CHANGE,
+    edits: [
+      ["operation = redis.call('HEXISTS', record, 'p') == 1 and 'delete' or 'noop'", "operation = 'noop'"],
+    ],
+  },
+};
+
 /** By what is left out of the code that ships. */
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_COHERENCE,
@@ -790,6 +817,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_REFILLS,
   ...OF_HOLDS,
   ...OF_CHANGES,
+  ...OF_DELETIONS,
 };
 
 /** Makes every later import, and every script that it reads, be the mutant. Throws there when the code has changed under it. */

@@ -94,7 +94,12 @@ export interface Plan {
   readonly limitsChange?: true;
   /** Amounts of one limit that two roles give to the keys of an identity, and that two questions define; undefined = no such limits. */
   readonly sharedLimits?: readonly [lower: number, higher: number];
+  /** Of the changes: the share that deletes a key, there or not, once more. */
+  readonly deletesAgain?: number;
 }
+
+/** Seeds from here on are of worlds in which deletions are repeated. */
+export const DELETION_SEEDS = 120_000_000;
 
 /** Seeds from here on are of worlds with identities whose keys share a limit, of which two roles say two amounts. */
 export const SHARED_LIMIT_SEEDS = 110_000_000;
@@ -165,6 +170,7 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= DELETION_SEEDS) return { ...planOf(seed - DELETION_SEEDS), seed, deletesAgain: 0.3 };
   if (seed >= SHARED_LIMIT_SEEDS) return planWithSharedLimits(seed);
   if (seed >= CHANGING_LIMIT_SEEDS) return planWithChangingLimits(seed);
   if (seed >= SHARED_CREDIT_SEEDS) {

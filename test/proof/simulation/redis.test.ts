@@ -127,8 +127,15 @@ class Acts {
 
   #write(): void {
     const [random, { apiId }] = [this.#random, this];
-    const kind = random.pick([...Array(12).fill('update'), 'delete', 'noop', 'noop', 'end'] as const);
-    const keyId = kind === 'update' || kind === 'delete' ? this.#key() : '';
+    const kind = random.pick([
+      ...Array(12).fill('update'),
+      'delete',
+      'delete-again',
+      'noop',
+      'noop',
+      'end',
+    ] as const);
+    const keyId = kind === 'noop' || kind === 'end' ? '' : this.#key();
     const values: Record<Letter, readonly string[]> = {
       e: ['0', '1'],
       x: ['', '1800000000000'],

@@ -80,12 +80,14 @@ function change(world: World): void {
   const kind = random.next();
   const rerolls = plan.rerolls > 0 && random.chance(plan.rerolls);
   const batch = plan.batches > 0 && random.chance(plan.batches) ? batchOf(world, home) : undefined;
+  const isAgain = plan.deletesAgain !== undefined && random.chance(plan.deletesAgain);
   const { roles, identities } = world;
   const isOfIdentities = identities !== undefined && random.chance(0.3);
   const isOfRoles = roles !== undefined && random.chance(0.4);
   const isOfRootKeys = world.rootKey !== undefined && random.chance(0.4);
   process.machine.deliver(() => {
-    if (isOfRootKeys) void world.rootKey?.change(process);
+    if (isAgain) deleteAgain(world, process, random.pick(keys.filter(exists)), waitMs);
+    else if (isOfRootKeys) void world.rootKey?.change(process);
     else if (isOfIdentities) void identities.change(process);
     else if (identities && kind < 0.3) createAndStop(world, identities, process, apiId);
     else if (isOfRoles) changeRole(world, roles, process, waitMs);
@@ -112,6 +114,23 @@ function change(world: World): void {
       });
     }
   });
+}
+
+/** A deletion, and about then the same by another caller, who finds the key or does not. */
+function deleteAgain(
+  world: World,
+  process: ControlPlaneProcess,
+  { apiId, keyId }: KnownKey,
+  waitMs: number,
+): void {
+  const { random, timeline, controlPlanes } = world;
+  const operation = random.pick(['delete', 'delete-again'] as const);
+  void world.write(process, { apiId, operation, keyId, fields: {} }, waitMs);
+  const other = random.pick(controlPlanes);
+  const again = { apiId, operation: 'delete-again', keyId, fields: {} } as const;
+  timeline.after(random.between(0, 500), () =>
+    other?.machine.deliver(() => void world.write(other, again, waitMs)),
+  );
 }
 
 /** A key is made, and its owner stopped by somebody else at about the same time. */

@@ -4,6 +4,7 @@ import { share, turn } from '../../harness/share.ts';
 import {
   CHANGING_LIMIT_SEEDS,
   CREDIT_SEEDS,
+  DELETION_SEEDS,
   HOLD_SEEDS,
   IDENTITY_SEEDS,
   LIMIT_SEEDS,
@@ -36,6 +37,7 @@ const NEW = [
   SHARED_CREDIT_SEEDS,
   CHANGING_LIMIT_SEEDS,
   SHARED_LIMIT_SEEDS,
+  DELETION_SEEDS,
 ].flatMap((from) => Array.from({ length: 3 }, (_, i) => from + (turn % 90_000) * 100 + i));
 const SEEDS = [...KNOWN, ...NEW];
 
