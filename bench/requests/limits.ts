@@ -277,6 +277,7 @@ class HotFleet {
           },
           onBehind: () => undefined,
           isLive: () => true,
+          position: () => 0,
         }),
       );
     }

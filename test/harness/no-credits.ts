@@ -11,4 +11,5 @@ export const noPools = new Pools({
   exchange: () => Promise.reject(unavailable('there are no credits')),
   onBehind: () => undefined,
   isLive: () => true,
+  position: () => 0,
 });

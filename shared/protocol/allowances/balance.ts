@@ -1,3 +1,5 @@
+import type { Divide } from './exchange.ts';
+
 /**
  * The part of a pool that one follower may spend without asking: numbers alone, without clock and Redis. `granted`,
  * `spent` and `held` are totals since the follower took its name: what was granted to it; what is spent for good; and
@@ -6,8 +8,11 @@
 export class Balance {
   /** The limit under which the latest was granted. Only questions with this limit, or a higher one, may spend it. */
   under = Number.POSITIVE_INFINITY;
-  /** Counts the changes after which nothing from before may be spent. */
+  /** Counts the changes after which nothing from before may be spent, and the divides. */
   since = 0;
+  #changedAt = 0;
+  #dividedAt = 0;
+  #divide: Divide | undefined;
   /** False = all is as in Redis, and nothing was taken here yet. */
   isKnown = false;
   #granted = 0;
@@ -52,16 +57,21 @@ export class Balance {
   settle(since: number, held: number, cost: number): boolean {
     this.#held -= held;
     this.#spent += cost;
-    if (since === this.since) return true;
-    this.#granted -= held - cost;
-    this.#gone += held - cost;
+    if (since >= this.#changedAt) return true;
+    const back = held - cost;
+    this.#granted -= back;
+    this.#gone += back;
+    if (this.#divide && since < this.#dividedAt) {
+      const { turn, held: yet, back: before } = this.#divide;
+      this.#divide = { turn, held: yet - held, back: before + back };
+    }
     return false;
   }
 
   /** Keeps no more than this of what is available. Call it when a turn is sent under `limit`. */
   begin(kept: number, limit: number): void {
     // What was granted under a higher limit may be no part of a lower one.
-    if (limit < this.under && this.under !== Number.POSITIVE_INFINITY) this.since++;
+    if (limit < this.under && this.under !== Number.POSITIVE_INFINITY) this.#change();
     this.under = limit;
     this.#granted = this.uses + kept;
     this.#gone = 0;
@@ -74,6 +84,17 @@ export class Balance {
     this.#granted = granted - this.#gone;
   }
 
+  /** Tells work that holds something now apart from all that begins later. Call it with the reply to this turn. */
+  divideAt(turn: number): void {
+    this.#divide = { turn, held: this.#held, back: this.#gone };
+    this.#dividedAt = ++this.since;
+  }
+
+  /** The latest divide, for Redis. */
+  get divide(): Divide | undefined {
+    return this.#divide;
+  }
+
   /** Begins a window, in which nothing is spent yet. */
   enter(): void {
     this.#spent = 0;
@@ -81,8 +102,12 @@ export class Balance {
 
   /** Voids all that is not taken. What is held goes to Redis when it comes back. */
   void(): void {
-    this.since++;
+    this.#change();
     this.#granted = this.uses;
+  }
+
+  #change(): void {
+    this.#changedAt = ++this.since;
   }
 
   /** Goes on under a new name, to which only what is held is granted. */

@@ -8,7 +8,8 @@
 -- held: sorted set, every name that has a field in a pool → its latest exchange, Unix seconds
 -- names: of pools and limits, then of the indexes of the limits that questions define
 -- channel: of recalls; recall: ms that it may take
--- turns: ten for each pool or limit: turn; spent ('-' = as last reported); the part of it that is held and may come back; kept;
+-- turns: ten for each pool or limit: turn; spent ('-' = as last reported); the part of it that is held and may come back, which
+--   for credits the follower's position in the log follows, and what it knows of a divide (pay in credits.lua); kept;
 --   needs of the waiting requests, in order, as 'cost x times' for each run of equal needs ('1x7 60x1', '' = none); slice wanted;
 --   for a limit also its amount, the length of its windows in ms or their calendar, followed by the thresholds if it has any (0 =
 --   places, of which `spent` are taken now), and the window of spent and kept ('-' = none);
@@ -22,9 +23,10 @@
 --   '@' and a holder's name → granted, spent, turn, spoken for; and Unix ms of the last recall, until the holder's next turn
 --   "Spoken for" is the part of the latest grant that waiting requests will spend immediately.
 --   '~' and a holder's name → the part of spent that work holds; absent = 0
---   '!' and a holder's name → what it may give back of what it had before the latest decrement; absent = 0
--- Returns for each {status, turn, granted, spent, spoken for, total, ms, lacking}; for a limit also its window and the ms left in it,
---   and for credits that are refilled the most that a refill brings
+--   '!' and a holder's name → what it may give back of what it had before the latest decrement, absent = 0; the sequence of that
+--   change; and the divide with what came back since, if there is one (pay in credits.lua)
+-- Returns for each {status, turn, granted, spent, spoken for, total, ms, lacking}; for a limit also its window and the ms left in
+--   it, and for credits the most that a refill brings (-1 = none), -1, and 1 if this turn is a divide, else 0
 --   ms: until the next refill, or for a limit until `lacking` fits; -1 = never
 --   lacking: the smallest need that was not met; 0 = all needs were met
 --   OK: all needs were met. In the next four cases the needs below `lacking` were met, and for the others:
@@ -162,7 +164,7 @@ local function spokenOf(pool)
   return sum
 end
 
-local function exchange(pool, turn, saidSpent, holding, kept, needs, wanted)
+local function exchange(pool, turn, saidSpent, told, kept, needs, wanted)
   local b, h, r, t, mine, since, d, owed, holds =
     unpack(redis.call('HMGET', pool, 'b', 'h', 'r', 't', '@' .. member, 'z', 'd', 'o', '~' .. member))
   if not b then return {'STALE', turn} end
@@ -173,8 +175,10 @@ local function exchange(pool, turn, saidSpent, holding, kept, needs, wanted)
   b, h = tonumber(b) + back, tonumber(h or 0) - (granted - spent - spoken) + kept
   granted, spent, spoken = said + kept, said, 0
   redis.call('HSET', pool, '@' .. member, field(granted, spent, turn, 0))
-  credits.hold(pool, member, tonumber(holds or 0), holding)
-  if owed then b = b - credits.pay(pool, tonumber(owed), member, back, holding, kept) end
+  credits.hold(pool, member, tonumber(holds or 0), told[1])
+  local paid, isDivide = 0, false
+  if owed then paid, isDivide = credits.pay(pool, tonumber(owed), member, turn, back, kept, told) end
+  b = b - paid
 
   -- Records the spending before the refill, because it happened earlier: the refill must see only what is really left.
   local due
@@ -196,9 +200,9 @@ local function exchange(pool, turn, saidSpent, holding, kept, needs, wanted)
     local highest = notePassed(pool, thresholds, told, whole, left)
     if highest then redis.call('HSET', pool, 'd', text(whole) .. ' ' .. highest .. ' ' .. thresholds) end
   end
-  local reply = {status, turn, granted, spent, spoken, total or b + h, due and (due - now) * 1000 or -1, lacking or 0}
-  if r then reply[9] = credits.refillOf(r) end
-  return reply
+  local ms = due and (due - now) * 1000 or -1
+  local most = r and credits.refillOf(r) or -1
+  return {status, turn, granted, spent, spoken, total or b + h, ms, lacking or 0, most, -1, isDivide and 1 or 0}
 end
 
 -- Does the same for a rate limit. If a holder forgot its spending, it counts as having spent its whole grant. Numbers for
@@ -258,8 +262,11 @@ if isLive and redis.call('ZADD', held, text(now), member) == 1 then
 end
 for i = 1, #turns / 10 do
   local turn, spent, holding, kept, needs, slice, limit, duration, number, index = unpack(turns, 10 * i - 9, 10 * i)
-  turn, spent, holding, kept, slice = tonumber(turn), tonumber(spent), tonumber(holding), tonumber(kept), tonumber(slice)
-  if limit == '-' then replies[i] = exchange(names[i], turn, spent, holding, kept, needs, slice)
+  turn, spent, kept, slice = tonumber(turn), tonumber(spent), tonumber(kept), tonumber(slice)
+  if limit == '-' then
+    local told = {}
+    for number in string.gmatch(holding, '%S+') do told[#told + 1] = tonumber(number) end
+    replies[i] = exchange(names[i], turn, spent, told, kept, needs, slice)
   elseif duration == '0' then replies[i] = exchangePlaces(names[i], turn, spent, kept, needs, slice, tonumber(limit))
   else
     replies[i] = exchangeWindow(

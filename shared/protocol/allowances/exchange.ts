@@ -3,6 +3,16 @@ import { command, each, oneOf } from '../../redis/command.ts';
 import { apiKeys, broughtIndex, poolKey, windowKey } from '../../redis/redis-keys.ts';
 import type { Run } from '../../redis/script.ts';
 
+/** Credits of work from before a divide: a turn after which all else is from after a decrement. */
+export interface Divide {
+  /** The turn that is the divide. */
+  readonly turn: number;
+  /** Credits that this work holds yet. */
+  readonly held: number;
+  /** Credits that came back of it since. */
+  readonly back: number;
+}
+
 /** One turn of an exchange: a verifier's report about one pool, and its needs. */
 export interface PoolTurn {
   readonly pool: string;
@@ -12,6 +22,10 @@ export interface PoolTurn {
   readonly spent: number | undefined;
   /** Part of `spent` that may come back: the work that holds it has not ended. */
   readonly held: number;
+  /** The follower's position in the log. */
+  readonly position: number;
+  /** Present if there was a divide. */
+  readonly divide?: Divide | undefined;
   /** Credits that were granted and that the verifier neither spent nor gives back. */
   readonly kept: number;
   /** Needs of the waiting requests, in order. Consecutive equal needs are combined. */
@@ -58,6 +72,8 @@ export interface PoolReply {
   readonly leastNeed: number;
   /** Of credits: the most that a refill brings; undefined = there is none. */
   readonly most?: number | undefined;
+  /** True if this turn is a divide. */
+  readonly isDivide?: boolean;
   /** The current window of a rate limit, and the milliseconds until it ends. */
   readonly window?: { readonly number: number; readonly leftMs: number };
 }
@@ -83,9 +99,9 @@ export const exchangeTurns = command(
   each((reply): PoolReply => {
     const { more, ...rest } = { ...NOT_EXCHANGED, more: [], ...exchanged(reply) };
     // Of credits the most that a refill brings, of a limit its window.
-    const [first, leftMs] = more.map(Number);
-    if (first === undefined) return rest;
-    return leftMs === undefined ? { ...rest, most: first } : { ...rest, window: { number: first, leftMs } };
+    const [first = -1, leftMs = -1, divide] = more.map(Number);
+    if (leftMs >= 0) return { ...rest, window: { number: first, leftMs } };
+    return { ...rest, most: first < 0 ? undefined : first, isDivide: divide === 1 };
   }),
 );
 
@@ -96,13 +112,23 @@ export function exchangeRun(
 ): Run<readonly PoolReply[]> {
   const { members, held, recalls } = apiKeys(apiId);
   const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
-  const parts = turns.flatMap(({ pool, turn, spent = '-', held, kept, needs, slice, window }) => [
-    ...[turn, spent, held, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), slice],
+  const parts = turns.flatMap(({ pool, turn, spent = '-', kept, needs, slice, window, ...rest }) => [
+    ...[
+      turn,
+      spent,
+      window ? rest.held : holdingText(rest),
+      kept,
+      needs.map(({ cost, times }) => `${cost}x${times}`).join(' '),
+      slice,
+    ],
     ...[window?.limit ?? '-', window ? lengthOf(window) : '-', window?.number ?? '-'],
     window?.isBrought ? names.push(broughtIndex(apiId, pool)) : '-',
   ]);
   return exchangeTurns({ members, held, names, member, channel: recalls, recall: RECALL_MS, turns: parts });
 }
+
+const holdingText = ({ held, position, divide }: Pick<PoolTurn, 'held' | 'position' | 'divide'>) =>
+  divide ? `${held} ${position} ${divide.held} ${divide.turn} ${divide.back}` : `${held} ${position}`;
 
 const lengthOf = ({
   durationMs,

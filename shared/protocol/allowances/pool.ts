@@ -47,6 +47,8 @@ export interface PoolHost {
   request(pool: Pool): void;
   /** Tells whether the lease holds at this instant. */
   isLive(): boolean;
+  /** The position in the log that was applied. */
+  position(): number;
 }
 
 /**
@@ -291,8 +293,9 @@ export class Pool {
     const { uses, held } = balance;
     this.#turn = { number, sentAt: instant(this.#clock), window, uses, held, kept };
     const spent = balance.isKnown ? uses : undefined;
-    const report = { pool: this.id, turn: number, spent, held, kept, needs, slice };
-    if (!window) return report;
+    const position = this.#host.position();
+    const report = { pool: this.id, turn: number, spent, held, position, kept, needs, slice };
+    if (!window) return { ...report, divide: balance.divide };
     const { durationMs, calendar, thresholds, isBrought } = window;
     return {
       ...report,
@@ -328,6 +331,7 @@ export class Pool {
     }
     const { uses } = this.#turn ?? turn;
     const since = balance.isKnown ? balance.uses - uses : 0;
+    if (reply.isDivide) balance.divideAt(turn.number);
     balance.reply(reply.granted, reply.spent);
     this.#settled = balance.available === 0 && since === 0 && balance.held === turn.held;
     const nowMs = this.#clock.monotonicMs();

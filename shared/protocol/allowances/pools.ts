@@ -51,6 +51,8 @@ interface Options {
   readonly onBehind: () => void;
   /** Tells whether the lease under this name holds at this instant. */
   readonly isLive: () => boolean;
+  /** The follower's position in the log. */
+  readonly position: () => number;
 }
 
 /**
@@ -73,7 +75,11 @@ export class Pools {
 
   constructor(options: Options) {
     this.#options = options;
-    this.#host = { request: (pool) => this.#request(pool), isLive: options.isLive };
+    this.#host = {
+      request: (pool) => this.#request(pool),
+      isLive: options.isLive,
+      position: options.position,
+    };
   }
 
   /** Number of the pools that are rate limits, for metrics. */

@@ -448,6 +448,7 @@ class AppliedLog {
       sliceMs: limits.creditsSliceMs,
       counts: this.#options.creditCounts,
       exchange: (name, turns) => directory.exchange(apiId, name, turns),
+      position: () => this.prefix.position,
       onBehind: () => this.#wake(),
       isLive: () => this.#epoch?.pools === pools && this.#epoch.lease.holds(),
     });

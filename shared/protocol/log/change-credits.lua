@@ -1,9 +1,9 @@
 -- Applies a change to the credits of a key; write-change.lua describes the change.
 --
 -- base: prefix of the API's names; pool: the key's pool before the change, if any; asked: the change, as a table;
--- keyId: the key
+-- keyId: the key; sequence: of the change
 -- Returns the pool after it ('' = none, nil = unchanged), the credits left and whether some are owed, as in write-change.lua
-local function changeCredits(base, pool, asked, keyId)
+local function changeCredits(base, pool, asked, keyId, sequence)
   -- Another key of the pool was changed; this key joins the pool of that key.
   if asked.op == 'join' then return asked.id, '', '' end
   local credits = creditsOf(base .. 'members', base .. 'held')
@@ -33,7 +33,7 @@ local function changeCredits(base, pool, asked, keyId)
     if asked.op == 'increment' then b = math.min(b + asked.value, 4e15)
     elseif asked.op == 'decrement' then
       local isOwed
-      b, isOwed = credits.take(name, b, asked.value)
+      b, isOwed = credits.take(name, b, asked.value, sequence)
       if isOwed then owed = '1' end
     end
     local others, gone = credits.scan(name, '', false)

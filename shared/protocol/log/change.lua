@@ -90,7 +90,7 @@ local function change(operation, keyId, record, long, condition, needs, fields)
   -- not look the same in two histories.
   local named, left, owed = secretHash, '', ''
   if asked then
-    patch.q, left, owed = changeCredits(base, pool, asked, keyId)
+    patch.q, left, owed = changeCredits(base, pool, asked, keyId, s + 1)
     named = secretHash .. ' ' .. (patch.q or pool or '') .. ' ' .. (first or '') .. ' ' .. redis.sha1hex(done)
   elseif pool or first then named = secretHash .. ' ' .. (pool or '') .. ' ' .. (first or '') end
   local payload = ''

@@ -137,20 +137,32 @@ local function creditsOf(members, held)
     return all, out
   end
 
-  -- Pays what a decrement did not find with what came back from before it. What is spent or lost instead is forgiven.
-  -- owed: before; name: the holder, '' = none; back: what came back, 0 or less = nothing; holding: what its work holds yet;
-  -- kept: what it can spend yet. Once it kept nothing, all that it can spend is from after the decrement: ' h' in its field
-  -- Returns what is paid
-  local function pay(pool, owed, name, back, holding, kept)
-    local old, isHeldOnly = string.match(redis.call('HMGET', pool, '!' .. name)[1] or '0', '^(%d+) ?(h?)')
-    old, isHeldOnly = tonumber(old), isHeldOnly == 'h' or kept == 0
-    local left = math.min(old, holding + (isHeldOnly and 0 or kept))
-    local paid = math.max(0, math.min(owed, back, old - left))
-    if left > 0 then redis.call('HSET', pool, '!' .. name, text(left) .. (isHeldOnly and ' h' or ''))
-    else redis.call('HDEL', pool, '!' .. name) end
-    owed = math.min(owed - paid, (oldOf(pool)))
+  -- Forgives what nobody can pay any more: it was spent, or lost.
+  local function owe(pool, owed)
+    owed = math.min(owed, (oldOf(pool)))
     if owed > 0 then redis.call('HSET', pool, 'o', text(owed)) else redis.call('HDEL', pool, 'o') end
-    return paid
+  end
+
+  -- Pays what a decrement did not find with what came back from before it. Once a holder that has applied the decrement kept
+  -- nothing, only work that it has at that turn, the divide, is from before. From then on it tells that apart.
+  -- owed: before; name: the holder; turn; back: what came back, 0 or less = nothing; kept: what it can spend yet
+  -- told: what its work holds and its position in the log, then if it knows of a divide what work from before holds yet, the
+  -- divide, and what came back of that work since
+  -- Returns what is paid, and whether this turn is the divide
+  local function pay(pool, owed, name, turn, back, kept, told)
+    local field = redis.call('HMGET', pool, '!' .. name)[1]
+    local old, sequence, divide, came = string.match(field or '0', '^(%d+) ?(%d*) ?(%d*) ?(%d*)')
+    local holding, position, yet, known, since = unpack(told)
+    old = tonumber(old)
+    local left, isDivide = holding + kept, false
+    if divide ~= '' and tonumber(divide) == known then left, back, came = yet, math.min(back, since - came), text(since)
+    elseif kept == 0 and position >= (tonumber(sequence) or 0) then divide, came, isDivide = text(turn), '0', old > 0 end
+    left = math.min(old, left)
+    local paid = math.max(0, math.min(owed, back, old - left))
+    if left > 0 then redis.call('HSET', pool, '!' .. name, table.concat({text(left), sequence, divide, came}, ' '))
+    else redis.call('HDEL', pool, '!' .. name) end
+    owe(pool, owed - paid)
+    return paid, isDivide
   end
 
   -- Goes through a pool's holders. The credits of holders that are not live no longer count as spendable; with `ended` they
@@ -196,7 +208,7 @@ local function creditsOf(members, held)
     local others, gone = scan(pool, own, true)
     redis.call('HSET', pool, 't', text(following), 'f', text(nowMs))
     local owed, d = unpack(redis.call('HMGET', pool, 'o', 'd'))
-    if owed then pay(pool, tonumber(owed), '', 0, 0, 0) end
+    if owed then owe(pool, tonumber(owed)) end
     -- What work holds may come back: it is part of what is left. What is spoken for counts as spent.
     local out = kept + others + heldOf(pool)
     local left = math.max(amount, b + out)
@@ -205,8 +217,9 @@ local function creditsOf(members, held)
   end
 
   -- Takes credits off, as many as there are. The rest is owed by those who have credits that may come back.
+  -- sequence: of the change
   -- Returns the new b, and whether a live holder can give some back
-  local function take(pool, b, amount)
+  local function take(pool, b, amount, sequence)
     if amount <= b then return b - amount, false end
     local fields = redis.call('HGETALL', pool)
     for i = 1, #fields, 2 do
@@ -214,7 +227,7 @@ local function creditsOf(members, held)
       if name then
         local granted, spent = numbers(fields[i + 1])
         local old = granted - spent + tonumber(redis.call('HMGET', pool, '~' .. name)[1] or 0)
-        if old > 0 then redis.call('HSET', pool, '!' .. name, text(old)) end
+        if old > 0 then redis.call('HSET', pool, '!' .. name, text(old) .. ' ' .. text(sequence)) end
       end
     end
     local all, out = oldOf(pool)
@@ -249,7 +262,7 @@ local function creditsOf(members, held)
   end
 
   return {
-    hold = hold, held = heldOf, pay = pay, take = take, oldOf = oldOf, owed = owedOf, look = look, measure = measure, passedOf = passedOf, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, settle = settle, refillOf = refillOf,
+    hold = hold, held = heldOf, owe = owe, pay = pay, take = take, oldOf = oldOf, owed = owedOf, look = look, measure = measure, passedOf = passedOf, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, settle = settle, refillOf = refillOf,
     periodOf = periodOf,
   }
 end

@@ -11,5 +11,5 @@ local credits = creditsOf(members, held)
 b, h = credits.settle(name, tonumber(b), tonumber(h or 0), r, t, '', 0)
 redis.call('HSET', name, 'b', credits.text(b), 'h', credits.text(h))
 local owed = redis.call('HMGET', name, 'o')[1]
-if owed then credits.pay(name, tonumber(owed), '', 0, 0, 0) end
+if owed then credits.owe(name, tonumber(owed)) end
 return {owed and select(2, credits.oldOf(name)) > 0 and '0' or '1', (credits.look(name))}

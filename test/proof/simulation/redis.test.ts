@@ -227,12 +227,27 @@ class Acts {
       return {
         ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1) },
         spent: random.chance(0.3) ? undefined : random.chance(0.8) ? random.whole(spent, granted) : spent - 1,
-        held: random.pick([0, 0, 1, 3]),
+        ...{ held: random.pick([0, 0, 1, 3]), position: random.whole(0, 20) },
+        divide: this.#divideOf(member, pool),
         ...{ kept: 0, needs: this.#needs(), slice: random.pick([0, 1, 5]) },
       };
     };
     const turns = random.chance(0.5) ? [turn()] : [turn(), turn()];
     this.state.exchange(apiId, member, turns);
+  }
+
+  /** What a holder may know of its divide, or of another. */
+  #divideOf(member: string, pool: string): PoolTurn['divide'] {
+    const random = this.#random;
+    if (random.chance(0.3)) return undefined;
+    const [, , turn] = (this.state.hash(poolKey(this.apiId, pool))?.get(`!${member}`) ?? '')
+      .split(' ')
+      .map(Number);
+    return {
+      turn: turn || random.whole(1, this.#turns + 1),
+      held: random.pick([0, 1, 2]),
+      back: random.pick([0, 1, 2]),
+    };
   }
 
   #needs(): PoolTurn['needs'] {
@@ -255,7 +270,7 @@ class Acts {
     const limit = random.pick([1, 20, 100]);
     return {
       ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1), spent: said },
-      held: 0,
+      ...{ held: 0, position: 0 },
       kept: said === undefined || said < spent ? 0 : random.whole(0, granted - said),
       ...{ needs: this.#needs(), slice: random.pick([0, 1, 5]) },
       window: { limit, durationMs: DURATION_MAX_MS, number },

@@ -54,7 +54,9 @@ export class Refills {
     const { redisMs } = this.#network;
     for (const [id, { refill, dueAtMs, refilledAtMs, lost, spoken }] of pools) {
       const seen = this.#seen.get(id) ?? { refill, dueAtMs, refilledAtMs, atMs: redisMs };
-      const isNew = refilledAtMs !== seen.refilledAtMs;
+      // A clock that steps back may come to the very millisecond of an earlier refill.
+      const isAgain = seen.dueAtMs <= redisMs && redisMs < dueAtMs && refilledAtMs === Math.floor(redisMs);
+      const isNew = refilledAtMs !== seen.refilledAtMs || isAgain;
       const isOther = refill !== seen.refill || dueAtMs !== seen.dueAtMs;
       if (isNew) this.#refilled(id, refilledAtMs, seen, lost + spoken);
       else if (seen.refill && seen.dueAtMs <= redisMs && isOther)

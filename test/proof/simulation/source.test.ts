@@ -156,7 +156,7 @@ async function fill(side: Side) {
       writeRun({ apiId, operation: 'update', keyId: 'key_1', fields: { e: '0' }, ...about }, 1, () => 'p'),
     );
   const turn = (about: Partial<PoolTurn>): PoolTurn => ({
-    ...{ pool: `${apiId}-pool`, turn: 1, spent: 0, held: 0, kept: 0, slice: 0 },
+    ...{ pool: `${apiId}-pool`, turn: 1, spent: 0, held: 0, position: 0, kept: 0, slice: 0 },
     ...{ needs: [{ cost: 15, times: 1 }], ...about },
   });
   return { apiId, hashes, write, turn, ...apiKeys(apiId) };

@@ -59,6 +59,25 @@ test('a new name brings what is held, and no more', () => {
   expect([balance.uses, balance.available]).toEqual([0, 0]);
 });
 
+test('tells work from before a divide apart', () => {
+  const balance = new Balance();
+  balance.reply(10, 0);
+  const old = [balance.since, balance.since] as const;
+  balance.hold(2);
+  balance.hold(3);
+  balance.void();
+  balance.begin(0, Number.POSITIVE_INFINITY);
+  balance.settle(old[0], 2, 1);
+  balance.divideAt(7);
+  balance.reply(10, 0);
+  expect(balance.divide).toEqual({ turn: 7, held: 3, back: 1 });
+  const { since } = balance;
+  balance.hold(4);
+  balance.settle(since, 4, 0);
+  balance.settle(old[1], 3, 1);
+  expect(balance.divide).toEqual({ turn: 7, held: 0, back: 3 });
+});
+
 /** Units one by one, each with the limit and the change after which it was granted. */
 class Units {
   free: { limit: number; since: number }[] = [];

@@ -11,14 +11,14 @@ const DAY_S = 86_400;
 
 /** One turn of a holder, and its reply by name. */
 async function exchange(member: string, turn: number, said: object = {}) {
-  const { spent, holds, kept, need, wanted } = {
-    ...{ spent: '-', holds: 0, kept: 0, need: 0, wanted: 0 },
+  const { spent, holds, position, divide, kept, need, wanted } = {
+    ...{ spent: '-', holds: 0, position: 9, divide: '', kept: 0, need: 0, wanted: 0 },
     ...said,
   } as Record<string, string | number>;
   const turns = [
     turn,
     spent ?? '-',
-    holds ?? 0,
+    `${holds} ${position} ${divide}`,
     kept ?? 0,
     need ? `${need}x1` : '',
     wanted ?? 0,
@@ -126,6 +126,20 @@ describe('an exchange', () => {
     }
     await exchange('2.a', 5, { spent: 90 });
     expect(await at.redis.hmget(pool, 'b', 'o', '!2.a')).toEqual(['100', null, null]);
+  });
+
+  test('new work does not hide what came back', async () => {
+    await exchange('2.a', 1, { need: 90 });
+    await exchange('2.a', 2, { spent: 90, holds: 90 });
+    await at.redis.hset(pool, { b: 100, o: 90, '!2.a': '90 7' });
+    // It has not applied the decrement yet, then it has.
+    expect(await exchange('2.a', 3, { spent: 90, holds: 90, position: 6 })).toMatchObject({
+      isDivide: false,
+    });
+    expect(await exchange('2.a', 4, { spent: 90, holds: 90, need: 80 })).toMatchObject({ isDivide: true });
+    // Of 80 held since and 90 from before, 70 came back and 20 were spent.
+    await exchange('2.a', 5, { spent: 100, holds: 80, divide: '0 4 70' });
+    expect(await at.redis.hmget(pool, 'b', 'o', '!2.a')).toEqual(['20', null, null]);
   });
 
   test('what is held is not used', async () => {

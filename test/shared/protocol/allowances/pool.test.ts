@@ -26,7 +26,7 @@ function granted(isLimit = true) {
     'key_1.1000.default',
     clock,
     2000,
-    { request: () => requested++, isLive: () => true },
+    { request: () => requested++, isLive: () => true, position: () => 0 },
     window,
   );
   pool.beginTurn(1);
@@ -231,7 +231,13 @@ test('what an ended pool gets back is told, whatever was asked before', () => {
       return { cancel: () => undefined };
     },
   };
-  const pool = new Pool('p', clock, 0, { request: () => undefined, isLive: () => true }, undefined);
+  const pool = new Pool(
+    'p',
+    clock,
+    0,
+    { request: () => undefined, isLive: () => true, position: () => 0 },
+    undefined,
+  );
   pool.beginTurn(1);
   const counts = { turn: 1, granted: 60, spent: 0, reserve: 60, total: 0, refillMs: -1, leastNeed: 0 };
   pool.takeReply({ ...counts, status: 'OK' }, new Set());

@@ -16,6 +16,7 @@ beforeEach(() => {
   [taken, status, behind, isStill] = [[], 'OK', 0, false];
   pools = new Pools({
     isLive: () => true,
+    position: () => 0,
     member: '2.a',
     clock: {
       ...systemClock,

@@ -20,6 +20,7 @@ function poolsOf() {
   let asksOfB = 0;
   const pools = new Pools({
     isLive: () => true,
+    position: () => 0,
     ...{ member: '2.a', clock, sliceMs: 0, counts: creditCounts(), onBehind: () => undefined },
     async exchange(_member, asked) {
       calls++;

@@ -9,6 +9,7 @@ function limitsOf() {
   let exchanges = 0;
   const pools = new Pools({
     isLive: () => true,
+    position: () => 0,
     ...{ member: '2.a', clock: systemClock, sliceMs: 0, counts: creditCounts(), onBehind: () => undefined },
     async exchange(_member, asked) {
       exchanges++;

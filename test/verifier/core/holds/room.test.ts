@@ -35,7 +35,13 @@ test('a verifier has 50,000 holds at most', () => {
 
 test('without room nothing is taken, and a refusal is one', () => {
   const limit = { ...ownLimit('calls', 5, 60_000), isBrought: false, isAutoApplied: true };
-  const pool = new Pool('k.60000.calls', clock, 0, { request: () => undefined, isLive: () => true }, limit);
+  const pool = new Pool(
+    'k.60000.calls',
+    clock,
+    0,
+    { request: () => undefined, isLive: () => true, position: () => 0 },
+    limit,
+  );
   pool.ask({ over: false, again: () => undefined, fail: () => undefined }, 1, 5);
   pool.beginTurn(1);
   const reply: PoolReply = {
@@ -56,7 +62,13 @@ test('without room nothing is taken, and a refusal is one', () => {
 test('a release takes more only under a lease', async () => {
   const holds = newHolds();
   let isLive = true;
-  const pool = new Pool('credits', clock, 0, { request: () => undefined, isLive: () => isLive }, undefined);
+  const pool = new Pool(
+    'credits',
+    clock,
+    0,
+    { request: () => undefined, isLive: () => isLive, position: () => 0 },
+    undefined,
+  );
   pool.ask({ over: false, again: () => undefined, fail: () => undefined }, 9);
   pool.beginTurn(1);
   const reply: PoolReply = {
