@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { AdminError, createAdmin } from '../../../control-plane/client/admin.ts';
 import { OPERATION_KINDS } from '../../../control-plane/client/interface.ts';
+import { digestOf, makeSecret } from '../../../control-plane/client/own-secret.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 let fleet: Fleet;
@@ -41,6 +42,32 @@ test('a key lives and dies by its methods', async () => {
   expect(propagation.state).toBe('complete');
   expect(await fleet.verdict(key)).toBe('DISABLED');
   expect((await admin.keys.whoami({ key })).id).toBe(keyId);
+});
+
+test('no lost answer loses a key that its client made', async () => {
+  const secret = makeSecret('acme');
+  const input = { apiId: 'own', keys: [{ ...digestOf(secret), name: 'Acme' }] };
+  let calls = 0;
+  const admin = createAdmin({
+    ...{ url: url(), rootKey: ROOT_KEY },
+    // Every other call arrives, and its answer does not.
+    async fetch(...request) {
+      const answer = await fetch(...request);
+      if (calls++ % 2 === 0) throw new TypeError('fetch failed');
+      return answer;
+    },
+  });
+  const keyIds = new Set<string>();
+  for (let n = 0; n < 4; n++) {
+    const [result] = (await admin.keys.importKeys(input).catch(() => undefined))?.results ?? [];
+    if (result && 'keyId' in result) keyIds.add(result.keyId);
+  }
+  expect(calls).toBe(4);
+  const { keys } = await fleet.ok('apis.listKeys', { apiId: 'own' });
+  expect(keys).toMatchObject([{ keyId: [...keyIds][0], name: 'Acme', start: secret.slice(0, 9) }]);
+  expect(keys[0]).not.toHaveProperty('foreign');
+  expect(keyIds.size).toBe(1);
+  expect(await fleet.verdict(secret)).toBe('VALID');
 });
 
 test('has every operation of the reference', () => {
