@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
-import { PROJECTS, testsByProject } from './projects.ts';
+import { expect, test, vi } from 'vitest';
+import { inTurn, PAIRS, PROJECTS, testsByProject } from './projects.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const textOf = (file: string) => readFileSync(join(ROOT, file), 'utf8');
@@ -21,11 +21,22 @@ test('npm test needs nothing but Node and Redis', () => {
 
 test('CI runs every project', () => {
   const { scripts } = JSON.parse(textOf('package.json'));
-  const runs = textOf('.ci/run').matchAll(/^run .*npm run ([\w:]+)(.*)$/gm);
+  const runs = textOf('.ci/run').matchAll(/^(?:\w+=\w+ )?run .*npm run ([\w:]+)(.*)$/gm);
   const projects = [...runs].flatMap(([, name = '', more]) =>
     `${scripts[name]}${more}`.match(/(?<=--project )\w+/g),
   );
   expect(projects.toSorted()).toEqual(PROJECTS.toSorted());
+});
+
+test('dear files take turns in CI, and nowhere else', () => {
+  const { system, proof } = testsByProject();
+  const all = [...system, ...proof];
+  expect(all).toEqual(expect.arrayContaining(PAIRS.flat()));
+  expect(inTurn(all)).toEqual(all);
+  vi.stubEnv('SHARES', 'commit');
+  const turns = [inTurn(all, 6), inTurn(all, 7)];
+  expect(turns.map(({ length }) => length)).toEqual([all.length - PAIRS.length, all.length - PAIRS.length]);
+  expect(new Set(turns.flat())).toEqual(new Set(all));
 });
 
 test('no unit test starts a server', () => {

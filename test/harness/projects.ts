@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { importsOf, reachedFrom } from './imports.ts';
+import { share } from './share.ts';
 
 /**
  * The projects of Vitest. `unit` starts no process and ends in seconds; `redis` starts servers, Redis above all; `system`
@@ -22,6 +23,25 @@ const ASKS_GIT = ['test/tidy.test.ts', 'test/harness/share.ts'];
 const MAY_SKIP = /\b(?:skip|skipIf|runIf)\(/;
 /** Starts openssl, without which its tests fail. */
 const NEEDS_OPENSSL = 'test/harness/certificates.ts';
+
+/** The dearest files, in pairs that take turns from commit to commit in `.ci/run`, which has 15 minutes. */
+export const PAIRS = [
+  ['test/deploy/machines.test.ts', 'test/deploy/alerts.test.ts'],
+  ['test/deploy/runbook.test.ts', 'test/deploy/kubernetes-runbook.test.ts'],
+  ['test/control-plane/dashboard/accessibility.test.ts', 'test/control-plane/dashboard/sections.test.ts'],
+  ['test/end-to-end/schemathesis.test.ts', 'test/end-to-end/other-languages.test.ts'],
+  ['test/proof/mutants/mutants.test.ts', 'test/proof/model/model.test.ts'],
+  ['test/gateways/outages.test.ts', 'test/gateways/sources.test.ts'],
+] as const;
+
+/** The files of which it is the turn. All of them unless the environment has SHARES=commit. */
+export function inTurn(files: readonly string[], at?: number): string[] {
+  if (process.env['SHARES'] !== 'commit') return [...files];
+  const waiting = new Set<string>(
+    PAIRS.flatMap((pair) => pair.filter((file) => !share(pair, 2, at).includes(file))),
+  );
+  return files.filter((file) => !waiting.has(file));
+}
 
 /** Puts every test file into its project. Which start processes is read from their imports, so that no list gets old. */
 export function testsByProject(): Record<Project, string[]> {
