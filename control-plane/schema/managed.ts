@@ -4,7 +4,7 @@ import { Time } from './primitives.ts';
 const LENGTH_MAX = 128;
 
 /** The set that declares a thing, in requests. */
-export const ManagedBy = Type.String({
+const ManagedBy = Type.String({
   ...{ minLength: 1, maxLength: LENGTH_MAX },
   description:
     'Name of the set of files that declares it. Calls without it may change the thing too; `driftedAt` then tells of them.',
