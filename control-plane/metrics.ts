@@ -49,9 +49,9 @@ export class Metrics {
     registers: [this.registry],
   });
   readonly rates = this.#make
-    .counter('keyfence_rate_limited_total', 'limit', ['calls', 'waiting', 'failures', 'unchecked'])
+    .counter('keyfence_rate_limited_total', 'limit', ['calls', 'waiting', 'failures', 'once', 'unchecked'])
     .help(
-      'Calls that got 429. "calls": the root key was over its limit; "waiting": too many calls of the root key waited; "failures": no valid root key, from an address over its limit. "unchecked" counts calls that were allowed because Redis could not count them.',
+      'Calls that got 429. "calls": the root key was over its limit; "waiting": too many calls of the root key waited; "failures": no valid root key, from an address over its limit; "once": too many calls with an Idempotency-Key in a day. "unchecked" counts calls that were allowed because Redis could not count them.',
     );
   readonly connectionsClosed = this.#make
     .counter('keyfence_connections_closed_total', 'bound', ['address', 'strangers', 'all'])
@@ -63,6 +63,9 @@ export class Metrics {
     .help(
       'Calls refused with 503 because the event loop lagged. Add a control plane, or find the caller that sends so many calls.',
     );
+  readonly repeated = this.#make
+    .counter('keyfence_calls_repeated_total')
+    .help('Calls with the Idempotency-Key of an earlier one, which got its answer and changed nothing.');
   readonly leakReports = this.#make
     .counter('keyfence_leak_reports_total', 'result', ['handled', 'repeated', 'unsigned', 'unknown_key'])
     .help(

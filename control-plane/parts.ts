@@ -48,6 +48,7 @@ import { OrderedKeys } from './records/ordered-keys.ts';
 import { Catalogue } from './roles/permissions.ts';
 import { Roles } from './roles/roles.ts';
 import { PublishedRootKeys } from './root-keys/published-root-keys.ts';
+import { Once } from './serve/once.ts';
 import type { Operation } from './serve/operation.ts';
 import { CostlyReads, Turns } from './serve/turns.ts';
 import { OidcProvider, oidcOptions } from './sign-in/oidc.ts';
@@ -59,6 +60,9 @@ import { REFUSE_HISTORY } from './webhooks/events-of.ts';
 import { Notices } from './webhooks/notices.ts';
 import { Deliveries } from './webhooks/outbox.ts';
 import { WebhookSender } from './webhooks/webhook-sender.ts';
+
+/** Time that a call may take besides its wait for verifiers: each of its commands ends within seconds. */
+const ONCE_SPARE_MS = 30_000;
 
 /** The parts on which all others depend. */
 interface Base {
@@ -149,6 +153,7 @@ export function makeParts(base: Base) {
     keys,
     limits: new LimitView(nodes),
     listTurns: new Turns({ atOnce: 1, waitingMax: 1000 }),
+    once: new Once(writer, clock, config.FENCE_WAIT_MS + ONCE_SPARE_MS, () => metrics.repeated.inc()),
     orderedKeys: new OrderedKeys(nodes, view, costlyReads),
     overrides: new RateLimitOverrides(shared),
     publishedRootKeys: new PublishedRootKeys({

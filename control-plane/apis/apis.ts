@@ -8,6 +8,7 @@ import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
 import { type Managed, managedOf } from '../records/key-view.ts';
+import type { Draw } from '../schema/draw.ts';
 import type { ApiDefaults } from './api-defaults.ts';
 
 export const updateApi = command(
@@ -79,18 +80,21 @@ export class Apis {
   /** Rejects with CONFLICT if the id is in use or its deleted API is still being swept. */
   async create(
     request: ApiDefaults & { name: string; apiId?: string; managedBy?: string },
+    draw?: Draw,
   ): Promise<{ apiId: string; name: string; managedBy?: string } & ApiDefaults> {
     const { apiId: wantedId, ...about } = request;
     const { defaultLifetimeMs = 0, maxLifetimeMs = defaultLifetimeMs } = about;
     if (defaultLifetimeMs > maxLifetimeMs) throw aboveMax(defaultLifetimeMs, maxLifetimeMs);
-    const nowMs = this.#clock.wallMs();
-    const apiId = wantedId ?? generateId('api', nowMs);
+    const nowMs = draw?.nowMs ?? this.#clock.wallMs();
+    const apiId = wantedId ?? generateId('api', nowMs, draw?.random);
     await this.#nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
     const { head } = apiKeys(apiId);
     const fields = encode(about, nowMs);
     const run = createApi({ head, members: [], now: nowMs, lease: this.#leaseMs, fields });
     const { reply: isNew, replicated } = await this.#writer.send(run);
-    if (!isNew) throw new ApiError('CONFLICT', `apiId: ${apiId} is in use or still being deleted`);
+    // What was drawn before, the first call created.
+    const isOwn = draw !== undefined && wantedId === undefined;
+    if (!isNew && !isOwn) throw new ApiError('CONFLICT', `apiId: ${apiId} is in use or still being deleted`);
     if (!replicated) throw unavailable('the API is not on all replicas yet; read it before trying again');
     return { apiId, ...about };
   }

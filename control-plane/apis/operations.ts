@@ -108,6 +108,7 @@ const seenBy = ({ permissions }: Call['caller'], { keys, ...api }: Api) =>
 export const createApi = operation({
   name: 'apis.createApi',
   kind: 'change',
+  adds: true,
   summary: 'Create an API',
   description: 'Keys belong to an API. The first key of an unknown API creates it too.',
   permissions: ['api.<apiId>.create_api'],
@@ -131,7 +132,7 @@ export const createApi = operation({
     if (!call.caller.permissions.allows(apiId ?? '*', 'create_api')) {
       throw lack(call.caller, `api.${apiId ?? '*'}.create_api`);
     }
-    const created = await apis.create(call.request);
+    const created = await apis.create(call.request, call.draw);
     call.note({ apiId: created.apiId }, { after: about });
     return created;
   },

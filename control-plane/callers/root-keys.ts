@@ -7,6 +7,7 @@ import { rootKeyDescendants, rootKeyIndex, rootKeyRecord } from '#shared/redis/r
 import { send } from '#shared/redis/script.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/rules/key-format.ts';
+import type { Draw } from '../schema/draw.ts';
 import type { Person } from '../schema/person.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
 import { Permissions } from './root-permissions.ts';
@@ -147,7 +148,7 @@ export class RootKeys {
   }
 
   /** @returns the secret too, which is not stored */
-  async create(by: Caller, name: string, permissions: readonly string[], nowMs: number) {
+  async create(by: Caller, name: string, permissions: readonly string[], nowMs: number, draw?: Draw) {
     // Root keys that a person created stay when the person leaves, as those of a bootstrap root key do.
     const isRoot = by.person !== undefined || this.#bootstrap.ids.includes(by.id);
     const ancestors = isRoot ? [] : [...by.ancestors, by.id];
@@ -156,8 +157,8 @@ export class RootKeys {
         'CONFLICT',
         `more than ${ANCESTORS_MAX} root keys would descend from each other; use an earlier one`,
       );
-    const rootKeyId = generateId('root', nowMs);
-    const key = generateKey(ROOT_KEY_BYTES, ROOT_KEY_PREFIX);
+    const rootKeyId = generateId('root', draw?.nowMs ?? nowMs, draw?.random);
+    const key = generateKey(ROOT_KEY_BYTES, ROOT_KEY_PREFIX, draw?.random);
     const secretHash = hashSecret(key);
     const fields = [
       'name',
@@ -175,10 +176,11 @@ export class RootKeys {
       ...{ ancestors: ancestors.join(' '), fields },
     });
     const { reply, replicated } = await this.#writer.send(run);
-    if (reply === 'EXISTS') throw new ApiError('CONFLICT', 'the root key exists already');
+    // What was drawn before, the first call created.
+    if (reply === 'EXISTS' && !draw) throw new ApiError('CONFLICT', 'the root key exists already');
     if (reply === 'FULL')
       throw new ApiError('CONFLICT', `there are ${ROOT_KEYS_MAX} root keys already; delete some`);
-    if (reply !== 'OK')
+    if (reply !== 'OK' && reply !== 'EXISTS')
       throw new ApiError(
         'CONFLICT',
         `${DESCENDANTS_MAX} root keys descend from ${reply} already; delete some of them`,

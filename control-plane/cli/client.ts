@@ -39,13 +39,14 @@ export class Client {
 
   /**
    * Calls one operation, such as `keys.getKey`; undefined values in `input` are not sent.
+   * @param idempotencyKey makes a repeated call take effect once
    * @returns the response's body, trusted to have the documented shape. Rejects with CliError.
    */
-  async call<T>(operation: string, input: object = {}): Promise<T> {
+  async call<T>(operation: string, input: object = {}, idempotencyKey?: string): Promise<T> {
     const kind = this.#kindOf(operation);
     if (kind === 'change') this.#beforeChange(this.place);
     try {
-      return (await this.#exchange(operation, kind, input)) as T;
+      return (await this.#exchange(operation, kind, input, idempotencyKey)) as T;
     } catch (error) {
       throw error instanceof AdminError ? await this.#meaningOf(error, operation) : error;
     }
@@ -119,8 +120,16 @@ export class Client {
     return response.headers.get(VERIFIER_ID_HEADER) ?? undefined;
   }
 
-  #exchange(operation: string, kind: OperationKind, input: object): Promise<unknown> {
-    const headers: Record<string, string> = this.#rootKey ? { authorization: `Bearer ${this.#rootKey}` } : {};
+  #exchange(
+    operation: string,
+    kind: OperationKind,
+    input: object,
+    idempotencyKey?: string,
+  ): Promise<unknown> {
+    const headers: Record<string, string> = {
+      ...(this.#rootKey ? { authorization: `Bearer ${this.#rootKey}` } : {}),
+      ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),
+    };
     const route = {
       ...{ base: this.base, headers, signal: AbortSignal.timeout(CALL_MS_MAX) },
       fetch: async (url: URL, init: RequestInit) => {
@@ -172,10 +181,11 @@ export async function callPatiently<T>(
   stop: AbortSignal,
   say: (text: string) => void,
   retriesMax = RETRIES_MAX,
+  idempotencyKey?: string,
 ): Promise<T> {
   for (let attempt = 0; ; attempt++) {
     try {
-      return await client.call<T>(operation, input);
+      return await client.call<T>(operation, input, idempotencyKey);
     } catch (error) {
       if (!(error instanceof CliError) || error.exit !== 'UNAVAILABLE') throw error;
       if (attempt === retriesMax || stop.aborted) throw error;

@@ -174,9 +174,8 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
     if (cursor) session.note(`More: --cursor ${printable(cursor)}`);
     return;
   }
-  const isRepeatable = fields.some((field) => field.name === 'operationId');
-  const answer = await (isRepeatable
-    ? session.callPatiently<Answer>(client, name, { ...input, operationId: randomUUID() })
+  const answer = await (row.adds
+    ? session.callPatiently<Answer>(client, name, input, randomUUID())
     : client.call<Answer>(name, input));
   const isSaid = words.subject ?? (answer.propagation || /\.(?:update|delete|end)/.test(name));
   const isShown = words.show ?? answer.key ?? answer.secret ?? !isSaid;

@@ -26,6 +26,8 @@ export interface OperationRow {
   readonly fields: readonly Field[];
   /** The listed items: the answer's field with them (`''`: the answer itself is the list), and their fields. */
   readonly list?: { readonly field: string; readonly columns: readonly string[]; readonly paged: boolean };
+  /** True if a call takes an Idempotency-Key. */
+  readonly adds?: true;
   readonly example: Readonly<Record<string, unknown>>;
 }
 

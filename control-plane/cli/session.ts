@@ -64,9 +64,10 @@ export class Session {
   /**
    * Calls an operation that may be repeated, with retries for about as long as a person waits at a terminal.
    */
-  callPatiently<T>(client: Client, operation: string, input: object): Promise<T> {
+  callPatiently<T>(client: Client, operation: string, input: object, idempotencyKey?: string): Promise<T> {
     const { signal } = new AbortController();
-    return callPatiently<T>(client, operation, input, signal, (text) => this.note(text), RETRIES_FEW);
+    const say = (text: string) => this.note(text);
+    return callPatiently<T>(client, operation, input, signal, say, RETRIES_FEW, idempotencyKey);
   }
 
   /** Resolves with the address of the verifier. Rejects if none is known. */

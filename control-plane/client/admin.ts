@@ -33,6 +33,11 @@ export interface Admin extends Groups {
 export interface CallOptions {
   /** Ends the wait for the answer. A change may then take effect all the same. */
   readonly signal?: AbortSignal;
+  /**
+   * The header Idempotency-Key, your own name for a call that adds or creates: repeated with it within a day, it takes effect
+   * once and gets the first answer.
+   */
+  readonly idempotencyKey?: string;
 }
 
 export interface AdminOptions {
@@ -61,13 +66,21 @@ export function createAdmin(options: AdminOptions): Admin {
   if (!URL.canParse(String(url))) throw new TypeError('url: must be an absolute URL');
   if (!(timeoutMs > 0)) throw new TypeError('timeoutMs: must be a number above 0');
   const base = new URL(url);
-  const call = async (name: string, input: object = {}, { signal }: CallOptions = {}): Promise<unknown> => {
+  const call = async (
+    name: string,
+    input: object = {},
+    { signal, idempotencyKey }: CallOptions = {},
+  ): Promise<unknown> => {
     const kind = Object.hasOwn(OPERATION_KINDS, name) ? OPERATION_KINDS[name as OperationName] : undefined;
     if (kind === undefined) throw new TypeError(`${name}: there is no such operation`);
     const key = typeof rootKey === 'function' ? await rootKey() : rootKey;
     return exchange(
       {
-        ...{ base, fetch, headers: key ? { authorization: `Bearer ${key}` } : {} },
+        ...{ base, fetch },
+        headers: {
+          ...(key ? { authorization: `Bearer ${key}` } : {}),
+          ...(idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }),
+        },
         signal: AbortSignal.any([AbortSignal.timeout(timeoutMs), ...(signal ? [signal] : [])]),
       },
       ...([name, kind, input] as const),

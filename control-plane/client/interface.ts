@@ -129,7 +129,7 @@ export interface Operations {
     output: {
       /** The id of the key. */
       readonly keyId: string;
-      /** The secret, which is shown only once and stored nowhere. */
+      /** The secret, which is shown only once. Redis has its digest, and for a day, encrypted, the answer to an Idempotency-Key. */
       readonly key: string;
       /** When the key expires, if the API's `defaultLifetimeMs` says so, Unix milliseconds. */
       readonly expires?: number;
@@ -524,7 +524,7 @@ export interface Operations {
     output: {
       /** The id of the new key. */
       readonly keyId: string;
-      /** The secret, which is shown only once and stored nowhere. */
+      /** The secret, which is shown only once. Redis has its digest, and for a day, encrypted, the answer to an Idempotency-Key. */
       readonly key: string;
       /** Unix milliseconds at which the old key ends at the latest; it is refused before if it is disabled. Absent with `expiration` 0: it has ended. */
       readonly endsAt?: number;
@@ -1752,7 +1752,7 @@ export interface Operations {
     output: {
       /** The id of the root key. */
       readonly rootKeyId: string;
-      /** The secret, which is shown only once and stored nowhere. */
+      /** The secret, which is shown only once. Redis has its digest, and for a day, encrypted, the answer to an Idempotency-Key. */
       readonly key: string;
       readonly propagation?: Propagation;
     };

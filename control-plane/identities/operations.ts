@@ -117,6 +117,7 @@ const identityNotFound = () => new ApiError('NOT_FOUND', 'there is no such ident
 export const createIdentity = operation({
   name: 'identities.createIdentity',
   kind: 'change',
+  adds: true,
   summary: 'Create an identity',
   description:
     'An identity stands for all keys of all APIs with its `externalId`, existing and future ones. Creating it is one change, however many keys there are: the call returns when the change is complete, like updateKey. After 503, send the call again. 409 then means that the identity exists; updateIdentity with the same fields waits until every verifier knows it.',
@@ -379,6 +380,7 @@ export const updateIdentity = operation({
 const updateCredits = operation({
   name: 'identities.updateCredits',
   kind: 'change',
+  adds: true,
   summary: "Change an identity's credits",
   description:
     'Makes one change, however many keys share the credits. Returns when the change is complete: no verifier accepts a request on credits from before the change.',

@@ -6,6 +6,7 @@ import type { StoredFields } from '#shared/protocol/records/key-record.ts';
 import type { ChangeWriter, Propagation } from '#shared/protocol/writer/writer.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { hashSecret } from '#shared/rules/key-format.ts';
+import type { Draw } from '../schema/draw.ts';
 
 /** Time that holders have to give back what a decrement took, once they know of it; milliseconds. */
 const GIVEN_BACK_MS = 1000;
@@ -48,6 +49,7 @@ export class Credits {
 
 /** A call that changes credits. */
 interface CreditsCall {
+  readonly draw?: Draw;
   /** A `value` of null, only with `set`, makes credits unlimited. */
   readonly request: {
     readonly op: 'set' | 'increment' | 'decrement';
@@ -61,15 +63,15 @@ interface CreditsCall {
 
 /** Changes the credits of a key or an identity as a call says; undefined if there is no such record. Throws BAD_REQUEST. */
 export async function changeCredits(
-  { request, recordChange }: CreditsCall,
+  { request, draw, recordChange }: CreditsCall,
   apiId: string,
   keyId: string,
   { credits, changeWriter }: { readonly credits: Credits; readonly changeWriter: ChangeWriter },
 ): Promise<{ readonly remaining: number | null; readonly propagation: Propagation } | undefined> {
   const { op, value, operationId, waitMs } = request;
   // Store only a hash, in case a caller sends a secret by mistake.
-  const operation = operationId === undefined ? {} : { operation: hashSecret(operationId) };
-  const change = { ...changeOf(op, value), ...operation };
+  const operation = draw ? `!${draw.name}` : operationId && hashSecret(operationId);
+  const change = { ...changeOf(op, value), ...(operation === undefined ? {} : { operation }) };
   let entry: LogEntry | undefined;
   const record = recordChange({}, change);
   const propagation = await changeWriter.apply(

@@ -38,6 +38,7 @@ import {
 import { slugsOf } from '#shared/rules/slugs.ts';
 import { BYTES, parseDefaults, SeenDefaults } from '../apis/api-defaults.ts';
 import type { Leak } from '../records/key-view.ts';
+import type { Draw } from '../schema/draw.ts';
 
 /** A key to be created. */
 export interface NewKey extends NewFields {
@@ -101,9 +102,9 @@ export class Keys {
    * such API, and none is created), BAD_REQUEST (it would live too long), CONFLICT (the API is being deleted), VERIFIERS_TOO_OLD or
    * SERVICE_UNAVAILABLE; then nobody has the secret, and what was written is undone as far as possible.
    */
-  async create(key: NewKey): Promise<CreatedKey> {
+  async create(key: NewKey, draw?: Draw): Promise<CreatedKey> {
     for (let tries = 0; tries < TRIES; tries++) {
-      const created = await this.#createWith(this.#defaults.of(key.apiId), key);
+      const created = await this.#createWith(this.#defaults.of(key.apiId), key, draw);
       if (typeof created !== 'string') return created;
       this.#defaults.saw(key.apiId, created);
     }
@@ -111,15 +112,15 @@ export class Keys {
   }
 
   /** @returns the API's current defaults, if `defaults` were outdated and nothing was created */
-  async #createWith(defaults: string, key: NewKey): Promise<CreatedKey | string> {
+  async #createWith(defaults: string, key: NewKey, draw?: Draw): Promise<CreatedKey | string> {
     const { byteLength, prefix, ...fields } = key;
     const { apiId } = key;
     const { defaultPrefix, defaultBytes = BYTES } = parseDefaults(defaults);
     const bytes = byteLength ?? defaultBytes;
-    const secret = generateKey(bytes, prefix ?? defaultPrefix);
+    const secret = generateKey(bytes, prefix ?? defaultPrefix, draw?.random);
     const secretHash = hashSecret(secret);
-    const nowMs = this.#options.clock.wallMs();
-    const keyId = generateId('key', nowMs);
+    const nowMs = draw?.nowMs ?? this.#options.clock.wallMs();
+    const keyId = generateId('key', nowMs, draw?.random);
     const defaultsNeed = byteLength === undefined || prefix === undefined ? { defaults } : {};
     const about = { keyId, secretHash, start: startOf(secret), createdAt: nowMs, foreign: false };
     const record = { ...fields, ...about, ...defaultsNeed, ...(bytes === BYTES ? {} : { bytes }) };
@@ -139,15 +140,29 @@ export class Keys {
         await this.forgetPointers(apiId, keyId, secretHash);
         return reply.present;
       }
+      if (status === 'EXISTS' && draw) return this.#again(apiId, { keyId, secretHash }, secret);
       if (status === 'TOO_OLD') throw tooOldError(apiId, reply);
       if (status === 'TOO_LONG') throw lifetimeError(apiId, reply.longestMs);
       if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
       throw new ApiError('CONFLICT', 'the key exists already');
     } catch (error) {
+      // A repetition may be answered with it.
+      if (draw && error instanceof ApiError && error.code === 'SERVICE_UNAVAILABLE') throw error;
       await this.#undo(apiId, keyId, secretHash);
       throw error;
     }
+  }
+
+  /** The key that an interrupted call created. */
+  async #again(apiId: string, { keyId, secretHash }: PointedKey, secret: string): Promise<CreatedKey> {
+    const record = recordKey(apiId, keyId);
+    const [stored, expires] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, 'p', KEY_FIELDS.expires.letter),
+    );
+    if (stored !== secretHash)
+      throw unavailable('the defaults of the API changed meanwhile; look at its keys');
+    return { keyId, key: secret, ...(expires ? { expires: Number(expires) } : {}) };
   }
 
   /** The API of a key; undefined if the id is unknown. A deleted key may still point to its API. */

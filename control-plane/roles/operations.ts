@@ -51,6 +51,7 @@ const CREATE_ROLE_DESCRIPTION = Type.String({ minLength: 1, maxLength: 512, desc
 export const createRole = operation({
   name: 'permissions.createRole',
   kind: 'change',
+  adds: true,
   summary: 'Create a role',
   description:
     'A role is one list of permissions, and of limits, for any number of keys and identities of all APIs. A role with limits is a plan.',
@@ -288,6 +289,7 @@ const PERMISSION_NAME = Type.String({
 export const createPermission = operation({
   name: 'permissions.createPermission',
   kind: 'change',
+  adds: true,
   summary: 'Add a permission to the catalogue',
   description:
     'The catalogue is for people: it names and describes permissions. Keys and roles may have permissions that are not in it.',

@@ -15,6 +15,7 @@ const PERMISSIONS_LISTED_MAX = 20;
 const createRootKey = operation({
   name: 'rootKeys.createRootKey',
   kind: 'change',
+  adds: true,
   summary: 'Create a root key',
   description:
     'A root key can grant only permissions that it has itself. Verifiers that need root keys (VERIFY_ROOT_KEYS) accept it once `propagation` is complete; if there is none, they will within a minute.',
@@ -45,7 +46,7 @@ const createRootKey = operation({
   ) {
     const { name, permissions } = call.request;
     requireCovered(call.caller, permissions);
-    const created = await rootKeys.create(call.caller, name, permissions, clock.wallMs());
+    const created = await rootKeys.create(call.caller, name, permissions, clock.wallMs(), call.draw);
     call.note({ rootKeyId: created.rootKeyId }, { after: { name, permissions: shorten(permissions) } });
     call.giveTurnBack();
     call.recordWrite();

@@ -59,7 +59,8 @@ export const Count = (description: string) => Type.Integer({ minimum: 0, descrip
 
 /** The secret of a new key. */
 export const Secret = Type.String({
-  description: 'The secret, which is shown only once and stored nowhere.',
+  description:
+    'The secret, which is shown only once. Redis has its digest, and for a day, encrypted, the answer to an Idempotency-Key.',
 });
 
 /** Counts of verdicts. */

@@ -12,6 +12,7 @@ import {
   idAsSent,
   type Subject,
 } from '../schema/audit-event.ts';
+import type { Draw } from '../schema/draw.ts';
 import type { ApiIndex, CallRecorder } from './ports.ts';
 
 /** The facts of a call that are known when it arrives. */
@@ -153,6 +154,10 @@ export interface Call<Request = unknown> extends Authenticated, ReturnType<typeo
    * others, or is answered.
    */
   readonly giveTurnBack: () => void;
+  /** Of a call that must take effect once. */
+  readonly draw?: Draw;
+  /** Set if the call was made before, and only gets the answer again. */
+  readonly isRepetition?: true;
   /**
    * Returns a callback for a written change: it ends the turn and records the fields before and after the
    * change. Without `fields`, the key was deleted.

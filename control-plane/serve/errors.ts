@@ -21,7 +21,9 @@ import { Excess } from './rate-limits.ts';
 interface Failure {
   readonly code: ErrorCode;
   readonly message: string;
+  readonly retryAfterMs?: number;
 }
+const RETRYABLE: ReadonlySet<string> = new Set<ErrorCode>(['SERVICE_UNAVAILABLE', 'RATE_LIMITED']);
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -96,8 +98,8 @@ function beginErrorAnswer(
   if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ ...namesOf(request), err: error }, UNHANDLED);
   if (code === 'SERVICE_UNAVAILABLE')
     request.log.warn({ ...namesOf(request), err: error.cause ?? error }, message);
-  const waitMs = request.failure instanceof Excess ? request.failure.retryAfterMs : 0;
-  if (code === 'SERVICE_UNAVAILABLE' || code === 'RATE_LIMITED')
+  const { retryAfterMs: waitMs = RETRYABLE.has(code) ? 0 : undefined } = request.failure;
+  if (waitMs !== undefined)
     reply.header('retry-after', String(Math.max(RETRY_AFTER_SECONDS, Math.ceil(waitMs / 1000))));
   if (code === 'UNAUTHORIZED') reply.header('www-authenticate', 'Bearer');
   reply.code(ERRORS[code][0]).header('x-request-id', request.id);

@@ -10,6 +10,7 @@ import {
   forGenerators,
 } from '#shared/rules/openapi.ts';
 import { VERSION } from '#shared/version.ts';
+import { CALLS_ONCE_MAX } from './once.ts';
 import { isGet, type Operation as ServedOperation } from './operation.ts';
 import { serveReference } from './pages/reference.ts';
 import type { App } from './server.ts';
@@ -126,9 +127,16 @@ export function routeSchema(operation: ServedOperation) {
     description: `${description}\n\nNeeds the permission \`${permissions.join(' and ')}\`.`,
     'x-example': example,
     'x-errors': errors,
+    ...(operation.adds ? { 'x-adds': true } : {}),
     response: { 200: response },
   };
 }
+
+const IDEMPOTENCY_PARAMETER = {
+  ...{ name: 'Idempotency-Key', in: 'header', required: false },
+  schema: { type: 'string', minLength: 1, maxLength: 257 },
+  description: `Your own name for this call. Repeated with it within a day, the call takes effect once and gets the first answer; with another body, 409. At most ${CALLS_ONCE_MAX.toLocaleString('en')} a day and caller.`,
+};
 
 const ANY_CALL: readonly ErrorCode[] = ['UNAUTHORIZED', 'INSUFFICIENT_PERMISSIONS', 'RATE_LIMITED'];
 
@@ -145,7 +153,9 @@ function withErrors(document: object, errors: object): object {
   for (const [path, operation] of Object.entries(paths).flatMap(([path, methods]) =>
     Object.values(methods).map((operation): [string, Operation] => [path, operation]),
   )) {
-    const { 'x-errors': own = [], 'x-example': example = {} } = operation;
+    const { 'x-errors': own = [], 'x-example': example = {}, 'x-adds': adds } = operation;
+    if (adds) Object.assign(operation, { parameters: [IDEMPOTENCY_PARAMETER] });
+    delete operation['x-adds'];
     const body = operation.requestBody === undefined ? [] : ANY_BODY;
     for (const parameter of operation.parameters ?? []) {
       if (parameter.schema.default !== undefined) parameter.required = false;
@@ -196,4 +206,5 @@ interface Operation {
   readonly requestBody?: { readonly content: Content };
   'x-example'?: Readonly<Record<string, unknown>>;
   'x-errors'?: readonly ErrorCode[];
+  'x-adds'?: true;
 }

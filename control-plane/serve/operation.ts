@@ -49,6 +49,8 @@ export interface Operation<
   readonly knowsDeleted?: true;
   /** True if the operation is answered even under load, because it may be what stops a stolen key. */
   readonly neverShed?: true;
+  /** True if a repetition would add or create once more: a call may have an Idempotency-Key, and then takes effect once. */
+  readonly adds?: true;
   /** The webhook event that a call is sent as. */
   readonly event?: OperationEvent;
   /** Maximum size of the body, bytes, if it is not BODY_BYTES_MAX. */

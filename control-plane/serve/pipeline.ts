@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { TSchema } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { rootKeyFrom } from '#shared/protocol/records/root-keys-record.ts';
 import { unavailable } from '#shared/rules/errors.ts';
 import { traceIdOf } from '#shared/rules/request-id.ts';
 import type { BootstrapKeys } from '../callers/bootstrap-keys.ts';
@@ -10,10 +11,11 @@ import type { Sessions } from '../callers/sessions.ts';
 import type { AuditKind } from '../schema/audit-event.ts';
 import { type Admission, admitted } from './admission.ts';
 import { authorize, MaskedNotFound } from './authorization.ts';
-import { callerOfSession, hasSession } from './browser-session.ts';
+import { callerOfSession, hasSession, tokenOf } from './browser-session.ts';
 import { type Arrived, type Authenticated, type Call, callerIdOf, callOf, recordOf } from './call.ts';
 import { namesOf } from './errors.ts';
 import type { LoadShedding } from './load-shedding.ts';
+import type { Once } from './once.ts';
 import { routeSchema } from './openapi.ts';
 import { isGet, isStop, type Operation, pathOf } from './operation.ts';
 import type { ApiIndex, CallMetrics, CallRecorder, KeyIndex } from './ports.ts';
@@ -77,6 +79,7 @@ interface PipelineParts {
    * slow down others. Calls that stop something have turns of their own, so that they wait for no others.
    */
   readonly turns: Turns;
+  readonly once: Once;
   readonly metrics: CallMetrics;
   readonly log: Logger;
   readonly isStopping: () => boolean;
@@ -118,7 +121,8 @@ export function serveOperations<Needs>(
       schema: routeSchema(operation),
       handler: async (request) => {
         const call = await begin(operation, request, parts);
-        return operation.handle(call, needs);
+        const secret = secretOf(request);
+        return parts.once.make(operation, { request, secret }, call, (call) => operation.handle(call, needs));
       },
     });
   }
@@ -170,6 +174,10 @@ function report(request: FastifyRequest, reply: FastifyReply, { log, metrics }: 
 
 /** The request of an operation: the body or the query. */
 const requestOf = ({ body, query }: FastifyRequest): unknown => body ?? query;
+
+/** The secret by which the caller was identified. */
+const secretOf = (request: FastifyRequest): string =>
+  hasSession(request) ? (tokenOf(request) ?? '') : rootKeyFrom(request.headers.authorization);
 
 /** Tells whether a call has its turn: from then on an outage leaves its outcome unknown. */
 const hasTurn = (call: Arrived | Call): call is Call => 'giveTurnBack' in call;
@@ -262,6 +270,7 @@ async function recordEnd(
   request: FastifyRequest,
   parts: PipelineParts,
 ): Promise<void> {
+  if ('isRepetition' in call) return;
   const { failure } = request;
   const outcome = failure instanceof MaskedNotFound ? failure.outcome : (failure?.code ?? 'OK');
   const kind = kindOf(request, hasTurn(call));

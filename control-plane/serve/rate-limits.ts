@@ -24,7 +24,7 @@ const ADDRESSES_MAX = 10_000;
 
 /** The refusal of a call over a limit. */
 export class Excess extends ApiError {
-  readonly limit: 'calls' | 'failures' | 'waiting';
+  readonly limit: 'calls' | 'failures' | 'waiting' | 'once';
   /** Time after which the call may be sent again. */
   readonly retryAfterMs: number;
 

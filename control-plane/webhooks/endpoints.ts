@@ -7,6 +7,7 @@ import { auditStream, webhookEndpoints, webhookKeys } from '#shared/redis/redis-
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { generateId } from '#shared/rules/key-format.ts';
 import type { Managed } from '../records/key-view.ts';
+import type { Draw } from '../schema/draw.ts';
 
 const setEndpoint = command(
   new URL('./set-endpoint.lua', import.meta.url),
@@ -76,12 +77,15 @@ export class WebhookEndpoints {
   /** Creates an endpoint, and returns its signing secret too. Rejects with CONFLICT if there are too many. */
   async create(
     fields: Pick<WebhookEndpoint, 'url' | 'name' | 'events' | 'apiIds' | 'managedBy'>,
+    draw?: Draw,
   ): Promise<{ readonly endpoint: WebhookEndpoint; readonly secret: string }> {
-    const createdAt = this.#clock.wallMs();
-    const endpointId = generateId('endpoint', createdAt);
-    const secret = newSecret();
+    const createdAt = draw?.nowMs ?? this.#clock.wallMs();
+    const endpointId = generateId('endpoint', createdAt, draw?.random);
+    const secret = newSecret(draw?.random);
     const record: SigningEndpoint = { endpointId, ...fields, enabled: true, createdAt, secret };
-    await this.#set(endpointId, '', JSON.stringify(record));
+    // What was drawn before, the first call created.
+    if (!draw || (await this.#read(endpointId)) === null)
+      await this.#set(endpointId, '', JSON.stringify(record));
     return { endpoint: publicPart(record, createdAt), secret };
   }
 
@@ -135,12 +139,15 @@ export class WebhookEndpoints {
   /** Replaces the signing secret; the former one still signs for a day. */
   async rotate(
     endpointId: string,
+    draw?: Draw,
   ): Promise<{ readonly secret: string; readonly formerSecretEndsAt: number } | undefined> {
-    const secret = newSecret();
+    const secret = newSecret(draw?.random);
     const formerSecretEndsAt = this.#clock.wallMs() + ROTATION_MS;
     const changed = await this.#change(endpointId, (record, updatedAt) => ({
       ...record,
-      ...{ secret, formerSecret: record.secret, formerSecretEndsAt, updatedAt },
+      ...(record.secret === secret
+        ? {}
+        : { secret, formerSecret: record.secret, formerSecretEndsAt, updatedAt }),
     }));
     return changed && { secret, formerSecretEndsAt };
   }
@@ -192,7 +199,8 @@ export const secretsOf = (
   nowMs: number,
 ): string[] => (formerSecret !== undefined && formerSecretEndsAt > nowMs ? [secret, formerSecret] : [secret]);
 
-const newSecret = () => `${SECRET_PREFIX}${randomBytes(SECRET_BYTES).toString('base64')}`;
+const newSecret = (random: Draw['random'] = randomBytes) =>
+  `${SECRET_PREFIX}${random(SECRET_BYTES).toString('base64')}`;
 
 const recordOf = (text: string) => JSON.parse(text) as SigningEndpoint;
 

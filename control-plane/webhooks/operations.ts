@@ -117,6 +117,7 @@ const SigningSecret = Type.String({
 const createEndpoint = operation({
   name: 'webhooks.createEndpoint',
   kind: 'change',
+  adds: true,
   summary: 'Create a webhook endpoint',
   description:
     'From then on, events are posted to the URL, each at least once, and those of one key in their order. The endpoint learns what the audit log has, of all APIs.',
@@ -146,7 +147,7 @@ const createEndpoint = operation({
   async handle(call, { urlFault, ...stores }: EndpointStores & { urlFault: UrlFault }) {
     const { url, events = ['*'], ...fields } = call.request;
     checkUrl(url, urlFault);
-    const { endpoint, secret } = await stores.endpoints.create({ url, events, ...fields });
+    const { endpoint, secret } = await stores.endpoints.create({ url, events, ...fields }, call.draw);
     const { endpointId } = endpoint;
     call.note({ endpointId }, { after: auditedEndpoint({ url, events, ...fields }) });
     return { ...(await withState(endpoint, stores)), secret };
@@ -244,6 +245,7 @@ const deleteEndpoint = operation({
 const rotateSecret = operation({
   name: 'webhooks.rotateSecret',
   kind: 'change',
+  adds: true,
   summary: 'Replace the signing secret of a webhook endpoint',
   description:
     'For a day events are signed with both secrets, so that the consumer can change its own meanwhile.',
@@ -257,7 +259,7 @@ const rotateSecret = operation({
   example: { endpointId: endpointIdExample },
   async handle(call, { endpoints }: { endpoints: WebhookEndpoints }) {
     const { endpointId } = call.request;
-    const rotated = await endpoints.rotate(endpointId);
+    const rotated = await endpoints.rotate(endpointId, call.draw);
     if (!rotated) throw endpointNotFound(endpointId);
     const { formerSecretEndsAt } = rotated;
     call.note({}, { after: { formerSecretEndsAt } });

@@ -21,16 +21,26 @@ interface Schema {
 
 /** Returns what the command line has to know of the operations. */
 export const commandOperations = (): OperationRow[] =>
-  (operations as readonly Operation[]).map(({ name, summary, description, request, response, example }) => {
-    const { properties = {}, required = [] } = request as Schema;
-    const list = listOf(response);
-    const isPaged = list !== undefined && 'cursor' in properties;
-    const fields = Object.entries(properties)
-      .filter(([field]) => !(field in ALIASES) && !(isPaged && /^(limit|cursor)$/.test(field)))
-      .map(([field, schema]) => fieldOf(field, schema, required.includes(field)));
-    const row = { name, words: wordsOf(name), summary, description, fields, example: { ...example } };
-    return list ? { ...row, list: { ...list, paged: isPaged } } : row;
-  });
+  (operations as readonly Operation[]).map(
+    ({ name, summary, description, request, response, example, adds }) => {
+      const { properties = {}, required = [] } = request as Schema;
+      const list = listOf(response);
+      const isPaged = list !== undefined && 'cursor' in properties;
+      const fields = Object.entries(properties)
+        .filter(([field]) => !(field in ALIASES) && !(isPaged && /^(limit|cursor)$/.test(field)))
+        .map(([field, schema]) => fieldOf(field, schema, required.includes(field)));
+      const row = {
+        name,
+        words: wordsOf(name),
+        summary,
+        description,
+        fields,
+        example: { ...example },
+        ...(adds ? { adds } : {}),
+      };
+      return list ? { ...row, list: { ...list, paged: isPaged } } : row;
+    },
+  );
 
 /** Returns the words of a command: the group and the verb, and the noun if it is not what the group is about. */
 function wordsOf(name: string): string {

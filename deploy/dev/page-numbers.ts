@@ -11,6 +11,7 @@ import { BODY_BYTES_MAX, PER_ADDRESS, SECRETS_MAX } from '../../control-plane/le
 import { deposedMsOf } from '../../control-plane/parts.ts';
 import { PERMISSIONS_MAX } from '../../control-plane/roles/permissions.ts';
 import { ROLES_MAX } from '../../control-plane/roles/roles.ts';
+import { CALLS_ONCE_MAX } from '../../control-plane/serve/once.ts';
 import { HANDOVERS_MAX } from '../../control-plane/sign-in/handovers.ts';
 import { SIGN_IN_MS_MAX } from '../../control-plane/sign-in/pending-sign-ins.ts';
 import { GROUPS_MAX, QUERY_LENGTH_MAX as SQL_LENGTH_MAX } from '../../control-plane/unkey-v2/usage-query.ts';
@@ -71,6 +72,7 @@ const NUMBERS: Readonly<Record<string, number>> = {
   LOG_ENTRIES,
   CREATIONS_KEPT,
   MANY_KEYS_MAX,
+  CALLS_ONCE_MAX,
   OPERATIONS_KEPT: inLua('shared/protocol/log/operations.lua', 'KEPT'),
   OPERATIONS_KEPT_H: inLua('shared/protocol/log/operations.lua', 'KEPT_MS') / HOUR,
   ROTATION_AGAIN_H: inLua('shared/protocol/log/reroll-key.lua', 'AGAIN_MS') / HOUR,

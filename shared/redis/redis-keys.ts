@@ -190,6 +190,11 @@ export const latestRefusalsKey = (apiId: string): string => `kf:{${apiId}}:u:!l`
 /** String with an expiry: the calls of one root key or one address in this minute. */
 export const callCounter = (caller: string): string => `kf:r:${caller}`;
 
+/** Hash with an expiry: a call with an Idempotency-Key; begin-once.lua describes its fields. */
+export const onceMark = (callerHash: string, callHash: string): string => `kf:n:{${callerHash}}:${callHash}`;
+/** String with an expiry: the number of such calls of one caller in a day. */
+export const callsOnce = (callerHash: string): string => `kf:n:{${callerHash}}`;
+
 /** String with an expiry: a report of leaked secrets was handled. */
 export const reportMark = (bodyHash: string): string => `kf:l:${bodyHash}`;
 

@@ -23,7 +23,7 @@ export const ERRORS = {
   REQUEST_TIMEOUT: [408, 'The request did not arrive completely in time. Send it again.'],
   CONFLICT: [
     409,
-    'The id is in use or still being deleted; or the secret already exists; or a failover lost the write, and another write may have taken its place. Read the current state before you try again.',
+    'The id is in use or still being deleted; or the secret already exists; or a failover lost the write, and another write may have taken its place; or its Idempotency-Key belongs to another call, or to one in progress. Read the current state before you try again.',
   ],
   VERIFIERS_TOO_OLD: [
     409,

@@ -73,6 +73,7 @@ type Result = Static<typeof Result>;
 export const importKeys = operation({
   name: 'keys.importKeys',
   kind: 'change',
+  adds: true,
   summary: 'Import keys that were made elsewhere',
   description:
     'Keys are sent only as digests, each by exactly one. Salted hashes, such as bcrypt, are refused: no verifier can find a key by one. The call can be repeated: an existing secret keeps its key. A verifier that was asked for a key up to a second before its import answers NOT_FOUND for the rest of that second.',

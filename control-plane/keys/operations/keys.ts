@@ -92,6 +92,7 @@ export const createKey = operation({
     },
     { examples: [{ keyId: keyIdExample, key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' }] },
   ),
+  adds: true,
   event: 'key.created',
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' }, ratelimit: { limit: 100, duration: 60_000 } },
@@ -111,7 +112,7 @@ export const createKey = operation({
     const key = { ...fields, ...(roleNames ? { roles: await roles.idsOf(roleNames) } : {}), meta };
     const credits = newCredits({ remaining, refill, thresholds });
     const withCredits = credits ? { credits } : {};
-    const created = await keys.create({ ...key, ...withCredits }).catch(async (error: unknown) => {
+    const created = await keys.create({ ...key, ...withCredits }, call.draw).catch(async (error: unknown) => {
       throw await withNearestApi(error, call, apis);
     });
     call.giveTurnBack();
@@ -381,6 +382,7 @@ export const updateRemaining = operation({
   permissions: ['api.<apiId>.update_key'],
   request: Fields({ keyId: KeyId, ...CREDITS_OPERATION }),
   response: CreditsResponse,
+  adds: true,
   event: 'key.updated',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, op: 'increment', value: 100 },

@@ -67,6 +67,7 @@ export const rerollKey = operation({
   event: 'key.rotated',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample, expiration: 86_400_000 },
+  adds: true,
   neverShed: true,
   async handle(
     call,
@@ -78,9 +79,10 @@ export const rerollKey = operation({
     }: { keys: Keys; successors: Successors; changeWriter: ChangeWriter; clock: Clock },
   ) {
     const { apiId } = call;
-    const { keyId, expiration, operationId: name, waitMs } = call.request;
+    const { keyId, expiration, operationId: ownName, waitMs } = call.request;
     // Store only a hash, in case a caller sends a secret by mistake.
-    const operationId = name === undefined ? '' : `${hashSecret(name)} ${expiration}`;
+    const name = call.draw?.name ?? (ownName && hashSecret(ownName));
+    const operationId = name === undefined ? '' : `${name} ${expiration}`;
     const latestMs = expiration === 0 ? ENDED_MS : clock.wallMs() + expiration;
     const prepared = await successors.prepare(apiId, keyId);
     if (!prepared) throw await recordNotFound(keys, apiId, keyId);
