@@ -679,7 +679,7 @@ const OF_CHANGES: Readonly<Record<string, Mutant>> = {
     breaks: 'A place that a change took is taken again when its work ends. (I23)',
     seed: CHANGING_LIMIT_SEEDS + 4,
     file: BALANCE,
-    edits: [['if (since === this.since) return true;', 'if (since >= 0) return true;']],
+    edits: [['if (since >= this.#changedAt) return true;', 'if (since >= 0) return true;']],
   },
   'places are left behind': {
     breaks: 'A verifier that registers anew does not bring the places of its work. (I23)',
