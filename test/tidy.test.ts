@@ -80,15 +80,20 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
       roles: ['api', 'parts', 'forms'],
       webhooks: ['api', 'parts', 'forms'],
       keys: ['api', 'parts', 'forms', 'changes', 'audit', 'usage'],
+      customers: ['api', 'parts', 'usage'],
     }).map(([room, others]) => [
       `control-plane/dashboard/${room}`,
-      others.map((other) => `control-plane/dashboard/${other}`),
+      [
+        ...others.map((other) => `control-plane/dashboard/${other}`),
+        ...(room === 'customers' ? ['control-plane/rate-limits/applied-limits.ts'] : []),
+      ],
     ]),
   ),
   'control-plane/dashboard/pages': [
-    ...['api', 'parts', 'forms', 'changes', 'audit', 'usage', 'overview', 'keys', 'roles', 'webhooks'].map(
+    ...['api', 'parts', 'forms', 'changes', 'audit', 'usage', 'overview', 'keys', 'customers'].map(
       (room) => `control-plane/dashboard/${room}`,
     ),
+    ...['roles', 'webhooks'].map((room) => `control-plane/dashboard/${room}`),
     'control-plane/callers/root-permissions.ts',
   ],
 };
@@ -277,7 +282,7 @@ describe('imports', () => {
   test('of the dashboard are types, names and texts', () => {
     expect(
       offenders(
-        /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|client\/|callers\/root-permissions\.ts')|#(?!shared\/(rules\/json|protocol\/records\/limit)\.ts'))/m,
+        /^import (?!type)[^;]*from '(?!\.\.\/(api|parts|forms|changes|audit|usage|overview|handover|keys|customers|roles|webhooks|pages)\/)((\.\.\/)+(?!\.\.|client\/|callers\/root-permissions\.ts'|rate-limits\/applied-limits\.ts')|#(?!shared\/(rules\/json|protocol\/records\/limit)\.ts'))/m,
         // The build takes the names of the operations from the server.
         /^(?!control-plane\/dashboard\/(?!vite\.config\.ts))/,
       ),

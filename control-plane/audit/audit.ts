@@ -180,7 +180,8 @@ export class Audit {
 
   async #write(kind: AuditKind, part: readonly Unwritten[], lane?: string): Promise<void> {
     // Refused calls have no index: their stream is short, and a caller chooses the ids in them.
-    const indexed = (event: AuditEvent) => (kind === 'done' ? (event.on.keyId ?? '') : '');
+    const indexed = (event: AuditEvent) =>
+      kind === 'done' ? (event.on.keyId ?? event.on.identityId ?? '') : '';
     const events = part.flatMap(({ event, id }) => [JSON.stringify(event), id, indexed(event)]);
     const run = recordEvents({
       ...{ stream: auditStream(kind), again: auditRetryKey, index: auditKeyIndex('') },
@@ -232,10 +233,10 @@ export class Audit {
     untilMs?: number,
   ): Promise<{ events: ListedEvent[]; next?: string }> {
     const stream = auditStream(kind);
-    const { keyId } = filter;
+    const about = filter.keyId ?? filter.identityId;
     const read =
-      kind === 'done' && keyId
-        ? (next: string, count: number) => this.#readOfKey(stream, keyId, next, count)
+      kind === 'done' && about
+        ? (next: string, count: number) => this.#readOfKey(stream, about, next, count)
         : (next: string, count: number) => this.#readBefore(stream, next, count, sinceMs, untilMs);
     const isTimely = (time: number) => time >= (sinceMs ?? 0) && time <= (untilMs ?? time);
     const events: ListedEvent[] = [];

@@ -28,6 +28,9 @@ const listEvents = operation({
     ),
     apiId: Type.Optional(ApiId),
     keyId: Type.Optional(KeyId),
+    identityId: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'Events about this identity.' }),
+    ),
     rootKeyId: Type.Optional(
       Type.String({
         pattern: '^[A-Za-z0-9_-]{1,80}$',

@@ -276,7 +276,38 @@ export interface Operations {
       /** A key's id, as createKey returned it. */
       readonly keyId: string;
     };
-    output: GetAllowancesOutput;
+    output: {
+      /** As of when this is told, Unix milliseconds. */
+      readonly at: number;
+      /** Absent: credits are not counted. */
+      readonly credits?: Credits;
+      readonly limits: readonly ({
+        readonly name: string;
+        /** Uses allowed in a window. */
+        readonly limit: number;
+        /** The window, such as `1m` or `month`. */
+        readonly per: string;
+        /** Uses in the current window. Those that verifiers took in advance count. */
+        readonly used: number;
+        /** When the window ends; absent = none has begun, Unix milliseconds. */
+        readonly resetsAt?: number;
+        /** The record that has the limit: `key`, `identity`, or `role:` and the name of a role. */
+        readonly from: string;
+        /** Uses count for this key alone, or for all keys of its identity together. */
+        readonly sharedBy: 'key' | 'identity';
+      })[];
+      readonly concurrency: readonly ({
+        readonly name: string;
+        /** Holds allowed at a time. */
+        readonly limit: number;
+        /** Holds at the time of the latest reports of verifiers. */
+        readonly inUse: number;
+        /** The record that has the limit: `key`, `identity`, or `role:` and the name of a role. */
+        readonly from: string;
+        /** Uses count for this key alone, or for all keys of its identity together. */
+        readonly sharedBy: 'key' | 'identity';
+      })[];
+    };
   };
   /** Show a key by its secret. */
   'keys.whoami': {
@@ -1518,7 +1549,32 @@ export interface Operations {
   /** Show an identity. */
   'identities.getIdentity': {
     input: GetIdentityInput;
-    output: GetIdentityOutput;
+    output: {
+      /** The id of the identity. */
+      readonly id: string;
+      /** The identity's id in the caller's own system. */
+      readonly externalId: string;
+      /** false: no key of the identity is accepted. */
+      readonly enabled: boolean;
+      /** The meta, unchanged. */
+      readonly meta: Readonly<Record<string, unknown>>;
+      /** Rate limits that all keys of the identity share, in all APIs. */
+      readonly ratelimits: readonly (Ratelimit4)[];
+      /** Concurrency limits that all keys of the identity share, in all APIs. */
+      readonly concurrency: readonly (Concurrency2)[];
+      /** Credits that its keys without credits of their own share, in all APIs where the identity applies. */
+      readonly credits?: Credits2;
+      /** Names of its roles, which count for all its keys. */
+      readonly roles: readonly (string)[];
+      /** The APIs in which the identity applies; absent = all. */
+      readonly apiIds?: readonly (string)[];
+      /** The sequence of its last change, for `ifSequence`; 0 = it never changed. */
+      readonly sequence: number;
+      /** Name of the set of files that declares it. */
+      readonly managedBy?: string;
+      /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+      readonly driftedAt?: number;
+    };
   };
   /** See how much an identity has left. */
   'identities.getAllowances': {
@@ -1536,9 +1592,37 @@ export interface Operations {
       readonly search?: string | undefined;
       /** Only what this set of files declares. */
       readonly managedBy?: string | undefined;
+      /** true: each with what getAllowances answers, and at the cost of that. */
+      readonly allowances?: boolean | undefined;
     };
     output: {
-      readonly identities: readonly (GetIdentityOutput)[];
+      readonly identities: readonly ({
+        /** The id of the identity. */
+        readonly id: string;
+        /** The identity's id in the caller's own system. */
+        readonly externalId: string;
+        /** false: no key of the identity is accepted. */
+        readonly enabled: boolean;
+        /** The meta, unchanged. */
+        readonly meta: Readonly<Record<string, unknown>>;
+        /** Rate limits that all keys of the identity share, in all APIs. */
+        readonly ratelimits: readonly (Ratelimit4)[];
+        /** Concurrency limits that all keys of the identity share, in all APIs. */
+        readonly concurrency: readonly (Concurrency2)[];
+        /** Credits that its keys without credits of their own share, in all APIs where the identity applies. */
+        readonly credits?: Credits2;
+        /** Names of its roles, which count for all its keys. */
+        readonly roles: readonly (string)[];
+        /** The APIs in which the identity applies; absent = all. */
+        readonly apiIds?: readonly (string)[];
+        /** The sequence of its last change, for `ifSequence`; 0 = it never changed. */
+        readonly sequence: number;
+        /** Name of the set of files that declares it. */
+        readonly managedBy?: string;
+        /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
+        readonly driftedAt?: number;
+        readonly allowances?: GetAllowancesOutput;
+      })[];
       /** Number of all identities. */
       readonly total: number;
       /** Cursor of the next page; absent on the last page. */
@@ -1691,7 +1775,7 @@ export interface Operations {
       /** Concurrency limits that all keys of the identity share, in all APIs. */
       readonly concurrency?: readonly (Concurrency2)[];
       /** Credits that its keys without credits of their own share, in all APIs where the identity applies. */
-      readonly credits?: Credits;
+      readonly credits?: Credits2;
       /** Names of its roles, which count for all its keys. */
       readonly roles?: readonly (string)[];
       /** The APIs in which the identity applies; absent = all. */
@@ -1848,6 +1932,8 @@ export interface Operations {
       readonly apiId?: string | undefined;
       /** A key's id, as createKey returned it. */
       readonly keyId?: string | undefined;
+      /** Events about this identity. */
+      readonly identityId?: string | undefined;
       /** The root key that called, or the person (personId). */
       readonly rootKeyId?: string | undefined;
     };
@@ -2400,46 +2486,15 @@ interface Identity {
   };
 }
 
-interface GetAllowancesOutput {
-  /** As of when this is told, Unix milliseconds. */
-  readonly at: number;
-  /** Absent: credits are not counted. */
-  readonly credits?: {
-    /** Credits left. */
-    readonly remaining: number;
-    /** Credits after a refill; absent = there are no refills. */
-    readonly of?: number;
-    /** The part of `remaining` that verifiers hold, or have spent since their last report. */
-    readonly held: number;
-    /** Uses count for this key alone, or for all keys of its identity together. */
-    readonly sharedBy: 'key' | 'identity';
-  };
-  readonly limits: readonly ({
-    readonly name: string;
-    /** Uses allowed in a window. */
-    readonly limit: number;
-    /** The window, such as `1m` or `month`. */
-    readonly per: string;
-    /** Uses in the current window. Those that verifiers took in advance count. */
-    readonly used: number;
-    /** When the window ends; absent = none has begun, Unix milliseconds. */
-    readonly resetsAt?: number;
-    /** The record that has the limit: `key`, `identity`, or `role:` and the name of a role. */
-    readonly from: string;
-    /** Uses count for this key alone, or for all keys of its identity together. */
-    readonly sharedBy: 'key' | 'identity';
-  })[];
-  readonly concurrency: readonly ({
-    readonly name: string;
-    /** Holds allowed at a time. */
-    readonly limit: number;
-    /** Holds at the time of the latest reports of verifiers. */
-    readonly inUse: number;
-    /** The record that has the limit: `key`, `identity`, or `role:` and the name of a role. */
-    readonly from: string;
-    /** Uses count for this key alone, or for all keys of its identity together. */
-    readonly sharedBy: 'key' | 'identity';
-  })[];
+interface Credits {
+  /** Credits left. */
+  readonly remaining: number;
+  /** Credits after a refill; absent = there are no refills. */
+  readonly of?: number;
+  /** The part of `remaining` that verifiers hold, or have spent since their last report. */
+  readonly held: number;
+  /** Uses count for this key alone, or for all keys of its identity together. */
+  readonly sharedBy: 'key' | 'identity';
 }
 
 interface UpdateRemainingOutput {
@@ -2620,7 +2675,7 @@ interface GetIdentityInput {
   readonly externalId?: string | undefined;
 }
 
-interface Credits {
+interface Credits2 {
   /** Credits left. Absent: no limit. */
   readonly remaining?: number;
   readonly refill?: Refill2;
@@ -2632,31 +2687,39 @@ interface Credits {
   readonly remainingLost?: number;
 }
 
-interface GetIdentityOutput {
-  /** The id of the identity. */
-  readonly id: string;
-  /** The identity's id in the caller's own system. */
-  readonly externalId: string;
-  /** false: no key of the identity is accepted. */
-  readonly enabled: boolean;
-  /** The meta, unchanged. */
-  readonly meta: Readonly<Record<string, unknown>>;
-  /** Rate limits that all keys of the identity share, in all APIs. */
-  readonly ratelimits: readonly (Ratelimit4)[];
-  /** Concurrency limits that all keys of the identity share, in all APIs. */
-  readonly concurrency: readonly (Concurrency2)[];
-  /** Credits that its keys without credits of their own share, in all APIs where the identity applies. */
+interface GetAllowancesOutput {
+  /** As of when this is told, Unix milliseconds. */
+  readonly at: number;
+  /** Absent: credits are not counted. */
   readonly credits?: Credits;
-  /** Names of its roles, which count for all its keys. */
-  readonly roles: readonly (string)[];
-  /** The APIs in which the identity applies; absent = all. */
-  readonly apiIds?: readonly (string)[];
-  /** The sequence of its last change, for `ifSequence`; 0 = it never changed. */
-  readonly sequence: number;
-  /** Name of the set of files that declares it. */
-  readonly managedBy?: string;
-  /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */
-  readonly driftedAt?: number;
+  readonly limits: readonly ({
+    readonly name: string;
+    /** Uses allowed in a window. */
+    readonly limit: number;
+    /** The window, such as `1m` or `month`. */
+    readonly per: string;
+    /** Uses in the current window. Those that verifiers took in advance count. */
+    readonly used: number;
+    /** When the window ends; absent = none has begun, Unix milliseconds. */
+    readonly resetsAt?: number;
+    /** The record that has the limit: `key`, `identity`, or `role:` and the name of a role. */
+    readonly from: string;
+    /** Uses count for this key alone, or for all keys of its identity together. */
+    readonly sharedBy: 'key' | 'identity';
+  })[];
+  readonly concurrency: readonly ({
+    readonly name: string;
+    /** Holds allowed at a time. */
+    readonly limit: number;
+    /** Holds at the time of the latest reports of verifiers. */
+    readonly inUse: number;
+    /** The record that has the limit: `key`, `identity`, or `role:` and the name of a role. */
+    readonly from: string;
+    /** Uses count for this key alone, or for all keys of its identity together. */
+    readonly sharedBy: 'key' | 'identity';
+  })[];
+  /** Number of keys with its externalId in the APIs that the root key may read, at most the first 1,000. */
+  readonly keys: number;
 }
 
 interface Person {

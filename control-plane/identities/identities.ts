@@ -142,6 +142,17 @@ export class Identities {
     };
   }
 
+  /** Number of keys with an `externalId` in these APIs. */
+  async keysIn(apiIds: readonly string[], externalId: string): Promise<number> {
+    const counts = await Promise.all(
+      apiIds.map((apiId) => {
+        const index = identityIndexKey(apiId, externalId);
+        return this.#options.nodes.run(index, (redis) => redis.zcard(index));
+      }),
+    );
+    return counts.reduce((sum, count) => sum + count, 0);
+  }
+
   /** The keys, each with its identity if one exists that applies in the key's API. */
   async withIdentities<Shown extends Pick<Key, 'apiId' | 'externalId'>>(
     keys: readonly Shown[],

@@ -5,10 +5,12 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { identityIdOf } from '#shared/rules/key-format.ts';
 import { API_ID_PATTERN } from '#shared/rules/slugs.ts';
+import type { Apis } from '../apis/apis.ts';
 import type { Caller } from '../callers/root-keys.ts';
 import { type Credits, changeCredits } from '../keys/credit-changes.ts';
 import { type NameStores as KeyNameStores, UsedKey, withNames } from '../keys/key-answer.ts';
-import { Allowances, allowancesOf, appliedLimits } from '../rate-limits/allowances.ts';
+import { Allowances, allowancesOf } from '../rate-limits/allowances.ts';
+import { appliedLimits } from '../rate-limits/applied-limits.ts';
 import type { LimitView } from '../rate-limits/limit-view.ts';
 import type { KeyPage, KeyView } from '../records/key-view.ts';
 import {
@@ -35,6 +37,7 @@ import { CHANGED_MANAGED, MANAGED_FILTER, MANAGED_VIEW, NEW_MANAGED } from '../s
 import { Count, Fields, Id, List } from '../schema/primitives.ts';
 import { GivenRoles } from '../schema/slugs.ts';
 import { operation } from '../serve/operation.ts';
+import type { CostlyReads } from '../serve/turns.ts';
 import type { LastUses, UsageView } from '../usage/usage.ts';
 import type { Identities } from './identities.ts';
 
@@ -100,6 +103,16 @@ const IdentityView = Type.Object({
   sequence: LastSequence,
   ...MANAGED_VIEW,
 });
+
+/** Maximum number of APIs whose keys one call counts. */
+const APIS_COUNTED_MAX = 1000;
+const IdentityAllowances = Type.Object({
+  ...Allowances.properties,
+  keys: Count(
+    `Number of keys with its externalId in the APIs that the root key may read, at most the first ${APIS_COUNTED_MAX.toLocaleString('en')}.`,
+  ),
+});
+type AllowanceStores = NameStores & { readonly limits: LimitView; readonly apis: Apis };
 
 /** The identity that a call concerns. */
 const REFERENCE = { identityId: Type.Optional(IdentityId), externalId: Type.Optional(ExternalId) };
@@ -197,15 +210,26 @@ export const listIdentities = operation({
     cursor: PageCursor({ minLength: 1, maxLength: 64 }),
     search: SEARCH,
     ...MANAGED_FILTER,
+    allowances: Type.Optional(
+      Type.Union([Type.Literal('true'), Type.Literal('false')], {
+        description: 'true: each with what getAllowances answers, and at the cost of that.',
+      }),
+    ),
   }),
   response: Type.Object({
-    identities: List(IdentityView),
+    identities: List(
+      Type.Object({ ...IdentityView.properties, allowances: Type.Optional(IdentityAllowances) }),
+    ),
     total: Count('Number of all identities.'),
     cursor: Cursor,
   }),
   errors: [],
   example: { limit: '25' },
-  async handle({ request: { limit, cursor, ...filter } }, { identities, roles }: NameStores) {
+  async handle(
+    { request: { limit, cursor, allowances, ...filter }, caller },
+    needs: AllowanceStores & { costlyReads: CostlyReads },
+  ) {
+    const { identities, roles } = needs;
     const listing = ['listIdentities', filter] as const;
     const [from] = cursor === undefined ? [] : openCursor(listing, cursor, LIST_IDENTITIES_PLACE);
     const { next, total, ...page } = await identities.list(
@@ -213,8 +237,18 @@ export const listIdentities = operation({
       from === undefined ? undefined : Number(from),
       filter,
     );
+    const add = async () => {
+      const apiIds = await countedApis(caller, needs);
+      return Promise.all(
+        page.identities.map(async (identity) => ({
+          ...identity,
+          allowances: await allowancesOfIdentity(identity, apiIds, needs),
+        })),
+      );
+    };
+    const listed = allowances === 'true' ? await needs.costlyReads.run(caller.id, add) : page.identities;
     return {
-      ...{ identities: await roles.withRoleNames(page.identities), total },
+      ...{ identities: await roles.withRoleNames(listed), total },
       ...(next === undefined ? {} : { cursor: makeCursor(listing, `identity:${next}`) }),
     };
   },
@@ -451,21 +485,38 @@ const getIdentityAllowances = operation({
     'Shows every limit that all keys of the identity share, of its own and of its roles, with its uses, and the credits.',
   permissions: ['root.*.read_identity'],
   request: Fields(REFERENCE),
-  response: Allowances,
+  response: IdentityAllowances,
   errors: ['NOT_FOUND'],
   example: { externalId: 'ada' },
-  async handle({ request }, needs: NameStores & { limits: LimitView }) {
+  async handle({ request, caller }, needs: AllowanceStores) {
     const identity = await needs.identities.get(idIn(request));
     if (!identity) throw identityNotFound();
-    const roles = await Promise.all(identity.roles.map((id) => needs.roles.get(id)));
-    return allowancesOf(
+    return allowancesOfIdentity(identity, await countedApis(caller, needs), needs);
+  },
+});
+
+/** The APIs whose keys are counted: the first that the caller may read. */
+async function countedApis(caller: Caller, { apis }: AllowanceStores): Promise<readonly string[]> {
+  return (readableApis(caller) ?? (await apis.ids('', APIS_COUNTED_MAX))).slice(0, APIS_COUNTED_MAX);
+}
+
+async function allowancesOfIdentity(
+  identity: NonNullable<Awaited<ReturnType<Identities['get']>>>,
+  apiIds: readonly string[],
+  needs: AllowanceStores,
+) {
+  const roles = await Promise.all(identity.roles.map((id) => needs.roles.get(id)));
+  const [keys, allowances] = await Promise.all([
+    needs.identities.keysIn(apiIds, identity.externalId),
+    allowancesOf(
       appliedLimits({ identity, roles: roles.filter((role) => role !== undefined) }),
       identity.credits ?? {},
       'identity',
       { limits: needs.limits, nowMs: needs.clock.wallMs() },
-    );
-  },
-});
+    ),
+  ]);
+  return { ...allowances, keys };
+}
 
 export const identityOperations = [
   createIdentity,

@@ -1,13 +1,13 @@
 import { poolName, poolSuffix, type RateLimit, windowsOf } from '#shared/protocol/records/limit.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, recordKey, windowKey } from '#shared/redis/redis-keys.ts';
+import { apiKeys, recordKey, SHARED_LOG, windowKey } from '#shared/redis/redis-keys.ts';
 
 /** A rate limit, and the key or identity that has it. */
 interface LimitOf extends Omit<RateLimit, 'async'> {
   readonly ownerId: string;
 }
 
-/** The windows of rate limits in Redis; `windows.lua` describes them. */
+/** The windows of rate limits in Redis, of one API or else the shared log; `windows.lua` describes them. */
 export class LimitView {
   readonly #nodes: RedisNodes;
 
@@ -22,18 +22,18 @@ export class LimitView {
   }
 
   /** Resolves with the rest of the current window. Amounts that verifiers took in advance count as used. */
-  async remaining(apiId: string, limit: LimitOf, nowMs: number): Promise<number> {
+  async remaining(apiId: string | undefined, limit: LimitOf, nowMs: number): Promise<number> {
     return (await this.window(apiId, limit, nowMs)).remaining;
   }
 
   /** Resolves with the rest of the current window, and when that ends, if there is one in Redis. */
   async window(
-    apiId: string,
+    apiId: string | undefined,
     { ownerId, ...of }: LimitOf,
     nowMs: number,
   ): Promise<{ readonly remaining: number; readonly endsAt?: number }> {
     const { limit, duration } = of;
-    const window = windowKey(apiId, poolName(ownerId, poolSuffix(of)));
+    const window = windowKey(apiId ?? SHARED_LOG, poolName(ownerId, poolSuffix(of)));
     const [n, c, p] = await this.#nodes.run(window, (redis) => redis.hmget(window, 'n', 'c', 'p'));
     // The number of a period is its end.
     if (typeof windowsOf(of) === 'string') {
@@ -52,9 +52,13 @@ export class LimitView {
   }
 
   /** Resolves with the number of places of a concurrency limit that were in use when verifiers last told Redis. */
-  async placesInUse(apiId: string, { ownerId, name }: Pick<LimitOf, 'ownerId' | 'name'>): Promise<number> {
-    const places = windowKey(apiId, poolName(ownerId, poolSuffix({ name, duration: 0 })));
-    const { members } = apiKeys(apiId);
+  async placesInUse(
+    apiId: string | undefined,
+    { ownerId, name }: Pick<LimitOf, 'ownerId' | 'name'>,
+  ): Promise<number> {
+    const space = apiId ?? SHARED_LOG;
+    const places = windowKey(space, poolName(ownerId, poolSuffix({ name, duration: 0 })));
+    const { members } = apiKeys(space);
     const holders = Object.entries(await this.#nodes.run(places, (redis) => redis.hgetall(places)));
     const inUse = holders.map(async ([field, numbers]) => {
       const member = await this.#nodes.run(members, (redis) => redis.zscore(members, field.slice(1)));

@@ -172,6 +172,7 @@ export interface AuditFilter {
   readonly operation?: string;
   readonly apiId?: string;
   readonly keyId?: string;
+  readonly identityId?: string;
   /** The caller: a root key or a person. */
   readonly rootKeyId?: string;
 }
@@ -182,6 +183,7 @@ export function matches({ operation, by, on }: ListedEvent, filter: AuditFilter)
     (filter.operation === undefined || filter.operation === operation) &&
     (filter.apiId === undefined || filter.apiId === on.apiId) &&
     (filter.keyId === undefined || filter.keyId === on.keyId) &&
+    (filter.identityId === undefined || filter.identityId === on.identityId) &&
     (filter.rootKeyId === undefined || filter.rootKeyId === (by.person?.personId ?? by.rootKeyId))
   );
 }

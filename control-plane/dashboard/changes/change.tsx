@@ -113,7 +113,29 @@ export function useChange(onWritten: () => void) {
         undo: undo && (() => applyIdentity(identity, `Undone: ${headline}`, before)),
       };
     });
-  return { apply, applyAll, applyRole, applyRoleLimits, applyIdentity, receipts };
+  /** Adds credits to what is left, or takes them back. */
+  const addCredits = (
+    of: { keyId: string; apiId: string } | { identityId: string },
+    headline: string,
+    value: number,
+  ): Promise<unknown> => {
+    const op = value < 0 ? 'decrement' : 'increment';
+    const change = { op, value: Math.abs(value), waitMs: QUICK_MS };
+    const undo = value < 0 ? undefined : () => addCredits(of, `Undone: ${headline}`, -value);
+    return begin('apiId' in of ? of.apiId : undefined, async () => {
+      if ('identityId' in of) {
+        const { identityId } = of;
+        const { propagation } = await call('identities.updateCredits', { identityId, ...change });
+        const { sequence } = propagation;
+        const progress = () => call('identities.getIdentityPropagation', { identityId, sequence });
+        return { keyId: identityId, headline, propagation, progress, undo };
+      }
+      const { keyId } = of;
+      const { propagation } = await call('keys.updateRemaining', { keyId, ...change });
+      return { keyId, headline, propagation, progress: progressOf(keyId, propagation), undo };
+    });
+  };
+  return { apply, applyAll, applyRole, applyRoleLimits, applyIdentity, addCredits, receipts };
 }
 
 /** Follows changes until they are complete, and renders the latest, and those before it that are not complete. */

@@ -2,14 +2,14 @@ import { useState } from 'preact/hooks';
 import { limitParts, type UNITS } from '#shared/protocol/records/limit.ts';
 import { Options } from './forms.tsx';
 
-const NAMES = {
+export const NAMES = {
   s: 'seconds',
   m: 'minutes',
   h: 'hours',
   d: 'days',
   ms: 'milliseconds',
 } as const satisfies Record<keyof typeof UNITS, string>;
-const PERIODS = {
+export const PERIODS = {
   hour: 'calendar hour',
   day: 'calendar day',
   week: 'calendar week',

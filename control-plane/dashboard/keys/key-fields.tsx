@@ -3,18 +3,10 @@ import { useState } from 'preact/hooks';
 import type { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
 import { limitText } from '#shared/protocol/records/limit.ts';
 import { call, Failure, InvalidField, InvalidFields, type Key, may } from '../api/client.ts';
-import {
-  concurrencyOf,
-  concurrencyText,
-  limitOf,
-  limitsOf,
-  limitsText,
-  namesOf,
-  parseObject,
-  slugsOf,
-} from '../forms/entered-values.ts';
+import { limitOf, limitsOf, namesOf, parseObject, slugsOf } from '../forms/entered-values.ts';
 import { ActionForm, Field, FieldError, type FormEntry, Options } from '../forms/forms.tsx';
 import { LimitInput } from '../forms/limit-input.tsx';
+import { LimitRows, limitsGiven } from '../forms/limit-rows.tsx';
 import { Picker } from '../forms/picker.tsx';
 import { useLoad } from '../parts/loading.tsx';
 
@@ -38,12 +30,13 @@ const FIELDS: {
     'Allowed origins',
     'of web pages, such as https://app.example.com; empty = any',
   ],
-  ratelimits: ['limits', 'Further rate limits', 'one a line, such as tokens 5000/1d'],
-  concurrency: ['concurrency', 'Concurrency limits', 'holds at a time, one a line, such as jobs 3'],
+  ratelimits: ['limits', 'Further rate limits'],
+  concurrency: ['concurrency', 'Limits at the same time'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
 };
-const LONG: ReadonlySet<string> = new Set(['object', 'slugs', 'ranges', 'origins', 'limits', 'concurrency']);
+const LONG: ReadonlySet<string> = new Set(['object', 'slugs', 'ranges', 'origins']);
 const NAMES = Object.keys(FIELDS) as FieldName[];
+const isLimits = (name: FieldName) => name === 'ratelimits' || name === 'concurrency';
 /** So many are always seen. */
 const FIRST = 4;
 
@@ -53,6 +46,10 @@ export function KeyFields({ of, children }: { of?: Key; children?: ComponentChil
   const fieldOf = (name: FieldName) => {
     const [kind, label, hint] = FIELDS[name];
     const value = textOf(name, of);
+    if (isLimits(name))
+      return (
+        <LimitRows key={name} {...{ name, label }} of={of?.[name] ?? []} isRate={name === 'ratelimits'} />
+      );
     const id = `field-${name}`;
     const rows = kind === 'object' ? 4 : 2;
     const lines = <textarea id={id} name={name} rows={rows} spellcheck={false} defaultValue={value} />;
@@ -69,7 +66,7 @@ export function KeyFields({ of, children }: { of?: Key; children?: ComponentChil
         />
       ),
       limit: <LimitInput id={id} name={name} text={value} />,
-      ...{ ranges: lines, origins: lines, limits: lines, concurrency: lines, object: lines },
+      ...{ ranges: lines, origins: lines, object: lines, limits: null, concurrency: null },
     }[kind];
     const content = (
       <>
@@ -139,8 +136,7 @@ export function enteredOf(field: (name: string) => string, was?: Key): Record<st
 /** Returns the text of a field's input. */
 function textOf(name: FieldName, key: Key | undefined): string {
   if (name === 'ratelimit') return key?.ratelimit ? limitText(key.ratelimit) : '';
-  if (name === 'ratelimits') return limitsText(key?.ratelimits ?? []);
-  if (name === 'concurrency') return concurrencyText(key?.concurrency ?? []);
+  if (isLimits(name)) return JSON.stringify(limitsGiven(key?.[name] ?? [], name === 'ratelimits'));
   const value = key?.[name];
   if (value === undefined) return '';
   if (typeof value === 'number') return localText(value);
@@ -157,8 +153,10 @@ function enteredAs(name: FieldName, text: string): unknown {
   if (name === 'roles') return namesOf(text);
   if (kind === 'slugs' || kind === 'ranges' || kind === 'origins') return slugsOf(text);
   if (kind === 'limit') return limitOf(name, text);
-  if (kind === 'limits') return limitsOf(name, text);
-  if (kind === 'concurrency') return concurrencyOf(name, text);
+  if (isLimits(name)) {
+    const limits = limitsOf(text);
+    return limits.length > 0 ? limits : null;
+  }
   return kind === 'object' ? parseObject(name, text) : text;
 }
 
@@ -188,9 +186,11 @@ export function NewKeyFields() {
 export function CreditFields({
   of,
   apply,
+  add,
 }: {
   of: Pick<Key, 'remaining' | 'refill'>;
   apply: (headline: string, patch: object) => Promise<unknown>;
+  add: (value: number) => Promise<unknown>;
 }) {
   const [message, setMessage] = useState('');
   const { remaining, refill } = of;
@@ -209,19 +209,47 @@ export function CreditFields({
     return undefined;
   };
   return (
-    <ActionForm label="Set the credits" action="Set" run={save} message={message} isMain={false}>
-      <Whole label="Credits" hint="empty = no limit" name="remaining" of={remaining} />
-      <label>
-        Refill
-        <select name="interval">
-          <Options
-            of={{ '': 'none', daily: 'daily', weekly: 'weekly', monthly: 'monthly' }}
-            value={refill?.interval ?? ''}
-          />
-        </select>
-      </label>
-      <Whole label="Amount" hint="credits after it" name="amount" of={refill?.amount} />
-      <Whole label="Date" hint="where monthly, 1 to 31" name="refillDay" of={refill?.refillDay} />
+    <>
+      {remaining !== undefined && <AddCreditsForm add={add} />}
+      <ActionForm label="Set the credits" action="Set" run={save} message={message} isMain={false}>
+        <Whole label="Credits" hint="empty = no limit" name="remaining" of={remaining} />
+        <label>
+          Refill
+          <select name="interval">
+            <Options
+              of={{ '': 'none', daily: 'daily', weekly: 'weekly', monthly: 'monthly' }}
+              value={refill?.interval ?? ''}
+            />
+          </select>
+        </label>
+        <Whole label="Amount" hint="credits after it" name="amount" of={refill?.amount} />
+        <Whole label="Date" hint="where monthly, 1 to 31" name="refillDay" of={refill?.refillDay} />
+      </ActionForm>
+    </>
+  );
+}
+
+/** A form that adds to the credits, whatever is spent meanwhile. */
+export function AddCreditsForm({
+  add,
+  onDone,
+}: {
+  add: (value: number) => Promise<unknown>;
+  onDone?: () => void;
+}) {
+  const save = async (entry: FormEntry) => {
+    await add(whole(entry('added'), 'added'));
+    return undefined;
+  };
+  return (
+    <ActionForm
+      label="Add credits"
+      action="Add"
+      run={save}
+      isMain={onDone !== undefined}
+      {...(onDone ? { onDone } : {})}
+    >
+      <Whole label="Credits to add" hint="to what is left" name="added" of={undefined} />
     </ActionForm>
   );
 }

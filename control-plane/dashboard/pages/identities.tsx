@@ -1,15 +1,22 @@
-import { call, type Identity, may } from '../api/client.ts';
+import { useState } from 'preact/hooks';
+import { call, may, serverNow } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
+import { CustomerSwitch, StopCustomer } from '../customers/stop-customer.tsx';
 import { parseObject } from '../forms/entered-values.ts';
 import { ActionForm, Field, FieldError, type FormEntry, fieldsOf, Opener } from '../forms/forms.tsx';
 import { customersOf, useKeysWith } from '../keys/find-keys.ts';
+import { RoleLinks } from '../keys/key-facts.tsx';
 import { useConditions } from '../parts/conditions.ts';
 import { Dock } from '../parts/dock.tsx';
-import { IdentityState, IdentitySwitch, identityPage } from '../parts/identity-state.tsx';
+import { IdentityState, identityPage } from '../parts/identity-state.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
+import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { type Column, Table } from '../parts/table.tsx';
+import { Bar, type Meter, metersOf } from '../usage/allowances.tsx';
+import { DAY_MS } from '../usage/periods.tsx';
+import { countedApis } from '../usage/usage-query.ts';
 
 /**
  * A page to list, find, create, disable and enable identities, each of which covers all keys with one
@@ -17,12 +24,21 @@ import { type Column, Table } from '../parts/table.tsx';
  */
 export function Identities() {
   const pages = usePages(25);
-  const [filter, setFilter] = useConditions({ search: '' });
+  const [filter, setFilter] = useConditions({ search: '', sort: '' });
   const identities = useLoad(
-    () => call('identities.listIdentities', { limit: '25', cursor: pages.cursor, search: filter.search }),
+    () =>
+      call('identities.listIdentities', {
+        ...{ limit: '25', cursor: pages.cursor, search: filter.search, allowances: 'true' },
+      }),
     [filter, pages.cursor],
   );
+  const [stopping, setStopping] = useState<ListedIdentity>();
+  const refusals = useLoad(refusalsByCustomer, [], REFRESH_MS).data;
   const { applyIdentity, receipts } = useChange(identities.reload);
+  const columns = columnsOf(applyIdentity, setStopping, refusals);
+  const sortBy = SORTS.has(filter.sort) ? columns.find(({ title }) => title === filter.sort)?.by : undefined;
+  const sorted = (rows: readonly ListedIdentity[]) =>
+    sortBy ? rows.toSorted((a, b) => sortBy(b) - sortBy(a)) : rows;
   return (
     <Page
       title="Customers"
@@ -36,7 +52,7 @@ export function Identities() {
         text={filter.search}
         onSearch={(search) => {
           pages.reset();
-          setFilter({ search });
+          setFilter({ ...filter, search });
         }}
       />
       <Loaded of={identities}>
@@ -44,7 +60,7 @@ export function Identities() {
           <>
             <Table
               label="Customers"
-              rows={page.identities}
+              rows={sorted(page.identities)}
               id={({ id }) => id}
               empty={
                 page.cursor ? (
@@ -57,12 +73,35 @@ export function Identities() {
                   </>
                 )
               }
-              columns={columnsOf(applyIdentity)}
+              columns={columns.map((column) =>
+                SORTS.has(column.title)
+                  ? {
+                      ...column,
+                      heading: (
+                        <button
+                          type="button"
+                          class="sort"
+                          aria-pressed={filter.sort === column.title}
+                          title={`Sort this page by ${column.title}`}
+                          onClick={() =>
+                            setFilter({ ...filter, sort: filter.sort === column.title ? '' : column.title })
+                          }
+                        >
+                          {column.title}
+                          {filter.sort === column.title && ' ↓'}
+                        </button>
+                      ),
+                    }
+                  : column,
+              )}
             />
             {pages.pager(page.cursor, page.identities.length)}
           </>
         )}
       </Loaded>
+      {stopping && (
+        <StopCustomer of={stopping} apply={applyIdentity} onClose={() => setStopping(undefined)} />
+      )}
       <Dock>{receipts}</Dock>
     </Page>
   );
@@ -137,9 +176,41 @@ function NewIdentity({ onDone }: { onDone: () => void }) {
   );
 }
 
-const columnsOf = (apply: ReturnType<typeof useChange>['applyIdentity']): readonly Column<Identity>[] => [
+type ListedIdentity = Awaited<ReturnType<typeof call<'identities.listIdentities'>>>['identities'][number];
+const REFRESH_MS = 30_000;
+/** The columns by which the page can be sorted, the largest first. */
+const SORTS: ReadonlySet<string> = new Set(['Keys', 'This month', 'Refused, 24 h', 'Credits']);
+
+/** Counts the kept refusals of the last day by customer. */
+async function refusalsByCustomer(): Promise<ReadonlyMap<string, number>> {
+  const since = String(Math.floor(serverNow() - DAY_MS));
+  const readable = (await countedApis()).filter((apiId) => may(`api.${apiId}.read_key`));
+  const answers = await Promise.all(readable.map((apiId) => call('apis.listRefusedKeys', { apiId, since })));
+  const counts = new Map<string, number>();
+  for (const { externalId = '', count } of answers.flatMap(({ keys }) => keys))
+    counts.set(externalId, (counts.get(externalId) ?? 0) + count);
+  return counts;
+}
+
+/** The limit by the month that is used most, or else the limit that is. */
+function mainMeter({ allowances }: ListedIdentity): Meter | undefined {
+  if (!allowances) return undefined;
+  const { limits } = allowances;
+  const monthly = limits.filter(({ per }) => per === 'month');
+  const shares = metersOf({ ...allowances, limits: monthly.length > 0 ? monthly : limits, concurrency: [] });
+  return shares.filter(({ name }) => name !== 'credits left').toSorted((a, b) => shareOf(b) - shareOf(a))[0];
+}
+const shareOf = ({ used, of = 0 }: Meter) => used / Math.max(1, of);
+
+type CustomerColumn = Column<ListedIdentity> & { readonly by?: (of: ListedIdentity) => number };
+
+const columnsOf = (
+  apply: ReturnType<typeof useChange>['applyIdentity'],
+  onStop: (of: ListedIdentity) => void,
+  refusals: ReadonlyMap<string, number> | undefined,
+): readonly CustomerColumn[] => [
   {
-    title: 'External id',
+    title: 'Customer',
     narrow: 'first',
     cell: ({ externalId, id }) => (
       <a href={identityPage(externalId)} title={id}>
@@ -148,12 +219,53 @@ const columnsOf = (apply: ReturnType<typeof useChange>['applyIdentity']): readon
     ),
   },
   { title: 'State', narrow: 'beside', cell: (of) => <IdentityState of={of} /> },
+  { title: 'Plan', cell: ({ roles }) => <RoleLinks names={roles} /> },
+  {
+    title: 'Keys',
+    number: true,
+    cell: ({ allowances }) => allowances?.keys.toLocaleString(),
+    by: ({ allowances }) => allowances?.keys ?? 0,
+  },
+  {
+    title: 'This month',
+    cell: (of) => {
+      const meter = mainMeter(of);
+      return meter ? (
+        <span class="use" title={meter.name}>
+          {meter.used.toLocaleString()} <small>of {meter.of?.toLocaleString()}</small>
+          <Bar of={meter} />
+        </span>
+      ) : (
+        <span class="quiet none">no limit</span>
+      );
+    },
+    by: (of) => {
+      const meter = mainMeter(of);
+      return meter ? shareOf(meter) : -1;
+    },
+  },
+  {
+    title: 'Refused, 24 h',
+    number: true,
+    cell: ({ externalId }) => refusals && (refusals.get(externalId) ?? 0).toLocaleString(),
+    by: ({ externalId }) => refusals?.get(externalId) ?? 0,
+  },
+  {
+    title: 'Credits',
+    number: true,
+    cell: ({ credits }) => credits?.remaining?.toLocaleString() ?? <span class="quiet none">–</span>,
+    by: ({ credits }) => credits?.remaining ?? -1,
+  },
   ...(may('root.*.update_identity')
     ? [
         {
           title: 'Actions',
           narrow: 'menu',
-          cell: (of: Identity) => <IdentitySwitch of={of} apply={apply} />,
+          cell: (of: ListedIdentity) => (
+            <More of={of.externalId}>
+              <CustomerSwitch of={of} apply={apply} onStop={() => onStop(of)} />
+            </More>
+          ),
         } as const,
       ]
     : []),

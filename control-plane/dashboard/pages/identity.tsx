@@ -1,32 +1,30 @@
 import { useState } from 'preact/hooks';
-import { call, Failure, type Identity, may } from '../api/client.ts';
+import { call, Failure, type Identity, listEvents, may } from '../api/client.ts';
+import { Events, useNames } from '../audit/events.tsx';
 import { useChange } from '../changes/change.tsx';
-import {
-  concurrencyOf,
-  concurrencyText,
-  limitsOf,
-  limitsText,
-  namesOf,
-  parseObject,
-  slugsOf,
-} from '../forms/entered-values.ts';
+import { ChangePlan } from '../customers/change-plan.tsx';
+import { CustomerSwitch, StopCustomer } from '../customers/stop-customer.tsx';
+import { limitsOf, namesOf, parseObject, slugsOf } from '../forms/entered-values.ts';
 import { ActionForm, FieldError, type FormEntry } from '../forms/forms.tsx';
+import { LimitRows } from '../forms/limit-rows.tsx';
 import { Picker } from '../forms/picker.tsx';
 import { Credits, RoleLinks } from '../keys/key-facts.tsx';
-import { CreditFields, useCatalogue } from '../keys/key-fields.tsx';
+import { AddCreditsForm, CreditFields, useCatalogue } from '../keys/key-fields.tsx';
 import { KeyState, LastUse, useForeignFound } from '../keys/key-state.tsx';
 import { ApiLink } from '../parts/api-name.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
-import { Confirm } from '../parts/dialogs.tsx';
+import { counted } from '../parts/counted.ts';
+import { Confirm, Dialog } from '../parts/dialogs.tsx';
 import { Dock } from '../parts/dock.tsx';
 import { Fact } from '../parts/fact.tsx';
-import { IdentityState, IdentitySwitch } from '../parts/identity-state.tsx';
+import { IdentityState } from '../parts/identity-state.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
 import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { Table } from '../parts/table.tsx';
+import { type Tab, Tabs } from '../parts/tabs.tsx';
 import { LimitList } from '../roles/role-limits.tsx';
 import { Meters } from '../usage/allowances.tsx';
 import { Usage } from '../usage/usage.tsx';
@@ -35,13 +33,14 @@ import { usageOfAll } from '../usage/usage-query.ts';
 type Apply = ReturnType<typeof useChange>['applyIdentity'];
 const WAY = [['#/identities', 'Customers']] as const;
 const PAGE_KEYS = '50';
+/** Credits are spent while somebody looks. */
+const REFRESH_MS = 5000;
 
-/** A page for one identity: its state, its meta, the limits that its keys share, and its keys. */
+/** A page for one identity: how much it uses, its keys, its plan and limits, its settings and its history. */
 export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
-  const identity = useLoad(() => findIdentity(idOrExternalId), []);
+  const identity = useLoad(() => findIdentity(idOrExternalId), [], REFRESH_MS);
   const externalId = identity.data?.externalId ?? idOrExternalId;
-  const [deleting, setDeleting] = useState(false);
-  const { applyIdentity, receipts } = useChange(identity.reload);
+  const { applyIdentity, addCredits, receipts } = useChange(identity.reload);
   if (identity.failure?.code === 'NOT_FOUND') {
     return (
       <Page
@@ -64,65 +63,126 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
       title={externalId}
       way={WAY}
       beside={identity.data && <IdentityState of={identity.data} />}
-      actions={
-        identity.data && (
-          <Actions of={identity.data} apply={applyIdentity} onDelete={() => setDeleting(true)} />
-        )
-      }
+      actions={identity.data && <Actions of={identity.data} apply={applyIdentity} add={addCredits} />}
     >
       <Dock>{receipts}</Dock>
       <Loaded of={identity}>
         {(of) => (
-          <>
-            <Meters of={{ identityId: of.id }} />
-            <IdentityFacts of={of} />
-            {of.credits && (
-              <>
-                <h2>Credits</h2>
-                <Credits of={of.credits} isShared />
-              </>
-            )}
-            {may('api.*.read_analytics') && (
-              <>
-                <h2>Verifications</h2>
-                <Usage
-                  load={async (period) => ({ verifications: await usageOfAll(period, of.externalId) })}
-                />
-              </>
-            )}
-            <h2>Keys</h2>
-            <OwnKeys key={String(of.enabled)} externalId={externalId} />
-            {may('root.*.update_identity') && (
-              <>
-                <EditRoles key={of.roles.join()} of={of} apply={applyIdentity} />
-                <Edit of={of} onSaved={identity.reload} />
-                <h2>Set the credits</h2>
-                <CreditFields
-                  of={of.credits ?? {}}
-                  apply={(headline, credits) => applyIdentity(of, headline, { credits })}
-                />
-              </>
-            )}
-            {deleting && <DeleteIdentity of={of} onClose={() => setDeleting(false)} />}
-          </>
+          <Tabs label="Parts of the customer" tabs={tabsOf(of, applyIdentity, addCredits, identity.reload)} />
         )}
       </Loaded>
     </Page>
   );
 }
 
-/** The actions on an identity. */
-function Actions(props: { of: Identity; apply: Apply; onDelete: () => void }) {
+/** The parts of the page that the user may see. */
+function tabsOf(of: Identity, apply: Apply, add: AddCreditsTo, reload: () => void): readonly Tab[] {
+  const tabs: readonly (Tab & { readonly permission?: string })[] = [
+    { id: 'usage', title: 'Usage', content: () => <CustomerUsage of={of} /> },
+    {
+      id: 'keys',
+      title: 'Keys',
+      content: () => <OwnKeys key={String(of.enabled)} externalId={of.externalId} />,
+    },
+    {
+      id: 'limits',
+      title: 'Plan & limits',
+      permission: 'root.*.update_identity',
+      content: () => (
+        <>
+          <EditRoles key={of.roles.join()} of={of} apply={apply} />
+          <EditLimits of={of} apply={apply} />
+          <h2>Credits</h2>
+          {of.credits && <Credits of={of.credits} isShared />}
+          <CreditFields
+            of={of.credits ?? {}}
+            apply={(headline, credits) => apply(of, headline, { credits })}
+            add={(value) => addTo(of, add, value)}
+          />
+        </>
+      ),
+    },
+    {
+      id: 'settings',
+      title: 'Settings',
+      permission: 'root.*.update_identity',
+      content: () => <Edit of={of} onSaved={reload} />,
+    },
+    {
+      id: 'history',
+      title: 'History',
+      permission: 'root.*.read_audit',
+      content: () => <IdentityHistory of={of} />,
+    },
+  ];
+  return tabs.filter(({ permission }) => permission === undefined || may(permission));
+}
+
+function CustomerUsage({ of }: { of: Identity }) {
   return (
     <>
-      {may('root.*.update_identity') && <IdentitySwitch of={props.of} apply={props.apply} isLarge />}
+      <Meters of={{ identityId: of.id }} />
+      <div class="with-rail">
+        <aside class="rail" aria-label="Facts">
+          <IdentityFacts of={of} />
+        </aside>
+        {may('api.*.read_analytics') && (
+          <div>
+            <h2>Requests</h2>
+            <Usage load={async (period) => ({ verifications: await usageOfAll(period, of.externalId) })} />
+          </div>
+        )}
+      </div>
+    </>
+  );
+}
+
+/** The latest events about a customer. */
+function IdentityHistory({ of: { id: identityId, sequence } }: { of: Identity }) {
+  const names = useNames();
+  const events = useLoad(() => listEvents({ identityId }), [sequence]);
+  return (
+    <Loaded of={events}>
+      {(page) => (
+        <Events events={page.events} names={names} exact empty="No events of this customer are kept." />
+      )}
+    </Loaded>
+  );
+}
+
+/** The actions on an identity, with their dialogs. */
+function Actions({ of, apply, add }: { of: Identity; apply: Apply; add: AddCreditsTo }) {
+  const [open, setOpen] = useState<'plan' | 'credits' | 'stop' | 'delete'>();
+  const close = () => setOpen(undefined);
+  const mayUpdate = may('root.*.update_identity');
+  return (
+    <>
       {may('root.*.delete_identity') && (
         <More>
-          <button type="button" class="danger" onClick={props.onDelete}>
+          <button type="button" class="danger" onClick={() => setOpen('delete')}>
             Delete customer…
           </button>
         </More>
       )}
+      {mayUpdate && (
+        <>
+          {of.credits && (
+            <button type="button" onClick={() => setOpen('credits')}>
+              Add credits
+            </button>
+          )}
+          {may('root.*.read_role') && (
+            <button type="button" onClick={() => setOpen('plan')}>
+              Change plan
+            </button>
+          )}
+          <CustomerSwitch of={of} apply={apply} onStop={() => setOpen('stop')} />
+        </>
+      )}
+      {open === 'plan' && <ChangePlan of={of} apply={apply} onClose={close} />}
+      {open === 'credits' && <AddCredits of={of} add={add} onClose={close} />}
+      {open === 'stop' && <StopCustomer of={of} apply={apply} onClose={close} />}
+      {open === 'delete' && <DeleteIdentity of={of} onClose={close} />}
     </>
   );
 }
@@ -234,45 +294,75 @@ function EditRoles({ of, apply }: { of: Identity; apply: Apply }) {
   );
 }
 
+/** The form for the limits of the customer's own, which all its keys share. */
+function EditLimits({ of, apply }: { of: Identity; apply: Apply }) {
+  const save = async (entry: FormEntry, ifSequence?: number) => {
+    const limits = {
+      ratelimits: limitsOf(entry('ratelimits')),
+      concurrency: limitsOf(entry('concurrency')),
+    };
+    const { ratelimits, concurrency } = of;
+    await apply(
+      of,
+      `Changed the limits of ${of.externalId}`,
+      { ...limits, ifSequence },
+      { ratelimits, concurrency },
+    );
+    return undefined;
+  };
+  return (
+    <>
+      <h2>Limits of its own</h2>
+      <ActionForm
+        sequence={of.sequence}
+        label="Change the limits"
+        action="Save limits"
+        run={save}
+        isMain={false}
+      >
+        <p class="quiet wide">All its keys share them. One of the same name in its plan does not count.</p>
+        <LimitRows name="ratelimits" label="Rate limits" of={of.ratelimits} isRate />
+        <LimitRows name="concurrency" label="Limits at the same time" of={of.concurrency} isRate={false} />
+      </ActionForm>
+    </>
+  );
+}
+
+function AddCredits({ of, add, onClose }: { of: Identity; add: AddCreditsTo; onClose: () => void }) {
+  return (
+    <Dialog title={`Add credits to ${of.externalId}`} onClose={onClose}>
+      <p>{counted(of.credits?.remaining ?? 0, 'credit')} are left.</p>
+      <AddCreditsForm add={(value) => addTo(of, add, value)} onDone={onClose} />
+    </Dialog>
+  );
+}
+
+type AddCreditsTo = ReturnType<typeof useChange>['addCredits'];
+const addTo = ({ id: identityId, externalId }: Identity, add: AddCreditsTo, value: number) =>
+  add({ identityId }, `Added ${counted(value, 'credit')} to ${externalId}`, value);
+
+/** The form for what verifications answer about the customer, and where it holds. */
 function Edit({ of, onSaved }: { of: Identity; onSaved: () => void }) {
   const save = async (entry: FormEntry, ifSequence?: number) => {
     const meta = parseObject('meta', entry('meta') || '{}');
-    const ratelimits = limitsOf('ratelimits', entry('ratelimits'));
-    const concurrency = concurrencyOf('concurrency', entry('concurrency'));
     const apiIds = slugsOf(entry('apiIds'));
-    const fields = { meta, ratelimits, concurrency, apiIds: apiIds.length > 0 ? apiIds : null, ifSequence };
+    const fields = { meta, apiIds: apiIds.length > 0 ? apiIds : null, ifSequence };
     const { propagation } = await call('identities.updateIdentity', { identityId: of.id, ...fields }).finally(
       onSaved,
     );
     return { sequence: propagation.sequence };
   };
   return (
-    <>
-      <h2>Change</h2>
-      <ActionForm sequence={of.sequence} label="Change the customer" action="Save" run={save}>
-        <label class="wide">
-          Meta <small>a JSON object; every verification returns it</small>
-          <textarea name="meta" rows={4} spellcheck={false} defaultValue={JSON.stringify(of.meta, null, 2)} />
-        </label>
-        <label class="wide">
-          Rate limits <small>that all keys share, one a line, such as tokens 5000/1d</small>
-          <textarea name="ratelimits" rows={2} spellcheck={false} defaultValue={limitsText(of.ratelimits)} />
-        </label>
-        <label class="wide">
-          Concurrency limits <small>that all keys share, one a line, such as jobs 3</small>
-          <textarea
-            name="concurrency"
-            rows={2}
-            spellcheck={false}
-            defaultValue={concurrencyText(of.concurrency)}
-          />
-        </label>
-        <label class="wide">
-          APIs <small>in which it holds, such as billing shop; empty = all</small>
-          <input name="apiIds" spellcheck={false} autocomplete="off" defaultValue={of.apiIds?.join(' ')} />
-        </label>
-      </ActionForm>
-    </>
+    <ActionForm sequence={of.sequence} label="Change the customer" action="Save" run={save}>
+      <label class="wide">
+        Meta <small>a JSON object; every verification returns it</small>
+        <textarea name="meta" rows={4} spellcheck={false} defaultValue={JSON.stringify(of.meta, null, 2)} />
+      </label>
+      <label class="wide">
+        APIs <small>in which it holds, such as billing shop; empty = all</small>
+        <input name="apiIds" spellcheck={false} autocomplete="off" defaultValue={of.apiIds?.join(' ')} />
+      </label>
+    </ActionForm>
   );
 }
 

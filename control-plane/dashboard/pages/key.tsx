@@ -10,6 +10,7 @@ import { KeyState, KeySwitch, useForeignFound } from '../keys/key-state.tsx';
 import { ExplainedRefusals } from '../keys/refusals.tsx';
 import { RotateDialog } from '../keys/rotate.tsx';
 import { ApiName } from '../parts/api-name.tsx';
+import { counted } from '../parts/counted.ts';
 import { Confirm } from '../parts/dialogs.tsx';
 import { Dock } from '../parts/dock.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
@@ -20,11 +21,14 @@ import { Time } from '../parts/time.tsx';
 import { Meters } from '../usage/allowances.tsx';
 import { Usage } from '../usage/usage.tsx';
 
+/** Credits are spent while somebody looks. */
+const REFRESH_MS = 5000;
+
 /** A page for one key: its fields, usage and history, with forms to change, rotate and delete it. */
 export function KeyDetail({ keyId }: { keyId: string }) {
-  const key = useLoad(() => call('keys.getKey', { keyId }), []);
+  const key = useLoad(() => call('keys.getKey', { keyId }), [], REFRESH_MS);
   const isFound = useForeignFound(key.data && [key.data]);
-  const { apply, receipts } = useChange(key.reload);
+  const { apply, addCredits, receipts } = useChange(key.reload);
   const events = useHistory(keyId, key.data);
   if (key.failure?.code === 'NOT_FOUND' || key.failure?.code === 'BAD_REQUEST')
     return <NoSuchKey keyId={keyId} />;
@@ -42,7 +46,9 @@ export function KeyDetail({ keyId }: { keyId: string }) {
       {of?.leaked && <Leaked of={of} apply={apply} />}
       <Dock>{receipts}</Dock>
       {receipts.length === 0 && <UnderWay keyId={keyId} events={events.data?.events} />}
-      <Loaded of={key}>{(of) => <Tabs label="Parts of the key" tabs={tabsOf(of, apply, events)} />}</Loaded>
+      <Loaded of={key}>
+        {(of) => <Tabs label="Parts of the key" tabs={tabsOf(of, apply, addCredits, events)} />}
+      </Loaded>
     </Page>
   );
 }
@@ -75,7 +81,12 @@ const mayRotate = ({ apiId, rerolledTo }: Key) =>
   rerolledTo === undefined && may(`api.${apiId}.update_key`) && may(`api.${apiId}.create_key`);
 
 /** The parts of the page that the user may see. */
-function tabsOf(of: Key, apply: Apply, events: ReturnType<typeof useHistory>): readonly Tab[] {
+function tabsOf(
+  of: Key,
+  apply: Apply,
+  add: ReturnType<typeof useChange>['addCredits'],
+  events: ReturnType<typeof useHistory>,
+): readonly Tab[] {
   const tabs: readonly (Tab & { readonly permission?: string })[] = [
     { id: 'overview', title: 'Overview', content: () => <KeyOverview of={of} apply={apply} /> },
     {
@@ -86,7 +97,11 @@ function tabsOf(of: Key, apply: Apply, events: ReturnType<typeof useHistory>): r
         <>
           <Edit of={of} apply={apply} />
           <h2>Credits</h2>
-          <CreditFields of={of} apply={(...change) => apply(of, ...change)} />
+          <CreditFields
+            of={of}
+            apply={(...change) => apply(of, ...change)}
+            add={(value) => add(of, `Added ${counted(value, 'credit')}`, value)}
+          />
         </>
       ),
     },

@@ -1,8 +1,9 @@
 import { useState } from 'preact/hooks';
-import { limitInWords, limitText } from '#shared/protocol/records/limit.ts';
+import { limitInWords } from '#shared/protocol/records/limit.ts';
 import { may, type Role } from '../api/client.ts';
-import { concurrencyOf, concurrencyText, limitsOf } from '../forms/entered-values.ts';
-import { ActionForm, FieldError, type FormEntry } from '../forms/forms.tsx';
+import { limitsOf } from '../forms/entered-values.ts';
+import { ActionForm, type FormEntry } from '../forms/forms.tsx';
+import { LimitRows } from '../forms/limit-rows.tsx';
 import { Dialog } from '../parts/dialogs.tsx';
 import { Table } from '../parts/table.tsx';
 
@@ -74,57 +75,21 @@ export function LimitList({ of, isPer = false }: { of: Limits; isPer?: boolean }
 
 function Edit({ of, change, onDone }: { of: Role; change: ChangeLimits; onDone: () => void }) {
   const save = async (entry: FormEntry, ifSequence?: number) => {
-    const limits = {
-      ratelimits: linesOf(entry('ratelimits')).flatMap(({ line, per }) =>
-        limitsOf('ratelimits', line).map((limit) => ({ ...limit, per })),
-      ),
-      concurrency: linesOf(entry('concurrency')).flatMap(({ line, per }) =>
-        concurrencyOf('concurrency', line).map((limit) => ({ ...limit, per })),
-      ),
-    };
-    await change(of, limits as Limits, ifSequence);
+    const [ratelimits, concurrency] = [limitsOf(entry('ratelimits')), limitsOf(entry('concurrency'))];
+    await change(of, { ratelimits, concurrency } as Limits, ifSequence);
     return undefined;
   };
   return (
     <ActionForm label="Limits" action="Save limits" run={save} onDone={onDone} sequence={of.sequence}>
-      <label class="field wide">
-        Rate limits{' '}
-        <small>one a line, such as “requests 1000/1m auto per identity” or “exports 20/month per key”</small>
-        <textarea
-          name="ratelimits"
-          rows={4}
-          spellcheck={false}
-          defaultValue={of.ratelimits.map(lineOf).join('\n')}
-        />
-        <FieldError name="ratelimits" />
-      </label>
-      <label class="field wide">
-        Concurrency limits <small>one a line, such as “jobs 3 per identity”</small>
-        <textarea
-          name="concurrency"
-          rows={2}
-          spellcheck={false}
-          defaultValue={of.concurrency
-            .map((each) => `${concurrencyText([each])} per ${each.per ?? 'key'}`)
-            .join('\n')}
-        />
-        <FieldError name="concurrency" />
-      </label>
-      <p class="quiet wide">
-        <code>auto</code>: each verification takes one, without naming the limit. Of several roles, the
-        largest limit of a name applies.
-      </p>
+      <LimitRows name="ratelimits" label="Rate limits" of={of.ratelimits} isRate hasScope />
+      <LimitRows
+        name="concurrency"
+        label="Limits at the same time"
+        of={of.concurrency}
+        isRate={false}
+        hasScope
+      />
+      <p class="quiet wide">Of several roles, the largest limit of a name applies.</p>
     </ActionForm>
   );
-}
-
-const lineOf = (limit: Role['ratelimits'][number]): string =>
-  `${limit.name} ${limitText(limit)} per ${limit.per ?? 'key'}`;
-
-/** Takes apart the lines that `lineOf` writes: what all limits have, and what only those of roles have. */
-function linesOf(text: string) {
-  return text.split('\n').map((whole) => {
-    const [, line = '', per = 'key'] = /^(.*?)(?:\s+per\s+(key|identity))?\s*$/.exec(whole) ?? [];
-    return { line, per };
-  });
 }

@@ -1,3 +1,4 @@
+import { limitOfText, windowInWords } from '#shared/protocol/records/limit.ts';
 import { call } from '../api/client.ts';
 import { useLoad } from '../parts/loading.tsx';
 import { Time } from '../parts/time.tsx';
@@ -7,7 +8,7 @@ const REFRESH_MS = 5000;
 const NEAR = 0.8;
 
 /** A limit with its use: the amount, a bar, and when it begins anew. */
-interface Meter {
+export interface Meter {
   readonly name: string;
   readonly used: number;
   readonly of: number | undefined;
@@ -30,13 +31,17 @@ export function Meters({ of }: { of: { readonly identityId: string } | { readonl
   );
 }
 
-type Allowances = Awaited<ReturnType<typeof call<'identities.getAllowances'>>>;
+type Allowances = Awaited<ReturnType<typeof call<'keys.getAllowances'>>>;
 
-function metersOf({ limits, concurrency, credits }: Allowances): readonly Meter[] {
+export function metersOf({ limits, concurrency, credits }: Allowances): readonly Meter[] {
   return [
-    ...limits.map(({ name, per, limit, ...rest }) => ({ ...rest, name: `${name}, per ${per}`, of: limit })),
+    ...limits.map(({ name, per, limit, ...rest }) => ({
+      ...rest,
+      name: `${name} ${wordsOf(per)}`,
+      of: limit,
+    })),
     ...concurrency.map(({ name, limit, inUse, from }) => ({
-      name: `${name}, at once`,
+      name: `${name} at once`,
       used: inUse,
       of: limit,
       from,
@@ -47,20 +52,30 @@ function metersOf({ limits, concurrency, credits }: Allowances): readonly Meter[
   ];
 }
 
-function MeterTile({ of: { name, used, of, resetsAt, from } }: { of: Meter }) {
-  const share = of === undefined ? undefined : Math.min(1, used / Math.max(1, of));
+/** Says in words what stands after the slash of a limit, such as "a minute" for `1m`. */
+const wordsOf = (per: string) => windowInWords(limitOfText(`1/${per}`, () => ({})) ?? {});
+
+/** The bar of a meter, which says by its colour when little or nothing is left. */
+export function Bar({ of: { name, used, of } }: { of: Meter }) {
+  if (of === undefined) return null;
+  const share = Math.min(1, used / Math.max(1, of));
   const isLimit = name !== 'credits left';
-  const tone = isLimit && share === 1 ? 'over' : isLimit && (share ?? 0) >= NEAR ? 'near' : '';
+  const tone = isLimit && share === 1 ? 'over' : isLimit && share >= NEAR ? 'near' : '';
+  return (
+    <svg class={`meter ${tone}`} viewBox="0 0 1 1" preserveAspectRatio="none" aria-hidden="true">
+      <rect width={share} height="1" />
+    </svg>
+  );
+}
+
+function MeterTile({ of: meter }: { of: Meter }) {
+  const { name, used, of, resetsAt, from } = meter;
   return (
     <div class="panel">
       <dt>{name}</dt>
       <dd>
         {used.toLocaleString()} {of !== undefined && <small>of {of.toLocaleString()}</small>}
-        {share !== undefined && (
-          <svg class={`meter ${tone}`} viewBox="0 0 1 1" preserveAspectRatio="none" aria-hidden="true">
-            <rect width={share} height="1" />
-          </svg>
-        )}
+        <Bar of={meter} />
         <small class="under">
           {from
             .replace(/^role:/, 'plan ')

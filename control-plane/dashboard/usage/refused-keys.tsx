@@ -1,7 +1,9 @@
-import { useLayoutEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { call, may } from '../api/client.ts';
 import type { COUNTERS } from '../api/verdicts.ts';
 import { ApiLink } from '../parts/api-name.tsx';
+import { counted } from '../parts/counted.ts';
+import { identityPage } from '../parts/identity-state.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
@@ -16,15 +18,45 @@ export interface Refused {
   readonly apiId?: string | undefined;
 }
 
-/** The keys behind a part of a chart: those that were refused, each with its last refusal. */
+type RefusedKey = Awaited<ReturnType<typeof call<'apis.listRefusedKeys'>>>['keys'][number] & {
+  readonly apiId: string;
+};
+/** So many are shown at first. */
+const ROWS_AT_FIRST = 10;
+
+/** The refused keys of each customer together, and each key without a customer; who was refused most comes first. */
+function groupsOf(all: readonly RefusedKey[]) {
+  const groups = Map.groupBy(all, ({ keyId, externalId }) =>
+    externalId === undefined ? keyId : `=${externalId}`,
+  );
+  return [...groups]
+    .flatMap(([id, group]) => {
+      const keys = group.toSorted((a, b) => b.refusal.time - a.refusal.time);
+      const [last] = keys;
+      const count = keys.reduce((sum, key) => sum + key.count, 0);
+      return last ? [{ id, externalId: last.externalId, keys, last, count }] : [];
+    })
+    .sort((a, b) => b.count - a.count || b.last.refusal.time - a.last.refusal.time);
+}
+
+const KeyLink = ({ of: { keyId, name, refusal } }: { of: RefusedKey }) => (
+  <a href={`#/keys/${keyId}?${new URLSearchParams({ request: refusal.requestId ?? '' })}`} title={keyId}>
+    <bdi>{name ?? keyId}</bdi>
+  </a>
+);
+
+/**
+ * The customers and keys behind a part of a chart: those that were refused, each with its last refusal.
+ */
 export function RefusedKeys(props: {
   of: Refused;
   apiIds: () => Promise<readonly string[]>;
   onClose: () => void;
 }) {
   const { kind, time, since, until, apiId } = props.of;
-  const title = `Keys refused: ${kind.name}, ${time}`;
+  const title = `Refused: ${kind.name}, ${time}`;
   const region = useRef<HTMLElement>(null);
+  const [isWhole, setWhole] = useState(false);
   const keys = useLoad(async () => {
     const readable = (apiId === undefined ? await props.apiIds() : [apiId]).filter((apiId) =>
       may(`api.${apiId}.read_key`),
@@ -33,8 +65,7 @@ export function RefusedKeys(props: {
       const { keys } = await call('apis.listRefusedKeys', { apiId, code: kind.code, since, until });
       return keys.map((key) => ({ ...key, apiId }));
     };
-    const all = (await Promise.all(readable.map(list))).flat();
-    return all.sort((a, b) => b.refusal.time - a.refusal.time);
+    return groupsOf((await Promise.all(readable.map(list))).flat());
   }, [title, since, until, apiId]);
   useLayoutEffect(() => {
     region.current?.scrollIntoView({ block: 'nearest' });
@@ -54,27 +85,48 @@ export function RefusedKeys(props: {
         {(refused) => (
           <Table
             label={title}
-            rows={refused}
-            id={({ keyId }) => keyId}
+            rows={isWhole ? refused : refused.slice(0, ROWS_AT_FIRST)}
+            id={({ id }) => id}
             empty="No such refusal is kept: of a key, the latest 50 are, for seven days."
             columns={[
               {
-                title: 'Key',
+                title: 'Customer or key',
                 narrow: 'first',
-                cell: ({ keyId, name, refusal: { requestId = '' } }) => (
-                  <a href={`#/keys/${keyId}?${new URLSearchParams({ request: requestId })}`} title={keyId}>
-                    <bdi>{name ?? keyId}</bdi>
-                  </a>
+                cell: ({ externalId, keys: [key] }) =>
+                  externalId === undefined ? (
+                    key && <KeyLink of={key} />
+                  ) : (
+                    <a href={identityPage(externalId)}>
+                      <bdi>{externalId}</bdi>
+                    </a>
+                  ),
+              },
+              {
+                title: 'Why, at last',
+                grows: true,
+                cell: ({ last, keys }) => (
+                  <>
+                    <bdi>{last.refusal.detail}</bdi>
+                    {keys.length > 1 && (
+                      <div class="under">
+                        {counted(keys.length, 'key')}, at last <KeyLink of={last} />
+                      </div>
+                    )}
+                  </>
                 ),
               },
-              { title: 'Why', grows: true, cell: ({ refusal }) => <bdi>{refusal.detail}</bdi> },
-              { title: 'API', cell: ({ apiId }) => <ApiLink id={apiId} /> },
+              { title: 'API', cell: ({ last }) => <ApiLink id={last.apiId} /> },
               { title: 'Refusals', number: true, cell: ({ count }) => count.toLocaleString() },
-              { title: 'Last', narrow: 'beside', cell: ({ refusal }) => <Time at={refusal.time} /> },
+              { title: 'Last', narrow: 'beside', cell: ({ last }) => <Time at={last.refusal.time} /> },
             ]}
           />
         )}
       </Loaded>
+      {!isWhole && (keys.data?.length ?? 0) > ROWS_AT_FIRST && (
+        <button type="button" class="small" onClick={() => setWhole(true)}>
+          Show all {keys.data?.length.toLocaleString()}
+        </button>
+      )}
     </section>
   );
 }

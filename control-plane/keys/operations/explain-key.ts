@@ -10,7 +10,7 @@ import { parseQuery, type Query, slugsIn } from '#shared/rules/permission-query.
 import { PRESENTER_FACTS, presenterOf } from '#shared/rules/presenter.ts';
 import { RULE_NAMES, RULES, type RuleName, type RuleQuestion } from '#shared/rules/rules.ts';
 import { VERDICT_CODES, type VerdictCode } from '#shared/rules/verdict-codes.ts';
-import { type AppliedLimit, appliedLimits } from '../../rate-limits/allowances.ts';
+import { type AppliedLimit, appliedLimits } from '../../rate-limits/applied-limits.ts';
 import type { LimitView } from '../../rate-limits/limit-view.ts';
 import type { Key, KeyView } from '../../records/key-view.ts';
 import type { Role, Roles } from '../../roles/roles.ts';

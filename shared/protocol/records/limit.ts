@@ -280,16 +280,16 @@ export function limitText({ name: _name, per: _per, ...of }: LimitInput & Partia
   return words.join(' ');
 }
 
-/** Formats a limit in words, such as "5,000 a day" or "100 in 10 seconds". */
-export function limitInWords({ limit, duration, interval, async = true }: DefaultLimit): string {
+/** Formats the windows of a limit in words, such as "a day" or "in 10 seconds". */
+export function windowInWords({ duration = 1, interval }: Pick<LimitInput, 'duration' | 'interval'>): string {
   const { count, name } = inUnits(duration);
-  const window = interval
-    ? `each calendar ${interval}`
-    : count === 1
-      ? `a${name === 'hour' ? 'n' : ''} ${name}`
-      : `in ${count.toLocaleString()} ${name}s`;
-  return `${limit.toLocaleString()} ${window}${async ? '' : ', exact'}`;
+  if (interval) return `each calendar ${interval}`;
+  return count === 1 ? `a${name === 'hour' ? 'n' : ''} ${name}` : `in ${count.toLocaleString()} ${name}s`;
 }
+
+/** Formats a limit in words, such as "5,000 a day" or "100 in 10 seconds". */
+export const limitInWords = ({ limit, async = true, ...of }: DefaultLimit): string =>
+  `${limit.toLocaleString()} ${windowInWords(of)}${async ? '' : ', exact'}`;
 
 /** A rate limit or a concurrency limit in an answer. A limit of which something is left did apply. */
 export type AnsweredLimit = Partial<RateLimit> & { readonly limit: number; readonly remaining?: number };

@@ -17,7 +17,7 @@ onStage('two admins at once', (stage) => {
       thing: 'an identity',
       async make() {
         await stage.fleet.ok('identities.createIdentity', { externalId: 'ada' });
-        return { hash: '#/identities/ada', tab: undefined, reference: { externalId: 'ada' } };
+        return { hash: '#/identities/ada', tab: 'Settings', reference: { externalId: 'ada' } };
       },
       ...{ read: 'identities.getIdentity', change: 'identities.updateIdentity' },
       ...{ form: 'Change the customer', field: 'Meta', shown: 'meta' },

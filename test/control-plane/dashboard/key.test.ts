@@ -144,6 +144,14 @@ onStage('the page of a key', (stage) => {
       refill: { interval: 'monthly', amount: 100, refillDay: 15 },
     });
     await dashboard.openTab('Settings');
+    await page.getByLabel('Credits to add').fill('10000');
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    const receipt = page.getByLabel('How far the change has come');
+    await receipt.getByText(/Added 10,000 credits.*Complete/).waitFor();
+    expect(await keyNow()).toMatchObject({ remaining: 10_070 });
+    await receipt.getByRole('button', { name: 'Undo' }).click();
+    await receipt.getByText(/Undone: Added 10,000 credits.*Complete/).waitFor();
+    expect(await keyNow()).toMatchObject({ remaining: 70 });
     await form.getByRole('button', { name: 'Set' }).click();
     await form.getByText('Nothing differs.').waitFor();
     await form.getByLabel('Credits empty').fill('');
@@ -183,11 +191,21 @@ onStage('the page of a key', (stage) => {
       .getByText(/format/)
       .waitFor();
     await made.getByLabel('Prefix').fill('');
-    await made.getByLabel('Further rate limits').fill('tokens 5000/1500ms\n\nuploads 10/1d');
-    await made.getByLabel('Concurrency limits').fill('jobs');
+    const add = async (list: string, name: string, limit: string, ...time: string[]) => {
+      await made.getByRole('group', { name: list }).getByRole('button', { name: 'Add limit' }).click();
+      await made.getByRole('group', { name: 'Limit', exact: true }).getByLabel('Name').fill(name);
+      const row = made.getByRole('group', { name: `Limit ${name}` });
+      await row.getByLabel('Number').fill(limit);
+      if (time[0]) await row.getByLabel('Length').fill(time[0]);
+      if (time[1]) await row.getByLabel('Unit').selectOption(time[1]);
+    };
+    await add('Further rate limits', 'tokens', '5000', '1500', 'ms');
+    await add('Further rate limits', 'uploads', '10', '1', 'd');
+    await add('Limits at the same time', 'jobs', 'a few');
     await made.getByRole('button', { name: 'Create key' }).click();
-    await made.getByRole('alert').getByText('must be a name and a number a line').waitFor();
-    await made.getByLabel('Concurrency limits').fill('jobs 3\n\n exports  1000');
+    await made.getByRole('alert').getByText('must be integer').waitFor();
+    await made.getByRole('group', { name: 'Limit jobs' }).getByLabel('Number').fill('3');
+    await add('Limits at the same time', 'exports', '1000');
     await made.getByRole('button', { name: 'Create key' }).click();
     const dialog = page.getByRole('dialog', { name: 'The new key' });
     const key = await dialog.getByLabel('Secret').inputValue();
@@ -224,9 +242,10 @@ onStage('the page of a key', (stage) => {
     await form.getByRole('button', { name: 'Save' }).click();
     await form.getByText('Nothing differs.').waitFor();
     await form.getByLabel('Calls').fill('3');
-    await form.getByLabel('exact').uncheck();
-    await form.getByLabel('Further rate limits').fill('');
-    await form.getByLabel('Concurrency limits').fill('jobs 4');
+    await form.getByRole('group', { name: 'Rate limit', exact: true }).getByLabel('exact').uncheck();
+    for (const name of ['tokens', 'uploads', 'exports'])
+      await form.getByRole('button', { name: `Remove limit ${name}` }).click();
+    await form.getByRole('group', { name: 'Limit jobs' }).getByLabel('Number').fill('4');
     await form.getByRole('button', { name: 'Save' }).click();
     await page.getByText('Saved.').waitFor();
     expect(await keyNow()).toMatchObject({

@@ -103,13 +103,24 @@ onStage('the roles', (stage) => {
     await page.setViewportSize({ width: 390, height: 800 });
     expect((await page.getByText('100 a minute').boundingBox())?.width).toBeGreaterThan(200);
     await page.getByRole('button', { name: 'Limits of free' }).click();
-    const field = page.getByLabel('Rate limits');
-    expect(await field.inputValue()).toBe('requests 100/1m auto per identity');
-    await field.fill('requests 100/1m auto per identity\nexports a lot');
+    const rates = page.getByRole('group', { name: 'Rate limits' });
+    const row = (name: string) => page.getByRole('group', { name: `Limit ${name}`, exact: true });
+    await row('requests').getByLabel('Number').fill('200');
+    await rates.getByRole('button', { name: 'Add limit' }).click();
+    await row('').getByLabel('Name').fill('exports');
+    await row('exports').getByLabel('Number').fill('a lot');
+    await row('exports').getByLabel('Unit').selectOption('month');
+    await row('exports').getByLabel('each request').uncheck();
     await page.getByRole('button', { name: 'Save limits' }).click();
-    await page.getByRole('alert').getByText('exports: must be a number of calls and a time').waitFor();
-    await field.fill('requests 200/1m auto per identity\nexports 20/month per key');
-    await page.getByLabel('Concurrency limits').fill('jobs 3 per identity');
+    await page.getByRole('alert').getByText('must be integer').waitFor();
+    await row('exports').getByLabel('Number').fill('20');
+    await page
+      .getByRole('group', { name: 'Limits at the same time' })
+      .getByRole('button', { name: 'Add limit' })
+      .click();
+    await row('').getByLabel('Name').fill('jobs');
+    await row('jobs').getByLabel('Number').fill('3');
+    await row('jobs').getByLabel('Shared by').selectOption('identity');
     await page.getByRole('button', { name: 'Save limits' }).click();
     const fence = page.getByLabel('How far the change has come');
     await fence.getByText(/Changed the limits of free\. Complete/).waitFor();
@@ -126,6 +137,30 @@ onStage('the roles', (stage) => {
     await fence.getByRole('button', { name: 'Undo' }).click();
     await fence.getByText(/Undone: Changed the limits of free\. Complete/).waitFor();
     expect(await stored()).toMatchObject(limits);
+    await dashboard.close();
+  });
+
+  test('a limit keeps what its row does not show', async () => {
+    const ratelimits = [
+      { name: 'monthly', limit: 50_000, interval: 'month', anchor: { day: 5 }, thresholds: [80, 95] },
+      { name: 'exact', limit: 5, duration: 90_000, async: false },
+    ];
+    const { roleId } = await stage.fleet.ok('permissions.createRole', { name: 'anchored', ratelimits });
+    const before = (await stage.fleet.ok('permissions.getRole', { roleId })).ratelimits;
+    const dashboard = await stage.signedIn('#/roles?find=anchored');
+    const { page } = dashboard;
+    const save = async () => {
+      await page.getByRole('button', { name: 'Save limits' }).click();
+      await page.getByText(/Changed the limits of anchored\. Complete/).waitFor();
+      await page.getByRole('dialog').waitFor({ state: 'detached' });
+    };
+    await page.getByRole('button', { name: 'Limits of anchored' }).click();
+    const monthly = page.getByRole('group', { name: 'Limit monthly' });
+    expect(await monthly.getByLabel('Warn at %').inputValue()).toBe('80, 95');
+    await monthly.getByLabel('Number').fill('60000');
+    await save();
+    const { ratelimits: after } = await stage.fleet.ok('permissions.getRole', { roleId });
+    expect(after).toEqual([{ ...before[0], limit: 60_000 }, before[1]]);
     await dashboard.close();
   });
 

@@ -78,7 +78,7 @@ onStage('the sections', (stage) => {
       .getByRole('row', { name: 'watched' })
       .getByRole('button', { name: /\d+ disabled/ })
       .click();
-    const behind = page.getByRole('region', { name: 'Keys refused: disabled, last hour' });
+    const behind = page.getByRole('region', { name: 'Refused: disabled, last hour' });
     await behind.getByRole('link', { name: 'Olga' }).click();
     await page.getByRole('heading', { name: 'Olga' }).waitFor();
     await dashboard.go('#/');
@@ -100,7 +100,7 @@ onStage('the sections', (stage) => {
     const dashboard = await stage.signedIn();
     const { page } = dashboard;
     const chart = page.getByRole('figure').first();
-    const behind = page.getByRole('region', { name: /^Keys refused: lacks a permission, / });
+    const behind = page.getByRole('region', { name: /^Refused: lacks a permission, / });
     const refused = async () => (await behind.locator('td').allInnerTexts()).slice(0, 4);
     const expected = ['Poor', 'lacks x', 'behind', '1'];
     // The legend, with the keyboard.
@@ -146,7 +146,7 @@ onStage('the sections', (stage) => {
     expect(await inbox.getByText('All quiet').count()).toBe(0);
     await item.getByRole('button', { name: 'Show keys' }).click();
     await page
-      .getByRole('region', { name: /^Keys refused: lacks a permission/ })
+      .getByRole('region', { name: /^Refused: lacks a permission/ })
       .getByText('Needy')
       .waitFor();
     await dashboard.close(key);

@@ -38,7 +38,7 @@ onStage('what the dashboard says is so', (stage) => {
     await stage.fleet.ok('keys.importKeys', { apiId: 'truth-0', keys });
     for (let i = 1; i <= 102; i++) await stage.fleet.ok('apis.createApi', { apiId: `truth-${i}`, name: 'T' });
     const last = await stage.fleet.ok('keys.createKey', { apiId: 'truth-99', externalId, name: 'the last' });
-    const dashboard = await stage.signedIn('#/identities/Big%20customer');
+    const dashboard = await stage.signedIn('#/identities/Big%20customer?tab=keys');
     const { page } = dashboard;
     const seen: string[] = [];
     for (let pages = 1; ; pages++) {
@@ -82,7 +82,7 @@ onStage('what the dashboard says is so', (stage) => {
     await dashboard.go(`#/keys/${old.keyId}`);
     await page.getByText('at its rotation').waitFor();
     expect(await page.getByText('1970').count()).toBe(0);
-    await dashboard.go('#/identities/late%20payer');
+    await dashboard.go('#/identities/late%20payer?tab=keys');
     await page.getByText('stopped with late payer').waitFor();
     await dashboard.close(key);
   });

@@ -212,7 +212,10 @@ test('says of a customer and its keys how much is left', async () => {
   expect(await ofIdentity()).toEqual({
     ...{ at: expect.any(Number), limits: [{ ...monthly, used: 0 }], concurrency: [jobs] },
     credits: { remaining: 500, of: 800, held: 0, sharedBy: 'identity' },
+    keys: 1,
   });
+  const listed = await fleet.ok('identities.listIdentities', { search: 'metered', allowances: 'true' });
+  expect(listed.identities[0]).toMatchObject({ allowances: { limits: [monthly], keys: 1 } });
   for (let i = 0; i < 3; i++) expect(await fleet.verdict(key)).toBe('VALID');
   // Verifiers give back what they took in advance.
   await fleet.until(async () => (await ofIdentity()).limits[0].used >= 3);
