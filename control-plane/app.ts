@@ -5,6 +5,7 @@ import type { createLogger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import type { Config } from './config.ts';
 import { LEAKS_PATH, receiveLeakReports } from './leaks/leaks.ts';
+import { REVOKE_PATH, receiveRevocations } from './leaks/self-revocation.ts';
 import { Metrics } from './metrics.ts';
 import { operations } from './operations.ts';
 import { makeParts } from './parts.ts';
@@ -69,7 +70,7 @@ export async function startControlPlane(
   const served = [...operations, ...operationsV2];
   const pipeline = {
     ...{ ...parts, admission, log, metrics, shedding },
-    paths: [...served.map(pathOf), ...(config.LEAKS === 'off' ? [] : [LEAKS_PATH])],
+    paths: [...served.map(pathOf), REVOKE_PATH, ...(config.LEAKS === 'off' ? [] : [LEAKS_PATH])],
     turns: new Turns({
       atOnce: config.ROOT_KEY_CALLS_AT_ONCE,
       waitingMax: config.ROOT_KEY_CALLS_WAITING_MAX,
@@ -88,6 +89,7 @@ export async function startControlPlane(
     onReport: (result) => metrics.leakReports.inc({ result }),
     onSecrets: (kind, count) => metrics.leaks.inc({ kind }, count),
   });
+  await receiveRevocations(app, { ...parts, rates, onRevoked: () => metrics.selfRevoked.inc() });
   serveOperations<NeedsOf<typeof served>>(app, served, parts, pipeline);
 
   const admin = createAdminServer({

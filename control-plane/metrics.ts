@@ -63,6 +63,9 @@ export class Metrics {
     .help(
       'Calls refused with 503 because the event loop lagged. Add a control plane, or find the caller that sends so many calls.',
     );
+  readonly selfRevoked = this.#make
+    .counter('keyfence_keys_self_revoked_total')
+    .help('Keys that their holders revoked at /oauth2/revoke (selfRevocation).');
   readonly repeated = this.#make
     .counter('keyfence_calls_repeated_total')
     .help('Calls with the Idempotency-Key of an earlier one, which got its answer and changed nothing.');

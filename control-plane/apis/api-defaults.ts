@@ -9,6 +9,8 @@ export interface ApiDefaults {
   readonly maxLifetimeMs?: number;
   /** A key that nobody uses for this time is disabled, ms. */
   readonly disableUnusedAfterMs?: number;
+  /** True if who has a key may revoke it. */
+  readonly selfRevocation?: boolean;
 }
 
 /** Number of random bytes of a key, if neither the caller nor the API sets one. */

@@ -50,9 +50,10 @@ export type ApiPatch = { readonly name?: string; readonly managedBy?: string | n
 const FIELDS = {
   ...{ name: 'name', defaultPrefix: 'prefix', defaultBytes: 'bytes' },
   ...{ defaultLifetimeMs: 'usual', maxLifetimeMs: 'longest', disableUnusedAfterMs: 'unused' },
-  managedBy: 'managed',
+  ...{ managedBy: 'managed', selfRevocation: 'revocable' },
 } as const;
-/** Fields of the head that are text; others are numbers. */
+/** Fields of the head that are flags, or text; others are numbers. */
+const FLAGS: readonly string[] = ['selfRevocation'];
 const TEXTS: readonly string[] = ['name', 'defaultPrefix', 'managedBy'];
 const NAMES = Object.keys(FIELDS) as (keyof ApiPatch)[];
 
@@ -197,13 +198,14 @@ export class Apis {
 function encode(patch: ApiPatch, nowMs: number): (string | number)[] {
   const fields = NAMES.flatMap((name) => {
     const value = patch[name];
-    return value === undefined ? [] : [FIELDS[name], value ?? ''];
+    return value === undefined ? [] : [FIELDS[name], value === true ? 1 : value || ''];
   });
   const { disableUnusedAfterMs: unused } = patch;
   return unused === undefined ? fields : [...fields, 'unusedSince', unused === null ? '' : nowMs];
 }
 
-const decode = (name: keyof ApiPatch, text: string) => (TEXTS.includes(name) ? text : Number(text));
+const decode = (name: keyof ApiPatch, text: string) =>
+  FLAGS.includes(name) || (TEXTS.includes(name) ? text : Number(text));
 
 const aboveMax = (defaultMs: number, maxMs: number) =>
   new ApiError(

@@ -52,6 +52,9 @@ const DEFAULTS = {
     description:
       'A key is disabled if no verification accepts it and nobody changes it for this time, ms. The time begins anew when the rule is set.',
   }),
+  selfRevocation: Type.Boolean({
+    description: 'true: who has a key may revoke it at `POST /oauth2/revoke` (RFC 7009), without a root key.',
+  }),
 };
 type Defaults = typeof DEFAULTS;
 const OPTIONAL_DEFAULTS = Type.Partial(Type.Object(DEFAULTS)).properties;
@@ -70,6 +73,7 @@ const DEFAULTS_VIEW = {
   disableUnusedAfterMs: Type.Optional(
     Type.Integer({ description: 'Time after which a key that nobody uses is disabled, ms.' }),
   ),
+  selfRevocation: Type.Optional(Type.Boolean({ description: 'true: who has a key may revoke it.' })),
 };
 
 const ApiView = Type.Object({

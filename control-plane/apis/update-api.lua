@@ -3,7 +3,7 @@
 --
 -- now: Unix ms; condition: the number of changes so far must equal it, '' = any
 -- fields: field, value pairs: name, prefix, bytes; usual, longest: default and maximum lifetime, ms;
---   unused: disables unused keys, ms; unusedSince: when that was set; managed: the set that declares it; value '' clears
+--   unused: disables unused keys, ms; unusedSince: when that was set; revocable: 1 = holders may revoke their keys; managed: the set that declares it; value '' clears
 -- Returns {'OK', number of changes so far, the previous value of each field, '' = none} | {'NOT_FOUND'}
 --         | {'CONFLICT', number of changes so far} | {'ABOVE_MAX', default lifetime, maximum}: they would not fit together
 local created, deleted, changes, usual, longest, managed =

@@ -882,6 +882,8 @@ export interface Operations {
       readonly maxLifetimeMs?: number | undefined;
       /** A key is disabled if no verification accepts it and nobody changes it for this time, ms. The time begins anew when the rule is set. */
       readonly disableUnusedAfterMs?: number | undefined;
+      /** true: who has a key may revoke it at `POST /oauth2/revoke` (RFC 7009), without a root key. */
+      readonly selfRevocation?: boolean | undefined;
       /** Name of the set of files that declares it. Calls without it may change the thing too; `driftedAt` then tells of them. */
       readonly managedBy?: string | undefined;
     };
@@ -899,6 +901,8 @@ export interface Operations {
       readonly maxLifetimeMs?: number;
       /** Time after which a key that nobody uses is disabled, ms. */
       readonly disableUnusedAfterMs?: number;
+      /** true: who has a key may revoke it. */
+      readonly selfRevocation?: boolean;
       /** Name of the set of files that declares it. */
       readonly managedBy?: string;
     };
@@ -915,6 +919,7 @@ export interface Operations {
       readonly defaultLifetimeMs?: number | null | undefined;
       readonly maxLifetimeMs?: number | null | undefined;
       readonly disableUnusedAfterMs?: number | null | undefined;
+      readonly selfRevocation?: boolean | null | undefined;
       readonly managedBy?: string | null | undefined;
       /** Make the change only if this is still the `sequence` of the last one, as you read it. If somebody was faster, the answer is 409 with the present sequence, and nothing is changed. */
       readonly ifSequence?: number | undefined;
@@ -2583,6 +2588,8 @@ interface GetApiOutput {
   readonly maxLifetimeMs?: number;
   /** Time after which a key that nobody uses is disabled, ms. */
   readonly disableUnusedAfterMs?: number;
+  /** true: who has a key may revoke it. */
+  readonly selfRevocation?: boolean;
   /** Name of the set of files that declares it. */
   readonly managedBy?: string;
   /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */

@@ -127,6 +127,8 @@ export interface PendingEvent {
 const LEAKS = 'leaks.report';
 /** The operation of events about keys that were disabled because nobody used them. */
 export const DISABLE_UNUSED = 'rules.disableUnused';
+/** The operation of events about keys that their holders revoked. */
+export const REVOKE = 'oauth2.revoke';
 /** The operation of events about endpoints that answered that they are gone. */
 export const DISABLE_ENDPOINT = 'rules.disableEndpoint';
 /** The operation of events about histories that are older than they were. */
@@ -178,7 +180,7 @@ function typesOf(
     const group = on.keyId === undefined ? 'root_key' : 'key';
     return enabled === false ? [`${group}.leaked`, `${group}.disabled`] : [`${group}.leaked`];
   }
-  if (operation === DISABLE_UNUSED) return ['key.disabled'];
+  if (operation === DISABLE_UNUSED || operation === REVOKE) return ['key.disabled'];
   if (operation === DISABLE_ENDPOINT) return ['webhook.disabled'];
   if (operation === REFUSE_HISTORY) return ['api.history_refused'];
   const types = declared(operation);

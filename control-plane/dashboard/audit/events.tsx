@@ -54,6 +54,7 @@ const PHRASES: Readonly<Record<string, string>> = {
   'apis.deleteKeys': 'deleted all keys of',
   'identities.updateCredits': 'changed the credits of customer',
   'rules.disableUnused': 'disabled as unused',
+  'oauth2.revoke': 'revoked',
   'permissions.setRolePermissions': 'set the permissions of role',
   'permissions.setRoleLimits': 'set the limits of role',
   'rules.disableEndpoint': 'disabled, because it answered that it is gone, webhook',
@@ -64,6 +65,12 @@ const PHRASES: Readonly<Record<string, string>> = {
   'webhooks.test': 'tested webhook',
   'ratelimit.setOverride': 'set a limit',
   'ratelimit.deleteOverride': 'deleted a limit',
+};
+
+/** Names of those who act in operations that nobody signs in for. */
+const UNNAMED: Readonly<Record<string, string>> = {
+  'rules.disableUnused': 'Keyfence',
+  'oauth2.revoke': 'Its holder',
 };
 
 /** Things by the ends of operations' names. */
@@ -170,7 +177,7 @@ function Sentence({ event, names }: { event: AuditEvent; names: ReadonlyMap<stri
         <>
           <b>
             <bdi title={`${callerDetails(by)} · ${by.address}`}>
-              {operation === 'rules.disableUnused' ? 'Keyfence' : callerName(by, names)}
+              {UNNAMED[operation] ?? callerName(by, names)}
             </bdi>
           </b>{' '}
           {outcome === 'OK' ? phraseOf(operation, after) : `was refused ${operation}`}{' '}

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { call } from '../api/client.ts';
-import { ActionForm, Field, type FormEntry } from '../forms/forms.tsx';
+import { ActionForm, Field, type FormEntry, Options } from '../forms/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 
 /** The rules of an API that are times, by the labels and hints of their inputs. */
@@ -16,6 +16,7 @@ const DAY_MS = 86_400_000;
 interface Defaults extends Partial<Record<Time, number>> {
   readonly defaultPrefix?: string;
   readonly defaultBytes?: number;
+  readonly selfRevocation?: boolean;
 }
 
 /** Inputs for an API's defaults for new keys and its rules, in the forms that create and change an API. */
@@ -47,6 +48,12 @@ export function DefaultFields({ of }: { of?: Defaults }) {
           defaultValue={of?.[name] === undefined ? '' : of[name] / DAY_MS}
         />
       ))}
+      <label class="field">
+        Holders may revoke their keys <small>at /oauth2/revoke</small>
+        <select name="selfRevocation">
+          <Options of={{ no: 'no', yes: 'yes' }} value={of?.selfRevocation ? 'yes' : 'no'} />
+        </select>
+      </label>
     </>
   );
 }
@@ -56,6 +63,7 @@ export function enteredDefaults<None>(entry: FormEntry, emptyValue: None) {
   const [prefix, bytes] = [entry('defaultPrefix'), entry('defaultBytes')];
   const ms = (days: string) => (days === '' ? emptyValue : Math.round(Number(days) * DAY_MS));
   return {
+    selfRevocation: entry('selfRevocation') === 'yes' || emptyValue,
     defaultPrefix: prefix || emptyValue,
     defaultBytes: bytes ? Number(bytes) : emptyValue,
     ...(Object.fromEntries(times.map(([name]) => [name, ms(entry(name))])) as Record<Time, number | None>),

@@ -13,7 +13,7 @@ declare const CHANGING_OPERATIONS: readonly string[];
 const APIS_OFFERED = '100';
 /** Those and the reports of leaked keys, with what they did. */
 const OPERATIONS = Object.fromEntries(
-  [...CHANGING_OPERATIONS, 'leaks.report', 'rules.disableUnused'].map((name) => [
+  [...CHANGING_OPERATIONS, 'leaks.report', 'rules.disableUnused', 'oauth2.revoke'].map((name) => [
     name,
     `${name} – ${phraseOf(name)}`,
   ]),
