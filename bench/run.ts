@@ -35,6 +35,7 @@ const folders: Readonly<Record<string, string>> = {
   proxy: 'compared',
   middleware: 'compared',
   peers: 'compared',
+  revocation: 'compared',
 };
 const names = Object.keys(folders);
 

@@ -92,6 +92,39 @@ export function startEnvoy(directory: string, keys: readonly string[]): Promise<
   ]);
 }
 
+/** Installs the peers' dependencies, apart from the project's. */
+export function installPeers(): void {
+  const cwd = join(import.meta.dirname, 'peers');
+  const { status } = spawnSync(
+    'npm',
+    ['ci', '--legacy-peer-deps', '--no-audit', '--no-fund', '--loglevel=error'],
+    {
+      cwd,
+      stdio: 'inherit',
+    },
+  );
+  if (status !== 0) throw new Error(`npm ci in ${cwd} ended with ${status}`);
+}
+
+/** Starts a program that is configured by a file of `peers/`, in which PORT, DIRECTORY and more are filled in. */
+export function startConfigured(
+  name: string,
+  directory: string,
+  command: readonly string[],
+  values: Readonly<Record<string, string>>,
+): Promise<ServerProcess> {
+  const port = freePort();
+  const file = configured(name, directory, {
+    ...{ PORT: String(port), DIRECTORY: directory, USER: process.getuid?.() === 0 ? 'user root;' : '' },
+    ...values,
+  });
+  return startOther(
+    name,
+    port,
+    command.map((word) => (word === '$FILE' ? file : word)),
+  );
+}
+
 /** Fills in the placeholders of a peer's configuration; returns the path of the result. */
 function configured(name: string, directory: string, values: Readonly<Record<string, string>>): string {
   let text = readFileSync(peer(name), 'utf8');

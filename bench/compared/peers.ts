@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { startRedis } from '../../deploy/dev/redis-server.ts';
 import { type Benchmark, inDirectory } from '../harness.ts';
@@ -16,6 +15,7 @@ import { type Backend, type ServerProcess, startBackend, startVerifier, warm } f
 import {
   buildGo,
   buildRust,
+  installPeers,
   startEnvoy,
   startHaproxy,
   startNginx,
@@ -31,7 +31,7 @@ const CREDENTIALS = 100;
 /** Measures other projects with the question "is this key good?", each doing work as similar as possible. */
 const peers: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
-    install();
+    installPeers();
     const rounds = quick ? 1 : 5;
     const backend = await startBackend(directory, KEYS);
     const { keys } = backend;
@@ -103,20 +103,6 @@ async function startAll(
   );
   if (isHere('haproxy')) add(await startHaproxy(directory, keys), withHeader);
   if (isHere('envoy')) add(await startEnvoy(directory, keys), withHeader);
-}
-
-/** Installs the peers' dependencies, apart from the project's. */
-function install(): void {
-  const cwd = join(import.meta.dirname, '../peers');
-  const { status } = spawnSync(
-    'npm',
-    ['ci', '--legacy-peer-deps', '--no-audit', '--no-fund', '--loglevel=error'],
-    {
-      cwd,
-      stdio: 'inherit',
-    },
-  );
-  if (status !== 0) throw new Error(`npm ci in ${cwd} ended with ${status}`);
 }
 
 export default peers;

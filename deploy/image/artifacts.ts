@@ -25,7 +25,7 @@ import { scriptArguments, wrongArguments } from '../dev/arguments.ts';
 const USAGE = `npm run build:release -- FOLDER --base IMAGE@sha256:…   (or --no-image)
 
 Writes into FOLDER, which must not be there:
-  npm/     the packages: keyfence (the library) and keyfence-server
+  npm/     the packages: keyfence (the library), keyfence-server, keyfence-revocation
   chart/   the Helm chart
   image/   the container image, for each architecture that this machine can run, as an OCI layout in a tar
   sbom.json, manifest.json (versions, sizes, digests) and SHA256SUMS

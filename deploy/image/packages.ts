@@ -3,7 +3,8 @@
  *
  * `FOLDER/keyfence` is the library, which applications install: JavaScript with source maps and type
  * declarations, for `import` and for `require`. It contains no Node, no server and no command.
- * `FOLDER/keyfence-server` contains both processes and the command `keyfence`.
+ * `FOLDER/keyfence-server` contains both processes and the command `keyfence`. `FOLDER/keyfence-revocation` measures
+ * any system and needs nothing else.
  */
 import { execFileSync } from 'node:child_process';
 import {
@@ -125,6 +126,21 @@ writePackage(library, 'verifier/library', {
   peerDependenciesMeta: Object.fromEntries(Object.keys(PEERS).map((name) => [name, { optional: true }])),
 });
 appendFileSync(join(library, 'middleware.md'), examples());
+
+const kit = join(folder, 'keyfence-revocation');
+await build({
+  input: 'bench/revocation/revocation.ts',
+  platform: 'node',
+  external: (id) => id.startsWith('node:'),
+  output: { dir: kit, entryFileNames: 'revocation.js', format: 'esm' },
+});
+cpSync('bench/revocation/targets', join(kit, 'targets'), { recursive: true });
+writePackage(kit, 'bench/revocation', {
+  name: 'keyfence-revocation',
+  description: 'Measures how long a revoked key is accepted, and if the call that revokes it says so.',
+  engines: { node: '>=20' },
+  bin: { 'keyfence-revocation': 'revocation.js' },
+});
 
 /** Returns the files of the examples, as the end of a page. */
 function examples(): string {

@@ -60,6 +60,7 @@ test('a release is made as releasing.md says', () => {
       `chart/keyfence-${next}.tgz`,
       'manifest.json',
       `npm/keyfence-${next}.tgz`,
+      `npm/keyfence-revocation-${next}.tgz`,
       `npm/keyfence-server-${next}.tgz`,
       'sbom.json',
     ]
@@ -100,6 +101,7 @@ test('has true checksums and tells its making', () => {
   expect(names).toEqual([
     `chart/keyfence-${version}.tgz`,
     `npm/keyfence-${version}.tgz`,
+    `npm/keyfence-revocation-${version}.tgz`,
     `npm/keyfence-server-${version}.tgz`,
     'sbom.json',
   ]);
@@ -107,7 +109,8 @@ test('has true checksums and tells its making', () => {
     execFileSync('tar', ['-tzf', join(one.folder, name)], { encoding: 'utf8' }).split('\n');
   expect(inside(names[0])).toContain('keyfence/Chart.yaml');
   expect(inside(names[1])).toContain('package/verifier/exports-verifier.js');
-  expect(inside(names[2])).toContain('package/verifier/main.js');
+  expect(inside(names[2])).toContain('package/revocation.js');
+  expect(inside(names[3])).toContain('package/verifier/main.js');
 });
 
 test.skipIf(noSsh)(`a signature holds for these bytes only${noSsh}`, () => {

@@ -15,13 +15,14 @@ let fleet: Fleet;
 let folder: string;
 const children: ChildProcess[] = [];
 
-/** Builds and packs both packages, and installs each into an empty folder, without the network. */
+/** Builds and packs the packages, and installs each into an empty folder, without the network. */
 beforeAll(async () => {
   fleet = await Fleet.start();
   folder = mkdtempSync(join(tmpdir(), 'keyfence-package-'));
   buildPackages(folder);
   install(folder, 'keyfence', 'home');
   install(folder, 'keyfence-server', 'server');
+  install(folder, 'keyfence-revocation', 'kit');
 });
 afterAll(async () => {
   for (const child of children) child.kill('SIGKILL');
@@ -63,6 +64,21 @@ test('the library brings few packages and no server', () => {
   const guards = readFileSync(join(modules, 'keyfence', 'middleware.md'), 'utf8');
   for (const example of readdirSync(join(ROOT, 'deploy/examples')))
     expect(guards).toContain(readFileSync(join(ROOT, 'deploy/examples', example), 'utf8'));
+});
+
+test('revocation is measured from the tarball alone', async () => {
+  const { controlPlanes, verifiers } = fleet;
+  await fleet.ok('apis.createApi', { apiId: 'my-api', name: 'my-api' });
+  const installed = join(folder, 'kit', 'node_modules');
+  expect(packagesIn(installed)).toEqual(['keyfence-revocation']);
+  const target = join(installed, 'keyfence-revocation/targets/keyfence.json');
+  const env = { ROOT_KEY, CONTROL_PLANE: controlPlanes[0]?.address, VERIFIER: verifiers[0]?.address };
+  const { stdout } = await promisify(execFile)(
+    join(installed, '.bin/keyfence-revocation'),
+    ['--target', target, '--revocations', '3', '--quiet', '200'],
+    { env: { ...process.env, PATH, ...env } },
+  );
+  expect(stdout).toMatch(/accepted although the call claimed +0 of 3/);
 });
 
 /** What an application has beside its own packages once it has installed the library. */
