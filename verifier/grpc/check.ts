@@ -55,6 +55,7 @@ export interface CheckResponse {
     readonly headers: readonly HeaderValueOption[];
     readonly headers_to_remove: readonly string[];
     readonly query_parameters_to_remove: readonly string[];
+    readonly response_headers_to_add?: readonly HeaderValueOption[];
   };
   readonly denied_response?: {
     readonly status: { readonly code: number };
@@ -134,7 +135,7 @@ export function checkTraceId({ attributes }: CheckRequest): string | undefined {
  * @param holdsKey the result of `keyHeaders` for `sources`
  */
 export function checkResponse(
-  { status, headers, body, type = PROBLEM_TYPE }: AuthzAnswer,
+  { status, headers, allowances, body, type = PROBLEM_TYPE }: AuthzAnswer,
   metadata: Struct,
   request: CheckRequest,
   sources: readonly CredentialSource[],
@@ -180,6 +181,7 @@ export function checkResponse(
       ].map(overwrite),
       headers_to_remove: removedNames,
       query_parameters_to_remove: sources.includes('query') ? [...parameters] : [],
+      ...(allowances ? { response_headers_to_add: allowances.map(overwrite) } : {}),
     },
     dynamic_metadata: metadata,
   };

@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http';
+import { systemClock } from '#shared/process/clock.ts';
 import type { LimitOutcome, Spending } from '#shared/protocol/allowances/allowance.ts';
 import { type Limit, ownLimit } from '#shared/protocol/allowances/limits.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
@@ -26,6 +27,8 @@ export interface AnonymousRefusal {
 export interface AuthzAnswer {
   readonly status: number;
   readonly headers: readonly HeaderLine[];
+  /** Headers of the API's response that tell the client what its key has left. */
+  readonly allowances?: readonly HeaderLine[] | undefined;
   readonly body: string;
   /** Content type of the body; default: `PROBLEM_TYPE`. */
   readonly type?: string;
@@ -65,7 +68,8 @@ export function authzAnswer(
   const { code } = outcome;
   if (code === 'VALID' || code === 'PREFLIGHT' || code === 'ANONYMOUS') {
     const entry = 'entry' in outcome ? outcome.entry : undefined;
-    return { status: 200, headers: identityHeaders(entry, withMeta), body: '' };
+    const allowances = 'spending' in outcome ? allowancesOf(outcome.spending) : undefined;
+    return { status: 200, headers: identityHeaders(entry, withMeta), allowances, body: '' };
   }
   const [status, error, sentence] = REFUSALS[code];
   const detail = 'detail' in outcome ? outcome.detail : sentence;
@@ -127,9 +131,10 @@ export const ANSWERS_WITHOUT_429: GatewayAnswers = {
 /** Sends an answer as a complete response. */
 export function sendAnswer(
   response: ServerResponse,
-  { status, headers, body, type = PROBLEM_TYPE }: AuthzAnswer,
+  { status, headers, allowances = [], body, type = PROBLEM_TYPE }: AuthzAnswer,
 ): void {
   for (const [name, value] of headers) response.setHeader(name, value);
+  for (const [name, value] of allowances) response.setHeader(name, value);
   answer(response, status, body === '' ? undefined : type, body);
 }
 
@@ -176,6 +181,41 @@ function whenAgain({
       `"${limit.limit.name}";q=${limit.limit.limit};w=${secondsOf(limit.limit.durationMs)}`,
     ],
   ];
+}
+
+/**
+ * Returns `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers) for a request that passes: what its key has
+ * left; undefined = the key has neither limits nor credits.
+ */
+export const allowancesOf = ({ remaining, limits }: Spending): readonly HeaderLine[] | undefined =>
+  remaining === undefined && limits === undefined
+    ? undefined
+    : allowanceLines(
+        (limits ?? []).map(({ limit: { name, limit, durationMs: duration }, ...state }) => ({
+          ...{ name, limit, duration },
+          ...state,
+        })),
+        remaining,
+        systemClock.wallMs(),
+      );
+
+/**
+ * Returns the same for limits and credits as verdicts show them.
+ * @param remaining credits left; undefined = they are not counted
+ */
+export function allowanceLines(
+  limits: readonly Readonly<
+    Record<'limit' | 'duration' | 'remaining' | 'reset', number> & { name: string }
+  >[],
+  remaining: number | undefined,
+  nowMs: number,
+): readonly HeaderLine[] {
+  const items = limits.map((of) => `"${of.name}";r=${of.remaining};t=${secondsOf(of.reset - nowMs)}`);
+  const credits = remaining === undefined ? [] : [`"credits";r=${remaining}`];
+  const policies = limits.map((of) => `"${of.name}";q=${of.limit};w=${secondsOf(of.duration)}`);
+  const lines: HeaderLine[] = [['RateLimit', [...items, ...credits].join(', ')]];
+  if (policies.length > 0) lines.push(['RateLimit-Policy', policies.join(', ')]);
+  return lines;
 }
 
 const secondsOf = (ms: number) => Math.max(1, Math.ceil(ms / 1000));

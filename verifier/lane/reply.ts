@@ -88,15 +88,17 @@ export function gatewayReplies(
   const { withMeta, allowPreflight } = settings;
   return {
     addVerdict(output, verdict, requestId, keepAliveS, question) {
-      const { code, entry } = verdict;
-      if (code === 'VALID' && entry !== undefined && entry.details === undefined && answers.plainLines) {
+      const { code, entry, spending } = verdict;
+      const isPlain = code === 'VALID' && entry?.details === undefined && spending === undefined;
+      if (isPlain && entry !== undefined && answers.plainLines) {
         output.text += head(200, requestId, answers.plainLines(entry, withMeta), 0, keepAliveS);
         return;
       }
       const plain = answers.answer(verdict, requestId, settings);
       const answer =
         code === 'VALID' ? plain : readableByPage(plain, verdict, question.presenter.origin, allowPreflight);
-      const { status, headers, body, type = PROBLEM_TYPE } = answer;
+      const { status, allowances, body, type = PROBLEM_TYPE } = answer;
+      const headers = allowances ? [...answer.headers, ...allowances] : answer.headers;
       let lines = body === '' ? '' : `Content-Type: ${type}\r\n`;
       for (let i = headers.length - 1; i >= 0; i--)
         lines = `${headers[i]?.[0]}: ${headers[i]?.[1]}\r\n${lines}`;

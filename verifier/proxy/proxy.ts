@@ -24,6 +24,7 @@ import { asReadByServers, keyHeaders, namesOf, withoutKey, withoutKeyCookies } f
 import {
   ANSWERS,
   type AuthzOutcome,
+  allowancesOf,
   authzAnswer,
   type HeaderLine,
   identityHeaders,
@@ -227,6 +228,8 @@ interface ForwardRequest {
   readonly hold: Hold | undefined;
   /** True = the hold reserves credits. */
   readonly reserves: boolean;
+  /** Headers of the response that tell what the key has left; undefined = none. */
+  readonly allowances: readonly HeaderLine[] | undefined;
   readonly method: string;
   readonly target: string;
   readonly rawHeaders: readonly string[];
@@ -356,7 +359,11 @@ class Forwarder {
         events,
         requestId,
         rawHeaders: outgoing.rawHeaders,
-        responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
+        responseHeaders: [
+          'Server-Timing',
+          `keyfence;dur=${checkedMs}`,
+          ...(outgoing.allowances?.flat() ?? []),
+        ],
         tunnelIdleMs,
         // Requests without a key share one holder.
         keyId: entry?.keyId ?? '',
@@ -428,6 +435,7 @@ function handler(forwarder: Forwarder, { verifier, refusals, authz, config, cloc
         entry: 'entry' in outcome ? outcome.entry : undefined,
         hold: 'hold' in outcome ? outcome.hold : undefined,
         reserves: reserves(outcome),
+        allowances: answer.allowances,
         method,
         target,
         rawHeaders,
@@ -485,6 +493,7 @@ function laneHandler(
         entry: verdict.entry,
         hold: verdict.hold,
         reserves: reserves(verdict),
+        allowances: verdict.spending && allowancesOf(verdict.spending),
         address,
         requestId,
         startedAtMs,

@@ -4,7 +4,13 @@ import { requestIdFrom } from '#shared/rules/request-id.ts';
 import { ANY_API } from '#shared/rules/slugs.ts';
 import { VERDICTS } from '#shared/rules/verdict-codes.ts';
 import { credentialOf } from '../../http/credentials.ts';
-import { type AuthzOutcome, authzAnswer, type HeaderLine, limitOutcome } from '../../http/gateway-answer.ts';
+import {
+  type AuthzOutcome,
+  allowanceLines,
+  authzAnswer,
+  type HeaderLine,
+  limitOutcome,
+} from '../../http/gateway-answer.ts';
 import { PROBLEM_TYPE, problemBody } from '../../http/respond.ts';
 import { createClient } from '../client.ts';
 import type { KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../key-verifier.ts';
@@ -292,19 +298,8 @@ const everyAnswer = (requestId: string): HeaderLine[] => [
  */
 export function allowanceHeaders({ remaining, ratelimits }: ValidKey): readonly HeaderLine[] | undefined {
   if (remaining === undefined && ratelimits === undefined) return undefined;
-  const limits = ratelimits?.map(
-    (limit) => `"${limit.name}";r=${limit.remaining};t=${secondsUntil(limit.reset)}`,
-  );
-  const credits = remaining === undefined ? [] : [`"credits";r=${remaining}`];
-  const policies = ratelimits?.map(
-    ({ name, limit, duration }) => `"${name}";q=${limit};w=${Math.max(1, Math.ceil(duration / 1000))}`,
-  );
-  const lines: HeaderLine[] = [['RateLimit', [...(limits ?? []), ...credits].join(', ')]];
-  if (policies !== undefined && policies.length > 0) lines.push(['RateLimit-Policy', policies.join(', ')]);
-  return lines;
+  return allowanceLines(ratelimits ?? [], remaining, systemClock.wallMs());
 }
-
-const secondsUntil = (unixMs: number) => Math.max(1, Math.ceil((unixMs - systemClock.wallMs()) / 1000));
 
 /** The credits and limits that guards took for a request; a later guard takes only what its rules cost more. */
 class Payment {
