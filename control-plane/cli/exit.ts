@@ -7,6 +7,7 @@ export const EXITS = {
     1,
     'The answer is no: the object does not exist or already exists, the key is not valid, `webhooks test` was not delivered, or `doctor` found something to change.',
   ],
+  DIFFERS: [2, '`diff` and `plan`: `apply` would change something.'],
   USAGE: [64, 'An argument, a value or a file is wrong. Nothing was done.'],
   DATA: [
     65,

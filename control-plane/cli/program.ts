@@ -17,6 +17,7 @@ import { manyKeysCommands } from './commands/many-keys.ts';
 import { tailCommand } from './commands/tail.ts';
 import { GROUPS, WORDS } from './commands/words.ts';
 import { completionCommand } from './completion.ts';
+import { declaredCommands } from './declared/commands.ts';
 import { addOperation } from './from-operations.ts';
 import { type OperationRow, operationRows } from './operations.ts';
 import { Session } from './session.ts';
@@ -98,6 +99,7 @@ export function createProgram(session = new Session(), operations?: readonly Ope
   }
   if (!isWord) {
     loginCommands(program, session);
+    declaredCommands(program, session);
     completionCommand(program, session);
   }
   return program;

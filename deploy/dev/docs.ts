@@ -39,6 +39,7 @@ import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
 import { clientInterface } from './client-interface.ts';
 import { commandOperations } from './command-operations.ts';
+import { declaredSchema } from './declared-schema.ts';
 import { numbersTable, results } from './numbers-table.ts';
 import { unusedNumbers, withNumbers } from './page-numbers.ts';
 import { referencePage } from './reference.ts';
@@ -108,6 +109,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'control-plane/client/interface.ts': clientInterface(),
     'verifier/openapi.json': json(verifierDocument),
     'control-plane/reference.html': referencePage(),
+    'control-plane/cli/declared/schema.json': json(declaredSchema()),
     // One operation a line, so that a change of one is a change of its line.
     'control-plane/cli/operations.json': `[\n${commandOperations()
       .map((operation) => JSON.stringify(operation))

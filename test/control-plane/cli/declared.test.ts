@@ -1,0 +1,330 @@
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { Fleet } from '../../harness/fleet.ts';
+import { scratch } from '../../harness/scratch.ts';
+import { envOf, start, useCommandLine } from './keyfence.ts';
+
+/** What files declare, applied by the command line. */
+let fleet: Fleet;
+const commandLine = useCommandLine();
+const folder = scratch('declared');
+beforeAll(async () => {
+  fleet = await Fleet.start({ env: { WEBHOOK_NETWORKS: '127.0.0.0/8' } });
+});
+afterAll(async () => {
+  await fleet.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+let sets = 0;
+let set = '';
+let at = '';
+afterEach(async () => {
+  if (set) await clear();
+});
+/** Declares one thing of each kind, so that a prune deletes all others of the set, which the next test must not meet. */
+async function clear() {
+  write('../none.yaml', ALL_KINDS.replaceAll('kept', `kept-${set}`));
+  const { stderr, status } = await run(
+    'apply',
+    '-f',
+    join(at, '../none.yaml'),
+    '--prune',
+    '--force',
+    '--yes',
+  );
+  if (status !== 0) throw new Error(stderr);
+}
+const ALL_KINDS = `kind: Api
+apiId: kept
+---
+kind: Permission
+slug: kept
+---
+kind: Role
+name: kept
+---
+kind: Identity
+externalId: kept
+---
+kind: Webhook
+name: kept
+url: https://hooks.example.com/kept
+---
+kind: Key
+apiId: kept
+name: kept
+secret: { file: secret of kept }
+`;
+
+/** Begins a set of files of its own. */
+function begin() {
+  set = `set-${++sets}`;
+  at = join(folder, set);
+  mkdirSync(at);
+}
+function write(name: string, text: string): string {
+  const file = join(at, name);
+  writeFileSync(file, text);
+  return file;
+}
+const run = (command: string, ...args: string[]) =>
+  commandLine.run(
+    [
+      command,
+      ...args,
+      ...(args.some((arg) => /plan\.json$/.test(arg)) && command === 'apply' ? [] : ['--managed-by', set]),
+    ],
+    envOf(fleet),
+  );
+const apply = (...args: string[]) => run('apply', '-f', at, '--yes', ...args);
+const diff = (...args: string[]) => run('diff', '-f', at, ...args);
+
+const SHOP = `kind: Api
+apiId: shop
+defaultLifetimeMs: 30d
+---
+kind: Permission
+slug: reports.read
+description: Reads reports
+---
+kind: Role
+name: pro
+permissions: [reports.read]
+ratelimits:
+  - { name: requests, limit: 600, duration: 60s, per: identity }
+  - { name: calls, limit: 100000, interval: month }
+---
+kind: Identity
+externalId: acme
+roles: [pro]
+meta: { plan: pro }
+credits: { remaining: 100, refill: { interval: monthly, amount: 100 } }
+---
+kind: Key
+apiId: shop
+name: acme-ci
+externalId: acme
+roles: [pro]
+permissions: [reports.read, a]
+allowedIps: [2001:DB8::/32, 192.0.2.7]
+expires: 2100-01-01T00:00:00Z
+secret: { file: secrets/acme-ci }
+---
+kind: Webhook
+name: hooks
+url: https://hooks.example.com/
+events: [key.*]
+secret: { file: secrets/hooks }
+`;
+
+test('files become what they declare, once', async () => {
+  begin();
+  write('shop.yaml', SHOP);
+  const before = await diff();
+  expect([before.status, before.stderr]).toEqual([2, expect.anything()]);
+  expect(before.stdout).toContain('+ Key shop/acme-ci');
+  const first = await apply();
+  expect([first.status, first.stderr]).toEqual([0, expect.stringContaining('At http')]);
+  expect(first.stdout).toMatch(/6 changes made; complete everywhere after \d+ ms\./);
+  const file = join(at, 'secrets', 'acme-ci');
+  const secret = readFileSync(file, 'utf8').trim();
+  expect(statSync(file).mode & 0o777).toBe(0o600);
+  expect(first.stdout + first.stderr + before.stdout).not.toContain(secret.slice(8));
+  expect(await fleet.ok('keys.whoami', { key: secret })).toMatchObject({ name: 'acme-ci', managedBy: set });
+  expect(readFileSync(join(at, 'secrets', 'hooks'), 'utf8')).toMatch(/^whsec_\S+\n$/);
+  const again = await diff('--prune');
+  expect([again.status, again.stdout]).toEqual([0, 'Nothing to change.\n']);
+  expect((await apply('--prune')).stdout).toBe('Nothing to change.\n');
+});
+
+test('absent is left alone, null removes, [] is none', async () => {
+  begin();
+  const role = (fields: string) => write('a.yaml', `kind: Role\nname: some\n${fields}`);
+  role('description: One\npermissions: [a, b]\nratelimits: [{ name: r, limit: 1, duration: 1m }]\n');
+  await apply();
+  const shown = async () => (await fleet.ok('permissions.listRoles', { managedBy: set }))[0];
+  role('permissions: [b]\n');
+  expect((await diff()).stdout).toContain('permissions: ["a","b"] → ["b"]');
+  await apply();
+  expect(await shown()).toMatchObject({
+    description: 'One',
+    ratelimits: [{ name: 'r' }],
+    permissions: [{ id: 'b' }],
+  });
+  role('description: null\nratelimits: []\n');
+  await apply();
+  expect(await shown()).not.toHaveProperty('description');
+  expect(await shown()).toMatchObject({ ratelimits: [], permissions: [{ id: 'b' }] });
+  expect((await diff()).status).toBe(0);
+});
+
+test('a change by hand is told and taken back', async () => {
+  begin();
+  write('a.yaml', 'kind: Identity\nexternalId: drifter\nenabled: true\n');
+  await apply();
+  await fleet.ok('identities.updateIdentity', { externalId: 'drifter', enabled: false });
+  const { status, stdout } = await diff();
+  expect([status, stdout]).toEqual([
+    2,
+    expect.stringMatching(/~ Identity drifter {2}\(changed by others since .*\n {4}enabled: false → true/),
+  ]);
+  await apply();
+  expect(await fleet.ok('identities.getIdentity', { externalId: 'drifter' })).not.toHaveProperty('driftedAt');
+});
+
+test('prunes only its own, of kinds that it mentions', async () => {
+  begin();
+  await fleet.ok('permissions.createRole', { name: 'by hand' });
+  await fleet.ok('permissions.createRole', { name: 'of others', managedBy: 'others' });
+  const roles = (names: string[]) =>
+    write('a.yaml', names.map((name) => `kind: Role\nname: ${name}\n`).join('---\n'));
+  const many = Array.from({ length: 12 }, (_, i) => `many-${i}`);
+  write('b.yaml', 'kind: Permission\nslug: stays\n');
+  roles(['x', ...many]);
+  await apply();
+  rmSync(join(at, 'b.yaml'));
+  roles(['x', 'y']);
+  expect((await diff()).stdout).toContain('1 to create, 0 to change, 0 to delete');
+  const refused = await apply('--prune');
+  expect([refused.status, refused.stderr]).toEqual([
+    1,
+    expect.stringContaining('prune: would delete 12 of 13 of the kind Role; nothing was done'),
+  ]);
+  const left = async () =>
+    (await fleet.ok('permissions.listRoles')).map(({ name }: { name: string }) => name);
+  expect(await left()).not.toContain('y');
+  await apply('--prune', '--force');
+  expect(await left()).toEqual(expect.arrayContaining(['x', 'y', 'by hand', 'of others']));
+  expect(await left()).not.toContain('many-1');
+  expect(await fleet.ok('permissions.listPermissions', { managedBy: set })).toHaveLength(1);
+  roles(['x', 'of others']);
+  expect((await diff()).stderr).toContain('a.yaml:4:1: Role of others is managed by others');
+});
+
+test('a plan is refused where something has moved', async () => {
+  begin();
+  write('a.yaml', 'kind: Role\nname: planned\npermissions: [a]\n');
+  await apply();
+  write('a.yaml', 'kind: Role\nname: planned\npermissions: [b]\n---\nkind: Role\nname: second\n');
+  const plan = join(at, 'plan.json');
+  expect((await run('plan', '-f', at, '-o', plan)).status).toBe(2);
+  const [{ id: roleId }] = await fleet.ok('permissions.listRoles', { managedBy: set });
+  await fleet.ok('permissions.updateRole', { roleId, permissions: ['c'] });
+  const refused = await run('apply', plan, '--yes');
+  expect([refused.status, refused.stderr]).toEqual([1, expect.stringContaining('nothing was done')]);
+  expect(await fleet.ok('permissions.listRoles', { managedBy: set })).toHaveLength(1);
+  await run('plan', '-f', at, '-o', plan);
+  expect((await run('apply', plan, '--yes')).status).toBe(0);
+  expect((await diff()).status).toBe(0);
+});
+
+test('what is exported applies with no change', async () => {
+  begin();
+  write('shop.yaml', SHOP.replaceAll('acme', 'export').replaceAll('pro', 'plus'));
+  await apply();
+  const { stdout } = await run('export');
+  expect(stdout).not.toMatch(/whsec_|secret/);
+  rmSync(join(at, 'shop.yaml'));
+  write('exported.yaml', stdout);
+  expect(await diff('--prune')).toMatchObject({ status: 0, stdout: 'Nothing to change.\n' });
+});
+
+const keysNamed = (count: number) =>
+  Array.from(
+    { length: count },
+    (_, i) =>
+      `kind: Key\napiId: killed-${set}\nname: key-${i}\nroles: [killed-${i % 3}]\nsecret: { file: secrets/${i} }\n`,
+  );
+const rolesNamed = (count: number) =>
+  Array.from({ length: count }, (_, i) => `kind: Role\nname: killed-${i}\npermissions: [a, b${i}]\n`);
+/** Every secret in the files belongs to the one key of its name, and no file is a half. */
+async function expectWhole(count: number) {
+  const { keys } = await fleet.ok('apis.listKeys', { apiId: `killed-${set}` });
+  expect(keys.map(({ name }: { name: string }) => name).toSorted()).toEqual(
+    Array.from({ length: count }, (_, i) => `key-${i}`).toSorted(),
+  );
+  for (let i = 0; i < count; i++) {
+    const key = readFileSync(join(at, 'secrets', String(i)), 'utf8').trim();
+    expect(await fleet.ok('keys.whoami', { key })).toMatchObject({
+      name: `key-${i}`,
+      roles: [`killed-${i % 3}`],
+    });
+  }
+}
+
+test('killed anywhere, the next apply finishes', async () => {
+  begin();
+  write('a.yaml', [`kind: Api\napiId: killed-${set}\n`, ...rolesNamed(3), ...keysNamed(4)].join('---\n'));
+  const args = ['apply', '-f', at, '--managed-by', set, '--yes'];
+  const calls = () => fleet.logged.filter((line) => /"msg":"request"/.test(line)).length;
+  for (let n = 1; n <= 20; n++) {
+    if (n % 7 === 0) await clear();
+    const { child, ended } = start(args, envOf(fleet));
+    const before = calls();
+    let isOver = false;
+    child.once('exit', () => {
+      isOver = true;
+    });
+    await fleet.until(() => isOver || calls() - before >= n);
+    child.kill('SIGKILL');
+    await ended;
+  }
+  expect((await apply()).status).toBe(0);
+  expect((await diff()).status).toBe(0);
+  await expectWhole(4);
+}, 120_000);
+
+test('two applies at once end as one of them', async () => {
+  begin();
+  write('a.yaml', [`kind: Api\napiId: killed-${set}\n`, ...rolesNamed(3), ...keysNamed(4)].join('---\n'));
+  const args = ['apply', '-f', at, '--managed-by', set, '--yes'];
+  const runs = await Promise.all([1, 2, 3].map(() => start(args, envOf(fleet)).ended));
+  expect(runs.map(({ status, stderr }) => [status, stderr])).toEqual(Array(3).fill([0, expect.anything()]));
+  expect((await diff('--prune')).status).toBe(0);
+  await expectWhole(4);
+});
+
+describe('a file is refused with its place', () => {
+  const BOMB = `a: &a [x,x,x,x,x,x,x,x]\n${'bcdefgh'.replace(/./g, (c) => `${c}: &${c} [${`*${String.fromCharCode(c.charCodeAt(0) - 1)},`.repeat(8)}]\n`)}`;
+  test.each([
+    [
+      'an unknown field',
+      'kind: Role\nname: a\npermisions: [a]\n',
+      /a\.yaml:3:1: permisions: unknown field; did you mean permissions\?/,
+    ],
+    [
+      'a wrong type',
+      'kind: Role\nname: a\npermissions: [a, 7]\n',
+      /a\.yaml:3:18: permissions\.1: must be string/,
+    ],
+    ['a missing name', 'kind: Key\napiId: shop\n', /a\.yaml:1:1: name: required/],
+    ['an unknown kind', 'kind: Rol\nname: a\n', /a\.yaml:1:1: kind: must be one of Api, /],
+    [
+      'a name twice',
+      'kind: Role\nname: a\n---\nkind: Role\nname: a\n',
+      /a\.yaml:4:1: Role a is declared at .*a\.yaml:1:1 already/,
+    ],
+    ['a field twice', 'kind: Role\nname: a\nname: b\n', /a\.yaml:3:1: .*unique/],
+    ['broken YAML', 'kind: [Role\nname: a\n', /a\.yaml:\d+:\d+: /],
+    ['an alias', 'kind: Role\nname: &a x\ndescription: *a\n', /a\.yaml:2:\d+: must have no anchor/],
+    ['a bomb', BOMB, /a\.yaml:1:\d+: must have no anchor/],
+    ['many brackets', `kind: ${'['.repeat(100_000)}`, /a\.yaml:1:1: .*nested deeper than 40/],
+    ['many dashes', `${'- '.repeat(100_000)}x`, /a\.yaml:1:\d+: .*nested deeper than 40/],
+    ['a tag', 'kind: Role\nname: !!js/function "x"\n', /a\.yaml:2:\d+: /],
+    ['a name that is no text', 'kind: Role\n1: a\n', /a\.yaml:2:1: the name of a field must be a text/],
+    [
+      'a key without a secret',
+      'kind: Key\napiId: shop\nname: new\n',
+      /a\.yaml:1:1: Key shop\/new: secret: required/,
+    ],
+  ])('%s', async (_name, text, fault) => {
+    begin();
+    write('a.yaml', text);
+    const { status, stderr } = await run('diff', '-f', at);
+    expect(stderr).toMatch(fault);
+    expect(status).toBe(64);
+    set = '';
+  });
+});
