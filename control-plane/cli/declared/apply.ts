@@ -30,7 +30,7 @@ interface Written {
 export interface Outcome {
   readonly done: readonly Change[];
   readonly failed: readonly { readonly change: Change; readonly error: CliError }[];
-  readonly left: number;
+  readonly remainder: number;
   /** Absent: nothing was to wait for. */
   readonly propagation?: {
     readonly state: 'complete' | 'pending';
@@ -77,9 +77,9 @@ export async function applyChanges(call: Call, changes: readonly Change[], clock
       }
     }
   }
-  const left = changes.length - done.length - failed.length;
+  const remainder = changes.length - done.length - failed.length;
   const propagation = written.length > 0 ? { propagation: await completion(call, written, clock) } : {};
-  return { done, failed, left, ...propagation };
+  return { done, failed, remainder, ...propagation };
 }
 
 async function make(call: Call, change: Change): Promise<Written | undefined> {

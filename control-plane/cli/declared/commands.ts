@@ -82,7 +82,7 @@ export function declaredCommands(program: Command, session: Session): void {
     });
   const help =
     'bring Keyfence to what files declare; when this returns, no verifier answers from the earlier state';
-  commandAt(program, 'apply [plan]', help, [`apply${from} --prune`, 'apply plan.json --yes'])
+  commandAt(program, 'apply [plan]', help, ['apply plan.json --yes', `apply${from} --prune --yes`])
     .addOption(file())
     .addOption(set().makeOptionMandatory(false))
     .addOption(prune())
@@ -194,22 +194,23 @@ function linesOf(changes: readonly Change[]): string {
     lines.push(`${MARKS[action]} ${printable(id)}${drift}`);
     if (action === 'change')
       for (const { field, before, after } of fields)
-        lines.push(`    ${field}: ${printable(shown(before))} → ${printable(shown(after))}`);
+        lines.push(`    ${field}: ${printable(valueText(before))} → ${printable(valueText(after))}`);
   }
   const of = (action: Change['action']) => count(changes.filter((change) => change.action === action).length);
   const sum = `${of('create')} to create, ${of('change')} to change, ${of('delete')} to delete`;
   return [...lines, `${changes.length === 0 ? 'Nothing to change' : sum}.`].join('\n');
 }
 
-const shown = (value: unknown) => (value === undefined || value === null ? 'none' : JSON.stringify(value));
+const valueText = (value: unknown) =>
+  value === undefined || value === null ? 'none' : JSON.stringify(value);
 
-function report(session: Session, { done, failed, left, propagation }: Outcome): void {
+function report(session: Session, { done, failed, remainder, propagation }: Outcome): void {
   for (const { change, error } of failed)
     session.report(
       { error: { code: error.code, id: change.id, message: error.message } },
       `keyfence: ${change.id}: ${error.message}`,
     );
-  const rest = left + failed.length;
+  const rest = remainder + failed.length;
   const sum = `${count(done.length)} ${done.length === 1 ? 'change' : 'changes'} made${rest > 0 ? `, ${count(rest)} not` : ''}`;
   const laggards = propagation?.laggards.join(', ') || 'its replicas';
   const state = !propagation
@@ -218,7 +219,12 @@ function report(session: Session, { done, failed, left, propagation }: Outcome):
       ? `; complete everywhere after ${count(Math.round(propagation.tookMs))} ms`
       : `; pending: not confirmed by ${laggards}`;
   session.print(
-    { done: done.map(({ id, action }) => ({ id, action })), failed: failed.length, left, ...propagation },
+    {
+      done: done.map(({ id, action }) => ({ id, action })),
+      failed: failed.length,
+      remainder,
+      ...propagation,
+    },
     () => `${sum}${state}.`,
   );
   if (failed.length > 0) session.end(failed[0]?.error.exit ?? 'NO');

@@ -58,9 +58,9 @@ function changeOf(declared: Declared, present: Present | undefined, set: string,
   if (!present) {
     if (kind === 'Key' && !secret)
       faults.push(`${place}: ${id}: secret: required to create the key; give a file, or a sha256`);
-    const given = Object.entries(fields).filter(([, value]) => value !== null);
-    const rows = given.map(([field, after]) => ({ field, before: undefined, after }));
-    const input = { ...Object.fromEntries(given), managedBy: set };
+    const values = Object.entries(fields).filter(([, value]) => value !== null);
+    const rows = values.map(([field, after]) => ({ field, before: undefined, after }));
+    const input = { ...Object.fromEntries(values), managedBy: set };
     return [
       {
         action: 'create',

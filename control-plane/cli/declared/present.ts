@@ -8,11 +8,11 @@ export interface Present {
   readonly kind: Kind;
   readonly id: string;
   readonly fields: Readonly<Record<string, unknown>>;
-  /** How calls refer to it. */
+  /** The fields by which calls refer to it. */
   readonly ref: Readonly<Record<string, string>>;
   readonly managedBy?: string;
   readonly driftedAt?: number;
-  /** What tells that it changed: the sequence of its last change, or of a webhook the time. */
+  /** Another after each change: the sequence of the last, or of a webhook its time. */
   readonly version: number;
 }
 
@@ -73,13 +73,13 @@ export const READERS: Readonly<
       ref: { roleId: role['id'] },
     })),
   async Identity(call, declared, managedBy) {
-    const found = await all(call, 'identities.listIdentities', 'identities', { managedBy });
-    const ids = new Set(found.map(({ externalId }) => externalId));
+    const ofSet = await all(call, 'identities.listIdentities', 'identities', { managedBy });
+    const ids = new Set(ofSet.map(({ externalId }) => externalId));
     const others = declared.filter(({ fields }) => !ids.has(fields['externalId']));
     const rest = await inParallel(others, ({ fields: { externalId } }) =>
       orNone(call<Answer>('identities.getIdentity', { externalId })),
     );
-    return [...found, ...rest.filter((one) => one !== undefined)].map((one) => ({
+    return [...ofSet, ...rest.filter((one) => one !== undefined)].map((one) => ({
       ...one,
       ref: { identityId: one['id'] },
     }));
@@ -87,7 +87,7 @@ export const READERS: Readonly<
   async Key(call, declared, managedBy, isAll) {
     const named = declared.map(({ fields }) => String(fields['apiId']));
     const others = isAll ? (await all(call, 'apis.listApis', 'apis')).map(({ id }) => String(id)) : [];
-    const found = await inParallel([...new Set([...named, ...others])], async (apiId) => {
+    const lists = await inParallel([...new Set([...named, ...others])], async (apiId) => {
       const api = named.includes(apiId)
         ? await orNone(call<Answer>('apis.getApi', { apiId }))
         : { keys: Infinity };
@@ -97,7 +97,7 @@ export const READERS: Readonly<
         ({ rerolledTo }) => rerolledTo === undefined,
       );
     });
-    return found.flat().map((key) => ({ ...key, ref: { keyId: key['keyId'] } }));
+    return lists.flat().map((key) => ({ ...key, ref: { keyId: key['keyId'] } }));
   },
   Webhook: async (call) =>
     (await call<{ endpoints: Answer[] }>('webhooks.listEndpoints')).endpoints.map((one) => ({

@@ -274,7 +274,7 @@ test('killed anywhere, the next apply finishes', async () => {
   expect((await apply()).status).toBe(0);
   expect((await diff()).status).toBe(0);
   await expectWhole(4);
-}, 120_000);
+});
 
 test('two applies at once end as one of them', async () => {
   begin();

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Command } from 'commander';
@@ -18,6 +18,8 @@ beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), 'keyfence-examples-'));
   const lines = [1, 2].map(() => JSON.stringify({ key: generateKey(16), name: 'Grace' }));
   writeFileSync(join(directory, 'keys.ndjson'), lines.join('\n'));
+  mkdirSync(join(directory, 'keyfence'));
+  writeFileSync(join(directory, 'keyfence', 'roles.yaml'), 'kind: Role\nname: declared\n');
 });
 afterAll(async () => {
   await fleet.stop();
@@ -111,7 +113,7 @@ test('every command shows an example that works', async () => {
         if (word === '1' && line.includes('propagation')) return sequence(line, { keyId, roleId });
         if (word === 'https://keys.example.com') return fleet.controlPlanes[0]?.address ?? '';
         if (word === '0mzc9k4q8r2wfXa1') return refused(keyId, key);
-        if (word.endsWith('.ndjson')) return join(directory, word);
+        if (/\.ndjson$|^keyfence$|^plan\.json$/.test(word)) return join(directory, word);
         return /_0mzc9k4q8r2wfXa1Bc2d$/.test(word)
           ? ids.find((id) => id.startsWith(word.replace(/_.*/, '_')))
           : word;
@@ -122,7 +124,9 @@ test('every command shows an example that works', async () => {
     const ended = line.startsWith('tail')
       ? await stoppedAfterOutput(args, env)
       : await commandLine.run(args, env, input === undefined ? '' : `${key}\n`);
-    expect(ended.status, `${example}: ${ended.stderr}${ended.stdout}`).toBe(0);
+    expect(ended.status, `${example}: ${ended.stderr}${ended.stdout}`).toBe(
+      /^(?:diff|plan) /.test(example) ? 2 : 0,
+    );
   }
 });
 
