@@ -12,8 +12,8 @@ if not isSender(sender, name, ms) then return 0 end
 if redis.call('HEXISTS', endpoints, endpoint) == 0 then return 1 end
 redis.call('HSET', state, 'failures', failures, 'pausedUntil', pausedUntil)
 
-local function keep(stream, most, record, id, type, order, body)
-  redis.call('XADD', stream, 'MAXLEN', '~', most, '*', 'a', record, 'i', id, 't', type, 'k', order, 'e', body)
+local function keep(stream, most, entry, record, id, type, order, body)
+  redis.call('XADD', stream, 'MAXLEN', '~', most, '*', 'a', record, 'i', id, 't', type, 'k', order, 'e', body, 'q', entry)
 end
 
 for at = 1, #deliveries, 9 do
@@ -24,10 +24,10 @@ for at = 1, #deliveries, 9 do
     redis.call('XDEL', queue, entry)
     redis.call('HDEL', retries, entry)
   end
-  keep(attempts, attemptsKept, record, unpack(deliveries, at + 5, at + 8))
+  keep(attempts, attemptsKept, entry, record, unpack(deliveries, at + 5, at + 8))
   if result == 'dead' then
     redis.call('HINCRBY', state, 'dead', 1)
-    keep(dead, deadKept, record, unpack(deliveries, at + 5, at + 8))
+    keep(dead, deadKept, entry, record, unpack(deliveries, at + 5, at + 8))
   end
 end
 return 1
