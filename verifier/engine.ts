@@ -9,6 +9,7 @@ import type { VerifierStatus } from '#shared/protocol/records/verifier-status.ts
 import { Refusals } from '#shared/protocol/reports/refusals-report.ts';
 import { StatusReport } from '#shared/protocol/reports/status-report.ts';
 import { Usage } from '#shared/protocol/reports/usage-report.ts';
+import { WatchedApis } from '#shared/protocol/reports/watched-apis.ts';
 import { type RedisMeasures, RedisNodes } from '#shared/redis/redis.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
 import { digestNames, foreignDigests } from '#shared/rules/foreign-digests.ts';
@@ -67,7 +68,9 @@ export function createEngine(options: {
   } = options;
   const commands = necessaryCommands(apiIds, config);
   const nodes = new RedisNodes(config, clock, log, { commands, onUnfit });
-  const usage = config.USAGE_PERIOD_MS === 0 ? undefined : usageReport(config, { nodes, clock, log });
+  const watched = new WatchedApis(nodes, clock);
+  const usage =
+    config.USAGE_PERIOD_MS === 0 ? undefined : usageReport(config, { nodes, clock, log, watched });
   const digests = foreignDigests.filter((kind) => config.FOREIGN_DIGESTS.includes(kind));
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock),
@@ -95,7 +98,7 @@ export function createEngine(options: {
   });
   const periodMs = config.USAGE_PERIOD_MS;
   const refusals =
-    periodMs === 0 ? undefined : new Refusals({ nodes, clock, log, periodMs, verifier: status.id });
+    periodMs === 0 ? undefined : new Refusals({ nodes, clock, log, periodMs, watched, verifier: status.id });
   return {
     id: status.id,
     verifier,
@@ -126,7 +129,7 @@ export function createEngine(options: {
 
 function usageReport(
   config: EngineConfig,
-  dependencies: { nodes: RedisNodes; clock: Clock; log: Logger },
+  dependencies: { nodes: RedisNodes; clock: Clock; log: Logger; watched: WatchedApis },
 ): Usage {
   return new Usage({
     ...dependencies,

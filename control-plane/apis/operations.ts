@@ -313,6 +313,7 @@ const getApiVerifications = operation({
       return { verifications: await costlyReads.run(caller.id, verifications) };
     }
     if (tag !== undefined) return { verifications: await usage.seriesOfTag(apiId, tag, span) };
+    await usage.watch([apiId]);
     return { verifications: await usage.series(apiId, undefined, span) };
   },
 });

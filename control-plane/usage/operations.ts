@@ -74,19 +74,22 @@ const query = operation({
     if (groups.includes('key') && !keyId && !externalId)
       throw refusal('groupBy: name the key by keyId, or its identity by externalId');
     const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
-    return costlyReads.run(caller.id, async () => ({
-      rows: rowsOf(
+    return costlyReads.run(caller.id, async () => {
+      const counts =
         groups.includes('key') || !externalId
           ? await countsOf(named, FIELDS, span, caller, stores)
-          : await countsOfIdentity(named, externalId, span, caller, stores),
-        groups,
-        code,
-      ),
-    }));
+          : await countsOfIdentity(named, externalId, span, caller, stores);
+      await stores.usage.watch([...new Set(counts.toSorted(mostUsed).map((each) => each.apiId))]);
+      return { rows: rowsOf(counts, groups, code) };
+    });
   },
 });
 
 export const usageOperations = [query] as const;
+
+const totalOf = ({ buckets }: Counts): number =>
+  buckets.reduce((sum, bucket) => sum + USAGE_COLUMNS.reduce((n, { field }) => n + bucket[field], 0), 0);
+const mostUsed = (a: Counts, b: Counts) => totalOf(b) - totalOf(a);
 
 const refusal = (message: string) => new ApiError('BAD_REQUEST', message);
 const only = (id: string | undefined) => (id === undefined ? undefined : new Set([id]));

@@ -11,7 +11,14 @@ import {
 } from '#shared/protocol/records/usage.ts';
 import { command, row, unlessEmpty } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, apiUsageKey, identityIndexKey, tagUsageKey, usageKey } from '#shared/redis/redis-keys.ts';
+import {
+  apiKeys,
+  apiUsageKey,
+  identityIndexKey,
+  tagUsageKey,
+  usageKey,
+  watchedApis,
+} from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 
 export const sumUsage = command(
@@ -23,6 +30,13 @@ export const sumUsage = command(
 
 type UsageCounts = Readonly<Record<UsageField, number>>;
 
+export const markWatched = command(
+  new URL('./mark-watched.lua', import.meta.url),
+  ['watched'],
+  ['ms', 'most', '...apiIds'],
+  String,
+);
+
 /** Verdicts with one tag, or with all other tags. */
 export type TagUsage = UsageCounts & ({ readonly tag: string } | { readonly other: true });
 
@@ -31,6 +45,9 @@ export interface UsageBucket extends UsageCounts {
   /** Start of the bucket, Unix milliseconds. */
   readonly time: number;
 }
+
+/** Time for which one look counts, and the maximum number of APIs that are watched at a time. */
+const WATCHED = { ms: 10_000, most: 10 } as const;
 
 /** When verifiers last reported that a key was accepted, and that it was refused, in Unix milliseconds; absent = unknown. */
 export interface LastUses {
@@ -44,6 +61,15 @@ export class UsageView {
 
   constructor(nodes: RedisNodes) {
     this.#nodes = nodes;
+  }
+
+  /**
+   * Has verifiers report these APIs each second for a while, since somebody looks at them. What is shown does not
+   * depend on it, so a failure is none.
+   */
+  async watch(apiIds: readonly string[]): Promise<void> {
+    const run = markWatched({ watched: watchedApis, ...WATCHED, apiIds: apiIds.slice(0, WATCHED.most) });
+    await this.#nodes.run(watchedApis, (redis) => send(redis, run)).catch(() => undefined);
   }
 
   /** The keys of an API, each with the times of its last uses. */

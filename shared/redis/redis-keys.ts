@@ -163,6 +163,9 @@ export const verifierIds = 'kf:{!fleet}:ids';
 /** String with an expiry: a verifier's last report, as JSON of `VerifierStatus`. */
 export const verifierStatus = (id: string): string => `kf:{!fleet}:v:${id}`;
 
+/** Sorted set with an expiry: the APIs whose usage somebody watches → the latest look, Unix milliseconds. */
+export const watchedApis = 'kf:{!fleet}:watched';
+
 /** String: when verifiers last lost usage, as far as is known, Unix milliseconds. */
 export const usageLoss = 'kf:{!fleet}:lost';
 

@@ -11,8 +11,8 @@ import { COLUMN_WIDTH_MIN, count, cut, GAP, lineWidth, printable, time } from '.
 import { Progress } from '../terminal/progress.ts';
 import { stopOnInterrupt } from './checkpoint.ts';
 
-/** Time between two looks. Verifiers report less often. */
-const PERIOD_MS = 2000;
+/** Time between two looks, for which verifiers report each second. */
+const PERIOD_MS = 1000;
 /** Maximum number of APIs that are followed, unless one is named. */
 const APIS_MAX = 100;
 /** Number of refusals at the start that were there already. */
@@ -32,7 +32,7 @@ interface Refusals {
 
 /** Adds `keyfence tail`. */
 export function tailCommand(program: Command, session: Session): void {
-  const help = `show the last ${EARLIER_MAX} refusals of keys, and follow them until Ctrl-C; verifiers report them every USAGE_PERIOD_MS, by default every minute`;
+  const help = `show the last ${EARLIER_MAX} refusals of keys, and follow them until Ctrl-C; while it runs, verifiers report those of 10 APIs each second, others every USAGE_PERIOD_MS`;
   commandAt(program, 'tail', help, ['tail --refused', 'tail --refused --api shop --json'])
     .option('--refused', 'refusals, which is all that can be followed')
     .option('--api <apiId>', 'only those of this API')

@@ -8,13 +8,14 @@ import { CopyButton } from '../parts/copy-id.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
+import { LIVE_MS } from '../usage/usage.tsx';
 import { Explain, Explained, type Explanation } from './explain.tsx';
 
 type Refusal = Awaited<ReturnType<typeof call<'keys.listRefusals'>>>['refusals'][number];
 
 /** The latest refusals of a key, each with what decided it, and the form that explains any question. */
 export function ExplainedRefusals({ of, apply }: { of: Key; apply: Apply }) {
-  const refusals = useLoad(() => call('keys.listRefusals', { keyId: of.keyId }), [of.keyId]);
+  const refusals = useLoad(() => call('keys.listRefusals', { keyId: of.keyId }), [of.keyId], LIVE_MS);
   return (
     <>
       <h2>Last refusals</h2>

@@ -133,7 +133,7 @@ function KeyOverview({ of, apply }: { of: Key; apply: Apply }) {
         {may(`api.${apiId}.read_analytics`) && (
           <>
             <h2>Verifications</h2>
-            <Usage load={(period) => call('keys.getVerifications', { keyId, ...period })} />
+            <Usage isLive load={(period) => call('keys.getVerifications', { keyId, ...period })} />
           </>
         )}
         <h2>Credits</h2>

@@ -75,6 +75,7 @@ function tabsOf(apiId: string, creations: number): readonly Tab[] {
 
 const ApiTraffic = ({ apiId }: { apiId: string }) => (
   <Usage
+    isLive
     hasMinutes
     apiIds={async () => [apiId]}
     load={({ granularity, ...period }) =>

@@ -12,6 +12,7 @@ import { type Refused, RefusedKeys } from './refused-keys.tsx';
 import { LENGTHS, type UsagePeriod } from './usage-query.ts';
 
 const REFRESH_MS = 30_000;
+export const LIVE_MS = 1000;
 /** Verdicts of one hour or day, by their kinds. */
 type Counts = Readonly<Record<UsageField, number>>;
 export const totalOf = (counts: Counts) => COUNTERS.reduce((total, { field }) => total + counts[field], 0);
@@ -22,6 +23,8 @@ export type ShowRefused = (kind: Refused['kind'], at?: number, apiId?: string) =
 /** Verdicts of a key, of an API or of all, by hour or day, in a time that the reader chooses. */
 export function Usage(props: {
   load: (period: UsagePeriod) => Promise<{ verifications: readonly (Counts & { readonly time?: number })[] }>;
+  /** True if it costs little, so that it is loaded each second. */
+  isLive?: boolean;
   /** True if there are counts by the minute, which are shown first. */
   hasMinutes?: boolean;
   /** The APIs whose refused keys are shown if somebody asks for what is behind a refusal; absent = nobody can. */
@@ -37,7 +40,7 @@ export function Usage(props: {
     const period = { granularity, start: String(since), end: String(until - 1) };
     return { period, verifications: (await props.load(period)).verifications };
   };
-  const usage = useLoad(load, [choice], REFRESH_MS);
+  const usage = useLoad(load, [choice], props.isLive ? LIVE_MS : REFRESH_MS);
   const show: ShowRefused = (kind, at, apiId) => {
     if (!usage.data) return;
     const { period, verifications } = usage.data;
@@ -61,7 +64,7 @@ export function Usage(props: {
       <Loaded of={usage}>
         {({ period: { granularity }, verifications }) =>
           verifications.every((at) => totalOf(at) === 0) ? (
-            <p class="quiet">No verification was reported for this time; verifiers report once a minute.</p>
+            <p class="quiet">No verification was reported for this time.</p>
           ) : (
             <Bars
               label={`Verifications by the ${granularity}`}

@@ -509,6 +509,7 @@ const getVerifications = operation({
     const { keyId, granularity, start, end } = request;
     if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
     const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
+    await usage.watch([apiId]);
     return { verifications: await usage.series(apiId, keyId, span) };
   },
 });

@@ -100,7 +100,8 @@ const RefusalData = Type.Object({
 });
 
 /** The sentences of descriptions about the refusals that are kept. */
-const LATE = 'Verifiers report up to their USAGE_PERIOD_MS late.';
+const LATE =
+  'Verifiers report up to their USAGE_PERIOD_MS late, and each second while somebody asks for this (of 10 APIs).';
 const KEPT = `${LATE} Kept are the latest ${REFUSALS_KEPT.ofKey} of a key for seven days, of the ${REFUSALS_KEPT.keysOfApi.toLocaleString('en')} keys of an API that were refused last.`;
 
 const listRefusals = operation({
@@ -113,7 +114,11 @@ const listRefusals = operation({
   response: Type.Object({ refusals: List(RefusalData) }),
   errors: ['NOT_FOUND'],
   example: { keyId: keyIdExample },
-  async handle({ apiId, request: { keyId } }, { keys, refusals }: { keys: Keys; refusals: RefusalView }) {
+  async handle(
+    { apiId, request: { keyId } },
+    { keys, refusals, usage }: { keys: Keys; refusals: RefusalView; usage: UsageView },
+  ) {
+    await usage.watch([apiId]);
     if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
     return { refusals: await refusals.list(apiId, keyId) };
   },
@@ -229,9 +234,10 @@ export const listApiRefusals = operation({
   example: { apiId: 'shop', limit: '10' },
   async handle(
     { request: { apiId, limit, after } },
-    { apis, refusals }: { apis: Apis; refusals: RefusalView },
+    { apis, refusals, usage }: { apis: Apis; refusals: RefusalView; usage: UsageView },
   ) {
     if (!(await apis.get(apiId))) throw apiNotFound(apiId);
+    await usage.watch([apiId]);
     const listing = ['listRefusals', apiId] as const;
     const [number = Infinity] = after === undefined ? [] : openCursor(listing, after, PLACE, 'after');
     const { last, ...page } = await refusals.listOfApi(apiId, Number(limit), Number(number));

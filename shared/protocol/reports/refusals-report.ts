@@ -24,6 +24,7 @@ import {
   type RefusedQuestion,
 } from '../records/refusal-records.ts';
 import type { RefusalLog, RefusedRequest, ReportedQuestion, ReportedVerdict } from './port.ts';
+import { eachPeriod, type WatchedApis } from './watched-apis.ts';
 
 export const reportRefusals = command(
   asset('shared/protocol/reports/report-refusals.lua'),
@@ -48,6 +49,8 @@ interface RefusalsOptions {
   readonly verifier: string;
   /** Time between two reports, in milliseconds. */
   readonly periodMs: number;
+  /** Absent = only once in a period. */
+  readonly watched?: WatchedApis | undefined;
 }
 
 /** A refusal as the verifier holds it until its report: a flood of refusals writes no texts. */
@@ -121,19 +124,19 @@ export class Refusals implements RefusalLog {
   }
 
   async #report(): Promise<void> {
-    while (!this.#stop.signal.aborted) {
-      await pause(this.#options.clock, this.#options.periodMs, this.#stop.signal);
-      await this.#flush();
-    }
+    const { clock, periodMs, watched } = this.#options;
+    await eachPeriod({ clock, periodMs, watched, stop: this.#stop.signal }, (only) => this.#flush(only));
     await this.#flush();
   }
 
-  async #flush(): Promise<void> {
-    const waiting = this.#waiting;
-    this.#waiting = new Map();
-    this.#count = 0;
-    const byApi = Map.groupBy(waiting, ([{ epoch }]) => epoch.apiId);
-    for (const [apiId, keys] of byApi)
+  /** @param only the APIs that are reported; undefined = all */
+  async #flush(only?: ReadonlySet<string>): Promise<void> {
+    const byApi = Map.groupBy(this.#waiting, ([{ epoch }]) => epoch.apiId);
+    const isNow = ([apiId]: readonly [string, unknown]) => only === undefined || only.has(apiId);
+    const others = [...byApi].filter((api) => !isNow(api)).flatMap(([, keys]) => keys);
+    this.#waiting = new Map(others);
+    this.#count = others.reduce((sum, [, { latest }]) => sum + latest.length, 0);
+    for (const [apiId, keys] of [...byApi].filter(isNow))
       for (let i = 0; i < keys.length; i += BATCH_KEYS_MAX)
         await this.#send(apiId, keys.slice(i, i + BATCH_KEYS_MAX));
   }

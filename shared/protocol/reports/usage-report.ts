@@ -15,6 +15,7 @@ import type { Entry, UnreportedVerdicts } from '../follower/key-cache.ts';
 import { RETENTION, USAGE_COLUMNS } from '../records/usage.ts';
 import type { VerifierStatus } from '../records/verifier-status.ts';
 import { TagCounts } from './tag-counts.ts';
+import { eachPeriod, type WatchedApis } from './watched-apis.ts';
 
 export const addUsage = command(
   asset('shared/protocol/reports/add-usage.lua'),
@@ -63,6 +64,8 @@ interface UsageOptions {
   readonly reporter: string;
   /** Time between two reports, in milliseconds. */
   readonly periodMs: number;
+  /** Absent = only once in a period. */
+  readonly watched?: WatchedApis | undefined;
   /** Maximum number of keys between two reports; verdicts on further keys are dropped. */
   readonly keysMax: number;
   /** Maximum number of distinct tags of an API per day. */
@@ -138,28 +141,29 @@ export class Usage {
   }
 
   async #report(): Promise<void> {
-    while (!this.#stop.signal.aborted) {
-      await pause(this.#options.clock, this.#options.periodMs, this.#stop.signal);
-      await this.#flush();
-    }
+    const { clock, periodMs, watched } = this.#options;
+    await eachPeriod({ clock, periodMs, watched, stop: this.#stop.signal }, (only) => this.#flush(only));
     // Reports the counts that were added during the last report.
     await this.#flush();
     if (this.#unconfirmed.size > 0) await this.#flush();
     for (const { batch } of [...this.#unconfirmed.values()]) this.#drop(batch);
   }
 
-  async #flush(): Promise<void> {
+  /** @param only the APIs that are reported; undefined = all */
+  async #flush(only?: ReadonlySet<string>): Promise<void> {
     const startedMs = this.#options.clock.wallMs();
     this.#isWhole = true;
     for (const { batch, number, sinceMs } of [...this.#unconfirmed.values()])
       await this.#send(batch, number, sinceMs);
-    const entries = this.#pending;
-    this.#pending = [];
+    const isNow = ({ epoch }: Entry) => only === undefined || only.has(epoch.apiId);
+    const entries = this.#pending.filter(isNow);
+    this.#pending = only ? this.#pending.filter((entry) => !isNow(entry)) : [];
     this.#inReport = entries.length;
     for (const batch of batchesOf(entries)) {
       this.#inReport -= batch.keys.length;
       await this.#send(batch);
     }
+    if (only) return;
     for (const [apiId, tags] of this.#tags.take(BATCH_TAGS_MAX)) await this.#send({ apiId, keys: [], tags });
     if (this.#isWhole && this.#unconfirmed.size === 0) this.#untilMs = startedMs;
   }

@@ -104,4 +104,17 @@ onStage('why a request was refused', (stage) => {
     expect(await fleet.verdict(key, { origin: 'https://a.evil.example' })).toBe('VALID');
     await dashboard.close(key);
   });
+
+  test('come while one looks', async () => {
+    await stage.fleet.addVerifier({ USAGE_PERIOD_MS: '3600000' });
+    const at = stage.fleet.verifiers.length - 1;
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'live', enabled: false });
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    await page.getByText('Not refused in the last seven days.').waitFor();
+    expect(await stage.fleet.verdict(key, { at })).toBe('DISABLED');
+    await page.getByRole('table', { name: 'Last refusals' }).getByText('disabled').first().waitFor();
+    await page.getByRole('img', { name: /Verifications by the hour: 25 bars, the highest 1$/ }).waitFor();
+    await dashboard.close(key);
+  });
 });

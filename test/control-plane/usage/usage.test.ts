@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { tagUsageKey, usageKey } from '../../../shared/redis/redis-keys.ts';
+import { latestRefusalsKey, tagUsageKey, usageKey, watchedApis } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet } from '../../harness/fleet.ts';
 import { metric } from '../../harness/metrics.ts';
 
@@ -118,6 +118,47 @@ describe('a query of usage', () => {
     expect((await fleet.admin('usage.query', { keyId }, as)).status).toBe(404);
     const { body } = await fleet.admin('usage.query', { groupBy: 'api' }, as);
     expect(body.rows.every(({ apiId }: { apiId: string }) => apiId === 'used')).toBe(true);
+  });
+});
+
+describe('while somebody looks', () => {
+  test('a refusal is seen within two seconds, of that API alone', async () => {
+    const patient = await Fleet.start({ env: { ...PATIENT, USAGE_PERIOD_MS: '3600000' } });
+    try {
+      const make = (apiId: string) => patient.ok('keys.createKey', { apiId, enabled: false });
+      const [seen, unseen] = [await make('seen'), await make('unseen')];
+      const list = async () => (await patient.ok('apis.listRefusals', { apiId: 'seen' })).refusals;
+      expect(await list()).toEqual([]);
+      // The verifier has heard of the look when it has reported once.
+      for (const { key } of [unseen, seen]) expect(await patient.verdict(key)).toBe('DISABLED');
+      await patient.until(async () => (await list()).length === 1, 'the first refusal is not reported');
+      const startedAtMs = performance.now();
+      expect(await patient.verdict(seen.key)).toBe('DISABLED');
+      await patient.until(async () => (await list()).length === 2, 'the refusal is not reported');
+      expect(performance.now() - startedAtMs).toBeLessThan(2000);
+      const counted = async () => (await patient.ok('usage.query', { keyId: seen.keyId })).rows[0].count;
+      await patient.until(async () => (await counted()) === 2, 'the use is not reported');
+      expect(await patient.client.exists(usageKey('unseen', unseen.keyId))).toBe(0);
+      expect(await patient.client.exists(latestRefusalsKey('unseen'))).toBe(0);
+    } finally {
+      await patient.stop();
+    }
+  });
+
+  test('at most ten APIs are watched, for ten seconds', async () => {
+    const { key } = await create({ apiId: 'api-0' });
+    expect(key).toBeDefined();
+    for (let i = 1; i < 12; i++) await create({ apiId: `api-${i}` });
+    await fleet.client.del(watchedApis);
+    for (let i = 0; i < 12; i++) await fleet.ok('apis.listRefusals', { apiId: `api-${i}` });
+    expect(await fleet.client.zcard(watchedApis)).toBe(10);
+    const restMs = await fleet.client.pttl(watchedApis);
+    expect(restMs).toBeGreaterThan(0);
+    expect(restMs).toBeLessThanOrEqual(10_000);
+    await fleet.client.zadd(watchedApis, Date.now() - 11_000, 'api-3');
+    await fleet.ok('apis.listRefusals', { apiId: 'api-11' });
+    const watched = await fleet.client.zrange(watchedApis, '0', '-1');
+    expect([watched.includes('api-3'), watched.includes('api-11')]).toEqual([false, true]);
   });
 });
 
