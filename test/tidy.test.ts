@@ -61,6 +61,8 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/library': ['core', 'metrics', 'engine.ts'].map((part) => `verifier/${part}`),
   'verifier/library/guards': ['verifier/library', 'verifier/http', 'verifier/node-internals'],
   'control-plane/client': [],
+  // A client like any other.
+  'control-plane/operator': inControlPlane(['client']),
   // Its doctor examines Redis by itself.
   'control-plane/cli': inControlPlane([
     ...['client', 'callers/root-permissions.ts', 'config.ts', 'fleet/examination.ts'],
@@ -305,7 +307,7 @@ describe('imports', () => {
     expect(
       offenders(
         /'undici'/,
-        /^verifier\/(proxy\/upstream|library\/client)\.ts$|^control-plane\/(webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
+        /^verifier\/(proxy\/upstream|library\/client)\.ts$|^control-plane\/(operator\/kube|webhooks\/event-poster|sign-in\/oidc(-provider)?)\.ts$/,
       ),
     ).toEqual([]);
     expect(

@@ -10,6 +10,7 @@ import { settings as cli } from '../../control-plane/cli/settings.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
 import { operations } from '../../control-plane/operations.ts';
+import { settings as operator } from '../../control-plane/operator/config.ts';
 import { deposedMsOf } from '../../control-plane/parts.ts';
 import { EVENT_TYPES } from '../../control-plane/schema/event-types.ts';
 import type { Operation } from '../../control-plane/serve/operation.ts';
@@ -39,6 +40,7 @@ import { helm, plainManifests } from '../helm/render.ts';
 import { scriptArguments } from './arguments.ts';
 import { clientInterface } from './client-interface.ts';
 import { commandOperations } from './command-operations.ts';
+import { crds } from './crds.ts';
 import { declaredSchema } from './declared-schema.ts';
 import { numbersTable, results } from './numbers-table.ts';
 import { unusedNumbers, withNumbers } from './page-numbers.ts';
@@ -87,6 +89,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'control-plane/unkey-v2/README.md': { names: namesTable() },
     'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
     'verifier/settings.md': { settings: settingsTable(ownSettings(verifier)) },
+    'deploy/kubernetes/objects.md': { settings: settingsTable(ownSettings(operator)) },
     'verifier/core/verdicts.md': { codes: codesTable(), fields: verdictFieldsTable() },
     'verifier/library/README.md': { 'options of the client': clientOptionsTable() },
     'verifier/proxy/README.md': { 'answered here': answeredHere() },
@@ -110,6 +113,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'verifier/openapi.json': json(verifierDocument),
     'control-plane/reference.html': referencePage(),
     'control-plane/cli/declared/schema.json': json(declaredSchema()),
+    'deploy/helm/keyfence/files/operator/crds.yaml': crds(),
     // One operation a line, so that a change of one is a change of its line.
     'control-plane/cli/operations.json': `[\n${commandOperations()
       .map((operation) => JSON.stringify(operation))

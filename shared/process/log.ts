@@ -96,7 +96,7 @@ const PLACEHOLDER = '[redacted]';
  * contain a secret, wherever a careless caller puts them. No code here logs a request's headers or body.
  */
 export function createLogger(
-  process: 'control-plane' | 'verifier',
+  process: 'control-plane' | 'verifier' | 'operator',
   level: string,
   destination: DestinationStream = standardOutput(),
 ): pino.Logger {

@@ -1,5 +1,13 @@
 /** Sets of choices: each value is in at least one. */
 export const CHOICES: Record<string, Record<string, unknown>> = {
+  'the operator': {
+    'operator.enabled': true,
+    'operator.namespaces': ['billing', 'shop'],
+    'operator.keyfenceUrl': 'https://keys.example.com',
+    'operator.podLabels': { team: 'platform' },
+    'operator.podAnnotations': { 'example.com/a': 'b' },
+    'operator.priorityClassName': 'system-cluster-critical',
+  },
   'a trial': { 'sample.enabled': true, anyUser: true },
   'three Redis with TLS, watched': {
     'redis.mode': 'sentinel',

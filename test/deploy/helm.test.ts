@@ -62,7 +62,7 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
 
     it('is in the namespace of the release, labelled', () => {
       for (const { kind, metadata } of all) {
-        const clusterWide = kind.startsWith('MutatingAdmissionPolicy');
+        const clusterWide = /^(MutatingAdmissionPolicy|ClusterRole|CustomResourceDefinition)/.test(kind);
         const elsewhere = ['billing', 'shop'].includes(metadata.namespace ?? '');
         if (!elsewhere) expect(metadata.namespace, metadata.name).toBe(clusterWide ? undefined : 'keyfence');
         expect(metadata.labels, metadata.name).toMatchObject({ 'app.kubernetes.io/managed-by': 'Helm' });

@@ -175,7 +175,9 @@ export function securityFaults(workload: Manifest): string[] {
   const pod = podOf(workload);
   const faults: string[] = [];
   for (const field of ['hostNetwork', 'hostPID', 'hostIPC']) if (pod[field]) faults.push(field);
-  if (pod.automountServiceAccountToken !== false) faults.push('a token of the API server');
+  // Only the operator calls it.
+  const isOperator = workload.metadata.labels?.['app.kubernetes.io/component'] === 'operator';
+  if (pod.automountServiceAccountToken !== isOperator) faults.push('a token of the API server');
   for (const volume of pod.volumes ?? []) {
     const [kind = ''] = Object.keys(volume).filter((field) => field !== 'name');
     const allowed = 'configMap csi downwardAPI emptyDir ephemeral persistentVolumeClaim projected secret';

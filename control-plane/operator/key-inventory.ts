@@ -1,0 +1,98 @@
+import type { Admin } from '../client/admin.ts';
+
+/** A key that an object of this cluster declares. */
+export interface OwnKey {
+  readonly keyId: string;
+  readonly apiId: string;
+  /** Unix milliseconds. */
+  readonly expires?: number;
+  readonly driftedAt?: number;
+  readonly sequence: number;
+}
+
+const PAGE_SIZE = 100;
+
+/**
+ * Knows which keys the objects of this cluster declare, by what Keyfence says of keys and never by what objects say of
+ * themselves: users can write that. Reads all keys of an API once, and again if a call may have made one that it does not know.
+ */
+export class KeyInventory {
+  readonly #admin: Admin;
+  readonly #cluster: string;
+  readonly #apis = new Map<string, Promise<Map<string, Map<string, OwnKey>>>>();
+
+  /** @param cluster name of this cluster, with which `managedBy` of its keys begins */
+  constructor(admin: Admin, cluster: string) {
+    this.#admin = admin;
+    this.#cluster = cluster;
+  }
+
+  /** The name of the object with this uid as a `managedBy`. */
+  managedBy(uid: string): string {
+    return `${this.#cluster}/${uid}`;
+  }
+
+  /** The keys of an API that an object declares. */
+  async of(apiId: string, uid: string): Promise<OwnKey[]> {
+    return [...((await this.#api(apiId)).get(uid)?.values() ?? [])];
+  }
+
+  /** The uids of all objects that declare keys of an API. */
+  async uids(apiId: string): Promise<string[]> {
+    return [...(await this.#api(apiId)).keys()];
+  }
+
+  async put(uid: string, key: OwnKey): Promise<void> {
+    const api = await this.#api(key.apiId);
+    const keys = api.get(uid) ?? new Map<string, OwnKey>();
+    keys.set(key.keyId, key);
+    api.set(uid, keys);
+  }
+
+  async delete(uid: string, { apiId, keyId }: OwnKey): Promise<void> {
+    const api = await this.#api(apiId);
+    api.get(uid)?.delete(keyId);
+    if (api.get(uid)?.size === 0) api.delete(uid);
+  }
+
+  /** Reads an API afresh when somebody next asks. */
+  forget(apiId: string): void {
+    this.#apis.delete(apiId);
+  }
+
+  #api(apiId: string): Promise<Map<string, Map<string, OwnKey>>> {
+    const present = this.#apis.get(apiId);
+    if (present !== undefined) return present;
+    const reading = this.#read(apiId);
+    this.#apis.set(apiId, reading);
+    reading.catch(() => this.#apis.get(apiId) === reading && this.#apis.delete(apiId));
+    return reading;
+  }
+
+  async #read(apiId: string): Promise<Map<string, Map<string, OwnKey>>> {
+    const ofObjects = new Map<string, Map<string, OwnKey>>();
+    const prefix = `${this.#cluster}/`;
+    for (let cursor: string | undefined = ''; cursor !== undefined; ) {
+      const page: Awaited<ReturnType<Admin['apis']['listKeys']>> = await this.#admin.apis.listKeys({
+        ...{ apiId, limit: PAGE_SIZE },
+        ...(cursor ? { cursor } : {}),
+      });
+      for (const key of page.keys) {
+        if (!key.managedBy?.startsWith(prefix)) continue;
+        const uid = key.managedBy.slice(prefix.length);
+        const keys = ofObjects.get(uid) ?? new Map<string, OwnKey>();
+        keys.set(key.keyId, ownKey(key));
+        ofObjects.set(uid, keys);
+      }
+      cursor = page.cursor;
+    }
+    return ofObjects;
+  }
+}
+
+/** Returns of a key what the operator remembers. */
+export const ownKey = ({ keyId, apiId, expires, driftedAt, sequence }: OwnKey): OwnKey => ({
+  ...{ keyId, apiId, sequence },
+  ...(expires === undefined ? {} : { expires }),
+  ...(driftedAt === undefined ? {} : { driftedAt }),
+});

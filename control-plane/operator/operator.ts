@@ -1,0 +1,275 @@
+import { type Clock, pause } from '#shared/process/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import type { Admin } from '../client/admin.ts';
+import { Informer } from './informer.ts';
+import { KeyInventory } from './key-inventory.ts';
+import { type Kube, KubeError, type KubeObject } from './kube.ts';
+import {
+  type ApiKey,
+  apiIdOf,
+  apiKeysIn,
+  FINALIZER,
+  type KeyApi,
+  keyApis,
+  namespaces,
+  SECRET_LABEL,
+  type Secret,
+  secretsIn,
+} from './objects.ts';
+import { ApiReconciler } from './reconcile-api.ts';
+import { KeyReconciler, type KeyReconcilerOptions } from './reconcile-key.ts';
+import { Reporter } from './reporter.ts';
+import { WorkQueue } from './work-queue.ts';
+
+const AT_ONCE = 8;
+const START_RETRY_MS = 2000;
+/** Time after which it is looked whether everything was listed. */
+const LISTED_AGAIN_MS = 200;
+/** Of the objects with keys, the share that may be gone at once without doubt. */
+const GONE_SHARE_MAX = 0.3;
+const GONE_MIN = 10;
+
+export interface OperatorOptions {
+  readonly kube: Kube;
+  readonly admin: Admin;
+  /** Namespaces whose objects count. */
+  readonly namespaces: readonly string[];
+  readonly relistMs: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly chance: () => number;
+  readonly newSecret?: KeyReconcilerOptions['newSecret'];
+}
+
+/** Makes Keyfence agree with the objects of a cluster, until it is stopped. */
+export class Operator {
+  readonly #options: OperatorOptions;
+  readonly #stop = new AbortController();
+  readonly #queue: WorkQueue;
+  readonly #apis: Informer<KeyApi>;
+  readonly #namespaces: Informer<KubeObject>;
+  readonly #keys = new Map<string, Informer<ApiKey>>();
+  readonly #secrets = new Map<string, Informer<Secret>>();
+  readonly #reporter: Reporter;
+  #inventory: KeyInventory | undefined;
+  #reconcilers: { readonly keys: KeyReconciler; readonly apis: ApiReconciler } | undefined;
+
+  constructor(options: OperatorOptions) {
+    this.#options = options;
+    const { kube, clock, log, chance } = options;
+    this.#reporter = new Reporter(kube, clock);
+    this.#queue = new WorkQueue({
+      ...{ clock, chance, atOnce: AT_ONCE },
+      work: (name) => this.#work(name),
+      onError: (name, error) => {
+        const { status } = error as { status?: number };
+        log[status === 409 ? 'debug' : 'warn']({ err: error, object: name }, 'again later');
+      },
+    });
+    const informer = <T extends KubeObject>(
+      resource: ConstructorParameters<typeof Informer<T>>[0]['resource'],
+      onChange: (object: T, before: T | undefined) => void,
+    ) =>
+      new Informer<T>({
+        ...{ kube, clock, log, chance, resource },
+        relistMs: options.relistMs,
+        onChange,
+      });
+    this.#apis = informer(keyApis, (api) => {
+      this.#queue.add(nameOf('api', api));
+      this.#addKeys(({ spec }) => spec.api === apiIdOf(api));
+    });
+    this.#namespaces = informer(namespaces, ({ metadata }) =>
+      this.#addKeys(({ metadata: { namespace } }) => namespace === metadata.name),
+    );
+    for (const namespace of options.namespaces) {
+      this.#keys.set(
+        namespace,
+        informer(apiKeysIn(namespace), (key, before) => this.#add('key', key, before)),
+      );
+      const labelled = { ...secretsIn(namespace), labelSelector: `${SECRET_LABEL}=true` };
+      this.#secrets.set(
+        namespace,
+        informer(labelled, (secret) =>
+          this.#addKeys((key) => key.metadata.namespace === namespace && names(key, secret)),
+        ),
+      );
+    }
+  }
+
+  /** True once all objects were listed. Secrets do not count: one namespace that is going must not hold up the others. */
+  get isReady(): boolean {
+    const objects = [this.#apis, this.#namespaces, ...this.#keys.values()];
+    return this.#reconcilers !== undefined && objects.every(({ isReady }) => isReady);
+  }
+
+  /** Number of objects that wait to be looked at. */
+  get waiting(): number {
+    return this.#queue.length;
+  }
+
+  get #informers() {
+    return [this.#apis, this.#namespaces, ...this.#keys.values(), ...this.#secrets.values()];
+  }
+
+  /** Runs until `stop`; never rejects. */
+  async run(): Promise<void> {
+    const { clock, log } = this.#options;
+    const { signal } = this.#stop;
+    while (!signal.aborted && !this.#reconcilers) {
+      try {
+        await this.#begin();
+      } catch (error) {
+        log.warn({ err: error }, 'the operator waits for Kubernetes');
+        await pause(clock, START_RETRY_MS, signal);
+      }
+    }
+    if (signal.aborted) return;
+    await Promise.all([...this.#informers.map((informer) => informer.run()), this.#relists()]);
+  }
+
+  stop(): void {
+    this.#stop.abort();
+    this.#queue.stop();
+    for (const informer of this.#informers) informer.stop();
+  }
+
+  async #begin(): Promise<void> {
+    const { kube, admin, clock, newSecret } = this.#options;
+    // The one name of a cluster that no other has, and that nobody can give it.
+    const system = await kube.get<KubeObject>(namespaces, 'kube-system');
+    if (!system) throw new KubeError(404, 'there is no namespace kube-system');
+    const inventory = new KeyInventory(admin, system.metadata.uid);
+    const reporter = this.#reporter;
+    this.#inventory = inventory;
+    this.#reconcilers = {
+      apis: new ApiReconciler({
+        ...{ kube, admin, inventory, reporter },
+        isUsed: (apiId) =>
+          this.#allKeys().some(
+            ({ spec, metadata }) => spec.api === apiId && metadata.finalizers?.includes(FINALIZER) === true,
+          ),
+        first: (apiId) => this.#declares(apiId),
+      }),
+      keys: new KeyReconciler({
+        ...{ kube, admin, inventory, reporter, clock, ...(newSecret && { newSecret }) },
+        allowed: (namespace, apiId) => this.#allowed(namespace, apiId),
+        secret: (namespace, name) => this.#secrets.get(namespace)?.get(namespace, name),
+      }),
+    };
+  }
+
+  /** Looks at an object, as it is now. */
+  async #work(name: string): Promise<number | undefined> {
+    const reconcilers = this.#reconcilers;
+    if (!reconcilers || !this.isReady) return LISTED_AGAIN_MS;
+    const [kind, namespace = '', object = ''] = name.split(' ');
+    if (kind === 'api') {
+      const api = this.#apis.get(undefined, object);
+      return api && reconcilers.apis.reconcile(api);
+    }
+    const key = this.#keys.get(namespace)?.get(namespace, object);
+    if (!key) return undefined;
+    const isGoing = this.#namespaces.get(undefined, namespace)?.metadata.deletionTimestamp !== undefined;
+    // Nothing can be made there any more; the objects follow.
+    if (isGoing && !key.metadata.deletionTimestamp) return undefined;
+    const isListed = this.#secrets.get(namespace)?.isReady === true;
+    return isListed || key.metadata.deletionTimestamp ? reconcilers.keys.reconcile(key) : LISTED_AGAIN_MS;
+  }
+
+  /** Status is written by the operator itself, mostly; where a user did, that is soon corrected. */
+  #add(kind: 'api' | 'key', object: KubeObject, before: KubeObject | undefined): void {
+    const name = nameOf(kind, object);
+    if (before && essenceOf(before) === essenceOf(object)) this.#queue.addLater(name);
+    else this.#queue.add(name);
+  }
+
+  #allKeys(): ApiKey[] {
+    return [...this.#keys.values()].flatMap((informer) => [...informer.objects.values()]);
+  }
+
+  #addKeys(isMeant: (key: ApiKey) => boolean): void {
+    for (const key of this.#allKeys()) if (isMeant(key)) this.#queue.add(nameOf('key', key));
+  }
+
+  /** The oldest KeyApi of an API. */
+  #declares(apiId: string): KeyApi | undefined {
+    const age = ({ metadata }: KeyApi) =>
+      `${(metadata as { creationTimestamp?: string }).creationTimestamp} ${metadata.uid}`;
+    const all = [...this.#apis.objects.values()].filter((api) => apiIdOf(api) === apiId);
+    return all.sort((a, b) => (age(a) < age(b) ? -1 : 1))[0];
+  }
+
+  #allowed(namespace: string, apiId: string): 'allowed' | 'not allowed' | 'no such API' {
+    const api = this.#declares(apiId);
+    if (!api) return 'no such API';
+    const labels = this.#namespaces.get(undefined, namespace)?.metadata.labels ?? {};
+    const required = Object.entries(api.spec.allowedNamespaces?.matchLabels ?? {});
+    // Without labels, none: nobody means all namespaces by leaving something out.
+    const isMatch = required.length > 0 && required.every(([label, value]) => labels[label] === value);
+    return isMatch ? 'allowed' : 'not allowed';
+  }
+
+  async #relists(): Promise<void> {
+    const { clock, relistMs } = this.#options;
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      const isListed = this.isReady;
+      if (isListed) await this.#relist();
+      await pause(clock, isListed ? relistMs : LISTED_AGAIN_MS, signal);
+    }
+  }
+
+  /** Deletes keys whose objects are gone, as where somebody took off the finalizer. Reads all keys of this cluster again, and looks at all objects. */
+  async #relist(): Promise<void> {
+    const { log } = this.#options;
+    const inventory = this.#inventory;
+    if (!inventory) return;
+    try {
+      const present = new Set(this.#allKeys().map(({ metadata }) => metadata.uid));
+      for (const api of this.#apis.objects.values()) {
+        const apiId = apiIdOf(api);
+        inventory.forget(apiId);
+        const uids = await inventory.uids(apiId);
+        const gone = uids.filter((uid) => !present.has(uid));
+        if (gone.length >= GONE_MIN && gone.length > GONE_SHARE_MAX * uids.length) {
+          const { length: count } = gone;
+          log.error(
+            { apiId, count },
+            'too many objects are gone at once: their keys stay; delete them by hand',
+          );
+          continue;
+        }
+        for (const uid of gone) await this.#deleteOrphans(inventory, apiId, uid);
+      }
+      this.#addKeys(() => true);
+    } catch (error) {
+      log.warn({ err: error }, 'keys of objects that are gone are looked for again later');
+    }
+  }
+
+  async #deleteOrphans(inventory: KeyInventory, apiId: string, uid: string): Promise<void> {
+    const { admin, log } = this.#options;
+    for (const key of await inventory.of(apiId, uid)) {
+      // It may have come meanwhile.
+      if (this.#allKeys().some(({ metadata }) => metadata.uid === uid)) return;
+      log.warn({ keyId: key.keyId, apiId }, 'the object of a key is gone: the key is deleted');
+      await admin.keys.deleteKey({ keyId: key.keyId, apiId, waitMs: 0 });
+      await inventory.delete(uid, key);
+    }
+  }
+}
+
+/** All of an object that the operator acts on. */
+const essenceOf = ({
+  metadata: { uid, generation, deletionTimestamp, finalizers, annotations },
+}: KubeObject) => JSON.stringify([uid, generation, deletionTimestamp, finalizers, annotations]);
+
+const nameOf = (kind: 'api' | 'key', { metadata: { namespace = '', name } }: KubeObject): string =>
+  `${kind} ${namespace} ${name}`;
+
+/** Tells whether an ApiKey takes its secret from a Secret. */
+const names = ({ spec, metadata }: ApiKey, secret: Secret): boolean =>
+  spec.secretRefs
+    ? spec.secretRefs.some(({ name }) => name === secret.metadata.name)
+    : (spec.secretName ?? metadata.name) === secret.metadata.name;

@@ -1,0 +1,126 @@
+import { type Admin, AdminError } from '../client/admin.ts';
+import type { Operations } from '../client/interface.ts';
+import type { KeyInventory } from './key-inventory.ts';
+import type { Kube } from './kube.ts';
+import { API_SPEC, apiIdOf, FINALIZER, type KeyApi, keyApis, ON_DELETE } from './objects.ts';
+import { propagated } from './reconcile-key.ts';
+import { type Reporter, Unready } from './reporter.ts';
+
+const WAIT_MS = 1000;
+const PENDING_AGAIN_MS = 500;
+const IN_USE_AGAIN_MS = 5000;
+
+interface ApiReconcilerOptions {
+  readonly kube: Kube;
+  readonly admin: Admin;
+  readonly inventory: KeyInventory;
+  readonly reporter: Reporter;
+  /** Tells whether objects that Keyfence has keys of declare keys of an API. */
+  readonly isUsed: (apiId: string) => boolean;
+  /** The oldest KeyApi of an API, which declares it; the others only wait. */
+  readonly first: (apiId: string) => KeyApi | undefined;
+}
+
+/** Makes Keyfence agree with a KeyApi. An API that was there before stays as it is, and is never deleted. */
+export class ApiReconciler {
+  readonly #options: ApiReconcilerOptions;
+
+  constructor(options: ApiReconcilerOptions) {
+    this.#options = options;
+  }
+
+  async reconcile(object: KeyApi): Promise<number | undefined> {
+    const { reporter } = this.#options;
+    if (object.metadata.deletionTimestamp) return this.#finalize(object);
+    try {
+      await this.#apply(object);
+    } catch (error) {
+      const isRefusal = error instanceof AdminError && error.code === 'BAD_REQUEST';
+      if (!(error instanceof Unready) && !isRefusal) throw error;
+      const reason = error instanceof Unready ? error.reason : 'Refused';
+      const { message } = error;
+      await reporter.report(object, keyApis, {
+        conditions: [{ type: 'Ready', status: 'False', reason, message }],
+      });
+    }
+    return undefined;
+  }
+
+  async #apply(object: KeyApi): Promise<void> {
+    const { kube, admin, reporter, inventory, first } = this.#options;
+    const { metadata, spec } = object;
+    const apiId = apiIdOf(object);
+    const { finalizers = [], name, uid, generation = 0, resourceVersion } = metadata;
+    const other = first(apiId);
+    if (other && other.metadata.uid !== uid)
+      throw new Unready('ApiTaken', `the KeyApi ${other.metadata.name} declares the API ${apiId} already`);
+    if (!finalizers.includes(FINALIZER)) {
+      const patch = { metadata: { resourceVersion, finalizers: [...finalizers, FINALIZER] } };
+      if (!(await kube.patch(keyApis, name, patch))) return;
+    }
+    const managedBy = inventory.managedBy(uid);
+    const present = await orAbsent(admin.apis.getApi({ apiId }));
+    const fields = Object.fromEntries(API_SPEC.map((field) => [field, spec[field] ?? null]));
+    if (!present) {
+      const initial = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+      await admin.apis.createApi({ ...initial, apiId, name: spec.name ?? name, managedBy });
+    } else if (present.managedBy === managedBy && object.status?.observedGeneration !== generation) {
+      const change = { ...fields, apiId, name: spec.name ?? name, managedBy, ifSequence: present.sequence };
+      await admin.apis.updateApi(change as Operations['apis.updateApi']['input']);
+    }
+    const isOurs = !present || present.managedBy === managedBy;
+    await reporter.report(object, keyApis, {
+      observedGeneration: generation,
+      conditions: [
+        isOurs
+          ? { type: 'Ready', status: 'True', reason: 'Created', message: `the API ${apiId} is as declared` }
+          : {
+              ...{ type: 'Ready', status: 'True', reason: 'NotManaged' },
+              message: `the API ${apiId} was there before: its settings stay, and it outlives this object`,
+            },
+      ],
+    });
+  }
+
+  /** Lets a KeyApi go once no ApiKey is left, and no verifier accepts a key of the API that it made. */
+  async #finalize(object: KeyApi): Promise<number | undefined> {
+    const { kube, admin, inventory, reporter, isUsed } = this.#options;
+    const { finalizers = [], name, uid, resourceVersion, annotations } = object.metadata;
+    if (!finalizers.includes(FINALIZER)) return undefined;
+    const apiId = apiIdOf(object);
+    if (isUsed(apiId)) {
+      const message = `there are ApiKeys of the API ${apiId}; delete them first`;
+      await reporter.report(object, keyApis, {
+        conditions: [{ type: 'Ready', status: 'False', reason: 'InUse', message }],
+      });
+      return IN_USE_AGAIN_MS;
+    }
+    const present = await orAbsent(admin.apis.getApi({ apiId }));
+    const isOurs = present?.managedBy === inventory.managedBy(uid);
+    if (annotations?.[ON_DELETE] === 'orphan') {
+      if (isOurs) await admin.apis.updateApi({ apiId, managedBy: null });
+    } else if (isOurs || !present) {
+      // Of an API that is going, the answer about any key tells how far that has come.
+      const { propagation } = present
+        ? await admin.apis.deleteApi({ apiId, waitMs: WAIT_MS })
+        : await admin.keys.deleteKey({ apiId, keyId: `key_gone${uid.replaceAll('-', '')}`, waitMs: WAIT_MS });
+      if (propagation.state === 'pending') {
+        await reporter.report(object, keyApis, { conditions: [propagated(propagation)] });
+        return PENDING_AGAIN_MS;
+      }
+    }
+    inventory.forget(apiId);
+    const rest = finalizers.filter((each) => each !== FINALIZER);
+    await kube.patch(keyApis, name, { metadata: { resourceVersion, finalizers: rest } });
+    return undefined;
+  }
+}
+
+async function orAbsent<T>(call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (error instanceof AdminError && error.code === 'NOT_FOUND') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,426 @@
+import { hash } from 'node:crypto';
+import type { Clock } from '#shared/process/clock.ts';
+import { canBeSecret, generateKey, hashSecret, isWellFormed, startOf } from '#shared/rules/key-format.ts';
+import { type Admin, AdminError } from '../client/admin.ts';
+import type { Operations } from '../client/interface.ts';
+import { type KeyInventory, type OwnKey, ownKey } from './key-inventory.ts';
+import { type Kube, KubeError } from './kube.ts';
+import {
+  type ApiKey,
+  apiKeysIn,
+  DIGEST,
+  FINALIZER,
+  GROUP,
+  KEY_SPEC,
+  ON_DELETE,
+  SECRET_FIELD,
+  SECRET_LABEL,
+  type Secret,
+  secretsIn,
+  VERSION,
+} from './objects.ts';
+import { type Report, type Reporter, Unready } from './reporter.ts';
+
+/** Shortest secret that is imported: a shorter one could be guessed. */
+const SECRET_MIN = 24;
+const BYTES = 16;
+const GRACE_S = 3600;
+/** Longest wait for a change within one look at an object, which others wait for. */
+const WAIT_MS = 1000;
+const PENDING_AGAIN_MS = 500;
+/** Time after which an object that its user must mend is looked at again, if nothing changes before. */
+const UNREADY_AGAIN_MS = 60_000;
+
+type Propagation = Operations['keys.updateKey']['output']['propagation'];
+
+export interface KeyReconcilerOptions {
+  readonly kube: Kube;
+  readonly admin: Admin;
+  readonly inventory: KeyInventory;
+  readonly clock: Clock;
+  readonly reporter: Reporter;
+  /** Tells whether objects of a namespace may declare keys of an API, by the KeyApi that declares it. */
+  readonly allowed: (namespace: string, apiId: string) => 'allowed' | 'not allowed' | 'no such API';
+  /** The Secret as the watch last told of it; undefined = it knows none. */
+  readonly secret: (namespace: string, name: string) => Secret | undefined;
+  /** Returns a new secret. Random, so an argument. */
+  readonly newSecret?: (byteLength: number, prefix?: string) => string;
+}
+
+/**
+ * Makes Keyfence and the Secrets agree with an ApiKey. Each step can be repeated, and a step begins only when the one before
+ * is stored: a secret is in its Secret before Keyfence learns its digest. So it may end at any point, and the next look goes on.
+ */
+export class KeyReconciler {
+  readonly #options: KeyReconcilerOptions;
+  /** Digests of secrets, and the keys that have them. */
+  readonly #keyIds = new Map<string, string>();
+  /** The latest change of keys, once it was complete. */
+  readonly #complete = new Map<string, Propagation>();
+
+  constructor(options: KeyReconcilerOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves with the time after which to look again, if any. Rejects with AdminError or KubeError: then again later. */
+  async reconcile(object: ApiKey): Promise<number | undefined> {
+    const { reporter } = this.#options;
+    if (object.metadata.deletionTimestamp) return this.#finalize(object);
+    try {
+      return await this.#apply(object);
+    } catch (error) {
+      const unready = unreadyOf(error);
+      if (!unready) throw error;
+      await reporter.report(object, apiKeysIn(namespaceOf(object)), {
+        conditions: [{ type: 'Ready', status: 'False', reason: unready.reason, message: unready.message }],
+      });
+      return UNREADY_AGAIN_MS;
+    }
+  }
+
+  async #apply(object: ApiKey): Promise<number | undefined> {
+    const { inventory, reporter, clock, allowed } = this.#options;
+    const { uid, generation = 0 } = object.metadata;
+    const { api: apiId } = object.spec;
+    const namespace = namespaceOf(object);
+    const permission = allowed(namespace, apiId);
+    if (permission !== 'allowed')
+      throw new Unready('ApiNotAllowed', notAllowed(permission, namespace, apiId));
+    if (!(await this.#hold(object))) return undefined;
+    const secrets = await this.#secretsOf(object);
+    const isNew = object.status?.observedGeneration !== generation;
+    const wasRetired = object.status?.retired ?? [];
+    const current: OwnKey[] = [];
+    for (const secret of secrets) {
+      const { key, isCreated } = await this.#import(object, secret);
+      const isLate = !isCreated && (isNew || wasRetired.includes(key.keyId));
+      current.push(isLate ? await this.#update(object, key) : key);
+    }
+    const retired = await this.#retire(object, current);
+    const propagation = await this.#propagationOf(current);
+    const drifted = (await inventory.of(apiId, uid)).filter(({ driftedAt }) => driftedAt !== undefined);
+    await reporter.report(object, apiKeysIn(namespace), {
+      ...{ observedGeneration: generation, keyId: current[0]?.keyId, retired: retired.keyIds },
+      ...{ sequence: propagation.sequence, verifiers: propagation.verifiers },
+      conditions: [
+        { type: 'Ready', status: 'True', reason: 'Imported', message: 'verifiers know the key' },
+        propagated(propagation),
+        driftOf(drifted),
+      ],
+    });
+    if (propagation.state === 'pending') return PENDING_AGAIN_MS;
+    return retired.endsMs === undefined ? undefined : Math.max(0, retired.endsMs - clock.wallMs());
+  }
+
+  /** Tells how far the latest changes of keys have come: what is pending before what is complete. */
+  async #propagationOf(keys: readonly OwnKey[]): Promise<Propagation> {
+    const { admin } = this.#options;
+    let latest: Propagation | undefined;
+    for (const { keyId, sequence } of keys) {
+      const earlier = this.#complete.get(keyId);
+      // A change of nothing tells of the latest one, however long ago that was.
+      const propagation =
+        earlier?.sequence === sequence ? earlier : (await admin.keys.updateKey({ keyId })).propagation;
+      if (propagation.state === 'complete') this.#complete.set(keyId, propagation);
+      if (latest?.state !== 'pending') latest = propagation;
+    }
+    if (!latest) throw new Error('a key has no secret');
+    return latest;
+  }
+
+  /** Adds the finalizer, before anything is made that it must outlive. Returns false if the object is gone. */
+  async #hold({ metadata }: ApiKey): Promise<boolean> {
+    const { finalizers = [], name, resourceVersion } = metadata;
+    if (finalizers.includes(FINALIZER)) return true;
+    const patch = { metadata: { resourceVersion, finalizers: [...finalizers, FINALIZER] } };
+    return (await this.#options.kube.patch(apiKeysIn(namespaceOf({ metadata })), name, patch)) !== undefined;
+  }
+
+  /** The secrets that the key is to have, the first of which is its name in the status. */
+  async #secretsOf(object: ApiKey): Promise<string[]> {
+    const { secretRefs, secretName = object.metadata.name } = object.spec;
+    const namespace = namespaceOf(object);
+    if (!secretRefs) {
+      const secret = (await this.#read(namespace, secretName)) ?? (await this.#make(object, secretName));
+      const isOwn = secret.metadata.ownerReferences?.some(({ uid }) => uid === object.metadata.uid);
+      if (!isOwn)
+        throw new Unready(
+          'SecretTaken',
+          `the Secret ${secretName} exists already and is not of this ApiKey; name another in secretName, or this one in secretRefs`,
+        );
+      return [secretIn(secret, SECRET_FIELD)];
+    }
+    const secrets: string[] = [];
+    for (const { name, key = SECRET_FIELD } of secretRefs) {
+      const secret = await this.#read(namespace, name);
+      if (secret?.metadata.labels?.[SECRET_LABEL] !== 'true')
+        throw new Unready(
+          'SecretMissing',
+          `there is no Secret ${name} with the label ${SECRET_LABEL}=true; create or label it`,
+        );
+      secrets.push(secretIn(secret, key));
+    }
+    return [...new Set(secrets)];
+  }
+
+  async #read(namespace: string, name: string): Promise<Secret | undefined> {
+    const { kube, secret } = this.#options;
+    return secret(namespace, name) ?? kube.get<Secret>(secretsIn(namespace), name);
+  }
+
+  async #make(object: ApiKey, name: string): Promise<Secret> {
+    const { kube, newSecret = generateKey } = this.#options;
+    const { prefix, byteLength = BYTES } = object.spec;
+    const namespace = namespaceOf(object);
+    const secret = newSecret(byteLength, prefix);
+    const { uid, name: objectName } = object.metadata;
+    const manifest = {
+      ...{ apiVersion: 'v1', kind: 'Secret', type: 'Opaque' },
+      metadata: {
+        ...{ name, namespace, labels: { [SECRET_LABEL]: 'true' } },
+        annotations: { [DIGEST]: hash('sha256', secret) },
+        ownerReferences: [
+          { apiVersion: `${GROUP}/${VERSION}`, kind: 'ApiKey', name: objectName, uid, controller: true },
+        ],
+      },
+      data: { [SECRET_FIELD]: Buffer.from(secret).toString('base64') },
+    };
+    try {
+      return await kube.create<Secret>(secretsIn(namespace), manifest);
+    } catch (error) {
+      // Somebody was faster, perhaps an earlier look whose answer was lost.
+      const present =
+        error instanceof KubeError &&
+        error.status === 409 &&
+        (await kube.get<Secret>(secretsIn(namespace), name));
+      if (present) return present;
+      throw error;
+    }
+  }
+
+  /** Imports a secret, or finds the key that has it, if it is this object's. */
+  async #import(object: ApiKey, secret: string): Promise<{ key: OwnKey; isCreated: boolean }> {
+    const { admin, inventory } = this.#options;
+    const { uid } = object.metadata;
+    const { api: apiId } = object.spec;
+    const isOwnForm = isWellFormed(secret);
+    const about = isOwnForm ? { foreign: false, start: startOf(secret) } : { foreign: true };
+    const sha256 = hashSecret(secret);
+    const keys = [
+      withoutNulls({ ...fieldsOf(object), ...about, sha256, managedBy: inventory.managedBy(uid) }),
+    ];
+    const own = await inventory.of(apiId, uid);
+    const imported = own.find((key) => key.keyId === this.#keyIds.get(sha256));
+    if (imported) return { key: imported, isCreated: false };
+    const { results } = await admin.keys.importKeys({ apiId, keys }).catch((error: unknown) => {
+      inventory.forget(apiId);
+      throw error;
+    });
+    const [result] = results;
+    if (!result || result.result === 'refused')
+      throw new Unready('Refused', result?.message ?? 'Keyfence gave no result');
+    const { keyId } = result;
+    const same = own.find((key) => key.keyId === keyId);
+    if (same) this.#keyIds.set(sha256, keyId);
+    if (same) return { key: same, isCreated: false };
+    const record = await admin.keys.getKey({ keyId });
+    if (record.managedBy !== inventory.managedBy(uid))
+      throw new Unready('SecretInUse', 'another key has this secret; replace it in the Secret');
+    const key = ownKey(record);
+    await inventory.put(uid, key);
+    this.#keyIds.set(sha256, keyId);
+    return { key, isCreated: result.result === 'created' };
+  }
+
+  async #update(object: ApiKey, { keyId, apiId, sequence }: OwnKey): Promise<OwnKey> {
+    const { admin, inventory } = this.#options;
+    const { uid } = object.metadata;
+    const fields = { ...fieldsOf(object), managedBy: inventory.managedBy(uid) };
+    const change = { ...fields, keyId, ifSequence: sequence, waitMs: WAIT_MS };
+    try {
+      const { propagation } = await admin.keys.updateKey(change as Operations['keys.updateKey']['input']);
+      const expires = expiresOf(object);
+      const key = { keyId, apiId, sequence: propagation.sequence, ...(expires && { expires }) };
+      await inventory.put(uid, key);
+      return key;
+    } catch (error) {
+      // Somebody changed it meanwhile: the next look reads it again.
+      inventory.forget(apiId);
+      throw error;
+    }
+  }
+
+  /**
+   * Gives keys whose secrets the object has no more an end, and deletes them then. Resolves with those that are left, and the
+   * Unix milliseconds of the next end.
+   */
+  async #retire(
+    object: ApiKey,
+    current: readonly OwnKey[],
+  ): Promise<{ readonly keyIds: readonly string[]; readonly endsMs: number | undefined }> {
+    const { admin, inventory, clock } = this.#options;
+    const { uid } = object.metadata;
+    const { api: apiId, graceSeconds = GRACE_S } = object.spec;
+    const managedBy = inventory.managedBy(uid);
+    const ids = new Set(current.map(({ keyId }) => keyId));
+    const endMs = clock.wallMs() + graceSeconds * 1000;
+    const ends = new Map<string, number>();
+    for (const old of await inventory.of(apiId, uid)) {
+      const { keyId, expires = Number.POSITIVE_INFINITY } = old;
+      if (ids.has(keyId)) continue;
+      if (graceSeconds === 0 || expires <= clock.wallMs()) {
+        const { propagation } = await admin.keys.deleteKey({ keyId, apiId, waitMs: WAIT_MS });
+        if (propagation.state === 'complete') await inventory.delete(uid, old);
+        else ends.set(keyId, clock.wallMs() + PENDING_AGAIN_MS);
+      } else if (expires > endMs) {
+        const { propagation } = await admin.keys.updateKey({
+          keyId,
+          expires: endMs,
+          managedBy,
+          waitMs: WAIT_MS,
+        });
+        await inventory.put(uid, { keyId, apiId, expires: endMs, sequence: propagation.sequence });
+        ends.set(keyId, endMs);
+      } else ends.set(keyId, expires);
+    }
+    return { keyIds: [...ends.keys()], endsMs: ends.size === 0 ? undefined : Math.min(...ends.values()) };
+  }
+
+  /** Lets an object go once no verifier accepts any key of it. */
+  async #finalize(object: ApiKey): Promise<number | undefined> {
+    const { reporter, inventory } = this.#options;
+    const { finalizers = [], uid } = object.metadata;
+    if (!finalizers.includes(FINALIZER)) return undefined;
+    const namespace = namespaceOf(object);
+    const { api: apiId } = object.spec;
+    const isKnown = this.#options.allowed(namespace, apiId) !== 'no such API';
+    const keys = isKnown ? await inventory.of(apiId, uid) : [];
+    if (object.metadata.annotations?.[ON_DELETE] === 'orphan') await this.#orphan(object, keys);
+    else if (isKnown) {
+      const pending = await this.#deleteAll(object, keys);
+      if (pending) {
+        await reporter.report(object, apiKeysIn(namespace), { conditions: [propagated(pending)] });
+        return PENDING_AGAIN_MS;
+      }
+    }
+    await this.#release(object);
+    return undefined;
+  }
+
+  /** Deletes all keys of an object; resolves with how far the latest has come, unless all are deleted everywhere. */
+  async #deleteAll(object: ApiKey, keys: readonly OwnKey[]): Promise<Propagation | undefined> {
+    const { admin, inventory } = this.#options;
+    const { uid } = object.metadata;
+    const { api: apiId } = object.spec;
+    let pending: Propagation | undefined;
+    for (const key of keys) {
+      const { propagation } = await admin.keys.deleteKey({ keyId: key.keyId, apiId, waitMs: WAIT_MS });
+      if (propagation.state === 'pending') pending = propagation;
+      else await inventory.delete(uid, key);
+    }
+    if (keys.length > 0) return pending;
+    // Perhaps an earlier look deleted them and ended before it knew more. Behind this, all that it did is complete.
+    const keyId = `key_gone${uid.replaceAll('-', '')}`;
+    const { propagation } = await admin.keys.deleteKey({ keyId, apiId, waitMs: WAIT_MS });
+    return propagation.state === 'pending' ? propagation : undefined;
+  }
+
+  /** Leaves the keys as nobody's, and their Secret too. */
+  async #orphan(object: ApiKey, keys: readonly OwnKey[]): Promise<void> {
+    const { admin, inventory, kube } = this.#options;
+    const { uid, name } = object.metadata;
+    const { secretRefs, secretName = name } = object.spec;
+    const namespace = namespaceOf(object);
+    const secret = secretRefs ? undefined : await kube.get<Secret>(secretsIn(namespace), secretName);
+    if (secret?.metadata.ownerReferences?.some((each) => each.uid === uid)) {
+      const { resourceVersion, ownerReferences } = secret.metadata;
+      const others = ownerReferences.filter((each) => each.uid !== uid);
+      await kube.patch(secretsIn(namespace), secretName, {
+        metadata: { resourceVersion, ownerReferences: others },
+      });
+    }
+    for (const key of keys) {
+      await admin.keys.updateKey({ keyId: key.keyId, managedBy: null, waitMs: 0 });
+      await inventory.delete(uid, key);
+    }
+  }
+
+  async #release({ metadata }: ApiKey): Promise<void> {
+    const { finalizers = [], resourceVersion, name } = metadata;
+    const rest = finalizers.filter((each) => each !== FINALIZER);
+    await this.#options.kube.patch(apiKeysIn(namespaceOf({ metadata })), name, {
+      metadata: { resourceVersion, finalizers: rest },
+    });
+  }
+}
+
+const namespaceOf = ({ metadata }: Pick<ApiKey, 'metadata'>): string => metadata.namespace ?? '';
+
+/** Returns what is wrong with an object itself; undefined = the error may pass. */
+function unreadyOf(error: unknown): { reason: string; message: string } | undefined {
+  if (error instanceof Unready) return error;
+  const isRefusal = error instanceof AdminError && ['BAD_REQUEST', 'VERIFIERS_TOO_OLD'].includes(error.code);
+  return isRefusal ? { reason: 'Refused', message: (error as AdminError).message } : undefined;
+}
+
+const notAllowed = (permission: string, namespace: string, apiId: string): string =>
+  permission === 'no such API'
+    ? `no KeyApi declares the API ${apiId}; ask whoever administers the cluster for one`
+    : `the namespace ${namespace} may not have keys of the API ${apiId}: allowedNamespaces of its KeyApi does not match the labels of the namespace`;
+
+function secretIn({ data = {}, metadata }: Secret, field: string): string {
+  const secret = Buffer.from(data[field] ?? '', 'base64').toString();
+  if (canBeSecret(secret) && secret.length >= SECRET_MIN) return secret;
+  throw new Unready(
+    'SecretInvalid',
+    `${field} of the Secret ${metadata.name}: must have ${SECRET_MIN} to 512 printable ASCII characters without blanks`,
+  );
+}
+
+function expiresOf({ spec }: ApiKey): number | undefined {
+  if (spec.expires === undefined) return undefined;
+  const expires = Date.parse(spec.expires);
+  if (Number.isNaN(expires))
+    throw new Unready('Refused', 'expires: must be a time such as 2027-01-31T00:00:00Z');
+  return expires;
+}
+
+/** All fields of the key; those that the object leaves out are null. */
+function fieldsOf(object: ApiKey): Readonly<Record<string, unknown>> {
+  const { spec } = object;
+  return {
+    ...Object.fromEntries(KEY_SPEC.map((name) => [name, spec[name] ?? null])),
+    ...{ expires: expiresOf(object) ?? null, enabled: spec.enabled ?? true },
+  };
+}
+
+const withoutNulls = (fields: object) =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+
+/** Returns how far a change has come, as a condition. */
+export function propagated(propagation: Propagation): Report['conditions'][number] {
+  const { state, durable, sequence } = propagation;
+  const laggards = 'laggards' in propagation ? (propagation.laggards as readonly string[]) : [];
+  if (state === 'pending') {
+    const names = laggards.length > 0 ? ` by ${laggards.slice(0, 3).join(', ')}` : ' by every verifier';
+    const message = `change ${sequence} is not confirmed${names} yet`;
+    return { type: 'Propagated', status: 'False', reason: 'Pending', message };
+  }
+  return durable
+    ? { type: 'Propagated', status: 'True', reason: 'Complete', message: 'every verifier answers by it' }
+    : {
+        ...{ type: 'Propagated', status: 'True', reason: 'NotDurable' },
+        message: 'every verifier answers by it, but Redis could lose it in a crash',
+      };
+}
+
+const driftOf = (drifted: readonly OwnKey[]): Report['conditions'][number] => {
+  const [first] = drifted;
+  const since = new Date(first?.driftedAt ?? 0).toISOString();
+  return first
+    ? {
+        ...{ type: 'InSync', status: 'False', reason: 'ChangedByHand' },
+        message: `${first.keyId} was changed by another call since ${since}; the next change of spec replaces that`,
+      }
+    : { type: 'InSync', status: 'True', reason: 'AsDeclared', message: 'the key is as this object says' };
+};

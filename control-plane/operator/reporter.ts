@@ -1,0 +1,91 @@
+import type { Clock } from '#shared/process/clock.ts';
+import { type Kube, KubeError, type KubeObject, type Resource } from './kube.ts';
+import { type Condition, eventsIn, GROUP, VERSION } from './objects.ts';
+
+/** Something that the user of an object must mend. */
+export class Unready extends Error {
+  readonly reason: string;
+
+  constructor(reason: string, message: string) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+/** The new parts of an object's status. Other fields of it stay. */
+export interface Report {
+  readonly conditions: readonly Pick<Condition, 'type' | 'status' | 'reason' | 'message'>[];
+  readonly [field: string]: unknown;
+}
+
+interface Reported extends KubeObject {
+  readonly kind?: string;
+  readonly status?: { readonly conditions?: readonly Condition[] };
+}
+
+const MESSAGE_MAX = 1000;
+
+/** Writes status and events, where they say something new. */
+export class Reporter {
+  readonly #kube: Kube;
+  readonly #clock: Clock;
+
+  constructor(kube: Kube, clock: Clock) {
+    this.#kube = kube;
+    this.#clock = clock;
+  }
+
+  async report(object: Reported, resource: Resource, report: Report): Promise<void> {
+    const { metadata, status = {} } = object;
+    const before = status.conditions ?? [];
+    const now = new Date(this.#clock.wallMs()).toISOString().replace(/\.\d+Z$/, 'Z');
+    const conditions = report.conditions.map((condition): Condition => {
+      const old = before.find(({ type }) => type === condition.type);
+      const lastTransitionTime = old?.status === condition.status ? old.lastTransitionTime : now;
+      const message = condition.message.slice(0, MESSAGE_MAX);
+      const { generation } = metadata;
+      return {
+        ...condition,
+        message,
+        lastTransitionTime,
+        ...(generation ? { observedGeneration: generation } : {}),
+      };
+    });
+    const others = before.filter(({ type }) => !conditions.some((condition) => condition.type === type));
+    const after = { ...status, ...report, conditions: [...others, ...conditions] };
+    if (canonical(after) === canonical(status)) return;
+    await this.#kube.patch(resource, metadata.name, { status: after }, 'status');
+    for (const condition of conditions) {
+      const old = before.find(({ type }) => type === condition.type);
+      if (old?.reason !== condition.reason) await this.#event(object, resource, condition);
+    }
+  }
+
+  /** An event that is lost is not missed: the condition says the same. */
+  async #event({ metadata }: Reported, resource: Resource, condition: Condition): Promise<void> {
+    const { name, namespace = 'default', uid } = metadata;
+    const kind = resource.plural === 'apikeys' ? 'ApiKey' : 'KeyApi';
+    const { type, status, reason, message, lastTransitionTime } = condition;
+    try {
+      await this.#kube.create(eventsIn(namespace), {
+        ...{ apiVersion: 'v1', kind: 'Event', reason, message, count: 1 },
+        metadata: { generateName: `${name.slice(0, 200)}-`, namespace },
+        type: status === 'True' || reason === 'Pending' ? 'Normal' : 'Warning',
+        involvedObject: { apiVersion: `${GROUP}/${VERSION}`, kind, name, namespace, uid, fieldPath: type },
+        ...{ source: { component: 'keyfence-operator' } },
+        ...{ firstTimestamp: lastTransitionTime, lastTimestamp: lastTransitionTime },
+      });
+    } catch (error) {
+      if (!(error instanceof KubeError)) throw error;
+    }
+  }
+}
+
+/** Equal texts mean equal values, whatever the order of their fields. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_, part: unknown) =>
+    part !== null && typeof part === 'object' && !Array.isArray(part)
+      ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : part,
+  );
+}

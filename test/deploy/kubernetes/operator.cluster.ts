@@ -1,0 +1,260 @@
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { copyFileSync, mkdirSync, openSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { builtPath, HELM, kubernetesTool, RELEASES } from '../../../deploy/dev/go-tools.ts';
+import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { Fleet } from '../../harness/fleet.ts';
+import { freePort } from '../../harness/ports.ts';
+import { Cluster } from './cluster.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..', '..');
+const LEASE_MS = 3000;
+const MANY = 200;
+
+const page = readFileSync(join(ROOT, 'deploy/kubernetes/objects.md'), 'utf8');
+const blocksOf = (language: string) =>
+  [...page.matchAll(new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``, 'g'))].map(
+    ([, block = '']) => block,
+  );
+/** All commands of the page, and its objects. */
+const [INSTALL = '', APPLY = '', DELETE = '', ...MORE] = blocksOf('sh');
+const [OBJECTS = ''] = blocksOf('yaml');
+
+/** What the operator is permitted in Keyfence, and no more. */
+const PERMISSIONS = [
+  ...[
+    'create_api',
+    'read_api',
+    'update_api',
+    'delete_api',
+    'create_key',
+    'read_key',
+    'update_key',
+    'delete_key',
+  ],
+].map((action) => `api.shop.${action}`);
+
+const ofKeyfence = (kind: string, name: string, spec: object, namespace?: string) => ({
+  ...{ apiVersion: 'keyfence.io/v1alpha1', kind, spec },
+  metadata: { name, ...(namespace ? { namespace } : {}) },
+});
+const keyCalled = (name: string, spec: object = {}, namespace = 'shop') =>
+  ofKeyfence('ApiKey', name, { api: 'shop', ...spec }, namespace);
+
+describe.each(RELEASES)('the operator on Kubernetes %s', (release) => {
+  let cluster: Cluster;
+  let fleet: Fleet;
+  let operator: ChildProcess;
+  let rootKey: string;
+  beforeAll(async () => {
+    [cluster, fleet] = await Promise.all([
+      Cluster.start(release),
+      Fleet.start({ env: { LEASE_MS: `${LEASE_MS}`, API_AUTO_CREATE: 'false' } }),
+    ]);
+    for (const name of ['keyfence', 'shop', 'other']) cluster.makeNamespace(name, 'restricted');
+    ({ key: rootKey } = await fleet.ok('rootKeys.createRootKey', {
+      name: 'operator',
+      permissions: PERMISSIONS,
+    }));
+    const programs = join(cluster.directory, 'bin');
+    mkdirSync(programs);
+    symlinkSync(builtPath(HELM), join(programs, 'helm'));
+    symlinkSync(builtPath(kubernetesTool('kubectl', release)), join(programs, 'kubectl'));
+    writeFileSync(join(cluster.directory, 'root-key'), rootKey);
+    writeFileSync(join(cluster.directory, 'shop.yaml'), OBJECTS);
+    symlinkSync(join(ROOT, 'deploy'), join(cluster.directory, 'deploy'));
+    await sh(INSTALL);
+    const account = join(cluster.directory, 'account');
+    mkdirSync(account);
+    copyFileSync(join(cluster.directory, 'certificates/apiserver.crt'), join(account, 'ca.crt'));
+    const token = cluster.kubectl('create', 'token', 'keyfence-operator', '-n', 'keyfence', '--duration=2h');
+    writeFileSync(join(account, 'token'), token);
+    start();
+  });
+  afterAll(async () => {
+    operator?.kill('SIGKILL');
+    await fleet?.stop();
+    await cluster?.stop();
+  });
+
+  function start(): void {
+    const log = openSync(join(cluster.directory, 'operator.log'), 'a');
+    const { clusters } = JSON.parse(readFileSync(cluster.kubeconfig, 'utf8'));
+    const env = {
+      ...{ PATH: process.env['PATH'], KEYFENCE_URL: fleet.controlPlanes[0]?.address, ROOT_KEY: rootKey },
+      ...{ NAMESPACES: 'shop,other', KUBERNETES_URL: clusters[0].cluster.server, ADMIN_PORT: '0' },
+      SERVICE_ACCOUNT: join(cluster.directory, 'account'),
+    };
+    const bound = ['--pdeathsig', 'KILL', '--', process.execPath, 'control-plane/operator/main.ts'];
+    operator = spawn('setpriv', bound, { cwd: ROOT, env, stdio: ['ignore', log, log] });
+  }
+
+  const get = (...args: string[]) => JSON.parse(cluster.kubectl('get', ...args, '-n', 'shop', '-o', 'json'));
+  const secretOf = (name: string, field = 'key') =>
+    Buffer.from(get('secret', name).data[field], 'base64').toString();
+  /** Runs commands of the page. */
+  const sh = async (commands: string) => {
+    const env = {
+      ...{ PATH: `${join(cluster.directory, 'bin')}:${process.env['PATH']}`, HOME: cluster.directory },
+      KUBECONFIG: cluster.kubeconfig,
+    };
+    return promisify(execFile)('sh', ['-ec', commands], { env, cwd: cluster.directory });
+  };
+  /** Waits with kubectl, while the control plane, which is in this process, answers. */
+  const kubectl = async (...args: string[]) => {
+    const env = { PATH: process.env['PATH'], HOME: cluster.directory, KUBECONFIG: cluster.kubeconfig };
+    return promisify(execFile)(builtPath(kubernetesTool('kubectl', release)), args, { env });
+  };
+  const waitFor = (condition: string, name: string) =>
+    kubectl('wait', `--for=condition=${condition}`, `apikey/${name}`, '-n', 'shop', '--timeout=60s');
+  const code = async (key: string) => (await fleet.verify(key)).body.code;
+
+  it('each command of the page does what the page says', async () => {
+    expect(MORE).toEqual([]);
+    const { stdout } = await sh(APPLY);
+    const secret = secretOf('acme-ci');
+    expect(stdout.endsWith(secret)).toBe(true);
+    expect((await fleet.verify(secret)).body).toMatchObject({
+      ...{ code: 'VALID', externalId: 'acme', permissions: ['reports.read'] },
+    });
+    await sh(DELETE);
+    expect(await code(secret)).toBe('NOT_FOUND');
+  });
+
+  it('kubectl apply makes a key, and kubectl wait for every verifier', async () => {
+    cluster.apply([keyCalled('ci', { name: 'CI', meta: { plan: 'pro' } })]);
+    await waitFor('Propagated', 'ci');
+    const { body } = await fleet.verify(secretOf('ci'));
+    expect(body).toMatchObject({ code: 'VALID', name: 'CI', meta: { plan: 'pro' } });
+    cluster.apply([keyCalled('ci', { enabled: false })]);
+    await cluster.until(() => get('apikey', 'ci').status.observedGeneration === 2, 'the change is seen');
+    await waitFor('Propagated', 'ci');
+    expect(await code(secretOf('ci'))).toBe('DISABLED');
+  });
+
+  it('kubectl delete returns once the lease of a silent verifier is over', async () => {
+    cluster.apply([keyCalled('fenced')]);
+    await waitFor('Propagated', 'fenced');
+    const secret = secretOf('fenced');
+    expect(await code(secret)).toBe('VALID');
+    const port = await freePort();
+    const env = {
+      ...{ PATH: process.env['PATH'], REDIS_URL: fleet.redisUrl, PORT: String(port), ADMIN_PORT: '0' },
+      ...{ API_IDS: 'shop', LOG_LEVEL: 'warn' },
+    };
+    const verifier = spawn(process.execPath, ['verifier/main.ts'], { cwd: ROOT, env, stdio: 'ignore' });
+    try {
+      const url = `http://127.0.0.1:${port}/v1/keys.verifyKey`;
+      const ask = async () => (await fleet.post(url, { key: secret }).catch(() => undefined))?.body?.code;
+      await fleet.until(async () => (await ask()) === 'VALID');
+      expect(await fleet.client.zcard(apiKeys('shop').members)).toBe(2);
+      verifier.kill('SIGSTOP');
+      const beganMs = performance.now();
+      await kubectl('delete', 'apikey', 'fenced', '-n', 'shop', '--wait', '--timeout=60s');
+      // Its lease began up to a SYNC period before the change.
+      expect(performance.now() - beganMs).toBeGreaterThan(0.6 * LEASE_MS);
+      verifier.kill('SIGCONT');
+      const codes = [await ask(), await ask()];
+      expect(codes).not.toContain('VALID');
+      expect(await code(secret)).toBe('NOT_FOUND');
+    } finally {
+      verifier.kill('SIGKILL');
+    }
+  });
+
+  it('a Secret of the user is imported, and its change rotates', async () => {
+    const put = (key: string) =>
+      cluster.apply([
+        {
+          ...{ apiVersion: 'v1', kind: 'Secret', stringData: { token: key } },
+          metadata: { name: 'own', namespace: 'shop', labels: { 'keyfence.io/secret': 'true' } },
+        },
+      ]);
+    const first = (await fleet.ok('keys.createKey', { apiId: 'shop' })).key;
+    put(first);
+    cluster.apply([keyCalled('own', { secretRefs: [{ name: 'own', key: 'token' }], graceSeconds: 0 })]);
+    const reasonOf = () =>
+      get('apikey', 'own').status?.conditions?.find(({ type }: { type: string }) => type === 'Ready')?.reason;
+    // The key of somebody else stays his.
+    await cluster.until(() => reasonOf() === 'SecretInUse', 'the secret is refused');
+    const { keyId } = (await fleet.ok('apis.listKeys', { apiId: 'shop' })).keys.find(
+      ({ managedBy }: { managedBy?: string }) => managedBy === undefined,
+    );
+    await fleet.ok('keys.deleteKey', { keyId });
+    put(first);
+    cluster.kubectl('annotate', 'apikey', 'own', '-n', 'shop', 'again=1');
+    await waitFor('Ready', 'own');
+    expect(await code(first)).toBe('VALID');
+  });
+
+  it('refuses what it must', async () => {
+    cluster.apply([keyCalled('foreign', {}, 'other'), keyCalled('unknown', { api: 'none' })]);
+    for (const [name, namespace] of [
+      ['foreign', 'other'],
+      ['unknown', 'shop'],
+    ] as const) {
+      const wait = ['wait', '--for=jsonpath={.status.conditions[0].reason}=ApiNotAllowed'];
+      await kubectl(...wait, `apikey/${name}`, '-n', namespace, '--timeout=60s');
+    }
+    const refused = (spec: object) =>
+      expect(() => cluster.apply([keyCalled('wrong', spec)]), JSON.stringify(spec)).toThrow('wrong');
+    refused({ api: '../x' });
+    refused({ expires: 'tomorrow' });
+    refused({ secretName: '../x' });
+    refused({ secretRefs: Array.from({ length: 5 }, (_, i) => ({ name: `s${i}` })) });
+    refused({ secretName: 'a', secretRefs: [{ name: 'b' }] });
+    refused({ ratelimit: { limit: -1, duration: 1000 } });
+    expect(() => cluster.apply([keyCalled('ci', { api: 'other' })])).toThrow('cannot be changed');
+    await kubectl('delete', 'apikey', 'foreign', '-n', 'other', '--timeout=20s');
+  });
+
+  it(`${MANY} objects agree in the end, though the operator is killed again and again`, async () => {
+    const names = Array.from({ length: MANY }, (_, i) => `many-${i}`);
+    const labels = { many: '1' };
+    cluster.apply(
+      names.map((name) => keyCalled(name)).map((key) => ({ ...key, metadata: { ...key.metadata, labels } })),
+    );
+    let seen = 0;
+    for (let kill = 0; kill < 6; kill++) {
+      await cluster.until(() => get('secret').items.length > seen, 'it goes on');
+      operator.kill('SIGKILL');
+      seen = get('secret').items.length;
+      start();
+      if (seen >= MANY) break;
+    }
+    await kubectl(
+      'wait',
+      '--for=condition=Propagated',
+      'apikey',
+      '-l',
+      'many=1',
+      '-n',
+      'shop',
+      '--timeout=120s',
+    );
+    const managed = async () => {
+      const keys: { managedBy?: string; start: string }[] = [];
+      for (let cursor: string | undefined; ; ) {
+        const page = await fleet.ok('apis.listKeys', {
+          apiId: 'shop',
+          limit: 100,
+          ...(cursor && { cursor }),
+        });
+        keys.push(...page.keys);
+        cursor = page.cursor;
+        if (!cursor) return keys.filter(({ managedBy }) => managedBy);
+      }
+    };
+    const objects = get('apikey').items.filter(({ metadata }: { metadata: { name: string } }) =>
+      names.includes(metadata.name),
+    );
+    const uids = (await managed()).map(({ managedBy }) => managedBy?.split('/')[1]);
+    for (const { metadata } of objects) expect(uids.filter((uid) => uid === metadata.uid)).toHaveLength(1);
+    for (const name of names.slice(0, 20)) expect(await code(secretOf(name))).toBe('VALID');
+    // With the namespace its roles go first, and then the objects.
+    await kubectl('delete', 'namespace', 'shop', '--wait', '--timeout=150s');
+    expect(await managed()).toEqual([]);
+  });
+});
