@@ -1,6 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { RedisOptions } from 'ioredis';
+import type { Clock } from '../process/clock.ts';
 import { type ConfigOf, choice, integer, type LoadedConfig, secret, text } from '../process/load-config.ts';
+import { PasswordCommand } from './password-command.ts';
 import { ExplainingConnector, type OnSentinel } from './sentinel-connector.ts';
 
 /** The settings for Redis, the same in both processes. */
@@ -19,6 +21,9 @@ export const redisSettings = {
   REDIS_USERNAME: text('').help('Redis ACL user, if REDIS_URL does not name one'),
   REDIS_PASSWORD: secret('', 'text', firstLine).help(
     'Redis password, if REDIS_URL does not contain one. Prefer REDIS_PASSWORD_FILE, whose first line counts',
+  ),
+  REDIS_PASSWORD_COMMAND: text('').help(
+    'Program, with its arguments, that prints the password of REDIS_USERNAME for new connections: a text, which is used for 60 s, or in one line `{"password":"…","expiresAt":<Unix ms>}`. No shell reads it; it has 5 s, and 64 KiB',
   ),
   REDIS_SENTINEL_PASSWORD: secret('', 'text', firstLine).help(
     'Password of the Sentinels. In REDIS_SENTINEL_PASSWORD_FILE, the first line counts',
@@ -62,6 +67,10 @@ export function redisFaults(config: ConfigOf<typeof redisSettings>): string[] {
   if (config.REDIS_TLS_CA_FILE && !existsSync(config.REDIS_TLS_CA_FILE)) {
     faults.push('REDIS_TLS_CA_FILE: there is no such file');
   }
+  if (config.REDIS_PASSWORD_COMMAND && (config.REDIS_PASSWORD || addresses.some(({ password }) => password)))
+    faults.push(
+      'REDIS_PASSWORD_COMMAND: there is another password; remove it from REDIS_URL and REDIS_PASSWORD',
+    );
   return faults;
 }
 
@@ -133,12 +142,25 @@ function decoded(text: string): string {
 export class FreshOptions {
   readonly #config: RedisConfig;
   readonly #onSentinel: OnSentinel;
+  readonly #command: PasswordCommand | undefined;
   #ca: Buffer | undefined;
 
   /** @param onSentinel called with each connection to a Sentinel */
-  constructor(config: RedisConfig, onSentinel: OnSentinel = () => undefined) {
+  constructor(config: RedisConfig, clock: Clock, onSentinel: OnSentinel = () => undefined) {
     this.#config = config;
+    const { REDIS_PASSWORD_COMMAND: command } = config;
+    this.#command = command ? new PasswordCommand(command, clock) : undefined;
     this.#onSentinel = onSentinel;
+  }
+
+  /**
+   * Resolves with the options of a new connection. Rejects if the program that prints the password fails.
+   * @param refused the options with which Redis has refused a connection
+   */
+  async forConnection(refused?: Options): Promise<Options> {
+    const password = await this.#command?.password(refused?.password ?? undefined);
+    const options = this.read();
+    return password === undefined ? options : { ...options, password };
   }
 
   read(): Options {

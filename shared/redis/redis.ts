@@ -10,7 +10,7 @@ import { ApiError, unavailable } from '../rules/errors.ts';
 import { type CertificateEnds, noteCertificate } from './certificate-ends.ts';
 import { isReplyError, refuseUnusable, selectDatabase, Unfit } from './fitness.ts';
 import { ReachLog } from './redis-fault.ts';
-import { FreshOptions, isSameProof, type Node, type RedisConfig } from './redis-settings.ts';
+import { FreshOptions, isSameProof, type Node, type Options, type RedisConfig } from './redis-settings.ts';
 
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
@@ -68,7 +68,7 @@ export class RedisNodes {
   constructor(config: RedisConfig, clock: Clock, log: Logger, demands: Demands = { commands: [] }) {
     this.#config = config;
     this.#demands = demands;
-    this.#options = new FreshOptions(config, (socket, host) =>
+    this.#options = new FreshOptions(config, clock, (socket, host) =>
       noteCertificate(this.certificates, `Sentinel ${host}`, socket),
     );
     this.#options.read(); // a fault ends the start
@@ -97,7 +97,7 @@ export class RedisNodes {
    * Returns a ready connection to the primary that has `key`, synchronously if it exists. `lane` separates
    * connections to the same server, for commands that block their connection. Rejects with
    * SERVICE_UNAVAILABLE: immediately during the backoff after a failure (50 ms, doubling to 2 s), otherwise
-   * after REDIS_CONNECT_TIMEOUT_MS at the latest.
+   * after REDIS_CONNECT_TIMEOUT_MS at the latest, and the 5 s of REDIS_PASSWORD_COMMAND.
    */
   connection(key: string, lane = 'main'): Redis | Promise<Redis> {
     if (this.#closed) return Promise.reject(unavailable('shutting down'));
@@ -150,8 +150,15 @@ export class RedisNodes {
     return opening;
   }
 
-  async #connect(node: Node | undefined, id: string, forget: () => void): Promise<Redis> {
-    const options = this.#options.read();
+  /** @param refused the options with which Redis has just refused a connection */
+  async #connect(node: Node | undefined, id: string, forget: () => void, refused?: Options): Promise<Redis> {
+    let options: Options;
+    try {
+      options = await this.#options.forConnection(refused);
+    } catch (error) {
+      forget();
+      throw this.#failed(id, error);
+    }
     const redis = new Redis({ ...options, ...node });
     let lastError: unknown;
     redis.on('error', (error: Error) => {
@@ -189,19 +196,32 @@ export class RedisNodes {
       return redis;
     } catch (error) {
       cut(redis);
-      forget();
-      const attempts = (this.#failures.get(id)?.attempts ?? 0) + 1;
       const cause = lastError ?? error;
-      const isRotated = REFUSES_PASSWORD.test(String(cause)) && !isSameProof(this.#options.read(), options);
-      const waitMs = isRotated
-        ? 0
-        : backoffMs(attempts - 1, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, Math.random);
-      if (!this.#closed) this.#reach.failed(cause);
+      if (refused === undefined && !this.#closed && (await this.#isRotated(cause, options))) {
+        this.#log.warn('Redis refused a password that has changed meanwhile; trying the new one');
+        return this.#connect(node, id, forget, options);
+      }
+      forget();
       if (cause instanceof Unfit && !this.#wasFit && !this.#closed) this.#demands.onUnfit?.(cause.message);
-      this.#failures.set(id, { attempts, retryAtMs: this.#clock.monotonicMs() + waitMs, cause });
       if (node) this.forgetOwners();
-      throw unavailable('Redis is out of reach', cause);
+      throw this.#failed(id, cause);
     }
+  }
+
+  /** Tells whether Redis refused a password, and there is another one by now. */
+  async #isRotated(cause: unknown, options: Options): Promise<boolean> {
+    if (!REFUSES_PASSWORD.test(String(cause))) return false;
+    const present = await this.#options.forConnection(options).catch(() => options);
+    return !isSameProof(present, options);
+  }
+
+  /** Notes a failed attempt to connect, and returns its error. */
+  #failed(id: string, cause: unknown): ApiError {
+    const attempts = (this.#failures.get(id)?.attempts ?? 0) + 1;
+    const waitMs = backoffMs(attempts - 1, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, Math.random);
+    if (!this.#closed) this.#reach.failed(cause);
+    this.#failures.set(id, { attempts, retryAtMs: this.#clock.monotonicMs() + waitMs, cause });
+    return unavailable('Redis is out of reach', cause);
   }
 
   /** Rejects unless the server can be used. */

@@ -1,5 +1,8 @@
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import { Fleet } from '../harness/fleet.ts';
@@ -87,6 +90,56 @@ test('Redis passwords rotate without a restart', async () => {
   stops.push(() => fleet.stop());
   await fleet.addVerifier(as('verifier'));
   await rotate(fleet, [redis], {});
+});
+
+test('passwords that Vault replaces reach every new connection', async () => {
+  const files = new OwnFiles();
+  stops.push(() => files.remove());
+  const redis = await OwnRedis.start(files);
+  stops.push(() => redis.stop());
+  const passwords = Object.fromEntries(USERS.map((user) => [user, user]));
+  let asked = 0;
+  const vault = createServer(({ url = '', headers }, response) => {
+    asked++;
+    const isKnown = headers['x-vault-token'] === 'a-token';
+    response.writeHead(isKnown ? 200 : 403);
+    const password = passwords[url.replace('/v1/database/static-creds/', '')];
+    response.end(JSON.stringify({ data: { ttl: 60, password, username: 'x' } }));
+  });
+  await once(vault.listen(0, '127.0.0.1'), 'listening');
+  stops.push(() => vault.close());
+  writeFileSync(join(files.folder, 'token'), 'a-token\n');
+  vi.stubEnv('VAULT_ADDR', `http://127.0.0.1:${(vault.address() as AddressInfo).port}`);
+  vi.stubEnv('VAULT_TOKEN_FILE', join(files.folder, 'token'));
+  stops.push(() => vi.unstubAllEnvs());
+  const as = (user: string) => ({
+    REDIS_URL: `redis://127.0.0.1:${redis.port}`,
+    REDIS_USERNAME: user,
+    REDIS_PASSWORD_COMMAND: `${join(DEPLOY, 'examples/vault-password.sh')} ${user}`,
+  });
+  const fleet = await Fleet.start({ redisUrl: 'unused', verifiers: 0, env: as('control-plane') });
+  stops.push(() => fleet.stop());
+  await fleet.addVerifier({ ...as('verifier'), LOOKUP_WAIT_MS: '5000' });
+  const { keyId } = await vi.waitFor(() => fleet.ok('keys.createKey', { apiId: 'shop' }), PATIENT);
+  const load = changing(fleet, keyId);
+  const operator = redis.as('operator');
+  stops.push(() => operator.disconnect());
+  for (let round = 0; round < 4; round++) {
+    for (const user of USERS) {
+      // Vault takes the old password away at once; and the verifier must connect again.
+      passwords[user] = `${user}-${round}`;
+      await operator.acl('SETUSER', user, 'resetpass', `>${passwords[user]}`);
+    }
+    await operator.client('KILL', 'USER', 'verifier');
+    const { key, ...other } = await vi.waitFor(() => fleet.ok('keys.createKey', { apiId: 'shop' }), PATIENT);
+    expect(await fleet.verdict(key)).toBe('VALID');
+    await fleet.ok('keys.updateKey', { keyId: other.keyId, enabled: false });
+    expect((await fleet.decided(() => fleet.verifyOnce(key))).body.code).toBe('DISABLED');
+    await load.more();
+  }
+  expect(await load.end()).toEqual([200]);
+  expect(asked).toBeLessThan(40);
+  expect(fleet.logged.join('')).toContain('Redis refused a password that has changed meanwhile');
 });
 
 test('a running Redis takes what the files say', async () => {

@@ -301,6 +301,8 @@ export interface RedisConnectionOptions {
   readonly sentinelName?: string;
   readonly username?: string;
   readonly password?: string;
+  /** A program that prints the password for new connections. */
+  readonly passwordCommand?: string;
   readonly sentinelPassword?: string;
   readonly tlsCaFile?: string;
   readonly replicas?: number;

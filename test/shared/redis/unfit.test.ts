@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../../shared/process/clock.ts';
 import { ConfigError, loadConfig } from '../../../shared/process/load-config.ts';
 import { FreshOptions, redisFaults, redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { redisConfig } from '../../harness/config.ts';
@@ -129,7 +130,7 @@ test.each([
 });
 
 test('REDIS_URL may encode its special characters', () => {
-  const optionsOf = (REDIS_URL: string) => new FreshOptions(redisConfig({ REDIS_URL })).read();
+  const optionsOf = (REDIS_URL: string) => new FreshOptions(redisConfig({ REDIS_URL }), systemClock).read();
   expect(optionsOf('rediss://us%40er:p%25%40%2F%3A%2C@[::1]:7/3')).toMatchObject({
     ...{ username: 'us@er', password: 'p%@/:,', host: '::1', port: 7, tls: {} },
   });
