@@ -202,6 +202,23 @@ const PROOFS: Readonly<Record<string, readonly string[]>> = {
   'has taken over a container of Keyfence': [
     'test/deploy/kubernetes.test.ts: the manifests of deploy/kubernetes › is restricted, and Kubernetes accepts it',
   ],
+  'makes keys of an API that is not meant for the namespace': [
+    'test/control-plane/operator/operator.test.ts: a KeyApi › admits namespaces by their labels, and no other',
+    'test/deploy/kubernetes/operator.cluster.ts: refuses what it must',
+  ],
+  'names a Secret of another namespace, or one of another purpose': [
+    'test/control-plane/operator/operator.test.ts: a secret › without the label',
+  ],
+  'forges the status of an ApiKey': [
+    'test/control-plane/operator/operator.test.ts: an ApiKey › whose status is forged keeps its own keys only',
+  ],
+  'takes over a key by its secret': [
+    'test/control-plane/operator/operator.test.ts: a secret › of another object is not taken over',
+  ],
+  'writes hostile names, sizes and values': [
+    'test/deploy/kubernetes/operator.cluster.ts: refuses what it must',
+    'test/control-plane/operator/operator.test.ts: a secret › that is short',
+  ],
 };
 
 describe('SECURITY.md', () => {

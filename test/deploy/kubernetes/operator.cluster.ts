@@ -65,7 +65,8 @@ describe.each(RELEASES)('the operator on Kubernetes %s', (release) => {
     writeFileSync(join(cluster.directory, 'root-key'), rootKey);
     writeFileSync(join(cluster.directory, 'shop.yaml'), OBJECTS);
     symlinkSync(join(ROOT, 'deploy'), join(cluster.directory, 'deploy'));
-    await sh(INSTALL);
+    // Another namespace, so that it is refused by its labels alone.
+    await sh(INSTALL.replace('{shop}', '{shop,other}'));
     const account = join(cluster.directory, 'account');
     mkdirSync(account);
     copyFileSync(join(cluster.directory, 'certificates/apiserver.crt'), join(account, 'ca.crt'));
