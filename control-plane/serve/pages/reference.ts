@@ -4,8 +4,12 @@ import type { App } from '../server.ts';
 import { headerHtml } from './page.ts';
 
 const PATH = '/docs';
+const DECLARED = '/declared.schema.json';
 
-/** Serves the reference, which `npm run docs` writes, at `/docs`. The page may run and style only what it was written with. */
+/**
+ * Serves the reference, which `npm run docs` writes, at `/docs`, and the schema of the files that `keyfence apply` reads.
+ * The page may run and style only what it was written with.
+ */
 export function serveReference(app: App): void {
   const written = readFileSync(new URL('../../reference.html', import.meta.url), 'utf8');
   const html = written.replace(
@@ -30,6 +34,11 @@ export function serveReference(app: App): void {
       ],
     ].join('; '),
   };
+  const schema = readFileSync(new URL('../../cli/declared/schema.json', import.meta.url), 'utf8');
+  app.get(DECLARED, { schema: { hide: true } }, async (_request, reply) => {
+    reply.header('content-type', 'application/schema+json');
+    return schema;
+  });
   app.get(PATH, { schema: { hide: true } }, async (_request, reply) => {
     reply.headers(headers);
     return html;

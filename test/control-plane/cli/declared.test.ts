@@ -1,6 +1,11 @@
+import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { digestOf, makeSecret } from '../../../control-plane/client/own-secret.ts';
+import { startedFrom } from '../../harness/built.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { scratch } from '../../harness/scratch.ts';
 import { envOf, start, useCommandLine } from './keyfence.ts';
@@ -284,6 +289,55 @@ test('two applies at once end as one of them', async () => {
   expect(runs.map(({ status, stderr }) => [status, stderr])).toEqual(Array(3).fill([0, expect.anything()]));
   expect((await diff('--prune')).status).toBe(0);
   await expectWhole(4);
+});
+
+const PAGE = readFileSync(join(import.meta.dirname, '../../../control-plane/cli/declared.md'), 'utf8');
+const blocks = (language: string) =>
+  [...PAGE.matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, 'gms'))].map(([, text = '']) => text);
+/** Runs lines of the page as a shell does. */
+async function runLines(lines: string): Promise<string> {
+  const main = startedFrom('control-plane/cli/main.ts');
+  const script = `set -e\nnpx() { shift; '${process.execPath}' '${main}' "$@"; }\n${lines}`;
+  const { stdout } = await promisify(execFile)('bash', ['-c', script], { cwd: at, env: envOf(fleet) });
+  return stdout;
+}
+
+test('the page does what it says', async () => {
+  begin();
+  set = 'shop';
+  const [first = '', second = '', ...others] = blocks('sh');
+  expect(others).toEqual([]);
+  const created = await runLines(first);
+  expect(created).toMatch(/4 to create.*status 2.*4 changes made; complete everywhere/s);
+  const secret = readFileSync(join(at, 'secrets', 'acme-ci'), 'utf8').trim();
+  expect(await fleet.verdict(secret)).toBe('VALID');
+  expect(await runLines(second)).toMatch(/changed by others since.*enabled: false → true.*1 change made/s);
+  expect(await fleet.verdict(secret)).toBe('VALID');
+  // The lines of the workflow, as its shell runs them.
+  const [workflow = ''] = blocks('yaml');
+  const steps = parse(workflow).jobs.apply.steps.flatMap((step: { run?: string }) => step.run ?? []);
+  expect(await runLines(steps.join('\n'))).toBe('Nothing to change.\nNothing to change.\n');
+});
+
+test('a digest declares a secret, which deletions free', async () => {
+  begin();
+  const secret = makeSecret('own');
+  write('a.yaml', `kind: Key\napiId: own\nname: own\nsecret: { sha256: ${digestOf(secret).sha256} }\n`);
+  for (const _ of [1, 2]) {
+    expect((await apply()).status).toBe(0);
+    const { keyId } = await fleet.ok('keys.whoami', { key: secret });
+    expect(await fleet.verdict(secret)).toBe('VALID');
+    await fleet.ok('keys.updateKey', { keyId, enabled: false });
+    expect((await diff()).status).toBe(0);
+    await fleet.ok('keys.deleteKey', { keyId });
+    expect((await diff()).stdout).toContain('+ Key own/own');
+  }
+});
+
+test('the schema is served', async () => {
+  const { status, body } = await fleet.get(`${fleet.controlPlanes[0]?.address}/declared.schema.json`);
+  expect(status).toBe(200);
+  expect(Object.keys(JSON.parse(String(body)).definitions)).toContain('Role');
 });
 
 describe('a file is refused with its place', () => {
