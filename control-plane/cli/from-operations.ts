@@ -5,7 +5,7 @@ import type { ChangeStatus } from '#shared/protocol/writer/writer.ts';
 import { jsonList, jsonObject, names, rateLimit, whole } from './arguments.ts';
 import type { Client } from './client.ts';
 import { CliError } from './exit.ts';
-import { keyIdOf } from './key-reference.ts';
+import { apiIdOf, keyIdOf } from './key-reference.ts';
 import type { Field, OperationRow } from './operations.ts';
 import { collect, type Page } from './pages.ts';
 import type { Session } from './session.ts';
@@ -139,7 +139,13 @@ async function run(session: Session, row: OperationRow, words: Words, values: ob
   if (typeof keyId === 'string') input['keyId'] = await keyIdOf(session, keyId);
   if (web && words.web) return openPage(session, words.web(input as never));
   const client = await session.controlPlane();
-  const { roleId, endpointId } = input;
+  const { apiId, roleId, endpointId } = input;
+  // A text that is searched for need not be an API.
+  if (typeof apiId === 'string' && name !== 'apis.createApi')
+    input['apiId'] = await apiIdOf(client, apiId).catch((error: unknown) => {
+      if (!words.elsewhere) throw error;
+      return apiId;
+    });
   if (typeof roleId === 'string')
     input['roleId'] = await idOf(roleId, 'role', () => client.call<Named[]>('permissions.listRoles'));
   if (typeof endpointId === 'string')

@@ -1,3 +1,4 @@
+import { API_ID } from '#shared/rules/slugs.ts';
 import type { Api, Key } from './answers.ts';
 import type { Client } from './client.ts';
 import { CliError } from './exit.ts';
@@ -48,4 +49,18 @@ async function keysCalled(client: Client, text: string): Promise<readonly Key[]>
       }
     }
   return keys;
+}
+
+/** The id of an API that is given by its id, or by a name that is no id and that no other has. */
+export async function apiIdOf(client: Client, reference: string): Promise<string> {
+  if (API_ID.test(reference)) return reference;
+  const call: Client['call'] = (...request) => client.call(...request);
+  const ids: string[] = [];
+  for await (const { items } of pages<Api>(call, 'apis.listApis', {}, 'apis'))
+    ids.push(...items.flatMap(({ id, name }) => (name === reference ? [id] : [])));
+  const label = printable(reference);
+  if (ids.length > 1)
+    throw new CliError('USAGE', `several APIs have the name ${label}; give an id: ${ids.join(', ')}`);
+  if (ids[0] === undefined) throw new CliError('NO', `there is no API ${label}`, { code: 'NOT_FOUND' });
+  return ids[0];
 }

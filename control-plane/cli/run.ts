@@ -6,6 +6,11 @@ import { createProgram } from './program.ts';
 import type { Session } from './session.ts';
 import { printable } from './terminal/output.ts';
 
+const NEXT = `Next: keyfence login       sign in at your control plane
+      keyfence apis list   see what there is
+      keyfence doctor      ask if all is well
+      keyfence tail        follow refusals\n`;
+
 /** Runs the command in this process's arguments. Never rejects; the session sets the exit status. */
 export async function run(session: Session): Promise<void> {
   try {
@@ -13,6 +18,7 @@ export async function run(session: Session): Promise<void> {
       const advice = 'others can see command lines, so treat that key as exposed; give its keyId instead';
       throw new CliError('USAGE', `a key must not be among the arguments: ${advice}`);
     }
+    if (process.argv.length === 2) session.note(NEXT);
     await createProgram(session, undefined, process.argv[2]).parseAsync();
   } catch (error) {
     end(session, error);

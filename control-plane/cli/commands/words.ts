@@ -2,6 +2,7 @@ import { Option } from 'commander';
 import { systemClock } from '#shared/process/clock.ts';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
 import { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
+import { lengthInWords } from '#shared/protocol/records/limit.ts';
 import { PRESETS } from '../../callers/root-permissions.ts';
 import type { Delivery, Key, ListedEvent, ListedSession, Permission, Person, Refusal } from '../answers.ts';
 import { names, refillPlan, span, whole } from '../arguments.ts';
@@ -75,6 +76,25 @@ const LISTED_KEY: Columns<Key> = {
 const presetsText = Object.entries(PRESETS)
   .map(([name, { text }]) => `${name} (${text})`)
   .join(', ');
+type ShownIdentity = Readonly<Record<'id' | 'externalId', string>> & {
+  readonly credits?: { remaining?: number };
+};
+type AppliedLimit = { readonly name: string; readonly limit: number; readonly from: string };
+interface Allowances {
+  readonly keys: number;
+  readonly limits: readonly (AppliedLimit & { readonly per: string; readonly used: number })[];
+  readonly concurrency: readonly (AppliedLimit & { readonly inUse: number })[];
+}
+const IDENTITY: Columns<ShownIdentity & Allowances> = {
+  ...columns('identityId:id externalId enabled plan:roles keys'),
+  used: ({ limits, concurrency }) =>
+    [
+      ...limits.map(({ name, used, limit, per }) => `${name} ${count(used)} of ${count(limit)}/${per}`),
+      ...concurrency.map(({ name, inUse, limit }) => `${name} ${count(inUse)} of ${count(limit)} at once`),
+    ].join(', ') || undefined,
+  credits: ({ credits }) => (credits?.remaining === undefined ? undefined : count(credits.remaining)),
+  ...columns('meta ratelimits apiIds managedBy driftedAt'),
+};
 /** The columns by which people know keys. */
 const KEY_OF_PEOPLE: Columns<Key & { state: string; lastUsedAt?: number }> = {
   ...columns('name customer:externalId'),
@@ -194,6 +214,18 @@ export const WORDS: Readonly<Record<string, Words>> = {
     fields: {
       expiration: ['--expiration <time>', 'for how long the old key still works: 0, 90m, 12h, 30d', span],
     },
+    options: () => [
+      new Option('--grace <time>', 'the same as --expiration').argParser(span).conflicts('expiration'),
+    ],
+    input({ grace, ...values }: { grace?: number; expiration?: number }) {
+      const expiration = grace ?? values.expiration;
+      if (expiration !== undefined) return { ...values, expiration };
+      const example = 'keyfence keys reroll key_0mzc9k4q8r2wfXa1Bc2d --expiration 12h';
+      throw new CliError(
+        'USAGE',
+        `--expiration: say for how long the old key still works, as in: ${example}`,
+      );
+    },
     async subject({ keyId: newKeyId, key, endsAt }: Rotation, { keyId }: OfKey, client) {
       const old = endsAt === undefined ? 'refused' : `ends at ${time(endsAt)}`;
       // To reroll a key does not take the right to read it.
@@ -246,6 +278,18 @@ export const WORDS: Readonly<Record<string, Words>> = {
   'apis.createApi': {
     examples: ['apis create Shop --id webshop --default-prefix shop --max-lifetime 90d'],
     fields: { apiId: ['--id <apiId>', 'id of the API; default: a random one'], ...LIFETIMES },
+  },
+  'apis.getApi': {
+    show: {
+      ...columns('apiId:id name createdAt defaultPrefix defaultBytes'),
+      ...Object.fromEntries(
+        Object.keys(LIFETIMES).map((name) => [
+          name.replace(/Ms$/, ''),
+          (api: Readonly<Record<string, number>>) => api[name] && lengthInWords(api[name]),
+        ]),
+      ),
+      ...columns('selfRevocation managedBy driftedAt'),
+    },
   },
   'apis.updateApi': {
     help: 'change the name of an API, the defaults of its new keys and its rules',
@@ -341,12 +385,15 @@ export const WORDS: Readonly<Record<string, Words>> = {
     fields: { ratelimits: SHARED_LIMITS, concurrency: SHARED_CONCURRENCY, externalId: ['externalId'] },
   },
   'identities.getIdentity': {
-    help: 'show an identity',
+    help: 'show an identity, its plan, and how much it has left',
     args: ['externalId'],
     fields: { identityId: null, externalId: ['externalId'] },
-    show: columns(
-      'identityId:id externalId enabled meta ratelimits concurrency roles apiIds managedBy driftedAt',
-    ),
+    async subject(identity: ShownIdentity, _input: object, client) {
+      const allowances = await client.call<Allowances>('identities.getAllowances', {
+        identityId: identity.id,
+      });
+      return list({ ...identity, ...allowances }, IDENTITY);
+    },
   },
   'identities.listIdentities': {
     people: { externalId: 'externalId', state: dotState, roles: 'roles', identityId: 'id' },

@@ -4,6 +4,7 @@ import { CopyId } from '../parts/copy-id.tsx';
 import { counted } from '../parts/counted.ts';
 import { Fact } from '../parts/fact.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
+import { useKeyNames } from '../parts/key-names.ts';
 import { useLoad } from '../parts/loading.tsx';
 import { Time } from '../parts/time.tsx';
 import { Gauge } from '../usage/gauge.tsx';
@@ -30,6 +31,9 @@ export function KeyFacts({ of }: { of: Key }) {
     [identityId],
   ).data;
   const shared = identity ? identity.roles : [];
+  const names = useKeyNames(
+    [of.rerolledTo, of.rerolledFrom].flatMap((keyId) => (keyId ? [{ keyId, apiId: of.apiId }] : [])),
+  );
   return (
     <dl class="panel">
       <Fact name="Id">
@@ -83,12 +87,12 @@ export function KeyFacts({ of }: { of: Key }) {
       </Fact>
       {of.rerolledTo && (
         <Fact name="Replaced by">
-          <a href={`#/keys/${of.rerolledTo}`}>{of.rerolledTo}</a>
+          <a href={`#/keys/${of.rerolledTo}`}>{names.get(of.rerolledTo) ?? of.rerolledTo}</a>
         </Fact>
       )}
       {of.rerolledFrom && (
         <Fact name="Replaces">
-          <a href={`#/keys/${of.rerolledFrom}`}>{of.rerolledFrom}</a>
+          <a href={`#/keys/${of.rerolledFrom}`}>{names.get(of.rerolledFrom) ?? of.rerolledFrom}</a>
         </Fact>
       )}
       {Object.keys(of.meta ?? {}).length > 0 && (

@@ -152,6 +152,7 @@ function targetsOf(
 ): readonly Target[] {
   const { sections, apis, others, identities, keys } = among;
   const lifted = liftedFrom(entry);
+  const nameOf = (apiId: string) => apis.find(({ id }) => id === apiId)?.name ?? apiId;
   const secretOf = (key: string) =>
     to('The key with this secret', 'the secret is not kept', async () => {
       const { keyId } = await call('keys.whoami', { key });
@@ -174,7 +175,7 @@ function targetsOf(
     ...(isKeyId ? [to(text, 'key', `#/keys/${text}`)] : []),
     ...identities.map((name) => to(name, 'customer', identityPage(name))),
     ...keys.map(({ keyId, apiId, name = keyId, externalId }) =>
-      to(name, `key in ${[apiId, externalId].filter(Boolean).join(', ')}`, `#/keys/${keyId}`),
+      to(name, `key in ${[nameOf(apiId), externalId].filter(Boolean).join(', ')}`, `#/keys/${keyId}`),
     ),
     ...apis
       .filter(({ id, name = '' }) => has(`${id} ${name}`))

@@ -127,7 +127,15 @@ function DisableRootKey({
 }
 
 function May({ permissions }: { permissions: readonly string[] }) {
-  if (permissions.includes('*')) return <>everything</>;
+  const preset = Object.entries(PRESETS).find(
+    ([, each]) => each.permissions.toSorted().join() === permissions.toSorted().join(),
+  );
+  if (preset)
+    return (
+      <span class="chip" title={permissions.join(' ')}>
+        {preset[0].replace('-', ' ')}
+      </span>
+    );
   const byTarget = Map.groupBy(permissions, (permission) => permission.split('.').slice(0, 2).join('.'));
   return (
     <ul class="plain">

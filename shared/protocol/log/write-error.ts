@@ -1,6 +1,7 @@
 import { SHARED_LOG } from '../../redis/redis-keys.ts';
 import { ApiError } from '../../rules/errors.ts';
 import { sequenceOf } from '../records/key-record.ts';
+import { lengthInWords } from '../records/limit.ts';
 import type { TooOld, Write, WriteRefusal } from './change-log-port.ts';
 
 /** Returns the error for a change that was refused. */
@@ -58,7 +59,7 @@ export const nameTakenError = (name: string): ApiError =>
 export const lifetimeError = (apiId: string, longestMs: number): ApiError =>
   new ApiError(
     'BAD_REQUEST',
-    `expires: keys of api ${apiId} may live at most ${longestMs} ms from now (its maxLifetimeMs); set an expiry within that`,
+    `expires: keys of api ${apiId} may live at most ${lengthInWords(longestMs)} from now (its maxLifetimeMs); set an expiry within that`,
   );
 
 /** Returns the error for a write that needs a later protocol than some verifiers of the API speak. */

@@ -280,6 +280,12 @@ export function limitText({ name: _name, per: _per, ...of }: LimitInput & Partia
   return words.join(' ');
 }
 
+/** Formats a length of time for people, such as "90 days" or "1 hour". */
+export function lengthInWords(ms: number): string {
+  const { count, name } = inUnits(ms);
+  return `${count.toLocaleString('en')} ${name}${count === 1 ? '' : 's'}`;
+}
+
 /** Formats the windows of a limit in words, such as "a day" or "in 10 seconds". */
 export function windowInWords({ duration = 1, interval }: Pick<LimitInput, 'duration' | 'interval'>): string {
   const { count, name } = inUnits(duration);

@@ -258,6 +258,9 @@ describe('keys', () => {
     expect(await printed('keys verify', 1, { KEYFENCE_KEY: shop.key })).toMatch(
       /^identity +\{"id":"identity_\w+"/m,
     );
+    const shown = (await run('customers get zoe')).stdout;
+    expect(shown).toMatch(/^externalId +zoe$/m);
+    expect(shown).toMatch(/^keys +\d/m);
     expect(await answer('identities get zoe')).toMatchObject({ externalId: 'zoe', enabled: false });
     expect((await answer(`keys get ${shop.keyId}`)).identity.externalId).toBe('zoe');
     expect(await printed(`keys get ${shop.keyId}`)).toMatch(/^identity +identity_\w+$/m);
@@ -350,9 +353,12 @@ describe('keys', () => {
         refill: { interval: 'daily', amount: 9 },
       }),
     ]);
-    expect((await run(`keys rotate ${keyId}`)).stderr).toBe(
-      "keyfence: error: required option '--expiration <time>' not specified, as in: keyfence keys reroll key_0mzc9k4q8r2wfXa1Bc2d --expiration 12h\n",
+    expect((await run(`keys rotate ${keyId}`)).stderr).toContain(
+      'say for how long the old key still works, as in: keyfence keys reroll key_0mzc9k4q8r2wfXa1Bc2d --expiration 12h',
     );
+    expect(await answer(`keys rotate ${latest.keyId} --grace 12h`)).toMatchObject({
+      endsAt: expect.any(Number),
+    });
     expect((await run('keys get')).stderr).toContain("'key', as in: keyfence keys get key_");
     expect((await run(`keys reroll ${keyId} --expiration soon`)).stderr).toContain('0, 90m, 12h or 30d');
   });
@@ -457,6 +463,9 @@ test('APIs are made, shown, listed and deleted', async () => {
   await answer('apis update roses --name Rosarium --default-bytes 24');
   const roses = { name: 'Rosarium', defaultPrefix: 'rose', defaultBytes: 24 };
   expect(await answer('apis get roses')).toMatchObject(roses);
+  await answer('apis update roses --name My.Roses --max-lifetime 90d');
+  expect((await run('apis get My.Roses')).stdout).toMatch(/^maxLifetime +90 days$/m);
+  await answer('apis update roses --clear maxLifetimeMs');
   expect((await answer('keys create roses')).key).toMatch(/^rose_\w{39}$/);
   await answer('apis update roses --clear defaultPrefix defaultBytes');
   expect(await answer('apis get roses')).not.toHaveProperty('defaultBytes');

@@ -45,7 +45,7 @@ test('prints each refusal once, until Ctrl-C', async () => {
   const head = key.slice(0, 4);
   expect(earlier[0]).toMatch(
     new RegExp(
-      `^\\d{4}-[-\\dT:.]+Z  DISABLED  ${requestId}  acme  Ada\\\\u001b\\[2J \\(${head}\\S*…\\)  shop  the key is disabled$`,
+      `^\\d{4}-[-\\dT:.]+Z  DISABLED {16}  the key is disabled  acme  Ada\\\\u001b\\[2J \\(${head}\\S*…\\)  shop  ${requestId}$`,
     ),
   );
   await refused(other.key);
@@ -57,6 +57,28 @@ test('prints each refusal once, until Ctrl-C', async () => {
     ...{ status: 0, stderr: 'Earlier:\nFrom now on:\n', count: 3 },
   });
   expect(lines().join('\n')).not.toContain(key);
+});
+
+test('of one customer or one verdict, by the name of an API', async () => {
+  await fleet.ok('apis.createApi', { apiId: 'named', name: 'The Shop' });
+  const [mine, other] = [
+    await keyIn('named', { externalId: 'only' }),
+    await keyIn('named', { externalId: 'other' }),
+  ];
+  const { child, ended } = start(
+    ['tail', '--api', 'The Shop', '--customer', 'only', '--code', 'disabled'],
+    envOf(fleet),
+  );
+  let text = '';
+  child.stdout?.on('data', (chunk: Buffer) => {
+    text += chunk.toString();
+  });
+  const absent = await refused(other.key);
+  const requestId = await refused(mine.key);
+  await fleet.until(() => text.includes(requestId), `${requestId} in ${text}`);
+  child.kill('SIGINT');
+  expect((await ended).status).toBe(0);
+  expect(text).not.toContain(absent);
 });
 
 test('of one API, as JSON', async () => {
