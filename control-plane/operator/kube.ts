@@ -109,6 +109,7 @@ export class KubeClient implements Kube {
       metadata: { resourceVersion: string; continue?: string };
     };
     const { resourceVersion, continue: more } = metadata;
+    for (const { metadata: each } of items) forgetFields(each);
     return { items, resourceVersion, ...(more ? { next: more } : {}) };
   }
 
@@ -126,7 +127,13 @@ export class KubeClient implements Kube {
       const lines = (rest + String(chunk)).split('\n');
       rest = lines.pop() ?? '';
       if (rest.length > LINE_MAX) throw new KubeError(0, 'an event of a watch is too long');
-      for (const line of lines) if (line) yield JSON.parse(line) as WatchEvent;
+      for (const line of lines) {
+        if (line === '') continue;
+        const event = JSON.parse(line) as WatchEvent;
+        // An error has none.
+        if (event.object.metadata) forgetFields(event.object.metadata);
+        yield event;
+      }
     }
   }
 
@@ -198,6 +205,11 @@ export class KubeClient implements Kube {
       throw new KubeError(0, `Kubernetes is out of reach: ${(error as Error).message}`);
     }
   }
+}
+
+/** Drops who set which field: most of an object's size, and of no use here. */
+function forgetFields(metadata: Metadata & { managedFields?: unknown }): void {
+  delete metadata.managedFields;
 }
 
 const pathOf = ({ group, plural, namespace }: Resource): string =>

@@ -114,18 +114,26 @@ export class KeyReconciler {
 
   /** Tells how far the latest changes of keys have come: what is pending before what is complete. */
   async #propagationOf(keys: readonly OwnKey[]): Promise<Propagation> {
-    const { admin } = this.#options;
     let latest: Propagation | undefined;
     for (const { keyId, sequence } of keys) {
       const earlier = this.#complete.get(keyId);
-      // A change of nothing tells of the latest one, however long ago that was.
-      const propagation =
-        earlier?.sequence === sequence ? earlier : (await admin.keys.updateKey({ keyId })).propagation;
+      const propagation = earlier?.sequence === sequence ? earlier : await this.#ask(keyId, sequence);
       if (propagation.state === 'complete') this.#complete.set(keyId, propagation);
       if (latest?.state !== 'pending') latest = propagation;
     }
     if (!latest) throw new Error('a key has no secret');
     return latest;
+  }
+
+  async #ask(keyId: string, sequence: number): Promise<Propagation> {
+    const { admin } = this.#options;
+    try {
+      return (await admin.keys.getPropagation({ keyId, sequence })).propagation;
+    } catch (error) {
+      if (!(error instanceof AdminError && error.code === 'CONFLICT')) throw error;
+      // The log does not reach back to it. A change of nothing tells of the latest one, however long ago that was.
+      return (await admin.keys.updateKey({ keyId })).propagation;
+    }
   }
 
   /** Adds the finalizer, before anything is made that it must outlive. Returns false if the object is gone. */

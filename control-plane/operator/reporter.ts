@@ -57,7 +57,8 @@ export class Reporter {
     await this.#kube.patch(resource, metadata.name, { status: after }, 'status');
     for (const condition of conditions) {
       const old = before.find(({ type }) => type === condition.type);
-      if (old?.reason !== condition.reason) await this.#event(object, resource, condition);
+      if (old?.reason !== condition.reason && (old || condition.type !== 'InSync'))
+        await this.#event(object, resource, condition);
     }
   }
 

@@ -13,6 +13,8 @@ export class FakeKeyfence {
   #ids = 0;
   nowMs = () => 0;
   isStuck = false;
+  /** True if logs no longer reach back to any change. */
+  isTrimmed = false;
   readonly calls: string[] = [];
 
   /** Changes a key as somebody does by hand. */
@@ -52,6 +54,12 @@ export class FakeKeyfence {
           for (const [name, value] of Object.entries(after)) if (value === null) delete after[name];
           this.keys.set(keyId, after);
           return this.#propagation(this.#sequence);
+        },
+        getPropagation: ({ keyId, sequence }) => {
+          if (this.isTrimmed)
+            throw new AdminError('CONFLICT', 'the log no longer reaches back', { status: 409 });
+          this.#key(keyId);
+          return this.#propagation(sequence);
         },
         deleteKey: ({ keyId, apiId }) => {
           const key = this.keys.get(keyId);

@@ -184,6 +184,13 @@ describe('an ApiKey', () => {
     await world.clock.until(() => world.condition('ci', 'Propagated').status === 'True');
   });
 
+  test('whose last change no log has is ready', async () => {
+    const world = await started();
+    world.keyfence.isTrimmed = true;
+    world.key('ci');
+    await world.clock.until(() => world.condition('ci', 'Propagated').status === 'True');
+  });
+
   test('is gone once no verifier accepts its key', async () => {
     const world = await started();
     world.key('ci');
