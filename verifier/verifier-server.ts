@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { asset } from '#shared/assets.ts';
+import { systemClock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { VERIFIER_ID_HEADER } from '#shared/protocol/records/verifier-status.ts';
 import type { RefusalLog } from '#shared/protocol/reports/port.ts';
@@ -9,6 +10,7 @@ import type { HoldEnder } from './core/holds.ts';
 import type { RateLimiter } from './core/rate-limits.ts';
 import type { VerdictSource } from './core/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './http/authz.ts';
+import { getSelfRoute } from './http/get-self.ts';
 import { introspectRoute } from './http/introspect.ts';
 import { rateLimitRoutes } from './http/rate-limit.ts';
 import { answer, identify } from './http/respond.ts';
@@ -41,7 +43,7 @@ interface Called {
 
 type Call = `/v${1 | 2}/${(typeof ANSWERED_HERE)[number]}` | '/oauth2/introspect';
 
-/** Returns the calls that a verifier answers, by their paths. Each asks `callers` first. */
+/** Returns the calls that a verifier answers, by their paths. Each asks `callers` first, but getSelf. */
 export const callRoutes = (
   called: Called,
   bodyBytesMax: number,
@@ -50,6 +52,7 @@ export const callRoutes = (
   return {
     '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, bodyBytesMax, called) },
     '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, bodyBytesMax, called) },
+    '/v1/keys.getSelf': { POST: getSelfRoute(verifier, systemClock.wallMs) },
     '/oauth2/introspect': { POST: introspectRoute(verifier, bodyBytesMax, called) },
     ...(holds ? { '/v1/keys.release': { POST: releaseRoute(holds, bodyBytesMax, called) } } : {}),
     ...(rateLimits ? rateLimitRoutes(rateLimits, bodyBytesMax, callers) : {}),

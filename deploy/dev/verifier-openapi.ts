@@ -263,6 +263,89 @@ const oauthError = (description: string) => ({
     },
   },
 });
+const fact = (description: string) => ({ type: 'integer', format: 'int64', description });
+const ofLimit = {
+  ...{ name: text('Its name.'), limit: fact('Uses allowed in a window; holds allowed at a time.') },
+  from: text('The record that has it: `key`, `identity` or `role`.'),
+  sharedBy: text('`key`, or `identity` = all keys of the identity together.'),
+};
+const getSelfPath = {
+  '/v1/keys.getSelf': {
+    post: {
+      tags: ['keys'],
+      operationId: 'getSelf',
+      summary: 'See what a key has left, with the key itself',
+      description:
+        'The key in `Authorization: Bearer` is its own authorisation. Takes nothing and is not counted. A key with `allowedIps` or `allowedOrigins` gets 403.',
+      security: [{ key: [] }],
+      requestBody: {
+        required: false,
+        content: {
+          'application/json': { schema: { type: 'object', additionalProperties: false }, example: {} },
+        },
+      },
+      responses: {
+        200: {
+          description: 'The key, its limits and credits.',
+          content: {
+            'application/json': {
+              schema: {
+                type: 'object',
+                properties: {
+                  ...{ keyId: text('The key.'), apiId: text('Its API.'), name: text('Its name.') },
+                  ...{ externalId: text('Its customer.'), environment: text('Its environment.') },
+                  roles: {
+                    type: 'array',
+                    items: { type: 'string' },
+                    description: 'Its roles, such as a plan.',
+                  },
+                  permissions: { type: 'array', items: { type: 'string' }, description: 'Its permissions.' },
+                  ...{
+                    expires: fact('When it expires, Unix milliseconds.'),
+                    at: fact('As of when this is told.'),
+                  },
+                  credits: {
+                    type: 'object',
+                    properties: { remaining: fact('Credits left.'), sharedBy: ofLimit.sharedBy },
+                    description: 'Absent: credits are not counted.',
+                  },
+                  limits: {
+                    type: 'array',
+                    items: {
+                      type: 'object',
+                      properties: {
+                        ...{ ...ofLimit, used: fact('Uses in the current window.') },
+                        ...{ per: text('The window.'), resetsAt: fact('When it ends, Unix milliseconds.') },
+                      },
+                    },
+                  },
+                  concurrency: {
+                    type: 'array',
+                    items: { type: 'object', properties: { ...ofLimit, inUse: fact('Holds at present.') } },
+                  },
+                  requestId: text('As in X-Request-Id.'),
+                },
+                required: ['keyId', 'apiId', 'at', 'limits', 'concurrency', 'requestId'],
+              },
+              example: {
+                ...{ keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', apiId: 'shop', name: 'Ada', at: 1_790_000_000_000 },
+                credits: { remaining: 95, sharedBy: 'key' },
+                limits: [
+                  {
+                    ...{ name: 'default', limit: 100, sharedBy: 'key', from: 'key', used: 5, per: '1m' },
+                    resetsAt: 1_790_000_060_000,
+                  },
+                ],
+                ...{ concurrency: [], requestId: '0mzc9k4q8r2wfXa1' },
+              },
+            },
+          },
+        },
+        ...errorResponses([...ANY_REQUEST, 'UNAUTHORIZED', 'INSUFFICIENT_PERMISSIONS']),
+      },
+    },
+  },
+};
 const introspectionPath = {
   '/oauth2/introspect': {
     post: {
@@ -428,11 +511,13 @@ export const verifierDocument = forGenerators({
       errorResponses([...ANY_CALL, 'HOLD_UNKNOWN']),
     ),
     ...rateLimitPaths,
+    ...getSelfPath,
     ...introspectionPath,
     ...gatewayPaths,
   },
   components: {
     securitySchemes: {
+      key: { type: 'http', scheme: 'bearer', description: 'The key itself.' },
       rootKey: {
         type: 'http',
         scheme: 'bearer',

@@ -140,6 +140,9 @@ const PROOFS: Readonly<Record<string, readonly string[]>> = {
   'reads a copy of Redis, a log or a metric': [
     'test/end-to-end/secrets.test.ts: no secret is in any log line, listing, error, metric or value in Redis',
   ],
+  'reads answers kept for repetition there': [
+    'test/control-plane/serve/once.test.ts: an Idempotency-Key › leaves no secret in Redis, and no second event',
+  ],
   'reads the tokens of the identity provider there': [
     'test/control-plane/sign-in/oidc/refresh.test.ts: Redis has the tokens of the provider only encrypted, with a key that it does not have',
     'test/control-plane/sign-in/oidc/attacks.test.ts: a hostile provider › leaves no token, code or secret in a log',

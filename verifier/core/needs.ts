@@ -3,7 +3,7 @@ import { isPlaces, type Limit, limitPool } from '#shared/protocol/allowances/lim
 import type { Pool } from '#shared/protocol/allowances/pool.ts';
 import type { Entry } from '#shared/protocol/follower/key-cache.ts';
 import type { EffectivePermissions } from '#shared/protocol/follower/permissions.ts';
-import type { HoldRequest, Requirements } from './question.ts';
+import { type HoldRequest, LOOK, type Requirements } from './question.ts';
 
 /** Returns true if a request about this key may be refused because of credits or rate limits. */
 export const isMetered = (
@@ -30,6 +30,7 @@ export function needsOf(
   effectivePermissions: EffectivePermissions | undefined,
   holds: boolean,
 ): Need[] | string {
+  if (requirements === LOOK) return everyNeed(entry, effectivePermissions);
   const { epoch, limitsId, limits } = entry;
   const needs: Need[] = [];
   const places: Need[] = [];
@@ -55,6 +56,23 @@ export function needsOf(
   const credits = creditsFor(entry, effectivePermissions);
   if (credits) needs.push({ pool: credits, cost: requirements.cost, limit: undefined });
   return needs;
+}
+
+/** Returns all that may limit the key, to be looked at and not taken. */
+function everyNeed(entry: Entry, effectivePermissions: EffectivePermissions | undefined): Need[] {
+  const { identity, limits: ofRoles = [] } = effectivePermissions ?? {};
+  const { epoch, limitsId, limits: own = [] } = entry;
+  const shared = identity?.limits ?? [];
+  const needs: Need[] = [...own, ...shared, ...ofRoles]
+    .filter(({ name }, i, all) => all.findIndex((each) => each.name === name) === i)
+    .map((limit) => ({
+      pool: own.includes(limit)
+        ? epoch.pools.get(limitPool(limitsId, limit), limit)
+        : poolFor(entry, limit, effectivePermissions, shared.includes(limit)),
+      ...{ cost: 0, limit, isOnlySeen: true },
+    }));
+  const credits = creditsFor(entry, effectivePermissions);
+  return credits ? [...needs, { pool: credits, cost: 0, limit: undefined }] : needs;
 }
 
 /** The pool of the key's own credits, or else of its identity's; undefined = unlimited credits. */

@@ -225,6 +225,14 @@ function requirementsFrom(
   return Object.fromEntries(ROWS.map(([name, row]) => [name, read[nameIn(row)]])) as Requirements;
 }
 
+/** The requirements of who only looks at all limits and credits of a key. Only its identity counts. */
+export const LOOK: Requirements = Object.freeze({
+  ...DEFAULT_REQUIREMENTS,
+  cost: 0,
+  // Not empty, so that each key counts as metered.
+  limits: [{ name: '', cost: 0 }],
+});
+
 /**
  * Returns the default requirements with the permissions of a query. Throws the error from `refuse` if the
  * query is invalid.

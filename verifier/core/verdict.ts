@@ -10,7 +10,7 @@ import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { brokenRule, type KeyFacts, RULES } from '#shared/rules/rules.ts';
 import type { Hold, Holds } from './holds.ts';
 import { hasHeld, isMetered, needsOf } from './needs.ts';
-import type { Question } from './question.ts';
+import { LOOK, type Question } from './question.ts';
 import { untilServed } from './until-served.ts';
 
 /** A decision on a key. `entry` is present if the table of verdicts says that the response shows the key. */
@@ -139,6 +139,7 @@ export class Verdicts {
       const spending = spend(needs, entry.epoch.lease.latestCheck, checkRoom);
       if (spending === undefined) return undefined;
       verdict = { code: spending.code, entry, spending, effectivePermissions };
+      if (requirements === LOOK) return verdict;
     }
     if (holds && verdict.code === 'VALID')
       verdict = { ...verdict, hold: this.#holds.begin(entry.keyId, entry.epoch.apiId, needs, hold) };

@@ -19,6 +19,7 @@ import {
 export const ANSWERED_HERE = [
   'keys.verifyKey',
   'keys.release',
+  'keys.getSelf',
   'ratelimit.limit',
   'ratelimit.multiLimit',
 ] as const;

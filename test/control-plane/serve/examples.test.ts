@@ -195,6 +195,8 @@ test('verifiers answer as their document shows', async () => {
   const fields = { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' }, permissions: ['files.read'] };
   const { key } = await fleet.ok('keys.createKey', fields);
   await fleet.verdict(key);
+  const metered = { name: 'Ada', remaining: 95, ratelimit: { limit: 100, duration: 60_000 } };
+  const own = await fleet.ok('keys.createKey', { apiId: 'shop', ...metered });
   const paid = await fleet.ok('keys.createKey', { apiId: 'shop', remaining: 10_000 });
   const { hold } = (await fleet.verify(paid.key, { hold: { credits: 5000 } })).body;
   const base = fleet.verifiers[0]?.address ?? '';
@@ -206,7 +208,8 @@ test('verifiers answer as their document shows', async () => {
     const input = JSON.parse(JSON.stringify(request), (name, value) =>
       value === SECRET ? key : name === 'hold' && typeof value === 'string' ? hold.id : value,
     );
-    const answer = await fleet.decided(() => fleet.post(base + path, input));
+    const authorization = path.endsWith('getSelf') ? { authorization: `Bearer ${own.key}` } : {};
+    const answer = await fleet.decided(() => fleet.post(base + path, input, authorization));
     const body = responses['200']?.content?.['application/json']?.example;
     expect(answer.status, path).toBe(200);
     expect(formOf(body), path).toEqual(formOf(answer.body));

@@ -494,6 +494,15 @@ test('denies a disabled key once updateKey returns', async () => {
     const code = async (extensions = { api_id: 'shop' }) =>
       (await check(bearer(key), extensions, client)).status?.code ?? 0;
     await fleet.until(async () => (await code()) === 0);
+    const metered = await fleet.ok('keys.createKey', { apiId: 'shop', remaining: 9 });
+    let added: readonly Option[] | undefined;
+    await fleet.until(async () => {
+      const { ok_response } = await check(bearer(metered.key), { api_id: 'shop' }, client);
+      added = (ok_response as { response_headers_to_add?: readonly Option[] } | undefined)
+        ?.response_headers_to_add;
+      return ok_response !== undefined;
+    });
+    expect(told(added)).toEqual({ RateLimit: '"credits";r=8' });
     expect(await code({} as never)).toBe(GRPC_INTERNAL);
     expect(fleet.logged.filter((line) => line.includes('a gateway asks wrongly'))).toHaveLength(1);
     const ready = await unary<{ status: number }>(client, health, HEALTH, 'Check', {});
