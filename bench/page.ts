@@ -10,7 +10,7 @@ export interface Measured extends Section {
 const FOR_MAINTAINERS = ['authz-hit', 'v2', 'key-count', 'metrics-cost', 'list-keys'];
 
 /** Benchmarks that people compare with other systems or with their own; the page has all their rows, and how they were measured. */
-const WHOLE = ['propagation', 'fleet', 'peers'];
+const WHOLE = ['propagation', 'fleet', 'revocation', 'peers'];
 
 /** Returns results.md. */
 export function page(sections: readonly Measured[]): string {

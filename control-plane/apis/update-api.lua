@@ -18,7 +18,7 @@ if usual and longest and usual > longest then return {'ABOVE_MAX', after.usual, 
 if #fields > 0 then
   changes = redis.call('HINCRBY', head, 'u', 1)
   if after.managed then redis.call('HDEL', head, 'drifted')
-  elseif managed then redis.call('HSETNX', head, 'drifted', now) end
+  elseif managed and redis.call('HEXISTS', head, 'drifted') == 0 then redis.call('HSET', head, 'drifted', now) end
 end
 local reply = {'OK', changes}
 for i = 1, #fields, 2 do

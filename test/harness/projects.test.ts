@@ -36,6 +36,7 @@ test('dear files take turns in CI, and nowhere else', () => {
   vi.stubEnv('SHARES', 'commit');
   const turns = [inTurn(all, 6), inTurn(all, 7)];
   expect(turns.map(({ length }) => length)).toEqual([all.length - PAIRS.length, all.length - PAIRS.length]);
+  vi.unstubAllEnvs();
   expect(new Set(turns.flat())).toEqual(new Set(all));
 });
 

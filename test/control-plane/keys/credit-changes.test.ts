@@ -19,7 +19,7 @@ const exchange = (turn: number, spent: number | '-', need: number) =>
   run(
     exchangeTurns({
       ...{ members, held, names: [pool], member: '2.a', channel: recalls, recall: 50 },
-      turns: [turn, spent, 0, 0, need ? `${need}x1` : '', 0, '-', '-', '-', '-'],
+      turns: [turn, spent, '0 1', 0, need ? `${need}x1` : '', 0, '-', '-', '-', '-'],
     }),
   );
 
