@@ -207,7 +207,8 @@ describe.each(RELEASES)('the operator on Kubernetes %s', (release) => {
     refused({ secretRefs: Array.from({ length: 5 }, (_, i) => ({ name: `s${i}` })) });
     refused({ secretName: 'a', secretRefs: [{ name: 'b' }] });
     refused({ ratelimit: { limit: -1, duration: 1000 } });
-    expect(() => cluster.apply([keyCalled('ci', { api: 'other' })])).toThrow('cannot be changed');
+    cluster.apply([keyCalled('fixed')]);
+    expect(() => cluster.apply([keyCalled('fixed', { api: 'other' })])).toThrow('cannot be changed');
     await kubectl('delete', 'apikey', 'foreign', '-n', 'other', '--timeout=20s');
   });
 
