@@ -11,7 +11,7 @@ import type { Call } from './call.ts';
 import { type Operation, pathOf } from './operation.ts';
 import { Excess } from './rate-limits.ts';
 
-export const IDEMPOTENCY_KEY = 'idempotency-key';
+const IDEMPOTENCY_KEY = 'idempotency-key';
 /** A text, bare or in quotes as in the draft of the IETF. */
 const FORM = /^(?:([!#-~]{1,255})|"([!#-~]{1,255})")$/;
 const KEPT_MS = 86_400_000;

@@ -21,7 +21,7 @@ import {
 } from '#shared/redis/redis-keys.ts';
 import { send } from '#shared/redis/script.ts';
 
-export const sumUsage = command(
+const sumUsage = command(
   new URL('./sum-usage.lua', import.meta.url),
   ['head', 'source'],
   ['base', 'from', 'limit', 'since', 'unit', 'first', 'last'],
@@ -30,7 +30,7 @@ export const sumUsage = command(
 
 type UsageCounts = Readonly<Record<UsageField, number>>;
 
-export const markWatched = command(
+const markWatched = command(
   new URL('./mark-watched.lua', import.meta.url),
   ['watched'],
   ['ms', 'most', '...apiIds'],

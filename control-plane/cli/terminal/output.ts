@@ -56,7 +56,7 @@ function cell<T>(item: T, of: Columns<T>[string]): string | undefined {
 /** Space between two columns. */
 export const GAP = '  ';
 /** Characters below which no column is cut. */
-export const COLUMN_WIDTH_MIN = 10;
+const COLUMN_WIDTH_MIN = 10;
 
 /** Characters in a line of the terminal; elsewhere any number. */
 export const lineWidth = (): number => process.stdout.columns || Number.POSITIVE_INFINITY;
@@ -101,7 +101,7 @@ export const DOT = '● ';
 const lengthOf = (widths: readonly number[]) =>
   widths.reduce((sum, each) => sum + each + GAP.length, -GAP.length);
 
-export const cut = (text: string, width: number) =>
+const cut = (text: string, width: number) =>
   text.length > width ? `${text.slice(0, width - 1).trimEnd()}…` : text;
 
 /** Returns the widths of the columns that a line of `width` characters has room for; the first `whole` stay as they are. */

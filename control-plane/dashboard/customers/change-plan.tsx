@@ -10,8 +10,7 @@ import { Table } from '../parts/table.tsx';
 type Apply = (identity: Identity, headline: string, patch: object, undo: object) => Promise<unknown>;
 
 /** Tells whether a role is a plan: it has limits. */
-export const isPlan = ({ ratelimits, concurrency }: Role): boolean =>
-  ratelimits.length + concurrency.length > 0;
+const isPlan = ({ ratelimits, concurrency }: Role): boolean => ratelimits.length + concurrency.length > 0;
 
 /** A limit of a plan with its amount now and then; undefined = there is none. */
 interface Compared {
