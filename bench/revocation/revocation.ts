@@ -9,7 +9,8 @@ import { runTrial } from './trial.ts';
 
 const USAGE = `keyfence-revocation --target FILE [options]
 
-Makes keys, asks about each from several clients, revokes it, and tells how long it was accepted.
+Makes keys, asks about each from several clients, revokes it, and tells how long it was accepted. In a clone of Keyfence:
+npm run revocation -- --target FILE
 
   --target FILE      how to make a key, ask about it and revoke it: see README.md
   --revocations N    20 by default

@@ -112,7 +112,7 @@ export async function documents(): Promise<{ file: string; present: string; cont
     'control-plane/client/interface.ts': clientInterface(),
     'verifier/openapi.json': json(verifierDocument),
     'control-plane/reference.html': referencePage(),
-    'control-plane/cli/declared/schema.json': json(declaredSchema()),
+    'control-plane/cli/declared.schema.json': json(declaredSchema()),
     'deploy/helm/keyfence/files/operator/crds.yaml': crds(),
     // One operation a line, so that a change of one is a change of its line.
     'control-plane/cli/operations.json': `[\n${commandOperations()

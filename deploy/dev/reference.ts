@@ -137,7 +137,9 @@ const EXAMPLE_KEY = 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe';
 /** Returns the command that sends the example. */
 function callOf({ method, path, example, of, isForm }: Entry): string {
   const quote = (text: string) => `'${text.replaceAll("'", "'\\''").replaceAll(EXAMPLE_KEY, `'"$KEY"'`)}'`;
-  const key = of === 'verifier' ? '' : ` -H "authorization: Bearer $ROOT_KEY"`;
+  // A holder's call is made with the key itself.
+  const bearer = of !== 'verifier' ? '$ROOT_KEY' : path.endsWith('.getSelf') ? '$KEY' : undefined;
+  const key = bearer ? ` -H "authorization: Bearer ${bearer}"` : '';
   if (isForm)
     return `curl -sw '\\n' ${ADDRESSES[of]}${path}${key} -d ${quote(new URLSearchParams(example as Record<string, string>).toString())}`;
   if (method === 'POST')

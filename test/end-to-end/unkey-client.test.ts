@@ -199,7 +199,10 @@ describe.each([
     const { permissionId } = resultOf(
       await admin.permissions.createPermission({ name: 'Read DNS', slug: 'dns.list', description: 'all' }),
     );
-    const catalogued = { id: permissionId, name: 'Read DNS', slug: 'dns.list', description: 'all' };
+    const catalogued = {
+      ...{ id: permissionId, name: 'Read DNS', slug: 'dns.list', description: 'all' },
+      sequence: 0,
+    };
     expect(resultOf(await admin.permissions.getPermission({ permissionId }))).toEqual(catalogued);
     expect(resultOf(await admin.permissions.listPermissions())).toContainEqual(catalogued);
     resultOf(await admin.keys.addPermissions({ keyId, permissions: [{ id: permissionId }] }));

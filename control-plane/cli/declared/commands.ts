@@ -9,6 +9,7 @@ import type { Session } from '../session.ts';
 import { count, printable, time } from '../terminal/output.ts';
 import { confirm } from '../terminal/print-change.ts';
 import { applyChanges, type Outcome } from './apply.ts';
+import { fieldNames, fieldsOf } from './export.ts';
 import { type Declared, readDeclared } from './files.ts';
 import { KIND_NAMES, type Kind, rulesOf } from './kinds.ts';
 import { type Change, planOf } from './plan.ts';
@@ -236,13 +237,13 @@ async function exportFiles(
   { managedBy, kind }: { managedBy?: string; kind?: readonly Kind[] },
 ): Promise<void> {
   const { call } = await callOf(session);
-  const { fieldsOf } = await import('./export.ts');
   const kinds = kind ?? KIND_NAMES.filter((each) => each !== 'Key' || managedBy !== undefined);
   for (const each of kinds) {
+    const names = fieldNames(each);
     for (const answer of await READERS[each](call, [], managedBy, true)) {
       if (managedBy !== undefined && answer['managedBy'] !== managedBy) continue;
       if (rulesOf(each).ids.some((name) => answer[name] === undefined)) continue;
-      process.stdout.write(`---\n${stringify({ kind: each, ...fieldsOf(each, answer) })}`);
+      process.stdout.write(`---\n${stringify({ kind: each, ...fieldsOf(names, answer) })}`);
     }
   }
 }

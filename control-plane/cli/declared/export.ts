@@ -1,15 +1,14 @@
-import { readFileSync } from 'node:fs';
+import { declaredDefinitions } from '../declared-schema.ts';
 import type { Kind } from './kinds.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
-const { definitions } = JSON.parse(readFileSync(new URL('./schema.json', import.meta.url), 'utf8')) as {
-  definitions: Readonly<Record<Kind, { readonly properties: Fields }>>;
-};
+/** Returns the names of the fields that a file may declare of a thing. */
+export const fieldNames = (kind: Kind): string[] =>
+  Object.keys(declaredDefinitions()[kind]?.properties ?? {}).filter((name) => name !== 'kind');
 
 /** Returns the fields of a thing as a file declares them, without those that say nothing. */
-export function fieldsOf(kind: Kind, answer: Fields): Fields {
-  const names = Object.keys(definitions[kind].properties).filter((name) => name !== 'kind');
+export function fieldsOf(names: readonly string[], answer: Fields): Fields {
   return Object.fromEntries(
     names.flatMap((name) => {
       const value = declarable(name, answer[name]);

@@ -13,6 +13,7 @@ import {
   visit,
 } from 'yaml';
 import { fileError } from '../commands/checkpoint.ts';
+import { declaredDefinitions } from '../declared-schema.ts';
 import { CliError } from '../exit.ts';
 import { printable } from '../terminal/output.ts';
 import { KIND_NAMES, type Kind, rulesOf } from './kinds.ts';
@@ -45,20 +46,17 @@ export const idOf = (kind: Kind, fields: Readonly<Record<string, unknown>>): str
     .ids.map((name) => String(fields[name]))
     .join('/')}`;
 
-type Definitions = Readonly<Record<Kind, object>>;
 interface Validator {
   readonly definition: object;
   readonly isValid: (value: unknown) => boolean;
 }
 
-/** Reads the schema of the files, which `npm run docs` writes. */
 function validators(): Readonly<Record<Kind, Validator>> {
-  const { definitions } = JSON.parse(readFileSync(new URL('./schema.json', import.meta.url), 'utf8')) as {
-    definitions: Definitions;
-  };
+  const definitions = declaredDefinitions();
   const entries = KIND_NAMES.map((kind) => {
-    const compiled = Schema.Compile(definitions[kind]);
-    return [kind, { definition: definitions[kind], isValid: (value: unknown) => compiled.Check(value) }];
+    const definition = definitions[kind] ?? {};
+    const compiled = Schema.Compile(definition);
+    return [kind, { definition, isValid: (value: unknown) => compiled.Check(value) }];
   });
   return Object.fromEntries(entries) as Record<Kind, Validator>;
 }

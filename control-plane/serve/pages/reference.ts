@@ -34,7 +34,7 @@ export function serveReference(app: App): void {
       ],
     ].join('; '),
   };
-  const schema = readFileSync(new URL('../../cli/declared/schema.json', import.meta.url), 'utf8');
+  const schema = readFileSync(new URL('../../cli/declared.schema.json', import.meta.url), 'utf8');
   app.get(DECLARED, { schema: { hide: true } }, async (_request, reply) => {
     reply.header('content-type', 'application/schema+json');
     return schema;

@@ -135,9 +135,11 @@ describe('an error', () => {
   });
 
   test('is known for every code', () => {
-    const known = ['OK', 'NO', 'USAGE', 'DATA', 'UNAVAILABLE', 'BUG', 'PENDING', 'NOT_PERMITTED', 'CONFIG'];
-    expect(Object.keys(EXITS)).toEqual([...known, 'INTERRUPTED']);
-    expect(Object.values(EXITS).map(([status]) => status)).toEqual([0, 1, 64, 65, 69, 70, 75, 77, 78, 130]);
+    const known = ['OK', 'NO', 'DIFFERS', 'USAGE', 'DATA', 'UNAVAILABLE', 'BUG', 'PENDING', 'NOT_PERMITTED'];
+    expect(Object.keys(EXITS)).toEqual([...known, 'CONFIG', 'INTERRUPTED']);
+    expect(Object.values(EXITS).map(([status]) => status)).toEqual([
+      0, 1, 2, 64, 65, 69, 70, 75, 77, 78, 130,
+    ]);
     expect(Object.keys(ERRORS)).toHaveLength(19);
   });
 

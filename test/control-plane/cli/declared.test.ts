@@ -298,7 +298,7 @@ const blocks = (language: string) =>
 async function runLines(lines: string): Promise<string> {
   const main = startedFrom('control-plane/cli/main.ts');
   const script = `set -e\nnpx() { shift; '${process.execPath}' '${main}' "$@"; }\n${lines}`;
-  const { stdout } = await promisify(execFile)('bash', ['-c', script], { cwd: at, env: envOf(fleet) });
+  const { stdout } = await promisify(execFile)('sh', ['-c', script], { cwd: at, env: envOf(fleet) });
   return stdout;
 }
 

@@ -232,7 +232,7 @@ test('are given at the command line', async () => {
   const made = JSON.parse(await run('keys', 'create', 'shop', '--concurrency', text, '--json'));
   expect(await run('keys', 'get', made.keyId)).toContain('jobs 3');
   await run('identities', 'create', 'grace', '--concurrency', text);
-  expect(await run('identities', 'get', 'grace')).toContain('jobs 3');
+  expect(await run('identities', 'get', 'grace')).toContain('jobs 0 of 3 at once');
   const { roleId } = JSON.parse(await run('roles', 'create', 'cli', '--concurrency', text, '--json'));
   expect(await run('roles', 'get', roleId)).toContain('jobs');
   await run('roles', 'set-limits', roleId, '--concurrency', '[]');
