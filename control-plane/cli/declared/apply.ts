@@ -1,5 +1,5 @@
 import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { scheduler } from 'node:timers/promises';
 import type { Clock } from '#shared/process/clock.ts';
 import type { ChangeStatus } from '#shared/protocol/writer/writer.ts';
@@ -41,7 +41,8 @@ export interface Outcome {
 
 /**
  * Makes the changes: first what others refer to, then deletions in the other order, those that are independent side by side.
- * After a failure it begins nothing more. Waits once, for all together. What it has done, another run finds done.
+ * After a failure it begins no later step, and nothing at all once the server is away. Waits once, for all together. What it has
+ * done, another run finds done.
  */
 export async function applyChanges(call: Call, changes: readonly Change[], clock: Clock): Promise<Outcome> {
   const rankOf = ({ action, kind }: Change) =>
@@ -51,6 +52,7 @@ export async function applyChanges(call: Call, changes: readonly Change[], clock
   const failed: { change: Change; error: CliError }[] = [];
   const written: Written[] = [];
   const attempt = async (tried: readonly Change[], make: () => Promise<readonly (Written | undefined)[]>) => {
+    if (failed.some(({ error }) => error.exit === 'UNAVAILABLE')) return;
     try {
       written.push(...(await make()).filter((each) => each !== undefined));
       done.push(...tried);
@@ -160,16 +162,16 @@ async function importKeys(
         : { sha256: secret.sha256, foreign: false };
     return { ...fields, ...digest };
   });
-  type Result = { result: string; code?: string; message?: string };
+  type Result = { result: string; keyId?: string; message?: string };
   const { results } = await call<{ results: readonly Result[] }>('keys.importKeys', { apiId, keys });
   for (const [i, change] of changes.entries()) {
-    const { result, message = 'unknown' } = results[i] ?? { result: 'refused' };
+    const { result, keyId, message = 'unknown' } = results[i] ?? { result: 'refused' };
     if (result === 'refused') refusals.set(change, new CliError('NO', message));
-    if (result === 'exists')
-      refusals.set(
-        change,
-        new CliError('NO', 'its secret belongs to a key of another name already', { code: 'CONFLICT' }),
-      );
+    if (result === 'exists') {
+      const fix = `give it a secret of its own, or, to rename that key, run keyfence keys update ${keyId} --name ${JSON.stringify(change.input['name'])}`;
+      const text = `its secret belongs to the key ${keyId} of another name; ${fix}`;
+      refusals.set(change, new CliError('NO', text, { code: 'CONFLICT' }));
+    }
   }
 }
 
@@ -195,10 +197,11 @@ function secretIn(id: string, file: string, prefix: unknown): string {
   return read();
 }
 
-/** Writes a file that only its owner can read. */
+/** Writes a file that only its owner can read, and that Git ignores if its folder is new. */
 function writeSecret(file: string, secret: string, flag: string): void {
   try {
-    mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    const newFolder = mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+    if (newFolder !== undefined) writeFileSync(join(newFolder, '.gitignore'), '*\n');
     rmSync(file, { force: true });
     writeFileSync(file, secret === '' ? '' : `${secret}\n`, { mode: 0o600, flag });
   } catch (error) {

@@ -1,4 +1,5 @@
 import { readFileSync, writeFileSync } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
 import { type Command, Option } from 'commander';
 import { stringify } from 'yaml';
 import { systemClock } from '#shared/process/clock.ts';
@@ -12,7 +13,7 @@ import { applyChanges, type Outcome } from './apply.ts';
 import { fieldNames, fieldsOf } from './export.ts';
 import { type Declared, readDeclared } from './files.ts';
 import { KIND_NAMES, type Kind, rulesOf } from './kinds.ts';
-import { type Change, planOf } from './plan.ts';
+import { type Change, expectRoles, planOf } from './plan.ts';
 import { type Call, READERS, readPresent } from './present.ts';
 
 interface Options {
@@ -59,9 +60,9 @@ export function declaredCommands(program: Command, session: Session): void {
     .addOption(prune())
     .addOption(force())
     .action(async (options: Options) => {
-      const { changes } = await planned(session, options);
-      print(session, changes);
-      if (changes.length > 0) session.end('DIFFERS');
+      const plan = await planned(session, options);
+      print(session, plan);
+      if (plan.changes.length > 0) session.end('DIFFERS');
     });
   commandAt(program, 'plan', 'write what apply would change into a file, for apply', [
     `plan${from} -o plan.json`,
@@ -78,7 +79,7 @@ export function declaredCommands(program: Command, session: Session): void {
       } catch (error) {
         throw fileError(options.output ?? '', error);
       }
-      print(session, plan.changes);
+      print(session, plan);
       if (plan.changes.length > 0) session.end('DIFFERS');
     });
   const help =
@@ -113,32 +114,34 @@ async function planned(session: Session, options: Options): Promise<Plan> {
   const { managedBy, prune = false, force = false } = options;
   const present = await readPresent(call, declared, managedBy, prune);
   const changes = planOf(declared, present, { set: managedBy, prune, force });
+  await expectRoles(call, declared, changes);
   return { keyfencePlan: 1, server, managedBy, declared, changes };
 }
 
 async function applyFiles(session: Session, options: Options): Promise<void> {
   if (!options.file || options.managedBy === undefined)
     throw new CliError('USAGE', 'give a plan, or -f and --managed-by');
+  let plan = await planned(session, options);
+  if (plan.changes.length === 0 || !session.json) print(session, plan);
+  if (plan.changes.length === 0) return;
+  await agree(session, plan.changes, options);
+  const { call } = await callOf(session);
   for (let round = 1; ; round++) {
-    const { changes } = await planned(session, options);
-    if (changes.length === 0 || (round === 1 && !session.json)) print(session, changes);
-    if (changes.length === 0) return;
-    if (round === 1) await agree(session, changes, options);
-    const { call } = await callOf(session);
-    const outcome = await applyChanges(call, changes, systemClock);
-    const isOvertaken = outcome.failed.some(({ error }) => error.code === 'CONFLICT');
-    if (isOvertaken && round < ROUNDS) {
-      session.note('Somebody else changed some of it meanwhile; planning again.');
-      continue;
-    }
-    report(session, outcome);
-    return;
+    const outcome = await applyChanges(call, plan.changes, systemClock);
+    const conflicts = outcome.failed.filter(({ error }) => error.code === 'CONFLICT');
+    if (conflicts.length === 0 || round === ROUNDS) return report(session, outcome);
+    plan = await planned(session, options);
+    const isStill = (change: Change) => plan.changes.some((each) => isDeepStrictEqual(each, change));
+    if (conflicts.every(({ change }) => isStill(change))) return report(session, outcome);
+    session.note('Somebody else changed some of it meanwhile; planned again.');
+    if (plan.changes.length === 0) return print(session, plan);
   }
 }
 
 async function applyPlan(session: Session, file: string, options: Options): Promise<void> {
   if (options.file) throw new CliError('USAGE', 'give either a plan or -f');
-  const { server, managedBy, declared, changes } = readPlan(file);
+  const plan = readPlan(file);
+  const { server, managedBy, declared, changes } = plan;
   const { call, server: place } = await callOf(session);
   if (server !== place)
     throw new CliError('USAGE', `${file} was planned for ${server}, and this is ${place}; plan again`);
@@ -156,7 +159,7 @@ async function applyPlan(session: Session, file: string, options: Options): Prom
       { code: 'CONFLICT' },
     );
   }
-  if (changes.length === 0 || !session.json) print(session, changes);
+  if (changes.length === 0 || !session.json) print(session, plan);
   if (changes.length === 0) return;
   await agree(session, changes, options);
   report(session, await applyChanges(call, changes, systemClock));
@@ -182,8 +185,9 @@ async function agree(session: Session, changes: readonly Change[], { yes }: Opti
 
 const MARKS = { create: '+', change: '~', delete: '-' } as const;
 
-function print(session: Session, changes: readonly Change[]): void {
-  session.print({ changes: changes.map(({ action, id, fields }) => ({ action, id, fields })) }, () =>
+function print(session: Session, { changes, server }: Plan): void {
+  session.note(`Compared with ${server}:`);
+  session.print({ server, changes: changes.map(({ action, id, fields }) => ({ action, id, fields })) }, () =>
     linesOf(changes),
   );
 }

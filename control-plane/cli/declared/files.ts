@@ -221,10 +221,14 @@ interface Fault {
   readonly text: string;
 }
 
-/** Returns what is wrong with a value: of several rules for one place, the first. */
+/** Returns what is wrong with a value: of several rules for one place, the first, or all forms that it may have. */
 function schemaFaults(definition: object, value: unknown): Fault[] {
   const [, errors] = Schema.Errors(definition, value);
   const faults = new Map<string, Fault>();
+  /** The places with a choice of forms. */
+  const choices = new Set(
+    errors.filter(({ keyword }) => keyword === 'anyOf').map((error) => error.instancePath),
+  );
   for (const { keyword, instancePath, params, message } of errors) {
     const path = instancePath.split('/').slice(1).map(unescaped);
     const { additionalProperties, requiredProperties, allowedValues, limit } = params as Record<
@@ -233,7 +237,10 @@ function schemaFaults(definition: object, value: unknown): Fault[] {
     >;
     const add = (to: readonly string[], rule: string) => {
       const field = to.join('.');
-      if (!faults.has(field)) faults.set(field, { path: to, text: field ? `${field}: ${rule}` : rule });
+      const { text } = faults.get(field) ?? {};
+      if (text === undefined) faults.set(field, { path: to, text: field ? `${field}: ${rule}` : rule });
+      else if (choices.has(instancePath) && to.length === path.length && !text.includes(rule))
+        faults.set(field, { path: to, text: `${text}, or ${rule}` });
     };
     if (Array.isArray(additionalProperties))
       for (const name of additionalProperties)

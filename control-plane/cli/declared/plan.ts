@@ -3,7 +3,7 @@ import { KEY_FIELDS, storedFields } from '#shared/protocol/records/key-record.ts
 import { CliError } from '../exit.ts';
 import type { Declared } from './files.ts';
 import { type Kind, rulesOf } from './kinds.ts';
-import type { Present } from './present.ts';
+import { type Call, type Present, READERS } from './present.ts';
 
 /** A difference in one field. */
 export interface FieldChange {
@@ -181,4 +181,33 @@ function pruned(
     ...{ action: 'delete', kind, id, ref, version, input: {}, fields: [] },
     ...(driftedAt === undefined ? {} : { driftedAt }),
   }));
+}
+
+/**
+ * Rejects with USAGE if a thing has a role that would not exist after these changes. A caller who may not read roles learns that
+ * from the server.
+ */
+export async function expectRoles(call: Call, declared: readonly Declared[], changes: readonly Change[]) {
+  const ids = new Set(declared.map(({ id }) => id));
+  const missing = new Map<string, Declared>();
+  for (const each of declared)
+    for (const role of (each.fields['roles'] ?? []) as string[])
+      if (!ids.has(`Role ${role}`) && !missing.has(role)) missing.set(role, each);
+  if (missing.size === 0) return;
+  const pruned = new Set(changes.filter(({ action }) => action === 'delete').map(({ id }) => id));
+  const roles = await READERS.Role(call, [], undefined, false).catch((error: unknown) => {
+    if (error instanceof CliError && error.exit === 'NOT_PERMITTED') return undefined;
+    throw error;
+  });
+  if (!roles) return;
+  for (const { name, id } of roles)
+    if (!pruned.has(`Role ${name}`)) for (const role of [name, id]) missing.delete(String(role));
+  if (missing.size === 0) return;
+  const faults = [...missing].map(([role, { id, place }]) => {
+    const reason = pruned.has(`Role ${role}`)
+      ? `--prune would delete the role ${role}`
+      : `there is no role ${role}`;
+    return `${place}: ${id}: roles: ${reason}; declare it, or take it out here`;
+  });
+  throw new CliError('USAGE', faults.join('\n'));
 }
