@@ -296,23 +296,25 @@ export class KeyReconciler {
 
   /** Lets an object go once no verifier accepts any key of it. */
   async #finalize(object: ApiKey): Promise<number | undefined> {
-    const { reporter, inventory } = this.#options;
-    const { finalizers = [], uid } = object.metadata;
+    const { finalizers = [] } = object.metadata;
     if (!finalizers.includes(FINALIZER)) return undefined;
     const namespace = namespaceOf(object);
-    const { api: apiId } = object.spec;
-    const isKnown = this.#options.allowed(namespace, apiId) !== 'no such API';
-    const keys = isKnown ? await inventory.of(apiId, uid) : [];
-    if (object.metadata.annotations?.[ON_DELETE] === 'orphan') await this.#orphan(object, keys);
-    else if (isKnown) {
-      const pending = await this.#deleteAll(object, keys);
-      if (pending) {
-        await reporter.report(object, apiKeysIn(namespace), { conditions: [propagated(pending)] });
-        return PENDING_AGAIN_MS;
-      }
-    }
-    await this.#release(object);
-    return undefined;
+    const pending = await this.#letGo(object).catch((error: unknown) => {
+      // The API is gone with its KeyApi, and all its keys with it.
+      const isDeclared = this.#options.allowed(namespace, object.spec.api) !== 'no such API';
+      if (isDeclared || !(error instanceof AdminError && error.code === 'NOT_FOUND')) throw error;
+      return undefined;
+    });
+    if (!pending) return void (await this.#release(object));
+    await this.#options.reporter.report(object, apiKeysIn(namespace), { conditions: [propagated(pending)] });
+    return PENDING_AGAIN_MS;
+  }
+
+  /** Deletes or orphans all keys of an object; resolves as `#deleteAll` does. */
+  async #letGo(object: ApiKey): Promise<Propagation | undefined> {
+    const keys = await this.#options.inventory.of(object.spec.api, object.metadata.uid);
+    if (object.metadata.annotations?.[ON_DELETE] !== 'orphan') return this.#deleteAll(object, keys);
+    return void (await this.#orphan(object, keys));
   }
 
   /** Deletes all keys of an object; resolves with how far the latest has come, unless all are deleted everywhere. */

@@ -205,6 +205,20 @@ describe('an ApiKey', () => {
     expect(world.secret('ci')).toBeUndefined();
   });
 
+  test('whose KeyApi was taken away by force lets no key live on', async () => {
+    const world = new World();
+    world.keyfence.apis.set('shop', { apiId: 'shop', name: 'Mine', sequence: 0 });
+    world.start();
+    world.key('ci');
+    await world.clock.until(() => world.isReady('ci'));
+    const api = world.kube.read('keyapis', '', 'shop');
+    world.kube.put('keyapis', { ...api, metadata: { ...api.metadata, finalizers: [] } });
+    world.kube.remove('keyapis', '', 'shop');
+    world.kube.remove('apikeys', 'shop', 'ci');
+    await world.clock.until(() => world.read('ci') === undefined);
+    expect(world.keyfence.keys.size).toBe(0);
+  });
+
   test('with on-delete=orphan leaves key and Secret', async () => {
     const world = await started();
     world.key('ci');
