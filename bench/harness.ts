@@ -2,6 +2,9 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { cpus, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
+import { percentile } from './revocation/outcome.ts';
+
+export { percentile };
 
 /** One number, and its target if it has one. */
 export interface Row {
@@ -36,12 +39,6 @@ export type Benchmark = (options: { quick: boolean }) => Promise<Section>;
 /** The median; of an even number of values, the higher of the middle two. */
 export function median(values: readonly number[]): number {
   return percentile(values, 0.5);
-}
-
-/** @param share 0..1 */
-export function percentile(values: readonly number[], share: number): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
 }
 
 /** Runs `work` in a temporary directory, which is removed afterwards. */

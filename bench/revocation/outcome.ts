@@ -58,7 +58,7 @@ export function outcomes(history: History): Outcome[] {
 }
 
 /** Returns the value below which this share of the values lies; NaN = there are none. */
-function percentile(values: readonly number[], share: number): number {
+export function percentile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
 }
