@@ -29,7 +29,7 @@ const GRACE_S = 3600;
 const WAIT_MS = 1000;
 const PENDING_AGAIN_MS = 500;
 /** Time after which an object that its user must mend is looked at again, if nothing changes before. */
-const UNREADY_AGAIN_MS = 60_000;
+const UNREADY_AGAIN_MS = 20_000;
 
 type Propagation = Operations['keys.updateKey']['output']['propagation'];
 
