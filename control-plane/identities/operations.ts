@@ -9,6 +9,7 @@ import type { Apis } from '../apis/apis.ts';
 import type { Caller } from '../callers/root-keys.ts';
 import { type Credits, changeCredits } from '../keys/credit-changes.ts';
 import { type NameStores as KeyNameStores, UsedKey, withNames } from '../keys/key-answer.ts';
+import type { Keys } from '../keys/keys.ts';
 import { Allowances, allowancesOf } from '../rate-limits/allowances.ts';
 import { appliedLimits } from '../rate-limits/applied-limits.ts';
 import type { LimitView } from '../rate-limits/limit-view.ts';
@@ -469,8 +470,12 @@ const getIdentityPropagation = operation({
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { identityId: identityIdExample, sequence: '1' },
-  async handle({ request: { identityId, sequence } }, { changeWriter }: { changeWriter: ChangeWriter }) {
-    const propagation = await changeWriter.status(SHARED_LOG, identityId, Number(sequence));
+  async handle(
+    { request: { identityId, sequence } },
+    { keys, changeWriter }: { keys: Keys; changeWriter: ChangeWriter },
+  ) {
+    const isLatest = (await keys.lastSequence(SHARED_LOG, identityId)) === Number(sequence);
+    const propagation = await changeWriter.status(SHARED_LOG, identityId, Number(sequence), isLatest);
     if (!propagation) throw identityNotFound();
     return { propagation };
   },

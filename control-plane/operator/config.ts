@@ -8,7 +8,7 @@ export const settings = {
     'A root key that may do what the objects declare, and no more; better in ROOT_KEY_FILE, which is read again for each call',
   ),
   NAMESPACES: list(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, 'names of namespaces, separated by commas').help(
-    'Namespaces whose ApiKeys count. The operator may read their Secrets',
+    'Namespaces whose objects count. The operator may read their Secrets',
   ),
   KUBERNETES_URL: text('https://kubernetes.default.svc').help("Address of Kubernetes' API"),
   SERVICE_ACCOUNT: text('/var/run/secrets/kubernetes.io/serviceaccount').help(

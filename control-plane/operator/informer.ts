@@ -31,6 +31,10 @@ export class Informer<T extends KubeObject> {
     this.#options = options;
   }
 
+  get resource(): Resource {
+    return this.#options.resource;
+  }
+
   get objects(): ReadonlyMap<string, T> {
     return this.#objects;
   }

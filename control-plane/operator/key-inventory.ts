@@ -32,6 +32,12 @@ export class KeyInventory {
     return `${this.#cluster}/${uid}`;
   }
 
+  /** The uid of the object that a `managedBy` names; undefined = none of this cluster. */
+  uidOf(managedBy: string | undefined): string | undefined {
+    const prefix = this.managedBy('');
+    return managedBy?.startsWith(prefix) ? managedBy.slice(prefix.length) : undefined;
+  }
+
   /** The keys of an API that an object declares. */
   async of(apiId: string, uid: string): Promise<OwnKey[]> {
     return [...((await this.#api(apiId)).get(uid)?.values() ?? [])];
@@ -71,15 +77,14 @@ export class KeyInventory {
 
   async #read(apiId: string): Promise<Map<string, Map<string, OwnKey>>> {
     const ofObjects = new Map<string, Map<string, OwnKey>>();
-    const prefix = `${this.#cluster}/`;
     for (let cursor: string | undefined = ''; cursor !== undefined; ) {
       const page: Awaited<ReturnType<Admin['apis']['listKeys']>> = await this.#admin.apis.listKeys({
         ...{ apiId, limit: PAGE_SIZE },
         ...(cursor ? { cursor } : {}),
       });
       for (const key of page.keys) {
-        if (!key.managedBy?.startsWith(prefix)) continue;
-        const uid = key.managedBy.slice(prefix.length);
+        const uid = this.uidOf(key.managedBy);
+        if (uid === undefined) continue;
         const keys = ofObjects.get(uid) ?? new Map<string, OwnKey>();
         keys.set(key.keyId, ownKey(key));
         ofObjects.set(uid, keys);

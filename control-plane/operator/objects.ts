@@ -24,7 +24,7 @@ export type Condition = {
   readonly lastTransitionTime: string;
 };
 
-interface Status {
+export interface Status {
   readonly observedGeneration?: number;
   readonly conditions?: readonly Condition[];
 }
@@ -42,6 +42,10 @@ export const API_SPEC = [
   ...['defaultPrefix', 'defaultBytes', 'defaultLifetimeMs', 'maxLifetimeMs', 'disableUnusedAfterMs'],
 ] as const;
 
+/** The fields of a role that a KeyRole declares, and of an identity that a KeyIdentity does. */
+export const ROLE_SPEC = ['description', 'permissions', 'ratelimits', 'concurrency'] as const;
+export const IDENTITY_SPEC = ['meta', 'ratelimits', 'concurrency', 'roles'] as const;
+
 export interface ApiKey extends KubeObject {
   readonly spec: {
     readonly api: string;
@@ -55,7 +59,7 @@ export interface ApiKey extends KubeObject {
     readonly prefix?: string;
     readonly byteLength?: number;
   } & Readonly<Record<string, unknown>>;
-  readonly status?: Status & { readonly retired?: readonly string[] };
+  readonly status?: Status & { readonly keyId?: string; readonly retired?: readonly string[] };
 }
 
 export interface KeyApi extends KubeObject {
@@ -63,6 +67,21 @@ export interface KeyApi extends KubeObject {
     readonly apiId?: string;
     readonly name?: string;
     readonly allowedNamespaces?: { readonly matchLabels?: Readonly<Record<string, string>> };
+  } & Readonly<Record<string, unknown>>;
+  readonly status?: Status;
+}
+
+export interface KeyRole extends KubeObject {
+  readonly spec: { readonly name?: string } & Readonly<Record<string, unknown>>;
+  readonly status?: Status;
+}
+
+export interface KeyIdentity extends KubeObject {
+  readonly spec: {
+    readonly externalId?: string;
+    /** The APIs in which the identity applies. */
+    readonly apiIds: readonly string[];
+    readonly enabled?: boolean;
   } & Readonly<Record<string, unknown>>;
   readonly status?: Status;
 }
@@ -75,7 +94,16 @@ const keyfence = { group: `apis/${GROUP}/${VERSION}` };
 export const keyApis: Resource = { ...keyfence, plural: 'keyapis' };
 export const namespaces: Resource = { group: 'api/v1', plural: 'namespaces' };
 export const apiKeysIn = (namespace: string): Resource => ({ ...keyfence, plural: 'apikeys', namespace });
+export const keyRolesIn = (namespace: string): Resource => ({ ...keyfence, plural: 'keyroles', namespace });
+export const keyIdentitiesIn = (namespace: string): Resource => ({
+  ...{ ...keyfence, plural: 'keyidentities', namespace },
+});
 export const secretsIn = (namespace: string): Resource => ({ group: 'api/v1', plural: 'secrets', namespace });
 export const eventsIn = (namespace: string): Resource => ({ group: 'api/v1', plural: 'events', namespace });
+
+/** The kinds of Keyfence, by the names of their resources. */
+export const KINDS: Readonly<Record<string, string>> = {
+  ...{ apikeys: 'ApiKey', keyapis: 'KeyApi', keyroles: 'KeyRole', keyidentities: 'KeyIdentity' },
+};
 
 export const apiIdOf = ({ spec, metadata }: KeyApi): string => spec.apiId ?? metadata.name;

@@ -3,13 +3,15 @@ import type { Logger } from '#shared/process/log.ts';
 import type { Admin } from '../client/admin.ts';
 import { Informer } from './informer.ts';
 import { KeyInventory } from './key-inventory.ts';
-import { type Kube, KubeError, type KubeObject } from './kube.ts';
+import { type Kube, KubeError, type KubeObject, type Page } from './kube.ts';
 import {
   type ApiKey,
   apiIdOf,
   apiKeysIn,
   FINALIZER,
   type KeyApi,
+  type KeyIdentity,
+  type KeyRole,
   keyApis,
   namespaces,
   SECRET_LABEL,
@@ -17,7 +19,9 @@ import {
   secretsIn,
 } from './objects.ts';
 import { ApiReconciler } from './reconcile-api.ts';
-import { KeyReconciler, type KeyReconcilerOptions } from './reconcile-key.ts';
+import { KeyReconciler, type KeyReconcilerOptions, notAllowed } from './reconcile-key.ts';
+import { RecordReconciler } from './reconcile-record.ts';
+import { IDENTITIES, type RecordKind, ROLES } from './record-kinds.ts';
 import { Reporter } from './reporter.ts';
 import { WorkQueue } from './work-queue.ts';
 
@@ -49,10 +53,19 @@ export class Operator {
   readonly #apis: Informer<KeyApi>;
   readonly #namespaces: Informer<KubeObject>;
   readonly #keys = new Map<string, Informer<ApiKey>>();
+  readonly #roles = new Map<string, Informer<KeyRole>>();
+  readonly #identities = new Map<string, Informer<KeyIdentity>>();
   readonly #secrets = new Map<string, Informer<Secret>>();
   readonly #reporter: Reporter;
   #inventory: KeyInventory | undefined;
-  #reconcilers: { readonly keys: KeyReconciler; readonly apis: ApiReconciler } | undefined;
+  #reconcilers:
+    | {
+        readonly keys: KeyReconciler;
+        readonly apis: ApiReconciler;
+        readonly roles: RecordReconciler<KeyRole>;
+        readonly identities: RecordReconciler<KeyIdentity>;
+      }
+    | undefined;
 
   constructor(options: OperatorOptions) {
     this.#options = options;
@@ -78,14 +91,32 @@ export class Operator {
     this.#apis = informer(keyApis, (api) => {
       this.#queue.add(nameOf('api', api));
       this.#addKeys(({ spec }) => spec.api === apiIdOf(api));
+      this.#addRecords(() => true);
     });
-    this.#namespaces = informer(namespaces, ({ metadata }) =>
-      this.#addKeys(({ metadata: { namespace } }) => namespace === metadata.name),
-    );
+    this.#namespaces = informer(namespaces, ({ metadata: { name } }) => {
+      this.#addKeys(({ metadata }) => metadata.namespace === name);
+      this.#addRecords(({ metadata }) => metadata.namespace === name);
+    });
     for (const namespace of options.namespaces) {
       this.#keys.set(
         namespace,
         informer(apiKeysIn(namespace), (key, before) => this.#add('key', key, before)),
+      );
+      this.#roles.set(
+        namespace,
+        informer(ROLES.in(namespace), (role, before) => {
+          this.#add('role', role, before);
+          if (before?.status?.observedGeneration !== undefined || !role.status?.observedGeneration) return;
+          // Others that name it were refused, perhaps.
+          const hasRole = ({ spec }: ApiKey | KeyIdentity) =>
+            (spec['roles'] as readonly string[] | undefined)?.includes(ROLES.nameOf(role)) === true;
+          this.#addKeys(hasRole);
+          this.#addRecords((object) => 'apiIds' in object.spec && hasRole(object as KeyIdentity));
+        }),
+      );
+      this.#identities.set(
+        namespace,
+        informer(IDENTITIES.in(namespace), (identity, before) => this.#add('identity', identity, before)),
       );
       const labelled = { ...secretsIn(namespace), labelSelector: `${SECRET_LABEL}=true` };
       this.#secrets.set(
@@ -99,7 +130,7 @@ export class Operator {
 
   /** True once all objects were listed. Secrets do not count: one namespace that is going must not hold up the others. */
   get isReady(): boolean {
-    const objects = [this.#apis, this.#namespaces, ...this.#keys.values()];
+    const objects = [this.#apis, this.#namespaces, ...this.#declaring];
     return this.#reconcilers !== undefined && objects.every(({ isReady }) => isReady);
   }
 
@@ -109,7 +140,11 @@ export class Operator {
   }
 
   get #informers() {
-    return [this.#apis, this.#namespaces, ...this.#keys.values(), ...this.#secrets.values()];
+    return [this.#apis, this.#namespaces, ...this.#declaring, ...this.#secrets.values()];
+  }
+
+  get #declaring() {
+    return [...this.#keys.values(), ...this.#roles.values(), ...this.#identities.values()];
   }
 
   /** Runs until `stop`; never rejects. */
@@ -142,7 +177,13 @@ export class Operator {
     const inventory = new KeyInventory(admin, system.metadata.uid);
     const reporter = this.#reporter;
     this.#inventory = inventory;
+    const records = <T extends KeyRole | KeyIdentity>(kind: RecordKind<T>) =>
+      new RecordReconciler<T>({
+        ...{ kind, kube, admin, inventory, reporter },
+        refusal: (namespace, apiIds) => this.#refusal(namespace, apiIds),
+      });
     this.#reconcilers = {
+      ...{ roles: records(ROLES), identities: records(IDENTITIES) },
       apis: new ApiReconciler({
         ...{ kube, admin, inventory, reporter },
         isUsed: (apiId) =>
@@ -168,24 +209,39 @@ export class Operator {
       const api = this.#apis.get(undefined, object);
       return api && reconcilers.apis.reconcile(api);
     }
-    const key = this.#keys.get(namespace)?.get(namespace, object);
-    if (!key) return undefined;
     const isGoing = this.#namespaces.get(undefined, namespace)?.metadata.deletionTimestamp !== undefined;
     // Nothing can be made there any more; the objects follow.
-    if (isGoing && !key.metadata.deletionTimestamp) return undefined;
+    const isOver = ({ metadata }: KubeObject) => isGoing && !metadata.deletionTimestamp;
+    if (kind === 'role') {
+      const role = this.#roles.get(namespace)?.get(namespace, object);
+      return role && !isOver(role) ? reconcilers.roles.reconcile(role) : undefined;
+    }
+    if (kind === 'identity') {
+      const identity = this.#identities.get(namespace)?.get(namespace, object);
+      return identity && !isOver(identity) ? reconcilers.identities.reconcile(identity) : undefined;
+    }
+    const key = this.#keys.get(namespace)?.get(namespace, object);
+    if (!key) reconcilers.keys.forget(namespace, object);
+    if (!key || isOver(key)) return undefined;
     const isListed = this.#secrets.get(namespace)?.isReady === true;
     return isListed || key.metadata.deletionTimestamp ? reconcilers.keys.reconcile(key) : LISTED_AGAIN_MS;
   }
 
   /** Status is written by the operator itself, mostly; where a user did, that is soon corrected. */
-  #add(kind: 'api' | 'key', object: KubeObject, before: KubeObject | undefined): void {
+  #add(kind: Kind, object: KubeObject, before: KubeObject | undefined): void {
     const name = nameOf(kind, object);
     if (before && essenceOf(before) === essenceOf(object)) this.#queue.addLater(name);
     else this.#queue.add(name);
   }
 
   #allKeys(): ApiKey[] {
-    return [...this.#keys.values()].flatMap((informer) => [...informer.objects.values()]);
+    return objectsOf(this.#keys);
+  }
+
+  #addRecords(isMeant: (object: KeyRole | KeyIdentity) => boolean): void {
+    for (const role of objectsOf(this.#roles)) if (isMeant(role)) this.#queue.add(nameOf('role', role));
+    for (const identity of objectsOf(this.#identities))
+      if (isMeant(identity)) this.#queue.add(nameOf('identity', identity));
   }
 
   #addKeys(isMeant: (key: ApiKey) => boolean): void {
@@ -210,6 +266,16 @@ export class Operator {
     return isMatch ? 'allowed' : 'not allowed';
   }
 
+  #refusal(namespace: string, apiIds: readonly string[] | undefined): string | undefined {
+    if (apiIds) {
+      const refused = apiIds.find((apiId) => this.#allowed(namespace, apiId) !== 'allowed');
+      return refused && notAllowed(this.#allowed(namespace, refused), namespace, refused);
+    }
+    const all = [...this.#apis.objects.values()].map(apiIdOf);
+    if (all.some((apiId) => this.#allowed(namespace, apiId) === 'allowed')) return undefined;
+    return `no KeyApi admits the namespace ${namespace}: allowedNamespaces of one must match its labels`;
+  }
+
   async #relists(): Promise<void> {
     const { clock, relistMs } = this.#options;
     const { signal } = this.#stop;
@@ -220,35 +286,51 @@ export class Operator {
     }
   }
 
-  /** Deletes keys whose objects are gone, as where somebody took off the finalizer. Reads all keys of this cluster again, and looks at all objects. */
+  /** Deletes what objects declared that are gone, as where somebody took off the finalizer. Reads all of this cluster again, and looks at all objects. */
   async #relist(): Promise<void> {
     const { log } = this.#options;
     const inventory = this.#inventory;
     if (!inventory) return;
     try {
-      const present = new Set(this.#allKeys().map(({ metadata }) => metadata.uid));
       for (const api of this.#apis.objects.values()) {
         const apiId = apiIdOf(api);
         inventory.forget(apiId);
-        const uids = await inventory.uids(apiId);
-        const gone = uids.filter((uid) => !present.has(uid));
-        if (gone.length >= GONE_MIN && gone.length > GONE_SHARE_MAX * uids.length) {
-          const { length: count } = gone;
-          log.error(
-            { apiId, count },
-            'too many objects are gone at once: their keys stay; delete them by hand',
-          );
-          continue;
-        }
-        for (const uid of gone) await this.#deleteOrphans(inventory, apiId, uid);
+        const gone = await this.#gone(this.#keys, await inventory.uids(apiId), { apiId });
+        for (const uid of gone) await this.#deleteKeys(inventory, apiId, uid);
       }
+      await this.#deleteRecords(inventory, ROLES, this.#roles);
+      await this.#deleteRecords(inventory, IDENTITIES, this.#identities);
       this.#addKeys(() => true);
+      this.#addRecords(() => true);
     } catch (error) {
-      log.warn({ err: error }, 'keys of objects that are gone are looked for again later');
+      log.warn({ err: error }, 'what objects declared that are gone is looked for again later');
     }
   }
 
-  async #deleteOrphans(inventory: KeyInventory, apiId: string, uid: string): Promise<void> {
+  /** Returns those of these uids that no object of a kind has, in any namespace; none if these are too many. */
+  async #gone(
+    of: ReadonlyMap<string, Listed<KubeObject>>,
+    uids: readonly string[],
+    about: object,
+  ): Promise<readonly string[]> {
+    const { kube, log } = this.#options;
+    const present = new Set(objectsOf(of).map(({ metadata }) => metadata.uid));
+    if (uids.every((uid) => present.has(uid))) return [];
+    // Objects of namespaces that are not, or no longer, this operator's stay.
+    const [{ group = '', plural = '' } = {}] = [...of.values()].map(({ resource }) => resource);
+    for (let next: string | undefined = ''; next !== undefined; ) {
+      const page: Page<KubeObject> = await kube.list({ group, plural }, next || undefined);
+      for (const { metadata } of page.items) present.add(metadata.uid);
+      next = page.next;
+    }
+    const gone = uids.filter((uid) => !present.has(uid));
+    if (gone.length < GONE_MIN || gone.length <= GONE_SHARE_MAX * uids.length) return gone;
+    const text = 'too many objects are gone at once: what they declared stays; delete it by hand';
+    log.error({ ...about, count: gone.length }, text);
+    return [];
+  }
+
+  async #deleteKeys(inventory: KeyInventory, apiId: string, uid: string): Promise<void> {
     const { admin, log } = this.#options;
     for (const key of await inventory.of(apiId, uid)) {
       // It may have come meanwhile.
@@ -258,14 +340,42 @@ export class Operator {
       await inventory.delete(uid, key);
     }
   }
+
+  async #deleteRecords<T extends KubeObject>(
+    inventory: KeyInventory,
+    kind: RecordKind<T>,
+    informers: ReadonlyMap<string, Informer<T>>,
+  ): Promise<void> {
+    const { admin, log } = this.#options;
+    const ids = new Map<string, string>();
+    for (const { id, managedBy } of await kind.all(admin)) {
+      const uid = inventory.uidOf(managedBy);
+      if (uid !== undefined) ids.set(uid, id);
+    }
+    for (const uid of await this.#gone(informers, [...ids.keys()], { kind: kind.noun })) {
+      const id = ids.get(uid) ?? '';
+      log.warn({ id }, `the object of this ${kind.noun} is gone: the ${kind.noun} is deleted`);
+      // A disabled identity stays.
+      await kind.delete(admin, id).catch((error: unknown) => {
+        log.warn({ err: error, id }, `the ${kind.noun} could not be deleted`);
+      });
+    }
+  }
 }
+
+type Listed<T extends KubeObject> = Pick<Informer<T>, 'objects' | 'resource'>;
+
+const objectsOf = <T extends KubeObject>(informers: ReadonlyMap<string, Listed<T>>): T[] =>
+  [...informers.values()].flatMap((informer) => [...informer.objects.values()]);
 
 /** All of an object that the operator acts on. */
 const essenceOf = ({
   metadata: { uid, generation, deletionTimestamp, finalizers, annotations },
 }: KubeObject) => JSON.stringify([uid, generation, deletionTimestamp, finalizers, annotations]);
 
-const nameOf = (kind: 'api' | 'key', { metadata: { namespace = '', name } }: KubeObject): string =>
+type Kind = 'api' | 'key' | 'role' | 'identity';
+
+const nameOf = (kind: Kind, { metadata: { namespace = '', name } }: KubeObject): string =>
   `${kind} ${namespace} ${name}`;
 
 /** Tells whether an ApiKey takes its secret from a Secret. */

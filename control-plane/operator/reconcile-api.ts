@@ -1,10 +1,11 @@
 import { type Admin, AdminError } from '../client/admin.ts';
 import type { Operations } from '../client/interface.ts';
+import { hold, isHeld, release } from './finalizer.ts';
 import type { KeyInventory } from './key-inventory.ts';
 import type { Kube } from './kube.ts';
-import { API_SPEC, apiIdOf, FINALIZER, type KeyApi, keyApis, ON_DELETE } from './objects.ts';
-import { propagated } from './reconcile-key.ts';
-import { type Reporter, Unready } from './reporter.ts';
+import { API_SPEC, apiIdOf, type KeyApi, keyApis, ON_DELETE } from './objects.ts';
+import { orAbsent } from './record-kinds.ts';
+import { propagated, type Reporter, Unready } from './reporter.ts';
 
 const WAIT_MS = 1000;
 const PENDING_AGAIN_MS = 500;
@@ -50,14 +51,11 @@ export class ApiReconciler {
     const { kube, admin, reporter, inventory, first } = this.#options;
     const { metadata, spec } = object;
     const apiId = apiIdOf(object);
-    const { finalizers = [], name, uid, generation = 0, resourceVersion } = metadata;
+    const { name, uid, generation = 0 } = metadata;
     const other = first(apiId);
     if (other && other.metadata.uid !== uid)
       throw new Unready('ApiTaken', `the KeyApi ${other.metadata.name} declares the API ${apiId} already`);
-    if (!finalizers.includes(FINALIZER)) {
-      const patch = { metadata: { resourceVersion, finalizers: [...finalizers, FINALIZER] } };
-      if (!(await kube.patch(keyApis, name, patch))) return;
-    }
+    if (!(await hold(kube, keyApis, metadata))) return;
     const managedBy = inventory.managedBy(uid);
     const present = await orAbsent(admin.apis.getApi({ apiId }));
     const fields = Object.fromEntries(API_SPEC.map((field) => [field, spec[field] ?? null]));
@@ -85,8 +83,8 @@ export class ApiReconciler {
   /** Lets a KeyApi go once no ApiKey is left, and no verifier accepts a key of the API that it made. */
   async #finalize(object: KeyApi): Promise<number | undefined> {
     const { kube, admin, inventory, reporter, isUsed } = this.#options;
-    const { finalizers = [], name, uid, resourceVersion, annotations } = object.metadata;
-    if (!finalizers.includes(FINALIZER)) return undefined;
+    const { uid, annotations } = object.metadata;
+    if (!isHeld(object.metadata)) return undefined;
     const apiId = apiIdOf(object);
     if (isUsed(apiId)) {
       const message = `there are ApiKeys of the API ${apiId}; delete them first`;
@@ -110,17 +108,7 @@ export class ApiReconciler {
       }
     }
     inventory.forget(apiId);
-    const rest = finalizers.filter((each) => each !== FINALIZER);
-    await kube.patch(keyApis, name, { metadata: { resourceVersion, finalizers: rest } });
+    await release(kube, keyApis, object.metadata);
     return undefined;
-  }
-}
-
-async function orAbsent<T>(call: Promise<T>): Promise<T | undefined> {
-  try {
-    return await call;
-  } catch (error) {
-    if (error instanceof AdminError && error.code === 'NOT_FOUND') return undefined;
-    throw error;
   }
 }

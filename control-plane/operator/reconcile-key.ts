@@ -3,13 +3,13 @@ import type { Clock } from '#shared/process/clock.ts';
 import { canBeSecret, generateKey, hashSecret, isWellFormed, startOf } from '#shared/rules/key-format.ts';
 import { type Admin, AdminError } from '../client/admin.ts';
 import type { Operations } from '../client/interface.ts';
+import { hold, isHeld, release } from './finalizer.ts';
 import { type KeyInventory, type OwnKey, ownKey } from './key-inventory.ts';
 import { type Kube, KubeError } from './kube.ts';
 import {
   type ApiKey,
   apiKeysIn,
   DIGEST,
-  FINALIZER,
   GROUP,
   KEY_SPEC,
   ON_DELETE,
@@ -19,7 +19,7 @@ import {
   secretsIn,
   VERSION,
 } from './objects.ts';
-import { type Report, type Reporter, Unready } from './reporter.ts';
+import { driftOf, type Propagation, propagated, type Reporter, Unready, unreadyOf } from './reporter.ts';
 
 /** Shortest secret that is imported: a shorter one could be guessed. */
 const SECRET_MIN = 24;
@@ -30,8 +30,6 @@ const WAIT_MS = 1000;
 const PENDING_AGAIN_MS = 500;
 /** Time after which an object that its user must mend is looked at again, if nothing changes before. */
 const UNREADY_AGAIN_MS = 20_000;
-
-type Propagation = Operations['keys.updateKey']['output']['propagation'];
 
 export interface KeyReconcilerOptions {
   readonly kube: Kube;
@@ -47,16 +45,21 @@ export interface KeyReconcilerOptions {
   readonly newSecret?: (byteLength: number, prefix?: string) => string;
 }
 
+/** What need not be asked again about a key. */
+interface Known {
+  readonly digest?: string;
+  /** Its latest change, once that was complete. */
+  readonly complete?: Propagation;
+}
+
 /**
  * Makes Keyfence and the Secrets agree with an ApiKey. Each step can be repeated, and a step begins only when the one before
  * is stored: a secret is in its Secret before Keyfence learns its digest. So it may end at any point, and the next look goes on.
  */
 export class KeyReconciler {
   readonly #options: KeyReconcilerOptions;
-  /** Digests of secrets, and the keys that have them. */
-  readonly #keyIds = new Map<string, string>();
-  /** The latest change of keys, once it was complete. */
-  readonly #complete = new Map<string, Propagation>();
+  /** By the names of objects, and the ids of their keys. */
+  readonly #known = new Map<string, Map<string, Known>>();
 
   constructor(options: KeyReconcilerOptions) {
     this.#options = options;
@@ -78,15 +81,20 @@ export class KeyReconciler {
     }
   }
 
+  /** Forgets an object that is gone. */
+  forget(namespace: string, name: string): void {
+    this.#known.delete(nameOf({ namespace, name }));
+  }
+
   async #apply(object: ApiKey): Promise<number | undefined> {
-    const { inventory, reporter, clock, allowed } = this.#options;
+    const { kube, inventory, reporter, clock, allowed } = this.#options;
     const { uid, generation = 0 } = object.metadata;
     const { api: apiId } = object.spec;
     const namespace = namespaceOf(object);
     const permission = allowed(namespace, apiId);
     if (permission !== 'allowed')
       throw new Unready('ApiNotAllowed', notAllowed(permission, namespace, apiId));
-    if (!(await this.#hold(object))) return undefined;
+    if (!(await hold(kube, apiKeysIn(namespace), object.metadata))) return undefined;
     const secrets = await this.#secretsOf(object);
     const isNew = object.status?.observedGeneration !== generation;
     const wasRetired = object.status?.retired ?? [];
@@ -97,28 +105,39 @@ export class KeyReconciler {
       current.push(isLate ? await this.#update(object, key) : key);
     }
     const retired = await this.#retire(object, current);
-    const propagation = await this.#propagationOf(current);
-    const drifted = (await inventory.of(apiId, uid)).filter(({ driftedAt }) => driftedAt !== undefined);
+    const propagation = await this.#propagationOf(object, current);
+    const own = await inventory.of(apiId, uid);
+    const known = this.#knownOf(object);
+    for (const keyId of known.keys()) if (!own.some((key) => key.keyId === keyId)) known.delete(keyId);
+    const drifted = own.filter(({ driftedAt }) => driftedAt !== undefined);
     await reporter.report(object, apiKeysIn(namespace), {
       ...{ observedGeneration: generation, keyId: current[0]?.keyId, retired: retired.keyIds },
       ...{ sequence: propagation.sequence, verifiers: propagation.verifiers },
       conditions: [
         { type: 'Ready', status: 'True', reason: 'Imported', message: 'verifiers know the key' },
         propagated(propagation),
-        driftOf(drifted),
+        driftOf(drifted.map(({ keyId, driftedAt = 0 }) => ({ id: keyId, driftedAt }))),
       ],
     });
     if (propagation.state === 'pending') return PENDING_AGAIN_MS;
     return retired.endsMs === undefined ? undefined : Math.max(0, retired.endsMs - clock.wallMs());
   }
 
+  #knownOf({ metadata }: ApiKey): Map<string, Known> {
+    const name = nameOf(metadata);
+    const known = this.#known.get(name) ?? new Map<string, Known>();
+    this.#known.set(name, known);
+    return known;
+  }
+
   /** Tells how far the latest changes of keys have come: what is pending before what is complete. */
-  async #propagationOf(keys: readonly OwnKey[]): Promise<Propagation> {
+  async #propagationOf(object: ApiKey, keys: readonly OwnKey[]): Promise<Propagation> {
+    const known = this.#knownOf(object);
     let latest: Propagation | undefined;
     for (const { keyId, sequence } of keys) {
-      const earlier = this.#complete.get(keyId);
+      const earlier = known.get(keyId)?.complete;
       const propagation = earlier?.sequence === sequence ? earlier : await this.#ask(keyId, sequence);
-      if (propagation.state === 'complete') this.#complete.set(keyId, propagation);
+      if (propagation.state === 'complete') known.set(keyId, { ...known.get(keyId), complete: propagation });
       if (latest?.state !== 'pending') latest = propagation;
     }
     if (!latest) throw new Error('a key has no secret');
@@ -134,14 +153,6 @@ export class KeyReconciler {
       // The log does not reach back to it. A change of nothing tells of the latest one, however long ago that was.
       return (await admin.keys.updateKey({ keyId })).propagation;
     }
-  }
-
-  /** Adds the finalizer, before anything is made that it must outlive. Returns false if the object is gone. */
-  async #hold({ metadata }: ApiKey): Promise<boolean> {
-    const { finalizers = [], name, resourceVersion } = metadata;
-    if (finalizers.includes(FINALIZER)) return true;
-    const patch = { metadata: { resourceVersion, finalizers: [...finalizers, FINALIZER] } };
-    return (await this.#options.kube.patch(apiKeysIn(namespaceOf({ metadata })), name, patch)) !== undefined;
   }
 
   /** The secrets that the key is to have, the first of which is its name in the status. */
@@ -218,7 +229,8 @@ export class KeyReconciler {
       withoutNulls({ ...fieldsOf(object), ...about, sha256, managedBy: inventory.managedBy(uid) }),
     ];
     const own = await inventory.of(apiId, uid);
-    const imported = own.find((key) => key.keyId === this.#keyIds.get(sha256));
+    const known = this.#knownOf(object);
+    const imported = own.find((key) => known.get(key.keyId)?.digest === sha256);
     if (imported) return { key: imported, isCreated: false };
     const { results } = await admin.keys.importKeys({ apiId, keys }).catch((error: unknown) => {
       inventory.forget(apiId);
@@ -229,14 +241,14 @@ export class KeyReconciler {
       throw new Unready('Refused', result?.message ?? 'Keyfence gave no result');
     const { keyId } = result;
     const same = own.find((key) => key.keyId === keyId);
-    if (same) this.#keyIds.set(sha256, keyId);
+    if (same) known.set(keyId, { ...known.get(keyId), digest: sha256 });
     if (same) return { key: same, isCreated: false };
     const record = await admin.keys.getKey({ keyId });
     if (record.managedBy !== inventory.managedBy(uid))
       throw new Unready('SecretInUse', 'another key has this secret; replace it in the Secret');
     const key = ownKey(record);
     await inventory.put(uid, key);
-    this.#keyIds.set(sha256, keyId);
+    known.set(keyId, { digest: sha256 });
     return { key, isCreated: result.result === 'created' };
   }
 
@@ -296,8 +308,7 @@ export class KeyReconciler {
 
   /** Lets an object go once no verifier accepts any key of it. */
   async #finalize(object: ApiKey): Promise<number | undefined> {
-    const { finalizers = [] } = object.metadata;
-    if (!finalizers.includes(FINALIZER)) return undefined;
+    if (!isHeld(object.metadata)) return undefined;
     const namespace = namespaceOf(object);
     const pending = await this.#letGo(object).catch((error: unknown) => {
       // The API is gone with its KeyApi, and all its keys with it.
@@ -305,7 +316,7 @@ export class KeyReconciler {
       if (isDeclared || !(error instanceof AdminError && error.code === 'NOT_FOUND')) throw error;
       return undefined;
     });
-    if (!pending) return void (await this.#release(object));
+    if (!pending) return void (await release(this.#options.kube, apiKeysIn(namespace), object.metadata));
     await this.#options.reporter.report(object, apiKeysIn(namespace), { conditions: [propagated(pending)] });
     return PENDING_AGAIN_MS;
   }
@@ -319,10 +330,16 @@ export class KeyReconciler {
 
   /** Deletes all keys of an object; resolves with how far the latest has come, unless all are deleted everywhere. */
   async #deleteAll(object: ApiKey, keys: readonly OwnKey[]): Promise<Propagation | undefined> {
-    const { admin, inventory } = this.#options;
+    const { admin, inventory, reporter } = this.#options;
     const { uid } = object.metadata;
     const { api: apiId } = object.spec;
     let pending: Propagation | undefined;
+    const [first] = keys;
+    // So that a later look knows of what it would no longer find. A user may have written the finalizer of an object without.
+    if (!object.status?.keyId) {
+      if (!first) return undefined;
+      await reporter.report(object, apiKeysIn(namespaceOf(object)), { keyId: first.keyId, conditions: [] });
+    }
     for (const key of keys) {
       const { propagation } = await admin.keys.deleteKey({ keyId: key.keyId, apiId, waitMs: WAIT_MS });
       if (propagation.state === 'pending') pending = propagation;
@@ -354,29 +371,17 @@ export class KeyReconciler {
       await inventory.delete(uid, key);
     }
   }
-
-  async #release({ metadata }: ApiKey): Promise<void> {
-    const { finalizers = [], resourceVersion, name } = metadata;
-    const rest = finalizers.filter((each) => each !== FINALIZER);
-    await this.#options.kube.patch(apiKeysIn(namespaceOf({ metadata })), name, {
-      metadata: { resourceVersion, finalizers: rest },
-    });
-  }
 }
+
+const nameOf = ({ namespace, name }: { readonly namespace?: string; readonly name: string }) =>
+  `${namespace}/${name}`;
 
 const namespaceOf = ({ metadata }: Pick<ApiKey, 'metadata'>): string => metadata.namespace ?? '';
 
-/** Returns what is wrong with an object itself; undefined = the error may pass. */
-function unreadyOf(error: unknown): { reason: string; message: string } | undefined {
-  if (error instanceof Unready) return error;
-  const isRefusal = error instanceof AdminError && ['BAD_REQUEST', 'VERIFIERS_TOO_OLD'].includes(error.code);
-  return isRefusal ? { reason: 'Refused', message: (error as AdminError).message } : undefined;
-}
-
-const notAllowed = (permission: string, namespace: string, apiId: string): string =>
+export const notAllowed = (permission: string, namespace: string, apiId: string): string =>
   permission === 'no such API'
     ? `no KeyApi declares the API ${apiId}; ask whoever administers the cluster for one`
-    : `the namespace ${namespace} may not have keys of the API ${apiId}: allowedNamespaces of its KeyApi does not match the labels of the namespace`;
+    : `the namespace ${namespace} may not declare for the API ${apiId}: allowedNamespaces of its KeyApi does not match the labels of the namespace`;
 
 function secretIn({ data = {}, metadata }: Secret, field: string): string {
   const secret = Buffer.from(data[field] ?? '', 'base64').toString();
@@ -406,31 +411,3 @@ function fieldsOf(object: ApiKey): Readonly<Record<string, unknown>> {
 
 const withoutNulls = (fields: object) =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
-
-/** Returns how far a change has come, as a condition. */
-export function propagated(propagation: Propagation): Report['conditions'][number] {
-  const { state, durable, sequence } = propagation;
-  const laggards = 'laggards' in propagation ? (propagation.laggards as readonly string[]) : [];
-  if (state === 'pending') {
-    const names = laggards.length > 0 ? ` by ${laggards.slice(0, 3).join(', ')}` : ' by every verifier';
-    const message = `change ${sequence} is not confirmed${names} yet`;
-    return { type: 'Propagated', status: 'False', reason: 'Pending', message };
-  }
-  return durable
-    ? { type: 'Propagated', status: 'True', reason: 'Complete', message: 'every verifier answers by it' }
-    : {
-        ...{ type: 'Propagated', status: 'True', reason: 'NotDurable' },
-        message: 'every verifier answers by it, but Redis could lose it in a crash',
-      };
-}
-
-const driftOf = (drifted: readonly OwnKey[]): Report['conditions'][number] => {
-  const [first] = drifted;
-  const since = new Date(first?.driftedAt ?? 0).toISOString();
-  return first
-    ? {
-        ...{ type: 'InSync', status: 'False', reason: 'ChangedByHand' },
-        message: `${first.keyId} was changed by another call since ${since}; the next change of spec replaces that`,
-      }
-    : { type: 'InSync', status: 'True', reason: 'AsDeclared', message: 'the key is as this object says' };
-};

@@ -1,6 +1,8 @@
 import type { Clock } from '#shared/process/clock.ts';
+import { AdminError } from '../client/admin.ts';
+import type { Operations } from '../client/interface.ts';
 import { type Kube, KubeError, type KubeObject, type Resource } from './kube.ts';
-import { type Condition, eventsIn, GROUP, VERSION } from './objects.ts';
+import { type Condition, eventsIn, GROUP, KINDS, VERSION } from './objects.ts';
 
 /** Something that the user of an object must mend. */
 export class Unready extends Error {
@@ -22,6 +24,8 @@ interface Reported extends KubeObject {
   readonly kind?: string;
   readonly status?: { readonly conditions?: readonly Condition[] };
 }
+
+export type Propagation = Operations['keys.updateKey']['output']['propagation'];
 
 const MESSAGE_MAX = 1000;
 
@@ -65,7 +69,7 @@ export class Reporter {
   /** An event that is lost is not missed: the condition says the same. */
   async #event({ metadata }: Reported, resource: Resource, condition: Condition): Promise<void> {
     const { name, namespace = 'default', uid } = metadata;
-    const kind = resource.plural === 'apikeys' ? 'ApiKey' : 'KeyApi';
+    const kind = KINDS[resource.plural];
     const { type, status, reason, message, lastTransitionTime } = condition;
     try {
       await this.#kube.create(eventsIn(namespace), {
@@ -89,4 +93,42 @@ function canonical(value: unknown): string {
       ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
       : part,
   );
+}
+
+/** Returns what is wrong with an object itself; undefined = the error may pass. */
+export function unreadyOf(error: unknown): { reason: string; message: string } | undefined {
+  if (error instanceof Unready) return error;
+  const isRefusal = error instanceof AdminError && ['BAD_REQUEST', 'VERIFIERS_TOO_OLD'].includes(error.code);
+  return isRefusal ? { reason: 'Refused', message: (error as AdminError).message } : undefined;
+}
+
+/** Returns how far a change has come, as a condition. */
+export function propagated(propagation: Propagation): Report['conditions'][number] {
+  const { state, durable, sequence } = propagation;
+  const laggards = 'laggards' in propagation ? (propagation.laggards as readonly string[]) : [];
+  if (state === 'pending') {
+    const names = laggards.length > 0 ? ` by ${laggards.slice(0, 3).join(', ')}` : ' by every verifier';
+    const message = `change ${sequence} is not confirmed${names} yet`;
+    return { type: 'Propagated', status: 'False', reason: 'Pending', message };
+  }
+  return durable
+    ? { type: 'Propagated', status: 'True', reason: 'Complete', message: 'every verifier answers by it' }
+    : {
+        ...{ type: 'Propagated', status: 'True', reason: 'NotDurable' },
+        message: 'every verifier answers by it, but Redis could lose it in a crash',
+      };
+}
+
+/** Returns whether things are as declared, as a condition. */
+export function driftOf(
+  drifted: readonly { readonly id: string; readonly driftedAt?: number }[],
+): Report['conditions'][number] {
+  const [first] = drifted;
+  const since = new Date(first?.driftedAt ?? 0).toISOString();
+  return first
+    ? {
+        ...{ type: 'InSync', status: 'False', reason: 'ChangedByHand' },
+        message: `${first.id} was changed by another call since ${since}; the next change of spec replaces that`,
+      }
+    : { type: 'InSync', status: 'True', reason: 'AsDeclared', message: 'it is as this object says' };
 }

@@ -4,6 +4,7 @@ import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUG } from '#shared/rules/slugs.ts';
+import type { Keys } from '../keys/keys.ts';
 import { auditView } from '../schema/audit-event.ts';
 import { IfSequence, LastSequence, PropagationResponse, SequenceText, WaitMs } from '../schema/changes.ts';
 import {
@@ -248,8 +249,12 @@ const getRolePropagation = operation({
   response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { roleId: roleIdExample, sequence: '1' },
-  async handle({ request: { roleId, sequence } }, { changeWriter }: { changeWriter: ChangeWriter }) {
-    const propagation = await changeWriter.status(SHARED_LOG, roleId, Number(sequence));
+  async handle(
+    { request: { roleId, sequence } },
+    { keys, changeWriter }: { keys: Keys; changeWriter: ChangeWriter },
+  ) {
+    const isLatest = (await keys.lastSequence(SHARED_LOG, roleId)) === Number(sequence);
+    const propagation = await changeWriter.status(SHARED_LOG, roleId, Number(sequence), isLatest);
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };
   },

@@ -1,8 +1,17 @@
 import type { TSchema } from 'typebox';
 import { stringify } from 'yaml';
 import { createApi } from '../../control-plane/apis/operations.ts';
+import { createIdentity } from '../../control-plane/identities/operations.ts';
 import { createKey } from '../../control-plane/keys/operations/keys.ts';
-import { API_SPEC, GROUP, KEY_SPEC, VERSION } from '../../control-plane/operator/objects.ts';
+import {
+  API_SPEC,
+  GROUP,
+  IDENTITY_SPEC,
+  KEY_SPEC,
+  ROLE_SPEC,
+  VERSION,
+} from '../../control-plane/operator/objects.ts';
+import { createRole } from '../../control-plane/roles/operations.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 
@@ -63,6 +72,21 @@ function fieldsOf({ request }: { readonly request: TSchema }, names: readonly st
 const NAME = { type: 'string', pattern: '^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$' };
 const SECRET_KEY = { type: 'string', pattern: '^[A-Za-z0-9._-]{1,253}$', default: 'key' };
 const FIXED = [{ rule: 'self == oldSelf', message: 'cannot be changed; create another object' }];
+
+/** The rules of a kind whose name in Keyfence is in `field`, and otherwise that of the object: it cannot be changed. */
+const fixedName = (field: string) => [
+  {
+    rule: `has(self.${field}) == has(oldSelf.${field})`,
+    message: `${field}: cannot be changed; create another object`,
+  },
+];
+const namedBy = ({ request }: { readonly request: TSchema }, field: string) => ({
+  ...fieldsOf({ request }, [field])[field],
+  ...{ 'x-kubernetes-validations': FIXED, description: 'Default: the name of the object.' },
+});
+const RECORD_STATUS = {
+  ...{ id: { type: 'string' }, sequence: { type: 'integer' }, verifiers: { type: 'integer' } },
+};
 
 const CONDITIONS = {
   type: 'array',
@@ -183,12 +207,7 @@ const definitions = [
     [column('API', '.spec.apiId'), conditionColumn('Ready')],
     {
       type: 'object',
-      'x-kubernetes-validations': [
-        {
-          rule: 'has(self.apiId) == has(oldSelf.apiId)',
-          message: 'apiId: cannot be changed; create another object',
-        },
-      ],
+      'x-kubernetes-validations': fixedName('apiId'),
       properties: {
         apiId: {
           ...{ type: 'string', pattern: '^[A-Za-z0-9_-]{1,64}$', 'x-kubernetes-validations': FIXED },
@@ -205,6 +224,37 @@ const definitions = [
       },
     },
     {},
+  ),
+  definition(
+    { kind: 'KeyRole', plural: 'keyroles', singular: 'keyrole' },
+    'Namespaced',
+    [conditionColumn('Ready'), conditionColumn('Propagated')],
+    {
+      ...{ type: 'object', 'x-kubernetes-validations': fixedName('name') },
+      properties: { name: namedBy(createRole, 'name'), ...fieldsOf(createRole, ROLE_SPEC) },
+    },
+    RECORD_STATUS,
+  ),
+  definition(
+    { kind: 'KeyIdentity', plural: 'keyidentities', singular: 'keyidentity' },
+    'Namespaced',
+    [conditionColumn('Ready'), conditionColumn('Propagated')],
+    {
+      ...{ type: 'object', required: ['apiIds'], 'x-kubernetes-validations': fixedName('externalId') },
+      properties: {
+        externalId: namedBy(createIdentity, 'externalId'),
+        apiIds: {
+          ...fieldsOf(createIdentity, ['apiIds'])['apiIds'],
+          description: 'The APIs in which it applies; the KeyApi of each must admit the namespace.',
+        },
+        enabled: {
+          ...{ type: 'boolean', default: true },
+          description: 'false: all its keys in these APIs are refused.',
+        },
+        ...fieldsOf(createIdentity, IDENTITY_SPEC),
+      },
+    },
+    RECORD_STATUS,
   ),
 ];
 

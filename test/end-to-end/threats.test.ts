@@ -212,7 +212,11 @@ const PROOFS: Readonly<Record<string, readonly string[]>> = {
   'names a Secret of another namespace, or one of another purpose': [
     'test/control-plane/operator/operator.test.ts: a secret › without the label',
   ],
-  'forges the status of an ApiKey': [
+  'changes a role or customer that is not its own': [
+    'test/control-plane/operator/operator.test.ts: a $kind › takes no name that another has',
+    'test/control-plane/operator/operator.test.ts: a $kind › needs a KeyApi that admits its namespace',
+  ],
+  'forges the status of an object': [
     'test/control-plane/operator/operator.test.ts: an ApiKey › whose status is forged keeps its own keys only',
   ],
   'takes over a key by its secret': [

@@ -484,7 +484,8 @@ const getPropagation = operation({
     { apiId, request: { keyId, sequence } },
     { keys, changeWriter }: { keys: Keys; changeWriter: ChangeWriter },
   ) {
-    const propagation = await changeWriter.status(apiId, keyId, Number(sequence));
+    const isLatest = (await keys.lastSequence(apiId, keyId)) === Number(sequence);
+    const propagation = await changeWriter.status(apiId, keyId, Number(sequence), isLatest);
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     return { propagation };
   },

@@ -7,6 +7,8 @@ type Any = any;
 export class FakeKeyfence {
   readonly apis = new Map<string, Any>();
   readonly keys = new Map<string, Any>();
+  readonly roles = new Map<string, Any>();
+  readonly identities = new Map<string, Any>();
   readonly #byDigest = new Map<string, string>();
   readonly #deleted = new Map<string, number>();
   #sequence = 0;
@@ -21,6 +23,12 @@ export class FakeKeyfence {
   change(keyId: string, fields: object): void {
     const key = this.#key(keyId);
     this.keys.set(keyId, { ...key, ...fields, sequence: ++this.#sequence, driftedAt: this.nowMs() });
+  }
+
+  /** The same of a role or an identity. */
+  changeRecord(records: Map<string, Any>, id: string, fields: object): void {
+    const record = records.get(id);
+    records.set(id, { ...record, ...fields, sequence: ++this.#sequence, driftedAt: this.nowMs() });
   }
 
   of(managedBy: string): Any[] {
@@ -88,7 +96,59 @@ export class FakeKeyfence {
           return this.#propagation(++this.#sequence);
         },
       }),
+      permissions: group('permissions', {
+        listRoles: ({ managedBy } = {}) =>
+          [...this.roles.values()].filter((role) => !managedBy || role.managedBy === managedBy),
+        createRole: (role) => ({ roleId: this.#create(this.roles, `role_${++this.#ids}`, role).id }),
+        updateRole: ({ roleId, ...change }) => this.#update(this.roles, roleId, change),
+        deleteRole: ({ roleId }) => this.#delete(this.roles, roleId),
+        getRolePropagation: ({ sequence }) => this.#propagation(sequence),
+      }),
+      identities: group('identities', {
+        listIdentities: () => ({ identities: [...this.identities.values()] }),
+        getIdentity: ({ externalId }) => this.#found(this.identities, `identity_${externalId}`),
+        createIdentity: ({ externalId, waitMs: _, ...fields }) => {
+          const names = [...this.roles.values()].map(({ name }) => name);
+          if (!fields.roles.every((role: string) => names.includes(role)))
+            throw new AdminError('NOT_FOUND', 'there is no such role', { status: 404 });
+          return this.#create(this.identities, `identity_${externalId}`, { name: externalId, ...fields });
+        },
+        updateIdentity: ({ identityId, ...change }) => this.#update(this.identities, identityId, change),
+        deleteIdentity: ({ identityId }) => this.#delete(this.identities, identityId),
+        getIdentityPropagation: ({ sequence }) => this.#propagation(sequence),
+      }),
     } as unknown as Admin;
+  }
+
+  #create(records: Map<string, Any>, id: string, fields: Any) {
+    if ([...records.values()].some(({ name }) => name === fields.name))
+      throw new AdminError('CONFLICT', `there is ${fields.name} already`, { status: 409 });
+    const record = { ...fields, id, sequence: ++this.#sequence };
+    records.set(id, record);
+    return record;
+  }
+
+  #found(records: Map<string, Any>, id: string): Any {
+    const record = records.get(id);
+    if (!record) throw new AdminError('NOT_FOUND', `there is no ${id}`, { status: 404 });
+    return record;
+  }
+
+  #update(records: Map<string, Any>, id: string, { ifSequence, waitMs: _, ...fields }: Any) {
+    const { driftedAt: _drift, ...record } = this.#found(records, id);
+    if (ifSequence !== undefined && ifSequence !== record.sequence)
+      throw new AdminError('CONFLICT', 'somebody was faster', { status: 409 });
+    const after = { ...record, ...fields, sequence: ++this.#sequence };
+    for (const [name, value] of Object.entries(after)) if (value === null) delete after[name];
+    records.set(id, after);
+    return this.#propagation(this.#sequence);
+  }
+
+  #delete(records: Map<string, Any>, id: string) {
+    if (this.#found(records, id).enabled === false)
+      throw new AdminError('CONFLICT', 'the identity is disabled', { status: 409 });
+    records.delete(id);
+    return this.#propagation(++this.#sequence);
   }
 
   #import(apiId: string, sha256: string, fields: Any) {

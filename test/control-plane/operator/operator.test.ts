@@ -121,6 +121,16 @@ class World {
     return conditions.find((condition: { type: string }) => condition.type === type) ?? {};
   }
 
+  /** Makes a KeyRole or a KeyIdentity. */
+  declare(plural: string, name: string, spec: object, namespace = 'shop') {
+    return this.kube.put(plural, { metadata: { name, namespace }, spec });
+  }
+
+  conditionOf(plural: string, name: string, type: string, namespace = 'shop') {
+    const { conditions = [] } = this.kube.read(plural, namespace, name)?.status ?? {};
+    return conditions.find((condition: { type: string }) => condition.type === type) ?? {};
+  }
+
   isReady = (name: string) => this.condition(name, 'Ready').status === 'True';
 
   secret(name: string): string | undefined {
@@ -253,6 +263,17 @@ describe('an ApiKey', () => {
     expect(world.keysOf('victim')).toEqual([victim]);
   });
 
+  test('of a finalizer that its user wrote changes no log', async () => {
+    const world = await started();
+    world.kube.put('apikeys', {
+      metadata: { name: 'fake', namespace: 'other', finalizers: ['keyfence.io/fence'] },
+      spec: { api: 'shop' },
+    });
+    world.kube.remove('apikeys', 'other', 'fake');
+    await world.clock.until(() => world.read('fake', 'other') === undefined);
+    expect(world.keyfence.calls).not.toContain('keys.deleteKey');
+  });
+
   test('changed by hand says so, and stays so', async () => {
     const world = await started();
     world.key('ci', { name: 'CI' });
@@ -383,6 +404,166 @@ describe('a KeyApi', () => {
   });
 });
 
+describe.each([
+  {
+    kind: 'KeyRole',
+    plural: 'keyroles',
+    records: 'roles',
+    spec: { permissions: ['a'] },
+    later: { permissions: ['b'] },
+    empty: { permissions: [] },
+  },
+  {
+    kind: 'KeyIdentity',
+    plural: 'keyidentities',
+    records: 'identities',
+    spec: { apiIds: ['shop'], meta: { plan: 'pro' } },
+    later: { apiIds: ['shop'], meta: { plan: 'free' } },
+    empty: { meta: {} },
+  },
+] as const)('a $kind', ({ plural, records, spec, later, empty }) => {
+  const recordsOf = (world: World) => [...world.keyfence[records].values()];
+  const reasonOf = (world: World, name: string, type = 'Ready', namespace = 'shop') =>
+    world.conditionOf(plural, name, type, namespace).reason;
+  const isReady = (world: World, name: string) => world.conditionOf(plural, name, 'Ready').status === 'True';
+
+  test('is declared, changed, and gone once no verifier answers by it', async () => {
+    const world = await started();
+    world.declare(plural, 'x', spec);
+    await world.clock.until(() => isReady(world, 'x'));
+    expect(recordsOf(world)).toMatchObject([{ name: 'x', ...spec }]);
+    world.keyfence.isStuck = true;
+    world.declare(plural, 'x', later);
+    await world.clock.until(() => reasonOf(world, 'x', 'Propagated') === 'Pending');
+    world.keyfence.isStuck = false;
+    await world.clock.until(() => reasonOf(world, 'x', 'Propagated') === 'Complete');
+    expect(recordsOf(world)).toMatchObject([later]);
+    world.keyfence.isStuck = true;
+    world.kube.remove(plural, 'shop', 'x');
+    await world.clock.pass(60_000);
+    expect(reasonOf(world, 'x', 'Propagated')).toBe('Pending');
+    expect(recordsOf(world)).toMatchObject([empty]);
+    world.keyfence.isStuck = false;
+    await world.clock.until(() => world.kube.all(plural).length === 0);
+    expect(recordsOf(world)).toEqual([]);
+  });
+
+  test('takes no name that another has', async () => {
+    const world = await started();
+    world.kube.put('namespaces', { metadata: { name: 'other', labels: { team: 'shop' } } });
+    world.declare(plural, 'x', spec);
+    await world.clock.until(() => isReady(world, 'x'));
+    const before = recordsOf(world);
+    world.declare(plural, 'x', later, 'other');
+    await world.clock.until(() => reasonOf(world, 'x', 'Ready', 'other') === 'NameTaken');
+    const id = before[0].id;
+    // Neither what its status says, nor its deletion, touches what is not its own.
+    await world.kube.patch({ group: '', plural, namespace: 'other' }, 'x', { status: { id } }, 'status');
+    world.kube.remove(plural, 'other', 'x');
+    await world.clock.until(() => world.kube.all(plural).length === 1);
+    await world.clock.pass(2 * RELIST_MS);
+    expect(recordsOf(world)).toEqual(before);
+  });
+
+  test('needs a KeyApi that admits its namespace', async () => {
+    const world = await started();
+    world.kube.put('namespaces', { metadata: { name: 'other', labels: {} } });
+    world.declare(plural, 'x', spec, 'other');
+    await world.clock.until(() => reasonOf(world, 'x', 'Ready', 'other') === 'ApiNotAllowed');
+    expect(recordsOf(world)).toEqual([]);
+    world.kube.put('namespaces', { metadata: { name: 'other', labels: { team: 'shop' } } });
+    await world.clock.until(() => reasonOf(world, 'x', 'Ready', 'other') === 'Declared');
+  });
+
+  test('changed by hand says so, and stays so', async () => {
+    const world = await started();
+    world.declare(plural, 'x', spec);
+    await world.clock.until(() => isReady(world, 'x'));
+    world.keyfence.changeRecord(world.keyfence[records], recordsOf(world)[0].id, empty);
+    await world.clock.until(() => reasonOf(world, 'x', 'InSync') === 'ChangedByHand', 2 * RELIST_MS);
+    expect(recordsOf(world)).toMatchObject([empty]);
+    world.declare(plural, 'x', later);
+    await world.clock.until(() => reasonOf(world, 'x', 'InSync') === 'AsDeclared');
+    expect(recordsOf(world)).toMatchObject([later]);
+  });
+
+  test('with on-delete=orphan leaves it as nobody’s', async () => {
+    const world = await started();
+    const object = world.declare(plural, 'x', spec);
+    await world.clock.until(() => isReady(world, 'x'));
+    const annotations = { 'keyfence.io/on-delete': 'orphan' };
+    world.kube.put(plural, { ...object, metadata: { name: 'x', namespace: 'shop', annotations } });
+    world.kube.remove(plural, 'shop', 'x');
+    await world.clock.until(() => world.kube.all(plural).length === 0);
+    await world.clock.pass(2 * RELIST_MS);
+    expect(recordsOf(world)).toMatchObject([spec]);
+  });
+
+  test('that lost its finalizer is deleted, unless an object elsewhere has it', async () => {
+    const world = await started();
+    world.kube.put('namespaces', { metadata: { name: 'far' } });
+    const far = world.declare(plural, 'far', spec, 'far');
+    world.declare(plural, 'x', spec);
+    await world.clock.until(() => isReady(world, 'x'));
+    const [cluster] = recordsOf(world)[0].managedBy.split('/');
+    const id = `${records}_far`;
+    world.keyfence[records].set(id, { id, name: 'far', managedBy: `${cluster}/${far.metadata.uid}` });
+    world.operators[0]?.stop();
+    world.kube.put(plural, {
+      ...world.kube.read(plural, 'shop', 'x'),
+      metadata: { name: 'x', namespace: 'shop', finalizers: [] },
+    });
+    world.kube.remove(plural, 'shop', 'x');
+    world.start();
+    await world.clock.until(() => recordsOf(world).length === 1, 2 * RELIST_MS);
+    expect(recordsOf(world)).toMatchObject([{ name: 'far' }]);
+  });
+
+  test('killed at any call, it agrees in the end', async () => {
+    const story = async (world: World) => {
+      world.start();
+      world.declare(plural, 'kept', spec);
+      world.declare(plural, 'gone', spec);
+      await world.clock.pass(5000);
+      world.declare(plural, 'kept', later);
+      world.kube.remove(plural, 'shop', 'gone');
+      await world.clock.pass(5000);
+      if (world.isKilled) world.start();
+      await world.clock.pass(3 * RELIST_MS);
+    };
+    const whole = new World();
+    await story(whole);
+    expect(whole.calls).toBeGreaterThan(20);
+    for (let at = 0; at < Math.min(whole.calls, 60); at += 0.5) {
+      const world = new World();
+      world.killAt = at;
+      await story(world);
+      expect(recordsOf(world), `killed at ${at}`).toMatchObject([{ name: 'kept', ...later }]);
+      expect(world.kube.all(plural).length, `killed at ${at}`).toBe(1);
+      expect(isReady(world, 'kept'), `killed at ${at}`).toBe(true);
+    }
+  });
+});
+
+test('what names a role is ready soon after that role', async () => {
+  const world = await started();
+  world.declare('keyidentities', 'acme', { apiIds: ['shop'], roles: ['pro'] });
+  await world.clock.until(() => world.conditionOf('keyidentities', 'acme', 'Ready').reason === 'Refused');
+  world.declare('keyroles', 'pro', {});
+  await world.clock.until(() => world.conditionOf('keyidentities', 'acme', 'Ready').status === 'True', 5000);
+});
+
+test('a disabled identity outlives its KeyIdentity', async () => {
+  const world = await started();
+  world.declare('keyidentities', 'acme', { apiIds: ['shop'], enabled: false });
+  const reasonOf = () => world.conditionOf('keyidentities', 'acme', 'Ready').reason;
+  await world.clock.until(() => reasonOf() === 'Declared');
+  world.kube.remove('keyidentities', 'shop', 'acme');
+  await world.clock.until(() => reasonOf() === 'Disabled');
+  world.keyfence.changeRecord(world.keyfence.identities, 'identity_acme', { enabled: true });
+  await world.clock.until(() => world.keyfence.identities.size === 0, 30_000);
+});
+
 describe('in trouble', () => {
   test.each(['end', 'deaf', 'too old'] as const)('a watch that is %s loses nothing', async (how) => {
     const world = await started();
@@ -403,8 +584,8 @@ describe('in trouble', () => {
       world.kube.disturb('end');
       await world.clock.pass(100);
     }
-    // Six seconds, and six kinds that are watched.
-    expect(world.kube.calls.length - before).toBeLessThan(6 * 10);
+    // Six seconds, and ten watches.
+    expect(world.kube.calls.length - before).toBeLessThan(10 * 10);
   });
 
   test('after an hour without Keyfence, all is made', async () => {
@@ -513,4 +694,26 @@ test('killed at any call, before it or before its answer, all agree in the end',
     expect(world.kube.all('secrets').length, `killed at ${at}`).toBe(2);
     expect([world.isReady('made'), world.isReady('own')], `killed at ${at}`).toEqual([true, true]);
   }
+});
+
+test('killed twice while a key goes, its object waits for the fence', async () => {
+  for (let first = 3; first < 12; first += 1.5)
+    for (let second = 0.5; second < 10; second += 0.5) {
+      const world = await started();
+      world.keyfence.isStuck = true;
+      world.killAt = world.calls + first;
+      world.key('ci');
+      await world.clock.pass(3000);
+      world.kube.remove('apikeys', 'shop', 'ci');
+      for (let life = 0; life < 2; life++) {
+        world.killAt = world.calls + second;
+        world.start();
+        await world.clock.pass(5000);
+      }
+      world.killAt = Number.POSITIVE_INFINITY;
+      world.start();
+      await world.clock.pass(5000);
+      const wasMade = world.keyfence.calls.includes('keys.importKeys');
+      expect(world.read('ci') !== undefined, `killed at ${first} and ${second}`).toBe(wasMade);
+    }
 });

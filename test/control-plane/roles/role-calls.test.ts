@@ -1,6 +1,10 @@
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { apiKeys, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { generateKey, hashSecret } from '#shared/rules/key-format.ts';
 import { Fleet } from '../../harness/fleet.ts';
+import { RedisNode } from '../../harness/redis-nodes.ts';
+import { scratch } from '../../harness/scratch.ts';
 
 /** Roles as the management API makes, gives and changes them; two verifiers follow. */
 let fleet: Fleet;
@@ -93,6 +97,48 @@ describe('a role', () => {
     });
     const none = { roleId: 'role_none', sequence };
     expect((await fleet.admin('permissions.getRolePropagation', none)).status).not.toBe(200);
+  });
+
+  test('tells of its latest change, however old the log is', async () => {
+    const directory = scratch('roles');
+    const soon = ['--repl-diskless-sync-delay', '0'];
+    const primary = await RedisNode.start(join(directory, 'primary'), soon);
+    const { port } = primary;
+    const replica = await RedisNode.start(join(directory, 'replica'), [
+      '--replicaof',
+      '127.0.0.1',
+      `${port}`,
+    ]);
+    await primary.until(async () =>
+      /state=online/.test(String(await primary.command('INFO', 'replication'))),
+    );
+    const patient = await Fleet.start({
+      ...{ redisUrl: primary.url, verifiers: 0, env: { REDIS_REPLICAS: '1' } },
+    });
+    try {
+      const { roleId } = await patient.ok('permissions.createRole', { name: 'r' });
+      const change = { roleId, permissions: ['b'] };
+      const { propagation } = await patient.ok('permissions.updateRole', change);
+      const { keyId } = await patient.ok('keys.createKey', { apiId: 'shop' });
+      const ofKey = await patient.ok('keys.updateKey', { keyId, name: 'k' });
+      await primary.command('XTRIM', apiKeys('shop').log, 'MAXLEN', '0');
+      const latest = { keyId, sequence: `${ofKey.propagation.sequence}` };
+      expect(await patient.ok('keys.getPropagation', latest)).toMatchObject({
+        propagation: { state: 'complete' },
+      });
+      await primary.command('XTRIM', apiKeys(SHARED_LOG).log, 'MAXLEN', '0');
+      const { sequence } = propagation;
+      const ask = (id: string) =>
+        patient.admin('permissions.getRolePropagation', { roleId: id, sequence: `${sequence}` });
+      expect((await ask(roleId)).body).toMatchObject({ propagation: { state: 'complete', sequence } });
+      await patient.ok('permissions.updateRole', { roleId, permissions: ['c'] });
+      await primary.command('XTRIM', apiKeys(SHARED_LOG).log, 'MAXLEN', '0');
+      expect((await ask(roleId)).status).toBe(409);
+    } finally {
+      await patient.stop();
+      await replica.stop();
+      await primary.stop();
+    }
   });
 
   test('shows what it grants, listed by creation', async () => {

@@ -34,7 +34,13 @@ const PERMISSIONS = [
     'update_key',
     'delete_key',
   ],
-].map((action) => `api.shop.${action}`);
+]
+  .map((action) => `api.shop.${action}`)
+  .concat(
+    ['role', 'identity'].flatMap((kind) =>
+      ['create', 'read', 'update', 'delete'].map((action) => `root.*.${action}_${kind}`),
+    ),
+  );
 
 const ofKeyfence = (kind: string, name: string, spec: object, namespace?: string) => ({
   ...{ apiVersion: 'keyfence.io/v1alpha1', kind, spec },
@@ -212,6 +218,47 @@ describe.each(RELEASES)('the operator on Kubernetes %s', (release) => {
     await kubectl('delete', 'apikey', 'foreign', '-n', 'other', '--timeout=20s');
   });
 
+  it('a role and a customer are declared, fenced, and not taken over', async () => {
+    cluster.apply([
+      ofKeyfence('KeyRole', 'basic', { permissions: ['a'] }, 'shop'),
+      ofKeyfence('KeyIdentity', 'ada', { apiIds: ['shop'], roles: ['basic'] }, 'shop'),
+      keyCalled('of-ada', { externalId: 'ada' }),
+    ]);
+    const done = (kind: string, name: string) =>
+      kubectl('wait', '--for=condition=Propagated', `${kind}/${name}`, '-n', 'shop', '--timeout=60s');
+    await Promise.all([done('keyrole', 'basic'), done('keyidentity', 'ada'), done('apikey', 'of-ada')]);
+    const verdict = async () => (await fleet.verify(secretOf('of-ada'))).body;
+    expect(await verdict()).toMatchObject({ code: 'VALID', permissions: ['a'] });
+    cluster.apply([ofKeyfence('KeyIdentity', 'ada', { apiIds: ['shop'], enabled: false }, 'shop')]);
+    await cluster.until(
+      () => get('keyidentity', 'ada').status.observedGeneration === 2,
+      'the customer is disabled',
+    );
+    await done('keyidentity', 'ada');
+    expect(await verdict()).toMatchObject({ code: 'DISABLED' });
+    cluster.apply([ofKeyfence('KeyIdentity', 'ada', { apiIds: ['shop'], roles: ['basic'] }, 'shop')]);
+    await cluster.until(() => get('keyidentity', 'ada').status.observedGeneration === 3, 'and enabled');
+    await done('keyidentity', 'ada');
+    await kubectl('delete', 'keyrole', 'basic', '-n', 'shop', '--wait', '--timeout=60s');
+    expect((await verdict()).permissions ?? []).toEqual([]);
+    await fleet.ok('permissions.createRole', { name: 'admin', permissions: ['all'] });
+    cluster.apply([ofKeyfence('KeyRole', 'admin', { permissions: [] }, 'shop')]);
+    await kubectl(
+      ...['wait', '--for=jsonpath={.status.conditions[0].reason}=NameTaken', 'keyrole/admin'],
+      ...['-n', 'shop', '--timeout=60s'],
+    );
+    await kubectl('delete', 'keyrole', 'admin', '-n', 'shop', '--timeout=20s');
+    const roles = await fleet.ok('permissions.listRoles', {});
+    expect(roles.map(({ name }: { name: string }) => name).sort()).toEqual(['admin', 'pro']);
+    const refused = (kind: string, spec: object) =>
+      expect(() => cluster.apply([ofKeyfence(kind, 'wrong', spec, 'shop')]), kind).toThrow(/wrong|missing/);
+    refused('KeyIdentity', {});
+    refused('KeyIdentity', { apiIds: ['../x'] });
+    refused('KeyRole', { name: 'a\u0000b' });
+    refused('KeyRole', { permissions: Array.from({ length: 101 }, (_, i) => `p${i}`) });
+    refused('KeyRole', { ratelimits: [{ name: 'r', limit: -1, duration: 1000 }] });
+  });
+
   it(`${MANY} objects agree in the end, though the operator is killed again and again`, async () => {
     const names = Array.from({ length: MANY }, (_, i) => `many-${i}`);
     const labels = { many: '1' };
@@ -258,5 +305,6 @@ describe.each(RELEASES)('the operator on Kubernetes %s', (release) => {
     // With the namespace its roles go first, and then the objects.
     await kubectl('delete', 'namespace', 'shop', '--wait', '--timeout=150s');
     expect(await managed()).toEqual([]);
+    expect((await fleet.ok('identities.listIdentities', {})).identities).toEqual([]);
   });
 });

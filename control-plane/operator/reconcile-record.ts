@@ -1,0 +1,138 @@
+import { type Admin, AdminError } from '../client/admin.ts';
+import { hold, isHeld, release } from './finalizer.ts';
+import type { KeyInventory } from './key-inventory.ts';
+import type { Kube, KubeObject } from './kube.ts';
+import { ON_DELETE, type Status } from './objects.ts';
+import { type Found, orAbsent, type RecordKind } from './record-kinds.ts';
+import { driftOf, propagated, type Reporter, Unready, unreadyOf } from './reporter.ts';
+
+const WAIT_MS = 1000;
+const PENDING_AGAIN_MS = 500;
+/** Time after which an object that its user must mend is looked at again, if nothing changes before. */
+const UNREADY_AGAIN_MS = 20_000;
+
+type Declaring = KubeObject & { readonly status?: Status };
+
+interface RecordReconcilerOptions<T extends Declaring> {
+  readonly kind: RecordKind<T>;
+  readonly kube: Kube;
+  readonly admin: Admin;
+  readonly inventory: KeyInventory;
+  readonly reporter: Reporter;
+  /** Tells why a namespace may not declare for these APIs; undefined = it may. */
+  readonly refusal: (namespace: string, apiIds: readonly string[] | undefined) => string | undefined;
+}
+
+/**
+ * Makes Keyfence agree with an object that declares one thing, such as a role. What another set declares, or nobody, is left
+ * alone. Each step can be repeated, as in KeyReconciler.
+ */
+export class RecordReconciler<T extends Declaring> {
+  readonly #options: RecordReconcilerOptions<T>;
+
+  constructor(options: RecordReconcilerOptions<T>) {
+    this.#options = options;
+  }
+
+  /** Resolves with the time after which to look again, if any. Rejects with AdminError or KubeError: then again later. */
+  async reconcile(object: T): Promise<number | undefined> {
+    const { reporter } = this.#options;
+    const { deletionTimestamp } = object.metadata;
+    if (deletionTimestamp && !isHeld(object.metadata)) return undefined;
+    try {
+      return await (deletionTimestamp ? this.#finalize(object) : this.#apply(object));
+    } catch (error) {
+      const { reason, message } = unreadyOf(error) ?? absentOf(error) ?? {};
+      if (reason === undefined || message === undefined) throw error;
+      await reporter.report(object, this.#resourceOf(object), {
+        conditions: [{ type: 'Ready', status: 'False', reason, message }],
+      });
+      return UNREADY_AGAIN_MS;
+    }
+  }
+
+  async #apply(object: T): Promise<number | undefined> {
+    const { kind, kube, admin, inventory, reporter, refusal } = this.#options;
+    const { uid, namespace = '', generation = 0 } = object.metadata;
+    const refused = refusal(namespace, kind.apisOf(object));
+    if (refused !== undefined) throw new Unready('ApiNotAllowed', refused);
+    const resource = this.#resourceOf(object);
+    if (!(await hold(kube, resource, object.metadata))) return undefined;
+    const managedBy = inventory.managedBy(uid);
+    let found = await this.#find(object);
+    if (!found) found = await this.#create(object);
+    else if (object.status?.observedGeneration !== generation) {
+      const change = { ...kind.fieldsOf(object), managedBy, ifSequence: found.sequence, waitMs: WAIT_MS };
+      const { propagation } = await kind.update(admin, found.id, change);
+      found = { id: found.id, sequence: propagation.sequence };
+    }
+    const { propagation } = await kind.propagation(admin, found.id, found.sequence);
+    await reporter.report(object, resource, {
+      ...{ observedGeneration: generation, id: found.id },
+      ...{ sequence: propagation.sequence, verifiers: propagation.verifiers },
+      conditions: [
+        { type: 'Ready', status: 'True', reason: 'Declared', message: `the ${kind.noun} is there` },
+        propagated(propagation),
+        driftOf(found.driftedAt === undefined ? [] : [found]),
+      ],
+    });
+    return propagation.state === 'pending' ? PENDING_AGAIN_MS : undefined;
+  }
+
+  #find(object: T): Promise<Found | undefined> {
+    const { kind, admin, inventory } = this.#options;
+    return kind.find(admin, kind.nameOf(object), inventory.managedBy(object.metadata.uid));
+  }
+
+  async #create(object: T): Promise<Found> {
+    const { kind, admin, inventory } = this.#options;
+    const name = kind.nameOf(object);
+    const managedBy = inventory.managedBy(object.metadata.uid);
+    let conflict = '';
+    await kind.create(admin, name, { ...kind.fieldsOf(object), managedBy }).catch((error: unknown) => {
+      if (!(error instanceof AdminError && error.code === 'CONFLICT')) throw error;
+      conflict = error.message;
+    });
+    // In a conflict, an earlier look may have made it whose answer was lost.
+    const found = await this.#find(object);
+    if (found) return found;
+    throw new Unready('NameTaken', `${conflict}; this object did not make it, so give another name`);
+  }
+
+  /** Lets an object go once no verifier answers by what it declared. */
+  async #finalize(object: T): Promise<number | undefined> {
+    const { kind, kube, admin, inventory, reporter } = this.#options;
+    const resource = this.#resourceOf(object);
+    const found = await this.#find(object);
+    if (found && object.metadata.annotations?.[ON_DELETE] === 'orphan') {
+      await kind.update(admin, found.id, { managedBy: null, waitMs: 0 });
+    } else if (found) {
+      if (found.enabled === false)
+        throw new Unready(
+          'Disabled',
+          `the ${kind.noun} is disabled, and its keys would be accepted again: enable it by a call, or leave it with ${ON_DELETE}: orphan`,
+        );
+      // First it is emptied, everywhere: a deletion that an earlier look began could not be waited for.
+      const managedBy = inventory.managedBy(object.metadata.uid);
+      const change = { ...kind.nothing, managedBy, waitMs: WAIT_MS };
+      const { propagation } = await kind.update(admin, found.id, change);
+      if (propagation.state === 'pending') {
+        await reporter.report(object, resource, { conditions: [propagated(propagation)] });
+        return PENDING_AGAIN_MS;
+      }
+      await orAbsent(kind.delete(admin, found.id));
+    }
+    await release(kube, resource, object.metadata);
+    return undefined;
+  }
+
+  #resourceOf({ metadata: { namespace = '' } }: T) {
+    return this.#options.kind.in(namespace);
+  }
+}
+
+/** Returns what is wrong with an object that names what is not there, such as a role; undefined = it is something else. */
+const absentOf = (error: unknown) =>
+  error instanceof AdminError && error.code === 'NOT_FOUND'
+    ? { reason: 'Refused', message: error.message }
+    : undefined;
