@@ -45,8 +45,8 @@ export interface KeyReconcilerOptions {
   readonly newSecret?: (byteLength: number, prefix?: string) => string;
 }
 
-/** What need not be asked again about a key. */
-interface Known {
+/** Answers about a key that need not be asked for again. */
+interface Memory {
   readonly digest?: string;
   /** Its latest change, once that was complete. */
   readonly complete?: Propagation;
@@ -59,7 +59,7 @@ interface Known {
 export class KeyReconciler {
   readonly #options: KeyReconcilerOptions;
   /** By the names of objects, and the ids of their keys. */
-  readonly #known = new Map<string, Map<string, Known>>();
+  readonly #memories = new Map<string, Map<string, Memory>>();
 
   constructor(options: KeyReconcilerOptions) {
     this.#options = options;
@@ -83,7 +83,7 @@ export class KeyReconciler {
 
   /** Forgets an object that is gone. */
   forget(namespace: string, name: string): void {
-    this.#known.delete(nameOf({ namespace, name }));
+    this.#memories.delete(nameOf({ namespace, name }));
   }
 
   async #apply(object: ApiKey): Promise<number | undefined> {
@@ -107,8 +107,8 @@ export class KeyReconciler {
     const retired = await this.#retire(object, current);
     const propagation = await this.#propagationOf(object, current);
     const own = await inventory.of(apiId, uid);
-    const known = this.#knownOf(object);
-    for (const keyId of known.keys()) if (!own.some((key) => key.keyId === keyId)) known.delete(keyId);
+    const memory = this.#memoryOf(object);
+    for (const keyId of memory.keys()) if (!own.some((key) => key.keyId === keyId)) memory.delete(keyId);
     const drifted = own.filter(({ driftedAt }) => driftedAt !== undefined);
     await reporter.report(object, apiKeysIn(namespace), {
       ...{ observedGeneration: generation, keyId: current[0]?.keyId, retired: retired.keyIds },
@@ -123,21 +123,22 @@ export class KeyReconciler {
     return retired.endsMs === undefined ? undefined : Math.max(0, retired.endsMs - clock.wallMs());
   }
 
-  #knownOf({ metadata }: ApiKey): Map<string, Known> {
+  #memoryOf({ metadata }: ApiKey): Map<string, Memory> {
     const name = nameOf(metadata);
-    const known = this.#known.get(name) ?? new Map<string, Known>();
-    this.#known.set(name, known);
-    return known;
+    const memory = this.#memories.get(name) ?? new Map<string, Memory>();
+    this.#memories.set(name, memory);
+    return memory;
   }
 
   /** Tells how far the latest changes of keys have come: what is pending before what is complete. */
   async #propagationOf(object: ApiKey, keys: readonly OwnKey[]): Promise<Propagation> {
-    const known = this.#knownOf(object);
+    const memory = this.#memoryOf(object);
     let latest: Propagation | undefined;
     for (const { keyId, sequence } of keys) {
-      const earlier = known.get(keyId)?.complete;
+      const earlier = memory.get(keyId)?.complete;
       const propagation = earlier?.sequence === sequence ? earlier : await this.#ask(keyId, sequence);
-      if (propagation.state === 'complete') known.set(keyId, { ...known.get(keyId), complete: propagation });
+      if (propagation.state === 'complete')
+        memory.set(keyId, { ...memory.get(keyId), complete: propagation });
       if (latest?.state !== 'pending') latest = propagation;
     }
     if (!latest) throw new Error('a key has no secret');
@@ -229,8 +230,8 @@ export class KeyReconciler {
       withoutNulls({ ...fieldsOf(object), ...about, sha256, managedBy: inventory.managedBy(uid) }),
     ];
     const own = await inventory.of(apiId, uid);
-    const known = this.#knownOf(object);
-    const imported = own.find((key) => known.get(key.keyId)?.digest === sha256);
+    const memory = this.#memoryOf(object);
+    const imported = own.find((key) => memory.get(key.keyId)?.digest === sha256);
     if (imported) return { key: imported, isCreated: false };
     const { results } = await admin.keys.importKeys({ apiId, keys }).catch((error: unknown) => {
       inventory.forget(apiId);
@@ -241,14 +242,14 @@ export class KeyReconciler {
       throw new Unready('Refused', result?.message ?? 'Keyfence gave no result');
     const { keyId } = result;
     const same = own.find((key) => key.keyId === keyId);
-    if (same) known.set(keyId, { ...known.get(keyId), digest: sha256 });
+    if (same) memory.set(keyId, { ...memory.get(keyId), digest: sha256 });
     if (same) return { key: same, isCreated: false };
     const record = await admin.keys.getKey({ keyId });
     if (record.managedBy !== inventory.managedBy(uid))
       throw new Unready('SecretInUse', 'another key has this secret; replace it in the Secret');
     const key = ownKey(record);
     await inventory.put(uid, key);
-    known.set(keyId, { digest: sha256 });
+    memory.set(keyId, { digest: sha256 });
     return { key, isCreated: result.result === 'created' };
   }
 

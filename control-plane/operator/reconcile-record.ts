@@ -3,12 +3,12 @@ import { hold, isHeld, release } from './finalizer.ts';
 import type { KeyInventory } from './key-inventory.ts';
 import type { Kube, KubeObject } from './kube.ts';
 import { ON_DELETE, type Status } from './objects.ts';
-import { type Found, orAbsent, type RecordKind } from './record-kinds.ts';
+import { type DeclaredRecord, orAbsent, type RecordKind } from './record-kinds.ts';
 import { driftOf, propagated, type Reporter, Unready, unreadyOf } from './reporter.ts';
 
 const WAIT_MS = 1000;
 const PENDING_AGAIN_MS = 500;
-/** Time after which an object that its user must mend is looked at again, if nothing changes before. */
+/** Time after which an object that its user must mend is looked at again, if emptyFields changes before. */
 const UNREADY_AGAIN_MS = 20_000;
 
 type Declaring = KubeObject & { readonly status?: Status };
@@ -59,32 +59,32 @@ export class RecordReconciler<T extends Declaring> {
     const resource = this.#resourceOf(object);
     if (!(await hold(kube, resource, object.metadata))) return undefined;
     const managedBy = inventory.managedBy(uid);
-    let found = await this.#find(object);
-    if (!found) found = await this.#create(object);
+    let record = await this.#find(object);
+    if (!record) record = await this.#create(object);
     else if (object.status?.observedGeneration !== generation) {
-      const change = { ...kind.fieldsOf(object), managedBy, ifSequence: found.sequence, waitMs: WAIT_MS };
-      const { propagation } = await kind.update(admin, found.id, change);
-      found = { id: found.id, sequence: propagation.sequence };
+      const change = { ...kind.fieldsOf(object), managedBy, ifSequence: record.sequence, waitMs: WAIT_MS };
+      const { propagation } = await kind.update(admin, record.id, change);
+      record = { id: record.id, sequence: propagation.sequence };
     }
-    const { propagation } = await kind.propagation(admin, found.id, found.sequence);
+    const { propagation } = await kind.propagation(admin, record.id, record.sequence);
     await reporter.report(object, resource, {
-      ...{ observedGeneration: generation, id: found.id },
+      ...{ observedGeneration: generation, id: record.id },
       ...{ sequence: propagation.sequence, verifiers: propagation.verifiers },
       conditions: [
         { type: 'Ready', status: 'True', reason: 'Declared', message: `the ${kind.noun} is there` },
         propagated(propagation),
-        driftOf(found.driftedAt === undefined ? [] : [found]),
+        driftOf(record.driftedAt === undefined ? [] : [record]),
       ],
     });
     return propagation.state === 'pending' ? PENDING_AGAIN_MS : undefined;
   }
 
-  #find(object: T): Promise<Found | undefined> {
+  #find(object: T): Promise<DeclaredRecord | undefined> {
     const { kind, admin, inventory } = this.#options;
     return kind.find(admin, kind.nameOf(object), inventory.managedBy(object.metadata.uid));
   }
 
-  async #create(object: T): Promise<Found> {
+  async #create(object: T): Promise<DeclaredRecord> {
     const { kind, admin, inventory } = this.#options;
     const name = kind.nameOf(object);
     const managedBy = inventory.managedBy(object.metadata.uid);
@@ -94,8 +94,8 @@ export class RecordReconciler<T extends Declaring> {
       conflict = error.message;
     });
     // In a conflict, an earlier look may have made it whose answer was lost.
-    const found = await this.#find(object);
-    if (found) return found;
+    const record = await this.#find(object);
+    if (record) return record;
     throw new Unready('NameTaken', `${conflict}; this object did not make it, so give another name`);
   }
 
@@ -103,24 +103,24 @@ export class RecordReconciler<T extends Declaring> {
   async #finalize(object: T): Promise<number | undefined> {
     const { kind, kube, admin, inventory, reporter } = this.#options;
     const resource = this.#resourceOf(object);
-    const found = await this.#find(object);
-    if (found && object.metadata.annotations?.[ON_DELETE] === 'orphan') {
-      await kind.update(admin, found.id, { managedBy: null, waitMs: 0 });
-    } else if (found) {
-      if (found.enabled === false)
+    const record = await this.#find(object);
+    if (record && object.metadata.annotations?.[ON_DELETE] === 'orphan') {
+      await kind.update(admin, record.id, { managedBy: null, waitMs: 0 });
+    } else if (record) {
+      if (record.enabled === false)
         throw new Unready(
           'Disabled',
           `the ${kind.noun} is disabled, and its keys would be accepted again: enable it by a call, or leave it with ${ON_DELETE}: orphan`,
         );
       // First it is emptied, everywhere: a deletion that an earlier look began could not be waited for.
       const managedBy = inventory.managedBy(object.metadata.uid);
-      const change = { ...kind.nothing, managedBy, waitMs: WAIT_MS };
-      const { propagation } = await kind.update(admin, found.id, change);
+      const change = { ...kind.emptyFields, managedBy, waitMs: WAIT_MS };
+      const { propagation } = await kind.update(admin, record.id, change);
       if (propagation.state === 'pending') {
         await reporter.report(object, resource, { conditions: [propagated(propagation)] });
         return PENDING_AGAIN_MS;
       }
-      await orAbsent(kind.delete(admin, found.id));
+      await orAbsent(kind.delete(admin, record.id));
     }
     await release(kube, resource, object.metadata);
     return undefined;

@@ -12,7 +12,7 @@ import {
 import type { Propagation } from './reporter.ts';
 
 /** A role or an identity, as far as the operator reads it. */
-export interface Found {
+export interface DeclaredRecord {
   readonly id: string;
   readonly sequence: number;
   readonly managedBy?: string;
@@ -34,9 +34,9 @@ export interface RecordKind<T extends KubeObject> {
   /** All fields; those that the object leaves out are empty. */
   readonly fieldsOf: (object: T) => Readonly<Record<string, unknown>>;
   /** Fields with which it decides as little as if it were deleted. */
-  readonly nothing: Readonly<Record<string, unknown>>;
+  readonly emptyFields: Readonly<Record<string, unknown>>;
   /** Finds the thing of a name that `managedBy` declares. */
-  readonly find: (admin: Admin, name: string, managedBy: string) => Promise<Found | undefined>;
+  readonly find: (admin: Admin, name: string, managedBy: string) => Promise<DeclaredRecord | undefined>;
   readonly create: (
     admin: Admin,
     name: string,
@@ -45,7 +45,7 @@ export interface RecordKind<T extends KubeObject> {
   readonly update: (admin: Admin, id: string, change: Change) => Answer;
   readonly delete: (admin: Admin, id: string) => Answer;
   readonly propagation: (admin: Admin, id: string, sequence: number) => Answer;
-  readonly all: (admin: Admin) => Promise<readonly Found[]>;
+  readonly all: (admin: Admin) => Promise<readonly DeclaredRecord[]>;
 }
 
 const PAGE_SIZE = 100;
@@ -59,7 +59,7 @@ export const ROLES: RecordKind<KeyRole> = {
     ...Object.fromEntries(ROLE_SPEC.map((field) => [field, spec[field] ?? []])),
     description: spec['description'] ?? null,
   }),
-  nothing: { permissions: [], ratelimits: [], concurrency: [] },
+  emptyFields: { permissions: [], ratelimits: [], concurrency: [] },
   find: async (admin, _, managedBy) => (await admin.permissions.listRoles({ managedBy }))[0],
   create: (admin, name, { description, ...fields }) =>
     admin.permissions.createRole({
@@ -81,10 +81,10 @@ export const IDENTITIES: RecordKind<KeyIdentity> = {
     ...Object.fromEntries(IDENTITY_SPEC.map((field) => [field, spec[field] ?? []])),
     ...{ meta: spec['meta'] ?? {}, enabled: spec.enabled ?? true, apiIds: spec.apiIds },
   }),
-  nothing: { meta: {}, ratelimits: [], concurrency: [], roles: [], credits: null },
+  emptyFields: { meta: {}, ratelimits: [], concurrency: [], roles: [], credits: null },
   async find(admin, externalId, managedBy) {
-    const found = await orAbsent(admin.identities.getIdentity({ externalId }));
-    return found?.managedBy === managedBy ? found : undefined;
+    const record = await orAbsent(admin.identities.getIdentity({ externalId }));
+    return record?.managedBy === managedBy ? record : undefined;
   },
   create: (admin, externalId, fields) =>
     admin.identities.createIdentity({
@@ -99,16 +99,16 @@ export const IDENTITIES: RecordKind<KeyIdentity> = {
   propagation: (admin, identityId, sequence) =>
     admin.identities.getIdentityPropagation({ identityId, sequence }),
   async all(admin) {
-    const found: Found[] = [];
+    const records: DeclaredRecord[] = [];
     for (let cursor: string | undefined = ''; cursor !== undefined; ) {
       const page: Operations['identities.listIdentities']['output'] = await admin.identities.listIdentities({
         ...{ limit: PAGE_SIZE },
         ...(cursor ? { cursor } : {}),
       });
-      found.push(...page.identities);
+      records.push(...page.identities);
       cursor = page.cursor;
     }
-    return found;
+    return records;
   },
 };
 

@@ -4,7 +4,6 @@ import type { ChangeWriter } from '#shared/protocol/writer/writer.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { ApiError, unavailable } from '#shared/rules/errors.ts';
 import { SLUG } from '#shared/rules/slugs.ts';
-import type { Keys } from '../keys/keys.ts';
 import { auditView } from '../schema/audit-event.ts';
 import { IfSequence, LastSequence, PropagationResponse, SequenceText, WaitMs } from '../schema/changes.ts';
 import {
@@ -251,9 +250,9 @@ const getRolePropagation = operation({
   example: { roleId: roleIdExample, sequence: '1' },
   async handle(
     { request: { roleId, sequence } },
-    { keys, changeWriter }: { keys: Keys; changeWriter: ChangeWriter },
+    { roles, changeWriter }: { roles: Roles; changeWriter: ChangeWriter },
   ) {
-    const isLatest = (await keys.lastSequence(SHARED_LOG, roleId)) === Number(sequence);
+    const isLatest = (await roles.get(roleId))?.sequence === Number(sequence);
     const propagation = await changeWriter.status(SHARED_LOG, roleId, Number(sequence), isLatest);
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };

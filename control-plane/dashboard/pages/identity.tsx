@@ -20,6 +20,7 @@ import { Dock } from '../parts/dock.tsx';
 import { Fact } from '../parts/fact.tsx';
 import { IdentityState } from '../parts/identity-state.tsx';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
+import { Managed } from '../parts/managed.tsx';
 import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
@@ -65,6 +66,7 @@ export function IdentityDetail({ idOrExternalId }: { idOrExternalId: string }) {
       beside={identity.data && <IdentityState of={identity.data} />}
       actions={identity.data && <Actions of={identity.data} apply={applyIdentity} add={addCredits} />}
     >
+      {identity.data && <Managed of={identity.data} />}
       <Dock>{receipts}</Dock>
       <Loaded of={identity}>
         {(of) => (

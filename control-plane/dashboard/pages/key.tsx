@@ -14,6 +14,7 @@ import { counted } from '../parts/counted.ts';
 import { Confirm } from '../parts/dialogs.tsx';
 import { Dock } from '../parts/dock.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Managed } from '../parts/managed.tsx';
 import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { type Tab, Tabs } from '../parts/tabs.tsx';
@@ -43,6 +44,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
       beside={of && <KeyState of={of} isFound={isFound} />}
       actions={of && <Actions of={of} apply={apply} />}
     >
+      {of && <Managed of={of} />}
       {of?.leaked && <Leaked of={of} apply={apply} />}
       <Dock>{receipts}</Dock>
       {receipts.length === 0 && <UnderWay keyId={keyId} events={events.data?.events} />}

@@ -22,6 +22,7 @@ import { Confirm } from '../parts/dialogs.tsx';
 import { Dock } from '../parts/dock.tsx';
 import { Export } from '../parts/export.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Managed } from '../parts/managed.tsx';
 import { More } from '../parts/more.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
@@ -55,6 +56,7 @@ export function Keys({ apiId }: { apiId: string }) {
         )
       }
     >
+      {api.data && <Managed of={api.data} />}
       <Tabs label="Parts of the API" tabs={tabsOf(apiId, creations)} />
     </Page>
   );

@@ -8,6 +8,7 @@ import { useConditions } from '../parts/conditions.ts';
 import { Confirm } from '../parts/dialogs.tsx';
 import { Dock } from '../parts/dock.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Managed } from '../parts/managed.tsx';
 import { Page } from '../parts/page.tsx';
 import { Plans } from '../roles/role-limits.tsx';
 import { Matrix } from '../roles/role-matrix.tsx';
@@ -67,6 +68,9 @@ export function Roles() {
                 catalogue.data?.length !== 0 || roles.some(({ permissions }) => permissions.length > 0);
               return (
                 <>
+                  {roles.map((role) => (
+                    <Managed key={role.id} of={role} name={role.name} />
+                  ))}
                   {!hasPermissions && plans}
                   {!hasPermissions && <h2>Permissions</h2>}
                   <Matrix

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { auditStream, recordKey } from '../../../shared/redis/redis-keys.ts';
 import { onStage } from './stage.ts';
@@ -25,6 +25,36 @@ onStage('what the dashboard says is so', (stage) => {
     await dashboard.openTab('History');
     await dashboard.page.getByRole('cell', { name: 'created key old friend' }).waitFor();
     expect(await dashboard.rows('Events')).toHaveLength(1);
+    await dashboard.close();
+  });
+
+  test('says who declares a thing, and since when it differs', async () => {
+    const managedBy = 'files';
+    await stage.fleet.ok('apis.createApi', { apiId: 'declared', name: 'D', managedBy });
+    const key = { apiId: 'declared', managedBy: `${randomUUID()}/${randomUUID()}` };
+    const { keyId } = await stage.fleet.ok('keys.createKey', key);
+    await stage.fleet.ok('identities.createIdentity', { externalId: 'declared', managedBy });
+    const { roleId } = await stage.fleet.ok('permissions.createRole', { name: 'declared', managedBy });
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    await page.getByText(`Managed by a Kubernetes object, ${key.managedBy.slice(37)}`).waitFor();
+    const shown = page.getByText('Managed by files');
+    const change = page.getByText('Changed by hand since');
+    for (const [hash, drift] of [
+      ['#/apis/declared', () => stage.fleet.ok('apis.updateApi', { apiId: 'declared', name: 'E' })],
+      [
+        '#/identities/declared',
+        () => stage.fleet.ok('identities.updateIdentity', { externalId: 'declared', meta: { a: 1 } }),
+      ],
+      ['#/roles', () => stage.fleet.ok('permissions.updateRole', { roleId, permissions: ['a'] })],
+    ] as const) {
+      await dashboard.go(hash);
+      await shown.waitFor();
+      expect(await change.count(), hash).toBe(0);
+      await drift();
+      await page.reload();
+      await change.waitFor();
+    }
     await dashboard.close();
   });
 
