@@ -6,6 +6,7 @@ import { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';
 import { lacking } from '../target.ts';
+import { examineDeclared } from './examine-declared.ts';
 import { examineRedis } from './examine-redis.ts';
 
 const VERDICT_TRIES_MAX = 5;
@@ -28,6 +29,7 @@ export async function examine(session: Session): Promise<Finding[]> {
     ...clockOf(controlPlane, 'control plane'),
     ...ofVerifier,
     ...((await examineRedis(redisUrl, verifierId)) ?? (await examineFrom(controlPlane))),
+    ...(await examineDeclared((operation, input) => controlPlane.call(operation, input))),
   ];
 }
 

@@ -102,6 +102,21 @@ test('its rights are enough for a control plane', async () => {
   await fleet.until(async () => (await redis.exists(apiKeys('shop').head)) === 0);
 });
 
+test('names who declares what, and how much of it differs', async () => {
+  expect((await examine()).of('declared')).toBeUndefined();
+  const cluster = '0'.repeat(36);
+  await fleet.ok('apis.createApi', { apiId: 'declared', name: 'D', managedBy: 'files' });
+  const { roleId } = await fleet.ok('permissions.createRole', { name: 'declared', managedBy: 'files' });
+  for (const digit of ['1', '2'])
+    await fleet.ok('keys.createKey', { apiId: 'declared', managedBy: `${cluster}/${digit.repeat(36)}` });
+  const found = async () => (await examine()).of('declared')?.found;
+  expect(await found()).toBe(`4 things by files (2), Kubernetes ${cluster} (2); changed by others: none`);
+  await fleet.ok('permissions.updateRole', { roleId, permissions: ['a'] });
+  expect(await found()).toMatch(/; changed by others: 1, since /);
+  await fleet.ok('permissions.deleteRole', { roleId });
+  await fleet.ok('apis.deleteApi', { apiId: 'declared' });
+});
+
 test('names missing and needless rights', async () => {
   await permit(...COMMANDS, '-xrevrange', '-config');
   const { of } = await examine();
