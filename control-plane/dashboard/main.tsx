@@ -36,6 +36,7 @@ import { Dialog } from './parts/dialogs.tsx';
 import { Icon } from './parts/icon.tsx';
 import { Problem } from './parts/loading.tsx';
 import { Page } from './parts/page.tsx';
+import { useShortcuts } from './parts/shortcuts.tsx';
 import { followTheme, ThemeChoice } from './parts/theme.tsx';
 
 /** The sections in their groups, each with the permission without which it would be empty, and its icon. */
@@ -85,16 +86,24 @@ function App(props: { failure: Failure | undefined }) {
   }, [caller]);
   const apiNames = useApiNames(caller !== undefined);
   const finder = useFinder(caller !== undefined && endReason === '');
+  const shortcuts = useShortcuts(caller !== undefined && endReason === '', finder.open);
   const [path] = partsOf(hash);
   const [, section = '', id = ''] = path.split('/');
   const current = section === 'apis' || section === 'keys' ? '#/apis' : `#/${section}`;
   return (
     <>
-      <Header caller={caller} current={current} onFind={finder.open} onSignOut={setSignOutUrl} />
+      <Header
+        caller={caller}
+        current={current}
+        onFind={finder.open}
+        onShortcuts={shortcuts.show}
+        onSignOut={setSignOutUrl}
+      />
       <div class="lost" role="alert">
         {isOffline && 'Connection to the control plane lost. What is shown may be out of date.'}
       </div>
       {question}
+      {shortcuts.dialog}
       {finder.start !== undefined && (
         <Finder
           start={finder.start}
@@ -135,9 +144,10 @@ function Header(props: {
   caller: SignedIn | undefined;
   current: string;
   onFind: () => void;
+  onShortcuts: () => void;
   onSignOut: (signOutUrl: string | undefined) => void;
 }) {
-  const { caller, current, onFind, onSignOut } = props;
+  const { caller, current, onFind, onShortcuts, onSignOut } = props;
   const [lastCall, setLastCall] = useState<Call>();
   useEffect(() => {
     events.addEventListener('changed', (event) => setLastCall((event as CustomEvent<Call>).detail));
@@ -189,6 +199,9 @@ function Header(props: {
           <div class="who">
             <SignedInAs caller={caller} />
             <ThemeChoice />
+            <button type="button" class="small shortcuts" onClick={onShortcuts} aria-keyshortcuts="?">
+              Shortcuts <kbd>?</kbd>
+            </button>
             <button type="button" class="small sign-out" onClick={() => void signOut().then(onSignOut)}>
               <Icon of="signOut" /> <span class="label">Sign out</span>
             </button>

@@ -1,4 +1,3 @@
-import { useEffect } from 'preact/hooks';
 import { type Key, may } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import { CopyButton } from '../parts/copy-id.tsx';
@@ -20,7 +19,6 @@ export function KeyTable(props: {
   const { page } = props;
   const mayChange = may(`api.${props.apiId}.update_key`);
   const isFound = useForeignFound(page.keys);
-  useRowKeys();
   return (
     <Table
       label="Keys"
@@ -59,28 +57,6 @@ export function KeyTable(props: {
       ]}
     />
   );
-}
-
-/** Lets j and k go from row to row, and x select one, wherever nothing is written. Enter opens the row's link. */
-function useRowKeys(): void {
-  useEffect(() => {
-    const press = ({ key, target, metaKey, ctrlKey, altKey }: KeyboardEvent) => {
-      const isWriting =
-        target instanceof Element && target.closest('input:not([type=checkbox]), select, dialog');
-      if (isWriting || metaKey || ctrlKey || altKey) return;
-      const rows = [...document.querySelectorAll('[aria-label=Keys] > tbody > tr:not(.below)')];
-      const at = rows.findIndex((row) => row.contains(document.activeElement));
-      const step = { j: 1, k: -1 }[key];
-      if (step !== undefined)
-        rows
-          .at(Math.max(0, at + step))
-          ?.querySelector<HTMLElement>('td.first a')
-          ?.focus();
-      else if (key === 'x') rows[at]?.querySelector<HTMLInputElement>('input')?.click();
-    };
-    addEventListener('keydown', press);
-    return () => removeEventListener('keydown', press);
-  }, []);
 }
 
 /** The menu of a key in a list. */

@@ -18,16 +18,23 @@ export function useConditions<T extends Readonly<Record<string, string>>>(unset:
     return mapValues(unset, (name, value) => query.get(name) ?? value);
   });
   const change = (next: T) => {
-    const [path, query] = partsOf(location.hash);
-    for (const [name, value] of Object.entries(next)) {
-      if (value === unset[name] || containsKey(value)) query.delete(name);
-      else query.set(name, value);
-    }
-    // No new history entry and no event: the list is already shown.
-    history.replaceState(null, '', query.size > 0 ? `${path}?${query}` : path);
+    noteInAddress(mapValues(next, (name, value) => (value === unset[name] ? '' : value)));
     setConditions(next);
   };
   return [conditions, change] as const;
+}
+
+/**
+ * Notes conditions in the page's address; empty ones, and those that look like keys, are left out. There is no new
+ * history entry and no event: what they say is already shown.
+ */
+export function noteInAddress(conditions: Readonly<Record<string, string>>, state: unknown = null): void {
+  const [path, query] = partsOf(location.hash);
+  for (const [name, value] of Object.entries(conditions)) {
+    if (value === '' || containsKey(value)) query.delete(name);
+    else query.set(name, value);
+  }
+  history.replaceState(state, '', query.size > 0 ? `${path}?${query}` : path);
 }
 
 /** Returns the same names with other values. */

@@ -284,6 +284,19 @@ onStage('the keys of an API', (stage) => {
     await page.getByRole('button', { name: 'Next' }).click();
     await expect.poll(numbers).toEqual(Array.from({ length: 25 }, (_, i) => 25 + i));
     await page.getByText('1,200 keys in this API').waitFor();
+    // A link has the page.
+    await page.getByRole('button', { name: 'Next' }).click();
+    const third = Array.from({ length: 25 }, (_, i) => 50 + i);
+    await expect.poll(numbers).toEqual(third);
+    const copied = await page.context().newPage();
+    await copied.goto(page.url());
+    await copied.getByText('51–75 of 1,200').waitFor();
+    const shown = await copied.getByRole('table', { name: 'Keys' }).locator('td.first a').allInnerTexts();
+    expect(shown.map((name) => Number(name.split(' ')[1]))).toEqual(third);
+    await copied.getByRole('button', { name: 'First' }).click();
+    await copied.getByText('1–25 of 1,200').waitFor();
+    expect(copied.url()).not.toMatch(/page|from/);
+    await copied.close();
     await page.getByLabel('Order').selectOption('last use');
     const nameOf = (i: number) => keys[i]?.name;
     await expect.poll(async () => (await names()).slice(0, 3)).toEqual([500, 900, 700].map(nameOf));
@@ -373,6 +386,26 @@ onStage('the keys of an API', (stage) => {
     await page.keyboard.press('k');
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: first }).waitFor();
+    // So in every list, but not where somebody writes; / goes to the filter, or else to the finder.
+    await stage.fleet.ok('identities.createIdentity', { externalId: 'ada' });
+    await dashboard.go('#/identities');
+    await page.keyboard.press('/');
+    await page.keyboard.type('ada?');
+    expect(await page.getByLabel('Part of the external id').inputValue()).toBe('ada?');
+    await page.getByRole('heading', { name: 'Customers' }).click();
+    await page.keyboard.press('j');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'ada' }).waitFor();
+    await dashboard.openTab('Settings');
+    await page.getByLabel('Meta').focus();
+    await page.keyboard.type('/jk?');
+    expect(await page.getByLabel('Meta').inputValue()).toContain('/jk?');
+    await page.getByRole('heading', { name: 'ada' }).click();
+    await page.keyboard.press('?');
+    await page.getByRole('dialog', { name: 'Shortcuts' }).getByText('To the next row').waitFor();
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('/');
+    await page.getByRole('dialog', { name: 'Find' }).waitFor();
     await dashboard.close();
   });
 
