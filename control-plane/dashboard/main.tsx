@@ -44,7 +44,7 @@ const SECTIONS = [
   ['#/', 'Overview', '', '', 'overview'],
   ['#/apis', 'APIs', 'Access', '', 'apis'],
   ['#/identities', 'Customers', 'Access', 'root.*.read_identity', 'customers'],
-  ['#/roles', 'Roles', 'Access', 'root.*.read_role', 'roles'],
+  ['#/roles', 'Plans & roles', 'Access', 'root.*.read_role', 'roles'],
   ['#/webhooks', 'Webhooks', 'Operate', 'root.*.read_webhook', 'webhooks'],
   ['#/fleet', 'Fleet', 'Operate', 'root.*.read_fleet', 'fleet'],
   ['#/audit', 'Audit', 'Operate', 'root.*.read_audit', 'audit'],

@@ -1,5 +1,5 @@
 import { KEY_FIELDS } from '#shared/protocol/records/key-record.ts';
-import { windowText } from '#shared/protocol/records/limit.ts';
+import { leftInWords } from '#shared/protocol/records/limit.ts';
 import {
   REFUSALS_KEPT,
   type RefusalCause,
@@ -171,8 +171,7 @@ function detailOf({
 }: RefusalRecord): string {
   const { missingPermissions, ratelimit: limit, concurrency, credits, expires, externalId } = d;
   if (missingPermissions) return `lacks ${missingPermissions.join(', ')}`;
-  if (limit)
-    return `${limit.name}: ${limit.limit}/${windowText(limit)}, ${limit.remaining} left, takes ${limit.cost}`;
+  if (limit) return `${limit.name}: ${leftInWords(limit, limit.remaining)}, takes ${limit.cost}`;
   if (concurrency) return `${concurrency.name}: ${concurrency.limit} were running`;
   if (credits) return `${credits.remaining} credits left, takes ${credits.cost}`;
   if (expires !== undefined) return `expired at ${timeText(expires)}`;

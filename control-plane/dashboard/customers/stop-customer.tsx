@@ -19,7 +19,7 @@ export function CustomerSwitch({ of, apply, onStop }: { of: Identity; apply: App
         type="button"
         class={of.enabled ? 'danger' : ''}
         aria-disabled={busy}
-        aria-label={`${of.enabled ? 'Stop' : 'Enable'} ${of.externalId}`}
+        aria-label={`${of.enabled ? 'Stop' : 'Enable'} customer ${of.externalId}`}
         onClick={() => (of.enabled ? onStop() : void run(enable))}
       >
         {of.enabled ? 'Stop customer' : 'Enable customer'}

@@ -1,5 +1,5 @@
 import { type ComponentChildren, createContext, type InputHTMLAttributes } from 'preact';
-import { useContext, useState } from 'preact/hooks';
+import { useContext, useEffect, useState } from 'preact/hooks';
 import { Failure, InvalidFields, isConflict, may } from '../api/client.ts';
 import { partsOf } from '../parts/conditions.ts';
 import { Dialog, SecretDialog } from '../parts/dialogs.tsx';
@@ -208,6 +208,12 @@ export function Opener(props: {
     setOpen(false);
     history.replaceState(history.state, '', location.hash.replace(/[?&]new=?$/, ''));
   };
+  useEffect(() => {
+    // From this page itself, which then stays.
+    const follow = () => partsOf(location.hash)[1].has('new') && setOpen(true);
+    addEventListener('hashchange', follow);
+    return () => removeEventListener('hashchange', follow);
+  }, []);
   if (!may(props.permission)) return null;
   return (
     <>
@@ -218,6 +224,31 @@ export function Opener(props: {
         <Dialog title={props.action} onClose={close}>
           {props.children(close)}
         </Dialog>
+      )}
+    </>
+  );
+}
+
+/**
+ * Says why a list is empty, and leads to the page's form that makes its first row.
+ * @param props.page the address of the page
+ */
+export function Empty(props: {
+  page: string;
+  action: string;
+  permission: string;
+  children: ComponentChildren;
+}) {
+  const { page, action, permission, children } = props;
+  return (
+    <>
+      {children}
+      {may(permission) && (
+        <p>
+          <a class="main" href={`${page}?new`}>
+            {action}
+          </a>
+        </p>
       )}
     </>
   );

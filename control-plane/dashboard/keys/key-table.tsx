@@ -1,5 +1,6 @@
 import { type Key, may } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
+import { Empty } from '../forms/forms.tsx';
 import { CopyButton } from '../parts/copy-id.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
 import { useAction } from '../parts/loading.tsx';
@@ -25,11 +26,19 @@ export function KeyTable(props: {
       rows={page.keys}
       id={({ keyId }) => keyId}
       empty={
-        page.total === 0
-          ? 'No keys yet. “New key” makes the first one, and so does a call of keys.createKey.'
-          : page.cursor
-            ? 'No match so far. “Next” searches further.'
-            : 'No key matches.'
+        page.total === 0 ? (
+          <Empty
+            page={`#/apis/${props.apiId}`}
+            action="Create the first key"
+            permission={`api.${props.apiId}.create_key`}
+          >
+            No keys yet. A key lets one client call this API; you see its secret once.
+          </Empty>
+        ) : page.cursor ? (
+          'No match so far. “Next” searches further.'
+        ) : (
+          'No key matches.'
+        )
       }
       columns={[
         ...(mayChange

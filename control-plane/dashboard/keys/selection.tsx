@@ -72,6 +72,13 @@ export interface BulkChange {
 }
 export type BulkPatch = { readonly [Name in 'enabled' | 'roles' | 'expires']?: Key[Name] | null };
 
+/** The forms of the bar, with the titles of their dialogs. */
+const TITLES = {
+  'Add role': (keys: string) => `Add a role to ${keys}`,
+  'Remove role': (keys: string) => `Remove a role from ${keys}`,
+  Expire: (keys: string) => `Let ${keys} expire`,
+};
+
 const HOUR_MS = 3_600_000;
 
 /** The bar with the actions on the selected keys. */
@@ -146,10 +153,7 @@ export function SelectionBar(props: {
         </Confirm>
       )}
       {form && (
-        <Dialog
-          title={form === 'Expire' ? `Let ${keysText} expire` : `${form} ${keysText}`}
-          onClose={() => setForm(undefined)}
-        >
+        <Dialog title={TITLES[form](keysText)} onClose={() => setForm(undefined)}>
           <BulkForm kind={form} keys={keys} change={change} onDone={() => setForm(undefined)} />
         </Dialog>
       )}

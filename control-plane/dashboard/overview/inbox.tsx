@@ -228,7 +228,7 @@ export function refusalTrouble(
     {
       ...{ kind: 'refused', id: 'refused' },
       text: `${share(count, total)} of ${total.toLocaleString()} requests were refused in the ${time}, most of them: ${kind.name}`,
-      act: ['Show keys', async () => show(refused)],
+      act: ['Show customers', async () => show(refused)],
     },
   ];
 }

@@ -1,5 +1,5 @@
 import { call } from '../api/client.ts';
-import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
+import { ActionForm, Empty, Field, type FormEntry, Opener } from '../forms/forms.tsx';
 import { DefaultFields, enteredDefaults } from '../keys/api-settings.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
@@ -48,7 +48,12 @@ export function Apis() {
               label="APIs"
               rows={page.apis}
               id={({ id }) => id}
-              empty="No APIs yet, or none that this root key may read. The first key of an API makes it, too."
+              empty={
+                <Empty page="#/apis" action="Create the first API" permission="api.*.create_api">
+                  No APIs yet, or none that this root key may read. An API is a group of keys with rules of
+                  its own.
+                </Empty>
+              }
               columns={[
                 {
                   title: 'API',

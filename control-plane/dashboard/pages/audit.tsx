@@ -150,7 +150,7 @@ function Search(props: {
         defaultValue={filter.keyId}
         pattern="[A-Za-z0-9_\-]{1,80}"
       />
-      <PeriodFields value={filter} names={PERIODS} kind="datetime-local" />
+      <PeriodFields value={filter} names={PERIODS} />
       <button type="submit">Search</button>
     </form>
   );

@@ -1,9 +1,9 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, may, serverNow } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
 import { CustomerSwitch, StopCustomer } from '../customers/stop-customer.tsx';
 import { parseObject } from '../forms/entered-values.ts';
-import { ActionForm, Field, FieldError, type FormEntry, fieldsOf, Opener } from '../forms/forms.tsx';
+import { ActionForm, Empty, Field, FieldError, type FormEntry, fieldsOf, Opener } from '../forms/forms.tsx';
 import { customersOf, useKeysWith } from '../keys/find-keys.ts';
 import { RoleLinks } from '../keys/key-facts.tsx';
 import { useConditions } from '../parts/conditions.ts';
@@ -66,7 +66,14 @@ export function Identities() {
                 page.cursor ? (
                   'No match so far. “Next” searches further.'
                 ) : filter.search === '' ? (
-                  'No customers yet. One stands for all keys with its external id, in all APIs, which are stopped together.'
+                  <Empty
+                    page="#/identities"
+                    action="Create the first customer"
+                    permission="root.*.create_identity"
+                  >
+                    No customers yet. One stands for all keys with its external id, in all APIs: they share
+                    its plan and credits, and are stopped together.
+                  </Empty>
                 ) : (
                   <>
                     No customer matches. <Customers search={filter.search} />
@@ -132,17 +139,31 @@ function Customers({ search }: { search: string }) {
   );
 }
 
+/** After the last letter, before the search begins. */
+const PAUSE_MS = 300;
+
 function Finder({ text, onSearch }: { text: string; onSearch: (text: string) => void }) {
+  const timer = useRef<number>(undefined);
+  const search = (next: string) => {
+    clearTimeout(timer.current);
+    if (next !== text) onSearch(next);
+  };
+  useEffect(() => () => clearTimeout(timer.current), []);
   return (
-    <form class="row" onSubmit={(event) => onSearch(fieldsOf(event)('search'))} aria-label="Find a customer">
+    <form class="row" onSubmit={(event) => search(fieldsOf(event)('search'))} aria-label="Find a customer">
       <Field
         label="Part of the external id"
+        isBare
+        placeholder="Part of the external id"
         name="search"
         maxLength={256}
         type="search"
         defaultValue={text}
+        onInput={({ currentTarget: { value } }) => {
+          clearTimeout(timer.current);
+          timer.current = window.setTimeout(() => search(value.trim()), PAUSE_MS);
+        }}
       />
-      <button type="submit">Find</button>
     </form>
   );
 }

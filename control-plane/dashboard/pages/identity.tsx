@@ -19,6 +19,7 @@ import { Confirm, Dialog } from '../parts/dialogs.tsx';
 import { Dock } from '../parts/dock.tsx';
 import { Fact } from '../parts/fact.tsx';
 import { IdentityState } from '../parts/identity-state.tsx';
+import { useKeyNames } from '../parts/key-names.ts';
 import { Loaded, useAction, useLoad } from '../parts/loading.tsx';
 import { Managed } from '../parts/managed.tsx';
 import { More } from '../parts/more.tsx';
@@ -29,11 +30,12 @@ import { type Tab, Tabs } from '../parts/tabs.tsx';
 import { LimitList } from '../roles/role-limits.tsx';
 import { Meters } from '../usage/allowances.tsx';
 import { Usage } from '../usage/usage.tsx';
-import { usageOfAll } from '../usage/usage-query.ts';
+import { type UsagePeriod, usageByKey, usageOfAll } from '../usage/usage-query.ts';
 
 type Apply = ReturnType<typeof useChange>['applyIdentity'];
 const WAY = [['#/identities', 'Customers']] as const;
 const PAGE_KEYS = '50';
+const BUSIEST_SHOWN = 5;
 /** Credits are spent while somebody looks. */
 const REFRESH_MS = 5000;
 
@@ -130,12 +132,65 @@ function CustomerUsage({ of }: { of: Identity }) {
         </aside>
         {may('api.*.read_analytics') && (
           <div>
-            <h2>Requests</h2>
-            <Usage load={async (period) => ({ verifications: await usageOfAll(period, of.externalId) })} />
+            <Usage
+              title="Requests"
+              load={async (period) => ({ verifications: await usageOfAll(period, of.externalId) })}
+              below={(period) => (
+                <BusiestKeys
+                  key={`${period.granularity} ${period.start}`}
+                  period={period}
+                  externalId={of.externalId}
+                />
+              )}
+            />
           </div>
         )}
       </div>
     </>
+  );
+}
+
+/** The keys that a customer used most; nothing if they are more than are counted one by one. */
+function BusiestKeys({ period, externalId }: { period: UsagePeriod; externalId: string }) {
+  const load = () =>
+    usageByKey(period, externalId).catch((error: unknown) => {
+      if (error instanceof Failure && error.code === 'BAD_REQUEST') return [];
+      throw error;
+    });
+  const usage = useLoad(load, []);
+  const busiest = usage.data?.slice(0, BUSIEST_SHOWN) ?? [];
+  const names = useKeyNames(busiest);
+  return (
+    <Loaded of={usage}>
+      {() =>
+        busiest.length > 0 && (
+          <Table
+            label="Busiest keys"
+            rows={busiest}
+            id={({ keyId }) => keyId}
+            empty=""
+            columns={[
+              {
+                title: 'Busiest keys',
+                narrow: 'first',
+                cell: ({ keyId }) => (
+                  <a href={`#/keys/${keyId}`}>
+                    <bdi>{names.get(keyId) ?? keyId}</bdi>
+                  </a>
+                ),
+              },
+              { title: 'API', cell: ({ apiId }) => <ApiLink id={apiId} /> },
+              { title: 'Requests', number: true, cell: ({ total }) => total.toLocaleString() },
+              {
+                title: 'Refused',
+                number: true,
+                cell: ({ total, success }) => (total - success).toLocaleString(),
+              },
+            ]}
+          />
+        )
+      }
+    </Loaded>
   );
 }
 

@@ -125,27 +125,32 @@ function tabsOf(
 
 function KeyOverview({ of, apply }: { of: Key; apply: Apply }) {
   const { apiId, keyId } = of;
+  const credits = of.remaining === undefined ? of.identity?.credits : of;
   return (
-    <div class="with-rail">
-      <aside class="rail" aria-label="Facts">
-        <KeyFacts of={of} />
-      </aside>
-      <div>
-        <Meters of={{ keyId }} />
-        {may(`api.${apiId}.read_analytics`) && (
-          <>
-            <h2>Verifications</h2>
-            <Usage isLive load={(period) => call('keys.getVerifications', { keyId, ...period })} />
-          </>
-        )}
-        <h2>Credits</h2>
-        <Credits
-          of={of.remaining === undefined ? of.identity?.credits : of}
-          isShared={of.remaining === undefined}
-        />
-        <ExplainedRefusals of={of} apply={apply} />
+    <>
+      <Meters of={{ keyId }} />
+      <div class="with-rail">
+        <aside class="rail" aria-label="Facts">
+          <KeyFacts of={of} />
+        </aside>
+        <div>
+          {may(`api.${apiId}.read_analytics`) && (
+            <Usage
+              title="Requests"
+              isLive
+              load={(period) => call('keys.getVerifications', { keyId, ...period })}
+            />
+          )}
+          {credits && (
+            <>
+              <h2>Credits</h2>
+              <Credits of={credits} isShared={of.remaining === undefined} />
+            </>
+          )}
+          <ExplainedRefusals of={of} apply={apply} />
+        </div>
       </div>
-    </div>
+    </>
   );
 }
 
@@ -170,12 +175,6 @@ function Actions({ of, apply }: { of: Key; apply: Apply }) {
   const mayUpdate = may(`api.${of.apiId}.update_key`);
   return (
     <>
-      {mayUpdate && <KeySwitch of={of} apply={apply} />}
-      {mayRotate(of) && (
-        <button type="button" onClick={() => setRotating(true)}>
-          Rotate key…
-        </button>
-      )}
       {may(`api.${of.apiId}.delete_key`) && (
         <More>
           <button type="button" class="danger" onClick={() => setDeleting(true)}>
@@ -183,6 +182,12 @@ function Actions({ of, apply }: { of: Key; apply: Apply }) {
           </button>
         </More>
       )}
+      {mayRotate(of) && (
+        <button type="button" onClick={() => setRotating(true)}>
+          Rotate key…
+        </button>
+      )}
+      {mayUpdate && <KeySwitch of={of} apply={apply} />}
       {rotating && <RotateDialog of={of} onClose={() => setRotating(false)} />}
       {deleting && (
         <Confirm

@@ -46,12 +46,12 @@ export function Keys({ apiId }: { apiId: string }) {
       actions={
         api.data && (
           <>
+            <DeleteApiButton apiId={apiId} />
             <Opener action="New key" permission={`api.${apiId}.create_key`}>
               {(close) => (
                 <NewKey apiId={apiId} onCreated={() => setCreations(creations + 1)} onDone={close} />
               )}
             </Opener>
-            <DeleteApiButton apiId={apiId} />
           </>
         )
       }
@@ -77,6 +77,7 @@ function tabsOf(apiId: string, creations: number): readonly Tab[] {
 
 const ApiTraffic = ({ apiId }: { apiId: string }) => (
   <Usage
+    title="Requests"
     isLive
     hasMinutes
     apiIds={async () => [apiId]}

@@ -124,8 +124,8 @@ function troublesIn<T>(
 function TrafficOfAll() {
   return (
     <>
-      <h2>Traffic of all APIs</h2>
       <Usage
+        title="Traffic of all APIs"
         hasMinutes
         apiIds={countedApis}
         load={async (period) => ({ verifications: await usageOfAll(period) })}
@@ -140,35 +140,40 @@ function TrafficOfAll() {
 function TrafficByApi(props: { period: UsagePeriod; show: ShowRefused }) {
   const { period, show } = props;
   const usage = useLoad(() => usageByApi(period), []);
-  if (!usage.data?.length) return null;
   return (
-    <Table
-      label="Traffic by API"
-      rows={usage.data}
-      id={({ apiId }) => apiId}
-      empty=""
-      columns={[
-        { title: 'API', narrow: 'first', cell: ({ apiId }) => <ApiLink id={apiId} /> },
-        { title: 'Verifications', number: true, cell: ({ total }) => total.toLocaleString() },
-        {
-          title: 'Refused',
-          number: true,
-          cell: ({ total, success }) => (total - success).toLocaleString(),
-        },
-        {
-          title: 'Why',
-          cell: (counts) =>
-            COUNTERS.filter(({ field }) => field !== 'success' && counts[field] > 0).map((kind, i) => (
-              <>
-                {i > 0 && ', '}
-                <button type="button" class="link" onClick={() => show(kind, undefined, counts.apiId)}>
-                  {counts[kind.field].toLocaleString()} {kind.name}
-                </button>
-              </>
-            )),
-        },
-      ]}
-    />
+    <Loaded of={usage}>
+      {(rows) =>
+        rows.length > 0 && (
+          <Table
+            label="Traffic by API"
+            rows={rows}
+            id={({ apiId }) => apiId}
+            empty=""
+            columns={[
+              { title: 'API', narrow: 'first', cell: ({ apiId }) => <ApiLink id={apiId} /> },
+              { title: 'Verifications', number: true, cell: ({ total }) => total.toLocaleString() },
+              {
+                title: 'Refused',
+                number: true,
+                cell: ({ total, success }) => (total - success).toLocaleString(),
+              },
+              {
+                title: 'Why',
+                cell: (counts) =>
+                  COUNTERS.filter(({ field }) => field !== 'success' && counts[field] > 0).map((kind, i) => (
+                    <>
+                      {i > 0 && ', '}
+                      <button type="button" class="link" onClick={() => show(kind, undefined, counts.apiId)}>
+                        {counts[kind.field].toLocaleString()} {kind.name}
+                      </button>
+                    </>
+                  )),
+              },
+            ]}
+          />
+        )
+      }
+    </Loaded>
   );
 }
 

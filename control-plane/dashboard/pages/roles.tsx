@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { call, type Role } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
 import { slugsOf } from '../forms/entered-values.ts';
-import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
+import { ActionForm, Empty, Field, type FormEntry, Opener } from '../forms/forms.tsx';
 import { useConditions } from '../parts/conditions.ts';
 import { Confirm } from '../parts/dialogs.tsx';
 import { Dock } from '../parts/dock.tsx';
@@ -26,7 +26,7 @@ export function Roles() {
   const { applyRole, applyRoleLimits, receipts } = useChange(roles.reload);
   return (
     <Page
-      title="Roles"
+      title="Plans & roles"
       actions={
         <Opener action="New role" permission="root.*.create_role">
           {(close) => <NewRole onCreated={roles.reload} onDone={close} />}
@@ -127,9 +127,13 @@ function Matches(props: {
   if (matches.length === 0)
     return (
       <div class="quiet empty">
-        {all.length === 0
-          ? 'No roles yet. A role is one list of permissions for any number of keys.'
-          : 'No role matches.'}
+        {all.length === 0 ? (
+          <Empty page="#/roles" action="Create the first role" permission="root.*.create_role">
+            No roles yet. A role gives any number of keys the same permissions; with limits, it is a plan.
+          </Empty>
+        ) : (
+          'No role matches.'
+        )}
       </div>
     );
   return (

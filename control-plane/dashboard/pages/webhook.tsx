@@ -16,32 +16,46 @@ const REFRESH_MS = 5000;
 export function WebhookDetail({ endpointId }: { endpointId: string }) {
   const endpoint = useLoad(() => call('webhooks.getEndpoint', { endpointId }), [endpointId], REFRESH_MS);
   return (
-    <Page title={endpoint.data?.name ?? 'Webhook endpoint'} way={[['#/webhooks', 'Webhooks']]}>
-      <Loaded of={endpoint}>
-        {(present) => (
-          <>
-            <Facts endpoint={present} />
-            {may('root.*.update_webhook') && <EndpointActions endpoint={present} reload={endpoint.reload} />}
-          </>
-        )}
-      </Loaded>
+    <Page
+      title={endpoint.data?.name ?? 'Webhook endpoint'}
+      way={[['#/webhooks', 'Webhooks']]}
+      beside={endpoint.data && <EndpointState endpoint={endpoint.data} />}
+      actions={
+        endpoint.data &&
+        may('root.*.update_webhook') && <EndpointActions endpoint={endpoint.data} reload={endpoint.reload} />
+      }
+    >
+      <Loaded of={endpoint}>{(present) => <Facts endpoint={present} />}</Loaded>
       <Deliveries endpointId={endpointId} />
     </Page>
   );
 }
 
 function Facts({ endpoint }: { endpoint: Endpoint }) {
-  const { endpointId, url, events, apiIds, waiting, oldestAt, dropped, dead, pausedUntil } = endpoint;
+  const {
+    endpointId,
+    url,
+    events,
+    apiIds,
+    waiting,
+    oldestAt,
+    dropped,
+    dead,
+    pausedUntil,
+    formerSecretEndsAt,
+  } = endpoint;
   return (
     <dl class="panel">
-      <Fact name="State">
-        <EndpointState endpoint={endpoint} />{' '}
-        {pausedUntil !== undefined && (
-          <>
-            {counted(endpoint.failures, 'attempt')} failed in a row; the next is <Time at={pausedUntil} />
-          </>
-        )}
-      </Fact>
+      {pausedUntil !== undefined && (
+        <Fact name="Failing">
+          {counted(endpoint.failures, 'attempt')} in a row; the next is <Time at={pausedUntil} />
+        </Fact>
+      )}
+      {formerSecretEndsAt !== undefined && (
+        <Fact name="Signed with the former secret, too">
+          until <Time at={formerSecretEndsAt} exact />
+        </Fact>
+      )}
       <Fact name="URL">
         <bdi>{url}</bdi>
       </Fact>

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { call, type Endpoint, InvalidField } from '../api/client.ts';
-import { ActionForm, Field, type FormEntry, Opener } from '../forms/forms.tsx';
+import { ActionForm, Empty, Field, type FormEntry, Opener } from '../forms/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
@@ -29,7 +29,12 @@ export function Webhooks() {
             label="Endpoints"
             rows={page.endpoints}
             id={({ endpointId }) => endpointId}
-            empty="No endpoints yet. An endpoint is a URL that is told what happens to keys: disabled, expiring, leaked …"
+            empty={
+              <Empty page="#/webhooks" action="Add the first endpoint" permission="root.*.create_webhook">
+                No endpoints yet. An endpoint is a URL that is told what happens to keys: disabled, expiring,
+                leaked …
+              </Empty>
+            }
             columns={[
               {
                 title: 'Endpoint',

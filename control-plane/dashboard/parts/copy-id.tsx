@@ -42,7 +42,7 @@ const CopySign = () => (
 /** An id, which is copied by a click. */
 export function CopyId({ id, of }: { id: string; of: string }) {
   return (
-    <CopyButton class="copy" text={id} label={`Copy the id of ${of}`}>
+    <CopyButton class="copy" text={id} label={`Copy the id of ${of}, ${id}`}>
       <code>{id}</code> <CopySign />
     </CopyButton>
   );

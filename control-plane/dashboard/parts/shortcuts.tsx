@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Dialog } from './dialogs.tsx';
 
-/** What the keys do on every page, wherever nothing is written. */
+/** They work on every page, wherever nothing is written. */
 const SHORTCUTS = {
   '/': 'Filter this list, or find anything',
   '⌘K or Ctrl+K': 'Find anything, also while writing',
@@ -63,7 +63,7 @@ function filter(find: () => void): void {
 
 const ROWS = 'main table > tbody > tr:not(.below)';
 
-/** What opens or changes each row that is shown. */
+/** The control of each row that is shown which opens or changes it. */
 const stops = () =>
   [...document.querySelectorAll<HTMLElement>(ROWS)].flatMap((row) => {
     const stop =

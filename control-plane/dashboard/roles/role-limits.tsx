@@ -32,7 +32,7 @@ export function Plans({ roles, change }: { roles: readonly Role[]; change: Chang
                 <button
                   type="button"
                   class="small"
-                  aria-label={`Limits of ${role.name}…`}
+                  aria-label={`Limits… of ${role.name}`}
                   onClick={() => setEdited(role)}
                 >
                   Limits…
@@ -50,10 +50,10 @@ export function Plans({ roles, change }: { roles: readonly Role[]; change: Chang
   );
 }
 
-/** Limits in words. @param props.isPer true if each counts per key or per identity */
+/** Limits in words. @param props.isPer true if each counts per key or per customer */
 export function LimitList({ of, isPer = false }: { of: Limits; isPer?: boolean }) {
   const { ratelimits, concurrency } = of;
-  const perText = (per = 'key') => (isPer ? ` per ${per}` : '');
+  const perText = (per = 'key') => (isPer ? ` per ${per === 'identity' ? 'customer' : per}` : '');
   if (ratelimits.length + concurrency.length === 0) return <span class="quiet none">none</span>;
   return (
     <ul class="plain">
@@ -61,7 +61,7 @@ export function LimitList({ of, isPer = false }: { of: Limits; isPer?: boolean }
         <li key={limit.name}>
           <strong>{limit.name}</strong> {limitInWords(limit)}
           {perText(limit.per)}
-          {limit.autoApply && ', taken by each verification'}
+          {limit.autoApply && ', by each request'}
         </li>
       ))}
       {concurrency.map(({ name, limit, per }) => (

@@ -1,5 +1,6 @@
+import { useEffect } from 'preact/hooks';
 import { limitOfText, windowInWords } from '#shared/protocol/records/limit.ts';
-import { call } from '../api/client.ts';
+import { call, events } from '../api/client.ts';
 import { useLoad } from '../parts/loading.tsx';
 import { Time } from '../parts/time.tsx';
 
@@ -20,8 +21,18 @@ export interface Meter {
 export function Meters({ of }: { of: { readonly identityId: string } | { readonly keyId: string } }) {
   const load = async () =>
     metersOf(await ('keyId' in of ? call('keys.getAllowances', of) : call('identities.getAllowances', of)));
-  const { data: meters = [] } = useLoad(load, [JSON.stringify(of)], REFRESH_MS);
-  if (meters.length === 0) return null;
+  const { data: meters, failure, reload } = useLoad(load, [JSON.stringify(of)], REFRESH_MS);
+  useEffect(() => {
+    events.addEventListener('changed', reload);
+    return () => events.removeEventListener('changed', reload);
+  }, []);
+  if (meters === undefined && !failure)
+    return (
+      <div aria-busy="true">
+        <div class="skeleton" />
+      </div>
+    );
+  if (!meters?.length) return null;
   return (
     <dl class="tiles" aria-label="Limits that apply now">
       {meters.map((meter) => (
@@ -53,7 +64,8 @@ export function metersOf({ limits, concurrency, credits }: Allowances): readonly
 }
 
 /** Says in words what stands after the slash of a limit, such as "a minute" for `1m`. */
-const wordsOf = (per: string) => windowInWords(limitOfText(`1/${per}`, () => ({})) ?? {});
+const wordsOf = (per: string) =>
+  windowInWords(limitOfText(`1/${per}`, () => ({})) ?? {}).replace(/^each calendar /, 'this ');
 
 /** The bar of a meter, which says by its colour when little or nothing is left. */
 export function Bar({ of: { name, used, of } }: { of: Meter }) {
@@ -83,7 +95,7 @@ function MeterTile({ of: meter }: { of: Meter }) {
             .replace(/^key$/, 'of the key')}
           {resetsAt !== undefined && (
             <>
-              , anew <Time at={resetsAt} />
+              , resets <Time at={resetsAt} />
             </>
           )}
         </small>

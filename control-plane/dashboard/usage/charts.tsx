@@ -2,7 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 
 /** Least number of places; few bars are not drawn as wide as the page. */
-const PLACES_MIN = 8;
+export const PLACES_MIN = 8;
 /** Width of a bar in its place. */
 const BAR = 0.8;
 /** Number of titles below the bars. */
@@ -38,7 +38,7 @@ interface ChartProps {
 /** Stacked bars with axes and a legend, and with the numbers as a list for users who cannot see the bars. */
 export function Bars(props: ChartProps) {
   const { label, unit, series, points, behind } = props;
-  const max = Math.max(1, ...points.map(sumOf));
+  const max = Math.max(1, ...points.map((point) => sumOf(point)));
   const visible = series.flatMap((each, i) =>
     points.some(({ values }) => (values[i] ?? 0) > 0) ? [{ ...each, onOpen: behind?.(i) }] : [],
   );

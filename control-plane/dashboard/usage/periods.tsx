@@ -1,5 +1,5 @@
 import { serverNow } from '../api/client.ts';
-import { Choice, Field } from '../forms/forms.tsx';
+import { Choice, Field, fieldsOf } from '../forms/forms.tsx';
 
 /** A time from `since` until before `until`, Unix milliseconds. */
 export interface Period {
@@ -22,12 +22,16 @@ const dayBegin = (daysAgo: number): number => {
 
 const lastMs = (ms: number) => (): Period => ({ since: serverNow() - ms, until: serverNow() + 1 });
 const PRESETS = {
-  hour: { text: 'last hour', of: lastMs(HOUR_MS) },
-  '24h': { text: 'last 24 hours', of: lastMs(DAY_MS) },
-  today: { text: 'today', of: (): Period => ({ since: dayBegin(0), until: dayBegin(-1) }) },
-  yesterday: { text: 'yesterday', of: (): Period => ({ since: dayBegin(1), until: dayBegin(0) }) },
-  '7d': { text: 'last 7 days', of: lastMs(7 * DAY_MS) },
-  '31d': { text: 'last 31 days', of: lastMs(31 * DAY_MS) },
+  hour: { text: 'last hour', chip: '1 h', of: lastMs(HOUR_MS) },
+  '24h': { text: 'last 24 hours', chip: '24 h', of: lastMs(DAY_MS) },
+  today: { text: 'today', chip: 'today', of: (): Period => ({ since: dayBegin(0), until: dayBegin(-1) }) },
+  yesterday: {
+    text: 'yesterday',
+    chip: 'yesterday',
+    of: (): Period => ({ since: dayBegin(1), until: dayBegin(0) }),
+  },
+  '7d': { text: 'last 7 days', chip: '7 d', of: lastMs(7 * DAY_MS) },
+  '31d': { text: 'last 31 days', chip: '31 d', of: lastMs(31 * DAY_MS) },
 } as const;
 type Preset = keyof typeof PRESETS;
 
@@ -61,12 +65,7 @@ export const periodText = ({ period }: ChosenPeriod): string =>
   Object.hasOwn(PRESETS, period) ? PRESETS[period as Preset].text : 'in this time';
 
 /** The inputs that choose a period, in a search form. */
-export function PeriodFields(props: {
-  value: ChosenPeriod;
-  names: readonly PeriodName[];
-  kind: 'date' | 'datetime-local';
-}) {
-  const { value, names, kind } = props;
+export function PeriodFields({ value, names }: { value: ChosenPeriod; names: readonly PeriodName[] }) {
   const textOf = (name: PeriodName) =>
     name === '' ? 'any time' : name === 'custom' ? 'custom…' : PRESETS[name].text;
   return (
@@ -79,11 +78,55 @@ export function PeriodFields(props: {
       />
       {value.period === 'custom' && (
         <>
-          <Field type={kind} label="From" name="since" defaultValue={value.since} />
-          <Field type={kind} label="To" hint="not included" name="until" defaultValue={value.until} />
+          <Field type="datetime-local" label="From" name="since" defaultValue={value.since} />
+          <Field
+            type="datetime-local"
+            label="To"
+            hint="not included"
+            name="until"
+            defaultValue={value.until}
+          />
         </>
       )}
     </>
+  );
+}
+
+/** The same as chips, of which a click shows another period at once; `custom` has a form beside it. */
+export function PeriodChips(props: {
+  value: ChosenPeriod;
+  names: readonly Exclude<PeriodName, ''>[];
+  onChoose: (choice: ChosenPeriod) => void;
+}) {
+  const { value, names, onChoose } = props;
+  return (
+    <fieldset class="views" aria-label="Period">
+      {names.map((name) => (
+        <button
+          key={name}
+          type="button"
+          class="view"
+          aria-pressed={value.period === name}
+          onClick={() => onChoose({ ...value, period: name })}
+        >
+          {name === 'custom' ? 'custom…' : PRESETS[name].chip}
+        </button>
+      ))}
+      {value.period === 'custom' && (
+        <form
+          class="row"
+          aria-label="Custom period"
+          onSubmit={(event) => {
+            const entry = fieldsOf(event);
+            onChoose({ ...value, since: entry('since'), until: entry('until') });
+          }}
+        >
+          <Field type="date" label="From" name="since" defaultValue={value.since} />
+          <Field type="date" label="To" hint="not included" name="until" defaultValue={value.until} />
+          <button type="submit">Show</button>
+        </form>
+      )}
+    </fieldset>
   );
 }
 

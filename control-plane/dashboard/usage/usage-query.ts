@@ -57,17 +57,23 @@ export async function usageOfAll(
   return [...buckets.values()];
 }
 
+type UsageOf = Counts & { readonly apiId: string; readonly keyId: string; readonly total: number };
+
 /** Loads the counts of each API that was used, the most used first. */
-export async function usageByApi(
-  period: UsagePeriod,
-): Promise<readonly (Counts & { apiId: string; total: number })[]> {
-  const apis = new Map<string, Counts & { apiId: string; total: number }>();
-  for (const { apiId = '', code = '', count } of await query('api,code', period)) {
-    const counts = apis.get(apiId) ?? { apiId, total: 0, ...noCounts() };
+export const usageByApi = async (period: UsagePeriod) => sumsOf(await query('api,code', period));
+
+/** Loads the counts of each key of a customer that was used, the most used first. */
+export const usageByKey = async (period: UsagePeriod, externalId: string) =>
+  sumsOf(await query('api,key,code', period, externalId));
+
+function sumsOf(rows: Awaited<ReturnType<typeof query>>): readonly UsageOf[] {
+  const sums = new Map<string, UsageOf>();
+  for (const { apiId = '', keyId = '', code = '', count } of rows) {
+    const counts = sums.get(apiId + keyId) ?? { apiId, keyId, total: 0, ...noCounts() };
     add(counts, code, count);
-    apis.set(apiId, { ...counts, total: counts.total + count });
+    sums.set(apiId + keyId, { ...counts, total: counts.total + count });
   }
-  return [...apis.values()].sort((a, b) => b.total - a.total);
+  return [...sums.values()].sort((a, b) => b.total - a.total);
 }
 
 function add(counts: Counts | undefined, code: string, count: number): void {

@@ -3,11 +3,16 @@ import { useState } from 'preact/hooks';
 import type { UsageField } from '#shared/protocol/records/usage.ts';
 import { call } from '../api/client.ts';
 import { COUNTERS } from '../api/verdicts.ts';
-import { fieldsOf } from '../forms/forms.tsx';
-import { mapValues } from '../parts/conditions.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
-import { Bars } from './charts.tsx';
-import { MINUTE_PERIODS, PeriodFields, periodText, USAGE_PERIODS, usagePeriodOf } from './periods.tsx';
+import { Bars, PLACES_MIN } from './charts.tsx';
+import {
+  type ChosenPeriod,
+  MINUTE_PERIODS,
+  PeriodChips,
+  periodText,
+  USAGE_PERIODS,
+  usagePeriodOf,
+} from './periods.tsx';
 import { type Refused, RefusedKeys } from './refused-keys.tsx';
 import { LENGTHS, type UsagePeriod } from './usage-query.ts';
 
@@ -23,6 +28,7 @@ export type ShowRefused = (kind: Refused['kind'], at?: number, apiId?: string) =
 /** Verdicts of a key, of an API or of all, by hour or day, in a time that the reader chooses. */
 export function Usage(props: {
   load: (period: UsagePeriod) => Promise<{ verifications: readonly (Counts & { readonly time?: number })[] }>;
+  title: string;
   /** True if it costs little, so that it is loaded each second. */
   isLive?: boolean;
   /** True if there are counts by the minute, which are shown first. */
@@ -32,13 +38,18 @@ export function Usage(props: {
   /** Shows more about the same period; what it is given shows the keys behind a refusal. */
   below?: (period: UsagePeriod, show: ShowRefused) => ComponentChildren;
 }) {
-  const [choice, setChoice] = useState({ period: props.hasMinutes ? 'hour' : '24h', since: '', until: '' });
+  const [choice, setChoice] = useState<ChosenPeriod>({
+    period: props.hasMinutes ? 'hour' : '24h',
+    since: '',
+    until: '',
+  });
   const [refused, setRefused] = useState<Refused>();
   const { apiIds } = props;
   const load = async () => {
     const { granularity, since, until } = usagePeriodOf(choice);
     const period = { granularity, start: String(since), end: String(until - 1) };
-    return { period, verifications: (await props.load(period)).verifications };
+    const { verifications } = await props.load(period);
+    return { period, verifications: sinceFirst(verifications) };
   };
   const usage = useLoad(load, [choice], props.isLive ? LIVE_MS : REFRESH_MS);
   const show: ShowRefused = (kind, at, apiId) => {
@@ -51,16 +62,20 @@ export function Usage(props: {
     const until = Math.max(...times) + LENGTHS[granularity] - 1;
     setRefused({ kind, time, apiId, since: String(Math.min(...times)), until: String(until) });
   };
-  const choose = (event: Event) => {
-    setChoice(mapValues(choice, fieldsOf(event)));
+  const choose = (next: ChosenPeriod) => {
+    setChoice(next);
     setRefused(undefined);
   };
   return (
     <div class="panel">
-      <form class="row period" aria-label="Period" onSubmit={choose}>
-        <PeriodFields value={choice} names={props.hasMinutes ? MINUTE_PERIODS : USAGE_PERIODS} kind="date" />
-        {choice.period === 'custom' && <button type="submit">Show</button>}
-      </form>
+      <div class="head">
+        <h2>{props.title}</h2>
+        <PeriodChips
+          value={choice}
+          names={props.hasMinutes ? MINUTE_PERIODS : USAGE_PERIODS}
+          onChoose={choose}
+        />
+      </div>
       <Loaded of={usage}>
         {({ period: { granularity }, verifications }) =>
           verifications.every((at) => totalOf(at) === 0) ? (
@@ -90,6 +105,18 @@ export function Usage(props: {
     </div>
   );
 }
+
+/** Leaves out what lies before the first verification, as far as the rest is enough for a chart. */
+const sinceFirst = <T extends Counts>(points: readonly T[]): readonly T[] =>
+  points.slice(
+    Math.max(
+      0,
+      Math.min(
+        points.findIndex((at) => totalOf(at) > 0),
+        points.length - PLACES_MIN,
+      ),
+    ),
+  );
 
 /** Counts by day are those of days in UTC. */
 const TITLES = {

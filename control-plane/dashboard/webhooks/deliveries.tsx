@@ -181,7 +181,7 @@ function SendNow(props: {
         type="button"
         class="small"
         aria-disabled={busy}
-        aria-label={`Send ${type} now`}
+        aria-label={`Send now: ${type}`}
         onClick={() => void run(send)}
       >
         {busy ? 'Sending…' : 'Send now'}

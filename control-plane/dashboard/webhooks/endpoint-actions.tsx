@@ -2,12 +2,13 @@ import { useState } from 'preact/hooks';
 import { call, type Endpoint, may } from '../api/client.ts';
 import { Confirm, SecretDialog } from '../parts/dialogs.tsx';
 import { useAction } from '../parts/loading.tsx';
+import { More } from '../parts/more.tsx';
 import { Switch } from '../parts/switch.tsx';
-import { duration, Time } from '../parts/time.tsx';
+import { duration } from '../parts/time.tsx';
 
 /** Buttons that test, disable, re-sign and delete an endpoint. */
 export function EndpointActions({ endpoint, reload }: { endpoint: Endpoint; reload: () => void }) {
-  const { endpointId, enabled, formerSecretEndsAt } = endpoint;
+  const { endpointId, enabled } = endpoint;
   const { busy, run, problem } = useAction();
   const [message, setMessage] = useState('');
   const [secret, setSecret] = useState<string>();
@@ -26,27 +27,22 @@ export function EndpointActions({ endpoint, reload }: { endpoint: Endpoint; relo
   };
   return (
     <>
-      <p class="row">
-        <button type="button" aria-disabled={busy} onClick={() => void run(test)}>
-          Send a test event
-        </button>
-        <Switch isLarge enabled={enabled} name="this endpoint" change={change} />
-        <button type="button" aria-disabled={busy} onClick={() => void run(rotate)}>
+      <span role="status">{message}</span>
+      {problem}
+      <More>
+        <button type="button" onClick={() => void run(rotate)}>
           Replace signing secret
         </button>
         {may('root.*.delete_webhook') && (
           <button type="button" class="danger" onClick={() => setDeleting(true)}>
-            Delete
+            Delete endpoint…
           </button>
         )}
-      </p>
-      {formerSecretEndsAt !== undefined && (
-        <p class="quiet">
-          Events are signed with the former secret too, until <Time at={formerSecretEndsAt} exact />.
-        </p>
-      )}
-      <p role="status">{message}</p>
-      {problem}
+      </More>
+      <button type="button" aria-disabled={busy} onClick={() => void run(test)}>
+        Send a test event
+      </button>
+      <Switch isLarge enabled={enabled} name="this endpoint" change={change} />
       {secret !== undefined && (
         <SecretDialog
           title="The signing secret"

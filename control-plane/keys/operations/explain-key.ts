@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import type { Clock } from '#shared/process/clock.ts';
 import { CREDITS_MAX } from '#shared/protocol/records/credits.ts';
-import { LIMIT_NAME, LIMITS_MAX, windowText } from '#shared/protocol/records/limit.ts';
+import { LIMIT_NAME, LIMITS_MAX, leftInWords } from '#shared/protocol/records/limit.ts';
 import { ApiError } from '#shared/rules/errors.ts';
 import { IpRanges, rangesText } from '#shared/rules/ip-ranges.ts';
 import { identityIdOf, isWellFormed } from '#shared/rules/key-format.ts';
@@ -342,7 +342,7 @@ async function limitRules(
       const name = each.of === 'question' ? `${each.name}.${each.limit}` : each.name;
       const remaining = await limits.remaining(each.space, { ...each, name }, nowMs);
       const cost = costs.get(each.name) ?? 1;
-      const detail = `${each.name} of the ${each.of}: ${each.limit}/${windowText(each)}, ${remaining} left, takes ${cost}`;
+      const detail = `${each.name} of the ${each.of}: ${leftInWords(each, remaining)}, takes ${cost}`;
       return { rule: 'ratelimit', passed: cost <= remaining, detail } as const;
     }),
   );
@@ -356,7 +356,7 @@ function creditRule(key: Key, identity: KeyIdentity | undefined, { cost }: KeyQu
   return {
     rule: 'credits',
     passed: cost <= remaining,
-    detail: `${isOwn ? '' : 'of the identity: '}${remaining} left${held}, takes ${cost}`,
+    detail: `${isOwn ? '' : 'of the identity: '}${remaining.toLocaleString('en')} left${held}, takes ${cost}`,
   };
 }
 

@@ -7,8 +7,12 @@ const styleOf = (file: string) => readFileSync(new URL(file, import.meta.url), '
 /** The rules of the dashboard's style that define its colours and fonts, light and dark. */
 const THEME =
   styleOf('../../dashboard/assets/app.css').match(/(?:@media[^{}]*\{)?(?<!:root):root\{[^}]*\}+/g) ?? [];
+/** Its typefaces, at the addresses that they have for other pages. */
+const FONTS = (styleOf('../../dashboard/assets/app.css').match(/@font-face\{[^}]*\}/g) ?? []).map((rule) =>
+  rule.replace('./app.woff2', '/dashboard/app.woff2'),
+);
 /** The style of all pages outside the dashboard. */
-export const PAGE_STYLE = [...THEME, styleOf('./page.css')].join('\n');
+export const PAGE_STYLE = [...FONTS, ...THEME, styleOf('./page.css')].join('\n');
 
 /** The header of all pages outside the dashboard: texts and paths, first the brand. */
 const LINKS = [
@@ -22,7 +26,7 @@ const LINKS = [
 export const PAGE_HEADERS = {
   'content-type': 'text/html; charset=utf-8',
   'content-security-policy':
-    "default-src 'none';style-src 'self';img-src 'self';base-uri 'none';form-action 'none';frame-ancestors 'none'",
+    "default-src 'none';style-src 'self';font-src 'self';img-src 'self';base-uri 'none';form-action 'none';frame-ancestors 'none'",
 };
 
 /**

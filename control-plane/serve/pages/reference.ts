@@ -27,6 +27,7 @@ export function serveReference(app: App): void {
       ...[source('script'), source('style')],
       ...[
         "img-src 'self'",
+        "font-src 'self'",
         "connect-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",

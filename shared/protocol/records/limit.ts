@@ -297,6 +297,12 @@ export function windowInWords({ duration = 1, interval }: Pick<LimitInput, 'dura
 export const limitInWords = ({ limit, async = true, ...of }: DefaultLimit): string =>
   `${limit.toLocaleString()} ${windowInWords(of)}${async ? '' : ', exact'}`;
 
+/** Formats a limit with what is left of it, such as "60 a minute, 12 left". */
+export const leftInWords = (
+  { limit, ...of }: { readonly limit: number } & Parameters<typeof windowInWords>[0],
+  remaining: number,
+): string => `${limit.toLocaleString('en')} ${windowInWords(of)}, ${remaining.toLocaleString('en')} left`;
+
 /** A rate limit or a concurrency limit in an answer. A limit of which something is left did apply. */
 export type AnsweredLimit = Partial<RateLimit> & { readonly limit: number; readonly remaining?: number };
 /** Formats a limit of an answer for a table, such as `requests 1,000/month per identity`. */

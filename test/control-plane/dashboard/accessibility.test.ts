@@ -74,6 +74,37 @@ onStage('for everybody', (stage) => {
     LONG.keyId = (await stage.fleet.ok('keys.createKey', { apiId: LONG.id, ...long })).keyId;
   });
 
+  test('nothing jumps while a page loads', async () => {
+    const ratelimits = [{ name: 'requests', limit: 60, duration: 60_000, autoApply: true }];
+    await stage.fleet.ok('identities.updateIdentity', { externalId: 'ada', ratelimits });
+    const dashboard = await Dashboard.open(stage.browser, stage.base, {
+      viewport: { width: 1440, height: 900 },
+    });
+    const { page } = dashboard;
+    await dashboard.signIn();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await dashboard.loaded();
+    await page.evaluate(`{
+      window.shifts = [];
+      new PerformanceObserver((list) => {
+        for (const { value, hadRecentInput, sources } of list.getEntries())
+          if (!hadRecentInput) shifts.push([value, sources.map(({ node }) => node?.outerHTML?.slice(0, 80))]);
+      }).observe({ type: 'layout-shift' });
+    }`);
+    const views = ['#/apis', '#/', '#/apis/checked', `#/keys/${keyId}`, '#/identities', '#/identities/ada'];
+    for (const hash of views) {
+      await dashboard.go(hash);
+      // What is drawn is counted with the next frames.
+      await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
+      const shifts = await page.evaluate<[number, string[]][]>('shifts.splice(0)');
+      expect(
+        shifts.reduce((sum, [value]) => sum + value, 0),
+        `${hash}: ${JSON.stringify(shifts)}`,
+      ).toBeLessThanOrEqual(0.01);
+    }
+    await dashboard.close();
+  });
+
   test('every page keeps WCAG 2.2 AA, wide and narrow', async () => {
     const dashboard = await Dashboard.open(stage.browser, stage.base);
     const { page } = dashboard;
@@ -125,7 +156,7 @@ onStage('for everybody', (stage) => {
     await loadAxe(page);
     const unfolded: Readonly<Record<string, () => Promise<void>>> = {
       '#/': () => page.getByRole('button', { name: 'lacks a permission' }).first().click(),
-      '#/roles': () => page.getByRole('button', { name: 'Limits of editor' }).click(),
+      '#/roles': () => page.getByRole('button', { name: 'Limits… of editor' }).click(),
       '#/root-keys': () =>
         page
           .getByRole('row', { name: /this browser/ })

@@ -61,7 +61,17 @@ onStage('a colleague', (stage) => {
       .getByRole('link')
       .allInnerTexts();
     expect(sections).toEqual([
-      ...['Overview', 'APIs', 'Customers', 'Roles', 'Webhooks', 'Fleet', 'Audit', 'Root keys', 'Reference'],
+      ...[
+        'Overview',
+        'APIs',
+        'Customers',
+        'Plans & roles',
+        'Webhooks',
+        'Fleet',
+        'Audit',
+        'Root keys',
+        'Reference',
+      ],
     ]);
     const buttons = await changingButtonsOn(dashboard, [
       ...[

@@ -45,6 +45,12 @@ describe.skipIf(!executable)(`pages outside the dashboard${lacking(executable ? 
         expect(await breachesOf(page)).toEqual([]);
       }
       expect(await page.evaluate<number>('document.documentElement.scrollWidth')).toBe(viewport.width);
+      // In the typeface of the dashboard, which the page's policy lets in.
+      await page.waitForFunction(
+        `[...document.fonts].some(({ family, status }) => family === 'Inter' && status === 'loaded')`,
+      );
+      const family = `getComputedStyle(document.querySelector('header.keyfence')).fontFamily`;
+      expect(await page.evaluate(family)).toMatch(/^Inter,/);
       const back = await page.evaluate<string>(
         '[document.body, document.documentElement].map((part) => getComputedStyle(part).backgroundColor).find((color) => color !== "rgba(0, 0, 0, 0)")',
       );

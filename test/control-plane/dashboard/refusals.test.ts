@@ -114,7 +114,7 @@ onStage('why a request was refused', (stage) => {
     await page.getByText('Not refused in the last seven days.').waitFor();
     expect(await stage.fleet.verdict(key, { at })).toBe('DISABLED');
     await page.getByRole('table', { name: 'Last refusals' }).getByText('disabled').first().waitFor();
-    await page.getByRole('img', { name: /Verifications by the hour: 25 bars, the highest 1$/ }).waitFor();
+    await page.getByRole('img', { name: /Verifications by the hour: 8 bars, the highest 1$/ }).waitFor();
     await dashboard.close(key);
   });
 });

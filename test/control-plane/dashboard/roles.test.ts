@@ -98,11 +98,11 @@ onStage('the roles', (stage) => {
     const dashboard = await stage.signedIn('#/roles?find=free');
     const { page } = dashboard;
     const plan = async () => (await dashboard.rows('Plans'))[0]?.[1];
-    expect(await plan()).toBe('requests 100 a minute per identity, taken by each verification');
+    expect(await plan()).toBe('requests 100 a minute per customer, by each request');
     // On a phone, too, a line is as wide as the page.
     await page.setViewportSize({ width: 390, height: 800 });
     expect((await page.getByText('100 a minute').boundingBox())?.width).toBeGreaterThan(200);
-    await page.getByRole('button', { name: 'Limits of free' }).click();
+    await page.getByRole('button', { name: 'Limits… of free' }).click();
     const rates = page.getByRole('group', { name: 'Rate limits' });
     const row = (name: string) => page.getByRole('group', { name: `Limit ${name}`, exact: true });
     await row('requests').getByLabel('Number').fill('200');
@@ -133,7 +133,7 @@ onStage('the roles', (stage) => {
       { name: 'exports', limit: 20, interval: 'month' },
       { name: 'jobs', limit: 3, per: 'identity' },
     ]);
-    await expect.poll(plan).toContain('jobs 3 at the same time per identity');
+    await expect.poll(plan).toContain('jobs 3 at the same time per customer');
     await fence.getByRole('button', { name: 'Undo' }).click();
     await fence.getByText(/Undone: Changed the limits of free\. Complete/).waitFor();
     expect(await stored()).toMatchObject(limits);
@@ -154,7 +154,7 @@ onStage('the roles', (stage) => {
       await page.getByText(/Changed the limits of anchored\. Complete/).waitFor();
       await page.getByRole('dialog').waitFor({ state: 'detached' });
     };
-    await page.getByRole('button', { name: 'Limits of anchored' }).click();
+    await page.getByRole('button', { name: 'Limits… of anchored' }).click();
     const monthly = page.getByRole('group', { name: 'Limit monthly' });
     expect(await monthly.getByLabel('Warn at %').inputValue()).toBe('80, 95');
     await monthly.getByLabel('Number').fill('60000');

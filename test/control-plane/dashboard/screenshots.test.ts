@@ -39,7 +39,7 @@ async function traffic(page: Page, keys: readonly { key: string }[], fleet: Flee
   return Number(/: (\d+) bars/.exec(label ?? '')?.[1] ?? 0) >= CHART_BARS;
 }
 
-const CHART_BARS = 36;
+const CHART_BARS = 8;
 
 onStage('the pictures of the README', (stage) => {
   test('the README shows it as it looks', async () => {

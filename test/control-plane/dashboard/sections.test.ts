@@ -44,8 +44,8 @@ onStage('the sections', (stage) => {
     await page
       .getByRole('img', { name: /Verifications by the minute: \d+ bars, the highest [123]$/ })
       .waitFor();
-    await page.getByLabel('Time').selectOption('last 24 hours');
-    await page.getByRole('img', { name: /Verifications by the hour: 25 bars, the highest [123]$/ }).waitFor();
+    await page.getByRole('button', { name: '24 h' }).click();
+    await page.getByRole('img', { name: /Verifications by the hour: 8 bars, the highest [123]$/ }).waitFor();
     await dashboard.close(key);
   });
 
@@ -144,7 +144,7 @@ onStage('the sections', (stage) => {
       .filter({ hasText: 'requests were refused in the last 5 minutes' });
     await item.getByText(/ % of 10,\d+ requests .* most of them: lacks a permission/).waitFor();
     expect(await inbox.getByText('All quiet').count()).toBe(0);
-    await item.getByRole('button', { name: 'Show keys' }).click();
+    await item.getByRole('button', { name: 'Show customers' }).click();
     await page
       .getByRole('region', { name: /^Refused: lacks a permission/ })
       .getByText('Needy')

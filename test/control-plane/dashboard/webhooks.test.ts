@@ -7,7 +7,7 @@ onStage('webhooks', (stage) => {
     const receiver = await Receiver.start();
     const dashboard = await stage.signedIn('#/webhooks');
     const { page } = dashboard;
-    await page.getByRole('button', { name: 'New endpoint' }).click();
+    await page.getByRole('link', { name: 'Add the first endpoint' }).click();
     await page.getByLabel('URL').fill(receiver.url);
     await page.getByRole('textbox', { name: 'Name' }).fill('Billing');
     await page.getByLabel('All events').uncheck();
@@ -49,18 +49,18 @@ onStage('webhooks', (stage) => {
     expect(await deliveries.getByRole('link', { name: 'Hooked' }).getAttribute('href')).toBe(
       `#/keys/${keyId}`,
     );
-    await deliveries.getByRole('button', { name: 'Send key.disabled now' }).first().click();
+    await deliveries.getByRole('button', { name: 'Send now: key.disabled' }).first().click();
     await deliveries.getByText('Delivered', { exact: true }).waitFor();
     expect(receiver.typesOf(keyId)).toHaveLength(1);
     expect(receiver.received).toHaveLength(4);
     expect(receiver.unsigned).toBe(0);
-    await page.getByRole('button', { name: 'Replace signing secret' }).click();
+    await dashboard.choose('Replace signing secret');
     expect(await page.getByLabel('Secret', { exact: true }).inputValue()).not.toBe(receiver.secret);
     await page.getByRole('button', { name: 'I have stored it' }).click();
-    await page.getByText('Events are signed with the former secret too').waitFor();
+    await page.getByText('Signed with the former secret, too').waitFor();
     await page.getByRole('button', { name: 'Disable this endpoint' }).click();
     await page.getByRole('button', { name: 'Enable this endpoint' }).waitFor();
-    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await dashboard.choose('Delete endpoint…');
     await page.getByRole('button', { name: 'Delete endpoint' }).click();
     await page.getByText('No endpoints yet').waitFor();
     await dashboard.close();
@@ -79,7 +79,7 @@ onStage('webhooks', (stage) => {
       ),
     );
     await dashboard.page.getByRole('link', { name: '127.0.0.1:1' }).click();
-    await dashboard.page.getByText('attempts failed in a row').waitFor();
+    await dashboard.page.getByText('in a row; the next is').waitFor();
     await dashboard.page.getByText('the oldest was queued').waitFor();
     await dashboard.close();
     await stage.fleet.ok('webhooks.deleteEndpoint', { endpointId });

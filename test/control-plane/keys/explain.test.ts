@@ -54,9 +54,9 @@ test('tells every rule in order, consuming nothing', async () => {
       ['address', '192.0.2.7 is in 192.0.2.0/24'],
       ['origin', 'the key may be used by any web page, and without one'],
       ['permissions', 'files.read: by the key; files.write: by role editor'],
-      ['ratelimit', 'default of the key: 10/1h, 10 left, takes 1'],
-      ['ratelimit', 'tokens of the key: 100/1m, 100 left, takes 30'],
-      ['ratelimit', 'shared of the identity: 7/1h, 7 left, takes 1'],
+      ['ratelimit', 'default of the key: 10 an hour, 10 left, takes 1'],
+      ['ratelimit', 'tokens of the key: 100 a minute, 100 left, takes 30'],
+      ['ratelimit', 'shared of the identity: 7 an hour, 7 left, takes 1'],
       ['credits', '5 left, takes 2'],
     ]);
   }
@@ -67,7 +67,7 @@ test('tells every rule in order, consuming nothing', async () => {
   const spent = await explain({ keyId, clientIp: '192.0.2.7', permissions: 'a OR files.read', cost: 4 });
   expect(spent.code).toBe('USAGE_EXCEEDED');
   expect(detailOf(spent.rules, 'credits')).toMatch(/^1 left(, of which verifiers hold \d)?, takes 4$/);
-  expect(detailOf(spent.rules, 'ratelimit')).toBe('default of the key: 10/1h, 9 left, takes 1');
+  expect(detailOf(spent.rules, 'ratelimit')).toBe('default of the key: 10 an hour, 9 left, takes 1');
   expect(detailOf(spent.rules, 'permissions')).toBe('a: missing; files.read: by the key');
 
   await fleet.ok('identities.updateIdentity', { externalId: 'ada', enabled: false });

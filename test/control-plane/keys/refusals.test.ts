@@ -127,7 +127,7 @@ describe.each([0, 1])('a refusal by verifier %i is listed', (at) => {
       {
         code: 'RATE_LIMITED',
         ratelimit: limit({ name: 'burst', limit: 10, remaining: 10, cost: 11 }),
-        detail: 'burst: 10/1h, 10 left, takes 11',
+        detail: 'burst: 10 an hour, 10 left, takes 11',
         question: { ratelimits: [{ name: 'burst', cost: 11 }] },
       },
       {

@@ -109,7 +109,7 @@ test('a customer moves to another plan', async () => {
   expect(rules.map(({ detail }: { detail: string }) => detail)).toEqual(
     expect.arrayContaining([
       'files.export: by role export',
-      'requests of the role pro: 4/1d, 2 left, takes 1',
+      'requests of the role pro: 4 a day, 2 left, takes 1',
     ]),
   );
   expect(await accepted(3, key)).toBe(2);

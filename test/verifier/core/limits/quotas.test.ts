@@ -32,7 +32,7 @@ test('each period has the limit, until its end', async () => {
   const view = await fleet.ok('keys.getKey', { keyId });
   expect(view.ratelimit).toEqual({ ...ratelimit, duration: 31 * 86_400_000, async: true });
   const { rules } = await fleet.ok('keys.explain', { keyId });
-  expect(JSON.stringify(rules)).toContain('default of the key: 3/month, 0 left, takes 1');
+  expect(JSON.stringify(rules)).toContain('default of the key: 3 each calendar month, 0 left, takes 1');
   // What an answer shows may be sent back.
   expect(
     await fleet.ok('keys.updateKey', { keyId, ratelimit: { ...view.ratelimit, limit: 4 } }),
