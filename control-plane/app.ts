@@ -2,6 +2,7 @@ import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
 import { type Clock, pause } from '#shared/process/clock.ts';
 import { listening } from '#shared/process/listening.ts';
 import type { createLogger } from '#shared/process/log.ts';
+import { TokenKeys } from '#shared/process/token-keys.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import type { Config } from './config.ts';
 import { LEAKS_PATH, receiveLeakReports } from './leaks/leaks.ts';
@@ -10,6 +11,7 @@ import { Metrics } from './metrics.ts';
 import { operations } from './operations.ts';
 import { makeParts } from './parts.ts';
 import { Connections } from './serve/connections.ts';
+import { serveJwks } from './serve/jwks.ts';
 import { LoadShedding } from './serve/load-shedding.ts';
 import { documentRoutes } from './serve/openapi.ts';
 import { type NeedsOf, pathOf } from './serve/operation.ts';
@@ -89,6 +91,7 @@ export async function startControlPlane(
     onReport: (result) => metrics.leakReports.inc({ result }),
     onSecrets: (kind, count) => metrics.leaks.inc({ kind }, count),
   });
+  if (config.TOKEN_KEY.length > 0) serveJwks(app, new TokenKeys(config, clock));
   await receiveRevocations(app, { ...parts, rates, onRevoked: () => metrics.selfRevoked.inc() });
   serveOperations<NeedsOf<typeof served>>(app, served, parts, pipeline);
 

@@ -1,5 +1,6 @@
 import { type ConfigOf, flag, host, integer, port, secret, text } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
+import { tokenSettings } from '#shared/process/token-keys.ts';
 import { LEASE } from '#shared/protocol/timing.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { leakFaults, leakSettings } from './leaks/leaks.ts';
@@ -41,6 +42,7 @@ export const settings = {
   FAILURES_PER_MINUTE: integer(0, 100_000_000, 'calls', 60).help(
     'Calls without a valid root key from one address in a minute that get 401; further calls get 429 and no audit event. 0 = no limit',
   ),
+  ...tokenSettings,
   ...oidcSettings,
   ...leakSettings,
   ...webhookSettings,

@@ -98,7 +98,7 @@ export function makeParts(base: Base) {
   const rootKeys = new RootKeys(nodes, writer, bootstrapKeys);
   const limits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
   const keys = new Keys({ nodes, writer, log: changes, clock, limits });
-  const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
+  const apis = new Apis(nodes, writer, clock, config.LEASE_MS, config.TOKEN_KEY.length > 0);
   const view = new KeyView(nodes);
   const costlyReads = new CostlyReads();
   const shared = { nodes, writer, log: changes, clock, leaseMs: config.LEASE_MS, view, apis, changeWriter };

@@ -1,5 +1,6 @@
 import { type ConfigOf, choice, flag, host, list, port } from '#shared/process/load-config.ts';
 import { processLimits, processSettings } from '#shared/process/process-settings.ts';
+import { tokenSettings } from '#shared/process/token-keys.ts';
 import { redisFaults, redisLimits, redisSettings } from '#shared/redis/redis-settings.ts';
 import { API_ID } from '#shared/rules/slugs.ts';
 import { engineFaults, engineLimits, engineSettings } from './engine.ts';
@@ -32,6 +33,7 @@ export const settings = {
   VERIFY_ROOT_KEYS: choice(['ignored', 'required'], 'ignored').help(
     'With `required`, `verifyKey`, `release` and `/oauth2/introspect` need a root key with `api.<apiId>.verify_key` in `Authorization: Bearer`, and `ratelimit.limit` and `multiLimit` one with `root.*.check_rate_limit`. Answers to gateways, and proxy mode, need no root key',
   ),
+  ...tokenSettings,
   ...credentialSettings,
   ...clientIpSettings,
   ...anonymousSettings,

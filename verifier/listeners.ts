@@ -1,6 +1,7 @@
 import type { Clock } from '#shared/process/clock.ts';
 import { listening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { TokenKeys } from '#shared/process/token-keys.ts';
 import { type Config, servedApis } from './config.ts';
 import type { VerdictSource } from './core/verdict.ts';
 import type { Engine } from './engine.ts';
@@ -71,10 +72,12 @@ export async function openListeners(options: {
   const forward =
     CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
   const routes = { below: forward?.below ?? notForwarded };
+  const tokenKeys = config.TOKEN_KEY.length > 0 ? new TokenKeys(config, clock) : undefined;
   const needsRootKey = config.VERIFY_ROOT_KEYS === 'required';
   if (needsRootKey) callers.prepare();
   const contract = {
     ...{ id, verifier, holds, rateLimits, refusals, limits: config, log, authz, routes, crowded },
+    tokenKeys,
     ...(needsRootKey ? { callers } : {}),
   };
 

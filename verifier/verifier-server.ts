@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
+import type { ServerResponse } from 'node:http';
 import { asset } from '#shared/assets.ts';
 import { systemClock } from '#shared/process/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { JWKS_CACHE, JWKS_PATH, type TokenKeys } from '#shared/process/token-keys.ts';
 import { VERIFIER_ID_HEADER } from '#shared/protocol/records/verifier-status.ts';
 import type { RefusalLog } from '#shared/protocol/reports/port.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/rules/errors.ts';
@@ -12,6 +14,7 @@ import type { VerdictSource } from './core/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './http/authz.ts';
 import { getSelfRoute } from './http/get-self.ts';
 import { introspectRoute } from './http/introspect.ts';
+import { issueTokenRoute } from './http/issue-token.ts';
 import { rateLimitRoutes } from './http/rate-limit.ts';
 import { answer, identify } from './http/respond.ts';
 import {
@@ -39,6 +42,8 @@ interface Called {
   readonly rateLimits?: RateLimiter;
   readonly callers?: Callers | undefined;
   readonly refusals?: RefusalLog | undefined;
+  /** undefined = no tokens are issued. */
+  readonly tokenKeys?: TokenKeys | undefined;
 }
 
 type Call = `/v${1 | 2}/${(typeof ANSWERED_HERE)[number]}` | '/oauth2/introspect';
@@ -48,11 +53,19 @@ export const callRoutes = (
   called: Called,
   bodyBytesMax: number,
 ): Readonly<Partial<Record<Call, { readonly POST: Handler }>>> => {
-  const { verifier, holds, rateLimits, callers } = called;
+  const { verifier, holds, rateLimits, callers, tokenKeys } = called;
+  const nowMs = systemClock.wallMs;
   return {
     '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, bodyBytesMax, called) },
     '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, bodyBytesMax, called) },
-    '/v1/keys.getSelf': { POST: getSelfRoute(verifier, systemClock.wallMs) },
+    '/v1/keys.getSelf': { POST: getSelfRoute(verifier, nowMs) },
+    ...(tokenKeys
+      ? {
+          '/v1/keys.issueToken': {
+            POST: issueTokenRoute(verifier, bodyBytesMax, { ...called, tokenKeys, nowMs }),
+          },
+        }
+      : {}),
     '/oauth2/introspect': { POST: introspectRoute(verifier, bodyBytesMax, called) },
     ...(holds ? { '/v1/keys.release': { POST: releaseRoute(holds, bodyBytesMax, called) } } : {}),
     ...(rateLimits ? rateLimitRoutes(rateLimits, bodyBytesMax, callers) : {}),
@@ -66,6 +79,7 @@ export const callRoutes = (
  * @param options.rateLimits undefined = `ratelimit.limit` is not answered
  * @param options.callers undefined = anybody may ask about keys and rate limits
  * @param options.refusals undefined = nobody remembers refusals
+ * @param options.tokenKeys undefined = no tokens are issued
  * @param options.authz undefined = gateways get no answer
  * @param options.routes further routes besides verifyKey, the error page and the gateways' checks
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
@@ -82,7 +96,8 @@ export function createVerifierServer(
     certificate?: Certificate | undefined;
   },
 ): VerifierServer {
-  const { verifier, holds, callers, refusals, limits, log, authz, routes, crowded, certificate } = options;
+  const { verifier, holds, callers, refusals, limits, log, authz, routes, crowded, certificate, tokenKeys } =
+    options;
   const route = createRouter({
     exact: {
       ...callRoutes(options, limits.BODY_BYTES_MAX),
@@ -95,6 +110,7 @@ export function createVerifierServer(
           answer(response, 200, 'application/json', OPENAPI);
         },
       },
+      ...(tokenKeys ? { [JWKS_PATH]: { GET: (_request, response) => answerJwks(response, tokenKeys) } } : {}),
       ...routes?.exact,
     },
     below: [...(authz ? authzRoutes(verifier, authz, refusals) : []), ...(routes?.below ?? [])],
@@ -127,6 +143,11 @@ export function createVerifierServer(
       : {}),
   });
   return Object.assign(listener, { lane });
+}
+
+function answerJwks(response: ServerResponse, keys: TokenKeys): void {
+  response.setHeader('Cache-Control', JWKS_CACHE);
+  answer(response, 200, 'application/json', keys.jwks());
 }
 
 /** The document that `npm run docs` writes. */

@@ -1,7 +1,10 @@
+import { randomUUID } from 'node:crypto';
 import type { Clock } from '#shared/process/clock.ts';
 import type { DurableWriter } from '#shared/protocol/log/durable-writer.ts';
-import { apiIds, createApi } from '#shared/protocol/log/new-log.ts';
+import { apiIds, createApi, createSharedLog } from '#shared/protocol/log/new-log.ts';
 import { cameLate } from '#shared/protocol/log/write-error.ts';
+import { fenceTokens, type SetTokens } from '#shared/protocol/writer/sweep.ts';
+import { setTokens } from '#shared/protocol/writer/sweep-store.ts';
 import { command, oneOf } from '#shared/redis/command.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
@@ -14,10 +17,10 @@ import type { ApiDefaults } from './api-defaults.ts';
 export const updateApi = command(
   new URL('./update-api.lua', import.meta.url),
   ['head'],
-  ['condition', 'now', '...fields'],
+  ['condition', 'now', 'fence', '...fields'],
   oneOf('status', {
     ...{ OK: ['changes#', '...before'], NOT_FOUND: [], CONFLICT: ['changes#'] },
-    ABOVE_MAX: ['defaultMs#', 'maxMs#'],
+    ...{ ABOVE_MAX: ['defaultMs#', 'maxMs#'], OVERTAKEN: [] },
   }),
 );
 
@@ -26,6 +29,8 @@ export interface Api extends ApiDefaults, Managed {
   readonly id: string;
   readonly name?: string;
   readonly createdAt: number;
+  /** True if verifiers issue tokens about its keys. */
+  readonly tokens?: boolean;
   /** Number of changes of its name, defaults and rules. */
   readonly sequence: number;
   /** Number of the API's keys. */
@@ -42,7 +47,11 @@ export interface Api extends ApiDefaults, Managed {
 }
 
 /** Changes to an API; `null` clears a field. */
-export type ApiPatch = { readonly name?: string; readonly managedBy?: string | null } & {
+export type ApiPatch = {
+  readonly name?: string;
+  readonly managedBy?: string | null;
+  readonly tokens?: boolean | null;
+} & {
   readonly [Name in keyof ApiDefaults]?: ApiDefaults[Name] | null;
 };
 
@@ -50,12 +59,15 @@ export type ApiPatch = { readonly name?: string; readonly managedBy?: string | n
 const FIELDS = {
   ...{ name: 'name', defaultPrefix: 'prefix', defaultBytes: 'bytes' },
   ...{ defaultLifetimeMs: 'usual', maxLifetimeMs: 'longest', disableUnusedAfterMs: 'unused' },
-  ...{ managedBy: 'managed', selfRevocation: 'revocable' },
+  ...{ managedBy: 'managed', selfRevocation: 'revocable', tokens: 'T' },
 } as const;
 /** Fields of the head that are flags, or text; others are numbers. */
-const FLAGS: readonly string[] = ['selfRevocation'];
+const FLAGS: readonly string[] = ['selfRevocation', 'tokens'];
 const TEXTS: readonly string[] = ['name', 'defaultPrefix', 'managedBy'];
 const NAMES = Object.keys(FIELDS) as (keyof ApiPatch)[];
+
+/** Shortest lease with which tokens are of use. */
+const TOKENS_LEASE_MS_MIN = 5000;
 
 /** One page of a listing. */
 interface ApiPage {
@@ -70,12 +82,15 @@ export class Apis {
   readonly #writer: DurableWriter;
   readonly #clock: Clock;
   readonly #leaseMs: number;
+  readonly #hasTokens: boolean;
 
-  constructor(nodes: RedisNodes, writer: DurableWriter, clock: Clock, leaseMs: number) {
+  /** @param hasTokens true if this process has the secret of tokens */
+  constructor(nodes: RedisNodes, writer: DurableWriter, clock: Clock, leaseMs: number, hasTokens = false) {
     this.#nodes = nodes;
     this.#writer = writer;
     this.#clock = clock;
     this.#leaseMs = leaseMs;
+    this.#hasTokens = hasTokens;
   }
 
   /** Rejects with CONFLICT if the id is in use or its deleted API is still being swept. */
@@ -113,9 +128,11 @@ export class Apis {
   ): Promise<{ readonly sequence: number; readonly before: object } | undefined> {
     const { head } = apiKeys(apiId);
     const now = this.#clock.wallMs();
-    const run = updateApi({ head, condition: ifSequence ?? '', now, fields: encode(patch, now) });
+    const fence = patch.tokens === true ? await this.#fenceTokens(apiId) : '';
+    const run = updateApi({ head, condition: ifSequence ?? '', now, fence, fields: encode(patch, now) });
     const { reply, replicated } = await this.#writer.send(run);
     if (reply.status === 'CONFLICT') throw cameLate(ifSequence ?? 0, reply.changes);
+    if (reply.status === 'OVERTAKEN') throw overtaken();
     if (reply.status === 'ABOVE_MAX') throw aboveMax(reply.defaultMs, reply.maxMs);
     if (reply.status !== 'OK') return undefined;
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
@@ -124,6 +141,30 @@ export class Apis {
       return [name, text ? decode(name, text) : null];
     });
     return { sequence: reply.changes, before: Object.fromEntries(before) };
+  }
+
+  /**
+   * Makes changes wait for tokens before there are any; returns the name of this. Rejects with BAD_REQUEST if there can be no
+   * tokens.
+   */
+  async #fenceTokens(apiId: string): Promise<string> {
+    if (!this.#hasTokens)
+      throw new ApiError('BAD_REQUEST', 'tokens: need TOKEN_KEY_FILE, at control planes and verifiers');
+    if (this.#leaseMs < TOKENS_LEASE_MS_MIN)
+      throw new ApiError(
+        'BAD_REQUEST',
+        `tokens: need a LEASE_MS of at least ${TOKENS_LEASE_MS_MIN}, because each ends two seconds before its lease`,
+      );
+    const token = randomUUID();
+    if (!(await this.isKnown(apiId))) return token;
+    await createSharedLog(this.#writer, this.#clock.wallMs(), this.#leaseMs);
+    const set: SetTokens = async (id, step) => {
+      const run = setTokens({ head: apiKeys(id).head, step, token });
+      const { reply, replicated } = await this.#writer.send(run);
+      return reply && replicated;
+    };
+    if (!(await fenceTokens(set, apiId, token))) throw overtaken();
+    return token;
   }
 
   /** Tells whether an API of this id exists, or is deleted but not yet swept. */
@@ -212,3 +253,6 @@ const aboveMax = (defaultMs: number, maxMs: number) =>
     'BAD_REQUEST',
     `defaultLifetimeMs: must be at most maxLifetimeMs; ${defaultMs} is above ${maxMs}, so lower it or raise that`,
   );
+
+const overtaken = () =>
+  unavailable('another call switches tokens, or Redis does not have this one on all replicas; send it again');

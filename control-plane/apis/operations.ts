@@ -76,10 +76,16 @@ const DEFAULTS_VIEW = {
   selfRevocation: Type.Optional(Type.Boolean({ description: 'true: who has a key may revoke it.' })),
 };
 
+const TOKENS = Type.Boolean({
+  description:
+    'true: verifiers issue tokens about its keys (keys.issueToken). Changes that end tokens, also of roles and identities, are then complete when these have ended, after about 10 s.',
+});
+
 const ApiView = Type.Object({
   id: Id('the API'),
   name: Type.Optional(Type.String()),
   ...DEFAULTS_VIEW,
+  tokens: Type.Optional(Type.Boolean({ description: 'true: verifiers issue tokens about its keys.' })),
   ...MANAGED_VIEW,
   createdAt: Time('When it was created'),
   sequence: LastSequence,
@@ -203,6 +209,7 @@ const updateApi = operation({
     apiId: ApiId,
     name: Type.Optional(Name),
     ...CHANGED_DEFAULTS,
+    tokens: Type.Optional(Type.Union([TOKENS, Type.Null()])),
     ...CHANGED_MANAGED,
     ifSequence: IfSequence,
   }),

@@ -920,6 +920,7 @@ export interface Operations {
       readonly maxLifetimeMs?: number | null | undefined;
       readonly disableUnusedAfterMs?: number | null | undefined;
       readonly selfRevocation?: boolean | null | undefined;
+      readonly tokens?: boolean | null | undefined;
       readonly managedBy?: string | null | undefined;
       /** Make the change only if this is still the `sequence` of the last one, as you read it. If somebody was faster, the answer is 409 with the present sequence, and nothing is changed. */
       readonly ifSequence?: number | undefined;
@@ -2390,6 +2391,8 @@ interface Refill {
 interface Propagation {
   /** complete: no verifier answers from the earlier state any more. */
   readonly state: 'complete' | 'pending';
+  /** Only where the API has tokens. pending: a token from before the change may be valid. Then `state` is pending too; `by` tells if verifiers are complete. */
+  readonly tokens?: 'complete' | 'pending';
   /** acks: every verifier confirmed the change. fence: verifiers that did not can no longer answer. */
   readonly by?: 'acks' | 'fence';
   /** The sequence number of a change in its API's log. */
@@ -2590,6 +2593,8 @@ interface GetApiOutput {
   readonly disableUnusedAfterMs?: number;
   /** true: who has a key may revoke it. */
   readonly selfRevocation?: boolean;
+  /** true: verifiers issue tokens about its keys. */
+  readonly tokens?: boolean;
   /** Name of the set of files that declares it. */
   readonly managedBy?: string;
   /** When it was first changed by a call without its `managedBy`, since the last change with it, Unix milliseconds. */

@@ -35,6 +35,12 @@ export const Propagation = Type.Object({
   state: Type.Union([Type.Literal('complete'), Type.Literal('pending')], {
     description: 'complete: no verifier answers from the earlier state any more.',
   }),
+  tokens: Type.Optional(
+    Type.Union([Type.Literal('complete'), Type.Literal('pending')], {
+      description:
+        'Only where the API has tokens. pending: a token from before the change may be valid. Then `state` is pending too; `by` tells if verifiers are complete.',
+    }),
+  ),
   by: Type.Optional(
     Type.Union([Type.Literal('acks'), Type.Literal('fence')], {
       description:

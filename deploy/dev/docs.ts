@@ -280,7 +280,7 @@ async function rootKeyCallsTable(): Promise<string> {
   const callers = {
     admit: (_authorization: unknown, kind: keyof typeof PERMISSIONS) => Promise.reject(new Asked(kind)),
   };
-  const called = { verifier: {}, holds: {}, rateLimits: {}, callers } as unknown as Called;
+  const called = { verifier: {}, holds: {}, rateLimits: {}, tokenKeys: {}, callers } as unknown as Called;
   for (const [path, { POST }] of Object.entries(callRoutes(called, 0))) {
     const asked = await Promise.resolve(
       POST({ headers: {}, url: path } as never, {} as never, '', {} as never),

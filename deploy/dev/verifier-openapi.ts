@@ -346,6 +346,52 @@ const getSelfPath = {
     },
   },
 };
+const issueTokenPath = {
+  '/v1/keys.issueToken': call(
+    {
+      tags: ['keys'],
+      operationId: 'issueToken',
+      summary: 'Issue a token about a key',
+      description:
+        'A JWT for services behind the API, where the API has `tokens`. It ends before a disable of the key is complete. A verification like any other: counted, and taken from credits and limits. Served where TOKEN_KEY is set, with the public keys at `/.well-known/jwks.json`.',
+    },
+    {
+      schema: {
+        type: 'object',
+        properties: {
+          key: text('The key.'),
+          audience: text('`aud` of the token; default: the id of the API.'),
+          permissions: {
+            type: 'array',
+            items: { type: 'string' },
+            maxItems: 100,
+            description: 'Permissions of the key that the token has; default: all. 403 if the key lacks one.',
+          },
+        },
+        required: ['key'],
+        additionalProperties: false,
+      },
+      example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' },
+    },
+    {
+      description: 'The token.',
+      schema: {
+        type: 'object',
+        properties: {
+          token: text('A JWT, signed with EdDSA.'),
+          expiresAt: fact('When it ends, Unix milliseconds.'),
+          requestId: text('As in X-Request-Id.'),
+        },
+        required: ['token', 'expiresAt', 'requestId'],
+      },
+      example: {
+        ...{ token: 'eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJrZXlfMCJ9.c2ln', expiresAt: 1_790_000_008_000 },
+        requestId: '0mzc9k4q8r2wfXa1',
+      },
+    },
+    errorResponses([...ANY_CALL, 'UNAUTHORIZED', 'INSUFFICIENT_PERMISSIONS', 'RATE_LIMITED']),
+  ),
+};
 const introspectionPath = {
   '/oauth2/introspect': {
     post: {
@@ -512,6 +558,7 @@ export const verifierDocument = forGenerators({
     ),
     ...rateLimitPaths,
     ...getSelfPath,
+    ...issueTokenPath,
     ...introspectionPath,
     ...gatewayPaths,
   },

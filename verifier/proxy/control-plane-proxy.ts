@@ -20,6 +20,7 @@ export const ANSWERED_HERE = [
   'keys.verifyKey',
   'keys.release',
   'keys.getSelf',
+  'keys.issueToken',
   'ratelimit.limit',
   'ratelimit.multiLimit',
 ] as const;

@@ -500,7 +500,10 @@ class AppliedLog {
       isCompared && (prefix.creations === request.creations || prefix.creations === reply.creations);
     if (isProven) prefix.creations = reply.creations;
     this.leaseMs = reply.leaseMs;
-    if (isProven && prefix.position >= reply.sequence) epoch.lease.extend(sentAt, reply.leaseMs);
+    if (isProven && prefix.position >= reply.sequence) {
+      epoch.lease.extend(sentAt, reply.leaseMs);
+      epoch.lease.allowTokens(sentAt, reply.leaseMs, reply.tokensAtMs ?? 0);
+    }
     const isOfBefore = isCompared && Number(reply.record[1] ?? 0) <= numberOf(request.creations);
     return isProven || isOfBefore;
   }

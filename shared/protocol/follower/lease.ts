@@ -1,5 +1,9 @@
 import type { Clock, Instant } from '../../process/clock.ts';
 
+/** Largest difference between the wall clock of a machine with tokens and that of Redis, milliseconds. */
+const SKEW_MS = 1000;
+const NEVER: Instant = { monotonicMs: 0, wallMs: 0 };
+
 /**
  * The right to answer from memory. It holds until `sentAt + L` of the last good SYNC, measured from when that
  * SYNC was *sent*, on both clocks of this machine. It is only a pair of numbers. No timer ends it, so the
@@ -8,6 +12,10 @@ import type { Clock, Instant } from '../../process/clock.ts';
 export class Lease {
   #untilMonotonicMs = 0;
   #untilWallMs = 0;
+  /** True if Redis said lately that the API has tokens. */
+  hasTokens = false;
+  /** The end of tokens that may be issued, on both clocks; 0 = none may. */
+  #tokensUntil: Instant = NEVER;
   readonly #clock: Clock;
   readonly #latestCheck = { monotonicMs: 0, wallMs: 0 };
 
@@ -38,6 +46,27 @@ export class Lease {
     this.#untilWallMs = sentAt.wallMs + lengthMs;
   }
 
+  /**
+   * Allows tokens up to the end of a lease of which Redis says that its API has tokens, if this machine's wall clock is right:
+   * others compare the end of a token with theirs.
+   * @param redisMs the clock of Redis between request and reply, Unix milliseconds; 0 = no tokens
+   */
+  allowTokens(sentAt: Instant, lengthMs: number, redisMs: number): void {
+    this.hasTokens = redisMs > 0;
+    const isRight = redisMs - sentAt.wallMs <= SKEW_MS && this.#clock.wallMs() - redisMs <= SKEW_MS;
+    this.#tokensUntil =
+      this.hasTokens && isRight
+        ? { monotonicMs: sentAt.monotonicMs + lengthMs, wallMs: sentAt.wallMs + lengthMs }
+        : NEVER;
+  }
+
+  /** Returns the latest end of a token that is issued now, Unix milliseconds, or a time in the past if none may be. */
+  tokenEndMs(): number {
+    const { monotonicMs, wallMs } = this.#tokensUntil;
+    const restMs = Math.min(monotonicMs - this.#clock.monotonicMs(), wallMs - this.#clock.wallMs());
+    return this.#clock.wallMs() + restMs - 2 * SKEW_MS;
+  }
+
   /** Sets this lease to end when the first of the two ends. Later changes of the two have no effect. */
   follow(first: Lease, second = first): void {
     this.#untilMonotonicMs = Math.min(first.#untilMonotonicMs, second.#untilMonotonicMs);
@@ -48,6 +77,7 @@ export class Lease {
   cut(): void {
     this.#untilMonotonicMs = 0;
     this.#untilWallMs = 0;
+    this.#tokensUntil = NEVER;
   }
 
   /** Returns the time left by the monotonic clock, in milliseconds and at least 0. Only for metrics. */

@@ -32,7 +32,7 @@ const registerMember = command(
 );
 const SYNCED = [
   ...['nonce', 'sequence#', 'hash', 'leaseMs#', 'apiDeleted#', 'creations', 'entries[]', 'record[]'],
-  'pointer',
+  ...['tokensAt', 'pointer'],
 ] as const;
 const sync = command(
   asset('shared/protocol/follower/sync.lua'),
@@ -261,8 +261,12 @@ export function syncRun(apiId: string, request: SyncRequest, batch: typeof BATCH
         return { ...NO_CHANGES, ...rest, ...pointerOf(pointer) };
       }
       if (answer.status !== 'OK') return { ...NO_CHANGES, ...answer };
-      const { apiDeleted, entries, pointer, ...rest } = answer;
-      return { ...rest, apiDeleted: apiDeleted === 1, entries: changesIn(entries), ...pointerOf(pointer) };
+      const { apiDeleted, entries, pointer, tokensAt, ...rest } = answer;
+      return {
+        ...{ ...rest, apiDeleted: apiDeleted === 1, entries: changesIn(entries) },
+        ...(tokensAt ? { tokensAtMs: Number(tokensAt) } : {}),
+        ...pointerOf(pointer),
+      };
     },
   };
 }

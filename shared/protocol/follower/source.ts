@@ -58,6 +58,8 @@ export interface SyncReply {
    * record.
    */
   readonly record: readonly string[];
+  /** The clock of Redis, Unix milliseconds, if tokens may be issued; else 0 or absent. */
+  readonly tokensAtMs?: number;
   /** The place of the record, for a request with `secretHash`; undefined = no such record. */
   readonly pointer?: Pointer | undefined;
 }

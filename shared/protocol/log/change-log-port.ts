@@ -114,6 +114,8 @@ export interface LogEntry {
     /** The key that an earlier call of the same name had made; it was deleted. */
     readonly deleted: { readonly keyId: string; readonly secretHash: string } | undefined;
   };
+  /** True if tokens may be issued that are older than the change. */
+  readonly waitsForTokens?: boolean;
   /** True if every required replica confirmed the change; always true if none is required. */
   readonly replicated: boolean;
 }
@@ -133,6 +135,8 @@ export type LogStatus =
       readonly leaseMs: number;
       /** The highest sequence that any control plane saw on all replicas. */
       readonly replicatedSequence: number;
+      /** Time since the change by the clock of Redis, milliseconds, if tokens may be valid that are older; else `''` or absent. */
+      readonly age?: string;
       readonly names: readonly string[];
     };
 

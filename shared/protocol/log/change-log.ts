@@ -20,7 +20,17 @@ import type { DurableWriter } from './durable-writer.ts';
 import { CREATIONS_KEPT, digestOf } from './new-key-record.ts';
 
 const WRITTEN = [
-  ...['sequence#', 'hash', 'leaseMs#', 'previousVersion', 'remaining', 'debt', 'server', '...fields'],
+  ...[
+    'sequence#',
+    'hash',
+    'leaseMs#',
+    'previousVersion',
+    'remaining',
+    'debt',
+    'server',
+    'waits#',
+    '...fields',
+  ],
 ] as const;
 const writtenOf = oneOf('status', {
   ...{ OK: WRITTEN, NOT_FOUND: [], EXISTS: [], CONFLICT: ['version'], UNLIMITED: [], REUSED: [] },
@@ -257,7 +267,14 @@ export function checkRun({
   });
 }
 
-const STATUS_PARTS = ['followers#', 'laggards#', 'leaseMs#', 'replicatedSequence#', '...names'] as const;
+const STATUS_PARTS = [
+  'followers#',
+  'laggards#',
+  'leaseMs#',
+  'replicatedSequence#',
+  'age',
+  '...names',
+] as const;
 const check = command(
   new URL('./fence-check.lua', import.meta.url),
   ['head', 'log', 'members'],
@@ -322,9 +339,9 @@ const isAlike = (a: Write, b: Write): boolean =>
 
 function outcomeOf(reply: ReturnType<typeof writtenOf>): Written {
   if (reply.status !== 'OK') return reply;
-  const { remaining, debt, fields, ...entry } = reply;
+  const { remaining, debt, fields, waits, ...entry } = reply;
   const credits = remaining ? { credits: { remaining: Number(remaining), isOwed: debt === '1' } } : {};
-  return { ...entry, before: fieldsOf(fields), ...credits };
+  return { ...entry, waitsForTokens: waits === 1, before: fieldsOf(fields), ...credits };
 }
 
 /** Returns the fields that a script lists as names and values. */

@@ -18,6 +18,8 @@ export interface PendingEntry {
   /** As of the last check. */
   readonly replicated: boolean;
   readonly followers: number;
+  /** The outcome, once it is settled. */
+  readonly outcome?: FenceOutcome;
 }
 
 /** Events of the fence, for logs and metrics. */
@@ -41,6 +43,7 @@ const COVER_PERIOD_MS = 1000;
 interface Open extends PendingEntry {
   replicated: boolean;
   followers: number;
+  outcome?: FenceOutcome;
   readonly server: string;
   readonly startedAtMs: number;
   /** Number of changes that complete together with this one. */
@@ -98,7 +101,7 @@ export class Fence {
       followers: 0,
       startedAtMs,
       changes,
-      closesAtMs: startedAtMs + fenceMs(entry.leaseMs, this.#deposedMs),
+      closesAtMs: startedAtMs + this.durationMs(entry.leaseMs),
       settled: promise,
       settle: resolve,
     };
@@ -122,9 +125,14 @@ export class Fence {
     for (const { waker } of this.#apis.values()) waker.wake();
   }
 
+  /** Returns F: the time until no lease from before a write can be alive, milliseconds. */
+  durationMs(leaseMs: number): number {
+    return fenceMs(leaseMs, this.#deposedMs);
+  }
+
   /** Removes killed followers after another F, because they may have a lease that was granted after the change. */
   reapLater(apiId: string, killed: readonly KilledFollower[], leaseMs: number): void {
-    if (killed.length > 0) void this.#reap(apiId, killed, fenceMs(leaseMs, this.#deposedMs));
+    if (killed.length > 0) void this.#reap(apiId, killed, this.durationMs(leaseMs));
   }
 
   /**
@@ -208,6 +216,7 @@ export class Fence {
 
   #settle(change: Open, outcome: FenceOutcome): true {
     this.#pending -= change.changes;
+    change.outcome = outcome;
     const tookMs = this.#clock.monotonicMs() - change.startedAtMs;
     this.#events.settled(outcome, change.apiId, change.sequence, tookMs);
     change.settle(outcome);

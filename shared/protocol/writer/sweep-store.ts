@@ -19,13 +19,19 @@ import { parseScore } from '../log/change-log.ts';
 import type { DurableWriter } from '../log/durable-writer.ts';
 import { apiIds, createSharedLog } from '../log/new-log.ts';
 import { LENGTH_MS, RETENTION } from '../records/usage.ts';
-import type { Head, LeaseStep, SweepStore } from './sweep.ts';
+import type { Head, LeaseStep, SetTokens, SweepStore } from './sweep.ts';
 
 export const setLease = command(
   new URL('./set-lease.lua', import.meta.url),
   ['head'],
   ['step', 'lease', 'token'],
   oneOf('status', { OK: ['fencedMs#'], CONFLICT: [], NO_API: [] }),
+);
+export const setTokens = command(
+  new URL('./set-tokens.lua', import.meta.url),
+  ['head'],
+  ['step', 'token'],
+  (reply) => reply === 'OK',
 );
 export const sweepApi = command(
   new URL('./sweep-api.lua', import.meta.url),
@@ -100,17 +106,19 @@ export class RedisSweepStore implements SweepStore {
     const { head, members } = apiKeys(apiId);
     const [fields, count, killed] = await this.#nodes.run(head, (redis) =>
       Promise.all([
-        redis.hmget(head, 's', 'L', 'Lf', 't', 'c', 'deleted'),
+        redis.hmget(head, 's', 'L', 'Lf', 't', 'c', 'deleted', 'T', 'Tf'),
         redis.zcard(members),
         redis.zrangebyscore(members, '-inf', '(0', 'WITHSCORES'),
       ]),
     );
-    const [sequence, grantedMs, fencedMs, token, created, deleted] = fields;
+    const [sequence, grantedMs, fencedMs, token, created, deleted, issues, waits] = fields;
     return {
       sequence: Number(sequence ?? 0),
       grantedMs: Number(grantedMs ?? 0),
       fencedMs: Number(fencedMs ?? 0),
       token: token ?? '',
+      hasTokens: Boolean(issues),
+      tokensFence: waits ?? '',
       created: Boolean(created),
       deleted: Boolean(deleted),
       members: count,
@@ -131,6 +139,12 @@ export class RedisSweepStore implements SweepStore {
     const { reply, replicated } = await this.#writer.send(run);
     return reply.status === 'OK' && replicated;
   }
+
+  readonly setTokens: SetTokens = async (apiId, step, token) => {
+    const run = setTokens({ head: apiKeys(apiId).head, step, token });
+    const { reply, replicated } = await this.#writer.send(run);
+    return reply && replicated;
+  };
 
   async removeKeys(apiId: string): Promise<boolean> {
     const { head, index } = apiKeys(apiId);

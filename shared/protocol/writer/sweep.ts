@@ -15,6 +15,10 @@ export interface Head {
   readonly fencedMs: number;
   /** Token of the latest change of the lease. */
   readonly token: string;
+  /** True if verifiers issue tokens. */
+  readonly hasTokens: boolean;
+  /** Token of the last switching on, while changes wait for tokens; else `''`. */
+  readonly tokensFence: string;
   readonly created: boolean;
   readonly deleted: boolean;
   readonly members: number;
@@ -27,6 +31,27 @@ export interface Head {
  * fence later, `fence-last`, which does nothing if another call set the lease in between.
  */
 export type LeaseStep = 'fence-first' | 'grant' | 'fence-last';
+
+/** Steps of switching tokens on, `fence-first` and `grant`; and off: `stop`, then, one fence later, `fence-last`. */
+export type TokensStep = 'fence-first' | 'grant' | 'stop' | 'fence-last';
+
+/** Makes one step of switching tokens; returns whether it was made and all replicas have it. */
+export type SetTokens = (apiId: string, step: TokensStep, token: string) => Promise<boolean>;
+
+/**
+ * Makes changes of an API and of the shared log wait for tokens, before verifiers may issue any of the API.
+ * @returns true if they do; the caller then grants the API its tokens, with the same token
+ */
+export async function fenceTokens(set: SetTokens, apiId: string, token: string): Promise<boolean> {
+  // The API is first: whoever finds no API with tokens may end those of the shared log.
+  for (const [id, step] of [
+    [apiId, 'fence-first'],
+    [SHARED_LOG, 'fence-first'],
+    [SHARED_LOG, 'grant'],
+  ] as const)
+    if (!(await set(id, step, token))) return false;
+  return true;
+}
 
 /** The sweep's operations on Redis besides the change log. Every method rejects with SERVICE_UNAVAILABLE. */
 export interface SweepStore {
@@ -42,6 +67,7 @@ export interface SweepStore {
   createSharedLog(leaseMs: number): Promise<void>;
   /** Makes one step of changing a lease; returns whether it was made and all replicas have it. */
   setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean>;
+  readonly setTokens: SetTokens;
   /** Removes a batch of a deleted API's keys; returns whether there were any. */
   removeKeys(apiId: string): Promise<boolean>;
   /** Removes a deleted API that has no keys left; returns whether it is gone. */
@@ -69,6 +95,8 @@ interface Observation {
   leaseToken?: string;
   /** A lowered lease, which fences may use once it was seen unchanged for one old fence. */
   lowering?: { token: string; sinceMs: number };
+  /** Tokens that were switched off, for which changes wait until this was seen unchanged for one fence. */
+  endingTokens?: { token: string; sinceMs: number };
 }
 
 interface SweepOptions {
@@ -94,6 +122,8 @@ export class Sweep {
   readonly #token: () => string;
   readonly #observations = new Map<string, Observation>();
   readonly #stop = new AbortController();
+  /** Token of the shared log's tokens at the start of the pass over all APIs; `''` = none, or an API has tokens. */
+  #unusedTokens = '';
 
   constructor(options: SweepOptions) {
     this.#options = options;
@@ -109,6 +139,8 @@ export class Sweep {
         const ids = await this.#options.store.ids(after, APIS_PER_TICK);
         for (const apiId of ids) await this.#visit(apiId);
         after = ids.length < APIS_PER_TICK ? '' : (ids.at(-1) ?? '');
+        if (after === '' && this.#unusedTokens !== '')
+          await this.#options.store.setTokens(SHARED_LOG, 'stop', this.#unusedTokens);
       } catch (error) {
         this.#options.logger.debug({ err: error }, 'the sweep is waiting for Redis');
       }
@@ -127,6 +159,8 @@ export class Sweep {
       if (apiId === SHARED_LOG) await this.#options.store.createSharedLog(this.#options.leaseMs);
       return;
     }
+    if (apiId === SHARED_LOG) this.#unusedTokens = head.hasTokens ? head.tokensFence : '';
+    else if (head.tokensFence !== '') this.#unusedTokens = '';
     const nowMs = this.#options.clock.monotonicMs();
     const observation = this.#observations.get(apiId) ?? {
       sequence: -1,
@@ -140,6 +174,7 @@ export class Sweep {
     if (head.deleted) return this.#takeApart(apiId, head, observation, nowMs);
     if (head.grantedMs !== this.#options.leaseMs || head.fencedMs !== this.#options.leaseMs)
       await this.#changeLease(apiId, head, observation);
+    await this.#endTokens(apiId, head, observation);
     if (head.members > 0 && nowMs - observation.sinceMs >= IDLE_MS) await this.#ping(apiId, head.sequence);
   }
 
@@ -191,6 +226,18 @@ export class Sweep {
       observation.lowering = { token: head.token, sinceMs: nowMs };
     if (nowMs - observation.lowering.sinceMs < fenceMs(head.fencedMs, this.#options.deposedMs)) return;
     await set('fence-last', head.token);
+  }
+
+  /** Ends the wait for tokens one fence after they were switched off. */
+  async #endTokens(apiId: string, head: Head, observation: Observation): Promise<void> {
+    const { clock, deposedMs, store } = this.#options;
+    const { tokensFence: token } = head;
+    if (head.hasTokens || token === '') return void delete observation.endingTokens;
+    if (observation.endingTokens?.token !== token)
+      observation.endingTokens = { token, sinceMs: clock.monotonicMs() };
+    const { sinceMs } = observation.endingTokens;
+    if (clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs))
+      await store.setTokens(apiId, 'fence-last', token);
   }
 
   /** Removes one batch of a deleted API's keys; two fences after the last batch, removes the API. */

@@ -7,9 +7,11 @@ import type { Fence, PendingEntry } from './fence.ts';
 /** Progress of a change, as updateKey returns it. */
 export interface Propagation {
   readonly state: 'complete' | 'pending';
+  /** Present if the API has tokens: of these, is any valid that is older than the change? */
+  readonly tokens?: 'complete' | 'pending';
   /**
    * `acks`: every registered verifier has applied the change. `fence`: verifiers that have not can no longer
-   * answer.
+   * answer. Also present while only tokens are pending.
    */
   readonly by?: 'acks' | 'fence';
   readonly sequence: number;
@@ -223,7 +225,7 @@ export class ChangeWriter {
     sequence: number | undefined,
     isLatest = false,
   ): Promise<ChangeStatus | undefined> {
-    const { log, durable, limits } = this.#options;
+    const { log, durable, limits, fence } = this.#options;
     if (sequence === undefined) return undefined;
     if (sequence === 0)
       return { state: 'complete', sequence, durable: await durable(apiId), verifiers: 0, waitedMs: 0 };
@@ -234,8 +236,12 @@ export class ChangeWriter {
     if (logStatus.state === 'TRIMMED' && limits.replicated && !isLatest)
       throw new ApiError('CONFLICT', `sequence: the log no longer reaches back to ${sequence}`);
     const replicated = !limits.replicated || logStatus.replicatedSequence >= sequence;
+    const { age = '' } = logStatus;
+    const restMs = age === '' ? 0 : fence.durationMs(logStatus.leaseMs) - Number(age);
+    const tokens = restMs > 0 ? 'pending' : 'complete';
     return {
-      state: logStatus.laggards === 0 && replicated ? 'complete' : 'pending',
+      state: logStatus.laggards === 0 && replicated && restMs <= 0 ? 'complete' : 'pending',
+      ...(age === '' ? {} : { tokens }),
       sequence,
       durable: replicated && (await durable(apiId)),
       verifiers: logStatus.followers,
@@ -294,13 +300,33 @@ export class ChangeWriter {
   async #complete(first: Change, latest: Latest): Completion {
     for (let change = first; ; ) {
       const outcome = await change.watched.settled;
-      if (outcome !== 'lost') return outcome;
+      if (outcome !== 'lost') return this.#afterTokens([change], change.watched, outcome);
       const { write } = change;
       if (!isStop(write)) throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis');
       const entry = await this.#rewrite({ ...write, condition: change.entry.previousVersion });
       change = { write, entry, watched: this.#watch({ write, entry }) };
       latest.set(write.keyId, change);
     }
+  }
+
+  /**
+   * Resolves when tokens from before the changes have ended. Acknowledgements do not end them, but none lives longer than
+   * the lease under which it was issued, and a lease from after a change proves that its verifier has it. Never resolves if
+   * this process stops meanwhile.
+   */
+  async #afterTokens(
+    changes: readonly WrittenChange[],
+    { closesAtMs }: PendingEntry,
+    outcome: 'acks' | 'fence',
+  ): Completion {
+    const { clock } = this.#options;
+    while (changes.some(endsTokens)) {
+      const restMs = closesAtMs - clock.monotonicMs();
+      if (restMs <= 0) break;
+      await pause(clock, Math.ceil(restMs), this.#stop.signal);
+      if (this.#stop.signal.aborted) await new Promise<never>(() => undefined);
+    }
+    return outcome;
   }
 
   async #rewrite(write: Write): Promise<LogEntry> {
@@ -355,7 +381,7 @@ export class ChangeWriter {
    */
   async #completeTogether(written: readonly WrittenChange[], last: PendingEntry, latest: Latest): Completion {
     const outcome = await last.settled;
-    if (outcome !== 'lost') return outcome;
+    if (outcome !== 'lost') return this.#afterTokens(written, last, outcome);
     return together(
       written.map(async (each) => {
         const { keyId } = each.write;
@@ -440,9 +466,12 @@ export class ChangeWriter {
     const last = others.reduce((a, b) => (b.sequence > a.sequence ? b : a), entry);
     const nowMs = clock.monotonicMs();
     const closesAtMs = Math.max(...entries.map((each) => each.closesAtMs));
+    const changes = [...latest.values()].filter((change): change is Change => !(change instanceof ApiError));
+    const verdictsBy = by ?? outcomeOf(entries);
     return {
       state: by ? 'complete' : 'pending',
-      ...(by ? { by } : {}),
+      ...(changes.some(endsTokens) ? { tokens: by ? 'complete' : 'pending' } : {}),
+      ...(verdictsBy ? { by: verdictsBy } : {}),
       sequence: last.sequence,
       durable: isDurable && entries.every(({ replicated }) => replicated),
       verifiers: last.followers,
@@ -470,6 +499,26 @@ export class ChangeWriter {
 function isStop({ operation, fields, successor }: Write): boolean {
   if (operation === 'update' || operation === 'create') return fields.e === '0' || successor !== undefined;
   return operation !== 'noop';
+}
+
+/** Fields of a record that no token depends on. */
+const WITHOUT_TOKENS: ReadonlySet<string> = new Set(['n', 'm', 'E', 'l', 'L', 'C', 'B', 'D']);
+
+/** Tells whether tokens from before a change may say what is no longer so. */
+function endsTokens({ write: { operation, fields, successor }, entry }: WrittenChange): boolean {
+  if (!entry.waitsForTokens || operation === 'noop') return false;
+  return (
+    operation !== 'update' ||
+    successor !== undefined ||
+    Object.keys(fields).some((field) => !WITHOUT_TOKENS.has(field))
+  );
+}
+
+/** Returns by what all entries were settled; undefined = some are not. */
+function outcomeOf(entries: readonly PendingEntry[]): 'acks' | 'fence' | undefined {
+  const outcomes = entries.map(({ outcome }) => outcome);
+  if (outcomes.some((outcome) => outcome === undefined || outcome === 'lost')) return undefined;
+  return outcomes.includes('fence') ? 'fence' : 'acks';
 }
 
 /** The entries whose completion completes the changes. */

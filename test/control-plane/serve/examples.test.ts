@@ -190,10 +190,13 @@ function exampleOf(body: unknown, hook = ''): unknown {
 }
 
 test('verifiers answer as their document shows', async () => {
-  const fleet = await Fleet.start();
+  const fleet = await Fleet.start({
+    env: { TOKEN_KEY: 'a secret of tokens, long enough for all', LEASE_MS: '5000' },
+  });
   onTestFinished(() => fleet.stop());
   const fields = { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' }, permissions: ['files.read'] };
   const { key } = await fleet.ok('keys.createKey', fields);
+  await fleet.ok('apis.updateApi', { apiId: 'shop', tokens: true });
   await fleet.verdict(key);
   const metered = { name: 'Ada', remaining: 95, ratelimit: { limit: 100, duration: 60_000 } };
   const own = await fleet.ok('keys.createKey', { apiId: 'shop', ...metered });

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { identityIdOf } from '../../../shared/rules/key-format.ts';
-import type { Timeline } from './clock.ts';
+import { type Timeline, TRUE_WALL_MS } from './clock.ts';
 import { type ChangeNode, History, type KeyVersion, versionOf } from './history.ts';
 import type { RedisGroup, RedisNode } from './nodes.ts';
 import type { ApiState } from './redis.ts';
@@ -68,6 +68,18 @@ export interface Answer {
   readonly firstAskedAtMs: number;
 }
 
+/** A token that a verifier issued, and its state at that moment. */
+export interface IssuedToken {
+  readonly verifier: string;
+  readonly key: KnownKey;
+  readonly endMs: number;
+  /** The hashes of the two logs at the positions from which it was issued. */
+  readonly hash: string;
+  readonly sharedHash: string;
+  /** Roles and identity of the key. */
+  readonly ids: readonly string[];
+}
+
 /** Holds what happened against what is promised, and throws a Violation where they differ. */
 export class Checker {
   readonly history: History;
@@ -88,7 +100,9 @@ export class Checker {
     heldOff: 0,
     rerolled: 0,
     admitted: 0,
+    tokens: 0,
   };
+  #tokens: IssuedToken[] = [];
 
   /**
    * @param limits true milliseconds: how old a write may be that an answer lacks, whatever broke; how long a
@@ -142,6 +156,26 @@ export class Checker {
     const change = this.history.latest(about, tag, sequence);
     if (!change) throw new Violation('I5', `complete, and there is no change ${sequence} of ${about}`);
     change.completeAtMs = Math.min(change.completeAtMs, this.#timeline.nowMs);
+    this.#noTokenOf(about, change);
+  }
+
+  issued(token: IssuedToken): void {
+    this.counts.tokens++;
+    this.#tokens.push(token);
+  }
+
+  /** Once a change is complete, no token from before it is valid by a clock that differs by at most a second from that of Redis. */
+  #noTokenOf(about: string, change: ChangeNode): void {
+    const lateMs = TRUE_WALL_MS + this.#timeline.nowMs - 1000;
+    this.#tokens = this.#tokens.filter(({ endMs }) => endMs > lateMs);
+    for (const { key, ids, hash, sharedHash, verifier, endMs } of this.#tokens) {
+      const isShared = ids.includes(about);
+      if (!isShared && key.keyId !== about && key.apiId !== about) continue;
+      const from = this.history.find(isShared ? SHARED_LOG : key.apiId, isShared ? sharedHash : hash);
+      if (contains(from, change)) continue;
+      const who = `a token of ${key.keyId} by ${verifier} is valid for ${endMs - lateMs} ms`;
+      throw new Violation('I26', `${who}, after ${describe(change)} was complete`);
+    }
   }
 
   /** A replica became the primary. */

@@ -1,6 +1,9 @@
 import type { Clock } from '../../../shared/process/clock.ts';
 import type { Random } from './random.ts';
 
+/** What a right wall clock shows at first. */
+export const TRUE_WALL_MS = 1.7e12;
+
 interface Event {
   readonly atMs: number;
   readonly order: number;
@@ -98,13 +101,14 @@ export class Machine implements Clock {
   #waiting: { sockets: (() => void)[]; timers: (() => void)[] } | undefined;
   alive = true;
 
-  constructor(name: string, timeline: Timeline, random: Random, rate: number) {
+  /** @param skewMs by how much the wall clock differs from true time at most, at first */
+  constructor(name: string, timeline: Timeline, random: Random, rate: number, skewMs = 1e4) {
     this.name = name;
     this.#timeline = timeline;
     this.#random = random;
     this.#rate = rate;
     this.#bootMs = timeline.nowMs - random.between(1000, 1e6);
-    this.#wallOffsetMs = 1.7e12 + random.between(-1e4, 1e4);
+    this.#wallOffsetMs = TRUE_WALL_MS + random.between(-skewMs, skewMs);
   }
 
   get paused(): boolean {

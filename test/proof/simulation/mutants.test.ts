@@ -17,6 +17,7 @@ import {
   ROOT_KEY_SEEDS,
   SHARED_CREDIT_SEEDS,
   SHARED_LIMIT_SEEDS,
+  TOKEN_SEEDS,
 } from './plan.ts';
 
 /** Seeds that are searched where the known one does not show its mutant any more: many take minutes. */
@@ -58,6 +59,7 @@ test('--list says of each mutant what it breaks', async () => {
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
   const first = [
+    TOKEN_SEEDS,
     DELETION_SEEDS,
     SHARED_LIMIT_SEEDS,
     CHANGING_LIMIT_SEEDS,

@@ -13,6 +13,7 @@ import {
   ROOT_KEY_SEEDS,
   SHARED_CREDIT_SEEDS,
   SHARED_LIMIT_SEEDS,
+  TOKEN_SEEDS,
 } from './plan.ts';
 
 /** The code with one of its precautions left out. */
@@ -811,6 +812,87 @@ const OF_DELETIONS: Readonly<Record<string, Mutant>> = {
   },
 };
 
+const LEASE = 'shared/protocol/follower/lease.ts';
+const SWEEP = 'shared/protocol/writer/sweep.ts';
+
+/** Of tokens. */
+const OF_TOKENS: Readonly<Record<string, Mutant>> = {
+  'tokens are not waited for': {
+    breaks: 'A change is complete while a token from before it is valid. (I26)',
+    seed: TOKEN_SEEDS,
+    file: WRITER,
+    edits: [['return this.#afterTokens([change], change.watched, outcome);', 'return outcome;']],
+  },
+  'a batch does not wait for tokens': {
+    breaks: 'Changes of many keys are complete while a token from before them is valid. (I26)',
+    seed: TOKEN_SEEDS + 5,
+    file: WRITER,
+    edits: [['return this.#afterTokens(written, last, outcome);', 'return outcome;']],
+  },
+  'status knows no tokens': {
+    breaks: 'Another control plane says complete while a token from before the change is valid. (I26)',
+    seed: TOKEN_SEEDS,
+    file: WRITER,
+    edits: [['replicated && restMs <= 0', 'replicated']],
+  },
+  'a token outlives its lease': {
+    breaks: 'A token ends after the lease under which it was issued. (I26)',
+    seed: TOKEN_SEEDS,
+    file: LEASE,
+    edits: [['restMs - 2 * SKEW_MS;', 'restMs + SKEW_MS;']],
+  },
+  'no margin for tokens': {
+    breaks: 'A token is valid by a clock that is a second late. (I26)',
+    seed: TOKEN_SEEDS + 3,
+    file: LEASE,
+    edits: [['restMs - 2 * SKEW_MS;', 'restMs;']],
+  },
+  'tokens by a wrong clock': {
+    breaks: 'A verifier issues tokens though its clock is wrong. (I26)',
+    seed: TOKEN_SEEDS + 3,
+    file: LEASE,
+    edits: [['this.hasTokens && isRight', 'this.hasTokens && isRight !== undefined']],
+  },
+  'the flag of tokens read before the write': {
+    breaks: 'Tokens are switched on between the look at the flag and the write. (I26)',
+    seed: TOKEN_SEEDS,
+    file: PORTS,
+    edits: [
+      [
+        'const nowMs = this.#lanes.machine.wallMs();\n    const poolId',
+        "const { tokensFence } = await this.run(asked.apiId, (state) => state.head(asked.apiId), 'read');\n    await new Promise((over) => this.#lanes.machine.after(500, () => over(undefined)));\n    const nowMs = this.#lanes.machine.wallMs();\n    const poolId",
+      ],
+      [
+        'if (replicated) this.#durable(asked.apiId, reply.hash);\n    return { ...reply, replicated };',
+        "if (replicated) this.#durable(asked.apiId, reply.hash);\n    return { ...reply, replicated, waitsForTokens: tokensFence !== '' };",
+      ],
+    ],
+  },
+  'tokens switched off without a wait': {
+    breaks: 'Changes do not wait any more for tokens from before these were switched off. (I26)',
+    seed: TOKEN_SEEDS,
+    file: SWEEP,
+    edits: [
+      [
+        'clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs)',
+        'clock.monotonicMs() >= sinceMs',
+      ],
+    ],
+  },
+  'the shared log has no tokens': {
+    breaks: 'Changes of the shared log do not wait for tokens of an API. (I26)',
+    seed: TOKEN_SEEDS,
+    file: SWEEP,
+    edits: [
+      ["else if (head.tokensFence !== '') this.#unusedTokens = '';", ''],
+      [
+        'clock.monotonicMs() - sinceMs >= fenceMs(head.fencedMs, deposedMs)',
+        'clock.monotonicMs() >= sinceMs',
+      ],
+    ],
+  },
+};
+
 /** By what is left out of the code that ships. */
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_COHERENCE,
@@ -824,6 +906,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_HOLDS,
   ...OF_CHANGES,
   ...OF_DELETIONS,
+  ...OF_TOKENS,
 };
 
 /** Makes every later import, and every script that it reads, be the mutant. Throws there when the code has changed under it. */

@@ -96,7 +96,12 @@ export interface Plan {
   readonly sharedLimits?: readonly [lower: number, higher: number];
   /** Of the changes: the share that deletes a key, there or not, once more. */
   readonly deletesAgain?: number;
+  /** Verifiers issue tokens, which are switched off and on. */
+  readonly tokens?: { readonly atStart: boolean };
 }
+
+/** Seeds from here on are of worlds with roles or identities in which verifiers issue tokens. */
+export const TOKEN_SEEDS = 130_000_000;
 
 /** Seeds from here on are of worlds in which deletions are repeated. */
 export const DELETION_SEEDS = 120_000_000;
@@ -170,6 +175,7 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= TOKEN_SEEDS) return planWithTokens(seed);
   if (seed >= DELETION_SEEDS) return { ...planOf(seed - DELETION_SEEDS), seed, deletesAgain: 0.3 };
   if (seed >= SHARED_LIMIT_SEEDS) return planWithSharedLimits(seed);
   if (seed >= CHANGING_LIMIT_SEEDS) return planWithChangingLimits(seed);
@@ -241,6 +247,14 @@ function planWithSharedLimits(seed: number): Plan {
     faults: faults.filter((fault) => fault !== 'failover'),
     redis: { ...redis, payloadBytesMax: 400 },
   };
+}
+
+/** By turns: roles, and identities besides. Leases are longer, because a token ends two seconds before its lease. */
+function planWithTokens(seed: number): Plan {
+  const at = seed - TOKEN_SEEDS;
+  const plan = planOf((at % 2 === 0 ? ROLE_SEEDS : IDENTITY_SEEDS) + at);
+  const leasesMs = plan.leasesMs.map((leaseMs) => 3000 + leaseMs);
+  return { ...plan, seed, leasesMs, activeMs: 3 * Math.max(...leasesMs), tokens: { atStart: at % 3 > 0 } };
 }
 
 function planWithRoles(seed: number): Plan {

@@ -17,7 +17,7 @@ import type {
   Write,
   WriteRefusal,
 } from '../../../shared/protocol/log/change-log-port.ts';
-import type { Head, LeaseStep, SweepStore } from '../../../shared/protocol/writer/sweep.ts';
+import type { Head, LeaseStep, SweepStore, TokensStep } from '../../../shared/protocol/writer/sweep.ts';
 import { apiKeys, parsePointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { unavailable } from '../../../shared/rules/errors.ts';
 import type { Machine } from './clock.ts';
@@ -366,6 +366,13 @@ export class SimulatedSweepStore implements SweepStore {
   async setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean> {
     const set: Step<boolean> = (state) => state.setLease(apiId, step, leaseMs, token);
     const { reply, replicated } = await this.#log.durably(apiId, set);
+    return reply && replicated;
+  }
+
+  async setTokens(apiId: string, step: TokensStep, token: string): Promise<boolean> {
+    const { reply, replicated } = await this.#log.durably(apiId, (state) =>
+      state.setTokens(apiId, step, token),
+    );
     return reply && replicated;
   }
 

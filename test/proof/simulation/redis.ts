@@ -21,8 +21,8 @@ import type {
 import { createKey, deletePointer, setPointer } from '../../../shared/protocol/log/new-key-record.ts';
 import { createApi } from '../../../shared/protocol/log/new-log.ts';
 import { settleRun } from '../../../shared/protocol/log/settle-credits.ts';
-import type { Head, LeaseStep } from '../../../shared/protocol/writer/sweep.ts';
-import { forgetRun, setLease, sweepRun } from '../../../shared/protocol/writer/sweep-store.ts';
+import type { Head, LeaseStep, TokensStep } from '../../../shared/protocol/writer/sweep.ts';
+import { forgetRun, setLease, setTokens, sweepRun } from '../../../shared/protocol/writer/sweep-store.ts';
 import {
   apiKeys,
   formatPointer,
@@ -142,6 +142,10 @@ export class RedisState extends Commands {
     return this.run(setLease({ head: apiKeys(apiId).head, step, lease: leaseMs, token })).status === 'OK';
   }
 
+  setTokens(apiId: string, step: TokensStep, token: string): boolean {
+    return this.run(setTokens({ head: apiKeys(apiId).head, step, token }));
+  }
+
   /** Reads what change-log.ts reads before it writes part of a batch. */
   lag(apiId: string): number {
     const { members, sequence } = this.api(apiId);
@@ -152,10 +156,14 @@ export class RedisState extends Commands {
   /** Reads what sweep-store.ts reads. */
   head(apiId: string): Head {
     const { sequence, grantedMs, fencedMs, token, created, deleted, members } = this.api(apiId);
+    const { hasTokens, tokensFence } = this.api(apiId);
     const killed = (
       this.command('ZRANGEBYSCORE', apiKeys(apiId).members, '-inf', '(0') as readonly string[]
     ).map((name) => ({ name, kill: members.get(name) ?? 0 }));
-    return { sequence, grantedMs, fencedMs, token, created, deleted, members: members.size, killed };
+    return {
+      ...{ sequence, grantedMs, fencedMs, token, created, deleted, members: members.size, killed },
+      ...{ hasTokens, tokensFence },
+    };
   }
 
   /** What sweep-store.ts does to the keys of a deleted API; whether there was any. */
@@ -259,6 +267,14 @@ export class ApiState {
 
   get token(): string {
     return this.#head('t');
+  }
+
+  get hasTokens(): boolean {
+    return this.#head('T') !== '';
+  }
+
+  get tokensFence(): string {
+    return this.#head('Tf');
   }
 
   /** Mark of the last creation. */

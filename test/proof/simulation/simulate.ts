@@ -69,6 +69,11 @@ function load(world: World): void {
     if (world.verifiers.length > 0) void world.verify(random.pick(world.verifiers), random.pick(world.keys));
   });
   repeat(plan.writePeriodMs, () => change(world));
+  if (plan.tokens)
+    repeat(plan.activeMs / 5, () => {
+      const [process, apiId] = [random.pick(world.controlPlanes), random.pick(plan.apiIds)];
+      process.machine.deliver(() => void world.switchTokens(process, apiId));
+    });
 }
 
 function change(world: World): void {

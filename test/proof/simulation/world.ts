@@ -2,17 +2,18 @@ import type { Write } from '../../../shared/protocol/log/change-log-port.ts';
 import { DEFAULT_LIMIT } from '../../../shared/protocol/records/limit.ts';
 import { PROTOCOL } from '../../../shared/protocol/records/protocol.ts';
 import { Fence } from '../../../shared/protocol/writer/fence.ts';
-import { Sweep } from '../../../shared/protocol/writer/sweep.ts';
+import { fenceTokens, Sweep } from '../../../shared/protocol/writer/sweep.ts';
 import { ChangeWriter } from '../../../shared/protocol/writer/writer.ts';
 import { formatPointer, idPointer, SHARED_LOG, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { ApiError } from '../../../shared/rules/errors.ts';
 import { hashSecret } from '../../../shared/rules/key-format.ts';
 import type { Release } from '../../../verifier/core/holds.ts';
-import { questionAbout } from '../../../verifier/core/question.ts';
+import { type Question, questionAbout } from '../../../verifier/core/question.ts';
+import { issueNow } from '../../../verifier/core/tokens.ts';
 import type { Verdict } from '../../../verifier/core/verdict.ts';
 import { Verifier } from '../../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
-import { Machine, Timeline } from './clock.ts';
+import { Machine, Timeline, TRUE_WALL_MS } from './clock.ts';
 import { type KeyVersion, LATER_FIELD, LATER_PROTOCOL, limitsText, versionOf } from './history.ts';
 import { Identities } from './identities.ts';
 import { EVERYTHING, Ledger } from './ledger.ts';
@@ -48,6 +49,7 @@ export interface VerifierProcess {
 export interface ControlPlaneProcess {
   readonly machine: Machine;
   readonly log: SimulatedChangeLog;
+  readonly store: SimulatedSweepStore;
   readonly changeWriter: ChangeWriter;
   readonly sweep: Sweep;
   readonly leaseMs: number;
@@ -98,6 +100,7 @@ export class World {
     const spare = plan.hasSpare ? node('D') : undefined;
     this.group = new RedisGroup(names.map(node), spare, this.timeline, this.random);
     this.network = new Network(this.timeline, this.random, this.group, plan.manners);
+    if (plan.tokens) this.network.redisAheadMs = TRUE_WALL_MS - this.network.redisMs;
     this.places = plan.places || plan.sharedLimits ? new Places(this.network) : undefined;
     const { clockStepMs } = plan;
     this.refills =
@@ -130,6 +133,10 @@ export class World {
       this.refills?.look(this.group.primary.state.api(apiId).pools);
     }
     if (this.roles) this.#openSharedLog(this.roles);
+    if (plan.tokens?.atStart)
+      for (const apiId of [SHARED_LOG, ...plan.apiIds])
+        for (const { state } of this.group.nodes)
+          for (const step of ['fence-first', 'grant'] as const) state.setTokens(apiId, step, 'first');
     for (let i = 0; i < plan.verifiers; i++) this.startVerifier();
     for (let i = 0; i < plan.controlPlanes; i++) this.startControlPlane(plan.leasesMs[0] as number);
   }
@@ -284,8 +291,9 @@ export class World {
       },
       chance: this.random.next,
     });
+    const store = new SimulatedSweepStore(log, [...(this.roles ? [SHARED_LOG] : []), ...this.plan.apiIds]);
     const sweep = new Sweep({
-      store: new SimulatedSweepStore(log, [...(this.roles ? [SHARED_LOG] : []), ...this.plan.apiIds]),
+      store,
       log,
       fence,
       clock: machine,
@@ -295,7 +303,7 @@ export class World {
       token: this.random.token,
     });
     void sweep.run();
-    const process = { machine, log, changeWriter, sweep, leaseMs };
+    const process = { machine, log, store, changeWriter, sweep, leaseMs };
     this.controlPlanes.push(process);
     return process;
   }
@@ -336,6 +344,7 @@ export class World {
       limits: rate && !rate.autoApply ? [{ name: DEFAULT_LIMIT, cost: limitCost }] : [],
       permissions: undefined,
     };
+    const question = questionAbout(key.secret, { requirements, hold });
     const answer = (verdict: Verdict) => {
       const { code, entry, spending, effectivePermissions } = verdict;
       if (verdict.hold && entry) this.#held(process, verdict, key, cost, hold?.forMs ?? 0, begunAtMs);
@@ -356,6 +365,7 @@ export class World {
         owner: entry.details?.externalId ?? '',
       };
       this.note(machine.name, code, key.keyId, seen?.tag ?? '');
+      if (code === 'VALID' && this.plan.tokens) this.#issue(process, key, question);
       this.check(() => {
         if (entry && entry.keyId !== key.keyId) throw new Violation('I9', `${entry.keyId} for ${key.keyId}`);
         this.checker.answered({
@@ -380,7 +390,6 @@ export class World {
       this.#askWithRootKey(process);
       this.#askLimit(process);
       if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
-      const question = questionAbout(key.secret, { requirements, hold });
       const verdict = verifier.decide(question);
       if (verdict) return answer(verdict);
       verifier.lookUp(question).then(answer, (error: unknown) => {
@@ -394,6 +403,35 @@ export class World {
       });
     });
     return promise;
+  }
+
+  /** Issues a token about a key that was accepted, if one may be. */
+  #issue({ machine, verifier, following }: VerifierProcess, key: KnownKey, question: Question): void {
+    const issue = issueNow(verifier, question, machine.wallMs());
+    if (!issue) return;
+    const { entry, effectivePermissions } = issue.verdict;
+    const { identity } = effectivePermissions ?? {};
+    this.checker.issued({
+      ...{ verifier: machine.name, key, endMs: 1000 * issue.endS },
+      hash: following.get(key.apiId)?.hash ?? '',
+      sharedHash: following.get(SHARED_LOG)?.hash ?? '',
+      ids: [...(entry.links?.text.split(' ') ?? []), ...(identity ? [identity.id] : [])],
+    });
+  }
+
+  /** Switches the tokens of an API off or on, as apis.ts does. */
+  async switchTokens({ machine, store }: ControlPlaneProcess, apiId: string): Promise<void> {
+    const token = this.random.token();
+    try {
+      const { hasTokens, tokensFence } = await store.head(apiId);
+      const set = store.setTokens.bind(store);
+      const isDone = hasTokens
+        ? await set(apiId, 'stop', tokensFence)
+        : (await fenceTokens(set, apiId, token)) && (await set(apiId, 'grant', token));
+      this.note(machine.name, 'tokens', apiId, hasTokens ? 'off' : 'on', isDone);
+    } catch {
+      this.note(machine.name, 'tokens', apiId, 'unknown');
+    }
   }
 
   /** Uses of limits that were accepted. */
@@ -557,7 +595,9 @@ export class World {
     try {
       const propagation = await process.changeWriter.apply(write, waitMs);
       if (!propagation) return 'nothing to change';
-      const { state, by, sequence } = propagation;
+      const { state, sequence } = propagation;
+      // While only tokens are pending, it says by what the others are complete.
+      const by = state === 'complete' ? propagation.by : undefined;
       this.note(process.machine.name, state, about, sequence, by ?? '');
       if (write.operation === 'noop') return by;
       if (by) this.ledger.complete(write, this.timeline.nowMs);
@@ -581,7 +621,8 @@ export class World {
     this.note(process.machine.name, 'batch', ...writes.map(({ keyId, fields }) => `${keyId} ${fields.n}`));
     try {
       const { outcomes: applied, propagation } = await process.changeWriter.applyAll(writes, waitMs);
-      const { state, by, sequence } = propagation ?? { state: 'nothing to change', sequence: 0 };
+      const { state, sequence } = propagation ?? { state: 'nothing to change', sequence: 0 };
+      const by = state === 'complete' ? propagation?.by : undefined;
       this.note(process.machine.name, 'batch', state, sequence, by ?? '');
       for (const [i, outcome] of applied.entries()) {
         const write = writes[i];
@@ -741,7 +782,8 @@ export class World {
       const propagation = await changeWriter.apply(write, waitMs, ({ replicated }) => {
         isEverywhere = replicated;
       });
-      const { by, sequence = 0 } = propagation ?? {};
+      const { state, sequence = 0 } = propagation ?? {};
+      const by = state === 'complete' ? propagation?.by : undefined;
       this.note(machine.name, 'rerolled', keyId, sequence, by ?? '');
       if (by) this.#completed(keyId, undefined, sequence, by);
       if (!propagation || (!by && !isEverywhere)) return false;
@@ -844,7 +886,8 @@ export class World {
       extreme: this.random.pick([ratesFrom, ratesTo]),
       worst: kind === 'v' ? ratesFrom : ratesTo,
     }[rates];
-    return new Machine(`${kind}${this.#machines++}`, this.timeline, this.random, rate);
+    const skewMs = this.plan.tokens ? 1200 : undefined;
+    return new Machine(`${kind}${this.#machines++}`, this.timeline, this.random, rate, skewMs);
   }
 }
 

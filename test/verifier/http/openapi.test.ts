@@ -18,7 +18,7 @@ afterAll(() => fleet.stop());
 
 test('is OpenAPI 3.1 and says how calls end', async () => {
   await document.check();
-  expect(document.operations).toHaveLength(16);
+  expect(document.operations).toHaveLength(17);
   for (const { responses } of document.operations) {
     expect(Object.keys(responses)).toEqual(expect.arrayContaining(['200', '503']));
   }

@@ -54,7 +54,7 @@ describe('one address for the whole interface', () => {
   test('without a control plane says whose a call is', async () => {
     const { address } = await fleet.addVerifier();
     const message =
-      'no such path: this is a verifier, which answers keys.verifyKey, keys.release, keys.getSelf, ratelimit.limit, ratelimit.multiLimit; ask the control plane';
+      'no such path: this is a verifier, which answers keys.verifyKey, keys.release, keys.getSelf, keys.issueToken, ratelimit.limit, ratelimit.multiLimit; ask the control plane';
     expect(await fleet.get(`${address}/v1/keys.getKey?keyId=k`)).toMatchObject({
       status: 404,
       body: { error: { code: 'NOT_FOUND', message: expect.stringContaining(message) } },

@@ -11,7 +11,7 @@ import { createApi } from '../../../../shared/protocol/log/new-log.ts';
 import { KEY_LETTERS } from '../../../../shared/protocol/records/key-record.ts';
 import { reportStatus } from '../../../../shared/protocol/reports/status-report.ts';
 import { addUsage } from '../../../../shared/protocol/reports/usage-report.ts';
-import { forgetApi, setLease, sweepApi } from '../../../../shared/protocol/writer/sweep-store.ts';
+import { forgetApi, setLease, setTokens, sweepApi } from '../../../../shared/protocol/writer/sweep-store.ts';
 import { deniedCommands } from '../../../../shared/redis/fitness.ts';
 import { apiKeys } from '../../../../shared/redis/redis-keys.ts';
 import { scriptsOnRedis } from '../../../harness/scripts.ts';
@@ -221,8 +221,29 @@ describe('APIs', () => {
     expect(await at.redis.hget('head', 'name')).toBe('Shop');
   });
 
+  test('have tokens only once changes wait for them', async () => {
+    const step = (step: string, token: string) => run(setTokens({ head: 'head', step, token }));
+    const update = (fence: string) =>
+      run(updateApi({ head: 'head', condition: '', now: 9, fence, fields: ['T', '1'] }));
+    expect(await step('fence-first', 'a')).toBe(false);
+    await run(createApi({ head: 'head', members: [], now: 7, lease: 500, fields: [] }));
+    expect(await update('a')).toEqual({ status: 'OVERTAKEN' });
+    expect(await step('grant', 'a')).toBe(false);
+    expect(await step('fence-first', 'a')).toBe(true);
+    expect(await step('fence-first', 'b')).toBe(true);
+    expect(await update('a')).toEqual({ status: 'OVERTAKEN' });
+    expect(await update('b')).toMatchObject({ status: 'OK' });
+    expect(await step('fence-last', 'b')).toBe(false);
+    expect(await step('stop', 'a')).toBe(false);
+    expect(await step('stop', 'b')).toBe(true);
+    expect(await step('fence-last', 'a')).toBe(false);
+    expect(await step('fence-last', 'b')).toBe(true);
+    expect(await at.redis.hmget('head', 'T', 'Tf')).toEqual([null, null]);
+  });
+
   test('change while they exist, telling what was', async () => {
-    const update = (...fields: string[]) => run(updateApi({ head: 'head', condition: '', now: 9, fields }));
+    const update = (...fields: string[]) =>
+      run(updateApi({ head: 'head', condition: '', now: 9, fence: '', fields }));
     expect(await update('prefix', 'p')).toEqual({ status: 'NOT_FOUND' });
     expect(await at.redis.keys('*')).toEqual([]);
     const fields = ['name', 'Shop', 'bytes', 24];

@@ -23,7 +23,17 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
   };
   const lease = { grantedMs: leaseMs, fencedMs: leaseMs, token: '' };
   const state = {
-    head: { sequence: 1, ...lease, created: true, deleted: false, members: 0, killed: [], ...start } as Head,
+    head: {
+      sequence: 1,
+      ...lease,
+      created: true,
+      deleted: false,
+      hasTokens: false,
+      tokensFence: '',
+      members: 0,
+      killed: [],
+      ...start,
+    } as Head,
     /** Batches of keys that a deleted API still has. */
     batches: 0,
     grants: true,
@@ -42,6 +52,11 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
       if (!state.grants) return false;
       if (step === 'grant') set({ grantedMs: ms, token });
       else set({ fencedMs: ms, token });
+      return true;
+    },
+    setTokens: async (_apiId, step, token) => {
+      done(`${step} ${token}`);
+      set(step === 'fence-last' ? { tokensFence: '' } : { hasTokens: false });
       return true;
     },
     removeKeys: async () => {
@@ -159,5 +174,18 @@ describe('a lease of the configuration', () => {
     const earlier = sweepOf({ grantedMs: 5000, fencedMs: 5000, token: `${STARTED_MS - 1}.other` });
     await earlier.timeline.run(120_000);
     expect(earlier.told()).toHaveLength(2);
+  });
+});
+
+describe('tokens', () => {
+  test('are waited for until a fence after their end', async () => {
+    const { timeline, set, steps, told } = sweepOf({ hasTokens: true, tokensFence: 'a' });
+    await timeline.run(30_000);
+    set({ hasTokens: false });
+    await timeline.run(35_000);
+    set({ tokensFence: 'b' });
+    await timeline.run(90_000);
+    expect(told()).toEqual(['fence-last b']);
+    expect(steps[0]?.atMs).toBeGreaterThanOrEqual(35_000 + fenceMs(10_000, 0));
   });
 });

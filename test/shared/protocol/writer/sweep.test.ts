@@ -55,10 +55,18 @@ function sweepOver(members: Readonly<Record<string, number>>) {
       visited.push(apiId);
       return {
         ...{ sequence: sequences.get(apiId) ?? 0, grantedMs: LEASE_MS, fencedMs: LEASE_MS, token: '' },
-        ...{ created: true, deleted: false, members: members[apiId] ?? 0, killed: [] },
+        ...{
+          created: true,
+          deleted: false,
+          hasTokens: false,
+          tokensFence: '',
+          members: members[apiId] ?? 0,
+          killed: [],
+        },
       };
     },
     setLease: refuse,
+    setTokens: refuse,
     removeKeys: refuse,
     forget: refuse,
   };

@@ -1,0 +1,107 @@
+import { createRemoteJWKSet, jwtVerify } from 'jose';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Fleet } from '../../harness/fleet.ts';
+
+const SECRET = 'a secret of tokens, long enough for all';
+let fleet: Fleet;
+beforeAll(async () => {
+  fleet = await Fleet.start({ env: { TOKEN_KEY: SECRET, TOKEN_ISSUER: 'https://keys', LEASE_MS: '5000' } });
+  for (const apiId of ['shop', 'plain']) await fleet.ok('apis.createApi', { apiId, name: 'Shop' });
+  await fleet.ok('apis.updateApi', { apiId: 'shop', tokens: true });
+});
+afterAll(() => fleet.stop());
+
+const create = (fields: object = {}): Promise<{ key: string; keyId: string }> =>
+  fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
+const issueOnce = (key: string, fields: object = {}) =>
+  fleet.post(`${fleet.verifiers[0]?.address}/v1/keys.issueToken`, { key, ...fields });
+const issue = (key: string, fields: object = {}) => fleet.decided(() => issueOnce(key, fields));
+const jwks = (base = '') => createRemoteJWKSet(new URL(`${base}/.well-known/jwks.json`));
+const isValid = (token: string) =>
+  jwtVerify(token, jwks(fleet.verifiers[0]?.address), { clockTolerance: 0 }).then(
+    () => true,
+    () => false,
+  );
+
+test('jose verifies a token by the JWKS of either process', async () => {
+  await fleet.ok('permissions.createRole', { name: 'pro', permissions: ['files.read'] });
+  const fields = { externalId: 'ada', permissions: ['files.write'], roles: ['pro'] };
+  const { key, keyId } = await create(fields);
+  const { status, body } = await issue(key);
+  expect(status).toBe(200);
+  for (const base of [fleet.verifiers[0]?.address, fleet.controlPlanes[0]?.address]) {
+    const options = { issuer: 'https://keys', audience: 'shop', algorithms: ['EdDSA'] };
+    const { payload } = await jwtVerify(body.token, jwks(base), options);
+    expect(payload).toEqual({
+      ...{ iss: 'https://keys', aud: 'shop', sub: keyId, exp: body.expiresAt / 1000, externalId: 'ada' },
+      permissions: ['files.read', 'files.write'],
+    });
+  }
+  expect(body.expiresAt - Date.now()).toBeGreaterThan(0);
+  expect(body.expiresAt - Date.now()).toBeLessThanOrEqual(3000);
+});
+
+test('a token has no more permissions than were asked for', async () => {
+  const { key } = await create({ permissions: ['a', 'b'] });
+  const { body } = await issue(key, { audience: 'https://files', permissions: ['a'] });
+  const { payload } = await jwtVerify(body.token, jwks(fleet.verifiers[0]?.address));
+  expect(payload).toMatchObject({ aud: 'https://files', permissions: ['a'] });
+  const refused = await issue(key, { permissions: ['a', 'c'] });
+  expect(refused).toMatchObject({ status: 403, body: { error: { code: 'INSUFFICIENT_PERMISSIONS' } } });
+});
+
+test('when a disable is complete, every token of the key has ended', async () => {
+  const { key, keyId } = await create();
+  const { token } = (await issue(key)).body;
+  expect(await isValid(token)).toBe(true);
+  const pending = await fleet.ok('keys.updateKey', { keyId, enabled: false, waitMs: 1000 });
+  expect(pending.propagation).toMatchObject({ state: 'pending', tokens: 'pending', by: 'acks' });
+  expect(await fleet.verdict(key)).toBe('DISABLED');
+  expect((await issue(key)).status).toBe(401);
+  const sequence = String(pending.propagation.sequence);
+  const look = () => fleet.ok('keys.getPropagation', { keyId, sequence });
+  expect((await look()).propagation).toMatchObject({ state: 'pending', tokens: 'pending' });
+  const again = await fleet.ok('keys.updateKey', { keyId, enabled: false });
+  expect(again.propagation).toMatchObject({ state: 'complete', tokens: 'complete', by: 'acks' });
+  expect(await isValid(token)).toBe(false);
+  expect((await look()).propagation).toMatchObject({ state: 'complete', tokens: 'complete' });
+  const named = await fleet.ok('keys.updateKey', { keyId, name: 'Ada' });
+  expect(named.propagation.waitedMs).toBeLessThan(5000);
+});
+
+test('a role that a key loses ends its tokens too', async () => {
+  const { roleId } = await fleet.ok('permissions.createRole', { name: 'boss', permissions: ['all'] });
+  const { key } = await create({ roles: ['boss'] });
+  const { token } = (await issue(key)).body;
+  const { propagation } = await fleet.ok('permissions.deleteRole', { roleId });
+  expect(propagation).toMatchObject({ state: 'complete', tokens: 'complete' });
+  expect(await isValid(token)).toBe(false);
+});
+
+test('an API without tokens issues none, and waits for none', async () => {
+  const { key, keyId } = await create({ apiId: 'plain' });
+  expect((await fleet.verify(key)).status).toBe(200);
+  expect((await issueOnce(key)).status).toBe(400);
+  const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
+  expect(propagation.tokens).toBeUndefined();
+  expect((await issue('shop_unknown')).status).toBe(401);
+  expect((await issueOnce('')).status).toBe(400);
+  expect((await issueOnce(key, { permissions: 'a' })).status).toBe(400);
+  expect((await issueOnce(key, { audiences: 'a' })).status).toBe(400);
+});
+
+test('tokens are switched off, and one lease later on no more', async () => {
+  await fleet.ok('apis.createApi', { apiId: 'brief', name: 'Brief' });
+  await fleet.ok('apis.updateApi', { apiId: 'brief', tokens: true });
+  expect((await fleet.ok('apis.getApi', { apiId: 'brief' })).tokens).toBe(true);
+  const { key, keyId } = await create({ apiId: 'brief' });
+  expect((await issue(key)).status).toBe(200);
+  await fleet.ok('apis.updateApi', { apiId: 'brief', tokens: false });
+  const at = await fleet.ok('keys.updateKey', { keyId, enabled: true, waitMs: 500 });
+  expect(at.propagation).toMatchObject({ tokens: 'pending' });
+  await fleet.until(async () => (await issueOnce(key)).status === 400);
+  await fleet.until(async () => {
+    const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: true, waitMs: 500 });
+    return propagation.tokens === undefined;
+  });
+});
